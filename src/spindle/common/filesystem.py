@@ -1,0 +1,131 @@
+"""The file system port over the operating system."""
+
+import os
+import shutil
+from collections.abc import Sequence
+
+from spindle.common.ports import Bytes, File
+
+
+class OsFile:
+    """A file by descriptor. `append` keeps its own end position, so no seek is ever needed."""
+
+    __slots__ = ("_end", "_fd", "path")
+
+    def __init__(self, path: str, *, create: bool, writable: bool) -> None:
+        flags = os.O_RDWR if writable else os.O_RDONLY
+        if create:
+            flags |= os.O_CREAT
+        self.path = path
+        self._fd = os.open(path, flags | os.O_CLOEXEC, 0o644)
+        self._end = os.fstat(self._fd).st_size
+
+    def pread(self, size_bytes: int, position: int, /) -> bytes:
+        data = os.pread(self._fd, size_bytes, position)
+        while len(data) < size_bytes:
+            more = os.pread(self._fd, size_bytes - len(data), position + len(data))
+            if not more:
+                break
+            data += more
+        return data
+
+    def pread_into(self, buffer: bytearray | memoryview, position: int, /) -> int:
+        view = memoryview(buffer)
+        done = 0
+        while done < len(view):
+            count = os.preadv(self._fd, [view[done:]], position + done)
+            if count == 0:
+                break
+            done += count
+        return done
+
+    def append(self, parts: Sequence[Bytes], /) -> int:
+        total = sum(map(len, parts))
+        written = os.pwritev(self._fd, parts, self._end)
+        if written < total:
+            rest = memoryview(b"".join(parts))
+            while written < total:
+                written += os.pwrite(self._fd, rest[written:], self._end + written)
+        self._end += total
+        return total
+
+    def pwrite(self, data: Bytes, position: int, /) -> None:
+        view = memoryview(data)
+        done = 0
+        while done < len(view):
+            done += os.pwrite(self._fd, view[done:], position + done)
+        self._end = max(self._end, position + len(view))
+
+    def size(self) -> int:
+        return self._end
+
+    def truncate(self, size_bytes: int, /) -> None:
+        os.ftruncate(self._fd, size_bytes)
+        self._end = size_bytes
+
+    def sync(self) -> None:
+        os.fdatasync(self._fd)
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+class OsFileSystem:
+    """`FileSystem` on the machine's disks."""
+
+    def open(self, path: str, *, create: bool = False, writable: bool = True) -> File:
+        return OsFile(path, create=create, writable=writable)
+
+    def read_bytes(self, path: str) -> bytes:
+        with open(path, "rb") as file:
+            return file.read()
+
+    def write_atomically(self, path: str, data: bytes) -> None:
+        temporary = path + ".tmp"
+        with open(temporary, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+        self.sync_directory(os.path.dirname(path))
+
+    def exists(self, path: str) -> bool:
+        # os.path.exists hides EIO and EACCES, which are the very thing a dead disk says.
+        try:
+            os.stat(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        return True
+
+    def is_directory(self, path: str) -> bool:
+        return os.path.isdir(path)
+
+    def list_directory(self, path: str) -> list[str]:
+        return sorted(os.listdir(path))
+
+    def size(self, path: str) -> int:
+        return os.stat(path).st_size
+
+    def modified_ms(self, path: str) -> int:
+        return os.stat(path).st_mtime_ns // 1_000_000
+
+    def make_directories(self, path: str) -> None:
+        os.makedirs(path, exist_ok=True)
+
+    def rename(self, source: str, target: str) -> None:
+        os.rename(source, target)
+
+    def remove(self, path: str) -> None:
+        os.remove(path)
+
+    def remove_tree(self, path: str) -> None:
+        shutil.rmtree(path)
+
+    def sync_directory(self, path: str) -> None:
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)

@@ -1,0 +1,37 @@
+"""Small value types that name things in the cluster."""
+
+from typing import NamedTuple
+
+
+class TopicPartition(NamedTuple):
+    """A partition by topic name."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+class OffsetAndEpoch(NamedTuple):
+    """An end offset (exclusive) and the leader epoch of what lies before it; also a snapshot id."""
+
+    offset: int
+    epoch: int
+
+
+class Endpoint(NamedTuple):
+    """Where a listener is reached. `security_protocol` is Kafka's number (0 PLAINTEXT, 1 SSL, ...)."""
+
+    listener: str
+    host: str
+    port: int
+    security_protocol: int = 0
+
+
+METADATA_TOPIC = "__cluster_metadata"
+OFFSETS_TOPIC = "__consumer_offsets"
+TRANSACTIONS_TOPIC = "__transaction_state"
+INTERNAL_TOPICS = frozenset((OFFSETS_TOPIC, TRANSACTIONS_TOPIC, "__share_group_state"))
+METADATA_PARTITION = TopicPartition(METADATA_TOPIC, 0)
+NO_LEADER = -1

@@ -1,0 +1,70 @@
+"""Kafka's 128-bit ids: topic ids, directory ids, incarnation ids, cluster ids.
+
+An id is kept as its 16 raw bytes (high half first); the text form is URL-safe base64 without
+padding, always 22 characters (KIP-516). Reserved directory ids follow the released order
+(KIP-858 as shipped): MIGRATING = 0, UNASSIGNED = 1, LOST = 2.
+"""
+
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Callable
+from struct import Struct
+from typing import Final, TypeAlias
+
+Uuid: TypeAlias = bytes
+"""16 raw bytes."""
+
+UuidSource: TypeAlias = Callable[[], Uuid]
+"""Makes fresh ids. Injected, so that a simulated cluster is reproducible."""
+
+_HALVES = Struct(">qq")
+_RESERVED_BELOW: Final = 100
+
+ZERO_UUID: Final[Uuid] = bytes(16)
+METADATA_TOPIC_ID: Final[Uuid] = bytes(15) + b"\x01"
+
+DIRECTORY_MIGRATING: Final[Uuid] = bytes(16)
+DIRECTORY_UNASSIGNED: Final[Uuid] = bytes(15) + b"\x01"
+DIRECTORY_LOST: Final[Uuid] = bytes(15) + b"\x02"
+
+
+def uuid_text(value: Uuid) -> str:
+    """The 22-character base64 form."""
+    return urlsafe_b64encode(value)[:22].decode()
+
+
+def parse_uuid(text: str) -> Uuid:
+    """The id of a base64 text.
+
+    Raises:
+        ValueError: the text is not the base64 form of 16 bytes.
+    """
+    try:
+        value = urlsafe_b64decode(text + "=" * (-len(text) % 4)) if len(text) <= 24 else b""
+    except ValueError:
+        value = b""
+    if len(value) != 16:
+        raise ValueError(f"{text!r} is not an id: want the base64 form of 16 bytes (22 characters)")
+    return value
+
+
+def uuid_from_random(random_bytes: Callable[[int], bytes]) -> Uuid:
+    """A version 4 id that is neither reserved nor begins with '-' in its text form."""
+    while True:
+        raw = bytearray(random_bytes(16))
+        raw[6] = raw[6] & 0x0F | 0x40
+        raw[8] = raw[8] & 0x3F | 0x80
+        value = bytes(raw)
+        if not is_reserved_directory_id(value) and not uuid_text(value).startswith("-"):
+            return value
+
+
+def uuid_sort_key(value: Uuid) -> tuple[int, int]:
+    """Kafka orders ids by their signed halves, high half first."""
+    high, low = _HALVES.unpack(value)
+    return high, low
+
+
+def is_reserved_directory_id(value: Uuid) -> bool:
+    """True for ids whose high half is zero and whose low half, signed, is below 100."""
+    high, low = _HALVES.unpack(value)
+    return high == 0 and low < _RESERVED_BELOW
