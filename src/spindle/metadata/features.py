@@ -1,0 +1,256 @@
+"""Feature levels: which levels exist, what they require and what a new cluster starts with.
+
+`metadata.version` decides the format of metadata records and of some inter-broker requests (KIP-584,
+KIP-778); the other features depend on it. The numbers are those of Apache Kafka 4.3.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+METADATA_VERSION: Final = "metadata.version"
+KRAFT_VERSION: Final = "kraft.version"
+TRANSACTION_VERSION: Final = "transaction.version"
+GROUP_VERSION: Final = "group.version"
+ELR_VERSION: Final = "eligible.leader.replicas.version"
+SHARE_VERSION: Final = "share.version"
+STREAMS_VERSION: Final = "streams.version"
+
+MINIMUM_METADATA_VERSION: Final = 7
+LATEST_METADATA_VERSION: Final = 30
+"""The newest level that a released cluster may use; 31 and above are under development in Kafka."""
+
+# What a level brings, by the first level that has it.
+REGISTRATION_CHANGE_LEVEL: Final = 6
+SCRAM_LEVEL: Final = 11
+KEEP_LEADER_EPOCH_ON_ISR_SHRINK_LEVEL: Final = 12
+METADATA_TRANSACTION_LEVEL: Final = 13
+DELEGATION_TOKEN_LEVEL: Final = 14
+CONTROLLER_REGISTRATION_LEVEL: Final = 15
+DIRECTORY_ASSIGNMENT_LEVEL: Final = 17
+DYNAMIC_QUORUM_LEVEL: Final = 21
+ELR_LEVEL: Final = 23
+CORDONED_DIRECTORIES_LEVEL: Final = 30
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataVersion:
+    """One level: `name` is release and increment (`4.3-IV0`), `changes_metadata` bars downgrades."""
+
+    level: int
+    name: str
+    changes_metadata: bool
+
+    @property
+    def release(self) -> str:
+        """The release of the level, such as `4.3`."""
+        return self.name.partition("-")[0]
+
+
+METADATA_VERSIONS: Final = tuple(
+    MetadataVersion(level, name, changes)
+    for level, name, changes in (
+        (7, "3.3-IV3", True),
+        (8, "3.4-IV0", True),
+        (9, "3.5-IV0", False),
+        (10, "3.5-IV1", False),
+        (11, "3.5-IV2", True),
+        (12, "3.6-IV0", False),
+        (13, "3.6-IV1", True),
+        (14, "3.6-IV2", True),
+        (15, "3.7-IV0", True),
+        (16, "3.7-IV1", True),
+        (17, "3.7-IV2", True),
+        (18, "3.7-IV3", False),
+        (19, "3.7-IV4", False),
+        (20, "3.8-IV0", False),
+        (21, "3.9-IV0", False),
+        (22, "4.0-IV0", False),
+        (23, "4.0-IV1", True),
+        (24, "4.0-IV2", False),
+        (25, "4.0-IV3", False),
+        (26, "4.1-IV0", False),
+        (27, "4.1-IV1", False),
+        (28, "4.2-IV0", False),
+        (29, "4.2-IV1", False),
+        (30, "4.3-IV0", True),
+    )
+)
+_BY_LEVEL: Final = {version.level: version for version in METADATA_VERSIONS}
+
+
+@dataclass(frozen=True, slots=True)
+class Feature:
+    """A feature besides `metadata.version`.
+
+    `default_from[i]` is the metadata.version from which new clusters start with level i + 1;
+    `requires[i]` is what level i + 1 needs of other features.
+    """
+
+    name: str
+    default_from: tuple[int, ...]
+    requires: tuple[Mapping[str, int], ...]
+
+    @property
+    def maximum(self) -> int:
+        return len(self.default_from)
+
+    def default_level(self, metadata_version: int) -> int:
+        """The level that a cluster formatted at `metadata_version` starts with."""
+        return sum(1 for needed in self.default_from if metadata_version >= needed)
+
+
+FEATURES: Final = tuple(
+    Feature(name, default_from, requires)
+    for name, default_from, requires in (
+        (KRAFT_VERSION, (21,), ({METADATA_VERSION: DYNAMIC_QUORUM_LEVEL},)),
+        (TRANSACTION_VERSION, (24, 24), ({}, {})),
+        (GROUP_VERSION, (22,), ({},)),
+        (ELR_VERSION, (26,), ({METADATA_VERSION: ELR_LEVEL},)),
+        (SHARE_VERSION, (28,), ({},)),
+        (STREAMS_VERSION, (29,), ({},)),
+    )
+)
+"""In the order in which Kafka's tools list them."""
+_BY_NAME: Final = {feature.name: feature for feature in FEATURES}
+
+
+@dataclass(frozen=True, slots=True)
+class VersionRange:
+    """Levels that a node supports, both ends inclusive."""
+
+    minimum: int
+    maximum: int
+
+    def __contains__(self, level: int) -> bool:
+        return self.minimum <= level <= self.maximum
+
+    def __str__(self) -> str:
+        if self.minimum == self.maximum:
+            return str(self.minimum)
+        return f"{self.minimum}-{self.maximum}"
+
+
+SUPPORTED_FEATURES: Final[Mapping[str, VersionRange]] = {
+    METADATA_VERSION: VersionRange(MINIMUM_METADATA_VERSION, LATEST_METADATA_VERSION),
+    **{feature.name: VersionRange(0, feature.maximum) for feature in FEATURES},
+}
+"""What this build supports: sent in registrations and in ApiVersions."""
+
+
+def metadata_version(level: int) -> MetadataVersion:
+    """The table row of a level.
+
+    Raises:
+        ValueError: no such level.
+    """
+    version = _BY_LEVEL.get(level)
+    if version is None:
+        raise ValueError(
+            f"no metadata.version {level}: known are "
+            f"{MINIMUM_METADATA_VERSION} to {LATEST_METADATA_VERSION}"
+        )
+    return version
+
+
+def metadata_version_name(level: int) -> str:
+    """`4.3-IV0` for 30; the number itself for a level that is not in the table."""
+    version = _BY_LEVEL.get(level)
+    return version.name if version else str(level)
+
+
+def parse_metadata_version(text: str) -> int:
+    """The level of `4.3-IV0`, or of a release (`4.3`, `4.3.1`): the newest level it has.
+
+    Raises:
+        ValueError: the text names no known level.
+    """
+    release = ".".join(text.split(".")[:2]) if "-" not in text else ""
+    found = [version.level for version in METADATA_VERSIONS if text == version.name]
+    found += [version.level for version in METADATA_VERSIONS if release == version.release]
+    if not found:
+        names = ", ".join(version.name for version in METADATA_VERSIONS)
+        raise ValueError(f"Unknown metadata.version '{text}'. Supported metadata.version are: {names}")
+    return found[-1]
+
+
+def default_level(feature: str, metadata_version_level: int) -> int:
+    """The level of a feature in a cluster formatted at this metadata.version; 0 is "off"."""
+    return _BY_NAME[feature].default_level(metadata_version_level)
+
+
+def dependencies(feature: str, level: int) -> Mapping[str, int]:
+    """What other features must at least be at before `feature` may be at `level`."""
+    if feature == METADATA_VERSION or level == 0:
+        return {}
+    return _BY_NAME[feature].requires[level - 1]
+
+
+def unmet_dependency(feature: str, level: int, levels: Mapping[str, int]) -> str | None:
+    """Why `feature` cannot be at `level` while the others are at `levels`; None if it can."""
+    for needed, at_least in dependencies(feature, level).items():
+        actual = levels.get(needed, 0)
+        if actual < at_least:
+            return (
+                f"{feature} could not be set to {level} because it depends on {needed} "
+                f"level {at_least}"
+            )
+    return None
+
+
+def bootstrap_levels(
+    metadata_version_level: int, overrides: Mapping[str, int] | None = None
+) -> list[tuple[str, int]]:
+    """The FeatureLevelRecords of a new cluster: metadata.version, then others above 0 by name.
+
+    kraft.version is not among them; it is a control record of the quorum.
+
+    Raises:
+        ValueError: an override names an unknown feature, a level out of range, or a level whose
+            dependency is not met.
+    """
+    levels = {
+        feature.name: feature.default_level(metadata_version_level)
+        for feature in FEATURES
+        if feature.name != KRAFT_VERSION
+    }
+    for name, level in (overrides or {}).items():
+        supported = SUPPORTED_FEATURES.get(name)
+        if supported is None:
+            raise ValueError(f"unknown feature {name}: known are {', '.join(SUPPORTED_FEATURES)}")
+        if level not in supported:
+            raise ValueError(f"{name} {level} is not supported: levels are {supported}")
+        if name not in (KRAFT_VERSION, METADATA_VERSION):
+            levels[name] = level
+    levels[METADATA_VERSION] = metadata_version_level
+    for name, level in levels.items():
+        reason = unmet_dependency(name, level, levels)
+        if reason is not None:
+            raise ValueError(reason)
+    others = sorted(
+        (name, level) for name, level in levels.items() if level > 0 and name != METADATA_VERSION
+    )
+    return [(METADATA_VERSION, metadata_version_level), *others]
+
+
+def fetch_version(metadata_version_level: int) -> int:
+    """The Fetch version that followers use; chosen by level, not negotiated."""
+    for at_least, version in ((27, 18), (21, 17), (19, 16), (10, 15), (9, 14)):
+        if metadata_version_level >= at_least:
+            return version
+    return 13
+
+
+def list_offsets_version(metadata_version_level: int) -> int:
+    """The ListOffsets version that followers use; chosen by level, not negotiated."""
+    for at_least, version in ((29, 11), (25, 10), (21, 9), (9, 8)):
+        if metadata_version_level >= at_least:
+            return version
+    return 7
+
+
+def downgrade_loses_metadata(current: int, wanted: int) -> bool:
+    """True if a level above `wanted` up to `current` changed what metadata records can say."""
+    return any(
+        version.changes_metadata for version in METADATA_VERSIONS if wanted < version.level <= current
+    )
