@@ -1,0 +1,98 @@
+"""What the rest of a node sees of the metadata quorum: committed batches, snapshots and leadership.
+
+The controller and the metadata loader are written against these protocols; `runtime` implements
+them over the state machine of this package.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, Protocol
+
+from spindle.common.ids import NO_LEADER, OffsetAndEpoch
+from spindle.protocol.message import Message
+
+
+class LeaderAndEpoch(NamedTuple):
+    """The leader of an epoch; `leader_id` is -1 while it is unknown."""
+
+    leader_id: int = NO_LEADER
+    epoch: int = 0
+
+
+class CommittedBatch(NamedTuple):
+    """One batch of the metadata log below the high watermark.
+
+    A control batch of the quorum has no records: it only moves the offset. The records are shared
+    by all listeners of a node, so nobody may change them.
+    """
+
+    base_offset: int
+    last_offset: int
+    epoch: int
+    append_time_ms: int
+    size_bytes: int
+    records: list[Message]
+
+
+class NotLeader(Exception):
+    """The local node does not lead the epoch in which something was to be appended."""
+
+    def __init__(self, epoch: int, leader: LeaderAndEpoch) -> None:
+        super().__init__(epoch, leader)
+        self.epoch = epoch
+        self.leader = leader
+
+    def __str__(self) -> str:
+        return (
+            f"cannot append in epoch {self.epoch}: "
+            f"node {self.leader.leader_id} leads epoch {self.leader.epoch}"
+        )
+
+
+class QuorumListener(Protocol):
+    """Called on the event loop's thread, in the order of the log."""
+
+    def on_commit(self, batches: Sequence[CommittedBatch]) -> None:
+        """Batches that follow the last ones without a gap."""
+        ...
+
+    def on_snapshot(self, snapshot_id: OffsetAndEpoch, batches: Iterable[CommittedBatch]) -> None:
+        """The whole state up to `snapshot_id.offset` (exclusive), in place of what went before.
+
+        The offsets of the batches count within the snapshot.
+        """
+        ...
+
+    def on_leader_change(self, leader: LeaderAndEpoch) -> None:
+        """A new leader or epoch.
+
+        The local node is named as leader only when everything up to the start of its epoch was
+        delivered by `on_commit`.
+        """
+        ...
+
+
+class MetadataQuorum(Protocol):
+    """The replicated metadata log as the active controller uses it."""
+
+    @property
+    def leader(self) -> LeaderAndEpoch: ...
+
+    @property
+    def high_watermark(self) -> int | None:
+        """First offset that is not known to be committed; None until that is known."""
+        ...
+
+    def append(self, epoch: int, records: Sequence[Message], *, is_atomic: bool) -> int:
+        """Schedule an append as leader of `epoch`; the offset of the last record.
+
+        Atomic records stay in one batch.
+
+        Raises:
+            NotLeader: the local node does not lead `epoch` (any more).
+            ValueError: atomic records that do not fit into one batch of 8 MiB.
+        """
+        ...
+
+    def subscribe(self, listener: QuorumListener) -> None:
+        """Deliver the newest snapshot and all committed batches, then whatever follows."""
+        ...
