@@ -1,0 +1,446 @@
+"""Encodes and decodes message classes: straight-line code compiled per class and version.
+
+The first use of a (class, version) compiles a reader or a writer in which neighbouring fixed-width
+fields are one `struct` call and nothing asks for the version again; on CPython this is five to ten
+times faster than walking the field table. Input is hostile: every length is checked against what is
+left, collections have caps, and any violation is a `ProtocolViolation`.
+"""
+
+from collections.abc import Callable
+from functools import cache
+from struct import Struct
+from struct import error as StructError
+from typing import Any, Final, TypeVar
+
+from spindle.common.errors import ProtocolViolation
+from spindle.common.ports import Bytes
+from spindle.protocol.message import EMPTY, Field, Message, default_of
+
+MAX_ELEMENTS: Final = 1_000_000
+MAX_TAGGED_FIELDS: Final = 10_000
+BY_REFERENCE_BYTES: Final = 4096
+"""Record sets of at least this size are handed on by reference and never copied."""
+
+M = TypeVar("M", bound=Message)
+Reference = tuple[int, Bytes]
+
+_FIXED: Final = {
+    "bool": "?",
+    "int8": "b",
+    "int16": "h",
+    "uint16": "H",
+    "int32": "i",
+    "uint32": "I",
+    "int64": "q",
+    "float64": "d",
+    "uuid": "16s",
+}
+_UVARINT: Final = [bytes([n]) if n < 128 else bytes([n & 127 | 128, n >> 7]) for n in range(16384)]
+
+
+def write_uvarint(out: bytearray, value: int) -> None:
+    """Append an unsigned varint."""
+    while value > 127:
+        out.append(value & 127 | 128)
+        value >>= 7
+    out.append(value)
+
+
+def read_uvarint(buffer: Bytes, position: int) -> tuple[int, int]:
+    """An unsigned varint of at most 32 bits and the position after it."""
+    value = shift = 0
+    while True:
+        byte = buffer[position]
+        position += 1
+        value |= (byte & 127) << shift
+        if byte < 128:
+            if value > 0xFFFFFFFF:
+                raise ProtocolViolation("varint of more than 32 bits")
+            return value, position
+        shift += 7
+        if shift > 28:
+            raise ProtocolViolation("varint of more than five bytes")
+
+
+def _too_long(what: str, count: int, left: int) -> ProtocolViolation:
+    return ProtocolViolation(f"{what} of {count} where {left} bytes are left")
+
+
+def _bad_null(what: str) -> ProtocolViolation:
+    return ProtocolViolation(f"{what} is null and may not be")
+
+
+def _bad_count(what: str, count: int) -> ProtocolViolation:
+    return ProtocolViolation(f"{what} has {count} elements, at most {MAX_ELEMENTS} are allowed")
+
+
+class _Source:
+    """Lines of a function under construction, with the objects that its globals need."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.scope: dict[str, Any] = {
+            "read_uvarint": read_uvarint,
+            "write_uvarint": write_uvarint,
+            "too_long": _too_long,
+            "bad_null": _bad_null,
+            "bad_count": _bad_count,
+            "UV": _UVARINT,
+            "ProtocolViolation": ProtocolViolation,
+            "MAX_ELEMENTS": MAX_ELEMENTS,
+            "MAX_TAGS": MAX_TAGGED_FIELDS,
+            "BY_REFERENCE": BY_REFERENCE_BYTES,
+        }
+        self._names = 0
+
+    def add(self, depth: int, text: str) -> None:
+        self.lines.append("    " * depth + text)
+
+    def bind(self, prefix: str, value: Any) -> str:
+        self._names += 1
+        name = f"{prefix}{self._names}"
+        self.scope[name] = value
+        return name
+
+    def compile(self, title: str) -> Callable[..., Any]:
+        exec(compile("\n".join(self.lines), f"<{title}>", "exec"), self.scope)
+        function: Callable[..., Any] = self.scope["function"]
+        return function
+
+
+def _in_version(message: type[Message], version: int) -> tuple[list[Field], list[Field]]:
+    plain: list[Field] = []
+    tagged: list[Field] = []
+    for field in message.FIELDS:
+        if field.first <= version <= field.last:
+            (tagged if version >= field.tagged else plain).append(field)
+    return plain, sorted(tagged, key=lambda f: f.tag)
+
+
+# ---------------------------------------------------------------- reading
+
+
+def _read_length(
+    src: _Source, depth: int, field: Field, version: int, flexible: bool, wide: bool
+) -> bool:
+    """Emit code that leaves the length in `k`, -1 for null. True where null is allowed."""
+    if flexible:
+        src.add(depth, "k = b[p]; p += 1")
+        src.add(depth, "if k > 127: k, p = read_uvarint(b, p - 1)")
+        src.add(depth, "k -= 1")
+    else:
+        unpack = src.bind("u", Struct(">i" if wide else ">h").unpack_from)
+        src.add(depth, f"(k,) = {unpack}(b, p); p += {4 if wide else 2}")
+    nullable = version >= field.nullable or field.type == "records"
+    if not nullable:
+        src.add(depth, f"if k < 0: raise bad_null({field.name!r})")
+    return nullable
+
+
+def _read_value(
+    src: _Source, depth: int, field: Field, version: int, flexible: bool, target: str
+) -> None:
+    """Emit code that reads one element (not an array) of the field's type into `target`."""
+    kind = field.type
+    if not isinstance(kind, str):
+        reader = src.bind("r", _reader(kind, version, flexible))
+        if version >= field.nullable and not field.is_array:
+            src.add(depth, "k = b[p]; p += 1")
+            src.add(depth, f"if k > 127: {target} = None")
+            src.add(depth, f"else: {target}, p = {reader}(b, p, n)")
+        else:
+            src.add(depth, f"{target}, p = {reader}(b, p, n)")
+        return
+    if kind in _FIXED:
+        packer = Struct(">" + _FIXED[kind])
+        unpack = src.bind("u", packer.unpack_from)
+        src.add(depth, f"({target},) = {unpack}(b, p); p += {packer.size}")
+        return
+    nullable = _read_length(src, depth, field, version, flexible, wide=kind != "string")
+    convert = {"string": 'str(b[p:e], "utf-8")', "bytes": "bytes(b[p:e])", "records": "b[p:e]"}
+    if nullable and not field.is_array:
+        src.add(depth, f"if k < 0: {target} = None")
+        src.add(depth, "else:")
+        depth += 1
+    src.add(depth, "e = p + k")
+    src.add(depth, f"if e > n: raise too_long({field.name!r}, k, n - p)")
+    src.add(depth, f"{target} = {convert[kind]}; p = e")
+
+
+def _read_field(
+    src: _Source, depth: int, field: Field, version: int, flexible: bool, target: str
+) -> None:
+    if not field.is_array:
+        _read_value(src, depth, field, version, flexible, target)
+        return
+    nullable = _read_length(src, depth, field, version, flexible, wide=True)
+    if nullable:
+        src.add(depth, f"if k < 0: {target} = None")
+        src.add(depth, "else:")
+        depth += 1
+    src.add(depth, f"if k > n - p: raise too_long({field.name!r}, k, n - p)")
+    src.add(depth, f"if k > MAX_ELEMENTS: raise bad_count({field.name!r}, k)")
+    if field.type in _FIXED:
+        packer = Struct(">" + _FIXED[field.type])
+        structure = src.bind("S", Struct)
+        src.add(depth, f"e = p + k * {packer.size}")
+        src.add(depth, f"if e > n: raise too_long({field.name!r}, k, n - p)")
+        if field.type == "uuid":
+            src.add(depth, f"{target} = [bytes(b[i:i + 16]) for i in range(p, e, 16)]; p = e")
+        else:
+            text = f"f'>{{k}}{_FIXED[field.type]}'"
+            src.add(depth, f"{target} = list({structure}({text}).unpack_from(b, p)); p = e")
+        return
+    src.add(depth, "a = []")
+    src.add(depth, "for _ in range(k):")
+    _read_value(src, depth + 1, field, version, flexible, "x")
+    src.add(depth + 1, "a.append(x)")
+    src.add(depth, f"{target} = a")
+
+
+def _read_tagged(src: _Source, tagged: list[Field], version: int) -> None:
+    src.add(1, "t = b[p]; p += 1")
+    src.add(1, "if t:")
+    src.add(2, "if t > 127: t, p = read_uvarint(b, p - 1)")
+    src.add(2, "if t > MAX_TAGS: raise ProtocolViolation(f'{t} tagged fields')")
+    src.add(2, "for _ in range(t):")
+    src.add(3, "g, p = read_uvarint(b, p)")
+    src.add(3, "z, p = read_uvarint(b, p)")
+    src.add(3, "q = p + z")
+    src.add(3, "if q > n: raise too_long('tagged field', z, n - p)")
+    for index, field in enumerate(tagged):
+        src.add(3, f"{'el' if index else ''}if g == {field.tag}:")
+        _read_field(src, 4, field, version, True, f"m.{field.name}")
+        src.add(4, "if p != q: raise ProtocolViolation(f'tagged field {g} has a wrong size')")
+    src.add(3, "p = q")
+
+
+@cache
+def _reader(
+    message: type[Message], version: int, flexible: bool
+) -> Callable[[Bytes, int, int], tuple[Any, int]]:
+    """A function (buffer, position, end) -> (message, position after it)."""
+    src = _Source()
+    plain, tagged = _in_version(message, version)
+    src.scope["new"] = object.__new__
+    src.scope["cls"] = message
+    src.add(0, "def function(b, p, n):")
+    src.add(1, "m = new(cls)")
+    present = {f.name for f in plain}
+    for field in message.FIELDS:
+        if field.name not in present:
+            value = default_of(field)
+            if isinstance(value, list):
+                src.add(1, f"m.{field.name} = []")
+            elif isinstance(value, Message):
+                src.add(1, f"m.{field.name} = {src.bind('c', field.type)}()")
+            else:
+                src.add(1, f"m.{field.name} = {src.bind('d', value)}")
+    run: list[Field] = []
+
+    def flush() -> None:
+        if run:
+            packer = Struct(">" + "".join(_FIXED[f.type] for f in run))
+            targets = ", ".join(f"m.{f.name}" for f in run)
+            unpack = src.bind("u", packer.unpack_from)
+            src.add(1, f"({targets},) = {unpack}(b, p); p += {packer.size}")
+            run.clear()
+
+    for field in plain:
+        if field.type in _FIXED and not field.is_array:
+            run.append(field)
+            continue
+        flush()
+        _read_field(src, 1, field, version, flexible, f"m.{field.name}")
+    flush()
+    if flexible:
+        _read_tagged(src, tagged, version)
+    src.add(1, "return m, p")
+    return src.compile(f"read {message.__qualname__} v{version}")
+
+
+def decode(message: type[M], version: int, buffer: Bytes, position: int = 0) -> tuple[M, int]:
+    """Read a message of a version; the message and the position after it.
+
+    `records` fields are slices of the buffer: pass a memoryview to avoid copies.
+
+    Raises:
+        ProtocolViolation: the bytes are no such message.
+    """
+    reader = _reader(message, version, version >= message.FLEXIBLE_FROM)
+    try:
+        result: tuple[M, int] = reader(buffer, position, len(buffer))
+    except (StructError, IndexError, UnicodeDecodeError) as error:
+        raise ProtocolViolation(f"{message.__name__} v{version}: {error}") from None
+    return result
+
+
+# ---------------------------------------------------------------- writing
+
+
+def _write_length(src: _Source, depth: int, flexible: bool, wide: bool, extra: int = 1) -> None:
+    """Emit code that writes the length in `k` (-1 for null)."""
+    if flexible:
+        src.add(depth, f"out += UV[k + {extra}] if k < 16000 else large(k + {extra})")
+    else:
+        pack = src.bind("p", Struct(">i" if wide else ">h").pack)
+        src.add(depth, f"out += {pack}(k)")
+
+
+def _large_uvarint(value: int) -> bytes:
+    out = bytearray()
+    write_uvarint(out, value)
+    return bytes(out)
+
+
+def _write_value(
+    src: _Source, depth: int, field: Field, version: int, flexible: bool, value: str
+) -> None:
+    kind = field.type
+    nullable = version >= field.nullable and not field.is_array
+    if not isinstance(kind, str):
+        writer = src.bind("w", _writer(kind, version, flexible))
+        if nullable:
+            src.add(depth, f"if {value} is None: out.append(255)")
+            src.add(depth, "else:")
+            src.add(depth + 1, "out.append(1)")
+            depth += 1
+        src.add(depth, f"{writer}({value}, out, refs)")
+        return
+    if kind in _FIXED:
+        pack = src.bind("p", Struct(">" + _FIXED[kind]).pack)
+        src.add(depth, f"out += {pack}({value})")
+        return
+    wide = kind != "string"
+    if nullable or kind == "records":
+        src.add(depth, f"if {value} is None:")
+        src.add(depth + 1, "k = -1")
+        _write_length(src, depth + 1, flexible, wide)
+        src.add(depth, "else:")
+        depth += 1
+    if kind == "string":
+        src.add(depth, f"s = {value}.encode()")
+    else:
+        src.add(depth, f"s = {value}")
+    src.add(depth, "k = len(s)")
+    _write_length(src, depth, flexible, wide)
+    if kind == "records":
+        src.add(depth, "if k >= BY_REFERENCE: refs.append((len(out), s))")
+        src.add(depth, "else: out += s")
+    else:
+        src.add(depth, "out += s")
+
+
+def _write_field(
+    src: _Source, depth: int, field: Field, version: int, flexible: bool, value: str
+) -> None:
+    if not field.is_array:
+        _write_value(src, depth, field, version, flexible, value)
+        return
+    src.add(depth, f"a = {value}")
+    if version >= field.nullable:
+        src.add(depth, "if a is None:")
+        src.add(depth + 1, "k = -1")
+        _write_length(src, depth + 1, flexible, True)
+        src.add(depth, "else:")
+        depth += 1
+    src.add(depth, "k = len(a)")
+    _write_length(src, depth, flexible, True)
+    if field.type in _FIXED and field.type != "uuid":
+        structure = src.bind("S", Struct)
+        src.add(depth, f"out += {structure}(f'>{{k}}{_FIXED[field.type]}').pack(*a)")
+    else:
+        src.add(depth, "for x in a:")
+        _write_value(src, depth + 1, field, version, flexible, "x")
+
+
+def _write_tagged(src: _Source, tagged: list[Field], version: int) -> None:
+    if not tagged:
+        src.add(1, "out.append(0)")
+        return
+    src.add(1, "tags = []")
+    src.add(1, "main, main_refs = out, refs")
+    for field in tagged:
+        default = src.bind("d", default_of(field))
+        src.add(1, f"if m.{field.name} != {default}:")
+        src.add(2, "out = bytearray(); refs = []")
+        _write_field(src, 2, field, version, True, f"m.{field.name}")
+        src.add(2, f"tags.append(({field.tag}, out, refs))")
+    src.add(1, "out, refs = main, main_refs")
+    src.add(1, "write_uvarint(out, len(tags))")
+    src.add(1, "for g, body, body_refs in tags:")
+    src.add(2, "write_uvarint(out, g)")
+    src.add(2, "write_uvarint(out, len(body) + sum([len(r[1]) for r in body_refs]))")
+    src.add(2, "refs += [(len(out) + at, data) for at, data in body_refs]")
+    src.add(2, "out += body")
+
+
+@cache
+def _writer(
+    message: type[Message], version: int, flexible: bool
+) -> Callable[[Any, bytearray, list[Reference]], None]:
+    """A function (message, out, references) that appends the encoded message to `out`."""
+    src = _Source()
+    src.scope["large"] = _large_uvarint
+    plain, tagged = _in_version(message, version)
+    src.add(0, "def function(m, out, refs):")
+    run: list[Field] = []
+
+    def flush() -> None:
+        if run:
+            pack = src.bind("p", Struct(">" + "".join(_FIXED[f.type] for f in run)).pack)
+            src.add(1, f"out += {pack}({', '.join(f'm.{f.name}' for f in run)})")
+            run.clear()
+
+    for field in plain:
+        if field.type in _FIXED and not field.is_array:
+            run.append(field)
+            continue
+        flush()
+        _write_field(src, 1, field, version, flexible, f"m.{field.name}")
+    flush()
+    if flexible:
+        _write_tagged(src, tagged, version)
+    src.add(1, "return")
+    return src.compile(f"write {message.__qualname__} v{version}")
+
+
+def encode_parts(message: Message, version: int, prefix: bytes = b"") -> list[Bytes]:
+    """The encoded message behind `prefix`, as pieces to be sent in order.
+
+    Large record sets appear as the very objects that the message holds: they are not copied.
+
+    Raises:
+        StructError: a value does not fit its field (a bug of the caller).
+    """
+    cls = type(message)
+    out = bytearray(prefix)
+    references: list[Reference] = []
+    _writer(cls, version, version >= cls.FLEXIBLE_FROM)(message, out, references)
+    if not references:
+        return [out]
+    parts: list[Bytes] = []
+    start = 0
+    view = memoryview(out)
+    for at, data in references:
+        parts.append(view[start:at])
+        parts.append(data)
+        start = at
+    if start < len(out):
+        parts.append(view[start:])
+    return parts
+
+
+def encode(message: Message, version: int) -> bytes:
+    """The encoded message in one piece."""
+    return b"".join(encode_parts(message, version))
+
+
+__all__ = [
+    "EMPTY",
+    "decode",
+    "encode",
+    "encode_parts",
+    "read_uvarint",
+    "write_uvarint",
+]

@@ -1,0 +1,54 @@
+"""The frame around a metadata record: frame version, record type, record version (KIP-631)."""
+
+from typing import Final
+
+from spindle.common.errors import CorruptRecords, ProtocolViolation
+from spindle.common.ports import Bytes
+from spindle.protocol.codec import decode, encode, read_uvarint, write_uvarint
+from spindle.protocol.message import Message
+from spindle.protocol.messages import metadata_records
+
+_FRAME_VERSION: Final = 1
+
+RECORD_TYPES: Final[dict[int, type[Message]]] = {
+    cls.API_KEY: cls
+    for cls in vars(metadata_records).values()
+    if isinstance(cls, type) and issubclass(cls, Message) and cls is not Message
+}
+
+
+def frame(record: Message, version: int) -> bytes:
+    """The value of a metadata record in the log."""
+    out = bytearray((_FRAME_VERSION,))
+    write_uvarint(out, record.API_KEY)
+    write_uvarint(out, version)
+    out += encode(record, version)
+    return bytes(out)
+
+
+def parse_frame(data: Bytes) -> tuple[Message, int]:
+    """The record and its version.
+
+    Raises:
+        CorruptRecords: unknown frame version, record type or version, or bytes left over.
+    """
+    try:
+        frame_version, position = read_uvarint(data, 0)
+        if frame_version != _FRAME_VERSION:
+            raise CorruptRecords(f"metadata frame version {frame_version}, only 1 is known")
+        key, position = read_uvarint(data, position)
+        version, position = read_uvarint(data, position)
+        cls = RECORD_TYPES.get(key)
+        if cls is None:
+            raise CorruptRecords(f"metadata record type {key} is unknown")
+        if not cls.FIRST_VERSION <= version <= cls.LAST_VERSION:
+            raise CorruptRecords(
+                f"{cls.__name__} version {version}, "
+                f"known are {cls.FIRST_VERSION} to {cls.LAST_VERSION}"
+            )
+        record, end = decode(cls, version, data, position)
+    except (ProtocolViolation, IndexError) as error:
+        raise CorruptRecords(f"metadata record: {error}") from None
+    if end != len(data):
+        raise CorruptRecords(f"{cls.__name__}: {len(data) - end} bytes left over")
+    return record, version

@@ -1,0 +1,135 @@
+"""Building batches: what coordinators, the metadata log, tools and compaction write."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from spindle.common.ports import Bytes
+from spindle.protocol.records.batch import (
+    CONTROL_FLAG,
+    CRC_AND_ATTRIBUTES,
+    CRC_COVERS_FROM,
+    CRC_POSITION,
+    DELETE_HORIZON_FLAG,
+    HEADER,
+    HEADER_BYTES,
+    LOG_OVERHEAD_BYTES,
+    MAGIC,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    TIMESTAMP_TYPE_FLAG,
+    TRANSACTIONAL_FLAG,
+    BatchHeader,
+)
+from spindle.protocol.records.compression import compress
+from spindle.protocol.records.record import Record, RecordHeaders, encode_record
+
+
+class SimpleRecord(NamedTuple):
+    """A record that has no offset yet. Timestamp in ms since the epoch, -1 for none."""
+
+    key: Bytes | None = None
+    value: Bytes | None = None
+    timestamp_ms: int = NO_TIMESTAMP
+    headers: RecordHeaders = ()
+
+
+def build_batch(
+    records: Sequence[SimpleRecord],
+    base_offset: int = 0,
+    codec: int = 0,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+    base_sequence: int = NO_SEQUENCE,
+    leader_epoch: int = -1,
+    is_transactional: bool = False,
+    is_control: bool = False,
+    log_append_time_ms: int | None = None,
+) -> bytes:
+    """One batch of records with consecutive offsets from `base_offset`.
+
+    With `log_append_time_ms` the batch says that every record has that time; the records' own
+    timestamps stay in the bytes but are not seen by readers.
+
+    Raises:
+        ValueError: no record, or an undefined codec.
+    """
+    if not records:
+        raise ValueError("a batch has at least one record")
+    base_timestamp = records[0].timestamp_ms
+    max_timestamp = max(record.timestamp_ms for record in records)
+    body = bytearray()
+    for delta, record in enumerate(records):
+        timestamp_delta = record.timestamp_ms - base_timestamp
+        encode_record(body, delta, timestamp_delta, record.key, record.value, record.headers)
+    attributes = codec | is_transactional * TRANSACTIONAL_FLAG | is_control * CONTROL_FLAG
+    if log_append_time_ms is not None:
+        attributes |= TIMESTAMP_TYPE_FLAG
+        max_timestamp = log_append_time_ms
+    header = BatchHeader(
+        base_offset,
+        0,
+        leader_epoch,
+        MAGIC,
+        0,
+        attributes,
+        len(records) - 1,
+        base_timestamp,
+        max_timestamp,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        len(records),
+    )
+    return seal_batch(header, compress(codec, body))
+
+
+def rebuild_batch(
+    header: BatchHeader,
+    records: Sequence[Record],
+    *,
+    codec: int | None = None,
+    delete_horizon_ms: int | None = None,
+) -> bytes:
+    """The batch of `header` with `records` as its content.
+
+    Base offset, last offset, epochs, producer fields, flags and the type of timestamp stay, so that
+    a batch that lost records to compaction still says which offsets it covered (and a batch that lost
+    all of them can be written with none). A delete horizon that the header has stays unless a new one
+    is given.
+    """
+    horizon_ms = header.delete_horizon_ms if delete_horizon_ms is None else delete_horizon_ms
+    attributes = header.attributes if codec is None else header.attributes & ~0x07 | codec
+    if horizon_ms is not None:
+        attributes |= DELETE_HORIZON_FLAG
+        base_timestamp = horizon_ms
+    else:
+        base_timestamp = records[0].timestamp_ms if records else header.base_timestamp
+    max_timestamp = header.max_timestamp
+    if records and not header.has_log_append_time:
+        max_timestamp = max(record.timestamp_ms for record in records)
+    body = bytearray()
+    for record in records:
+        offset_delta = record.offset - header.base_offset
+        timestamp_delta = record.timestamp_ms - base_timestamp
+        encode_record(body, offset_delta, timestamp_delta, record.key, record.value, record.headers)
+    rebuilt = header._replace(
+        attributes=attributes,
+        base_timestamp=base_timestamp,
+        max_timestamp=max_timestamp,
+        record_count=len(records),
+    )
+    return seal_batch(rebuilt, compress(rebuilt.codec, body) if records else b"")
+
+
+def seal_batch(header: BatchHeader, payload: Bytes) -> bytes:
+    """Header and (compressed) records as one batch; length and CRC are computed here."""
+    length = HEADER_BYTES - LOG_OVERHEAD_BYTES + len(payload)
+    batch = bytearray(HEADER.pack(*header._replace(batch_length=length, magic=MAGIC, crc=0)))
+    batch += payload
+    crc = crc32c(memoryview(batch)[CRC_COVERS_FROM:])
+    CRC_AND_ATTRIBUTES.pack_into(batch, CRC_POSITION, crc, header.attributes)
+    return bytes(batch)
