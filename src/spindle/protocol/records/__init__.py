@@ -1,1 +1,1 @@
-"""Record batches: the bytes that producers send, logs keep and consumers read (format version 2)."""
+"""Record batches (format version 2): what producers send, logs keep and consumers read."""

@@ -1,8 +1,9 @@
-"""The record batch of format version 2 (magic 2): its header, its checksum, and what a broker patches.
+"""The record batch of format version 2 (magic 2): header, checksum, and what a broker patches.
 
-The data plane looks at nothing but these 61 bytes and the CRC. Base offset, batch length, partition
-leader epoch and magic lie outside the CRC, so a leader sets offset and epoch without recomputing it;
-timestamp type and maximum timestamp lie inside. (KIP-98, KIP-32; delete horizon: KIP-534.)
+The data plane looks at nothing but these 61 bytes and the CRC. Base offset, batch length,
+partition leader epoch and magic lie outside the CRC, so a leader sets offset and epoch without
+recomputing it; timestamp type and maximum timestamp lie inside. (KIP-98, KIP-32; delete horizon:
+KIP-534.)
 """
 
 from collections.abc import Iterator
@@ -143,7 +144,7 @@ def batches(
 ) -> Iterator[tuple[int, BatchHeader]]:
     """Positions and headers of the whole batches in `buffer[position:end]`.
 
-    Stops silently before a batch whose bytes are not all there: a fetch may end in the middle of one.
+    Stops silently before a batch whose bytes are not all there: a fetch may end inside of one.
 
     Raises:
         CorruptRecords: as `read_header`.

@@ -96,10 +96,10 @@ def rebuild_batch(
 ) -> bytes:
     """The batch of `header` with `records` as its content.
 
-    Base offset, last offset, epochs, producer fields, flags and the type of timestamp stay, so that
-    a batch that lost records to compaction still says which offsets it covered (and a batch that lost
-    all of them can be written with none). A delete horizon that the header has stays unless a new one
-    is given.
+    Base offset, last offset, epochs, producer fields, flags and the type of timestamp stay, so
+    that a batch that lost records to compaction still says which offsets it covered (and a batch
+    that lost all of them can be written with none). A delete horizon that the header has stays
+    unless a new one is given.
     """
     horizon_ms = header.delete_horizon_ms if delete_horizon_ms is None else delete_horizon_ms
     attributes = header.attributes if codec is None else header.attributes & ~0x07 | codec

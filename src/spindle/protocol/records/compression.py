@@ -1,9 +1,9 @@
 """The five codecs of a record batch, both ways, with a bound on what a batch may unpack to.
 
-Kafka's readers are particular about two framings. LZ4 is the frame format with *independent* blocks of
-at most 64 KiB and no checksums. Snappy from Java clients is cut into blocks behind a 16-byte header
-(the framing of the xerial library); other clients send one raw snappy block, and Java reads only the
-first form, so that is what is written.
+Kafka's readers are particular about two framings. LZ4 is the frame format with *independent* blocks
+of at most 64 KiB and no checksums. Snappy is cut into blocks behind a 16-byte header (framing of
+the xerial library); some clients send one raw block instead. Both are read, the first is written,
+because every client reads it.
 """
 
 from collections.abc import Callable
@@ -113,7 +113,7 @@ def _compress_snappy(data: Bytes) -> bytes:
 
 def _decompress_snappy(data: Bytes, limit_bytes: int) -> bytes:
     view = memoryview(data)
-    if view[: len(_XERIAL_MAGIC)] != _XERIAL_MAGIC:
+    if bytes(view[: len(_XERIAL_MAGIC)]) != _XERIAL_MAGIC:
         return _decompress_snappy_block(view, limit_bytes)
     position = len(_XERIAL_START)
     parts: list[bytes] = []

@@ -19,7 +19,7 @@ _MIN_RECORD_BYTES: Final = 7
 
 
 class Record(NamedTuple):
-    """One record of a log. Timestamp in ms since the epoch, or -1; sequence -1 without a producer."""
+    """One record of a log. Timestamp in ms or -1; sequence -1 without an idempotent producer."""
 
     offset: int
     timestamp_ms: int
