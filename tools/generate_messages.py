@@ -82,7 +82,12 @@ def wire_type(kafka_type: str) -> str:
     }.get(kafka_type, kafka_type)
 
 
-def inspect(cls: type, version: int, structs: dict[str, dict[str, FieldVersions]], orders: dict[str, list[list[str]]]) -> None:
+def inspect(
+    cls: type,
+    version: int,
+    structs: dict[str, dict[str, FieldVersions]],
+    orders: dict[str, list[list[str]]],
+) -> None:
     """Add one version of a struct (and of the structs in it) to what is known."""
     known = structs.setdefault(cls.__name__, {})
     order: list[str] = []
@@ -94,12 +99,14 @@ def inspect(cls: type, version: int, structs: dict[str, dict[str, FieldVersions]
         entry = known.setdefault(name, FieldVersions(name))
         entry.versions.append(version)
         hint = hints[field.name]
-        args = get_args(hint) if isinstance(hint, UnionType) or get_origin(hint) is UnionType else ()
+        args = (
+            get_args(hint) if isinstance(hint, UnionType) or get_origin(hint) is UnionType else ()
+        )
         optional = NoneType in args
         if optional:
             hint = next(a for a in args if a is not NoneType)
         entry.is_array = get_origin(hint) is tuple
-        has_null = kafka_type in (None, "string", "bytes") or entry.is_array
+        has_null = kafka_type in (None, "string", "bytes", "records") or entry.is_array
         if optional and has_null:
             entry.nullable.append(version)
         if (tag := field.metadata.get("tag")) is not None:
@@ -142,7 +149,7 @@ def annotation(entry: FieldVersions, path: str) -> str:
     kind = entry.kind
     inner = PYTHON.get(kind, "int") if isinstance(kind, str) else f"{path}.{kind.__name__}"
     text = f"list[{inner}]" if entry.is_array else inner
-    if entry.nullable or kind == "records":
+    if entry.nullable:
         text += " | None"
     return text
 
@@ -153,7 +160,14 @@ def default_text(entry: FieldVersions) -> str:
         return repr(entry.default)
     if entry.is_array or not isinstance(entry.kind, str):
         return "EMPTY"
-    return {"bool": "False", "string": '""', "bytes": 'b""', "records": "None", "uuid": "ZERO_UUID", "float64": "0.0"}.get(entry.kind, "0")
+    return {
+        "bool": "False",
+        "string": '""',
+        "bytes": 'b""',
+        "records": 'b""',
+        "uuid": "ZERO_UUID",
+        "float64": "0.0",
+    }.get(entry.kind, "0")
 
 
 def field_text(entry: FieldVersions, last: int) -> str:
@@ -170,14 +184,31 @@ def field_text(entry: FieldVersions, last: int) -> str:
     if entry.tags:
         parts.append(f"tag={next(iter(entry.tags.values()))}, tagged={next(iter(entry.tags))}")
     default = default_text(entry)
-    zero = {"bool": "False", "string": '""', "bytes": 'b""', "records": "None", "uuid": "ZERO_UUID", "float64": "0.0"}
-    implied = "EMPTY" if entry.is_array or not isinstance(entry.kind, str) else zero.get(entry.kind, "0")
+    zero = {
+        "bool": "False",
+        "string": '""',
+        "bytes": 'b""',
+        "records": 'b""',
+        "uuid": "ZERO_UUID",
+        "float64": "0.0",
+    }
+    implied = (
+        "EMPTY" if entry.is_array or not isinstance(entry.kind, str) else zero.get(entry.kind, "0")
+    )
     if default != implied:
         parts.append(f"default={default}")
     return f"Field({', '.join(parts)})"
 
 
-def emit_class(name: str, structs: dict[str, dict[str, FieldVersions]], orders: dict[str, list[list[str]]], constants: list[str], last: int, indent: str, path: str) -> Iterator[str]:
+def emit_class(
+    name: str,
+    structs: dict[str, dict[str, FieldVersions]],
+    orders: dict[str, list[list[str]]],
+    constants: list[str],
+    last: int,
+    indent: str,
+    path: str,
+) -> Iterator[str]:
     """The source of a class and of the classes inside it."""
     entries = [structs[name][n] for n in merged_order(orders[name])]
     yield f"{indent}class {name}(Message):"
@@ -190,7 +221,15 @@ def emit_class(name: str, structs: dict[str, dict[str, FieldVersions]], orders: 
         if not isinstance(entry.kind, str) and entry.kind.__name__ not in seen:
             seen.add(entry.kind.__name__)
             yield ""
-            yield from emit_class(entry.kind.__name__, structs, orders, [], last, inner, f"{path}.{entry.kind.__name__}")
+            yield from emit_class(
+                entry.kind.__name__,
+                structs,
+                orders,
+                [],
+                last,
+                inner,
+                f"{path}.{entry.kind.__name__}",
+            )
     if seen:
         yield ""
     yield f"{inner}FIELDS = ("
@@ -201,7 +240,9 @@ def emit_class(name: str, structs: dict[str, dict[str, FieldVersions]], orders: 
         yield f"{inner}def __init__("
         yield f"{inner}    self,"
         yield f"{inner}    *,"
-        yield from (f"{inner}    {e.name}: {annotation(e, path)} = {default_text(e)}," for e in entries)
+        yield from (
+            f"{inner}    {e.name}: {annotation(e, path)} = {default_text(e)}," for e in entries
+        )
         yield f"{inner}) -> None:"
         for entry in entries:
             if default_text(entry) == "EMPTY":
@@ -232,7 +273,12 @@ def imports_for(body: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def load(name: str, kind: EntityType) -> tuple[str, list[str], dict[str, dict[str, FieldVersions]], dict[str, list[list[str]]], int] | None:
+def load(
+    name: str, kind: EntityType
+) -> (
+    tuple[str, list[str], dict[str, dict[str, FieldVersions]], dict[str, list[list[str]]], int]
+    | None
+):
     """All versions of one message, merged."""
     structs: dict[str, dict[str, FieldVersions]] = {}
     orders: dict[str, list[list[str]]] = {}
@@ -286,7 +332,9 @@ def read_field(line: str, last: int) -> FieldVersions:
         elif key == "nullable":
             entry.nullable = [int(value or 0)]
         elif key == "default":
-            entry.default = {"None": None, "True": True}.get(value) if value[0].isupper() else int(value)
+            entry.default = (
+                {"None": None, "True": True}.get(value) if value[0].isupper() else int(value)
+            )
         else:
             first, _, to = key.rstrip("+").partition("-")
             span = (int(first), int(to) if to else last)
@@ -334,12 +382,17 @@ def read_record_schemas(path: Path) -> dict[str, list[str]]:
 
 def main() -> None:
     OUT.mkdir(parents=True, exist_ok=True)
-    (OUT / "__init__.py").write_text('"""Message classes, one module per API; generated by tools/generate_messages.py."""\n')
+    (OUT / "__init__.py").write_text(
+        '"""Message classes, one module per API; generated by tools/generate_messages.py."""\n'
+    )
     for key, name in sorted(api_key_map.items()):
         loaded = [load(name, k) for k in (EntityType.request, EntityType.response)]
         title = f"{name} (API key {key})."
         write(OUT / f"{name}.py", title, [source(x, key) for x in loaded if x])
-    for name, kinds in (("raft_records", list(RAFT_RECORDS)), ("group_protocol", list(GROUP_PROTOCOL))):
+    for name, kinds in (
+        ("raft_records", list(RAFT_RECORDS)),
+        ("group_protocol", list(GROUP_PROTOCOL)),
+    ):
         bodies = [source(x, None) for n in kinds if (x := load(n, EntityType.data))]
         write(OUT / f"{name}.py", name.replace("_", " ").capitalize() + ".", bodies)
     for module, bodies in read_record_schemas(Path(__file__).parent / "record_schemas.txt").items():

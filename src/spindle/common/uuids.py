@@ -60,11 +60,13 @@ def uuid_from_random(random_bytes: Callable[[int], bytes]) -> Uuid:
 
 def uuid_sort_key(value: Uuid) -> tuple[int, int]:
     """Kafka orders ids by their signed halves, high half first."""
+    high: int
+    low: int
     high, low = _HALVES.unpack(value)
     return high, low
 
 
 def is_reserved_directory_id(value: Uuid) -> bool:
     """True for ids whose high half is zero and whose low half, signed, is below 100."""
-    high, low = _HALVES.unpack(value)
+    high, low = uuid_sort_key(value)
     return high == 0 and low < _RESERVED_BELOW

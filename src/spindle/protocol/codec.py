@@ -7,7 +7,6 @@ left, collections have caps, and any violation is a `ProtocolViolation`.
 """
 
 from collections.abc import Callable
-from functools import cache
 from struct import Struct
 from struct import error as StructError
 from typing import Any, Final, TypeVar
@@ -131,7 +130,7 @@ def _read_length(
     else:
         unpack = src.bind("u", Struct(">i" if wide else ">h").unpack_from)
         src.add(depth, f"(k,) = {unpack}(b, p); p += {4 if wide else 2}")
-    nullable = version >= field.nullable or field.type == "records"
+    nullable = version >= field.nullable
     if not nullable:
         src.add(depth, f"if k < 0: raise bad_null({field.name!r})")
     return nullable
@@ -215,11 +214,19 @@ def _read_tagged(src: _Source, tagged: list[Field], version: int) -> None:
     src.add(3, "p = q")
 
 
-@cache
-def _reader(
-    message: type[Message], version: int, flexible: bool
-) -> Callable[[Bytes, int, int], tuple[Any, int]]:
+Reader = Callable[[Bytes, int, int], tuple[Any, int]]
+_readers: Final[dict[tuple[type[Message], int, bool], Reader]] = {}
+
+
+def _reader(message: type[Message], version: int, flexible: bool) -> Reader:
     """A function (buffer, position, end) -> (message, position after it)."""
+    reader = _readers.get((message, version, flexible))
+    if reader is None:
+        reader = _readers[message, version, flexible] = _make_reader(message, version, flexible)
+    return reader
+
+
+def _make_reader(message: type[Message], version: int, flexible: bool) -> Reader:
     src = _Source()
     plain, tagged = _in_version(message, version)
     src.scope["new"] = object.__new__
@@ -312,7 +319,7 @@ def _write_value(
         src.add(depth, f"out += {pack}({value})")
         return
     wide = kind != "string"
-    if nullable or kind == "records":
+    if nullable:
         src.add(depth, f"if {value} is None:")
         src.add(depth + 1, "k = -1")
         _write_length(src, depth + 1, flexible, wide)
@@ -375,11 +382,19 @@ def _write_tagged(src: _Source, tagged: list[Field], version: int) -> None:
     src.add(2, "out += body")
 
 
-@cache
-def _writer(
-    message: type[Message], version: int, flexible: bool
-) -> Callable[[Any, bytearray, list[Reference]], None]:
+Writer = Callable[[Any, bytearray, list[Reference]], None]
+_writers: Final[dict[tuple[type[Message], int, bool], Writer]] = {}
+
+
+def _writer(message: type[Message], version: int, flexible: bool) -> Writer:
     """A function (message, out, references) that appends the encoded message to `out`."""
+    writer = _writers.get((message, version, flexible))
+    if writer is None:
+        writer = _writers[message, version, flexible] = _make_writer(message, version, flexible)
+    return writer
+
+
+def _make_writer(message: type[Message], version: int, flexible: bool) -> Writer:
     src = _Source()
     src.scope["large"] = _large_uvarint
     plain, tagged = _in_version(message, version)

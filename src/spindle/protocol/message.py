@@ -60,7 +60,7 @@ _ZEROES: Final[dict[str, Any]] = {
     "bool": False,
     "string": "",
     "bytes": b"",
-    "records": None,
+    "records": b"",
     "uuid": bytes(16),
     "float64": 0.0,
 }

@@ -239,7 +239,7 @@ class FetchResponse(Message):
                 Field('snapshot_id', SnapshotId, first=12, tag=2, tagged=12),
                 Field('aborted_transactions', AbortedTransaction, first=4, is_array=True, nullable=4),
                 Field('preferred_read_replica', 'int32', first=11, default=-1),
-                Field('records', 'records', first=4),
+                Field('records', 'records', first=4, nullable=4),
             )
 
             def __init__(
@@ -255,7 +255,7 @@ class FetchResponse(Message):
                 snapshot_id: FetchResponse.FetchableTopicResponse.PartitionData.SnapshotId = EMPTY,
                 aborted_transactions: list[FetchResponse.FetchableTopicResponse.PartitionData.AbortedTransaction] | None = EMPTY,
                 preferred_read_replica: int = -1,
-                records: Bytes | None = None,
+                records: Bytes | None = b"",
             ) -> None:
                 self.partition_index = partition_index
                 self.error_code = error_code

@@ -24,14 +24,14 @@ class ProduceRequest(Message):
             __slots__ = ('index', 'records')
             FIELDS = (
                 Field('index', 'int32', first=3),
-                Field('records', 'records', first=3),
+                Field('records', 'records', first=3, nullable=3),
             )
 
             def __init__(
                 self,
                 *,
                 index: int = 0,
-                records: Bytes | None = None,
+                records: Bytes | None = b"",
             ) -> None:
                 self.index = index
                 self.records = records

@@ -1,0 +1,83 @@
+"""Request and response headers (KIP-482). A frame is a 4-byte size and that many bytes."""
+
+from struct import Struct
+from typing import Final, NamedTuple
+
+from spindle.common.errors import ProtocolViolation
+from spindle.common.ports import Bytes
+from spindle.protocol.api import APIS, request_header_version
+from spindle.protocol.codec import MAX_TAGGED_FIELDS, read_uvarint
+
+_FIXED: Final = Struct(">hhih")
+_RESPONSE: Final = Struct(">ii")
+SIZE: Final = Struct(">i")
+
+
+class RequestHeader(NamedTuple):
+    """What precedes every request. `body` is the position of the request itself."""
+
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str | None
+    body: int
+
+
+def read_request_header(buffer: Bytes) -> RequestHeader:
+    """The header at the start of a frame's content.
+
+    The version is not judged: ApiVersions answers a version that it does not know.
+
+    Raises:
+        ProtocolViolation: unknown API key, or the bytes are no header.
+    """
+    if len(buffer) < _FIXED.size:
+        raise ProtocolViolation(f"request of {len(buffer)} bytes is shorter than its header")
+    api_key, api_version, correlation_id, length = _FIXED.unpack_from(buffer)
+    position = _FIXED.size
+    if api_key not in APIS:
+        raise ProtocolViolation(f"unknown API key {api_key}")
+    client_id = None
+    if length >= 0:
+        end = position + length
+        if end > len(buffer):
+            raise ProtocolViolation(f"client id of {length} bytes exceeds the request")
+        try:
+            client_id = str(buffer[position:end], "utf-8")
+        except UnicodeDecodeError as error:
+            raise ProtocolViolation(f"client id is not UTF-8: {error}") from None
+        position = end
+    if request_header_version(api_key, api_version) == 2:
+        position = _skip_tagged_fields(buffer, position)
+    return RequestHeader(api_key, api_version, correlation_id, client_id, position)
+
+
+def _skip_tagged_fields(buffer: Bytes, position: int) -> int:
+    try:
+        count, position = read_uvarint(buffer, position)
+        if count > MAX_TAGGED_FIELDS:
+            raise ProtocolViolation(f"{count} tagged fields in a request header")
+        for _ in range(count):
+            _, position = read_uvarint(buffer, position)
+            size, position = read_uvarint(buffer, position)
+            position += size
+            if position > len(buffer):
+                raise ProtocolViolation("tagged field exceeds the request header")
+    except IndexError:
+        raise ProtocolViolation("request header ends within its tagged fields") from None
+    return position
+
+
+def request_prefix(api_key: int, api_version: int, correlation_id: int, client_id: str) -> bytes:
+    """The header of a request that we send, without the frame size."""
+    name = client_id.encode()
+    fixed = _FIXED.pack(api_key, api_version, correlation_id, len(name))
+    tags = b"\0" if request_header_version(api_key, api_version) == 2 else b""
+    return fixed + name + tags
+
+
+def response_prefix(size_bytes: int, correlation_id: int, header_version: int) -> bytes:
+    """Frame size and header of a response whose body has `size_bytes` bytes."""
+    if header_version == 0:
+        return _RESPONSE.pack(size_bytes + 4, correlation_id)
+    return _RESPONSE.pack(size_bytes + 5, correlation_id) + b"\0"
