@@ -170,7 +170,9 @@ def parse_metadata_version(text: str) -> int:
     found += [version.level for version in METADATA_VERSIONS if release == version.release]
     if not found:
         names = ", ".join(version.name for version in METADATA_VERSIONS)
-        raise ValueError(f"Unknown metadata.version '{text}'. Supported metadata.version are: {names}")
+        raise ValueError(
+            f"Unknown metadata.version '{text}'. Supported metadata.version are: {names}"
+        )
     return found[-1]
 
 
@@ -252,5 +254,7 @@ def list_offsets_version(metadata_version_level: int) -> int:
 def downgrade_loses_metadata(current: int, wanted: int) -> bool:
     """True if a level above `wanted` up to `current` changed what metadata records can say."""
     return any(
-        version.changes_metadata for version in METADATA_VERSIONS if wanted < version.level <= current
+        version.changes_metadata
+        for version in METADATA_VERSIONS
+        if wanted < version.level <= current
     )

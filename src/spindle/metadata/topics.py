@@ -131,7 +131,8 @@ class TopicsDelta:
             )
         topic.set_partition(record.partition_id, merge(old, record))
 
-    def replay_remove_topic(self, record: RemoveTopicRecord) -> None:
+    def replay_remove_topic(self, record: RemoveTopicRecord) -> TopicImage:
+        """Take the topic out; what it was."""
         topic_id = bytes(record.topic_id)
         image = self._by_id.remove(topic_id)
         if image is None:
@@ -141,6 +142,7 @@ class TopicsDelta:
         base = self.base.by_id.get(topic_id)
         if base is not None:
             self.deleted[topic_id] = base
+        return image
 
     def replay_clear_elr(self, record: ClearElrRecord) -> None:
         if not record.topic_name:

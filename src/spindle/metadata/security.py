@@ -1,0 +1,128 @@
+"""ACLs, SCRAM credentials and delegation tokens in the image (KIP-801, KIP-900, KIP-48)."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from spindle.common.errors import ProtocolViolation
+from spindle.common.uuids import Uuid, uuid_text
+from spindle.metadata.persistent_map import MapEditor
+from spindle.metadata.values import immutable
+from spindle.protocol.messages.metadata_records import (
+    AccessControlEntryRecord,
+    DelegationTokenRecord,
+    RemoveAccessControlEntryRecord,
+    RemoveDelegationTokenRecord,
+    RemoveUserScramCredentialRecord,
+    UserScramCredentialRecord,
+)
+
+
+class AccessControlEntry(NamedTuple):
+    """One ACL; the numbers are those of the protocol."""
+
+    resource_type: int
+    resource_name: str
+    pattern_type: int
+    principal: str
+    host: str
+    operation: int
+    permission_type: int
+
+
+class ScramUser(NamedTuple):
+    """A user's credential is kept per mechanism (1 SHA-256, 2 SHA-512)."""
+
+    name: str
+    mechanism: int
+
+
+class ScramCredential(NamedTuple):
+    """What a server needs to check a client's proof; the password cannot be derived from it."""
+
+    salt: bytes
+    stored_key: bytes
+    server_key: bytes
+    iterations: int
+
+
+class DelegationToken(NamedTuple):
+    """A token's facts; its HMAC follows from the id and the cluster's secret."""
+
+    owner: str
+    requester: str
+    renewers: tuple[str, ...]
+    issue_timestamp_ms: int
+    max_timestamp_ms: int
+    expiration_timestamp_ms: int
+
+
+@immutable
+class SecurityImage:
+    """What the authorizer and the authenticators work from."""
+
+    acls: Mapping[Uuid, AccessControlEntry]
+    scram: Mapping[ScramUser, ScramCredential]
+    delegation_tokens: Mapping[str, DelegationToken]
+
+
+EMPTY_SECURITY = SecurityImage(acls={}, scram={}, delegation_tokens={})
+
+
+class SecurityDelta:
+    """Changes of ACLs, credentials and tokens."""
+
+    def __init__(self, base: SecurityImage) -> None:
+        self.base = base
+        self._acls = MapEditor(base.acls)
+        self._scram = MapEditor(base.scram)
+        self._tokens = MapEditor(base.delegation_tokens)
+
+    def clear(self) -> None:
+        """Forget everything, as at the start of a snapshot."""
+        self._acls.clear()
+        self._scram.clear()
+        self._tokens.clear()
+
+    def replay_acl(self, record: AccessControlEntryRecord) -> None:
+        entry = AccessControlEntry(
+            record.resource_type,
+            record.resource_name,
+            record.pattern_type,
+            record.principal,
+            record.host,
+            record.operation,
+            record.permission_type,
+        )
+        self._acls.set(bytes(record.id), entry)
+
+    def replay_remove_acl(self, record: RemoveAccessControlEntryRecord) -> None:
+        if self._acls.remove(bytes(record.id)) is None:
+            raise ProtocolViolation(f"RemoveAccessControlEntryRecord: no {uuid_text(record.id)}")
+
+    def replay_scram(self, record: UserScramCredentialRecord) -> None:
+        self._scram.set(
+            ScramUser(record.name, record.mechanism),
+            ScramCredential(record.salt, record.stored_key, record.server_key, record.iterations),
+        )
+
+    def replay_remove_scram(self, record: RemoveUserScramCredentialRecord) -> None:
+        self._scram.remove(ScramUser(record.name, record.mechanism))
+
+    def replay_token(self, record: DelegationTokenRecord) -> None:
+        self._tokens.set(
+            record.token_id,
+            DelegationToken(
+                record.owner,
+                record.requester,
+                tuple(record.renewers),
+                record.issue_timestamp,
+                record.max_timestamp,
+                record.expiration_timestamp,
+            ),
+        )
+
+    def replay_remove_token(self, record: RemoveDelegationTokenRecord) -> None:
+        self._tokens.remove(record.token_id)
+
+    def apply(self) -> SecurityImage:
+        return SecurityImage(self._acls.result(), self._scram.result(), self._tokens.result())
