@@ -264,7 +264,7 @@ from __future__ import annotations
 
 def imports_for(body: str) -> str:
     lines = []
-    if "Bytes | None" in body:
+    if ": Bytes" in body:
         lines.append("from spindle.common.ports import Bytes")
     if "ZERO_UUID" in body:
         lines.append("from spindle.common.uuids import ZERO_UUID")
@@ -339,7 +339,8 @@ def read_field(line: str, last: int) -> FieldVersions:
             first, _, to = key.rstrip("+").partition("-")
             span = (int(first), int(to) if to else last)
     entry.versions = list(span)
-    entry.tags = {span[0]: tag for tag in entry.tags.values()}
+    if -1 in entry.tags:
+        entry.tags = {span[0]: entry.tags[-1]}
     return entry
 
 

@@ -59,7 +59,7 @@ def element(rng: random.Random, field: Field, version: int) -> Any:
         case "bytes":
             return rng.randbytes(rng.choice((0, 1, 40)))
         case "records":
-            return rng.choice((None, b"", rng.randbytes(300), rng.randbytes(5000)))
+            return rng.choice((b"", rng.randbytes(300), rng.randbytes(5000)))
         case "uuid":
             return rng.choice((bytes(16), rng.randbytes(16)))
         case _:
