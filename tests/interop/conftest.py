@@ -1,0 +1,104 @@
+"""Fixtures of the comparison: one Kafka and one Spindle node for each module."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from peers.compare import Pair
+from peers.java_tools import JavaTools
+from peers.node import KafkaNode, Node, SpindleNode
+from peers.paths import PeerUnavailable, java, kafka_libs
+
+# Fast start matters more than peak throughput for short scripts.
+QUICK_JVM = ("-XX:TieredStopAtLevel=1", "-Xmx384m")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("interop")
+    group.addoption(
+        "--candidate",
+        choices=["spindle", "kafka"],
+        default="spindle",
+        help="program under test; `kafka` compares Kafka with itself, to check the scripts",
+    )
+    group.addoption(
+        "--differences", type=Path, default=None, help="folder that keeps a diff for each mismatch"
+    )
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents:
+            item.add_marker(pytest.mark.interop)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def kafka_is_available() -> None:
+    """Say once, clearly, what is missing on this machine."""
+    try:
+        java()
+        kafka_libs()
+    except PeerUnavailable as missing:
+        pytest.exit(f"interop tests cannot run: {missing}", returncode=3)
+
+
+@pytest.fixture(scope="session")
+def java_tools() -> Iterator[JavaTools]:
+    with JavaTools() as tools:
+        yield tools
+
+
+NodeFactory = Callable[..., Node]
+
+
+@pytest.fixture(scope="session")
+def candidate_class(request: pytest.FixtureRequest) -> type[Node]:
+    return SpindleNode if request.config.getoption("--candidate") == "spindle" else KafkaNode
+
+
+@pytest.fixture(scope="module")
+def module_overrides(request: pytest.FixtureRequest) -> dict[str, str]:
+    """Further broker keys of this module's nodes: its constant NODE_OVERRIDES."""
+    return dict(getattr(request.module, "NODE_OVERRIDES", {}))
+
+
+@pytest.fixture(scope="module")
+def module_pair(
+    tmp_path_factory: pytest.TempPathFactory,
+    candidate_class: type[Node],
+    module_overrides: dict[str, str],
+    java_tools: JavaTools,
+    request: pytest.FixtureRequest,
+) -> Iterator[Pair]:
+    folder = tmp_path_factory.mktemp("pair")
+    nodes: list[Node] = [
+        KafkaNode(folder / "reference", overrides=dict(module_overrides), jvm_options=QUICK_JVM),
+        candidate_class(
+            folder / "candidate", overrides=dict(module_overrides), jvm_options=QUICK_JVM
+        ),
+    ]
+    try:
+        for node in nodes:
+            node.format()
+            node.start(wait=False)
+        for node in nodes:
+            node.wait_ready()
+        yield Pair(nodes[0], nodes[1], java_tools, request.config.getoption("--differences"))
+    finally:
+        for node in nodes:
+            node.remove()
+
+
+@pytest.fixture
+def pair(module_pair: Pair, request: pytest.FixtureRequest) -> Pair:
+    """Both nodes, running, shared by the tests of a module: use topic names of your own."""
+    return Pair(
+        module_pair.reference,
+        module_pair.candidate,
+        module_pair.java_tools,
+        module_pair.differences,
+        request.node.nodeid.rpartition("/")[2],
+    )

@@ -1,0 +1,206 @@
+"""Run main classes of Kafka's jars, many of them in one virtual machine.
+
+A start of the JVM with Kafka's class path costs more than a second, so `JavaTools` keeps one and
+calls main methods in it. Where the Java found cannot compile the small server, every call is a
+process of its own: slower, same answers.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import struct
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+from peers.paths import (
+    BUILD,
+    JAVA_SOURCES,
+    LOG4J_CONFIG,
+    PeerUnavailable,
+    java,
+    java_can_compile,
+    kafka_libs,
+)
+
+TOOLS = "org.apache.kafka.tools"
+
+MAIN_CLASSES = {
+    "topics": f"{TOOLS}.TopicCommand",
+    "configs": "kafka.admin.ConfigCommand",
+    "acls": "kafka.admin.AclCommand",
+    "groups": f"{TOOLS}.consumer.group.ConsumerGroupCommand",
+    "get-offsets": f"{TOOLS}.GetOffsetShell",
+    "delete-records": f"{TOOLS}.DeleteRecordsCommand",
+    "log-dirs": f"{TOOLS}.LogDirsCommand",
+    "metadata-quorum": f"{TOOLS}.MetadataQuorumCommand",
+    "cluster": f"{TOOLS}.ClusterTool",
+    "features": f"{TOOLS}.FeatureCommand",
+    "broker-api-versions": f"{TOOLS}.BrokerApiVersionsCommand",
+    "reassign-partitions": f"{TOOLS}.reassign.ReassignPartitionsCommand",
+    "leader-election": f"{TOOLS}.LeaderElectionCommand",
+    "transactions": f"{TOOLS}.TransactionsCommand",
+    "dump-log": f"{TOOLS}.DumpLogSegments",
+    "producer-perf": f"{TOOLS}.ProducerPerformance",
+    "consumer-perf": f"{TOOLS}.ConsumerPerformance",
+    "verifiable-producer": f"{TOOLS}.VerifiableProducer",
+    "verifiable-consumer": f"{TOOLS}.VerifiableConsumer",
+    "storage": "kafka.tools.StorageTool",
+}
+
+
+# Some tools print the exception by which the tool server intercepts System.exit.
+_EXIT_TRACE = re.compile(r"^(exit \d+\n)?ToolServer\$ExitRequested.*\n(\tat .*\n)*\n*", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    """What a tool answered: exit code and both streams as text."""
+
+    exit_code: int
+    stdout: str
+    stderr: str
+
+    def check(self) -> ToolResult:
+        """Return itself, or raise AssertionError with the output when the tool failed."""
+        assert self.exit_code == 0, f"exit {self.exit_code}\n{self.stdout}\n{self.stderr}"
+        return self
+
+    @property
+    def lines(self) -> list[str]:
+        return [line.rstrip() for line in self.stdout.splitlines() if line.strip()]
+
+
+def main_class(tool: str) -> str:
+    """Full class name of a short tool name such as `topics`; other names pass unchanged."""
+    return MAIN_CLASSES.get(tool, tool)
+
+
+def java_command(
+    *jvm_options: str, log4j: Path = LOG4J_CONFIG, extra_path: str = ""
+) -> list[str]:
+    """Start of a command line: Java, quick-start options and Kafka's class path."""
+    class_path = os.pathsep.join(filter(None, [extra_path, f"{kafka_libs()}/*"]))
+    return [
+        java(),
+        "-XX:+UseSerialGC",
+        "-Xshare:auto",
+        *jvm_options,
+        f"-Dlog4j2.configurationFile={log4j}",
+        "-cp",
+        class_path,
+    ]
+
+
+def run_in_new_jvm(tool: str, *arguments: str, timeout_s: float = 120) -> ToolResult:
+    """Run one tool in a process of its own."""
+    done = subprocess.run(
+        [*java_command("-XX:TieredStopAtLevel=1"), main_class(tool), *arguments],
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+        check=False,
+        stdin=subprocess.DEVNULL,
+    )
+    return ToolResult(done.returncode, done.stdout, done.stderr)
+
+
+def compiled_classes() -> Path:
+    """Folder with the compiled Java sources next to this package, built when they changed."""
+    target = BUILD / "interop" / "classes"
+    sources = sorted(JAVA_SOURCES.glob("*.java"))
+    stamp = target / ".stamp"
+    newest = max(source.stat().st_mtime_ns for source in sources)
+    if stamp.is_file() and stamp.read_text() == str(newest):
+        return target
+    target.mkdir(parents=True, exist_ok=True)
+    compiler = [java(), "-m", "jdk.compiler/com.sun.tools.javac.Main"]
+    done = subprocess.run(
+        [
+            *compiler,
+            "-nowarn",
+            "-d",
+            str(target),
+            "-cp",
+            os.pathsep.join(str(jar) for jar in sorted(kafka_libs().glob("*.jar"))),
+            *[str(source) for source in sources],
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise PeerUnavailable(f"the Java sources of the tests do not compile:\n{done.stderr}")
+    stamp.write_text(str(newest))
+    return target
+
+
+class JavaTools:
+    """One virtual machine that runs tools one after another; a context manager."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> JavaTools:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def run(self, tool: str, *arguments: str) -> ToolResult:
+        """Run `tool` (short name or class) with `arguments` and wait for its answer."""
+        if not java_can_compile():
+            return run_in_new_jvm(tool, *arguments)
+        process = self._started()
+        assert process.stdin is not None
+        assert process.stdout is not None
+        words = [word.encode() for word in (main_class(tool), *arguments)]
+        request = struct.pack(">i", len(words))
+        request += b"".join(struct.pack(">i", len(word)) + word for word in words)
+        process.stdin.write(request)
+        process.stdin.flush()
+        (code,) = struct.unpack(">i", self._exactly(4))
+        stdout = self._exactly(struct.unpack(">i", self._exactly(4))[0])
+        stderr = self._exactly(struct.unpack(">i", self._exactly(4))[0])
+        return ToolResult(code, stdout.decode(), _EXIT_TRACE.sub("", stderr.decode()))
+
+    def close(self) -> None:
+        """Stop the virtual machine."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        assert process.stdin is not None
+        process.stdin.close()
+        try:
+            process.wait(5)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        if process.stdout is not None:
+            process.stdout.close()
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        if self._process is None or self._process.poll() is not None:
+            command = java_command("-Xmx256m", extra_path=str(compiled_classes()))
+            self._process = subprocess.Popen(
+                [*command, "ToolServer"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+            )
+        return self._process
+
+    def _exactly(self, count: int) -> bytes:
+        assert self._process is not None
+        assert self._process.stdout is not None
+        data = self._process.stdout.read(count)
+        if len(data) != count:
+            raise RuntimeError("the virtual machine of the tools ended unexpectedly")
+        return data

@@ -1,0 +1,280 @@
+"""A single combined node under test, whichever program it is.
+
+`Node` owns the property file, ports, log directories and process of one node; `KafkaNode` and
+`SpindleNode` differ only in the commands that format and start it.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+
+import psutil
+
+from peers.java_tools import java_command
+from peers.paths import JAVA_SOURCES, SPINDLE, PeerUnavailable
+
+READY = "Kafka Server started"
+START_LIMIT_S = 60.0
+STOP_LIMIT_S = 30.0
+
+TEST_DEFAULTS = {
+    "offsets.topic.replication.factor": "1",
+    "offsets.topic.num.partitions": "5",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "transaction.state.log.num.partitions": "2",
+    "group.initial.rebalance.delay.ms": "0",
+    "log.initial.task.delay.ms": "500",
+    "log.cleaner.dedupe.buffer.size": "4194304",
+}
+
+
+class NodeFailed(RuntimeError):
+    """The node did not do what it was told; carries the end of its output."""
+
+
+def free_ports(count: int) -> list[int]:
+    """`count` TCP ports of the loopback interface that nobody listens on at the moment."""
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in sockets]
+    finally:
+        for one in sockets:
+            one.close()
+
+
+def random_uuid() -> str:
+    """An id as Kafka prints it: 16 random bytes in URL-safe base64 that start with no dash."""
+    while True:
+        text = base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=")
+        if not text.startswith("-"):
+            return text
+
+
+@dataclass
+class Node(ABC):
+    """One combined broker and controller in `folder`.
+
+    `overrides` are further keys of the property file. `log_dirs` may name the directories of
+    another node, which is how one program takes over the other's disks.
+    """
+
+    folder: Path
+    directory_count: int = 3
+    overrides: dict[str, str] = field(default_factory=dict)
+    log_dirs: list[Path] = field(default_factory=list)
+    cluster_id: str = field(default_factory=random_uuid)
+    node_id: int = 1
+    jvm_options: tuple[str, ...] = ()
+
+    kind = "node"
+
+    def __post_init__(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.port, self.controller_port = free_ports(2)
+        if not self.log_dirs:
+            self.log_dirs = [self.folder / f"d{i + 1}" for i in range(self.directory_count)]
+        self.properties_file = self.folder / "server.properties"
+        self.output_file = self.folder / "output.txt"
+        self.process: subprocess.Popen[bytes] | None = None
+        self.write_properties()
+
+    @property
+    def bootstrap(self) -> str:
+        """Address for clients."""
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def controller(self) -> str:
+        """Address of the controller listener."""
+        return f"127.0.0.1:{self.controller_port}"
+
+    @property
+    def pid(self) -> int:
+        assert self.process is not None, "the node is not running"
+        return self.process.pid
+
+    @abstractmethod
+    def format_command(self) -> list[str]:
+        """Command that formats the log directories."""
+
+    @abstractmethod
+    def start_command(self) -> list[str]:
+        """Command that runs the node in the foreground."""
+
+    def properties(self) -> dict[str, str]:
+        """Contents of the property file."""
+        return {
+            "process.roles": "broker,controller",
+            "node.id": str(self.node_id),
+            "controller.quorum.voters": f"{self.node_id}@{self.controller}",
+            "listeners": f"PLAINTEXT://{self.bootstrap},CONTROLLER://{self.controller}",
+            "controller.listener.names": "CONTROLLER",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "log.dirs": ",".join(str(path) for path in self.log_dirs),
+            **TEST_DEFAULTS,
+            **self.overrides,
+        }
+
+    def write_properties(self) -> None:
+        """Write the property file anew, after a change of `overrides` or `log_dirs`."""
+        text = "".join(f"{key}={value}\n" for key, value in self.properties().items() if value)
+        self.properties_file.write_text(text)
+
+    def format(self, *extra: str) -> subprocess.CompletedProcess[str]:
+        """Format the directories; raises NodeFailed when the command fails."""
+        done = subprocess.run(
+            [*self.format_command(), *extra], capture_output=True, text=True, check=False
+        )
+        if done.returncode != 0:
+            raise NodeFailed(f"{self.kind} format: {done.stdout}{done.stderr}")
+        return done
+
+    def start(self, wait: bool = True) -> None:
+        """Start the process and wait for the ready line."""
+        assert self.process is None, "the node runs already"
+        with self.output_file.open("ab") as output:
+            self._output_start = output.tell()
+            self.process = subprocess.Popen(
+                self.start_command(),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        if wait:
+            self.wait_ready()
+
+    def wait_ready(self, limit_s: float = START_LIMIT_S) -> None:
+        """Wait for the ready line of the present start; raises NodeFailed when it does not come."""
+        assert self.process is not None
+        deadline = time.monotonic() + limit_s
+        while READY not in self.output():
+            if self.process.poll() is not None:
+                code, self.process = self.process.returncode, None
+                raise NodeFailed(f"{self.kind} ended with {code}:\n{self.output()[-4000:]}")
+            if time.monotonic() > deadline:
+                self.kill()
+                raise NodeFailed(f"{self.kind} is not ready:\n{self.output()[-4000:]}")
+            time.sleep(0.01)
+
+    def output(self) -> str:
+        """What the process has printed since its last start."""
+        with self.output_file.open("rb") as file:
+            file.seek(self._output_start)
+            return file.read().decode(errors="replace")
+
+    def stop(self, limit_s: float = STOP_LIMIT_S) -> int:
+        """Orderly stop (SIGTERM); returns the exit code."""
+        if self.process is None:
+            return 0
+        self.process.terminate()
+        try:
+            code = self.process.wait(limit_s)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise NodeFailed(f"{self.kind} did not stop within {limit_s} s") from None
+        self.process = None
+        return code
+
+    def kill(self) -> None:
+        """End the process as kill -9 does."""
+        if self.process is not None:
+            self.process.send_signal(signal.SIGKILL)
+            self.process.wait()
+            self.process = None
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process runs."""
+        return self.process is not None and self.process.poll() is None
+
+    def cpu_s(self) -> float:
+        """CPU time of the process so far, in seconds."""
+        times = psutil.Process(self.pid).cpu_times()
+        return float(times.user + times.system)
+
+    def rss_bytes(self) -> int:
+        """Resident memory of the process."""
+        return int(psutil.Process(self.pid).memory_info().rss)
+
+    def __enter__(self) -> Node:
+        self.format()
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.kill()
+
+    def remove(self) -> None:
+        """Delete everything that the node wrote."""
+        self.kill()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+class KafkaNode(Node):
+    """Apache Kafka 4.3.1."""
+
+    kind = "kafka"
+
+    def _java(self, *options: str) -> list[str]:
+        log4j = JAVA_SOURCES / "log4j2-server.properties"
+        return java_command(*options, f"-Dkafka.logs.dir={self.folder}", log4j=log4j)
+
+    def format_command(self) -> list[str]:
+        return [
+            *self._java("-XX:TieredStopAtLevel=1"),
+            "kafka.tools.StorageTool",
+            "format",
+            "-t",
+            self.cluster_id,
+            "-c",
+            str(self.properties_file),
+        ]
+
+    def start_command(self) -> list[str]:
+        options = self.jvm_options or ("-Xmx512m",)
+        return [*self._java(*options), "kafka.Kafka", str(self.properties_file)]
+
+
+class SpindleNode(Node):
+    """Spindle, from the virtual environment that runs the tests."""
+
+    kind = "spindle"
+
+    def format_command(self) -> list[str]:
+        return [
+            _spindle(),
+            "storage",
+            "format",
+            "-t",
+            self.cluster_id,
+            "-c",
+            str(self.properties_file),
+        ]
+
+    def start_command(self) -> list[str]:
+        return [_spindle(), "server", "start", str(self.properties_file)]
+
+
+def _spindle() -> str:
+    if not SPINDLE.is_file():
+        raise PeerUnavailable(f"the command {SPINDLE} is missing: run `make setup`")
+    return str(SPINDLE)

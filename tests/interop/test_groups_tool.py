@@ -1,0 +1,162 @@
+"""kafka-consumer-groups: list, describe, reset offsets, delete."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from peers.compare import Answer, Pair, tool_answer
+from peers.node import Node
+
+FIRST_TIMESTAMP_MS = 1_700_000_000_000
+
+
+def groups(pair: Pair, node: Node, *arguments: str) -> Answer:
+    """Answer of one kafka-consumer-groups command; member ids are replaced."""
+    answer = tool_answer(
+        pair.java_tools.run("groups", "--bootstrap-server", node.bootstrap, *arguments)
+    )
+    for stream in ("stdout", "stderr"):
+        # A table's column widths follow the length of addresses: compare words, not spaces.
+        answer[stream] = [
+            re.sub(r"(\w+)-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", r"\1-<member>", line).split()
+            for line in answer[stream]
+            if line.strip()
+        ]
+    return answer
+
+
+def prepare(pair: Pair, node: Node, topic: str, group: str) -> None:
+    """A topic of two partitions with 20 records and a group that has committed some offsets."""
+    pair.java_tools.run(
+        "topics", "--bootstrap-server", node.bootstrap,
+        "--create", "--topic", topic, "--partitions", "2",
+    ).check()  # fmt: skip
+    producer = Producer({"bootstrap.servers": node.bootstrap})
+    for number in range(20):
+        producer.produce(
+            topic, b"%d" % number, partition=number % 2, timestamp=FIRST_TIMESTAMP_MS + number
+        )
+    assert producer.flush(30) == 0
+    consumer = Consumer({"bootstrap.servers": node.bootstrap, "group.id": group})
+    try:
+        consumer.commit(
+            offsets=[TopicPartition(topic, 0, 3), TopicPartition(topic, 1, 10)], asynchronous=False
+        )
+    finally:
+        consumer.close()
+
+
+@pytest.fixture(scope="module")
+def committed(module_pair: Pair) -> tuple[str, str]:
+    for node in (module_pair.reference, module_pair.candidate):
+        prepare(module_pair, node, "t", "g")
+    return "t", "g"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--list",),
+        ("--list", "--state"),
+        ("--list", "--type"),
+        ("--list", "--state", "Stable"),
+        ("--list", "--state", "Empty"),
+        ("--list", "--type", "classic"),
+        ("--describe", "--group", "g"),
+        ("--describe", "--group", "g", "--offsets"),
+        ("--describe", "--group", "g", "--state"),
+        ("--describe", "--group", "g", "--members"),
+        ("--describe", "--group", "g", "--members", "--verbose"),
+        ("--describe", "--group", "g", "--state", "--verbose"),
+        ("--describe", "--group", "missing"),
+        ("--describe", "--group", "missing", "--state"),
+        ("--describe", "--group", "missing", "--members"),
+        ("--describe", "--all-groups"),
+        ("--delete", "--group", "missing"),
+        ("--delete-offsets", "--group", "missing", "--topic", "t"),
+        ("--validate-regex", "a.*"),
+    ],
+    ids=" ".join,
+)
+def test_queries(pair: Pair, committed: tuple[str, str], arguments: tuple[str, ...]) -> None:
+    answer = pair.compare(lambda node: groups(pair, node, *arguments))
+    assert answer["stdout"] or answer["stderr"] or answer["exit"] == 0
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        ("--to-earliest",),
+        ("--to-latest",),
+        ("--to-offset", "7"),
+        ("--to-offset", "99"),
+        ("--to-current",),
+        ("--shift-by", "2"),
+        ("--shift-by", "-100"),
+        ("--to-datetime", "2023-11-14T22:13:20.010"),
+        ("--by-duration", "PT0S"),
+    ],
+    ids=" ".join,
+)
+def test_reset_offsets(pair: Pair, committed: tuple[str, str], where: tuple[str, ...]) -> None:
+    topic, group = committed
+    select = ("--reset-offsets", "--group", group, "--topic", topic)
+
+    def script(node: Node) -> Answer:
+        return [
+            groups(pair, node, *select, *where, "--dry-run"),
+            groups(pair, node, *select, *where, "--execute"),
+            groups(pair, node, "--describe", "--group", group),
+            groups(pair, node, *select, "--to-offset", "5", "--execute"),
+        ]
+
+    pair.compare(script)
+
+
+def test_a_group_of_its_own_is_deleted(pair: Pair) -> None:
+    def script(node: Node) -> Answer:
+        prepare(pair, node, "t2", "short-lived")
+        return [
+            groups(pair, node, "--delete-offsets", "--group", "short-lived", "--topic", "t2:0"),
+            groups(pair, node, "--describe", "--group", "short-lived"),
+            groups(pair, node, "--delete", "--group", "short-lived"),
+            groups(pair, node, "--describe", "--group", "short-lived"),
+        ]
+
+    pair.compare(script)
+
+
+def test_an_active_group(pair: Pair) -> None:
+    """A group with a member refuses deletion and resets, and describes its assignment."""
+
+    def script(node: Node) -> Answer:
+        prepare(pair, node, "t3", "active")
+        consumer = Consumer(
+            {
+                "bootstrap.servers": node.bootstrap,
+                "group.id": "active",
+                "client.id": "the-client",
+                "auto.offset.reset": "earliest",
+                "enable.auto.commit": False,
+            }
+        )
+        try:
+            consumer.subscribe(["t3"])
+            for _ in range(100):
+                if consumer.poll(0.2) is not None:
+                    break
+            select = ("--reset-offsets", "--group", "active", "--topic", "t3")
+            return [
+                groups(pair, node, "--describe", "--group", "active"),
+                groups(pair, node, "--describe", "--group", "active", "--members", "--verbose"),
+                groups(pair, node, "--describe", "--group", "active", "--state"),
+                groups(pair, node, "--delete", "--group", "active"),
+                groups(pair, node, *select, "--to-earliest", "--execute"),
+                groups(pair, node, "--delete-offsets", "--group", "active", "--topic", "t3"),
+            ]
+        finally:
+            consumer.close()
+
+    pair.compare(script)

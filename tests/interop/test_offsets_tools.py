@@ -1,0 +1,179 @@
+"""kafka-get-offsets, kafka-delete-records and kafka-log-dirs on known data."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from confluent_kafka import Producer
+from peers.compare import Answer, Pair, tool_answer
+from peers.node import Node
+
+FIRST_TIMESTAMP_MS = 1_700_000_000_000
+
+
+def fill(pair: Pair, node: Node, topic: str, partitions: int = 2, records: int = 100) -> None:
+    """Create `topic` and send numbered records, one second apart, round-robin."""
+    pair.java_tools.run(
+        "topics", "--bootstrap-server", node.bootstrap,
+        "--create", "--topic", topic, "--partitions", str(partitions),
+    ).check()  # fmt: skip
+    producer = Producer({"bootstrap.servers": node.bootstrap, "linger.ms": 5})
+    for number in range(records):
+        producer.produce(
+            topic,
+            value=b"value-%06d" % number,
+            key=b"key-%06d" % number,
+            partition=number % partitions,
+            timestamp=FIRST_TIMESTAMP_MS + number * 1000,
+        )
+    assert producer.flush(30) == 0
+
+
+@pytest.fixture(scope="module")
+def filled(module_pair: Pair) -> str:
+    for node in (module_pair.reference, module_pair.candidate):
+        fill(module_pair, node, "filled")
+    return "filled"
+
+
+@pytest.mark.parametrize(
+    "time",
+    [
+        "earliest",
+        "latest",
+        "max-timestamp",
+        "earliest-local",
+        "latest-tiered",
+        "-1",
+        "-2",
+        "-3",
+        "-4",
+        "-5",
+        str(FIRST_TIMESTAMP_MS),
+        str(FIRST_TIMESTAMP_MS - 1),
+        str(FIRST_TIMESTAMP_MS + 50_500),
+        str(FIRST_TIMESTAMP_MS + 99_000),
+        str(FIRST_TIMESTAMP_MS + 99_001),
+        "0",
+        "never",
+    ],
+)
+def test_get_offsets_by_time(pair: Pair, filled: str, time: str) -> None:
+    answer = pair.compare(
+        lambda node: tool_answer(
+            pair.java_tools.run(
+                "get-offsets", "--bootstrap-server", node.bootstrap, "--topic", filled,
+                "--time", time,
+            )
+        )
+    )  # fmt: skip
+    assert answer["stdout"] or answer["exit"] == 1
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--topic", "fil.*"),
+        ("--topic", "missing"),
+        ("--topic-partitions", "filled:1"),
+        ("--topic-partitions", "filled:0-9"),
+        ("--topic", "filled", "--partitions", "1"),
+        ("--topic", "filled", "--partitions", "7"),
+        ("--exclude-internal-topics", "--topic", "filled"),
+    ],
+    ids=" ".join,
+)
+def test_get_offsets_selection(pair: Pair, filled: str, arguments: tuple[str, ...]) -> None:
+    answer = pair.compare(
+        lambda node: tool_answer(
+            pair.java_tools.run("get-offsets", "--bootstrap-server", node.bootstrap, *arguments)
+        )
+    )
+    assert isinstance(answer["exit"], int)
+
+
+def delete_records(pair: Pair, node: Node, partitions: list[dict[str, object]]) -> Answer:
+    order = node.folder / "delete-records.json"
+    order.write_text(json.dumps({"partitions": partitions, "version": 1}))
+    return tool_answer(
+        pair.java_tools.run(
+            "delete-records", "--bootstrap-server", node.bootstrap, "--offset-json-file", str(order)
+        )
+    )
+
+
+def offsets(pair: Pair, node: Node, topic: str, time: str) -> Answer:
+    return pair.java_tools.run(
+        "get-offsets", "--bootstrap-server", node.bootstrap, "--topic", topic, "--time", time
+    ).lines
+
+
+def test_delete_records(pair: Pair) -> None:
+    def script(node: Node) -> Answer:
+        topic = "to-delete"
+        fill(pair, node, topic)
+        answers: list[Answer] = []
+        for partition, offset in [(0, 10), (0, 5), (0, 51), (1, -1), (7, 1), (0, 20)]:
+            one = {"topic": topic, "partition": partition, "offset": offset}
+            answers.append(delete_records(pair, node, [one]))
+            answers.append(offsets(pair, node, topic, "earliest"))
+            answers.append(offsets(pair, node, topic, str(FIRST_TIMESTAMP_MS)))
+        answers.append(
+            delete_records(pair, node, [{"topic": "missing", "partition": 0, "offset": 1}])
+        )
+        answers.append(offsets(pair, node, topic, "latest"))
+        return answers
+
+    pair.compare(script)
+
+
+def log_dirs(pair: Pair, node: Node, *arguments: str) -> Answer:
+    """Parsed output of kafka-log-dirs: sizes by directory and partition, in order."""
+    result = pair.java_tools.run(
+        "log-dirs", "--bootstrap-server", node.bootstrap, "--describe", *arguments
+    )
+    document = next((line for line in result.lines if line.startswith("{")), None)
+    if document is None:
+        return tool_answer(result)
+    parsed = json.loads(document)
+    for broker in parsed["brokers"]:
+        broker["logDirs"].sort(key=lambda entry: str(entry["logDir"]))
+        for directory in broker["logDirs"]:
+            directory["partitions"].sort(key=lambda entry: str(entry["partition"]))
+    return parsed
+
+
+def test_log_dirs_of_one_topic(pair: Pair, filled: str) -> None:
+    answer = pair.compare(lambda node: log_dirs(pair, node, "--topic-list", filled))
+    sizes = [
+        partition["size"]
+        for directory in answer["brokers"][0]["logDirs"]
+        for partition in directory["partitions"]
+    ]
+    assert len(sizes) == 2
+    assert min(sizes) > 0
+
+
+def test_log_dirs_selection(pair: Pair, filled: str) -> None:
+    selections = [
+        ("--topic-list", "missing"),
+        ("--topic-list", filled, "--broker-list", "1"),
+        ("--topic-list", filled, "--broker-list", "9"),
+    ]
+    pair.compare(lambda node: [log_dirs(pair, node, *words) for words in selections])
+
+
+def test_new_partitions_spread_over_the_directories(pair: Pair) -> None:
+    """As many partitions in every directory, counted over all topics of the node."""
+
+    def script(node: Node) -> Answer:
+        pair.java_tools.run(
+            "topics", "--bootstrap-server", node.bootstrap,
+            "--create", "--topic", "spread", "--partitions", "9",
+        ).check()  # fmt: skip
+        parsed = log_dirs(pair, node)
+        return sorted(len(entry["partitions"]) for entry in parsed["brokers"][0]["logDirs"])
+
+    counts = pair.compare(script)
+    assert max(counts) - min(counts) <= 1
