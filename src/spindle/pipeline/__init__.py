@@ -1,0 +1,5 @@
+"""The data pipeline on PySpark: sources over brokers and log directories, export, checks.
+
+It is a client: it knows Kafka's formats and the wire, and works on an Apache Kafka cluster and its
+directories just as well. Needs the extra `spindle[spark]`.
+"""

@@ -1,0 +1,177 @@
+"""Buffers for the kernel, and Arrow columns made of what the kernel filled.
+
+Buffers come from Arrow's own pool: fresh memory of NumPy's would be given back to the system and
+faulted in again with every chunk, which costs more than decoding.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from spindle.pipeline.records import kernel
+from spindle.pipeline.records.columns import HEADERS_COLUMN, arrow_schema
+
+_MIN_HEADER_BYTES = 2
+
+
+class _Binary:
+    """One variable-length column: offsets, validity and data."""
+
+    def __init__(self, entries: int, data_bytes: int) -> None:
+        self.offsets_buffer = pa.allocate_buffer(4 * (entries + 1))
+        self.offsets = np.frombuffer(self.offsets_buffer, np.int32)
+        self.valid_buffer = pa.allocate_buffer(entries // 8 + 1)
+        self.valid = np.frombuffer(self.valid_buffer, np.uint8)
+        self.data_buffer = pa.allocate_buffer(max(1, data_bytes))
+
+    def array(self, kind: Any, entries: int, data_bytes: int, null_count: int) -> Any:
+        valid = self.valid_buffer.slice(0, (entries + 7) // 8) if null_count else None
+        buffers = [
+            valid,
+            self.offsets_buffer.slice(0, 4 * (entries + 1)),
+            self.data_buffer.slice(0, data_bytes),
+        ]
+        return pa.Array.from_buffers(kind, entries, buffers, null_count)
+
+
+_NO_OFFSETS = np.empty(0, np.int32)
+_NO_BITS = np.empty(0, np.uint8)
+_NO_LONGS = np.empty(0, np.int64)
+
+
+class ColumnBuffers:
+    """Room for the wanted columns of at most `max_rows` rows out of `max_bytes` of records."""
+
+    def __init__(self, columns: Sequence[str], max_rows: int, max_bytes: int) -> None:
+        self._columns = columns
+        self._key = _Binary(max_rows, max_bytes) if "key" in columns else None
+        self._value = _Binary(max_rows, max_bytes) if "value" in columns else None
+        self._offsets: Any = pa.allocate_buffer(8 * max_rows) if "offset" in columns else None
+        self._timestamps: Any = pa.allocate_buffer(8 * max_rows) if "timestamp" in columns else None
+        self._header_lists: _Binary | None = None
+        if HEADERS_COLUMN in columns:
+            max_headers = max_bytes // _MIN_HEADER_BYTES
+            self._header_lists = _Binary(max_rows, 0)
+            self._header_keys = _Binary(max_headers, max_bytes)
+            self._header_values = _Binary(max_headers, max_bytes)
+
+    def fill(self, table: Any, limits: Any) -> Any:
+        """Run the kernel over the batch table; its result array (see `kernel`)."""
+        result = np.zeros(kernel.RESULT_WIDTH, np.int64)
+        kernel.decode_batches(
+            table,
+            limits,
+            *_addressed(self._key),
+            *_addressed(self._value),
+            _longs(self._offsets),
+            _longs(self._timestamps),
+            self._header_arguments(),
+            result,
+        )
+        return result
+
+    def _header_arguments(self) -> Any:
+        if self._header_lists is None:
+            return (_NO_OFFSETS, _NO_BITS, _NO_OFFSETS, 0, _NO_OFFSETS, _NO_BITS, 0)
+        keys, values = self._header_keys, self._header_values
+        return (
+            self._header_lists.offsets,
+            self._header_lists.valid,
+            keys.offsets,
+            keys.data_buffer.address,
+            values.offsets,
+            values.valid,
+            values.data_buffer.address,
+        )
+
+    def record_batch(
+        self, result: Any, topic: "Repeated", partition: "Repeated", timestamp_types: Any
+    ) -> Any:
+        """The filled columns as a RecordBatch with the schema of the wanted columns."""
+        rows = int(result[kernel.ROW_COUNT])
+        arrays = [
+            self._array(name, rows, result, topic, partition, timestamp_types)
+            for name in self._columns
+        ]
+        return pa.RecordBatch.from_arrays(arrays, schema=arrow_schema(self._columns))
+
+    def _array(
+        self,
+        name: str,
+        rows: int,
+        result: Any,
+        topic: "Repeated",
+        partition: "Repeated",
+        timestamp_types: Any,
+    ) -> Any:
+        if name == "key" and self._key is not None:
+            data_bytes, nulls = result[kernel.KEY_BYTES], result[kernel.NULL_KEYS]
+            return self._key.array(pa.binary(), rows, int(data_bytes), int(nulls))
+        if name == "value" and self._value is not None:
+            data_bytes, nulls = result[kernel.VALUE_BYTES], result[kernel.NULL_VALUES]
+            return self._value.array(pa.binary(), rows, int(data_bytes), int(nulls))
+        if name == "topic":
+            return topic.of(rows)
+        if name == "partition":
+            return partition.of(rows)
+        if name == "timestampType":
+            return pa.array(timestamp_types, pa.int32())
+        if name == HEADERS_COLUMN:
+            return self._headers_array(rows, result)
+        buffer = self._offsets if name == "offset" else self._timestamps
+        kind = pa.int64() if name == "offset" else pa.timestamp("us", tz="UTC")
+        return pa.Array.from_buffers(kind, rows, [None, buffer.slice(0, 8 * rows)], 0)
+
+    def _headers_array(self, rows: int, result: Any) -> Any:
+        assert self._header_lists is not None
+        count = int(result[kernel.HEADER_COUNT])
+        key_bytes = int(result[kernel.HEADER_KEY_BYTES])
+        keys = self._header_keys.array(pa.binary(), count, key_bytes, 0)
+        values = self._header_values.array(
+            pa.binary(),
+            count,
+            int(result[kernel.HEADER_VALUE_BYTES]),
+            int(result[kernel.NULL_HEADER_VALUES]),
+        )
+        kind = arrow_schema([HEADERS_COLUMN]).field(0).type
+        structs = pa.StructArray.from_arrays([_text(keys), values], fields=list(kind.value_type))
+        null_rows = int(result[kernel.ROWS_WITHOUT_HEADERS])
+        valid = self._header_lists.valid_buffer.slice(0, (rows + 7) // 8) if null_rows else None
+        offsets = self._header_lists.offsets_buffer.slice(0, 4 * (rows + 1))
+        return pa.Array.from_buffers(kind, rows, [valid, offsets], null_rows, children=[structs])
+
+
+class Repeated:
+    """A constant column: one array that is long enough, and slices of it."""
+
+    def __init__(self, value: str | int, kind: Any) -> None:
+        self._scalar = pa.scalar(value, kind)
+        self._array = pa.repeat(self._scalar, 0)
+
+    def of(self, rows: int) -> Any:
+        if len(self._array) < rows:
+            self._array = pa.repeat(self._scalar, max(rows, 2 * len(self._array)))
+        return self._array.slice(0, rows)
+
+
+def _addressed(column: _Binary | None) -> tuple[Any, Any, int]:
+    if column is None:
+        return _NO_OFFSETS, _NO_BITS, 0
+    return column.offsets, column.valid, column.data_buffer.address
+
+
+def _longs(buffer: Any) -> Any:
+    return _NO_LONGS if buffer is None else np.frombuffer(buffer, np.int64)
+
+
+def _text(keys: Any) -> Any:
+    """Header keys as strings; what is no UTF-8 is replaced as Java does it."""
+    strings = pa.Array.from_buffers(pa.string(), len(keys), keys.buffers(), 0)
+    try:
+        strings.validate(full=True)
+    except pa.ArrowInvalid:
+        replaced = [key.as_py().decode("utf-8", "replace") for key in keys]
+        return pa.array(replaced, pa.string())
+    return strings

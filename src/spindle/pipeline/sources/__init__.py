@@ -1,0 +1,1 @@
+"""Spark data sources in Python: `spindle` (brokers) and `spindle-segments` (directories)."""
