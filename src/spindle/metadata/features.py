@@ -1,7 +1,7 @@
 """Feature levels: which levels exist, what they require and what a new cluster starts with.
 
-`metadata.version` decides the format of metadata records and of some inter-broker requests (KIP-584,
-KIP-778); the other features depend on it. The numbers are those of Apache Kafka 4.3.
+`metadata.version` decides the format of metadata records and of some inter-broker requests
+(KIP-584, KIP-778); the other features depend on it. The numbers are those of Apache Kafka 4.3.
 """
 
 from collections.abc import Mapping
@@ -35,7 +35,7 @@ CORDONED_DIRECTORIES_LEVEL: Final = 30
 
 @dataclass(frozen=True, slots=True)
 class MetadataVersion:
-    """One level: `name` is release and increment (`4.3-IV0`), `changes_metadata` bars downgrades."""
+    """One level. `name` is release and increment; `changes_metadata` bars downgrades below it."""
 
     level: int
     name: str
