@@ -1,0 +1,344 @@
+"""What a leader checks and rewrites in a record set before it appends it.
+
+The common case, one sound batch that is kept as it came, costs a header and a CRC. Records are
+decoded only when a rule needs to see them: keys on a compacted topic, a timestamp limit that the
+header cannot answer, or another codec than the producer's. (KIP-32 and KIP-937 for timestamps,
+KIP-467 for errors of single records, KIP-390 for `compression.type`.)
+"""
+
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+from spindle.common.errors import ApiError, CorruptRecords, ErrorCode
+from spindle.common.ports import Bytes
+from spindle.protocol.records.batch import (
+    CODEC_MASK,
+    HEADER_BYTES,
+    LOG_OVERHEAD_BYTES,
+    MAGIC,
+    MAGIC_POSITION,
+    NO_TIMESTAMP,
+    TIMESTAMP_TYPE_FLAG,
+    BatchHeader,
+    check_crc,
+    patch_timestamp,
+    read_header,
+)
+from spindle.protocol.records.builder import rebuild_batch
+from spindle.protocol.records.compression import Codec
+from spindle.protocol.records.record import Record, decode_records
+
+NO_LIMIT_MS: Final = 2**63 - 1
+DEFAULT_TIMESTAMP_AFTER_MAX_MS: Final = 3_600_000
+_ZSTD_SINCE_PRODUCE_VERSION: Final = 7
+_SHOWN_RECORD_ERRORS: Final = 3
+
+
+class AppendOrigin(IntEnum):
+    """Who made the records of an append; clients are trusted least."""
+
+    REPLICATION = 0
+    COORDINATOR = 1
+    CLIENT = 2
+    RAFT_LEADER = 3
+
+
+class AppendRules(NamedTuple):
+    """The settings of a topic that an append obeys. Times in ms; `codec` None keeps what comes."""
+
+    max_batch_bytes: int
+    codec: int | None = None
+    is_compacted: bool = False
+    uses_log_append_time: bool = False
+    timestamp_before_max_ms: int = NO_LIMIT_MS
+    timestamp_after_max_ms: int = DEFAULT_TIMESTAMP_AFTER_MAX_MS
+
+
+class RecordError(NamedTuple):
+    """Why one record, by its index in the batch, made the leader refuse the batch."""
+
+    batch_index: int
+    message: str
+
+
+class RecordsRejected(ApiError):
+    """A batch refused for some of its records, which the answer lists (Produce v8 and newer)."""
+
+    def __init__(self, code: ErrorCode, message: str, errors: list[RecordError]) -> None:
+        super().__init__(code, message)
+        self.record_errors = errors
+
+
+class ValidRecords(NamedTuple):
+    """A record set fit to be appended: its bytes, and position and header of each batch."""
+
+    records: bytearray | memoryview
+    batches: list[tuple[int, BatchHeader]]
+
+
+def check_produce_request(records: Bytes | None, api_version: int) -> None:
+    """What a produce request of `api_version` (3 and newer) may carry for one partition.
+
+    Raises:
+        ApiError: INVALID_RECORD unless there is exactly one batch of magic 2,
+            UNSUPPORTED_COMPRESSION_TYPE for zstd before version 7.
+    """
+    size = 0 if records is None else len(records)
+    if records is None or size < HEADER_BYTES:
+        raise ApiError(
+            ErrorCode.INVALID_RECORD,
+            f"Produce requests with version {api_version} must have at least one record batch "
+            f"per partition; {size} bytes came",
+        )
+    magic = records[MAGIC_POSITION]
+    if magic != MAGIC:
+        raise ApiError(
+            ErrorCode.INVALID_RECORD,
+            f"Produce requests with version {api_version} carry record batches of magic {MAGIC} "
+            f"only; magic {magic} came",
+        )
+    header = _read_header(records, 0)
+    if api_version < _ZSTD_SINCE_PRODUCE_VERSION and header.codec == Codec.ZSTD:
+        raise ApiError(
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+            f"zstd needs Produce version {_ZSTD_SINCE_PRODUCE_VERSION}; version {api_version} came",
+        )
+    if header.size_bytes < size:
+        raise ApiError(
+            ErrorCode.INVALID_RECORD,
+            f"Produce requests with version {api_version} carry exactly one record batch per "
+            f"partition; {size - header.size_bytes} bytes follow the first",
+        )
+
+
+def validate_for_append(
+    records: bytearray | memoryview,
+    rules: AppendRules,
+    now_ms: int,
+    origin: AppendOrigin,
+    where: object,
+) -> ValidRecords:
+    """Check `records` (writable; timestamps are patched in place) and convert what must be.
+
+    Args:
+        where: the partition, for the texts of errors.
+
+    Returns:
+        The same buffer, or a new one if a batch had to be written anew. Offsets and leader epochs
+        are those that came; the log assigns them.
+
+    Raises:
+        ApiError: CORRUPT_MESSAGE, MESSAGE_TOO_LARGE, INVALID_RECORD, INVALID_TIMESTAMP or
+            UNSUPPORTED_COMPRESSION_TYPE; as RecordsRejected where single records are at fault.
+    """
+    valid: list[tuple[int, BatchHeader]] = []
+    rewritten: dict[int, bytes] = {}
+    position = 0
+    while position < len(records):
+        header = _read_header(records, position)
+        _check_batch(records, position, header, rules, origin, where)
+        replacement = _apply_rules(records, position, header, rules, now_ms, where)
+        if isinstance(replacement, bytes):
+            rewritten[position] = replacement
+            valid.append((position, header))
+        else:
+            valid.append((position, replacement))
+        position += header.size_bytes
+    if origin is AppendOrigin.CLIENT and len(valid) != 1:
+        raise ApiError(
+            ErrorCode.INVALID_RECORD,
+            f"A produced record set has exactly one batch; {len(valid)} came for {where}",
+        )
+    if rewritten:
+        return _assemble(records, valid, rewritten)
+    return ValidRecords(records, valid)
+
+
+def _read_header(records: Bytes, position: int) -> BatchHeader:
+    left = len(records) - position
+    if left > MAGIC_POSITION and records[position + MAGIC_POSITION] < MAGIC:
+        raise ApiError(
+            ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+            f"Records of magic {records[position + MAGIC_POSITION]} are not supported; "
+            f"want magic {MAGIC}",
+        )
+    try:
+        header = read_header(records, position)
+    except CorruptRecords as error:
+        raise ApiError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
+    if header.size_bytes > left:
+        raise ApiError(
+            ErrorCode.CORRUPT_MESSAGE,
+            f"A batch says that it has {header.size_bytes} bytes; {left} bytes came",
+        )
+    return header
+
+
+def _check_batch(
+    records: Bytes,
+    position: int,
+    header: BatchHeader,
+    rules: AppendRules,
+    origin: AppendOrigin,
+    where: object,
+) -> None:
+    if header.size_bytes > rules.max_batch_bytes:
+        raise ApiError(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"The record batch size in the append to {where} is {header.size_bytes} bytes which "
+            f"exceeds the maximum configured value of {rules.max_batch_bytes}",
+        )
+    try:
+        check_crc(records, position, header)
+    except CorruptRecords as error:
+        raise ApiError(
+            ErrorCode.CORRUPT_MESSAGE, f"Record is corrupt in the append to {where}: {error}"
+        ) from error
+    if header.codec > Codec.ZSTD:
+        raise ApiError(
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+            f"Compression codec {header.codec} in the append to {where} is not defined",
+        )
+    if header.record_count <= 0 or header.last_offset_delta != header.record_count - 1:
+        raise ApiError(
+            ErrorCode.INVALID_RECORD,
+            f"Inconsistent batch in the append to {where}: {header.record_count} records, last "
+            f"offset delta {header.last_offset_delta}",
+        )
+    if origin is AppendOrigin.CLIENT:
+        _check_client_batch(header, where)
+
+
+def _check_client_batch(header: BatchHeader, where: object) -> None:
+    if header.base_offset != 0:
+        finding = f"the base offset is {header.base_offset}, a client writes 0"
+    elif header.is_control:
+        finding = "clients are not allowed to write control records"
+    elif header.has_producer_id and header.base_sequence < 0:
+        finding = (
+            f"sequence number {header.base_sequence} with producer id {header.producer_id}, "
+            "want 0 or more"
+        )
+    elif header.is_transactional and not header.has_producer_id:
+        finding = "a transactional batch has no producer id"
+    else:
+        return
+    raise ApiError(ErrorCode.INVALID_RECORD, f"Invalid batch in the append to {where}: {finding}")
+
+
+def _apply_rules(
+    records: bytearray | memoryview,
+    position: int,
+    header: BatchHeader,
+    rules: AppendRules,
+    now_ms: int,
+    where: object,
+) -> BatchHeader | bytes:
+    """The header after patches in place, or the bytes of a new batch."""
+    must_convert = rules.codec is not None and rules.codec != header.codec
+    if must_convert or _must_see_records(header, rules, now_ms):
+        decoded = _decode(records, position, header, where)
+        _check_records(decoded, header, rules, now_ms, where)
+        if must_convert:
+            return _convert(header, decoded, rules, now_ms)
+        newest = max(record.timestamp_ms for record in decoded)
+    else:
+        newest = header.max_timestamp
+    if rules.uses_log_append_time:
+        return patch_timestamp(records, position, header, now_ms, is_log_append_time=True)
+    if header.has_log_append_time or newest != header.max_timestamp:
+        return patch_timestamp(records, position, header, newest, is_log_append_time=False)
+    return header
+
+
+def _must_see_records(header: BatchHeader, rules: AppendRules, now_ms: int) -> bool:
+    if rules.is_compacted and not header.is_control:
+        return True
+    if rules.uses_log_append_time:
+        return False
+    return (
+        header.has_log_append_time
+        or header.max_timestamp > now_ms + rules.timestamp_after_max_ms
+        or rules.timestamp_before_max_ms != NO_LIMIT_MS
+    )
+
+
+def _decode(records: Bytes, position: int, header: BatchHeader, where: object) -> list[Record]:
+    # The client's own times are wanted here, whatever type of timestamp the batch claims to have.
+    own_times = header._replace(attributes=header.attributes & ~TIMESTAMP_TYPE_FLAG)
+    try:
+        return decode_records(records, position, own_times)
+    except CorruptRecords as error:
+        raise ApiError(
+            ErrorCode.INVALID_RECORD, f"Records in the append to {where} do not parse: {error}"
+        ) from error
+
+
+def _check_records(
+    records: list[Record], header: BatchHeader, rules: AppendRules, now_ms: int, where: object
+) -> None:
+    oldest_ms = now_ms - rules.timestamp_before_max_ms
+    newest_ms = now_ms + rules.timestamp_after_max_ms
+    code = ErrorCode.INVALID_RECORD
+    errors: list[RecordError] = []
+    for index, record in enumerate(records):
+        if record.offset != header.base_offset + index:
+            errors.append(
+                RecordError(
+                    index,
+                    f"The record has offset {record.offset} in its batch, expected "
+                    f"{header.base_offset + index} in {where}",
+                )
+            )
+        elif rules.is_compacted and record.key is None and not header.is_control:
+            errors.append(
+                RecordError(index, f"Compacted topic cannot accept message without key in {where}")
+            )
+        elif (
+            not rules.uses_log_append_time
+            and record.timestamp_ms != NO_TIMESTAMP
+            and not oldest_ms <= record.timestamp_ms <= newest_ms
+        ):
+            code = ErrorCode.INVALID_TIMESTAMP
+            errors.append(
+                RecordError(
+                    index,
+                    f"Timestamp {record.timestamp_ms} of the record at index {index} is out of "
+                    f"range; it should be within [{oldest_ms}, {newest_ms}]",
+                )
+            )
+    if not errors:
+        return
+    if code is ErrorCode.INVALID_TIMESTAMP:
+        text = "One or more records have been rejected due to invalid timestamp"
+    else:
+        shown = "; ".join(error.message for error in errors[:_SHOWN_RECORD_ERRORS])
+        text = f"One or more records have been rejected due to {len(errors)} record errors: {shown}"
+    raise RecordsRejected(code, text, errors)
+
+
+def _convert(header: BatchHeader, records: list[Record], rules: AppendRules, now_ms: int) -> bytes:
+    attributes = header.attributes & ~(TIMESTAMP_TYPE_FLAG | CODEC_MASK)
+    if rules.uses_log_append_time:
+        typed = header._replace(attributes=attributes | TIMESTAMP_TYPE_FLAG, max_timestamp=now_ms)
+    else:
+        typed = header._replace(attributes=attributes)
+    return rebuild_batch(typed, records, codec=rules.codec)
+
+
+def _assemble(
+    records: bytearray | memoryview,
+    batches: list[tuple[int, BatchHeader]],
+    rewritten: dict[int, bytes],
+) -> ValidRecords:
+    output = bytearray()
+    placed: list[tuple[int, BatchHeader]] = []
+    for position, header in batches:
+        start = len(output)
+        replacement = rewritten.get(position)
+        if replacement is None:
+            output += records[position : position + header.batch_length + LOG_OVERHEAD_BYTES]
+        else:
+            output += replacement
+        placed.append((start, read_header(output, start)))
+    return ValidRecords(output, placed)
