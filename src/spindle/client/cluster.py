@@ -1,0 +1,144 @@
+"""The cluster as a client knows it: brokers, topics, leaders; read from Metadata answers."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from spindle.client.errors import error_code, raise_for
+from spindle.common.errors import ApiError, ErrorCode
+from spindle.common.ids import NO_LEADER, TopicPartition
+from spindle.common.uuids import ZERO_UUID, Uuid
+from spindle.protocol.messages.metadata import MetadataRequest, MetadataResponse
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerAddress:
+    """Where the listener that was asked says that a broker is reached."""
+
+    node_id: int
+    host: str
+    port: int
+    rack: str | None = None
+
+    def __str__(self) -> str:
+        return f"broker {self.node_id} at {self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionView:
+    """One partition. `leader` is -1 where there is none."""
+
+    partition: int
+    leader: int
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    offline_replicas: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicView:
+    """One topic. `topic_id` is zero where the broker is too old to tell."""
+
+    name: str
+    topic_id: Uuid
+    is_internal: bool
+    partitions: Mapping[int, PartitionView]
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterView:
+    """What a client knows of the cluster. `refused` has the error of each topic asked in vain."""
+
+    cluster_id: str | None = None
+    controller_id: int = -1
+    brokers: Mapping[int, BrokerAddress] = field(default_factory=dict)
+    topics: Mapping[str, TopicView] = field(default_factory=dict)
+    refused: Mapping[str, ErrorCode] = field(default_factory=dict)
+
+    def topic(self, name: str) -> TopicView:
+        """A topic by name.
+
+        Raises:
+            ApiError: it was refused, or not asked for.
+        """
+        found = self.topics.get(name)
+        if found is None:
+            code = self.refused.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            raise ApiError(code, f"topic {name!r}")
+        return found
+
+    def leader_of(self, of: TopicPartition) -> BrokerAddress:
+        """The broker that leads a partition.
+
+        Raises:
+            ApiError: the partition does not exist, or has no leader now.
+        """
+        partition = self.topic(of.topic).partitions.get(of.partition)
+        if partition is None:
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"partition {of}")
+        leader = self.brokers.get(partition.leader)
+        if partition.leader == NO_LEADER or leader is None:
+            raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE, f"partition {of}")
+        return leader
+
+    def by_leader(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[BrokerAddress, list[TopicPartition]]:
+        """The partitions under their leaders, both in the order given."""
+        led: dict[BrokerAddress, list[TopicPartition]] = {}
+        for each in partitions:
+            led.setdefault(self.leader_of(each), []).append(each)
+        return led
+
+
+def metadata_request(topics: Sequence[str] | None) -> MetadataRequest:
+    """Ask for these topics, or for all with None. Never creates a topic."""
+    wanted = None
+    if topics is not None:
+        wanted = [MetadataRequest.MetadataRequestTopic(name=name) for name in topics]
+    return MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
+
+
+def cluster_view(response: MetadataResponse) -> ClusterView:
+    """The view in a Metadata answer.
+
+    Raises:
+        ApiError: the broker refused the whole question.
+    """
+    raise_for(response.error_code, "Metadata")
+    topics: dict[str, TopicView] = {}
+    refused: dict[str, ErrorCode] = {}
+    for topic in response.topics:
+        name = topic.name or ""
+        if topic.error_code:
+            refused[name] = error_code(topic.error_code)
+        else:
+            topics[name] = _topic_view(name, topic)
+    return ClusterView(
+        cluster_id=response.cluster_id,
+        controller_id=response.controller_id,
+        brokers={
+            b.node_id: BrokerAddress(b.node_id, b.host, b.port, b.rack) for b in response.brokers
+        },
+        topics=topics,
+        refused=refused,
+    )
+
+
+def _topic_view(name: str, topic: MetadataResponse.MetadataResponseTopic) -> TopicView:
+    return TopicView(
+        name,
+        topic.topic_id or ZERO_UUID,
+        topic.is_internal,
+        {
+            p.partition_index: PartitionView(
+                p.partition_index,
+                p.leader_id,
+                p.leader_epoch,
+                tuple(p.replica_nodes),
+                tuple(p.isr_nodes),
+                tuple(p.offline_replicas),
+            )
+            for p in sorted(topic.partitions, key=lambda p: p.partition_index)
+        },
+    )

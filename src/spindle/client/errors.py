@@ -1,0 +1,67 @@
+"""Why a request got no usable answer, and what a client may do about it.
+
+An error code inside an answer becomes `ApiError`; the exceptions below are for requests that were
+never answered. `is_worth_retrying` is the one place that knows which of all these may pass.
+"""
+
+from typing import Final
+
+from spindle.common.errors import RETRIABLE, ApiError, ErrorCode
+
+
+class ClientError(Exception):
+    """A request that could not be sent or was not answered."""
+
+
+class UnsupportedByPeer(ClientError):
+    """The peer and this client have no version of an API in common."""
+
+
+class ConnectionLost(ClientError):
+    """The connection could not be made, or ended before the answer."""
+
+
+class RequestTimedOut(ClientError):
+    """No answer came in time."""
+
+
+STALE_METADATA: Final = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.LISTENER_NOT_FOUND,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+    }
+)
+"""Codes that say: whoever led this partition a moment ago may lead it no longer."""
+
+
+def error_code(number: int) -> ErrorCode:
+    """The error code of a number from the wire; one that is newer than this table is unknown."""
+    try:
+        return ErrorCode(number)
+    except ValueError:
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def raise_for(number: int, subject: str, message: str | None = None) -> None:
+    """Raise `ApiError` naming the subject unless the number from the wire says success."""
+    if number != 0:
+        detail = f"{subject}: {message}" if message else subject
+        code = error_code(number)
+        if code != number:
+            detail = f"{detail} (error code {number})"
+        raise ApiError(code, detail)
+
+
+def is_worth_retrying(error: BaseException) -> bool:
+    """True when the same request may succeed after a pause and with fresh metadata."""
+    if isinstance(error, ApiError):
+        return error.code in RETRIABLE
+    return isinstance(error, ConnectionLost | RequestTimedOut)

@@ -1,0 +1,111 @@
+"""Fetch as a reader without a session uses it (KIP-227: session epoch -1; KIP-516: topic ids).
+
+A request for one partition at a time keeps the answer one contiguous run of record batches, which
+is what a decoder wants; the batches stay raw bytes here.
+"""
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from spindle.client.errors import raise_for
+from spindle.common.errors import ProtocolViolation
+from spindle.common.ids import TopicPartition
+from spindle.common.ports import Bytes
+from spindle.common.uuids import ZERO_UUID, Uuid
+from spindle.protocol.messages.fetch import FetchRequest, FetchResponse
+
+_WITHOUT_SESSION: Final = -1
+_LAST_VERSION_BY_NAME: Final = 12
+
+
+class AbortedTransaction(NamedTuple):
+    """A producer's records from `first_offset` on belong to a transaction that was aborted."""
+
+    producer_id: int
+    first_offset: int
+
+
+class FetchedBatches(NamedTuple):
+    """What one Fetch brought of one partition.
+
+    `records` are whole record batches, perhaps with a part of one more behind them, and the first
+    may begin before the offset that was asked for. `aborted` is empty under read_uncommitted.
+    """
+
+    records: Bytes
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+    aborted: Sequence[AbortedTransaction]
+
+
+class FetchLimits(NamedTuple):
+    """How much to send at once and how long the broker may wait for it."""
+
+    max_bytes: int
+    min_bytes: int = 1
+    max_wait_ms: int = 500
+
+
+def fetch_request(
+    partition: TopicPartition,
+    topic_id: Uuid,
+    offset: int,
+    limits: FetchLimits,
+    *,
+    isolation_level: int,
+    rack: str = "",
+) -> FetchRequest:
+    """Ask for record batches of one partition from an offset on.
+
+    Args:
+        topic_id: zero when unknown; the request must then not go out in a version that needs it
+            (see `last_version`).
+    """
+    wanted = FetchRequest.FetchTopic.FetchPartition(
+        partition=partition.partition,
+        fetch_offset=offset,
+        partition_max_bytes=limits.max_bytes,
+    )
+    topic = FetchRequest.FetchTopic(topic_id=topic_id, topic=partition.topic, partitions=[wanted])
+    return FetchRequest(
+        max_wait_ms=limits.max_wait_ms,
+        min_bytes=limits.min_bytes,
+        max_bytes=limits.max_bytes,
+        isolation_level=isolation_level,
+        session_epoch=_WITHOUT_SESSION,
+        topics=[topic],
+        rack_id=rack,
+    )
+
+
+def last_version(topic_id: Uuid) -> int | None:
+    """The version bound of a fetch: newer versions name the topic by its id only."""
+    return _LAST_VERSION_BY_NAME if topic_id == ZERO_UUID else None
+
+
+def fetched_batches(partition: TopicPartition, response: FetchResponse) -> FetchedBatches:
+    """The batches in the answer to a request for one partition.
+
+    Raises:
+        ApiError: the broker refused.
+        ProtocolViolation: the answer is about something else.
+    """
+    subject = f"fetch of partition {partition}"
+    raise_for(response.error_code, subject)
+    if len(response.responses) != 1 or len(response.responses[0].partitions) != 1:
+        raise ProtocolViolation(f"{subject}: the answer is not about one partition")
+    data = response.responses[0].partitions[0]
+    if data.partition_index != partition.partition:
+        raise ProtocolViolation(f"{subject}: the answer is about {data.partition_index}")
+    raise_for(data.error_code, subject)
+    return FetchedBatches(
+        records=data.records if data.records is not None else b"",
+        high_watermark=data.high_watermark,
+        last_stable_offset=data.last_stable_offset,
+        log_start_offset=data.log_start_offset,
+        aborted=[
+            AbortedTransaction(a.producer_id, a.first_offset)
+            for a in data.aborted_transactions or ()
+        ],
+    )

@@ -1,0 +1,71 @@
+"""DescribeLogDirs: what lies where on a broker, and how full its disks are (KIP-113, KIP-827)."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from spindle.client.errors import error_code, raise_for
+from spindle.common.errors import ErrorCode
+from spindle.common.ids import TopicPartition
+from spindle.protocol.messages.describe_log_dirs import (
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaOnDisk:
+    """One replica. `is_future` marks the copy of a move that has not ended."""
+
+    size_bytes: int
+    offset_lag: int
+    is_future: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LogDirView:
+    """One log directory. Sizes in bytes; -1 where the broker does not tell."""
+
+    path: str
+    error: ErrorCode
+    total_bytes: int
+    usable_bytes: int
+    is_cordoned: bool
+    replicas: Mapping[TopicPartition, ReplicaOnDisk]
+
+
+def describe_log_dirs_request(topics: Mapping[str, Sequence[int]] | None) -> DescribeLogDirsRequest:
+    """Ask for the replicas of these partitions, or for all with None."""
+    if topics is None:
+        return DescribeLogDirsRequest(topics=None)
+    return DescribeLogDirsRequest(
+        topics=[
+            DescribeLogDirsRequest.DescribableLogDirTopic(topic=name, partitions=list(partitions))
+            for name, partitions in topics.items()
+        ]
+    )
+
+
+def log_dir_views(response: DescribeLogDirsResponse) -> list[LogDirView]:
+    """The directories in an answer, by path.
+
+    Raises:
+        ApiError: the broker refused. The error of a single directory is in its view.
+    """
+    raise_for(response.error_code, "DescribeLogDirs")
+    return [
+        LogDirView(
+            path=result.log_dir,
+            error=error_code(result.error_code),
+            total_bytes=result.total_bytes,
+            usable_bytes=result.usable_bytes,
+            is_cordoned=result.is_cordoned,
+            replicas={
+                TopicPartition(topic.name, each.partition_index): ReplicaOnDisk(
+                    each.partition_size, each.offset_lag, each.is_future_key
+                )
+                for topic in result.topics
+                for each in topic.partitions
+            },
+        )
+        for result in sorted(response.results, key=lambda r: r.log_dir)
+    ]

@@ -1,0 +1,65 @@
+"""ListOffsets: by position in the log or by time (KIP-79, KIP-734 for the newest timestamp)."""
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from spindle.client.errors import raise_for
+from spindle.common.ids import TopicPartition
+from spindle.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+
+LATEST: Final = -1
+EARLIEST: Final = -2
+MAX_TIMESTAMP: Final = -3
+READ_UNCOMMITTED: Final = 0
+READ_COMMITTED: Final = 1
+_NO_REPLICA: Final = -1
+
+FIRST_VERSION_WITH_MAX_TIMESTAMP: Final = 7
+
+
+class FoundOffset(NamedTuple):
+    """An offset and the timestamp of its record; both -1 where no record matches a time."""
+
+    offset: int
+    timestamp_ms: int
+    leader_epoch: int
+
+
+def list_offsets_request(
+    timestamps: Mapping[TopicPartition, int], *, isolation_level: int, timeout_ms: int
+) -> ListOffsetsRequest:
+    """Ask one leader for its partitions.
+
+    Args:
+        timestamps: per partition a time in ms, or LATEST, EARLIEST, MAX_TIMESTAMP.
+        isolation_level: READ_COMMITTED makes LATEST the last stable offset.
+    """
+    topics: dict[str, ListOffsetsRequest.ListOffsetsTopic] = {}
+    for (name, partition), timestamp in timestamps.items():
+        topic = topics.setdefault(name, ListOffsetsRequest.ListOffsetsTopic(name=name))
+        topic.partitions.append(
+            ListOffsetsRequest.ListOffsetsTopic.ListOffsetsPartition(
+                partition_index=partition, timestamp=timestamp
+            )
+        )
+    return ListOffsetsRequest(
+        replica_id=_NO_REPLICA,
+        isolation_level=isolation_level,
+        topics=list(topics.values()),
+        timeout_ms=timeout_ms,
+    )
+
+
+def found_offsets(response: ListOffsetsResponse) -> dict[TopicPartition, FoundOffset]:
+    """The offsets in an answer.
+
+    Raises:
+        ApiError: the first partition that was refused.
+    """
+    found = {}
+    for topic in response.topics:
+        for each in topic.partitions:
+            partition = TopicPartition(topic.name, each.partition_index)
+            raise_for(each.error_code, f"offset of partition {partition}")
+            found[partition] = FoundOffset(each.offset, each.timestamp, each.leader_epoch)
+    return found

@@ -1,0 +1,68 @@
+"""Which version of an API to speak with a peer: the newest that both sides know (KIP-35)."""
+
+from collections.abc import Mapping
+from typing import NamedTuple, Self
+
+from spindle.client.errors import UnsupportedByPeer
+from spindle.protocol.message import Message
+from spindle.protocol.messages.api_versions import ApiVersionsResponse
+
+
+class VersionRange(NamedTuple):
+    """Versions of one API, both ends included."""
+
+    first: int
+    last: int
+
+
+class PeerVersions:
+    """What a peer serves, as it said itself."""
+
+    __slots__ = ("_ranges", "finalized_features", "finalized_features_epoch")
+
+    def __init__(
+        self,
+        ranges: Mapping[int, VersionRange],
+        finalized_features: Mapping[str, int] | None = None,
+        finalized_features_epoch: int = -1,
+    ) -> None:
+        self._ranges = dict(ranges)
+        self.finalized_features = dict(finalized_features or {})
+        self.finalized_features_epoch = finalized_features_epoch
+
+    @classmethod
+    def of(cls, response: ApiVersionsResponse) -> Self:
+        """The table in an answer without an error."""
+        return cls(
+            {k.api_key: VersionRange(k.min_version, k.max_version) for k in response.api_keys},
+            {f.name: f.max_version_level for f in response.finalized_features},
+            response.finalized_features_epoch,
+        )
+
+    def served(self, api_key: int) -> VersionRange | None:
+        """The range that the peer serves of an API, None where it does not serve it."""
+        return self._ranges.get(api_key)
+
+    def pick(self, request: type[Message], *, first: int = 0, last: int | None = None) -> int:
+        """The newest version of a request that both sides know.
+
+        Args:
+            first: a bound of the caller, whose question older versions cannot express.
+            last: a bound of the caller, who cannot fill the fields of newer versions.
+
+        Raises:
+            UnsupportedByPeer: there is none.
+        """
+        ours_first = max(first, request.FIRST_VERSION)
+        ours_last = request.LAST_VERSION if last is None else min(last, request.LAST_VERSION)
+        theirs = self._ranges.get(request.API_KEY)
+        name = request.__name__.removesuffix("Request")
+        if theirs is None:
+            raise UnsupportedByPeer(f"the broker does not serve {name} (API key {request.API_KEY})")
+        version = min(ours_last, theirs.last)
+        if version < max(ours_first, theirs.first):
+            raise UnsupportedByPeer(
+                f"the broker serves {name} in versions {theirs.first} to {theirs.last}, "
+                f"this request needs {ours_first} to {ours_last}"
+            )
+        return version

@@ -1,0 +1,258 @@
+"""The cluster behind a list of bootstrap servers: connections, cached metadata, retries.
+
+Not thread-safe: a task, or the driver's planning, owns one.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, Self, TypeVar
+
+from spindle.client.cluster import BrokerAddress, ClusterView, cluster_view, metadata_request
+from spindle.client.configs import ConfigResource, describe_configs_request, described_configs
+from spindle.client.errors import ClientError, ConnectionLost, RequestTimedOut, is_worth_retrying
+from spindle.client.log_dirs import LogDirView, describe_log_dirs_request, log_dir_views
+from spindle.client.offsets import (
+    FIRST_VERSION_WITH_MAX_TIMESTAMP,
+    MAX_TIMESTAMP,
+    FoundOffset,
+    found_offsets,
+    list_offsets_request,
+)
+from spindle.client.producing import ACKS_ALL, Appended, appended, last_version, produce_request
+from spindle.common.errors import ApiError
+from spindle.common.ids import TopicPartition
+from spindle.common.ports import Bytes
+from spindle.pipeline.wire.settings import ClientSettings, HostPort
+from spindle.pipeline.wire.transport import BlockingConnection
+from spindle.protocol.messages.describe_configs import DescribeConfigsResponse
+from spindle.protocol.messages.describe_log_dirs import DescribeLogDirsResponse
+from spindle.protocol.messages.list_offsets import ListOffsetsResponse
+from spindle.protocol.messages.metadata import MetadataResponse
+from spindle.protocol.messages.produce import ProduceResponse
+
+T = TypeVar("T")
+_MS: Final = 1000
+
+
+class WireClient:
+    """Asks brokers and finds leaders.
+
+    What may pass (a leader that moves, a broker that restarts) is retried until the API timeout;
+    a first contact that fails is reported at once, because then the address is wrong more often
+    than the cluster is down.
+
+    Args:
+        sleep, clock: seconds, as in `time`.
+    """
+
+    def __init__(
+        self,
+        settings: ClientSettings,
+        *,
+        sleep: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.settings = settings
+        self._sleep = sleep
+        self._clock = clock
+        self._view: ClusterView | None = None
+        self._known_topics: tuple[str, ...] = ()
+        self._brokers: Mapping[int, BrokerAddress] = {}
+        self._connections: dict[HostPort, BlockingConnection] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close all connections."""
+        for connection in self._connections.values():
+            connection.close()
+        self._connections.clear()
+
+    def metadata(self, topics: Sequence[str] | None = None) -> ClusterView:
+        """What the cluster says now of these topics, or of all with None.
+
+        A topic that is refused is in `ClusterView.refused`.
+
+        Raises:
+            ClientError: no broker could be asked.
+        """
+        return self.retrying(lambda: self._fetch_metadata(topics))
+
+    def list_offsets(
+        self, timestamps: Mapping[TopicPartition, int], *, isolation_level: int | None = None
+    ) -> dict[TopicPartition, FoundOffset]:
+        """Offsets by time in ms or by LATEST, EARLIEST, MAX_TIMESTAMP, asked of the leaders.
+
+        Raises:
+            ApiError: a partition was refused for good, or too long.
+            ClientError: a leader could not be asked.
+        """
+        level = self.settings.isolation_level if isolation_level is None else isolation_level
+        topics = sorted({each.topic for each in timestamps})
+        return self.retrying(lambda: self._list_offsets(topics, timestamps, level))
+
+    def describe_log_dirs(
+        self, topics: Mapping[str, Sequence[int]] | None = None
+    ) -> dict[int, list[LogDirView]]:
+        """The log directories of every broker, by node id.
+
+        Raises:
+            ApiError: a broker refused.
+            ClientError: a broker could not be asked.
+        """
+
+        def attempt() -> dict[int, list[LogDirView]]:
+            view = self.current_view(())
+            request = describe_log_dirs_request(topics)
+            return {
+                node_id: log_dir_views(
+                    self._connection(broker).request(request, DescribeLogDirsResponse)
+                )
+                for node_id, broker in sorted(view.brokers.items())
+            }
+
+        return self.retrying(attempt)
+
+    def describe_configs(
+        self, kind: ConfigResource, names: Sequence[str], keys: Sequence[str] | None = None
+    ) -> dict[str, dict[str, str | None]]:
+        """Key and value per resource name. A broker is asked for its own configuration.
+
+        Raises:
+            ApiError: a resource was refused.
+            ClientError: no broker could be asked.
+        """
+
+        def attempt() -> dict[str, dict[str, str | None]]:
+            if kind is not ConfigResource.BROKER:
+                request = describe_configs_request(kind, names, keys)
+                return described_configs(
+                    self._any_connection().request(request, DescribeConfigsResponse)
+                )
+            described: dict[str, dict[str, str | None]] = {}
+            view = self.current_view(())
+            for name in names:
+                request = describe_configs_request(kind, [name], keys)
+                connection = self._connection(view.brokers[int(name)])
+                described |= described_configs(connection.request(request, DescribeConfigsResponse))
+            return described
+
+        return self.retrying(attempt)
+
+    def produce(
+        self, partition: TopicPartition, records: Bytes, *, acks: int = ACKS_ALL
+    ) -> Appended:
+        """Append whole record batches. A retry may append them twice, unless they are idempotent.
+
+        Args:
+            acks: -1 for all in-sync replicas, 1 for the leader alone.
+
+        Raises:
+            ApiError: the leader refused them.
+            ClientError: the leader could not be asked.
+        """
+
+        def attempt() -> Appended:
+            view = self.current_view((partition.topic,))
+            topic_id = view.topic(partition.topic).topic_id
+            timeout_ms = self.settings.request_timeout_ms
+            request = produce_request(
+                partition, topic_id, records, acks=acks, timeout_ms=timeout_ms
+            )
+            response = self._connection(view.leader_of(partition)).request(
+                request, ProduceResponse, last_version=last_version(topic_id)
+            )
+            return appended(partition, response)
+
+        return self.retrying(attempt)
+
+    def open_leader(self, partition: TopicPartition) -> BlockingConnection:
+        """A connection of the caller's own to the leader of a partition; the caller closes it.
+
+        Raises:
+            ApiError: the partition does not exist or has no leader now.
+            ClientError: the leader cannot be reached.
+        """
+        leader = self.current_view((partition.topic,)).leader_of(partition)
+        return BlockingConnection.open(HostPort(leader.host, leader.port), self.settings)
+
+    def forget_metadata(self) -> None:
+        """Ask for fresh metadata next time: what is known has proved stale."""
+        self._view = None
+
+    def retrying(self, attempt: Callable[[], T]) -> T:
+        """Repeat what may pass until the API timeout, with growing pauses."""
+        deadline = self._clock() + self.settings.api_timeout_ms / _MS
+        pause_ms = self.settings.retry_backoff_ms
+        while True:
+            try:
+                return attempt()
+            except (ApiError, ClientError) as error:
+                never_connected = not self._brokers and isinstance(error, ConnectionLost)
+                if never_connected or not is_worth_retrying(error):
+                    raise
+                if self._clock() + pause_ms / _MS > deadline:
+                    raise RequestTimedOut(
+                        f"gave up after {self.settings.api_timeout_ms} ms: {error}"
+                    ) from error
+            self.forget_metadata()
+            self._sleep(pause_ms / _MS)
+            pause_ms = min(2 * pause_ms, self.settings.retry_backoff_max_ms)
+
+    def _fetch_metadata(self, topics: Sequence[str] | None) -> ClusterView:
+        view = cluster_view(
+            self._any_connection().request(metadata_request(topics), MetadataResponse)
+        )
+        self._brokers = view.brokers
+        return view
+
+    def current_view(self, topics: Sequence[str]) -> ClusterView:
+        """The cached view if it knows these topics, else a fresh one; a single attempt."""
+        if self._view is None or any(name not in self._known_topics for name in topics):
+            wanted = tuple(dict.fromkeys((*self._known_topics, *topics)))
+            self._view = self._fetch_metadata(wanted)
+            self._known_topics = wanted
+        return self._view
+
+    def _list_offsets(
+        self, topics: Sequence[str], timestamps: Mapping[TopicPartition, int], level: int
+    ) -> dict[TopicPartition, FoundOffset]:
+        found: dict[TopicPartition, FoundOffset] = {}
+        for leader, partitions in self.current_view(topics).by_leader(timestamps).items():
+            wanted = {each: timestamps[each] for each in partitions}
+            request = list_offsets_request(
+                wanted, isolation_level=level, timeout_ms=self.settings.request_timeout_ms
+            )
+            needs_max = MAX_TIMESTAMP in wanted.values()
+            response = self._connection(leader).request(
+                request,
+                ListOffsetsResponse,
+                first_version=FIRST_VERSION_WITH_MAX_TIMESTAMP if needs_max else 0,
+            )
+            found |= found_offsets(response)
+        return found
+
+    def _connection(self, broker: BrokerAddress) -> BlockingConnection:
+        return self._connect(HostPort(broker.host, broker.port))
+
+    def _connect(self, address: HostPort) -> BlockingConnection:
+        connection = self._connections.get(address)
+        if connection is None or not connection.is_open:
+            connection = BlockingConnection.open(address, self.settings)
+            self._connections[address] = connection
+        return connection
+
+    def _any_connection(self) -> BlockingConnection:
+        """A connection to whichever broker answers: known brokers, then bootstrap servers."""
+        known = [HostPort(b.host, b.port) for b in self._brokers.values()]
+        failures = []
+        for address in dict.fromkeys((*known, *self.settings.bootstrap_servers)):
+            try:
+                return self._connect(address)
+            except (ConnectionLost, RequestTimedOut) as error:
+                failures.append(str(error))
+        raise ConnectionLost(f"no broker could be reached: {'; '.join(failures)}")

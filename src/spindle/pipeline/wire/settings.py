@@ -1,0 +1,130 @@
+"""Which of Kafka's client properties the pipeline honours, with Kafka's defaults.
+
+Properties that only steer a consumer group or a deserializer mean nothing to a reader that assigns
+itself offsets and reads raw batches; they are accepted and ignored.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from spindle.client.offsets import READ_COMMITTED, READ_UNCOMMITTED
+from spindle.common.errors import ConfigError
+
+_ISOLATION_LEVELS: Final = {
+    "read_uncommitted": READ_UNCOMMITTED,
+    "read_committed": READ_COMMITTED,
+}
+_MAX_PORT: Final = 65535
+_CLIENT_ID: Final = "spindle-pipeline"
+_FETCH_MAX_BYTES: Final = 8 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class HostPort:
+    """One address of `bootstrap.servers`."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class ClientSettings:
+    """Properties of a client. Times in ms, sizes in bytes."""
+
+    bootstrap_servers: tuple[HostPort, ...]
+    client_id: str = _CLIENT_ID
+    isolation_level: int = READ_UNCOMMITTED
+    rack: str = ""
+    request_timeout_ms: int = 30_000
+    api_timeout_ms: int = 60_000
+    connect_timeout_ms: int = 10_000
+    retry_backoff_ms: int = 100
+    retry_backoff_max_ms: int = 1_000
+    fetch_min_bytes: int = 1
+    fetch_max_wait_ms: int = 500
+    fetch_max_bytes: int = _FETCH_MAX_BYTES
+    receive_buffer_bytes: int = -1
+
+
+def client_settings(properties: Mapping[str, str]) -> ClientSettings:
+    """The settings in properties named as in Kafka (`bootstrap.servers`, `client.id`, ...).
+
+    Raises:
+        ConfigError: a property that has no usable value, or asks for security that is not spoken.
+    """
+    _refuse_security(properties)
+    return ClientSettings(
+        bootstrap_servers=_bootstrap_servers(properties.get("bootstrap.servers", "")),
+        client_id=properties.get("client.id", _CLIENT_ID),
+        isolation_level=isolation_level(properties.get("isolation.level", "read_uncommitted")),
+        rack=properties.get("client.rack", ""),
+        request_timeout_ms=_integer(properties, "request.timeout.ms", 30_000, at_least=1),
+        api_timeout_ms=_integer(properties, "default.api.timeout.ms", 60_000, at_least=1),
+        connect_timeout_ms=_integer(
+            properties, "socket.connection.setup.timeout.ms", 10_000, at_least=1
+        ),
+        retry_backoff_ms=_integer(properties, "retry.backoff.ms", 100, at_least=0),
+        retry_backoff_max_ms=_integer(properties, "retry.backoff.max.ms", 1_000, at_least=0),
+        fetch_min_bytes=_integer(properties, "fetch.min.bytes", 1, at_least=0),
+        fetch_max_wait_ms=_integer(properties, "fetch.max.wait.ms", 500, at_least=0),
+        fetch_max_bytes=_integer(properties, "fetch.max.bytes", _FETCH_MAX_BYTES, at_least=1024),
+        receive_buffer_bytes=_integer(properties, "receive.buffer.bytes", -1, at_least=-1),
+    )
+
+
+def isolation_level(text: str) -> int:
+    """The number of an isolation level.
+
+    Raises:
+        ConfigError: the text names none.
+    """
+    level = _ISOLATION_LEVELS.get(text.strip().lower())
+    if level is None:
+        allowed = " or ".join(_ISOLATION_LEVELS)
+        raise ConfigError(f"isolation.level is {text!r}, want {allowed}")
+    return level
+
+
+def _refuse_security(properties: Mapping[str, str]) -> None:
+    protocol = properties.get("security.protocol", "PLAINTEXT").strip().upper()
+    if protocol != "PLAINTEXT":
+        raise ConfigError(
+            f"security.protocol is {protocol!r}: only PLAINTEXT is spoken here. Use a PLAINTEXT "
+            "listener of the brokers, or Spark's built-in kafka source"
+        )
+
+
+def _bootstrap_servers(text: str) -> tuple[HostPort, ...]:
+    servers = tuple(_host_port(part.strip()) for part in text.split(",") if part.strip())
+    if not servers:
+        raise ConfigError(f"bootstrap.servers is {text!r}, want host:port[,host:port...]")
+    return servers
+
+
+def _host_port(text: str) -> HostPort:
+    # Kafka also takes addresses that name the listener: PLAINTEXT://host:port.
+    address = text.rpartition("://")[2]
+    host, _, port = address.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not host or not port.isdecimal() or not 0 < int(port) <= _MAX_PORT:
+        raise ConfigError(
+            f"bootstrap.servers has {text!r}, want host:port with a port of 1 to {_MAX_PORT}"
+        )
+    return HostPort(host, int(port))
+
+
+def _integer(properties: Mapping[str, str], key: str, default: int, *, at_least: int) -> int:
+    text = properties.get(key)
+    if text is None:
+        return default
+    try:
+        value = int(text)
+    except ValueError:
+        raise ConfigError(f"{key} is {text!r}, want an integer") from None
+    if value < at_least:
+        raise ConfigError(f"{key} is {value}, want at least {at_least}")
+    return value
