@@ -1,0 +1,42 @@
+"""Every configuration key of a node, with the type, default, range and update mode of Kafka 4.3.
+
+One module per subject. Whether a key is honoured or only accepted says its documentation.
+"""
+
+from typing import Final
+
+from spindle.config.broker_keys.coordinators import COORDINATORS_KEYS
+from spindle.config.broker_keys.log import LOG_KEYS
+from spindle.config.broker_keys.network import NETWORK_KEYS
+from spindle.config.broker_keys.node import NODE_KEYS
+from spindle.config.broker_keys.quorum import QUORUM_KEYS
+from spindle.config.broker_keys.quotas import QUOTAS_KEYS
+from spindle.config.broker_keys.remote import REMOTE_KEYS
+from spindle.config.broker_keys.replication import REPLICATION_KEYS
+from spindle.config.broker_keys.security import SECURITY_KEYS
+from spindle.config.broker_keys.transactions import TRANSACTIONS_KEYS
+from spindle.config.definition import key_table
+
+DYNAMIC_ONLY: Final = (
+    "follower.replication.throttled.rate",
+    "leader.replication.throttled.rate",
+    "replica.alter.log.dirs.io.max.bytes.per.second",
+)
+"""Keys that exist as dynamic configuration only; in a property file they have no effect."""
+
+DYNAMIC_KEYS: Final = key_table(
+    NODE_KEYS,
+    QUORUM_KEYS,
+    NETWORK_KEYS,
+    LOG_KEYS,
+    REPLICATION_KEYS,
+    COORDINATORS_KEYS,
+    TRANSACTIONS_KEYS,
+    QUOTAS_KEYS,
+    REMOTE_KEYS,
+    SECURITY_KEYS,
+)
+"""Every key that a broker resource may have, by name, `DYNAMIC_ONLY` included."""
+
+BROKER_KEYS: Final = {name: key for name, key in DYNAMIC_KEYS.items() if name not in DYNAMIC_ONLY}
+"""Every key of a property file, by name."""

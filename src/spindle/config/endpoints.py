@@ -1,0 +1,227 @@
+"""Addresses inside configuration values: listeners, quorum voters and bootstrap servers.
+
+Decides how `NAME://host:port`, `id@host:port` and `host:port` are read and what is refused. Host
+names are kept as written (never resolved).
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+from spindle.common.errors import ConfigError
+from spindle.common.ids import Endpoint
+from spindle.config.definition import ConfigValue, invalid_value
+
+SECURITY_PROTOCOLS: Final[Mapping[str, int]] = {
+    "PLAINTEXT": 0,
+    "SSL": 1,
+    "SASL_PLAINTEXT": 2,
+    "SASL_SSL": 3,
+}
+"""Kafka's numbers of the security protocols by name."""
+
+WILDCARD_HOST: Final = "0.0.0.0"
+
+_LISTENER = re.compile(r"(.*)://\[?([0-9a-zA-Z\-%._:]*)\]?:(-?[0-9]+)\Z")
+_HOST_AND_PORT = re.compile(r"(?:.*?://)?\[?([0-9a-zA-Z\-%._:]*)\]?:([0-9]+)\Z")
+_HOST = re.compile(r"[0-9a-zA-Z\-%._:]*\Z")
+
+
+class Voter(NamedTuple):
+    """A static voter of the controller quorum."""
+
+    node_id: int
+    host: str
+    port: int
+
+
+class Address(NamedTuple):
+    """A host and a port."""
+
+    host: str
+    port: int
+
+
+def parse_security_protocols(text: str, key: str) -> dict[str, int]:
+    """Protocol numbers by listener name (upper case) from `NAME:PROTOCOL,...`.
+
+    Raises:
+        ConfigError: an entry is no pair, or names no known protocol.
+    """
+    protocols: dict[str, int] = {}
+    for entry in filter(None, map(str.strip, text.split(","))):
+        listener, separator, protocol = entry.rpartition(":")
+        if not separator:
+            raise ConfigError(
+                f"Error parsing configuration property '{key}': entry '{entry}' is not of the form "
+                "LISTENER:PROTOCOL"
+            )
+        protocols[listener.strip().upper()] = security_protocol(protocol.strip(), key)
+    return protocols
+
+
+def security_protocol(name: str, key: str) -> int:
+    """Kafka's number of a security protocol.
+
+    Raises:
+        ConfigError: there is no protocol of that name.
+    """
+    number = SECURITY_PROTOCOLS.get(name.upper())
+    if number is None:
+        raise ConfigError(
+            f"Invalid security protocol `{name}` defined in {key}: it must be one of "
+            f"{', '.join(SECURITY_PROTOCOLS)}"
+        )
+    return number
+
+
+def listener_name(text: str) -> str:
+    """The listener name before the first colon, upper case; the text itself where there is none."""
+    return text.partition(":")[0].upper()
+
+
+def parse_listeners(
+    key: str, entries: Iterable[str], protocols: Mapping[str, int], *, distinct_ports: bool
+) -> tuple[Endpoint, ...]:
+    """The endpoints of `listeners` or `advertised.listeners`, in order.
+
+    Args:
+        protocols: protocol numbers by listener name.
+        distinct_ports: refuse two listeners on one port (port 0 excepted), unless one address is
+            IPv4 and the other IPv6.
+
+    Raises:
+        ConfigError: an entry cannot be parsed, has no protocol, or clashes with another.
+    """
+    entries = tuple(entries)
+    endpoints = tuple(_parse_listener(key, entry, protocols) for entry in entries)
+    names = [endpoint.listener for endpoint in endpoints]
+    if len(set(names)) < len(names):
+        raise ConfigError(
+            f"{key}={','.join(entries)}: each listener must have a different name, but "
+            f"{_first_repeated(names)} is used twice"
+        )
+    if distinct_ports:
+        _check_ports(key, entries, endpoints)
+    return endpoints
+
+
+def _parse_listener(key: str, entry: str, protocols: Mapping[str, int]) -> Endpoint:
+    match = _LISTENER.match(entry)
+    if match is None:
+        raise ConfigError(f"{key}: cannot parse '{entry}': it must be NAME://host:port")
+    name, host, port_text = match[1].upper(), match[2], match[3]
+    port = int(port_text)
+    if not 0 <= port <= 65535:
+        raise ConfigError(f"{key}: the port of '{entry}' must be between 0 and 65535")
+    if name not in protocols:
+        raise ConfigError(
+            f"{key}: no security protocol is defined for listener {name}; add it to "
+            "listener.security.protocol.map"
+        )
+    return Endpoint(name, host, port, protocols[name])
+
+
+def _check_ports(key: str, entries: tuple[str, ...], endpoints: tuple[Endpoint, ...]) -> None:
+    by_port: dict[int, list[Endpoint]] = {}
+    for endpoint in endpoints:
+        if endpoint.port:
+            by_port.setdefault(endpoint.port, []).append(endpoint)
+    for port, sharing in by_port.items():
+        if len(sharing) < 2:
+            continue
+        families = sorted(_address_family(endpoint.host) for endpoint in sharing)
+        if families != [4, 6]:
+            raise ConfigError(
+                f"{key}={','.join(entries)}: each listener must have a different port (only one "
+                f"IPv4 and one IPv6 address may share one), but {port} is used {len(sharing)} times"
+            )
+
+
+def _address_family(host: str) -> int:
+    """4 or 6 for a literal address, 0 for a name or nothing."""
+    if ":" in host:
+        return 6
+    parts = host.split(".")
+    is_ipv4 = len(parts) == 4 and all(part.isdecimal() and int(part) < 256 for part in parts)
+    return 4 if is_ipv4 else 0
+
+
+def _first_repeated(names: list[str]) -> str:
+    return next(name for index, name in enumerate(names) if name in names[:index])
+
+
+def parse_voters(entries: Iterable[str]) -> tuple[Voter, ...]:
+    """The static voters, in order.
+
+    Raises:
+        ConfigError: an entry is not `id@host:port`.
+    """
+    return tuple(map(_parse_voter, entries))
+
+
+def _parse_voter(entry: str) -> Voter:
+    identifier, separator, address = entry.partition("@")
+    match = _HOST_AND_PORT.match(address)
+    if not separator or match is None or not match[1]:
+        raise invalid_value(
+            "controller.quorum.voters",
+            entry,
+            "Each entry should be in the form `{id}@{host}:{port}`.",
+        )
+    if not identifier.isdecimal():
+        raise invalid_value(
+            "controller.quorum.voters",
+            entry,
+            f"Failed to parse voter ID as an integer from {identifier}",
+        )
+    return Voter(int(identifier), match[1], int(match[2]))
+
+
+def parse_servers(key: str, entries: Iterable[str]) -> tuple[Address, ...]:
+    """`host:port` addresses, in order.
+
+    Raises:
+        ConfigError: an entry is not `host:port`.
+    """
+    return tuple(_parse_server(key, entry) for entry in entries)
+
+
+def _parse_server(key: str, entry: str) -> Address:
+    match = _HOST_AND_PORT.match(entry)
+    if match is None or not match[1]:
+        raise invalid_value(key, entry, "Each entry should be in the form `{host}:{port}`.")
+    return Address(match[1], int(match[2]))
+
+
+def is_valid_host(text: str) -> bool:
+    """True when the text has only characters of host names and addresses."""
+    return _HOST.match(text) is not None
+
+
+class VoterList:
+    """A list of `id@host:port`."""
+
+    __slots__ = ()
+
+    def check(self, name: str, value: ConfigValue, /) -> None:
+        if not isinstance(value, tuple):
+            raise invalid_value(name, None)
+        parse_voters(value)
+
+    def __str__(self) -> str:
+        return "non-empty list"
+
+
+class ServerList:
+    """A list of `host:port`."""
+
+    __slots__ = ()
+
+    def check(self, name: str, value: ConfigValue, /) -> None:
+        if not isinstance(value, tuple):
+            raise invalid_value(name, None)
+        parse_servers(name, value)
+
+    def __str__(self) -> str:
+        return "non-empty list"
