@@ -1,0 +1,39 @@
+"""Outcomes of log operations that callers tell apart."""
+
+from spindle.common.errors import ApiError, ErrorCode
+from spindle.common.ids import TopicPartition
+
+
+class OffsetOutOfRange(ApiError):
+    """The offset is below the log start or above the log end."""
+
+    def __init__(
+        self, topic_partition: TopicPartition, offset: int, log_start_offset: int, end_offset: int
+    ) -> None:
+        super().__init__(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"Received request for offset {offset} for partition {topic_partition}, but we only "
+            f"have log segments from offset {log_start_offset} to {end_offset}",
+        )
+        self.offset = offset
+        self.log_start_offset = log_start_offset
+        self.end_offset = end_offset
+
+
+class UnexpectedAppendOffset(Exception):
+    """Records for a follower begin before its log end: the two logs differ."""
+
+    def __init__(
+        self, topic_partition: TopicPartition, first_offset: int, last_offset: int, end_offset: int
+    ) -> None:
+        super().__init__(
+            f"append of offsets {first_offset} to {last_offset} to {topic_partition}, whose log "
+            f"ends at {end_offset}"
+        )
+        self.first_offset = first_offset
+        self.last_offset = last_offset
+        self.end_offset = end_offset
+
+
+class DuplicateLogDirectories(Exception):
+    """Two directories hold a current (or a future) log of the same partition; one has to go."""

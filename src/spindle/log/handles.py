@@ -1,0 +1,57 @@
+"""Open files of one log directory, as many as a limit allows, least recently used closed first.
+
+A partition that nobody touches holds no descriptor at all, so a directory may have thousands of
+partitions whatever the limit of open files is.
+"""
+
+from typing import Final
+
+from spindle.common.ports import File, FileSystem
+
+DEFAULT_OPEN_FILES: Final = 512
+
+
+class FileHandles:
+    """A cache of open files by path."""
+
+    __slots__ = ("_capacity", "_open", "file_system")
+
+    def __init__(self, file_system: FileSystem, capacity: int = DEFAULT_OPEN_FILES) -> None:
+        if capacity < 1:
+            raise ValueError(f"capacity is {capacity}, want at least 1 open file")
+        self.file_system = file_system
+        self._capacity = capacity
+        self._open: dict[str, File] = {}
+
+    def get(self, path: str, *, create: bool = False) -> File:
+        """The open file at `path`; opened for reading and writing if it is not.
+
+        The file may be closed by a later `get` of another path: use it at once, do not keep it.
+        """
+        file = self._open.pop(path, None)
+        if file is None:
+            file = self.file_system.open(path, create=create)
+            while len(self._open) >= self._capacity:
+                self._open.pop(next(iter(self._open))).close()
+        self._open[path] = file
+        return file
+
+    def release(self, path: str) -> None:
+        """Close the file if it is open (before it is renamed or removed)."""
+        file = self._open.pop(path, None)
+        if file is not None:
+            file.close()
+
+    def release_below(self, directory: str) -> None:
+        """Close every open file in `directory`."""
+        prefix = directory + "/"
+        for path in [path for path in self._open if path.startswith(prefix)]:
+            self._open.pop(path).close()
+
+    def close(self) -> None:
+        """Close all files; the cache can be used again."""
+        while self._open:
+            self._open.popitem()[1].close()
+
+    def __len__(self) -> int:
+        return len(self._open)

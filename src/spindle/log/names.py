@@ -1,0 +1,117 @@
+"""Names of partition directories and of the files in them (KIP-113 for `-future` and `-delete`)."""
+
+from enum import Enum
+from re import ASCII
+from re import compile as pattern
+from typing import Final, NamedTuple
+
+from spindle.common.ids import METADATA_TOPIC, TopicPartition
+from spindle.common.uuids import Uuid
+
+LOG_SUFFIX: Final = ".log"
+INDEX_SUFFIX: Final = ".index"
+TIME_INDEX_SUFFIX: Final = ".timeindex"
+TRANSACTION_INDEX_SUFFIX: Final = ".txnindex"
+PRODUCER_SNAPSHOT_SUFFIX: Final = ".snapshot"
+DELETED_SUFFIX: Final = ".deleted"
+CLEANED_SUFFIX: Final = ".cleaned"
+SWAP_SUFFIX: Final = ".swap"
+LEADER_EPOCH_CHECKPOINT: Final = "leader-epoch-checkpoint"
+PARTITION_METADATA: Final = "partition.metadata"
+REMOTE_INDEX_CACHE: Final = "remote-log-index-cache"
+
+MAX_NAME_BYTES: Final = 255
+_OFFSET_DIGITS: Final = 20
+_DECORATED = pattern(r"(\S+)-(\S+)\.(\S+)-(delete|future|stray)")
+_INTEGER = pattern(r"[+-]?\d+", ASCII)
+
+
+class DirectoryKind(Enum):
+    """What a partition directory is for."""
+
+    CURRENT = ""
+    FUTURE = "future"
+    DELETED = "delete"
+    STRAY = "stray"
+
+
+class DirectoryName(NamedTuple):
+    """A parsed name. The topic of a deleted or stray one may have been cut to fit."""
+
+    topic_partition: TopicPartition
+    kind: DirectoryKind
+
+
+def current_directory(topic_partition: TopicPartition) -> str:
+    return f"{topic_partition.topic}-{topic_partition.partition}"
+
+
+def future_directory(topic_partition: TopicPartition, unique: Uuid) -> str:
+    """The name of a log that is being built to replace the current one; never cut.
+
+    Raises:
+        ValueError: the name has more than 255 characters.
+    """
+    name = f"{current_directory(topic_partition)}.{unique.hex()}-future"
+    if len(name) > MAX_NAME_BYTES:
+        raise ValueError(
+            f"the directory name {name} has {len(name)} characters, the limit is {MAX_NAME_BYTES}"
+        )
+    return name
+
+
+def deleted_directory(topic_partition: TopicPartition, unique: Uuid) -> str:
+    return _cut_to_fit(topic_partition, f".{unique.hex()}-delete")
+
+
+def stray_directory(topic_partition: TopicPartition, unique: Uuid) -> str:
+    return _cut_to_fit(topic_partition, f".{unique.hex()}-stray")
+
+
+def _cut_to_fit(topic_partition: TopicPartition, suffix: str) -> str:
+    end = f"-{topic_partition.partition}{suffix}"
+    return topic_partition.topic[: MAX_NAME_BYTES - len(end)] + end
+
+
+def parse_directory_name(name: str) -> DirectoryName:
+    """The partition and the purpose of a directory.
+
+    Raises:
+        ValueError: this is no name of a partition directory.
+    """
+    kind = DirectoryKind.CURRENT
+    plain = name
+    suffix = name.rpartition("-")[2]
+    if suffix in ("delete", "future", "stray"):
+        if _DECORATED.fullmatch(name) is None:
+            raise _no_partition_directory(name)
+        kind = DirectoryKind(suffix)
+        plain = name.rpartition(".")[0]
+    topic, dash, number = plain.rpartition("-")
+    if not topic or not dash or _INTEGER.fullmatch(number) is None:
+        raise _no_partition_directory(name)
+    return DirectoryName(TopicPartition(topic, int(number)), kind)
+
+
+def _no_partition_directory(name: str) -> ValueError:
+    return ValueError(
+        f"{name} is no directory of a topic partition; the log directory may hold only names of "
+        "the form topic-partition or topic-partition.uniqueId-delete, -future or -stray"
+    )
+
+
+def is_metadata_directory(name: str) -> bool:
+    return name.startswith(f"{METADATA_TOPIC}-")
+
+
+def offset_name(offset: int, suffix: str = "") -> str:
+    """The file name of an offset: twenty digits and a suffix."""
+    return f"{offset:0{_OFFSET_DIGITS}d}{suffix}"
+
+
+def parse_offset_name(name: str, suffix: str) -> int | None:
+    """The offset in a file name with that suffix, or None if the name is of another kind."""
+    digits = name[: -len(suffix)]
+    if name.endswith(suffix) and digits.isascii() and digits.isdigit():
+        return int(digits)
+    return None
