@@ -1,0 +1,239 @@
+"""Rules between the keys of a node; each broken rule is one `ConfigError`.
+
+Checked in a fixed order, so that a file with several faults always names the same one first.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from spindle.common.errors import ConfigError
+from spindle.config.endpoints import SECURITY_PROTOCOLS, WILDCARD_HOST, is_valid_host
+from spindle.config.topic_config import default_topic_config
+
+if TYPE_CHECKING:
+    from spindle.config.node_config import NodeConfig
+
+_MIB = 1 << 20
+
+
+def check_node(config: "NodeConfig") -> None:
+    """Refuse a node whose keys contradict each other.
+
+    Raises:
+        ConfigError: names the keys, their values and what is allowed.
+    """
+    _check_ids(config)
+    _check_log(config)
+    _check_replication(config)
+    _check_quorum(config)
+    _check_controller_listeners(config)
+    if config.is_broker:
+        _check_broker_listeners(config)
+        check_cordoned_log_dirs(config.names("cordoned.log.dirs"), config.log_dirs)
+    _check_advertised_hosts(config)
+    _check_inter_broker_security(config)
+    _check_connections(config)
+
+
+def _check_ids(config: "NodeConfig") -> None:
+    broker_id = config.integer("broker.id")
+    if config.node_id != broker_id:
+        raise ConfigError(
+            f"node.id={config.node_id} and broker.id={broker_id} must be the same; broker.id can "
+            "be left out"
+        )
+
+
+def _check_log(config: "NodeConfig") -> None:
+    topic_defaults = default_topic_config(config)
+    if topic_defaults.segment_ms < 1:
+        raise ConfigError(f"log.roll.ms must be at least 1, but is {topic_defaults.segment_ms}")
+    if topic_defaults.segment_jitter_ms < 0:
+        raise ConfigError(
+            f"log.roll.jitter.ms must be at least 0, but is {topic_defaults.segment_jitter_ms}"
+        )
+    if topic_defaults.retention_ms == 0:
+        raise ConfigError("log.retention.ms must be -1 (unlimited) or at least 1, but is 0")
+    buffer_bytes = config.integer("log.cleaner.dedupe.buffer.size")
+    threads = config.integer("log.cleaner.threads")
+    if threads and buffer_bytes // threads <= _MIB:
+        raise ConfigError(
+            f"log.cleaner.dedupe.buffer.size={buffer_bytes} must be more than {_MIB} bytes for "
+            f"each of log.cleaner.threads={threads}"
+        )
+
+
+def _check_replication(config: "NodeConfig") -> None:
+    wait_ms = config.integer("replica.fetch.wait.max.ms")
+    for key in ("replica.socket.timeout.ms", "replica.lag.time.max.ms"):
+        if wait_ms > config.integer(key):
+            raise ConfigError(
+                f"replica.fetch.wait.max.ms={wait_ms} must not be more than "
+                f"{key}={config.integer(key)}"
+            )
+
+
+def _check_quorum(config: "NodeConfig") -> None:
+    voter_ids = [voter.node_id for voter in config.quorum_voters]
+    if not voter_ids and not config.quorum_bootstrap_servers:
+        raise ConfigError(
+            "either controller.quorum.bootstrap.servers must list where the quorum is found, or "
+            "controller.quorum.voters its fixed voters; both are empty"
+        )
+    voters = ",".join(config.names("controller.quorum.voters"))
+    if not config.is_controller and config.node_id in voter_ids:
+        raise ConfigError(
+            f"node.id={config.node_id} is among controller.quorum.voters={voters}, but "
+            "process.roles does not contain controller"
+        )
+    if config.is_controller and voter_ids and config.node_id not in voter_ids:
+        raise ConfigError(
+            f"process.roles contains controller, so node.id={config.node_id} must be among "
+            f"controller.quorum.voters={voters}"
+        )
+    unroutable = [voter.node_id for voter in config.quorum_voters if voter.host == WILDCARD_HOST]
+    if unroutable:
+        raise ConfigError(
+            f"controller.quorum.voters={voters}: {WILDCARD_HOST} is not an address that others "
+            f"can connect to (voter {unroutable[0]})"
+        )
+    if config.flag("controller.quorum.auto.join.enable") and not config.is_controller:
+        raise ConfigError(
+            "controller.quorum.auto.join.enable=true needs controller among process.roles"
+        )
+
+
+def _check_controller_listeners(config: "NodeConfig") -> None:
+    names = ",".join(config.controller_listener_names)
+    listening = [endpoint.listener for endpoint in config.controller_listeners]
+    if not config.is_controller:
+        if listening:
+            raise ConfigError(
+                f"listeners contains {listening[0]}, which is one of controller.listener.names="
+                f"{names}, but process.roles does not contain controller"
+            )
+        for name in config.controller_listener_names:
+            if name not in config.security_protocols:
+                raise ConfigError(
+                    f"controller.listener.names: listener {name} is not in "
+                    "listener.security.protocol.map"
+                )
+        return
+    if not config.is_broker and len(listening) < len(config.listeners):
+        raise ConfigError(
+            "with process.roles=controller every entry of listeners="
+            f"{','.join(config.names('listeners'))} must be one of "
+            f"controller.listener.names={names}"
+        )
+    for name in config.controller_listener_names:
+        if name not in listening:
+            raise ConfigError(
+                f"controller.listener.names={names}: listener {name} is not in listeners="
+                f"{','.join(config.names('listeners'))}"
+            )
+    if (
+        not config.is_broker
+        and config.optional_text("inter.broker.listener.name") is not None
+        and config.inter_broker_listener_name in config.controller_listener_names
+    ):
+        raise ConfigError(
+            f"inter.broker.listener.name={config.inter_broker_listener_name} must not be one of "
+            f"controller.listener.names={names}"
+        )
+
+
+def _check_broker_listeners(config: "NodeConfig") -> None:
+    advertised = [endpoint.listener for endpoint in config.advertised_listeners]
+    listening = [endpoint.listener for endpoint in config.listeners]
+    if not advertised:
+        raise ConfigError(
+            "process.roles contains broker, so at least one advertised listener must be for "
+            "brokers; are all of them in controller.listener.names?"
+        )
+    if config.inter_broker_listener_name not in advertised:
+        raise ConfigError(
+            f"inter.broker.listener.name: {config.inter_broker_listener_name} must be one of the "
+            f"advertised listeners, which are {','.join(advertised)}"
+        )
+    for name in advertised:
+        if name not in listening:
+            raise ConfigError(
+                f"advertised.listeners: listener {name} must also be in listeners, which has "
+                f"{','.join(listening)}"
+            )
+
+
+def check_cordoned_log_dirs(cordoned: Sequence[str], log_dirs: Sequence[str]) -> None:
+    """Refuse cordons that are no log directories; paths are compared as texts (KIP-1066).
+
+    Raises:
+        ConfigError: `*` is not alone, or an entry is not among `log_dirs`.
+    """
+    if "*" in cordoned:
+        if len(cordoned) > 1:
+            raise ConfigError(
+                "When cordoned.log.dirs is set to *, it must not contain other values"
+            )
+        return
+    missing = [path for path in cordoned if path not in log_dirs]
+    if missing:
+        raise ConfigError(
+            "All entries in cordoned.log.dirs must be present in log.dirs or log.dir. "
+            f"Missing entries : {', '.join(missing)}"
+        )
+
+
+def _check_advertised_hosts(config: "NodeConfig") -> None:
+    for endpoint in (*config.advertised_listeners, *config.advertised_controller_listeners):
+        if endpoint.host == WILDCARD_HOST:
+            raise ConfigError(
+                f"advertised.listeners: {endpoint.listener} cannot use {WILDCARD_HOST}, which is "
+                "no address that others can connect to; give a routable one"
+            )
+
+
+def _check_inter_broker_security(config: "NodeConfig") -> None:
+    protocol = config.security_protocols.get(config.inter_broker_listener_name, 0)
+    if protocol not in (SECURITY_PROTOCOLS["SASL_PLAINTEXT"], SECURITY_PROTOCOLS["SASL_SSL"]):
+        return
+    mechanism = config.text("sasl.mechanism.inter.broker.protocol")
+    enabled = config.names("sasl.enabled.mechanisms")
+    if mechanism not in enabled:
+        raise ConfigError(
+            f"sasl.mechanism.inter.broker.protocol={mechanism} must be among "
+            f"sasl.enabled.mechanisms={','.join(enabled)}"
+        )
+
+
+def _check_connections(config: "NodeConfig") -> None:
+    queued_bytes = config.integer("queued.max.request.bytes")
+    request_bytes = config.integer("socket.request.max.bytes")
+    if 0 < queued_bytes < request_bytes:
+        raise ConfigError(
+            f"queued.max.request.bytes={queued_bytes} must be at least "
+            f"socket.request.max.bytes={request_bytes}"
+        )
+    addresses = _per_ip_addresses(config.text("max.connections.per.ip.overrides"))
+    if config.integer("max.connections.per.ip") == 0 and not addresses:
+        raise ConfigError(
+            "max.connections.per.ip=0 lets nobody in unless max.connections.per.ip.overrides is set"
+        )
+    delay_ms = config.integer("connection.failed.authentication.delay.ms")
+    idle_ms = config.integer("connections.max.idle.ms")
+    if 0 <= idle_ms <= delay_ms:
+        raise ConfigError(
+            f"connection.failed.authentication.delay.ms={delay_ms} must be less than "
+            f"connections.max.idle.ms={idle_ms}"
+        )
+
+
+def _per_ip_addresses(text: str) -> list[str]:
+    addresses = []
+    for entry in filter(None, map(str.strip, text.split(","))):
+        address, separator, count = entry.rpartition(":")
+        if not separator or not count.strip().isdecimal() or not is_valid_host(address.strip()):
+            raise ConfigError(
+                f"max.connections.per.ip.overrides: '{entry}' is not of the form address:count"
+            )
+        addresses.append(address.strip())
+    return addresses

@@ -1,0 +1,248 @@
+"""The configuration of one node, read from its property file: typed, frozen and checked.
+
+Decides the value of every key (given, synonym or default), the listeners, voters and directories
+that follow from them, and which combinations are refused (`node_checks`). An unknown key is a
+warning that names the nearest known one, never an error.
+"""
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Final
+
+from spindle.common.errors import ConfigError
+from spindle.common.ids import Endpoint
+from spindle.config.broker_keys import BROKER_KEYS
+from spindle.config.definition import ConfigValue, parse_all
+from spindle.config.endpoints import (
+    SECURITY_PROTOCOLS,
+    Address,
+    Voter,
+    listener_name,
+    parse_listeners,
+    parse_security_protocols,
+    parse_servers,
+    parse_voters,
+    security_protocol,
+)
+from spindle.config.node_checks import check_node
+from spindle.config.node_warnings import node_warnings
+
+BROKER_ROLE: Final = "broker"
+CONTROLLER_ROLE: Final = "controller"
+
+_MAP_KEY = "listener.security.protocol.map"
+
+
+class NodeConfig:
+    """What a node was told in its property file.
+
+    Attributes:
+        static: the given texts by key (`node.id` and `broker.id` fill each other in).
+        values: the parsed value of every key of `BROKER_KEYS`.
+        warnings: sentences for the log, in the order of the file.
+        node_id: number of the node, >= 0.
+        process_roles: `broker`, `controller` or both.
+        listeners: every endpoint to listen on; host "" means every interface, port 0 a free port.
+        advertised_listeners: the broker endpoints that clients are told; host "" means the name of
+            the machine, port 0 the port that the listener got.
+        advertised_controller_listeners: the same for controllers, in order of
+            `controller_listener_names`.
+        controller_listener_names: upper case, at least one.
+        inter_broker_listener_name: upper case.
+        security_protocols: Kafka's protocol numbers by listener name.
+        quorum_voters: static voters; empty where the quorum is dynamic.
+        quorum_bootstrap_servers: where to ask for the quorum's leader.
+        log_dirs: directories as written, at least one.
+        metadata_log_dir: `metadata.log.dir`, else the first of `log_dirs`.
+        cordoned_log_dirs: static cordons, `*` resolved.
+    """
+
+    __slots__ = (
+        "advertised_controller_listeners",
+        "advertised_listeners",
+        "controller_listener_names",
+        "cordoned_log_dirs",
+        "inter_broker_listener_name",
+        "listeners",
+        "log_dirs",
+        "metadata_log_dir",
+        "node_id",
+        "process_roles",
+        "quorum_bootstrap_servers",
+        "quorum_voters",
+        "security_protocols",
+        "static",
+        "values",
+        "warnings",
+    )
+
+    def __init__(self, properties: Mapping[str, str]) -> None:
+        self.static: Final[Mapping[str, str]] = MappingProxyType(_with_synonyms(properties))
+        self.values: Final[Mapping[str, ConfigValue]] = MappingProxyType(
+            parse_all(BROKER_KEYS, self.static)
+        )
+        self.node_id: Final = self.integer("node.id")
+        self.process_roles: Final = self.names("process.roles")
+        self.controller_listener_names: Final = tuple(
+            name.upper() for name in self.names("controller.listener.names")
+        )
+        self.security_protocols: Final[Mapping[str, int]] = MappingProxyType(self._protocols())
+        self.listeners: Final = parse_listeners(
+            "listeners", self.names("listeners"), self.security_protocols, distinct_ports=True
+        )
+        advertised = self._advertised()
+        self.advertised_listeners: Final = tuple(
+            endpoint
+            for endpoint in advertised or self.listeners
+            if endpoint.listener not in self.controller_listener_names
+        )
+        self.advertised_controller_listeners: Final = self._advertised_controllers(advertised)
+        self.inter_broker_listener_name: Final = self._inter_broker_listener_name()
+        self.quorum_voters: Final[tuple[Voter, ...]] = parse_voters(
+            self.names("controller.quorum.voters")
+        )
+        self.quorum_bootstrap_servers: Final[tuple[Address, ...]] = parse_servers(
+            "controller.quorum.bootstrap.servers",
+            self.names("controller.quorum.bootstrap.servers"),
+        )
+        self.log_dirs: Final = self.names("log.dirs") or self.names("log.dir")
+        self.metadata_log_dir: Final = self.optional_text("metadata.log.dir") or self.log_dirs[0]
+        cordoned = self.names("cordoned.log.dirs")
+        self.cordoned_log_dirs: Final = self.log_dirs if cordoned == ("*",) else cordoned
+        self.warnings: Final = tuple(node_warnings(self))
+
+    @classmethod
+    def from_properties(cls, properties: Mapping[str, str]) -> "NodeConfig":
+        """The configuration of `properties`, with every rule between keys checked.
+
+        Raises:
+            ConfigError: a value is refused, a required key is missing, or keys contradict.
+        """
+        config = cls(properties)
+        check_node(config)
+        return config
+
+    def __repr__(self) -> str:
+        return f"NodeConfig(node_id={self.node_id}, process_roles={','.join(self.process_roles)})"
+
+    @property
+    def is_broker(self) -> bool:
+        return BROKER_ROLE in self.process_roles
+
+    @property
+    def is_controller(self) -> bool:
+        return CONTROLLER_ROLE in self.process_roles
+
+    @property
+    def broker_listeners(self) -> tuple[Endpoint, ...]:
+        """The endpoints to listen on for clients and brokers."""
+        return tuple(
+            endpoint
+            for endpoint in self.listeners
+            if endpoint.listener not in self.controller_listener_names
+        )
+
+    @property
+    def controller_listeners(self) -> tuple[Endpoint, ...]:
+        """The endpoints to listen on for the quorum; empty on a pure broker."""
+        return tuple(
+            endpoint
+            for endpoint in self.listeners
+            if endpoint.listener in self.controller_listener_names
+        )
+
+    @property
+    def rack(self) -> str | None:
+        return self.optional_text("broker.rack")
+
+    # Typed access. The type of a key is known from its definition; a wrong accessor is a mistake
+    # in the program.
+
+    def get(self, key: str) -> ConfigValue:
+        """The value of a key of `BROKER_KEYS`; KeyError for others."""
+        return self.values[key]
+
+    def integer(self, key: str) -> int:
+        value = self.values[key]
+        assert isinstance(value, int), key
+        return value
+
+    def optional_integer(self, key: str) -> int | None:
+        return None if self.values[key] is None else self.integer(key)
+
+    def decimal(self, key: str) -> float:
+        value = self.values[key]
+        assert isinstance(value, float), key
+        return value
+
+    def flag(self, key: str) -> bool:
+        value = self.values[key]
+        assert isinstance(value, bool), key
+        return value
+
+    def text(self, key: str) -> str:
+        value = self.values[key]
+        assert isinstance(value, str), key
+        return value
+
+    def optional_text(self, key: str) -> str | None:
+        return None if self.values[key] is None else self.text(key)
+
+    def names(self, key: str) -> tuple[str, ...]:
+        """The entries of a list key, in order; an unset list is empty."""
+        value = self.values[key]
+        assert value is None or isinstance(value, tuple), key
+        return value or ()
+
+    # What follows from several keys.
+
+    def _protocols(self) -> dict[str, int]:
+        protocols = parse_security_protocols(self.text(_MAP_KEY), _MAP_KEY)
+        if _MAP_KEY in self.static:
+            return protocols
+        names = (*self.controller_listener_names, *map(listener_name, self.names("listeners")))
+        secured = [name for name in names if SECURITY_PROTOCOLS.get(name, 0) > 0]
+        if not secured:
+            # Without a map and without security, controller listeners are plain text (KIP-778).
+            for name in self.controller_listener_names:
+                protocols.setdefault(name, SECURITY_PROTOCOLS["PLAINTEXT"])
+        return protocols
+
+    def _advertised(self) -> tuple[Endpoint, ...]:
+        return parse_listeners(
+            "advertised.listeners",
+            self.names("advertised.listeners"),
+            self.security_protocols,
+            distinct_ports=False,
+        )
+
+    def _advertised_controllers(self, advertised: Iterable[Endpoint]) -> tuple[Endpoint, ...]:
+        by_name = {endpoint.listener: endpoint for endpoint in self.listeners}
+        by_name |= {endpoint.listener: endpoint for endpoint in advertised}
+        return tuple(by_name[name] for name in self.controller_listener_names if name in by_name)
+
+    def _inter_broker_listener_name(self) -> str:
+        name = self.optional_text("inter.broker.listener.name")
+        protocol_key = "security.inter.broker.protocol"
+        if name is None:
+            protocol = self.text(protocol_key)
+            security_protocol(protocol, protocol_key)
+            return protocol
+        if protocol_key in self.static:
+            raise ConfigError(
+                f"Only one of inter.broker.listener.name ({name}) and {protocol_key} "
+                f"({self.text(protocol_key)}) should be set."
+            )
+        if name.upper() not in self.security_protocols:
+            raise ConfigError(
+                f"inter.broker.listener.name: listener {name.upper()} is not in {_MAP_KEY}"
+            )
+        return name.upper()
+
+
+def _with_synonyms(properties: Mapping[str, str]) -> dict[str, str]:
+    texts = dict(properties)
+    for key, other in (("node.id", "broker.id"), ("broker.id", "node.id")):
+        if key in texts:
+            texts.setdefault(other, texts[key])
+    return texts

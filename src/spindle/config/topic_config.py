@@ -1,0 +1,150 @@
+"""The values that a partition's log works with: topic configuration over the node's defaults.
+
+Decides precedence (topic, then dynamic broker, dynamic default, property file, default) and turns
+the result into one typed object. Which sources a DescribeConfigs answer shows is in `describe`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from spindle.common.errors import ConfigError
+from spindle.config.broker_keys import BROKER_KEYS
+from spindle.config.definition import ConfigValue
+from spindle.config.topic_keys import BROKER_SYNONYMS, TOPIC_KEYS, Synonym
+
+if TYPE_CHECKING:
+    from spindle.config.node_config import NodeConfig
+
+NO_CONFIG: Mapping[str, str] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class TopicConfig:
+    """Every setting of a topic, by the key's name with underscores. -1 means unlimited."""
+
+    cleanup_policy: tuple[str, ...]
+    compression_gzip_level: int
+    compression_lz4_level: int
+    compression_type: str
+    compression_zstd_level: int
+    delete_retention_ms: int
+    file_delete_delay_ms: int
+    flush_messages: int
+    flush_ms: int
+    follower_replication_throttled_replicas: tuple[str, ...]
+    index_interval_bytes: int
+    internal_segment_bytes: int | None
+    leader_replication_throttled_replicas: tuple[str, ...]
+    local_retention_bytes: int
+    local_retention_ms: int
+    max_compaction_lag_ms: int
+    max_message_bytes: int
+    message_timestamp_after_max_ms: int
+    message_timestamp_before_max_ms: int
+    message_timestamp_type: str
+    min_cleanable_dirty_ratio: float
+    min_compaction_lag_ms: int
+    min_insync_replicas: int
+    preallocate: bool
+    remote_log_copy_disable: bool
+    remote_log_delete_on_disable: bool
+    remote_storage_enable: bool
+    retention_bytes: int
+    retention_ms: int
+    segment_bytes: int
+    segment_index_bytes: int
+    segment_jitter_ms: int
+    segment_ms: int
+    unclean_leader_election_enable: bool
+
+    @property
+    def is_compacted(self) -> bool:
+        return "compact" in self.cleanup_policy
+
+    @property
+    def deletes_old_segments(self) -> bool:
+        return "delete" in self.cleanup_policy
+
+    @property
+    def effective_segment_bytes(self) -> int:
+        """The segment size, `internal.segment.bytes` first."""
+        return (
+            self.segment_bytes
+            if self.internal_segment_bytes is None
+            else (self.internal_segment_bytes)
+        )
+
+    @property
+    def max_segment_ms(self) -> int:
+        """The age at which a segment is closed: compacted logs also keep max.compaction.lag.ms."""
+        if self.is_compacted and self.max_compaction_lag_ms > 0:
+            return min(self.max_compaction_lag_ms, self.segment_ms)
+        return self.segment_ms
+
+
+def topic_config(
+    node: "NodeConfig",
+    topic: Mapping[str, str] = NO_CONFIG,
+    *,
+    broker: Mapping[str, str] = NO_CONFIG,
+    cluster: Mapping[str, str] = NO_CONFIG,
+) -> TopicConfig:
+    """The settings of a topic.
+
+    A stored dynamic value that no longer parses is passed over, as if it were not set: a node must
+    be able to start with what an older one stored.
+
+    Args:
+        topic: the topic's own configuration.
+        broker: dynamic configuration of this broker.
+        cluster: dynamic default configuration of all brokers.
+    """
+    fields: dict[str, ConfigValue] = {}
+    for name in TOPIC_KEYS:
+        value: ConfigValue = None
+        if name in topic:
+            value = _parsed_or_none(name, topic[name])
+        if value is None:
+            value = default_of(name, node, broker=broker, cluster=cluster)
+        fields[name.replace(".", "_")] = value
+    return TopicConfig(**fields)  # type: ignore[arg-type]
+
+
+def default_topic_config(node: "NodeConfig") -> TopicConfig:
+    """The settings of a topic without configuration, from the property file alone."""
+    return topic_config(node)
+
+
+def default_of(
+    name: str,
+    node: "NodeConfig",
+    *,
+    broker: Mapping[str, str] = NO_CONFIG,
+    cluster: Mapping[str, str] = NO_CONFIG,
+) -> ConfigValue:
+    """The value of a topic key where the topic does not set it."""
+    for source in (broker, cluster, node.static):
+        for synonym in BROKER_SYNONYMS.get(name, ()):
+            if synonym.name in source:
+                value = _broker_value(synonym, source[synonym.name])
+                if value is not None:
+                    return value
+    return TOPIC_KEYS[name].default_value()
+
+
+def _broker_value(synonym: Synonym, text: str) -> ConfigValue:
+    try:
+        value = BROKER_KEYS[synonym.name].parse(text)
+    except ConfigError:
+        return None
+    if synonym.name.startswith("log.retention.") and isinstance(value, int) and value < 0:
+        return -1
+    return value * synonym.factor if isinstance(value, int) and synonym.factor > 1 else value
+
+
+def _parsed_or_none(name: str, text: str) -> ConfigValue:
+    try:
+        return TOPIC_KEYS[name].parse(text)
+    except ConfigError:
+        return None
