@@ -1,0 +1,435 @@
+"""One group of the classic protocol: members, generation, state, and what may be asked of it.
+
+    Empty -> PreparingRebalance -> CompletingRebalance -> Stable
+    PreparingRebalance -> Empty                  (nobody joined)
+    CompletingRebalance, Stable -> PreparingRebalance
+    every state -> Dead                          (the shard moved to another broker)
+
+A group without protocol type is *simple*: it only stores offsets that were committed by hand.
+KIP-62 (rebalance timeout), KIP-134 (initial delay), KIP-345 (static members), KIP-394 (member ids).
+"""
+
+from collections.abc import Iterable, Sequence
+from enum import Enum
+from typing import Final
+
+from spindle.common.errors import ApiError, ErrorCode, ProtocolViolation
+from spindle.coordinator.member import ClassicMember, Protocols, protocol_names
+from spindle.coordinator.outcome import Token
+from spindle.coordinator.records import NO_TIMESTAMP_MS, GroupRecord
+from spindle.protocol.codec import decode
+from spindle.protocol.messages.coordinator_records import GroupMetadataValue
+from spindle.protocol.messages.group_protocol import ConsumerProtocolSubscription
+
+CONSUMER_PROTOCOL_TYPE: Final = "consumer"
+
+
+class GroupState(Enum):
+    """States by the names that DescribeGroups and ListGroups show."""
+
+    EMPTY = "Empty"
+    PREPARING_REBALANCE = "PreparingRebalance"
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+PREVIOUS_STATES: Final[dict[GroupState, tuple[GroupState, ...]]] = {
+    GroupState.EMPTY: (GroupState.PREPARING_REBALANCE,),
+    GroupState.PREPARING_REBALANCE: (
+        GroupState.STABLE,
+        GroupState.COMPLETING_REBALANCE,
+        GroupState.EMPTY,
+    ),
+    GroupState.COMPLETING_REBALANCE: (GroupState.PREPARING_REBALANCE,),
+    GroupState.STABLE: (GroupState.COMPLETING_REBALANCE,),
+    GroupState.DEAD: tuple(GroupState),
+}
+"""From where a state may be entered."""
+
+
+class ClassicGroup:
+    """A group and its rules. It decides nothing about time: timers are the rebalance's business.
+
+    Invariants: 1. `awaiting_join_count` is the number of members whose join is parked.
+    2. `supported_protocols` counts, per protocol, the members that speak it.
+    3. `static_members` maps the instance ids of members to their member ids.
+    4. A group with members has a leader, and the leader is a member.
+    5. An Empty group has no members. 6. No pending member id is a member.
+    """
+
+    __slots__ = (
+        "awaiting_join_count",
+        "generation_id",
+        "group_id",
+        "initial_delay",
+        "is_stored",
+        "leader_id",
+        "members",
+        "new_member_added",
+        "pending_joins",
+        "pending_syncs",
+        "previous_state",
+        "protocol_name",
+        "protocol_type",
+        "state",
+        "state_timestamp_ms",
+        "static_members",
+        "subscribed_topics",
+        "supported_protocols",
+    )
+
+    def __init__(self, group_id: str, now_ms: int | None) -> None:
+        self.group_id = group_id
+        self.state = GroupState.EMPTY
+        self.previous_state = GroupState.DEAD
+        self.state_timestamp_ms = now_ms
+        """When the state was entered; None where an old record does not say."""
+        self.generation_id = 0
+        self.protocol_type: str | None = None
+        self.protocol_name: str | None = None
+        self.leader_id: str | None = None
+        self.members: dict[str, ClassicMember] = {}
+        self.static_members: dict[str, str] = {}
+        self.pending_joins: dict[str, None] = {}
+        """Member ids that were given out and have not joined with them yet."""
+        self.pending_syncs: dict[str, None] = {}
+        """Members that have not asked for their assignment in this generation."""
+        self.awaiting_join_count = 0
+        self.supported_protocols: dict[str, int] = {}
+        self.subscribed_topics: frozenset[str] | None = None
+        """None where the coordinator does not know what the members read."""
+        self.new_member_added = False
+        self.initial_delay: tuple[int, int] | None = None
+        """(ms of the running step, ms left after it) while an empty group gathers members."""
+        self.is_stored = False
+        """True once a record of the group is committed."""
+
+    @property
+    def is_simple(self) -> bool:
+        """True if nobody ever joined: the group is nothing but offsets."""
+        return (
+            self.protocol_type is None and self.state is GroupState.EMPTY and not self.pending_joins
+        )
+
+    @property
+    def uses_consumer_protocol(self) -> bool:
+        return self.protocol_type == CONSUMER_PROTOCOL_TYPE
+
+    @property
+    def can_rebalance(self) -> bool:
+        return self.state in PREVIOUS_STATES[GroupState.PREPARING_REBALANCE]
+
+    @property
+    def has_all_members_joined(self) -> bool:
+        """True if every member's join is parked and no given-out id is missing."""
+        return len(self.members) == self.awaiting_join_count and not self.pending_joins
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        """The longest that any member asked for."""
+        return max((m.rebalance_timeout_ms for m in self.members.values()), default=0)
+
+    def transition_to(self, state: GroupState, now_ms: int) -> None:
+        """Enter a state from one of its `PREVIOUS_STATES`."""
+        assert self.state in PREVIOUS_STATES[state], f"{self.group_id}: {self.state} -> {state}"
+        self.previous_state = self.state
+        self.state = state
+        self.state_timestamp_ms = now_ms
+
+    # ------------------------------------------------------------ members
+
+    def add(self, member: ClassicMember, join: Token | None = None) -> None:
+        """Take a member in; its join stays parked under `join`."""
+        instance_id = member.group_instance_id
+        if instance_id is not None:
+            assert instance_id not in self.static_members, instance_id
+            self.static_members[instance_id] = member.member_id
+        if not self.members:
+            self.protocol_type = member.protocol_type
+        if self.leader_id is None:
+            self.leader_id = member.member_id
+        self.members[member.member_id] = member
+        self._count_protocols(member.protocols, 1)
+        self.park_join(member, join)
+        self.pending_joins.pop(member.member_id, None)
+
+    def remove(self, member_id: str) -> None:
+        """Forget a member or a given-out id; another member leads if it was the leader."""
+        member = self.members.pop(member_id, None)
+        if member is not None:
+            self._count_protocols(member.protocols, -1)
+            self.park_join(member, None)
+            if member.group_instance_id is not None:
+                del self.static_members[member.group_instance_id]
+        if self.leader_id == member_id:
+            self.leader_id = next(iter(self.members), None)
+        self.pending_joins.pop(member_id, None)
+        self.pending_syncs.pop(member_id, None)
+
+    def update_member(
+        self,
+        member: ClassicMember,
+        protocols: Protocols,
+        rebalance_timeout_ms: int,
+        session_timeout_ms: int,
+        join: Token | None,
+    ) -> None:
+        """Take over what a member says when it joins again."""
+        self._count_protocols(member.protocols, -1)
+        member.protocols = protocols
+        self._count_protocols(protocols, 1)
+        member.rebalance_timeout_ms = rebalance_timeout_ms
+        member.session_timeout_ms = session_timeout_ms
+        self.park_join(member, join)
+
+    def replace_static_member(self, instance_id: str, member_id: str) -> ClassicMember:
+        """Give the member of an instance id a new member id; its parked requests are dropped."""
+        old_member_id = self.static_members[instance_id]
+        old = self.members.pop(old_member_id)
+        self.park_join(old, None)
+        new = ClassicMember(
+            member_id=member_id,
+            group_instance_id=instance_id,
+            client_id=old.client_id,
+            client_host=old.client_host,
+            rebalance_timeout_ms=old.rebalance_timeout_ms,
+            session_timeout_ms=old.session_timeout_ms,
+            protocol_type=old.protocol_type,
+            protocols=old.protocols,
+            assignment=old.assignment,
+        )
+        self.members[member_id] = new
+        if self.leader_id == old_member_id:
+            self.leader_id = member_id
+        self.static_members[instance_id] = member_id
+        if old_member_id in self.pending_syncs:
+            del self.pending_syncs[old_member_id]
+        return new
+
+    def park_join(self, member: ClassicMember, join: Token | None) -> None:
+        """Set or clear the parked join of a member."""
+        self.awaiting_join_count += (join is not None) - (member.awaiting_join is not None)
+        member.awaiting_join = join
+
+    def elect_joined_leader(self) -> bool:
+        """Make sure that the leader is somebody who joined; False if nobody did."""
+        if self.leader_id is None:
+            return False
+        if self.members[self.leader_id].awaiting_join is not None:
+            return True
+        for member in self.members.values():
+            if member.awaiting_join is not None:
+                self.leader_id = member.member_id
+                return True
+        return False
+
+    # ------------------------------------------------------------ protocols
+
+    def supports(self, protocol_type: str, protocols: Sequence[tuple[str, bytes]]) -> bool:
+        """True if a member that speaks these could be in the group with all present members."""
+        if self.state is GroupState.EMPTY:
+            return bool(protocol_type) and bool(protocols)
+        return self.protocol_type == protocol_type and any(
+            self.supported_protocols.get(name, 0) == len(self.members)
+            for name in protocol_names(protocols)
+        )
+
+    def select_protocol(self) -> str:
+        """The protocol that most members like best among those that all of them speak.
+
+        A tie goes to the one that was voted for first.
+        """
+        count = len(self.members)
+        candidates = [name for name, n in self.supported_protocols.items() if n == count]
+        votes: dict[str, int] = {}
+        for member in self.members.values():
+            choice = member.vote(candidates)
+            votes[choice] = votes.get(choice, 0) + 1
+        return max(votes, key=votes.__getitem__)
+
+    def begin_generation(self, now_ms: int) -> None:
+        """Next generation with the members that are left: CompletingRebalance, or Empty."""
+        self.generation_id += 1
+        self.pending_syncs.clear()
+        if self.members:
+            self.protocol_name = self.select_protocol()
+            self.subscribed_topics = self.compute_subscribed_topics()
+            self.transition_to(GroupState.COMPLETING_REBALANCE, now_ms)
+        else:
+            self.protocol_name = None
+            self.subscribed_topics = self.compute_subscribed_topics()
+            self.transition_to(GroupState.EMPTY, now_ms)
+
+    def compute_subscribed_topics(self) -> frozenset[str] | None:
+        """Topics that the members read, from their metadata; None where that cannot be known."""
+        if not self.uses_consumer_protocol:
+            return None
+        if not self.members:
+            return frozenset()
+        if self.protocol_name is None:
+            return None
+        topics: list[str] = []
+        for member in self.members.values():
+            try:
+                # Version 0 is a prefix of every version of the subscription.
+                metadata = member.metadata(self.protocol_name)
+                topics += decode(ConsumerProtocolSubscription, 0, metadata, 2)[0].topics
+            except ProtocolViolation:
+                return None
+        return frozenset(topics)
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        """True also if the group consumes and nobody knows what."""
+        if self.subscribed_topics is None:
+            return self.uses_consumer_protocol
+        return topic in self.subscribed_topics
+
+    # ------------------------------------------------------------ checks
+
+    def check_member(self, member_id: str, instance_id: str | None) -> None:
+        """Raises ApiError UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID if another took its place."""
+        if instance_id is not None:
+            current_id = self.static_members.get(instance_id)
+            if current_id is None:
+                raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID)
+            if current_id != member_id:
+                raise ApiError(ErrorCode.FENCED_INSTANCE_ID)
+        if member_id not in self.members:
+            raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID)
+
+    def check_offset_commit(
+        self, member_id: str, instance_id: str | None, generation_id: int
+    ) -> None:
+        """Raises ApiError unless this caller may commit offsets now."""
+        if self.state is GroupState.DEAD:
+            raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        if generation_id < 0 and self.state is GroupState.EMPTY:
+            return
+        if generation_id >= 0 or member_id or instance_id is not None:
+            self.check_member(member_id, instance_id)
+            if generation_id != self.generation_id:
+                raise ApiError(ErrorCode.ILLEGAL_GENERATION)
+        else:
+            # Without group membership one may commit only while nobody else is in the group.
+            raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID)
+        if self.state is GroupState.COMPLETING_REBALANCE:
+            raise ApiError(ErrorCode.REBALANCE_IN_PROGRESS)
+
+    def check_offset_delete(self) -> None:
+        """Raises ApiError if offsets may not be deleted now, whatever their topic."""
+        if self.state is GroupState.DEAD:
+            raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"group {self.group_id} is dead")
+        if self.state is not GroupState.EMPTY and not self.uses_consumer_protocol:
+            raise ApiError(ErrorCode.NON_EMPTY_GROUP)
+
+    def check_delete(self) -> None:
+        """Raises ApiError unless the group is Empty."""
+        if self.state is GroupState.DEAD:
+            raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"group {self.group_id} is dead")
+        if self.state is not GroupState.EMPTY:
+            raise ApiError(ErrorCode.NON_EMPTY_GROUP)
+
+    def check(self) -> None:
+        """Assert the invariants (tests and the simulator)."""
+        members = self.members.values()
+        parked = [m for m in members if m.awaiting_join is not None]
+        assert self.awaiting_join_count == len(parked)
+        counts: dict[str, int] = {}
+        for member in members:
+            for name in protocol_names(member.protocols):
+                counts[name] = counts.get(name, 0) + 1
+        assert counts == {n: c for n, c in self.supported_protocols.items() if c}
+        static = {m.group_instance_id: m.member_id for m in members if m.is_static}
+        assert static == self.static_members
+        assert (self.leader_id in self.members) if self.members else self.leader_id is None
+        assert self.state is not GroupState.EMPTY or not self.members
+        assert all(member_id not in self.members for member_id in self.pending_joins)
+        assert all(member_id in self.members for member_id in self.pending_syncs)
+
+    # ------------------------------------------------------------ records
+
+    def record(self, assignment: dict[str, bytes]) -> GroupRecord:
+        """The record of this generation with what each member is to read."""
+        name = self.protocol_name
+        members = [
+            GroupMetadataValue.MemberMetadata(
+                member_id=m.member_id,
+                group_instance_id=m.group_instance_id,
+                client_id=m.client_id,
+                client_host=m.client_host,
+                rebalance_timeout=m.rebalance_timeout_ms,
+                session_timeout=m.session_timeout_ms,
+                subscription=m.metadata(name) if name is not None else b"",
+                assignment=assignment[m.member_id],
+            )
+            for m in self.members.values()
+        ]
+        return GroupRecord(self.group_id, self._value(members))
+
+    def _value(self, members: list[GroupMetadataValue.MemberMetadata]) -> GroupMetadataValue:
+        stamp_ms = self.state_timestamp_ms
+        return GroupMetadataValue(
+            protocol_type=self.protocol_type or "",
+            generation=self.generation_id,
+            protocol=self.protocol_name,
+            leader=self.leader_id,
+            current_state_timestamp=NO_TIMESTAMP_MS if stamp_ms is None else stamp_ms,
+            members=members,
+        )
+
+    def empty_record(self) -> GroupRecord:
+        """The record that brings a group into being before anybody has joined."""
+        stamp_ms = self.state_timestamp_ms
+        value = GroupMetadataValue(
+            protocol_type="",
+            generation=0,
+            protocol=None,
+            leader=None,
+            current_state_timestamp=NO_TIMESTAMP_MS if stamp_ms is None else stamp_ms,
+        )
+        return GroupRecord(self.group_id, value)
+
+    @classmethod
+    def from_record(cls, record: GroupRecord) -> "ClassicGroup":
+        """The group as of its last stored generation: Stable with its members, or Empty."""
+        value = record.value
+        assert value is not None
+        stamp_ms = value.current_state_timestamp
+        group = cls(record.group_id, None if stamp_ms == NO_TIMESTAMP_MS else stamp_ms)
+        group.generation_id = value.generation
+        group.protocol_type = value.protocol_type or None
+        group.protocol_name = value.protocol
+        group.leader_id = value.leader
+        group.is_stored = True
+        for member in _stored_members(value):
+            group.add(member)
+        if group.members:
+            group.state = GroupState.STABLE
+        if group.leader_id not in group.members:
+            group.leader_id = next(iter(group.members), None)
+        group.subscribed_topics = group.compute_subscribed_topics()
+        return group
+
+    def _count_protocols(self, protocols: Protocols, change: int) -> None:
+        for name in protocol_names(protocols):
+            self.supported_protocols[name] = self.supported_protocols.get(name, 0) + change
+
+
+def _stored_members(value: GroupMetadataValue) -> Iterable[ClassicMember]:
+    for stored in value.members:
+        # Records before version 1 have no rebalance timeout.
+        rebalance_timeout_ms = stored.rebalance_timeout
+        if rebalance_timeout_ms <= 0:
+            rebalance_timeout_ms = stored.session_timeout
+        yield ClassicMember(
+            member_id=stored.member_id,
+            group_instance_id=stored.group_instance_id,
+            client_id=stored.client_id,
+            client_host=stored.client_host,
+            rebalance_timeout_ms=rebalance_timeout_ms,
+            session_timeout_ms=stored.session_timeout,
+            protocol_type=value.protocol_type,
+            protocols=((value.protocol or "", stored.subscription),),
+            assignment=stored.assignment,
+        )

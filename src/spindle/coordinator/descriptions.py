@@ -1,0 +1,78 @@
+"""DescribeGroups and ListGroups: what a shard shows of its groups."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from spindle.common.errors import ErrorCode
+from spindle.coordinator.classic_group import ClassicGroup, GroupState
+from spindle.coordinator.group_table import GroupTable
+from spindle.protocol.messages.describe_groups import DescribeGroupsResponse
+from spindle.protocol.messages.list_groups import ListGroupsResponse
+
+CLASSIC_TYPE: Final = "classic"
+GROUP_NOT_FOUND_FROM_VERSION: Final = 6
+"""DescribeGroups from here on says GROUP_ID_NOT_FOUND; before, a Dead group without error."""
+
+DescribedGroup = DescribeGroupsResponse.DescribedGroup
+ListedGroup = ListGroupsResponse.ListedGroup
+
+
+def describe_error(group_id: str, code: ErrorCode) -> DescribedGroup:
+    """The description of a group that could not be looked up."""
+    return DescribedGroup(group_id=group_id, error_code=code)
+
+
+def describe_group(groups: GroupTable, group_id: str, api_version: int) -> DescribedGroup:
+    """A group with its members; their metadata only while the group is Stable."""
+    group = groups.get(group_id)
+    if group is None:
+        missing = DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
+        if api_version >= GROUP_NOT_FOUND_FROM_VERSION:
+            missing.error_code = ErrorCode.GROUP_ID_NOT_FOUND
+            missing.error_message = f"Group {group_id} not found."
+        return missing
+    name = group.protocol_name if group.state is GroupState.STABLE else None
+    return DescribedGroup(
+        group_id=group_id,
+        group_state=group.state.value,
+        protocol_type=group.protocol_type or "",
+        protocol_data=name or "",
+        members=[
+            DescribedGroup.DescribedGroupMember(
+                member_id=m.member_id,
+                group_instance_id=m.group_instance_id,
+                client_id=m.client_id,
+                client_host=m.client_host,
+                member_metadata=b"" if name is None else m.metadata(name),
+                member_assignment=m.assignment,
+            )
+            for m in group.members.values()
+        ],
+    )
+
+
+def list_groups(
+    groups: GroupTable, states_filter: Sequence[str], types_filter: Sequence[str]
+) -> list[ListedGroup]:
+    """Stored groups whose state and type are asked for; an empty filter asks for all.
+
+    Filters do not look at case. A name that is no state or type matches nothing.
+    """
+    states = [state.strip().lower() for state in states_filter]
+    types = [name.strip().lower() for name in types_filter]
+    if types and CLASSIC_TYPE not in types:
+        return []
+    return [
+        _listed(group)
+        for group in groups
+        if group.is_stored and (not states or group.state.value.lower() in states)
+    ]
+
+
+def _listed(group: ClassicGroup) -> ListedGroup:
+    return ListedGroup(
+        group_id=group.group_id,
+        protocol_type=group.protocol_type or "",
+        group_state=group.state.value,
+        group_type=CLASSIC_TYPE,
+    )

@@ -1,0 +1,473 @@
+"""JoinGroup, SyncGroup, Heartbeat, LeaveGroup and the end of sessions, for one shard's groups.
+
+Who may join, under which member id, and whether that disturbs the others. Waiting requests are
+parked in the group; `Rebalances` answers them.
+"""
+
+from collections.abc import Callable
+
+from spindle.common.errors import ApiError, ErrorCode
+from spindle.coordinator.classic_group import ClassicGroup, GroupState
+from spindle.coordinator.config import GroupCoordinatorConfig
+from spindle.coordinator.group_table import GroupTable
+from spindle.coordinator.member import ClassicMember, Protocols
+from spindle.coordinator.outcome import (
+    AssignmentStored,
+    Client,
+    GroupCreated,
+    Outcome,
+    StaticMemberStored,
+    TimerKey,
+    Token,
+)
+from spindle.coordinator.rebalance import (
+    Rebalances,
+    answer_join,
+    answer_sync,
+    fence_parked_requests,
+    join_error,
+    join_response,
+    keep_alive,
+)
+from spindle.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from spindle.protocol.messages.join_group import JoinGroupRequest
+from spindle.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from spindle.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+KNOWN_MEMBER_ID_FROM_VERSION = 4
+"""JoinGroup from here on takes new dynamic members only under an id given out before (KIP-394)."""
+SKIP_ASSIGNMENT_FROM_VERSION = 9
+"""JoinGroup from here on may tell a returning static leader to keep the assignment (KIP-814)."""
+
+
+def protocols_of(request: JoinGroupRequest) -> Protocols:
+    """Name and metadata of each protocol; of one named twice the first counts."""
+    named: dict[str, bytes] = {}
+    for protocol in request.protocols:
+        named.setdefault(protocol.name, protocol.metadata)
+    return tuple(named.items())
+
+
+class Memberships:
+    """Decides on what members ask for."""
+
+    __slots__ = ("_config", "_groups", "_new_id", "_rebalances")
+
+    def __init__(
+        self,
+        config: GroupCoordinatorConfig,
+        groups: GroupTable,
+        rebalances: Rebalances,
+        new_id: Callable[[], str],
+    ) -> None:
+        self._config = config
+        self._groups = groups
+        self._rebalances = rebalances
+        self._new_id = new_id
+
+    # ------------------------------------------------------------ join
+
+    def join(
+        self, token: Token, request: JoinGroupRequest, client: Client, now_ms: int, out: Outcome
+    ) -> None:
+        """Answer a join at once or park it until its group's join phase ends."""
+        member_id = request.member_id
+        group = self._groups.get(request.group_id)
+        is_new_group = group is None
+        if group is None:
+            if member_id:
+                out.answer(token, join_error(ErrorCode.UNKNOWN_MEMBER_ID, member_id))
+                return
+            group = self._groups.create(request.group_id, now_ms)
+        if not self._has_room_for(group, member_id):
+            if member_id:
+                self._drop_refused(group, member_id, out)
+            out.answer(token, join_error(ErrorCode.GROUP_MAX_SIZE_REACHED))
+        elif group.state is GroupState.DEAD:
+            out.answer(token, join_error(ErrorCode.COORDINATOR_NOT_AVAILABLE, member_id))
+        elif not group.supports(request.protocol_type, protocols_of(request)):
+            out.answer(token, join_error(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id))
+        elif member_id:
+            self._join_known(token, request, client, group, now_ms, out)
+        else:
+            self._join_unknown(token, request, client, group, now_ms, out)
+        if is_new_group and not out.records:
+            out.records.append(group.empty_record())
+            out.completions.append(GroupCreated(group.group_id))
+
+    def _has_room_for(self, group: ClassicGroup, member_id: str) -> bool:
+        if group.state is GroupState.PREPARING_REBALANCE:
+            # By joins, not by members: so the last to come back are turned away when the group
+            # is over a limit that was lowered.
+            member = group.members.get(member_id)
+            is_parked = member is not None and member.awaiting_join is not None
+            return is_parked or group.awaiting_join_count < self._config.max_size
+        if group.state in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE):
+            return member_id in group.members or len(group.members) < self._config.max_size
+        return True
+
+    def _drop_refused(self, group: ClassicGroup, member_id: str, out: Outcome) -> None:
+        group.remove(member_id)
+        out.cancel_timer(TimerKey("heartbeat", group.group_id, member_id))
+
+    def _join_unknown(
+        self,
+        token: Token,
+        request: JoinGroupRequest,
+        client: Client,
+        group: ClassicGroup,
+        now_ms: int,
+        out: Outcome,
+    ) -> None:
+        instance_id = request.group_instance_id
+        if instance_id is not None:
+            member_id = f"{instance_id}-{self._new_id()}"
+            if instance_id in group.static_members:
+                self._return_static(token, request, client, group, member_id, now_ms, out)
+            else:
+                self._add_member(token, request, client, group, member_id, now_ms, out)
+            return
+        member_id = f"{client.client_id}-{self._new_id()}"
+        if client.api_version < KNOWN_MEMBER_ID_FROM_VERSION:
+            self._add_member(token, request, client, group, member_id, now_ms, out)
+            return
+        group.pending_joins[member_id] = None
+        key = TimerKey("heartbeat", group.group_id, member_id)
+        out.set_timer(key, now_ms + request.session_timeout_ms)
+        out.answer(token, join_error(ErrorCode.MEMBER_ID_REQUIRED, member_id))
+
+    def _join_known(
+        self,
+        token: Token,
+        request: JoinGroupRequest,
+        client: Client,
+        group: ClassicGroup,
+        now_ms: int,
+        out: Outcome,
+    ) -> None:
+        member_id = request.member_id
+        if member_id in group.pending_joins and request.group_instance_id is None:
+            self._add_member(token, request, client, group, member_id, now_ms, out)
+            return
+        try:
+            group.check_member(member_id, request.group_instance_id)
+        except ApiError as error:
+            out.answer(token, join_error(error.code, member_id))
+            return
+        member = group.members[member_id]
+        # A leader that joins again may have seen what only it can see, such as new partitions.
+        if (
+            group.state is GroupState.PREPARING_REBALANCE
+            or member.protocols != protocols_of(request)
+            or (group.state is GroupState.STABLE and group.leader_id == member_id)
+        ):
+            self._rejoin(token, request, group, member, now_ms, out)
+        else:
+            # It did not get its answer, or it is a follower with nothing new.
+            is_leader = group.leader_id == member_id
+            out.answer(token, join_response(group, member_id, with_members=is_leader))
+
+    def _rejoin(
+        self,
+        token: Token,
+        request: JoinGroupRequest,
+        group: ClassicGroup,
+        member: ClassicMember,
+        now_ms: int,
+        out: Outcome,
+    ) -> None:
+        # A member that joins again has given up its earlier request, which must not wait for ever.
+        answer_join(group, member, join_error(ErrorCode.REBALANCE_IN_PROGRESS), out)
+        group.update_member(
+            member,
+            protocols_of(request),
+            request.rebalance_timeout_ms,
+            request.session_timeout_ms,
+            token,
+        )
+        self._rebalances.prepare_or_complete(group, now_ms, out)
+
+    def _add_member(
+        self,
+        token: Token,
+        request: JoinGroupRequest,
+        client: Client,
+        group: ClassicGroup,
+        member_id: str,
+        now_ms: int,
+        out: Outcome,
+    ) -> None:
+        member = ClassicMember(
+            member_id=member_id,
+            group_instance_id=request.group_instance_id,
+            client_id=client.client_id,
+            client_host=client.client_host,
+            rebalance_timeout_ms=request.rebalance_timeout_ms,
+            session_timeout_ms=request.session_timeout_ms,
+            protocol_type=request.protocol_type,
+            protocols=protocols_of(request),
+        )
+        member.is_new = True
+        state = group.state
+        if state is GroupState.PREPARING_REBALANCE and group.previous_state is GroupState.EMPTY:
+            group.new_member_added = True
+        group.add(member, token)
+        # A new member cannot send heartbeats before its join is answered; it is given this long.
+        keep_alive(group, member, now_ms, out, self._config.new_member_join_timeout_ms)
+        self._rebalances.prepare_or_complete(group, now_ms, out)
+
+    def _return_static(
+        self,
+        token: Token,
+        request: JoinGroupRequest,
+        client: Client,
+        group: ClassicGroup,
+        member_id: str,
+        now_ms: int,
+        out: Outcome,
+    ) -> None:
+        instance_id = request.group_instance_id or ""
+        old = group.members[group.static_members[instance_id]]
+        old_leader_id = group.leader_id
+        fence_parked_requests(group, old, out)
+        out.cancel_timer(TimerKey("heartbeat", group.group_id, old.member_id))
+        member = group.replace_static_member(instance_id, member_id)
+        group.update_member(
+            member,
+            protocols_of(request),
+            request.rebalance_timeout_ms,
+            request.session_timeout_ms,
+            token,
+        )
+        keep_alive(group, member, now_ms, out)
+        if group.state is GroupState.STABLE:
+            if group.select_protocol() != group.protocol_name:
+                self._rebalances.prepare_or_complete(group, now_ms, out)
+                return
+            assignment = {m.member_id: m.assignment for m in group.members.values()}
+            out.records.append(group.record(assignment))
+            out.completions.append(
+                StaticMemberStored(
+                    group.group_id,
+                    instance_id,
+                    old.member_id,
+                    member_id,
+                    old_leader_id,
+                    old.protocols,
+                    old.rebalance_timeout_ms,
+                    old.session_timeout_ms,
+                    client.api_version >= SKIP_ASSIGNMENT_FROM_VERSION,
+                )
+            )
+        elif group.state is GroupState.COMPLETING_REBALANCE:
+            # The leader may be assigning to the old member id right now.
+            self._rebalances.prepare(group, now_ms, out)
+        else:
+            self._rebalances.complete_if_joined(group, now_ms, out)
+
+    def finish_static_return(
+        self, stored: StaticMemberStored, code: ErrorCode, now_ms: int, out: Outcome
+    ) -> None:
+        """The record with the new member id is committed, or could not be written."""
+        group = self._groups.get(stored.group_id)
+        member = None if group is None else group.members.get(stored.new_member_id)
+        if group is None or member is None:
+            return
+        if code is not ErrorCode.NONE:
+            self._undo_static_return(group, member, stored, code, now_ms, out)
+        elif group.state is not GroupState.STABLE:
+            # A rebalance began meanwhile and answers the join in its own time.
+            return
+        elif stored.can_skip_assignment:
+            is_leader = group.leader_id == member.member_id
+            response = join_response(
+                group, member.member_id, with_members=is_leader, skip_assignment=is_leader
+            )
+            answer_join(group, member, response, out)
+        else:
+            response = join_response(group, member.member_id, with_members=False)
+            # Under the new id it would take itself for a leader that has to assign.
+            response.leader = stored.old_leader_id or ""
+            answer_join(group, member, response, out)
+
+    def _undo_static_return(
+        self,
+        group: ClassicGroup,
+        member: ClassicMember,
+        stored: StaticMemberStored,
+        code: ErrorCode,
+        now_ms: int,
+        out: Outcome,
+    ) -> None:
+        answer_join(group, member, join_error(code), out)
+        group.update_member(
+            member,
+            stored.old_protocols,
+            stored.old_rebalance_timeout_ms,
+            stored.old_session_timeout_ms,
+            None,
+        )
+        old = group.replace_static_member(stored.group_instance_id, stored.old_member_id)
+        out.cancel_timer(TimerKey("heartbeat", group.group_id, stored.new_member_id))
+        keep_alive(group, old, now_ms, out)
+
+    # ------------------------------------------------------------ sync
+
+    def sync(self, token: Token, request: SyncGroupRequest, now_ms: int, out: Outcome) -> None:
+        """Give out an assignment, or park the request until the leader has brought it."""
+        group = self._groups.get(request.group_id)
+        code = ErrorCode.UNKNOWN_MEMBER_ID if group is None else _check_sync(group, request)
+        if group is None or code is not ErrorCode.NONE:
+            out.answer(token, SyncGroupResponse(error_code=code))
+            return
+        member = group.members[request.member_id]
+        group.pending_syncs.pop(member.member_id, None)
+        if not group.pending_syncs:
+            out.cancel_timer(TimerKey("sync", group.group_id))
+        if group.state is GroupState.STABLE:
+            out.answer(
+                token,
+                SyncGroupResponse(
+                    protocol_type=group.protocol_type,
+                    protocol_name=group.protocol_name,
+                    assignment=member.assignment,
+                ),
+            )
+            return
+        answer_sync(member, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS), out)
+        member.awaiting_sync = token
+        if group.leader_id == member.member_id:
+            given = {a.member_id: a.assignment for a in request.assignments}
+            assignment = {member_id: given.get(member_id, b"") for member_id in group.members}
+            out.records.append(group.record(assignment))
+            stored = AssignmentStored(group.group_id, group.generation_id, assignment)
+            out.completions.append(stored)
+
+    def finish_assignment(
+        self, stored: AssignmentStored, code: ErrorCode, now_ms: int, out: Outcome
+    ) -> None:
+        """The leader's assignment is committed, or could not be written."""
+        group = self._groups.get(stored.group_id)
+        if (
+            group is None
+            or group.state is not GroupState.COMPLETING_REBALANCE
+            or group.generation_id != stored.generation_id
+        ):
+            return
+        if code is ErrorCode.NONE:
+            self._rebalances.set_assignment(group, stored.assignment, now_ms, out)
+        else:
+            self._rebalances.fail_assignment(group, code, now_ms, out)
+            self._rebalances.prepare_or_complete(group, now_ms, out)
+
+    # ------------------------------------------------------------ heartbeat and leave
+
+    def heartbeat(self, request: HeartbeatRequest, now_ms: int, out: Outcome) -> HeartbeatResponse:
+        """Begin the member's session anew and say whether it has to join again.
+
+        Raises:
+            ApiError: the group, member or generation is not known, or the member is fenced.
+        """
+        group = self._groups.get(request.group_id)
+        if group is None:
+            raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"group {request.group_id} does not exist")
+        if group.state is GroupState.DEAD:
+            raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        group.check_member(request.member_id, request.group_instance_id)
+        if request.generation_id != group.generation_id:
+            raise ApiError(ErrorCode.ILLEGAL_GENERATION)
+        keep_alive(group, group.members[request.member_id], now_ms, out)
+        if group.state is GroupState.PREPARING_REBALANCE:
+            return HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)
+        return HeartbeatResponse()
+
+    def leave(self, request: LeaveGroupRequest, now_ms: int, out: Outcome) -> LeaveGroupResponse:
+        """Take out members by id, or static ones by instance id alone (KIP-345).
+
+        Raises:
+            ApiError: UNKNOWN_MEMBER_ID, the group does not exist.
+        """
+        group = self._groups.get(request.group_id)
+        if group is None:
+            raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"group {request.group_id} does not exist")
+        if group.state is GroupState.DEAD:
+            return LeaveGroupResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        responses = [
+            LeaveGroupResponse.MemberResponse(
+                member_id=identity.member_id,
+                group_instance_id=identity.group_instance_id,
+                error_code=self._leave_one(
+                    group, identity.member_id, identity.group_instance_id, out
+                ),
+            )
+            for identity in request.members
+        ]
+        if any(response.error_code == ErrorCode.NONE for response in responses):
+            if group.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
+                self._rebalances.prepare_or_complete(group, now_ms, out)
+            else:
+                self._rebalances.complete_if_joined(group, now_ms, out)
+        return LeaveGroupResponse(members=responses)
+
+    def _leave_one(
+        self, group: ClassicGroup, member_id: str, instance_id: str | None, out: Outcome
+    ) -> ErrorCode:
+        if not member_id:
+            current_id = None if instance_id is None else group.static_members.get(instance_id)
+            if current_id is None:
+                return ErrorCode.UNKNOWN_MEMBER_ID
+            self._rebalances.remove_member(group, group.members[current_id], out)
+        elif member_id in group.pending_joins:
+            group.remove(member_id)
+            out.cancel_timer(TimerKey("heartbeat", group.group_id, member_id))
+        else:
+            try:
+                group.check_member(member_id, instance_id)
+            except ApiError as error:
+                return error.code
+            self._rebalances.remove_member(group, group.members[member_id], out)
+        return ErrorCode.NONE
+
+    def expire_session(self, group_id: str, member_id: str, now_ms: int, out: Outcome) -> None:
+        """A session timer fired: remove the member unless a parked request shows it alive."""
+        group = self._groups.get(group_id)
+        if group is None or group.state is GroupState.DEAD:
+            return
+        member = group.members.get(member_id)
+        if member is None:
+            if member_id not in group.pending_joins:
+                return
+            group.remove(member_id)
+        elif member.has_satisfied_heartbeat:
+            return
+        else:
+            self._rebalances.remove_member(group, member, out)
+            if group.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
+                self._rebalances.prepare_or_complete(group, now_ms, out)
+                return
+        if group.state is GroupState.PREPARING_REBALANCE and group.has_all_members_joined:
+            self._rebalances.complete_join(group, now_ms, out)
+
+
+def _check_sync(group: ClassicGroup, request: SyncGroupRequest) -> ErrorCode:
+    if group.state is GroupState.EMPTY:
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    if group.state is GroupState.DEAD:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    try:
+        group.check_member(request.member_id, request.group_instance_id)
+    except ApiError as error:
+        return error.code
+    if request.generation_id != group.generation_id:
+        return ErrorCode.ILLEGAL_GENERATION
+    if _differs(request.protocol_type, group.protocol_type) or _differs(
+        request.protocol_name, group.protocol_name
+    ):
+        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    if group.state is GroupState.PREPARING_REBALANCE:
+        return ErrorCode.REBALANCE_IN_PROGRESS
+    return ErrorCode.NONE
+
+
+def _differs(asked: str | None, actual: str | None) -> bool:
+    return asked is not None and actual is not None and asked != actual

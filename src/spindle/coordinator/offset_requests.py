@@ -1,0 +1,365 @@
+"""OffsetCommit, OffsetFetch, OffsetDelete and expiry, for one shard.
+
+That topics and partitions exist, and how a request names them, is the handler's business: here a
+topic has a name, and an id where one is known.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from spindle.common.errors import ApiError, ErrorCode
+from spindle.common.ids import TopicPartition
+from spindle.common.uuids import ZERO_UUID, Uuid
+from spindle.coordinator.classic_group import ClassicGroup, GroupState
+from spindle.coordinator.config import GroupCoordinatorConfig
+from spindle.coordinator.group_table import GroupTable
+from spindle.coordinator.offset_store import OffsetStore
+from spindle.coordinator.outcome import Client, Outcome
+from spindle.coordinator.partitioning import utf16_length
+from spindle.coordinator.rebalance import keep_alive
+from spindle.coordinator.records import (
+    NO_TIMESTAMP_MS,
+    CommittedOffset,
+    GroupRecord,
+    OffsetRecord,
+)
+from spindle.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from spindle.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
+from spindle.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
+
+GROUP_NOT_FOUND_FROM_VERSION: Final = 9
+"""OffsetCommit from here on says GROUP_ID_NOT_FOUND; before, ILLEGAL_GENERATION."""
+NO_RETENTION_MS: Final = -1
+INVALID_OFFSET: Final = -1
+
+FetchedGroup = OffsetFetchResponse.OffsetFetchResponseGroup
+FetchedTopic = FetchedGroup.OffsetFetchResponseTopics
+FetchedPartition = FetchedTopic.OffsetFetchResponsePartitions
+CommittedTopic = OffsetCommitResponse.OffsetCommitResponseTopic
+CommittedPartition = CommittedTopic.OffsetCommitResponsePartition
+DeletedTopic = OffsetDeleteResponse.OffsetDeleteResponseTopic
+DeletedPartition = DeletedTopic.OffsetDeleteResponsePartition
+
+
+def commit_error(request: OffsetCommitRequest, code: ErrorCode) -> OffsetCommitResponse:
+    """The answer that gives every partition of a commit the same error."""
+    return OffsetCommitResponse(
+        topics=[
+            CommittedTopic(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partitions=[
+                    CommittedPartition(partition_index=partition.partition_index, error_code=code)
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+class OffsetRequests:
+    """Decides on commits, look-ups and deletions of offsets."""
+
+    __slots__ = ("_config", "_groups", "_offsets")
+
+    def __init__(
+        self, config: GroupCoordinatorConfig, groups: GroupTable, offsets: OffsetStore
+    ) -> None:
+        self._config = config
+        self._groups = groups
+        self._offsets = offsets
+
+    # ------------------------------------------------------------ commit
+
+    def commit(
+        self, request: OffsetCommitRequest, client: Client, now_ms: int, out: Outcome
+    ) -> OffsetCommitResponse:
+        """One record per partition; a partition whose metadata is too long gets an error.
+
+        Raises:
+            ApiError: the caller may not commit for this group.
+        """
+        self._check_commit(request, client, now_ms, out)
+        expire_ms = NO_TIMESTAMP_MS
+        if request.retention_time_ms != NO_RETENTION_MS:
+            expire_ms = now_ms + request.retention_time_ms
+        limit = self._config.offset_metadata_max_bytes
+        group_id = request.group_id
+        topics = []
+        for topic in request.topics:
+            partitions = []
+            for partition in topic.partitions:
+                code = ErrorCode.NONE
+                metadata = partition.committed_metadata or ""
+                if metadata and utf16_length(metadata) > limit:
+                    code = ErrorCode.OFFSET_METADATA_TOO_LARGE
+                else:
+                    committed = CommittedOffset(
+                        partition.committed_offset,
+                        partition.committed_leader_epoch,
+                        metadata,
+                        now_ms,
+                        expire_ms,
+                        topic.topic_id,
+                    )
+                    name = TopicPartition(topic.name, partition.partition_index)
+                    out.records.append(OffsetRecord(group_id, name, committed))
+                partitions.append(
+                    CommittedPartition(partition_index=partition.partition_index, error_code=code)
+                )
+            topics.append(
+                CommittedTopic(name=topic.name, topic_id=topic.topic_id, partitions=partitions)
+            )
+        return OffsetCommitResponse(topics=topics)
+
+    def _check_commit(
+        self, request: OffsetCommitRequest, client: Client, now_ms: int, out: Outcome
+    ) -> None:
+        group = self._groups.get(request.group_id)
+        generation_id = request.generation_id_or_member_epoch
+        if group is None:
+            # Without a generation the caller manages its partitions itself, and the record of
+            # the first offset is what makes the group.
+            if generation_id >= 0:
+                if client.api_version >= GROUP_NOT_FOUND_FROM_VERSION:
+                    raise _group_not_found(request.group_id)
+                raise ApiError(ErrorCode.ILLEGAL_GENERATION)
+            return
+        group.check_offset_commit(request.member_id, request.group_instance_id, generation_id)
+        member = group.members.get(request.member_id)
+        if member is not None and group.state in (
+            GroupState.STABLE,
+            GroupState.PREPARING_REBALANCE,
+        ):
+            keep_alive(group, member, now_ms, out)
+
+    # ------------------------------------------------------------ fetch
+
+    def fetch(
+        self, request: OffsetFetchRequest.OffsetFetchRequestGroup, *, require_stable: bool
+    ) -> FetchedGroup:
+        """Committed offsets of the asked partitions, or of all where `topics` is None.
+
+        A partition without one has offset -1. With `require_stable` a partition for which a
+        transaction is open has the error UNSTABLE_OFFSET_COMMIT.
+        """
+        if request.topics is None:
+            topics = self._fetch_all(request.group_id, require_stable)
+        else:
+            known = self._groups.get(request.group_id) is not None
+            topics = [
+                FetchedTopic(
+                    name=topic.name,
+                    topic_id=topic.topic_id,
+                    partitions=[
+                        self._fetch_one(
+                            request.group_id,
+                            TopicPartition(topic.name, index),
+                            topic.topic_id,
+                            known,
+                            require_stable,
+                        )
+                        for index in topic.partition_indexes
+                    ],
+                )
+                for topic in request.topics
+            ]
+        return FetchedGroup(group_id=request.group_id, topics=topics)
+
+    def _fetch_one(
+        self,
+        group_id: str,
+        partition: TopicPartition,
+        topic_id: Uuid,
+        group_exists: bool,
+        require_stable: bool,
+    ) -> FetchedPartition:
+        if require_stable and self._offsets.is_open(group_id, partition):
+            return _unstable(partition.partition)
+        committed = self._offsets.get(group_id, partition) if group_exists else None
+        if committed is None or _is_other_topic(committed.topic_id, topic_id):
+            return FetchedPartition(
+                partition_index=partition.partition,
+                committed_offset=INVALID_OFFSET,
+                metadata="",
+            )
+        return _fetched(partition.partition, committed)
+
+    def _fetch_all(self, group_id: str, require_stable: bool) -> list[FetchedTopic]:
+        topics: dict[str, FetchedTopic] = {}
+        if self._groups.get(group_id) is None:
+            return []
+        for partition, committed in self._offsets.of_group(group_id).items():
+            topic = topics.get(partition.topic)
+            if topic is None:
+                topic = topics[partition.topic] = FetchedTopic(name=partition.topic)
+            if require_stable and self._offsets.is_open(group_id, partition):
+                topic.partitions.append(_unstable(partition.partition))
+            else:
+                topic.partitions.append(_fetched(partition.partition, committed))
+        return list(topics.values())
+
+    # ------------------------------------------------------------ delete
+
+    def delete(self, request: OffsetDeleteRequest, out: Outcome) -> OffsetDeleteResponse:
+        """Delete offsets of topics that the group does not read.
+
+        Raises:
+            ApiError: GROUP_ID_NOT_FOUND, or NON_EMPTY_GROUP where a group of another protocol
+                type has members.
+        """
+        group = self._groups.get(request.group_id)
+        if group is None:
+            raise _group_not_found(request.group_id)
+        group.check_offset_delete()
+        topics = []
+        for topic in request.topics:
+            is_read = group.is_subscribed_to(topic.name)
+            code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if is_read else ErrorCode.NONE
+            indexes = [partition.partition_index for partition in topic.partitions]
+            if not is_read:
+                self._bury(request.group_id, topic.name, indexes, out)
+            topics.append(
+                DeletedTopic(
+                    name=topic.name,
+                    partitions=[
+                        DeletedPartition(partition_index=index, error_code=code)
+                        for index in indexes
+                    ],
+                )
+            )
+        return OffsetDeleteResponse(topics=topics)
+
+    def _bury(self, group_id: str, topic: str, indexes: Sequence[int], out: Outcome) -> None:
+        for index in indexes:
+            partition = TopicPartition(topic, index)
+            is_known = self._offsets.get(group_id, partition) is not None
+            if is_known or self._offsets.is_open(group_id, partition):
+                out.records.append(OffsetRecord(group_id, partition, None))
+
+    def delete_groups(
+        self, group_ids: Sequence[str], out: Outcome
+    ) -> Iterator[tuple[str, ErrorCode]]:
+        """Delete each group that is Empty, with its offsets; the result of each."""
+        for group_id in group_ids:
+            group = self._groups.get(group_id)
+            if group is None:
+                yield group_id, ErrorCode.GROUP_ID_NOT_FOUND
+                continue
+            try:
+                group.check_delete()
+            except ApiError as error:
+                yield group_id, error.code
+                continue
+            self.bury_group(group_id, out)
+            yield group_id, ErrorCode.NONE
+
+    def bury_group(self, group_id: str, out: Outcome) -> None:
+        """Tombstones for all that is known of a group, open transactions included."""
+        buried: dict[TopicPartition, None] = dict.fromkeys(self._offsets.of_group(group_id))
+        buried.update(dict.fromkeys(self._offsets.open_partitions(group_id)))
+        for partition in buried:
+            out.records.append(OffsetRecord(group_id, partition, None))
+        out.records.append(GroupRecord(group_id, None))
+
+    def on_topics_deleted(self, topics: Sequence[tuple[Uuid, str]], out: Outcome) -> None:
+        """Delete what groups committed for topics (id and name) that are gone."""
+        ids = {name: topic_id for topic_id, name in topics}
+        buried: dict[tuple[str, TopicPartition], None] = {}
+        for group_id in self._offsets.group_ids():
+            for partition, committed in self._offsets.of_group(group_id).items():
+                self._bury_if_gone(group_id, partition, committed, ids, buried)
+        for producer_id in self._offsets.pending_producers():
+            for group_id, partition, committed in self._offsets.pending_of(producer_id):
+                self._bury_if_gone(group_id, partition, committed, ids, buried)
+        out.records += [OffsetRecord(group_id, partition, None) for group_id, partition in buried]
+
+    def _bury_if_gone(
+        self,
+        group_id: str,
+        partition: TopicPartition,
+        committed: CommittedOffset,
+        ids: dict[str, Uuid],
+        buried: dict[tuple[str, TopicPartition], None],
+    ) -> None:
+        topic_id = ids.get(partition.topic)
+        if topic_id is not None and not _is_other_topic(committed.topic_id, topic_id):
+            buried[group_id, partition] = None
+
+    # ------------------------------------------------------------ expiry
+
+    def expire(self, now_ms: int, out: Outcome) -> None:
+        """Tombstones for offsets past their retention, and for Empty groups without any left."""
+        for group in self._groups:
+            is_last = self._expire_offsets(group, now_ms, out)
+            if is_last and group.state is GroupState.EMPTY and not group.pending_joins:
+                out.records.append(GroupRecord(group.group_id, None))
+
+    def _expire_offsets(self, group: ClassicGroup, now_ms: int, out: Outcome) -> bool:
+        """Bury the expired offsets of a group; True if it then has no offset left."""
+        group_id = group.group_id
+        has_open = self._offsets.has_open_transactions(group_id)
+        offsets = self._offsets.of_group(group_id)
+        if not offsets:
+            return not has_open
+        if not _may_expire(group):
+            return False
+        all_expired = True
+        for partition, committed in offsets.items():
+            if (
+                not group.is_subscribed_to(partition.topic)
+                and self._is_expired(group, committed, now_ms)
+                and not self._offsets.is_open(group_id, partition)
+            ):
+                out.records.append(OffsetRecord(group_id, partition, None))
+            else:
+                all_expired = False
+        return all_expired and not has_open
+
+    def _is_expired(self, group: ClassicGroup, committed: CommittedOffset, now_ms: int) -> bool:
+        if committed.expire_timestamp_ms != NO_TIMESTAMP_MS:
+            return now_ms >= committed.expire_timestamp_ms
+        since_ms = committed.commit_timestamp_ms
+        if group.protocol_type is not None and group.state is GroupState.EMPTY:
+            # What a group stored is kept for as long after its last member left.
+            stamp_ms = group.state_timestamp_ms
+            since_ms = since_ms if stamp_ms is None else stamp_ms
+        return now_ms - since_ms >= self._config.offsets_retention_ms
+
+
+def _may_expire(group: ClassicGroup) -> bool:
+    if group.protocol_type is None or group.state is GroupState.EMPTY:
+        return True
+    return (
+        group.state is GroupState.STABLE
+        and group.uses_consumer_protocol
+        and group.subscribed_topics is not None
+    )
+
+
+def _group_not_found(group_id: str) -> ApiError:
+    return ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"group {group_id} not found")
+
+
+def _is_other_topic(stored: Uuid, asked: Uuid) -> bool:
+    """True if the offset belongs to an earlier topic of the same name."""
+    return ZERO_UUID not in (stored, asked) and stored != asked
+
+
+def _fetched(index: int, committed: CommittedOffset) -> FetchedPartition:
+    return FetchedPartition(
+        partition_index=index,
+        committed_offset=committed.offset,
+        committed_leader_epoch=committed.leader_epoch,
+        metadata=committed.metadata,
+    )
+
+
+def _unstable(index: int) -> FetchedPartition:
+    return FetchedPartition(
+        partition_index=index,
+        committed_offset=INVALID_OFFSET,
+        metadata="",
+        error_code=ErrorCode.UNSTABLE_OFFSET_COMMIT,
+    )

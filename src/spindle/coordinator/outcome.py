@@ -1,0 +1,120 @@
+"""What an operation of a group coordinator wants done, as data.
+
+The driver executes an `Outcome` in this order: timers, answers, then one append of all records.
+When the append is committed it hands the records back to the shard (`GroupShard.committed`), sends
+`answers_after_commit` and finishes the `completions`. When it fails, the tokens of
+`answers_after_commit` get the error and the completions are told (`GroupShard.failed`).
+"""
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, TypeAlias
+
+from spindle.coordinator.records import CoordinatorRecord
+from spindle.protocol.message import Message
+
+Token: TypeAlias = object
+"""Names one waiting request. The coordinator only hands it back; it never looks into it."""
+
+
+class Client(NamedTuple):
+    """Who sent a request: what the coordinator remembers of a member's connection."""
+
+    client_id: str
+    client_host: str
+    """As Kafka writes it: a slash and the address, `/127.0.0.1`."""
+    api_version: int
+    """Version of the request: older clients get older error codes."""
+
+
+class Answer(NamedTuple):
+    """A response, and the request that it belongs to."""
+
+    token: Token
+    response: Message
+
+
+class TimerKey(NamedTuple):
+    """What a timer is about.
+
+    `heartbeat`: the session of a member, or of a member id given out and not used yet, ends.
+    `join`: the join phase of a rebalance has waited long enough.
+    `sync`: members that did not ask for their assignment are given up.
+    `expiration`: time to look for expired offsets and empty groups of the whole shard.
+    """
+
+    kind: Literal["heartbeat", "join", "sync", "expiration"]
+    group_id: str = ""
+    member_id: str = ""
+
+
+class TimerChange(NamedTuple):
+    """Set the timer to fire at `at_ms` (replacing an earlier time), or with None cancel it."""
+
+    key: TimerKey
+    at_ms: int | None
+
+
+class GroupCreated(NamedTuple):
+    """The first record of a group that came into being with a join."""
+
+    group_id: str
+
+
+class AssignmentStored(NamedTuple):
+    """The leader's assignment of one generation, by member id."""
+
+    group_id: str
+    generation_id: int
+    assignment: dict[str, bytes]
+
+
+class StaticMemberStored(NamedTuple):
+    """A static member came back under a new member id without a rebalance (KIP-345, KIP-814)."""
+
+    group_id: str
+    group_instance_id: str
+    old_member_id: str
+    new_member_id: str
+    old_leader_id: str | None
+    old_protocols: tuple[tuple[str, bytes], ...]
+    old_rebalance_timeout_ms: int
+    old_session_timeout_ms: int
+    can_skip_assignment: bool
+
+
+Completion: TypeAlias = GroupCreated | AssignmentStored | StaticMemberStored
+
+
+@dataclass(slots=True)
+class Outcome:
+    """Everything that one operation leads to; operations add to it as they go."""
+
+    records: list[CoordinatorRecord]
+    answers: list[Answer]
+    answers_after_commit: list[Answer]
+    completions: list[Completion]
+    timers: list[TimerChange]
+
+    def __init__(self) -> None:
+        self.records = []
+        self.answers = []
+        self.answers_after_commit = []
+        self.completions = []
+        self.timers = []
+
+    def answer(self, token: Token, response: Message) -> None:
+        """Send a response that depends on no record."""
+        self.answers.append(Answer(token, response))
+
+    def answer_after_commit(self, token: Token, response: Message) -> None:
+        """Send a response once this operation's records are committed; at once if it has none."""
+        if self.records:
+            self.answers_after_commit.append(Answer(token, response))
+        else:
+            self.answers.append(Answer(token, response))
+
+    def set_timer(self, key: TimerKey, at_ms: int) -> None:
+        self.timers.append(TimerChange(key, at_ms))
+
+    def cancel_timer(self, key: TimerKey) -> None:
+        self.timers.append(TimerChange(key, None))

@@ -1,0 +1,24 @@
+"""Which partition of an internal topic a group or a transactional id belongs to."""
+
+
+def java_string_hash(text: str) -> int:
+    """Java's String.hashCode: over UTF-16 units, as a signed 32-bit number."""
+    value = 0
+    units = text.encode("utf-16-be", "surrogatepass")
+    for position in range(0, len(units), 2):
+        value = value * 31 + (units[position] << 8 | units[position + 1]) & 0xFFFFFFFF
+    return value - (1 << 32) if value & 0x80000000 else value
+
+
+def partition_for(key: str, partition_count: int) -> int:
+    """Partition of a group id in `__consumer_offsets`, of a transactional id in its topic.
+
+    The absolute value of the one number that has none in Java counts as 0.
+    """
+    hashed = java_string_hash(key)
+    return 0 if hashed == -(1 << 31) else abs(hashed) % partition_count
+
+
+def utf16_length(text: str) -> int:
+    """Length as Java counts it: what limits on text are measured in."""
+    return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2

@@ -1,0 +1,231 @@
+"""The course of a rebalance: who is waited for, how long, and what every parked request gets.
+
+The join phase ends when all members have joined or when the longest rebalance timeout has passed;
+dynamic members that did not join are removed then. A group that was Empty waits for the initial
+delay instead, longer while new members keep coming (KIP-134). After the join phase members have the
+same time to ask for their assignment.
+"""
+
+from spindle.common.errors import ErrorCode
+from spindle.coordinator.classic_group import ClassicGroup, GroupState
+from spindle.coordinator.config import GroupCoordinatorConfig
+from spindle.coordinator.member import ClassicMember
+from spindle.coordinator.outcome import Outcome, TimerKey, Token
+from spindle.protocol.messages.join_group import JoinGroupResponse
+from spindle.protocol.messages.sync_group import SyncGroupResponse
+
+
+def join_response(
+    group: ClassicGroup, member_id: str, *, with_members: bool, skip_assignment: bool = False
+) -> JoinGroupResponse:
+    """What a member learns of the current generation; the leader also learns of all members."""
+    members: list[JoinGroupResponse.JoinGroupResponseMember] = []
+    if with_members:
+        name = group.protocol_name or ""
+        members = [
+            JoinGroupResponse.JoinGroupResponseMember(
+                member_id=m.member_id,
+                group_instance_id=m.group_instance_id,
+                metadata=m.metadata(name),
+            )
+            for m in group.members.values()
+        ]
+    return JoinGroupResponse(
+        generation_id=group.generation_id,
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol_name,
+        leader=group.leader_id or "",
+        skip_assignment=skip_assignment,
+        member_id=member_id,
+        members=members,
+    )
+
+
+def join_error(code: ErrorCode, member_id: str = "") -> JoinGroupResponse:
+    """The answer of a join that was refused."""
+    return JoinGroupResponse(error_code=code, member_id=member_id, protocol_name=None)
+
+
+def answer_join(
+    group: ClassicGroup, member: ClassicMember, response: JoinGroupResponse, out: Outcome
+) -> None:
+    """Answer the member's parked join, if there is one."""
+    if member.awaiting_join is not None:
+        out.answer(member.awaiting_join, response)
+        group.park_join(member, None)
+
+
+def answer_sync(member: ClassicMember, response: SyncGroupResponse, out: Outcome) -> bool:
+    """Answer the member's parked sync; False if there is none."""
+    if member.awaiting_sync is None:
+        return False
+    out.answer(member.awaiting_sync, response)
+    member.awaiting_sync = None
+    return True
+
+
+def keep_alive(
+    group: ClassicGroup,
+    member: ClassicMember,
+    now_ms: int,
+    out: Outcome,
+    timeout_ms: int | None = None,
+) -> None:
+    """Begin the member's session anew."""
+    key = TimerKey("heartbeat", group.group_id, member.member_id)
+    out.set_timer(key, now_ms + (member.session_timeout_ms if timeout_ms is None else timeout_ms))
+
+
+class Rebalances:
+    """Starts and finishes rebalances of any group; keeps no state of its own."""
+
+    __slots__ = ("_config",)
+
+    def __init__(self, config: GroupCoordinatorConfig) -> None:
+        self._config = config
+
+    def prepare_or_complete(self, group: ClassicGroup, now_ms: int, out: Outcome) -> None:
+        """After a change of members: begin a rebalance, or see whether the running one is done."""
+        if group.can_rebalance:
+            self.prepare(group, now_ms, out)
+        else:
+            self.complete_if_joined(group, now_ms, out)
+
+    def prepare(self, group: ClassicGroup, now_ms: int, out: Outcome) -> None:
+        """Enter PreparingRebalance; everybody has to join again."""
+        if group.state is GroupState.COMPLETING_REBALANCE:
+            self.fail_assignment(group, ErrorCode.REBALANCE_IN_PROGRESS, now_ms, out)
+        group.pending_syncs.clear()
+        out.cancel_timer(TimerKey("sync", group.group_id))
+        was_empty = group.state is GroupState.EMPTY
+        group.transition_to(GroupState.PREPARING_REBALANCE, now_ms)
+        if was_empty:
+            delay_ms = self._config.initial_rebalance_delay_ms
+            left_ms = max(group.rebalance_timeout_ms - delay_ms, 0)
+            self._wait_for_joins(group, now_ms, delay_ms, out, initial=(delay_ms, left_ms))
+        elif group.has_all_members_joined:
+            self.complete_join(group, now_ms, out)
+        else:
+            self._wait_for_joins(group, now_ms, group.rebalance_timeout_ms, out)
+
+    def complete_if_joined(self, group: ClassicGroup, now_ms: int, out: Outcome) -> None:
+        """Finish the join phase if nobody is missing; never before the initial delay is over."""
+        if (
+            group.state is GroupState.PREPARING_REBALANCE
+            and group.previous_state is not GroupState.EMPTY
+            and group.has_all_members_joined
+        ):
+            self.complete_join(group, now_ms, out)
+
+    def on_join_timer(self, group: ClassicGroup, now_ms: int, out: Outcome) -> None:
+        """The join phase's time is up, or one step of the initial delay is."""
+        if group.state is not GroupState.PREPARING_REBALANCE:
+            return
+        delay_ms, left_ms = group.initial_delay or (0, 0)
+        if group.new_member_added and left_ms:
+            group.new_member_added = False
+            next_ms = min(self._config.initial_rebalance_delay_ms, left_ms)
+            step = (next_ms, max(left_ms - delay_ms, 0))
+            self._wait_for_joins(group, now_ms, next_ms, out, initial=step)
+        else:
+            self.complete_join(group, now_ms, out)
+
+    def complete_join(self, group: ClassicGroup, now_ms: int, out: Outcome) -> None:
+        """End the join phase with the members that are here."""
+        group.initial_delay = None
+        group.new_member_added = False
+        out.cancel_timer(TimerKey("join", group.group_id))
+        missing = [m for m in group.members.values() if m.awaiting_join is None and not m.is_static]
+        for member in missing:
+            group.remove(member.member_id)
+            out.cancel_timer(TimerKey("heartbeat", group.group_id, member.member_id))
+        if not group.elect_joined_leader() and group.members:
+            # Only static members are left and none of them is back: their sessions decide.
+            self._wait_for_joins(group, now_ms, group.rebalance_timeout_ms, out)
+            return
+        group.begin_generation(now_ms)
+        if group.state is GroupState.EMPTY:
+            out.records.append(group.record({}))
+            return
+        for member in group.members.values():
+            is_leader = group.leader_id == member.member_id
+            response = join_response(group, member.member_id, with_members=is_leader)
+            answer_join(group, member, response, out)
+            keep_alive(group, member, now_ms, out)
+            member.is_new = False
+            group.pending_syncs[member.member_id] = None
+        out.set_timer(TimerKey("sync", group.group_id), now_ms + group.rebalance_timeout_ms)
+
+    def on_sync_timer(self, group: ClassicGroup, now_ms: int, out: Outcome) -> None:
+        """Remove who joined and never asked for an assignment."""
+        if group.state not in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE):
+            return
+        if not group.pending_syncs:
+            return
+        for member_id in list(group.pending_syncs):
+            group.remove(member_id)
+            out.cancel_timer(TimerKey("heartbeat", group.group_id, member_id))
+        self.prepare(group, now_ms, out)
+
+    def remove_member(self, group: ClassicGroup, member: ClassicMember, out: Outcome) -> None:
+        """Take a member out. A parked first join is told to try again."""
+        answer_join(group, member, join_error(ErrorCode.UNKNOWN_MEMBER_ID), out)
+        out.cancel_timer(TimerKey("heartbeat", group.group_id, member.member_id))
+        group.remove(member.member_id)
+
+    def set_assignment(
+        self, group: ClassicGroup, assignment: dict[str, bytes], now_ms: int, out: Outcome
+    ) -> None:
+        """Hand every parked sync its part of the stored assignment; the group is Stable then."""
+        for member in group.members.values():
+            member.assignment = assignment.get(member.member_id, b"")
+        self._answer_syncs(group, ErrorCode.NONE, now_ms, out)
+        group.transition_to(GroupState.STABLE, now_ms)
+
+    def fail_assignment(
+        self, group: ClassicGroup, code: ErrorCode, now_ms: int, out: Outcome
+    ) -> None:
+        """Tell every parked sync that this generation has no assignment."""
+        for member in group.members.values():
+            member.assignment = b""
+        self._answer_syncs(group, code, now_ms, out)
+
+    def _answer_syncs(
+        self, group: ClassicGroup, code: ErrorCode, now_ms: int, out: Outcome
+    ) -> None:
+        is_ok = code is ErrorCode.NONE
+        for member in group.members.values():
+            response = SyncGroupResponse(
+                error_code=code,
+                protocol_type=group.protocol_type if is_ok else None,
+                protocol_name=group.protocol_name if is_ok else None,
+                assignment=member.assignment,
+            )
+            if answer_sync(member, response, out):
+                # A session that ran out while the request was parked was passed over.
+                keep_alive(group, member, now_ms, out)
+
+    def _wait_for_joins(
+        self,
+        group: ClassicGroup,
+        now_ms: int,
+        wait_ms: int,
+        out: Outcome,
+        initial: tuple[int, int] | None = None,
+    ) -> None:
+        group.initial_delay = initial
+        out.set_timer(TimerKey("join", group.group_id), now_ms + wait_ms)
+
+
+def fence_parked_requests(group: ClassicGroup, member: ClassicMember, out: Outcome) -> None:
+    """Answer what an instance left parked before a newer instance takes its id (KIP-345)."""
+    fenced = ErrorCode.FENCED_INSTANCE_ID
+    answer_join(group, member, join_error(fenced, member.member_id), out)
+    answer_sync(member, SyncGroupResponse(error_code=fenced), out)
+
+
+def parked_tokens(group: ClassicGroup) -> list[Token]:
+    """Every request of the group that waits for an answer."""
+    tokens = [m.awaiting_join for m in group.members.values()]
+    tokens += [m.awaiting_sync for m in group.members.values()]
+    return [token for token in tokens if token is not None]

@@ -1,0 +1,159 @@
+"""Records of `__consumer_offsets`: the ones that groups and offsets write, and reading all of them.
+
+A key starts with its type (int16), a value with its version (int16). Values are written at the
+versions that Apache Kafka 4.3 writes: offsets 4 (1 where the client asked for a retention time of
+its own), classic groups 3. Types of newer group protocols are not ours: `parse_record` returns None
+for them and they stay in the log untouched.
+"""
+
+from struct import Struct
+from struct import error as StructError
+from typing import Final, NamedTuple, TypeAlias
+
+from spindle.common.errors import CorruptRecords, ProtocolViolation
+from spindle.common.ids import TopicPartition
+from spindle.common.uuids import ZERO_UUID, Uuid
+from spindle.protocol.codec import decode, encode
+from spindle.protocol.messages.coordinator_records import (
+    GroupMetadataKey,
+    GroupMetadataValue,
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
+
+OFFSET_COMMIT_TYPE: Final = 1
+GROUP_METADATA_TYPE: Final = 2
+_LEGACY_OFFSET_COMMIT_TYPE: Final = 0
+_OFFSET_VALUE_VERSION: Final = 4
+_EXPIRING_OFFSET_VALUE_VERSION: Final = 1
+_GROUP_VALUE_VERSION: Final = 3
+_INT16: Final = Struct(">h")
+
+NO_TIMESTAMP_MS: Final = -1
+NO_LEADER_EPOCH: Final = -1
+
+
+class CommittedOffset(NamedTuple):
+    """A position that a group stored for one partition.
+
+    `record_offset` is where the record stands in the log (-1 before it does); `leader_epoch` is -1
+    and `topic_id` zero where the client did not say; `expire_timestamp_ms` is -1 unless an old
+    client asked for a retention time of its own.
+    """
+
+    offset: int
+    leader_epoch: int = NO_LEADER_EPOCH
+    metadata: str = ""
+    commit_timestamp_ms: int = NO_TIMESTAMP_MS
+    expire_timestamp_ms: int = NO_TIMESTAMP_MS
+    topic_id: Uuid = ZERO_UUID
+    record_offset: int = -1
+
+
+class OffsetRecord(NamedTuple):
+    """Key and value of a committed offset; None is a tombstone."""
+
+    group_id: str
+    partition: TopicPartition
+    committed: CommittedOffset | None
+
+
+class GroupRecord(NamedTuple):
+    """Key and value of a classic group's last generation; None is a tombstone."""
+
+    group_id: str
+    value: GroupMetadataValue | None
+
+
+CoordinatorRecord: TypeAlias = OffsetRecord | GroupRecord
+
+
+def encode_record(record: CoordinatorRecord) -> tuple[bytes, bytes | None]:
+    """Key and value as they stand in the log; the value of a tombstone is None."""
+    if isinstance(record, GroupRecord):
+        key = _INT16.pack(GROUP_METADATA_TYPE) + encode(GroupMetadataKey(group=record.group_id), 2)
+        if record.value is None:
+            return key, None
+        version = _GROUP_VALUE_VERSION
+        return key, _INT16.pack(version) + encode(record.value, version)
+    partition = record.partition
+    key = _INT16.pack(OFFSET_COMMIT_TYPE) + encode(
+        OffsetCommitKey(
+            group=record.group_id, topic=partition.topic, partition=partition.partition
+        ),
+        1,
+    )
+    return key, None if record.committed is None else _encode_offset(record.committed)
+
+
+def _encode_offset(committed: CommittedOffset) -> bytes:
+    version = _OFFSET_VALUE_VERSION
+    if committed.expire_timestamp_ms != NO_TIMESTAMP_MS:
+        version = _EXPIRING_OFFSET_VALUE_VERSION
+    value = OffsetCommitValue(
+        offset=committed.offset,
+        leader_epoch=committed.leader_epoch,
+        metadata=committed.metadata,
+        commit_timestamp=committed.commit_timestamp_ms,
+        expire_timestamp=committed.expire_timestamp_ms,
+        topic_id=committed.topic_id,
+    )
+    return _INT16.pack(version) + encode(value, version)
+
+
+def parse_record(
+    key: bytes | None, value: bytes | None, record_offset: int
+) -> CoordinatorRecord | None:
+    """The record of a key and a value, or None if its type is not ours.
+
+    Raises:
+        CorruptRecords: key or value do not hold together, or have a version that is not known.
+    """
+    if key is None:
+        raise CorruptRecords(f"record at offset {record_offset} has no key")
+    try:
+        (kind,) = _INT16.unpack_from(key)
+        if kind in (OFFSET_COMMIT_TYPE, _LEGACY_OFFSET_COMMIT_TYPE):
+            offset_key, _ = decode(OffsetCommitKey, 1, key, 2)
+            partition = TopicPartition(offset_key.topic, offset_key.partition)
+            return OffsetRecord(offset_key.group, partition, _parse_offset(value, record_offset))
+        if kind == GROUP_METADATA_TYPE:
+            group_key, _ = decode(GroupMetadataKey, 2, key, 2)
+            return GroupRecord(group_key.group, _parse_group(value, record_offset))
+    except (ProtocolViolation, StructError) as error:
+        raise CorruptRecords(f"group record at offset {record_offset}: {error}") from None
+    return None
+
+
+def _value_version(value: bytes, last_version: int, record_offset: int) -> int:
+    (version,) = _INT16.unpack_from(value)
+    if not 0 <= version <= last_version:
+        raise CorruptRecords(
+            f"group record at offset {record_offset} has value version {version}, "
+            f"known are 0 to {last_version}"
+        )
+    return int(version)
+
+
+def _parse_offset(value: bytes | None, record_offset: int) -> CommittedOffset | None:
+    if value is None:
+        return None
+    version = _value_version(value, OffsetCommitValue.LAST_VERSION, record_offset)
+    stored, _ = decode(OffsetCommitValue, version, value, 2)
+    return CommittedOffset(
+        stored.offset,
+        stored.leader_epoch,
+        stored.metadata,
+        stored.commit_timestamp,
+        stored.expire_timestamp,
+        stored.topic_id,
+        record_offset,
+    )
+
+
+def _parse_group(value: bytes | None, record_offset: int) -> GroupMetadataValue | None:
+    if value is None:
+        return None
+    version = _value_version(value, GroupMetadataValue.LAST_VERSION, record_offset)
+    stored, _ = decode(GroupMetadataValue, version, value, 2)
+    return stored

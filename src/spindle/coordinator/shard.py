@@ -1,0 +1,268 @@
+"""One partition of `__consumer_offsets` as its coordinator sees it: the entry to this package.
+
+The driver calls one operation at a time and executes its `Outcome`. Durable state is what `replay`
+makes of records: at loading, record by record from the log; later through `committed`, in the order
+of the appends. Live rebalances are soft state that runs ahead of the log: records of a group that
+is present do not change it, they only outlive this broker.
+
+Operations marked *exclusive* look at durable state to decide on it; the driver runs them only while
+no append is under way and decides nothing else until theirs is committed.
+"""
+
+from collections.abc import Callable, Sequence
+
+from spindle.common.errors import ErrorCode
+from spindle.common.uuids import Uuid
+from spindle.coordinator.classic_group import ClassicGroup, GroupState
+from spindle.coordinator.config import GroupCoordinatorConfig
+from spindle.coordinator.descriptions import (
+    DescribedGroup,
+    ListedGroup,
+    describe_group,
+    list_groups,
+)
+from spindle.coordinator.group_table import GroupTable
+from spindle.coordinator.membership import Memberships
+from spindle.coordinator.offset_requests import FetchedGroup, OffsetRequests
+from spindle.coordinator.offset_store import OffsetStore
+from spindle.coordinator.outcome import (
+    AssignmentStored,
+    Client,
+    Completion,
+    GroupCreated,
+    Outcome,
+    TimerKey,
+    Token,
+)
+from spindle.coordinator.rebalance import (
+    Rebalances,
+    answer_join,
+    answer_sync,
+    join_error,
+    keep_alive,
+)
+from spindle.coordinator.records import CoordinatorRecord, GroupRecord, OffsetRecord
+from spindle.protocol.messages.delete_groups import DeleteGroupsResponse
+from spindle.protocol.messages.heartbeat import HeartbeatRequest
+from spindle.protocol.messages.join_group import JoinGroupRequest
+from spindle.protocol.messages.leave_group import LeaveGroupRequest
+from spindle.protocol.messages.offset_commit import OffsetCommitRequest
+from spindle.protocol.messages.offset_delete import OffsetDeleteRequest
+from spindle.protocol.messages.offset_fetch import OffsetFetchRequest
+from spindle.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+NO_PRODUCER_ID = -1
+
+
+class GroupShard:
+    """Groups and offsets of one partition. Not for use by several callers at once."""
+
+    __slots__ = ("_config", "_memberships", "_requests", "groups", "offsets", "rebalances")
+
+    def __init__(self, config: GroupCoordinatorConfig, new_id: Callable[[], str]) -> None:
+        """`new_id` makes the random part of member ids."""
+        self._config = config
+        self.groups = GroupTable()
+        self.offsets = OffsetStore()
+        self.rebalances = Rebalances(config)
+        self._memberships = Memberships(config, self.groups, self.rebalances, new_id)
+        self._requests = OffsetRequests(config, self.groups, self.offsets)
+
+    # ------------------------------------------------------------ members
+
+    def join(self, token: Token, request: JoinGroupRequest, client: Client, now_ms: int) -> Outcome:
+        """JoinGroup. The answer may come with a later outcome."""
+        out = Outcome()
+        self._memberships.join(token, request, client, now_ms, out)
+        return out
+
+    def sync(self, token: Token, request: SyncGroupRequest, now_ms: int) -> Outcome:
+        """SyncGroup. The answer may come with a later outcome."""
+        out = Outcome()
+        self._memberships.sync(token, request, now_ms, out)
+        return out
+
+    def heartbeat(self, token: Token, request: HeartbeatRequest, now_ms: int) -> Outcome:
+        """Heartbeat. Raises ApiError if the member is not in the group as it says."""
+        out = Outcome()
+        out.answer(token, self._memberships.heartbeat(request, now_ms, out))
+        return out
+
+    def leave(self, token: Token, request: LeaveGroupRequest, now_ms: int) -> Outcome:
+        """LeaveGroup. Raises ApiError UNKNOWN_MEMBER_ID if there is no such group."""
+        out = Outcome()
+        response = self._memberships.leave(request, now_ms, out)
+        out.answer_after_commit(token, response)
+        return out
+
+    # ------------------------------------------------------------ offsets
+
+    def commit_offsets(
+        self, token: Token, request: OffsetCommitRequest, client: Client, now_ms: int
+    ) -> Outcome:
+        """OffsetCommit. Raises ApiError if the caller may not commit for the group."""
+        out = Outcome()
+        response = self._requests.commit(request, client, now_ms, out)
+        out.answer_after_commit(token, response)
+        return out
+
+    def fetch_offsets(
+        self, request: OffsetFetchRequest.OffsetFetchRequestGroup, *, require_stable: bool
+    ) -> FetchedGroup:
+        """OffsetFetch for one group. With `require_stable` the driver calls this exclusively."""
+        return self._requests.fetch(request, require_stable=require_stable)
+
+    def delete_offsets(self, token: Token, request: OffsetDeleteRequest) -> Outcome:
+        """OffsetDelete (exclusive). Raises ApiError if the group is missing or in use."""
+        out = Outcome()
+        response = self._requests.delete(request, out)
+        out.answer_after_commit(token, response)
+        return out
+
+    # ------------------------------------------------------------ groups
+
+    def describe_groups(self, group_ids: Sequence[str], api_version: int) -> list[DescribedGroup]:
+        """DescribeGroups, in the order of the ids."""
+        return [describe_group(self.groups, group_id, api_version) for group_id in group_ids]
+
+    def list_groups(
+        self, states_filter: Sequence[str], types_filter: Sequence[str]
+    ) -> list[ListedGroup]:
+        """ListGroups."""
+        return list_groups(self.groups, states_filter, types_filter)
+
+    def delete_groups(self, token: Token, group_ids: Sequence[str]) -> Outcome:
+        """DeleteGroups (exclusive)."""
+        out = Outcome()
+        results = [
+            DeleteGroupsResponse.DeletableGroupResult(group_id=group_id, error_code=code)
+            for group_id, code in self._requests.delete_groups(group_ids, out)
+        ]
+        out.answer_after_commit(token, DeleteGroupsResponse(results=results))
+        return out
+
+    def on_topics_deleted(self, topics: Sequence[tuple[Uuid, str]]) -> Outcome:
+        """Topics (id and name) are gone from the cluster (exclusive)."""
+        out = Outcome()
+        self._requests.on_topics_deleted(topics, out)
+        return out
+
+    # ------------------------------------------------------------ time
+
+    def on_timer(self, key: TimerKey, now_ms: int) -> Outcome:
+        """A timer fired. The `expiration` timer is exclusive."""
+        out = Outcome()
+        if key.kind == "expiration":
+            self._requests.expire(now_ms, out)
+            self._schedule_expiration(now_ms, out)
+        elif key.kind == "heartbeat":
+            self._memberships.expire_session(key.group_id, key.member_id, now_ms, out)
+        else:
+            group = self.groups.get(key.group_id)
+            if group is not None and key.kind == "join":
+                self.rebalances.on_join_timer(group, now_ms, out)
+            elif group is not None:
+                self.rebalances.on_sync_timer(group, now_ms, out)
+        return out
+
+    def _schedule_expiration(self, now_ms: int, out: Outcome) -> None:
+        interval_ms = self._config.offsets_retention_check_interval_ms
+        out.set_timer(TimerKey("expiration"), now_ms + interval_ms)
+
+    # ------------------------------------------------------------ the log
+
+    def replay(self, record: CoordinatorRecord, producer_id: int = NO_PRODUCER_ID) -> None:
+        """Take in a record of the log; `producer_id` is that of a transactional batch."""
+        if isinstance(record, GroupRecord):
+            if record.value is None:
+                self.groups.remove(record.group_id)
+            else:
+                self.groups.put(ClassicGroup.from_record(record))
+        else:
+            self._replay_offset(record, producer_id)
+
+    def replay_marker(self, producer_id: int, is_commit: bool) -> None:
+        """Take in the end of a producer's transaction."""
+        self.offsets.end_transaction(producer_id, is_commit)
+
+    def _replay_offset(self, record: OffsetRecord, producer_id: int) -> None:
+        group_id, partition, committed = record
+        if committed is None:
+            self.offsets.delete(group_id, partition)
+            return
+        group = self.groups.get(group_id)
+        if group is None:
+            # Offsets without a group record are a simple group's; it was never any other state.
+            group = self.groups.create(group_id, committed.commit_timestamp_ms)
+        group.is_stored = True
+        if producer_id == NO_PRODUCER_ID:
+            self.offsets.put(group_id, partition, committed)
+        else:
+            self.offsets.put_pending(producer_id, group_id, partition, committed)
+
+    def loaded(self, now_ms: int) -> Outcome:
+        """The whole log is replayed: sessions begin, and a group over the size limit rebalances."""
+        out = Outcome()
+        for group in self.groups:
+            for member in group.members.values():
+                keep_alive(group, member, now_ms, out)
+            if len(group.members) > self._config.max_size:
+                self.rebalances.prepare(group, now_ms, out)
+        self._schedule_expiration(now_ms, out)
+        return out
+
+    def unloaded(self, now_ms: int) -> Outcome:
+        """Another broker takes over: every parked request is sent there. The shard is done."""
+        out = Outcome()
+        code = ErrorCode.NOT_COORDINATOR
+        for group in self.groups:
+            group.transition_to(GroupState.DEAD, now_ms)
+            for member in group.members.values():
+                answer_join(group, member, join_error(code, member.member_id), out)
+                answer_sync(member, SyncGroupResponse(error_code=code), out)
+        return out
+
+    def committed(self, records: Sequence[CoordinatorRecord], base_offset: int) -> None:
+        """Take in records of this shard's own outcomes, committed from `base_offset` on."""
+        for record_offset, record in enumerate(records, base_offset):
+            if isinstance(record, OffsetRecord):
+                if record.committed is not None:
+                    stored = record.committed._replace(record_offset=record_offset)
+                    record = record._replace(committed=stored)
+                self._replay_offset(record, NO_PRODUCER_ID)
+            elif record.value is None:
+                self.groups.remove(record.group_id)
+            else:
+                group = self.groups.get(record.group_id)
+                if group is not None:
+                    group.is_stored = True
+
+    def complete(self, completion: Completion, code: ErrorCode, now_ms: int) -> Outcome:
+        """The append that `completion` waited for ended with `code` (NONE: it is committed)."""
+        out = Outcome()
+        if isinstance(completion, AssignmentStored):
+            self._memberships.finish_assignment(completion, code, now_ms, out)
+        elif not isinstance(completion, GroupCreated):
+            self._memberships.finish_static_return(completion, code, now_ms, out)
+        elif code is not ErrorCode.NONE:
+            self._undo_creation(completion.group_id, code, out)
+        return out
+
+    def _undo_creation(self, group_id: str, code: ErrorCode, out: Outcome) -> None:
+        group = self.groups.get(group_id)
+        if group is None or group.is_stored:
+            return
+        self.groups.remove(group_id)
+        for member_id in [*group.members, *group.pending_joins]:
+            out.cancel_timer(TimerKey("heartbeat", group_id, member_id))
+        out.cancel_timer(TimerKey("join", group_id))
+        out.cancel_timer(TimerKey("sync", group_id))
+        for member in group.members.values():
+            answer_join(group, member, join_error(code, member.member_id), out)
+            answer_sync(member, SyncGroupResponse(error_code=code), out)
+
+    def check(self) -> None:
+        """Assert the invariants of all groups and of the offsets (tests and the simulator)."""
+        for group in self.groups:
+            group.check()
+        self.offsets.check()

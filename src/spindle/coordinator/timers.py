@@ -1,0 +1,65 @@
+"""Deadlines of one shard by key: setting one again replaces it, as every heartbeat does.
+
+A heap with stale entries: moving a deadline later costs one dict store, and the heap is put right
+when the stale entry comes up.
+"""
+
+from heapq import heappop, heappush
+
+from spindle.coordinator.outcome import TimerChange, TimerKey
+
+
+class TimerQueue:
+    """Times are in ms of the same clock that operations get."""
+
+    __slots__ = ("_deadlines", "_heap", "_order", "_queued")
+
+    def __init__(self) -> None:
+        self._deadlines: dict[TimerKey, int] = {}
+        self._queued: dict[TimerKey, int] = {}
+        self._heap: list[tuple[int, int, TimerKey]] = []
+        self._order = 0
+
+    def apply(self, change: TimerChange) -> None:
+        """Set, move or cancel a timer."""
+        key, at_ms = change
+        if at_ms is None:
+            self._deadlines.pop(key, None)
+            return
+        self._deadlines[key] = at_ms
+        queued_ms = self._queued.get(key)
+        if queued_ms is None or at_ms < queued_ms:
+            self._push(key, at_ms)
+
+    def next_ms(self) -> int | None:
+        """When something may be due (it can be a stale entry), or None if no timer is set."""
+        if not self._deadlines:
+            self._heap.clear()
+            self._queued.clear()
+            return None
+        return self._heap[0][0]
+
+    def pop_due(self, now_ms: int) -> TimerKey | None:
+        """Take the timer that has been due for longest, or None."""
+        while self._heap and self._heap[0][0] <= now_ms:
+            at_ms, _, key = heappop(self._heap)
+            if self._queued.get(key) != at_ms:
+                continue
+            del self._queued[key]
+            deadline_ms = self._deadlines.get(key)
+            if deadline_ms is None:
+                continue
+            if deadline_ms > now_ms:
+                self._push(key, deadline_ms)
+                continue
+            del self._deadlines[key]
+            return key
+        return None
+
+    def __len__(self) -> int:
+        return len(self._deadlines)
+
+    def _push(self, key: TimerKey, at_ms: int) -> None:
+        self._queued[key] = at_ms
+        self._order += 1
+        heappush(self._heap, (at_ms, self._order, key))
