@@ -1,0 +1,240 @@
+"""Plans a batch read on the driver: which partitions, which offsets, which tasks.
+
+All offsets are settled here, once: what arrives afterwards is not read, and every task knows its
+exact range.
+"""
+
+import os
+import re
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+from spindle.client.cluster import ClusterView, TopicView
+from spindle.client.errors import ClientError, RequestTimedOut, is_worth_retrying
+from spindle.client.offsets import EARLIEST, LATEST
+from spindle.common.errors import ApiError
+from spindle.common.ids import TopicPartition
+from spindle.pipeline.sources.broker_limits import (
+    AtOffsets,
+    AtPosition,
+    AtTime,
+    AtTimes,
+    NoMatch,
+    OffsetLimit,
+)
+from spindle.pipeline.sources.broker_options import (
+    Assign,
+    BrokerReadOptions,
+    Selection,
+    Subscribe,
+    SubscribePattern,
+)
+from spindle.pipeline.sources.broker_ranges import OffsetRange, split_by_bytes, split_by_count
+from spindle.pipeline.wire.cluster import WireClient
+
+Offsets = Mapping[TopicPartition, int]
+_DEFAULT_RECORD_BYTES: Final = 100.0
+"""A record's size where the brokers do not tell how much their logs hold."""
+
+
+def plan_tasks(
+    options: BrokerReadOptions,
+    *,
+    cores: int | None = None,
+    sleep: Callable[[float], None] = time.sleep,
+) -> list[tuple[OffsetRange, ...]]:
+    """The ranges of each task.
+
+    Args:
+        cores: of all executors; those of this machine where None.
+
+    Raises:
+        ValueError: limits that do not fit the partitions that exist.
+        ApiError: a topic or a partition that does not exist or may not be read.
+        ClientError: brokers that cannot be asked.
+    """
+    with WireClient(options.client) as client:
+        ranges = _settle(client, options, sleep)
+        if options.min_partitions is not None or options.max_records_per_partition is not None:
+            return split_by_count(ranges, options.min_partitions, options.max_records_per_partition)
+        count = len(os.sched_getaffinity(0)) if cores is None else cores
+        return split_by_bytes(ranges, _bytes_per_offset(client, ranges), count)
+
+
+def _settle(
+    client: WireClient, options: BrokerReadOptions, sleep: Callable[[float], None]
+) -> list[OffsetRange]:
+    """The ranges to read; repeated while the topics change under the questions."""
+    failures = 0
+    while True:
+        try:
+            view, partitions = select_partitions(client, options.selection)
+            return _ranges(client, options, view, partitions)
+        except (ApiError, ClientError) as error:
+            failures += 1
+            gave_up = failures > options.offset_retries or isinstance(error, RequestTimedOut)
+            if gave_up or not is_worth_retrying(error):
+                raise
+            client.forget_metadata()
+            sleep(options.offset_retry_interval_ms / 1000)
+
+
+def select_partitions(
+    client: WireClient, selection: Selection
+) -> tuple[ClusterView, list[TopicPartition]]:
+    """The partitions of a selection, sorted. Internal topics are never read, as upstream.
+
+    Raises:
+        ValueError: an assigned partition that does not exist.
+        ApiError: a topic that does not exist or may not be read.
+    """
+    match selection:
+        case Assign(assigned):
+            view = _described(client, dict.fromkeys(p.topic for p in assigned))
+            existing = set(_partitions_of(view.topics.values()))
+            missing = [each for each in assigned if each not in existing]
+            if missing:
+                raise ValueError(f"option assign: no such partition: {_listed(missing)}")
+            return view, sorted(assigned)
+        case Subscribe(topics):
+            view = _described(client, topics)
+            return view, sorted(_partitions_of(view.topics.values()))
+        case SubscribePattern(pattern):
+            view = client.metadata()
+            found = re.compile(pattern)
+            matching = [topic for name, topic in view.topics.items() if found.search(name)]
+            return view, sorted(_partitions_of(matching))
+
+
+def _described(client: WireClient, topics: Iterable[str]) -> ClusterView:
+    names = list(topics)
+    view = client.metadata(names)
+    for name, code in view.refused.items():
+        raise ApiError(code, f"topic {name!r} of cluster {view.cluster_id}")
+    return view
+
+
+def _partitions_of(topics: Iterable[TopicView]) -> list[TopicPartition]:
+    return [
+        TopicPartition(topic.name, number)
+        for topic in topics
+        if not topic.is_internal
+        for number in topic.partitions
+    ]
+
+
+def _ranges(
+    client: WireClient,
+    options: BrokerReadOptions,
+    view: ClusterView,
+    partitions: list[TopicPartition],
+) -> list[OffsetRange]:
+    if not partitions:
+        return []
+    start = _resolve(client, options.start, partitions, "starting", options.no_match)
+    stop = _resolve(client, options.stop, partitions, "ending", NoMatch.LATEST)
+    for each in partitions:
+        if start[each] > stop[each]:
+            raise ValueError(
+                f"{each} would start at offset {start[each]}, after its end {stop[each]}"
+            )
+    return [
+        OffsetRange(each, view.topic(each.topic).topic_id, start[each], stop[each])
+        for each in partitions
+    ]
+
+
+def _resolve(
+    client: WireClient,
+    limit: OffsetLimit,
+    partitions: list[TopicPartition],
+    which: str,
+    no_match: NoMatch,
+) -> dict[TopicPartition, int]:
+    """An offset for every partition."""
+    match limit:
+        case AtPosition(position):
+            return _positions(client, dict.fromkeys(partitions, position))
+        case AtOffsets(offsets):
+            _check_complete(partitions, offsets, f"{which}Offsets")
+            return _positions(client, offsets)
+        case AtTime(timestamp_ms):
+            times = dict.fromkeys(partitions, timestamp_ms)
+            return _positions(client, _by_time(client, times, which, no_match))
+        case AtTimes(timestamps_ms):
+            _check_complete(partitions, timestamps_ms, f"{which}OffsetsByTimestamp")
+            return _positions(client, _by_time(client, timestamps_ms, which, no_match))
+
+
+def _positions(client: WireClient, offsets: Offsets) -> dict[TopicPartition, int]:
+    """Offsets with LATEST and EARLIEST replaced by what they are now."""
+    open_ends = {each: offset for each, offset in offsets.items() if offset in (LATEST, EARLIEST)}
+    found = client.list_offsets(open_ends) if open_ends else {}
+    return {
+        each: found[each].offset if each in found else offset for each, offset in offsets.items()
+    }
+
+
+def _by_time(
+    client: WireClient, timestamps_ms: Offsets, which: str, no_match: NoMatch
+) -> dict[TopicPartition, int]:
+    found = client.list_offsets(timestamps_ms)
+    offsets = {}
+    for each, timestamp_ms in timestamps_ms.items():
+        offset = found[each].offset
+        if offset < 0 and no_match is NoMatch.ERROR:
+            raise ValueError(
+                f"{each} has no record at or after the {which} timestamp {timestamp_ms}; "
+                "option startingOffsetsByTimestampStrategy=latest starts at its end instead"
+            )
+        offsets[each] = offset if offset >= 0 else LATEST
+    return offsets
+
+
+def _check_complete(partitions: list[TopicPartition], given: Offsets, option: str) -> None:
+    missing = [each for each in partitions if each not in given]
+    extra = sorted(given.keys() - set(partitions))
+    if missing or extra:
+        raise ValueError(
+            f"option {option} must name exactly the partitions that are read; "
+            f"missing: {_listed(missing)}; not read: {_listed(extra)}"
+        )
+
+
+def _listed(partitions: list[TopicPartition]) -> str:
+    return ", ".join(map(str, partitions)) or "none"
+
+
+def _bytes_per_offset(client: WireClient, ranges: list[OffsetRange]) -> dict[TopicPartition, float]:
+    """How many bytes an offset stands for, by the size of the logs.
+
+    A reader may lack the right to ask that; the sizes only steer the cutting, so one guess will do.
+    """
+    wanted: dict[str, list[int]] = {}
+    for each in ranges:
+        wanted.setdefault(each.partition.topic, []).append(each.partition.partition)
+    per_offset = {each.partition: _DEFAULT_RECORD_BYTES for each in ranges}
+    try:
+        sizes = _log_sizes(client, wanted)
+        held = client.list_offsets(dict.fromkeys(sizes, EARLIEST))
+        ends = client.list_offsets(dict.fromkeys(sizes, LATEST))
+    except (ApiError, ClientError):
+        return per_offset
+    for partition, size_bytes in sizes.items():
+        count = ends[partition].offset - held[partition].offset
+        if count > 0 and size_bytes > 0:
+            per_offset[partition] = size_bytes / count
+    return per_offset
+
+
+def _log_sizes(client: WireClient, wanted: Mapping[str, list[int]]) -> dict[TopicPartition, int]:
+    sizes: dict[TopicPartition, int] = {}
+    if not wanted:
+        return sizes
+    for log_dirs in client.describe_log_dirs(wanted).values():
+        for log_dir in log_dirs:
+            for partition, replica in log_dir.replicas.items():
+                if not replica.is_future:
+                    sizes[partition] = max(replica.size_bytes, sizes.get(partition, 0))
+    return sizes

@@ -1,0 +1,116 @@
+"""Cuts offset ranges into tasks.
+
+Asked for `minPartitions` or `maxRecordsPerPartition`, it cuts as Spark's `kafka` source does: large
+ranges in proportion to their share, small ones whole. Unasked, it differs on purpose: twice as many
+tasks as cores whatever the number of partitions, each with about the same number of bytes, because
+one consumer per partition leaves cores idle or starts hundreds of tiny tasks.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from spindle.common.ids import TopicPartition
+from spindle.common.uuids import Uuid
+
+_TASKS_PER_CORE: Final = 2
+_TASK_BYTES: Final = 64 * 1024 * 1024
+_SMALL_READ_BYTES: Final = 4 * 1024 * 1024
+"""Below this a second task costs more than it saves."""
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetRange:
+    """Offsets [start, end) of one partition, with the topic id they were planned for."""
+
+    partition: TopicPartition
+    topic_id: Uuid
+    start_offset: int
+    end_offset: int
+
+    @property
+    def size(self) -> int:
+        """The number of offsets; records may be fewer (compaction, transaction markers)."""
+        return self.end_offset - self.start_offset
+
+
+def split_by_count(
+    ranges: Iterable[OffsetRange], min_partitions: int | None, max_records: int | None
+) -> list[tuple[OffsetRange, ...]]:
+    """One range per task, as the built-in source splits.
+
+    Args:
+        min_partitions: about this many tasks, where there are fewer ranges.
+        max_records: no task with more offsets than this.
+    """
+    pieces = [each for each in ranges if each.size > 0]
+    if max_records is not None:
+        pieces = [part for each in pieces for part in _cut(each, -(-each.size // max_records))]
+    if min_partitions is not None and len(pieces) < min_partitions:
+        pieces = _cut_large(pieces, min_partitions)
+    return [(each,) for each in pieces]
+
+
+def split_by_bytes(
+    ranges: Sequence[OffsetRange], bytes_per_offset: Mapping[TopicPartition, float], cores: int
+) -> list[tuple[OffsetRange, ...]]:
+    """As many tasks as suit the size of the read, each with about the same number of bytes."""
+    wanted = [each for each in ranges if each.size > 0]
+    weights = [each.size * bytes_per_offset[each.partition] for each in wanted]
+    task_count = tasks_for(sum(weights), cores)
+    share = sum(weights) / task_count if wanted else 0.0
+    tasks: list[list[OffsetRange]] = [[]]
+    room = share
+    for each, weight in zip(wanted, weights, strict=True):
+        per_offset = weight / each.size
+        rest = each
+        while rest.size > 0:
+            if room < per_offset and tasks[-1] and len(tasks) < task_count:
+                tasks.append([])
+                room += share
+            is_last = len(tasks) == task_count
+            fitting = rest.size if is_last else min(rest.size, max(1, int(room / per_offset)))
+            end = rest.start_offset + fitting
+            tasks[-1].append(replace(rest, end_offset=end))
+            room -= fitting * per_offset
+            rest = replace(rest, start_offset=end)
+    return [tuple(task) for task in tasks if task]
+
+
+def tasks_for(total_bytes: float, cores: int) -> int:
+    """The number of tasks for a read of so many bytes."""
+    if total_bytes < _SMALL_READ_BYTES:
+        return 1
+    by_size = -int(-total_bytes // _TASK_BYTES)
+    return max(cores, min(_TASKS_PER_CORE * cores, by_size))
+
+
+def _cut_large(ranges: Sequence[OffsetRange], min_partitions: int) -> list[OffsetRange]:
+    """Cut the ranges whose share is worth more than one task; small ones do not count then."""
+    total = sum(each.size for each in ranges)
+    small = [each for each in ranges if _parts(each.size, total, min_partitions) == 1]
+    large_total = total - sum(each.size for each in small)
+    large_parts = max(min_partitions - len(small), 1)
+    cut = []
+    for each in ranges:
+        is_small = _parts(each.size, total, min_partitions) == 1
+        parts = 1 if is_small else _parts(each.size, large_total, large_parts)
+        cut.extend(_cut(each, parts))
+    return cut
+
+
+def _parts(size: int, total: int, parts: int) -> int:
+    # Half rounds up, as in Java; Python's round() would go to the even number.
+    return max(int(size / total * parts + 0.5), 1)
+
+
+def _cut(each: OffsetRange, parts: int) -> list[OffsetRange]:
+    """Equal parts; the last ones take what does not divide. Never an empty part."""
+    cut = []
+    start = each.start_offset
+    for part in range(parts):
+        end = start + (each.end_offset - start) // (parts - part)
+        if end > start:
+            cut.append(replace(each, start_offset=start, end_offset=end))
+        start = end
+    return cut

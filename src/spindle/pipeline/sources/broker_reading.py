@@ -1,0 +1,119 @@
+"""Reads a task's ranges in a worker: Fetch, then the record kernel, then Arrow batches."""
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from spindle.client.errors import ClientError
+from spindle.client.fetching import FetchLimits
+from spindle.client.offsets import EARLIEST, LATEST
+from spindle.common.errors import ApiError, ErrorCode
+from spindle.common.ids import TopicPartition
+from spindle.pipeline.records.decoder import BatchDecoder, RowFilter
+from spindle.pipeline.records.transactions import AbortedTransaction, AbortedTransactions
+from spindle.pipeline.sources.broker_options import BrokerReadOptions
+from spindle.pipeline.sources.broker_ranges import OffsetRange
+from spindle.pipeline.wire.cluster import WireClient
+from spindle.pipeline.wire.fetcher import FetchedRun, PartitionFetcher, TopicReplaced
+
+
+class DataLost(ClientError):
+    """Records that were planned for are gone; `failOnDataLoss=false` reads what is left."""
+
+    def __init__(self, partition: TopicPartition, first: int, end: int, reason: str) -> None:
+        super().__init__(
+            f"offsets {first} to {end - 1} of {partition} cannot be read: {reason}. They were "
+            "removed by retention, deleted, or lost with their topic. Set the option "
+            "failOnDataLoss=false to read what is left"
+        )
+
+
+def read_ranges(
+    options: BrokerReadOptions, ranges: tuple[OffsetRange, ...]
+) -> Iterator[pa.RecordBatch]:
+    """The rows of the ranges, range after range, in offset order.
+
+    Raises:
+        DataLost: records are gone and the options say that this is an error.
+        ApiError, ClientError: the brokers refuse, or cannot be reached.
+        CorruptRecords: batches that do not hold together.
+    """
+    with WireClient(options.client) as client:
+        for each in ranges:
+            yield from _RangeReader(client, options, each).rows()
+
+
+class _RangeReader:
+    def __init__(self, client: WireClient, options: BrokerReadOptions, wanted: OffsetRange) -> None:
+        self._client = client
+        self._options = options
+        self._wanted = wanted
+        self._fetcher = PartitionFetcher(
+            client,
+            wanted.partition,
+            wanted.topic_id,
+            isolation_level=options.isolation_level,
+            limits=FetchLimits(
+                options.fetch_max_bytes,
+                options.client.fetch_min_bytes,
+                options.client.fetch_max_wait_ms,
+            ),
+            stall_timeout_ms=options.stall_timeout_ms,
+        )
+
+    def rows(self) -> Iterator[pa.RecordBatch]:
+        start: int | None = self._wanted.start_offset
+        while start is not None:
+            reached = start
+            try:
+                for run in self._fetcher.runs(start, self._wanted.end_offset):
+                    self._check_start(run)
+                    yield from self._decode(run)
+                    reached = run.next_offset
+                return
+            except ApiError as error:
+                if error.code != ErrorCode.OFFSET_OUT_OF_RANGE:
+                    raise
+                start = self._after_loss(reached)
+            except TopicReplaced as error:
+                self._lost(reached, self._wanted.end_offset, str(error))
+                return
+
+    def _decode(self, run: FetchedRun) -> Iterator[pa.RecordBatch]:
+        aborted = None
+        if self._options.reads_committed:
+            aborted = AbortedTransactions(
+                AbortedTransaction(a.producer_id, a.first_offset) for a in run.batches.aborted
+            )
+        decoder = BatchDecoder(
+            self._wanted.partition,
+            self._options.columns,
+            RowFilter(max(run.start_offset, self._wanted.start_offset), self._wanted.end_offset),
+            aborted=aborted,
+            chunk_bytes=self._options.batch_bytes,
+        )
+        return decoder.decode(run.batches.records)
+
+    def _check_start(self, run: FetchedRun) -> None:
+        """The log start may have passed us since the last answer, and the broker read on there."""
+        first_left = run.batches.log_start_offset
+        if first_left > run.start_offset:
+            end = min(first_left, self._wanted.end_offset)
+            self._lost(run.start_offset, end, f"the log now starts at offset {first_left}")
+
+    def _after_loss(self, reached: int) -> int | None:
+        """Where to go on after an offset that is out of range, None where nothing is left."""
+        partition, end = self._wanted.partition, self._wanted.end_offset
+        first_left = self._client.list_offsets({partition: EARLIEST})[partition].offset
+        log_end = self._client.list_offsets({partition: LATEST})[partition].offset
+        reason = f"the log now holds offsets {first_left} to {log_end - 1}"
+        if reached >= log_end or first_left >= end:
+            self._lost(reached, end, reason)
+            return None
+        if first_left > reached:
+            self._lost(reached, first_left, reason)
+        return max(first_left, reached)
+
+    def _lost(self, first: int, end: int, reason: str) -> None:
+        if self._options.fail_on_data_loss:
+            raise DataLost(self._wanted.partition, first, end, reason)
