@@ -1,0 +1,113 @@
+"""Index files: entries of one size, in ascending order of the number they begin with.
+
+The index of the segment that is written to has its full size from the start, with zeros after the
+last entry; it is cut to its entries when the segment is rolled or closed. So the size of a file
+that was not closed says nothing, and such an index is built anew.
+
+An index that was loaded grows to its full size with its first new entry.
+"""
+
+from struct import Struct
+from typing import Final
+
+from spindle.log.handles import FileHandles
+
+_SEARCH_BYTES: Final = 4096
+
+
+class IndexFile:
+    """Entry storage of one index; entries are appended at the end or cut off there."""
+
+    __slots__ = ("_entry", "_handles", "_has_full_size", "_key", "count", "max_entries", "path")
+
+    def __init__(
+        self, handles: FileHandles, path: str, entry: Struct, key: Struct, max_bytes: int
+    ) -> None:
+        """Nothing is read or written yet.
+
+        Args:
+            key: how to read the number at the beginning of an entry.
+            max_bytes: the full size of the file, rounded down to whole entries.
+        """
+        self._handles = handles
+        self._entry = entry
+        self._key = key
+        self._has_full_size = False
+        self.path = path
+        self.count = 0
+        self.max_entries = max(1, max_bytes // entry.size)
+
+    def create(self) -> None:
+        """Make an empty file of full size."""
+        file = self._handles.get(self.path, create=True)
+        file.truncate(0)
+        file.truncate(self.max_entries * self._entry.size)
+        self.count = 0
+        self._has_full_size = True
+
+    def open_trimmed(self, size_bytes: int) -> bool:
+        """Take the entries of a file that was closed; False if its size fits no whole entries."""
+        self.count, rest = divmod(size_bytes, self._entry.size)
+        self._has_full_size = False
+        return rest == 0
+
+    def reset(self) -> None:
+        """Forget all entries; the file becomes empty (and is created if it is missing)."""
+        self._handles.get(self.path, create=True).truncate(0)
+        self.count = 0
+        self._has_full_size = False
+
+    def append(self, *fields: int) -> None:
+        """Add an entry; the caller keeps to `max_entries` and to the order."""
+        file = self._handles.get(self.path, create=True)
+        if not self._has_full_size:
+            file.truncate(max(self.max_entries, self.count + 1) * self._entry.size)
+            self._has_full_size = True
+        file.pwrite(self._entry.pack(*fields), self.count * self._entry.size)
+        self.count += 1
+
+    def entry_at(self, index: int) -> tuple[int, ...]:
+        """The entry at `index`, 0 <= index < count."""
+        size = self._entry.size
+        return self._entry.unpack(self._handles.get(self.path).pread(size, index * size))
+
+    def keep(self, count: int) -> None:
+        """Drop all entries from index `count` on."""
+        if count < self.count:
+            self.count = count
+            self._handles.get(self.path).truncate(count * self._entry.size)
+            self._has_full_size = False
+
+    def trim(self) -> None:
+        """Cut the file to its entries."""
+        file = self._handles.get(self.path, create=True)
+        if file.size() != self.count * self._entry.size:
+            file.truncate(self.count * self._entry.size)
+        self._has_full_size = False
+
+    def sync(self) -> None:
+        self._handles.get(self.path, create=True).sync()
+
+    def floor(self, number: int) -> int:
+        """Index of the last entry whose leading number is <= `number`; -1 if there is none."""
+        size = self._entry.size
+        low, high = 0, self.count
+        if high == 0:
+            return -1
+        file = self._handles.get(self.path)
+        key = self._key
+        while (high - low) * size > _SEARCH_BYTES:
+            middle = (low + high) // 2
+            if key.unpack(file.pread(key.size, middle * size))[0] <= number:
+                low = middle
+            else:
+                high = middle
+        block = file.pread((high - low) * size, low * size)
+        first = low
+        while low < high:
+            middle = (low + high) // 2
+            if key.unpack_from(block, (middle - first) * size)[0] <= number:
+                low = middle + 1
+            else:
+                high = middle
+        return low - 1
