@@ -1,0 +1,91 @@
+"""Which directory assignments still have to be told to the controller (KIP-858).
+
+Pure bookkeeping: newest assignment of a partition wins, one request at a time, at most 2,250
+assignments in it. The runtime sends what `next_request` gives and reports what became of it.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from spindle.common.uuids import Uuid
+from spindle.protocol.messages.assign_replicas_to_dirs import (
+    AssignReplicasToDirsRequest,
+    AssignReplicasToDirsResponse,
+)
+
+MAX_ASSIGNMENTS_PER_REQUEST: Final = 2250
+
+Key = tuple[Uuid, int]
+
+
+class Assignments:
+    """Queue of (topic id, partition) -> directory id."""
+
+    def __init__(self, broker_id: int) -> None:
+        self._broker_id = broker_id
+        self._ready: dict[Key, Uuid] = {}
+        self._in_flight: dict[Key, Uuid] = {}
+
+    def __len__(self) -> int:
+        return len(self._ready) + len(self._in_flight)
+
+    @property
+    def has_ready(self) -> bool:
+        return bool(self._ready)
+
+    def add(self, topic_id: Uuid, partition: int, directory_id: Uuid) -> None:
+        """Queue an assignment, unless it is just being sent."""
+        key = (topic_id, partition)
+        if self._in_flight.get(key) == directory_id:
+            self._ready.pop(key, None)
+        else:
+            self._ready[key] = directory_id
+
+    def next_request(
+        self, broker_epoch: int, is_current: Callable[[Uuid, int], bool]
+    ) -> AssignReplicasToDirsRequest | None:
+        """The next request; drops what no longer concerns this broker. None if nothing is left."""
+        assert not self._in_flight, "one request at a time"
+        batch: dict[Key, Uuid] = {}
+        for key in list(self._ready):
+            if len(batch) == MAX_ASSIGNMENTS_PER_REQUEST:
+                break
+            directory_id = self._ready.pop(key)
+            if is_current(*key):
+                batch[key] = directory_id
+        if not batch:
+            return None
+        self._in_flight = batch
+        request = AssignReplicasToDirsRequest(broker_id=self._broker_id, broker_epoch=broker_epoch)
+        directories: dict[Uuid, AssignReplicasToDirsRequest.DirectoryData] = {}
+        topics: dict[tuple[Uuid, Uuid], AssignReplicasToDirsRequest.DirectoryData.TopicData] = {}
+        for (topic_id, partition), directory_id in batch.items():
+            if directory_id not in directories:
+                data = AssignReplicasToDirsRequest.DirectoryData(id=directory_id)
+                directories[directory_id] = data
+                request.directories.append(data)
+            if (directory_id, topic_id) not in topics:
+                topic = AssignReplicasToDirsRequest.DirectoryData.TopicData(topic_id=topic_id)
+                topics[directory_id, topic_id] = topic
+                directories[directory_id].topics.append(topic)
+            topics[directory_id, topic_id].partitions.append(
+                AssignReplicasToDirsRequest.DirectoryData.TopicData.PartitionData(
+                    partition_index=partition
+                )
+            )
+        return request
+
+    def failed(self) -> None:
+        """The request got no answer, or a top-level error: everything goes back in the queue."""
+        batch, self._in_flight = self._in_flight, {}
+        self._ready = batch | self._ready
+
+    def answered(self, response: AssignReplicasToDirsResponse) -> None:
+        """Forget what was acknowledged; what was refused or left out goes back in the queue."""
+        batch, self._in_flight = self._in_flight, {}
+        for directory in response.directories:
+            for topic in directory.topics:
+                for partition in topic.partitions:
+                    if not partition.error_code:
+                        batch.pop((topic.topic_id, partition.partition_index), None)
+        self._ready = batch | self._ready

@@ -1,0 +1,1 @@
+"""One module per API: `(services, context, request) -> response`, or an awaitable of it."""

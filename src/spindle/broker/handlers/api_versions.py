@@ -1,0 +1,67 @@
+"""ApiVersions: what this listener serves, supported and finalized features (KIP-35, KIP-511, KIP-584)."""
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from spindle.broker.context import RequestContext
+from spindle.common.errors import ErrorCode
+from spindle.metadata.features import VersionRange
+from spindle.metadata.image import MetadataImage
+from spindle.protocol.api import APIS, PRODUCE
+from spindle.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+
+_SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+_FIRST_CLIENT_SOFTWARE_VERSION: Final = 3
+_FIRST_MIN_ZERO_FEATURES_VERSION: Final = 4
+
+
+def api_rows(keys: Iterable[int]) -> list[ApiVersionsResponse.ApiVersion]:
+    """The version ranges of the APIs that a listener serves.
+
+    Produce is advertised from version 0, although 0 to 2 are refused: released librdkafka takes a
+    range without them for a broker that cannot handle compression (KAFKA-18659).
+    """
+    return [
+        ApiVersionsResponse.ApiVersion(
+            api_key=key,
+            min_version=0 if key == PRODUCE else APIS[key].first_version,
+            max_version=APIS[key].last_version,
+        )
+        for key in sorted(keys)
+    ]
+
+
+def api_versions(
+    context: RequestContext,
+    request: ApiVersionsRequest,
+    rows: list[ApiVersionsResponse.ApiVersion],
+    supported: Mapping[str, VersionRange],
+    image: MetadataImage,
+) -> ApiVersionsResponse:
+    """Answer for one listener; `rows` is made once by `api_rows`."""
+    if context.api_version >= _FIRST_CLIENT_SOFTWARE_VERSION and not (
+        _SOFTWARE.fullmatch(request.client_software_name)
+        and _SOFTWARE.fullmatch(request.client_software_version)
+    ):
+        return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+    # Clients before version 4 cannot parse a feature whose minimum is 0 (KAFKA-17011).
+    show_all = context.api_version >= _FIRST_MIN_ZERO_FEATURES_VERSION
+    finalized = image.features.finalized()
+    return ApiVersionsResponse(
+        api_keys=rows,
+        supported_features=[
+            ApiVersionsResponse.SupportedFeatureKey(
+                name=name, min_version=versions.first, max_version=versions.last
+            )
+            for name, versions in supported.items()
+            if show_all or versions.first > 0
+        ],
+        finalized_features_epoch=image.provenance.last_offset,
+        finalized_features=[
+            ApiVersionsResponse.FinalizedFeatureKey(
+                name=name, max_version_level=level, min_version_level=level
+            )
+            for name, level in finalized.items()
+        ],
+    )

@@ -1,0 +1,55 @@
+"""DescribeProducers: the active producers of partitions led here (KIP-664)."""
+
+from spindle.broker.context import RequestContext
+from spindle.broker.partition import error_code
+from spindle.broker.services import BrokerServices
+from spindle.common.errors import ApiError, ErrorCode, LogDirectoryFailed
+from spindle.protocol.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+)
+
+Topic = DescribeProducersResponse.TopicResponse
+Answer = Topic.PartitionResponse
+
+
+async def describe_producers(
+    services: BrokerServices, context: RequestContext, request: DescribeProducersRequest
+) -> DescribeProducersResponse:
+    response = DescribeProducersResponse()
+    for topic in request.topics:
+        result = Topic(name=topic.name)
+        response.topics.append(result)
+        for index in topic.partition_indexes:
+            answer = Answer(partition_index=index)
+            result.partitions.append(answer)
+            partition = services.replicas.lookup(topic.name, index)
+            if partition is None:
+                answer.error_code = services.replicas.absent_error(
+                    topic.name, index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                )
+                continue
+            answer.error_code = services.replicas.leader_error(partition, -1)
+            if answer.error_code:
+                continue
+            try:
+                entries = await partition.directory.executor.submit(partition.log.active_producers)
+            except (ApiError, LogDirectoryFailed) as error:
+                answer.error_code = error_code(error)
+                continue
+            answer.active_producers = [
+                Answer.ProducerState(
+                    producer_id=entry.producer_id,
+                    producer_epoch=entry.producer_epoch,
+                    last_sequence=entry.last_sequence,
+                    last_timestamp=entry.last_timestamp_ms,
+                    coordinator_epoch=entry.coordinator_epoch,
+                    current_txn_start_offset=(
+                        -1
+                        if entry.current_transaction_first_offset is None
+                        else entry.current_transaction_first_offset
+                    ),
+                )
+                for entry in entries
+            ]
+    return response

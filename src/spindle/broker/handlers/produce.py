@@ -1,0 +1,191 @@
+"""Produce: one append per partition, answered when `acks` is satisfied (KIP-98, KIP-951, KIP-516).
+
+No record is decoded here. The appends of a request are handed to the directories' I/O threads at once
+and in order; the answer is complete when the last partition is.
+"""
+
+from collections.abc import Awaitable
+from typing import Any, Final
+
+from spindle.broker.context import RequestContext
+from spindle.broker.partition import ACKS_ALL, Partition, error_code
+from spindle.broker.services import BrokerServices
+from spindle.broker.topology import endpoint_of
+from spindle.common.errors import ApiError, ErrorCode, ProtocolViolation
+from spindle.log.log import AppendInfo
+from spindle.protocol.messages.produce import ProduceRequest, ProduceResponse
+from spindle.protocol.records.validation import (
+    AppendOrigin,
+    RecordsRejected,
+    check_produce_request,
+)
+
+Topic = ProduceResponse.TopicProduceResponse
+PartitionResponse = Topic.PartitionProduceResponse
+
+_FIRST_TOPIC_ID_VERSION: Final = 13
+_FIRST_CURRENT_LEADER_VERSION: Final = 10
+_LEADER_ERRORS: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+
+
+class _Produce:
+    """One request under way."""
+
+    __slots__ = ("acks", "answer", "context", "left", "promise", "response", "services", "timer")
+
+    def __init__(
+        self, services: BrokerServices, context: RequestContext, request: ProduceRequest
+    ) -> None:
+        self.services = services
+        self.context = context
+        self.acks = request.acks
+        self.response = ProduceResponse()
+        self.left = 0
+        self.promise: Any = None
+        self.timer: Any = None
+
+    def start(self, request: ProduceRequest) -> None:
+        """Hand every partition's records to its log."""
+        services = self.services
+        by_id = self.context.api_version >= _FIRST_TOPIC_ID_VERSION
+        image = services.metadata.image
+        self.left = 1
+        for topic in request.topic_data:
+            name = topic.name
+            missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            if by_id:
+                known = image.topics.by_id.get(topic.topic_id)
+                name = known.name if known is not None else ""
+                missing = missing if known is not None else ErrorCode.UNKNOWN_TOPIC_ID
+            answer = Topic(name=name, topic_id=topic.topic_id)
+            self.response.responses.append(answer)
+            for data in topic.partition_data:
+                part = PartitionResponse(index=data.index, base_offset=-1, log_append_time_ms=-1)
+                answer.partition_responses.append(part)
+                partition = services.replicas.lookup(name, data.index)
+                if partition is None:
+                    part.error_code = services.replicas.absent_error(name, data.index, missing)
+                    continue
+                self._append(partition, data, part)
+        self._finish_one()
+
+    def _append(self, partition: Partition, data: Any, part: PartitionResponse) -> None:
+        try:
+            check_produce_request(data.records, self.context.api_version)
+        except ApiError as refusal:
+            part.error_code, part.error_message = refusal.code, refusal.message
+            return
+        self.left += 1
+
+        def done(info: AppendInfo | None, error: BaseException | None) -> None:
+            if info is not None:
+                part.base_offset = info.first_offset
+                part.log_append_time_ms = info.log_append_time_ms
+                part.log_start_offset = info.log_start_offset
+            elif error is not None:
+                self._failed(partition, part, error)
+            self._finish_one()
+
+        partition.append(data.records, self.acks, self.services.now_ms(), AppendOrigin.CLIENT, done)
+
+    def _failed(self, partition: Partition, part: PartitionResponse, error: BaseException) -> None:
+        part.error_code = error_code(error)
+        if isinstance(error, ApiError):
+            part.error_message = error.message
+        if isinstance(error, RecordsRejected):
+            part.record_errors = [
+                PartitionResponse.BatchIndexAndErrorMessage(
+                    batch_index=e.batch_index, batch_index_error_message=e.message
+                )
+                for e in error.record_errors
+            ]
+        if (
+            part.error_code in _LEADER_ERRORS
+            and self.context.api_version >= _FIRST_CURRENT_LEADER_VERSION
+        ):
+            self._tell_leader(partition, part)
+
+    def _tell_leader(self, partition: Partition, part: PartitionResponse) -> None:
+        """The new leader saves the client a metadata request (KIP-951)."""
+        part.current_leader = PartitionResponse.LeaderIdAndEpoch(
+            leader_id=partition.leader_id, leader_epoch=partition.leader_epoch
+        )
+        image = self.services.metadata.image
+        endpoint = endpoint_of(image, partition.leader_id, self.context.listener)
+        known = {node.node_id for node in self.response.node_endpoints}
+        if endpoint is not None and partition.leader_id not in known:
+            self.response.node_endpoints.append(
+                ProduceResponse.NodeEndpoint(
+                    node_id=partition.leader_id,
+                    host=endpoint.host,
+                    port=endpoint.port,
+                    rack=image.cluster.brokers[partition.leader_id].rack,
+                )
+            )
+
+    def _finish_one(self) -> None:
+        self.left -= 1
+        if self.left == 0:
+            if self.timer is not None:
+                self.timer.cancel()
+            if self.promise is not None and not self.promise.done():
+                self._settle()
+
+    def _settle(self) -> None:
+        if self.acks != 0:
+            self.promise.set_result(self.response)
+        elif any(p.error_code for t in self.response.responses for p in t.partition_responses):
+            # The producer expects no answer; a closed connection makes it ask for metadata.
+            self.promise.set_exception(ProtocolViolation("produce with acks=0 failed"))
+        else:
+            self.promise.set_result(None)
+
+    def expire(self) -> None:
+        """`timeout_ms` is over: what is not replicated enough yet is answered as timed out."""
+        if self.left and not self.promise.done():
+            for topic in self.response.responses:
+                for part in topic.partition_responses:
+                    if part.error_code == ErrorCode.NONE and part.base_offset < 0:
+                        part.error_code = ErrorCode.REQUEST_TIMED_OUT
+            self._settle()
+
+
+def produce(
+    services: BrokerServices, context: RequestContext, request: ProduceRequest
+) -> ProduceResponse | None | Awaitable[ProduceResponse | None]:
+    """Append the records of a request.
+
+    Raises:
+        ProtocolViolation: acks=0 and something failed: the connection is closed instead.
+    """
+    if request.acks not in (ACKS_ALL, 0, 1):
+        return _refuse_all(context, request, ErrorCode.INVALID_REQUIRED_ACKS)
+    operation = _Produce(services, context, request)
+    operation.promise = services.loop.create_future()
+    operation.start(request)
+    promise: Awaitable[ProduceResponse | None] = operation.promise
+    if operation.left and request.acks == ACKS_ALL:
+        operation.timer = services.loop.call_later(
+            max(request.timeout_ms, 0) / 1000, operation.expire
+        )
+    return promise
+
+
+def _refuse_all(
+    context: RequestContext, request: ProduceRequest, code: ErrorCode
+) -> ProduceResponse:
+    return ProduceResponse(
+        responses=[
+            Topic(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partition_responses=[
+                    PartitionResponse(
+                        index=data.index, error_code=code, base_offset=-1, log_append_time_ms=-1
+                    )
+                    for data in topic.partition_data
+                ],
+            )
+            for topic in request.topic_data
+        ]
+    )

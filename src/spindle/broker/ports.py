@@ -1,0 +1,70 @@
+"""What the broker needs of the runtime. The runtime implements these over asyncio and threads."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol, TypeVar, TypeVarTuple
+
+from spindle.broker.context import RequestContext
+from spindle.common.errors import LogDirectoryFailed
+from spindle.metadata.image import MetadataImage
+from spindle.protocol.message import Message
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+
+class DirectoryExecutor(Protocol):
+    """The I/O thread of one log directory: work runs there in the order of submission."""
+
+    failure: LogDirectoryFailed | None
+
+    def call(
+        self,
+        callback: Callable[[Any, BaseException | None], None] | None,
+        function: Callable[..., Any],
+        *args: Any,
+    ) -> None:
+        """Run there, then call back on the event loop with (result, None) or (None, error)."""
+        ...
+
+    def submit(self, function: Callable[[*Ts], T], *args: *Ts) -> Awaitable[T]: ...
+    def submit_nowait(self, function: Callable[..., Any], *args: Any) -> None: ...
+
+
+class Promise(Protocol):
+    """An awaitable that somebody completes; asyncio's Future."""
+
+    def done(self) -> bool: ...
+    def set_result(self, result: Any, /) -> None: ...
+    def set_exception(self, exception: BaseException, /) -> None: ...
+    def __await__(self) -> Any: ...
+
+
+class Timer(Protocol):
+    def cancel(self) -> None: ...
+
+
+class EventLoop(Protocol):
+    """The part of the event loop that handlers use."""
+
+    def create_future(self) -> Any: ...
+    def call_later(self, delay_s: float, callback: Callable[..., Any], *args: Any) -> Timer: ...
+
+
+class ControllerChannel(Protocol):
+    """The way to the active controller, in this process or elsewhere."""
+
+    async def request(
+        self, api_key: int, message: Message, context: RequestContext | None = None
+    ) -> Any:
+        """The controller's answer.
+
+        Raises:
+            ApiError: NOT_CONTROLLER or REQUEST_TIMED_OUT when no controller answers in time.
+        """
+        ...
+
+
+class MetadataView(Protocol):
+    """The committed image as this broker has it."""
+
+    image: MetadataImage

@@ -1,0 +1,315 @@
+"""All replicas of this broker: finds them for handlers, and follows the committed metadata.
+
+`apply` executes the instructions of one metadata delta (`metadata.local_changes`): it creates, leads,
+follows and deletes replicas, and reports a replica that lives in another directory than recorded.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from spindle.broker.directories import BrokerDirectory, least_loaded
+from spindle.broker.partition import Partition
+from spindle.broker.ports import MetadataView
+from spindle.common.errors import ApiError, ErrorCode, LogDirectoryFailed
+from spindle.common.ids import NO_LEADER, TopicPartition
+from spindle.common.uuids import DIRECTORY_UNASSIGNED, Uuid, uuid_text
+from spindle.log.log import Log
+from spindle.log.log_config import LogConfig
+from spindle.metadata.local_changes import BecomeFollower, BecomeLeader, DeleteReplica, Instruction
+from spindle.metadata.partitions import PartitionRegistration
+
+log = logging.getLogger(__name__)
+
+AssignDirectory = Callable[[Uuid, int, Uuid], None]
+"""Called with (topic id, partition, directory id) of a replica that is not where it is recorded."""
+
+
+class TopicSettings:
+    """What the replicas need of a topic's configuration."""
+
+    __slots__ = ("log_config", "min_isr")
+
+    def __init__(self, log_config: LogConfig, min_isr: int) -> None:
+        self.log_config = log_config
+        self.min_isr = min_isr
+
+
+class Replicas:
+    """Hosted partitions by name.
+
+    Args:
+        directories: in the order of `log.dirs`.
+        settings_of: the settings of a topic by name, from the committed image.
+        on_misplaced: reports where a replica really is (KIP-858).
+        cordoned: paths that get no new replicas (KIP-1066).
+    """
+
+    def __init__(
+        self,
+        broker_id: int,
+        directories: Sequence[BrokerDirectory],
+        metadata: MetadataView,
+        settings_of: Callable[[str], TopicSettings],
+        on_misplaced: AssignDirectory,
+        cordoned: tuple[str, ...] = (),
+    ) -> None:
+        self.broker_id = broker_id
+        self.directories = list(directories)
+        self._metadata = metadata
+        self._settings_of = settings_of
+        self._on_misplaced = on_misplaced
+        self._cordoned = cordoned
+        self._partitions: dict[tuple[str, int], Partition] = {}
+        self._preferred: dict[TopicPartition, BrokerDirectory] = {}
+        self._loaded: dict[TopicPartition, tuple[Log, BrokerDirectory]] = {}
+        self._leader_listeners: list[Callable[[Partition, bool], None]] = []
+
+    # -- finding
+
+    def __len__(self) -> int:
+        return len(self._partitions)
+
+    def __iter__(self) -> Iterator[Partition]:
+        return iter(list(self._partitions.values()))
+
+    def lookup(self, topic: str, index: int) -> Partition | None:
+        return self._partitions.get((topic, index))
+
+    def in_directory(self, directory: BrokerDirectory) -> list[Partition]:
+        return [p for p in self._partitions.values() if p.directory is directory]
+
+    def directory_at(self, path: str) -> BrokerDirectory | None:
+        """The directory configured by exactly this path."""
+        return next((d for d in self.directories if d.path == path), None)
+
+    def absent_error(self, topic: str, index: int, missing: ErrorCode) -> ErrorCode:
+        """Why a partition is not here: it lives elsewhere, or there is none (`missing`)."""
+        known = self._metadata.image.topics.by_name.get(topic)
+        if known is not None and index in known.partitions:
+            if self.broker_id in known.partitions[index].replicas and self._has_offline():
+                return ErrorCode.KAFKA_STORAGE_ERROR
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return missing
+
+    def leader_error(self, partition: Partition, current_leader_epoch: int) -> ErrorCode:
+        """NONE if this broker leads the partition in the epoch that the client knows (KIP-320)."""
+        if partition.is_offline:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        if current_leader_epoch >= 0:
+            if current_leader_epoch < partition.leader_epoch:
+                return ErrorCode.FENCED_LEADER_EPOCH
+            if current_leader_epoch > partition.leader_epoch:
+                return ErrorCode.UNKNOWN_LEADER_EPOCH
+        if partition.leader is None:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return ErrorCode.NONE
+
+    def remember_directory(self, where: TopicPartition, directory: BrokerDirectory) -> None:
+        """Create the replica there once it comes (KIP-113); forgotten at a restart."""
+        self._preferred[where] = directory
+
+    def on_leadership(self, listener: Callable[[Partition, bool], None]) -> None:
+        """Tell `listener` when this broker begins (True) or ceases (False) to lead a partition."""
+        self._leader_listeners.append(listener)
+
+    def _has_offline(self) -> bool:
+        return any(d.is_offline for d in self.directories)
+
+    # -- following the metadata
+
+    def add_loaded(self, loaded: Iterable[Log], directory: BrokerDirectory) -> None:
+        """Logs found on disk at start; they are taken up by the first `apply`."""
+        for found in loaded:
+            self._loaded[found.topic_partition] = (found, directory)
+            directory.log_count += 1
+
+    def take_loaded(self) -> list[tuple[Log, BrokerDirectory]]:
+        """Logs on disk that the metadata does not place here."""
+        rest = list(self._loaded.values())
+        self._loaded.clear()
+        return rest
+
+    async def apply(self, instructions: Sequence[Instruction]) -> None:
+        """Do what a metadata delta asks of this broker; deletions stand first in it."""
+        for instruction in instructions:
+            if isinstance(instruction, DeleteReplica):
+                await self._delete(instruction)
+        rest = [i for i in instructions if not isinstance(i, DeleteReplica)]
+        await self._host([i for i in rest if self.lookup(*i.topic_partition) is None])
+        for instruction in rest:
+            partition = self.lookup(*instruction.topic_partition)
+            if partition is None:
+                continue
+            if isinstance(instruction, BecomeLeader):
+                await self._lead(partition, instruction)
+            else:
+                self._follow(partition, instruction)
+
+    async def _delete(self, instruction: DeleteReplica) -> None:
+        where = instruction.topic_partition
+        partition = self._partitions.get(where)
+        if partition is None or partition.topic_id != instruction.topic_id:
+            return
+        del self._partitions[where]
+        partition.is_deleted = True
+        if partition.leader is not None:
+            self._tell(partition, False)
+        code = (
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            if instruction.is_topic_deleted
+            else ErrorCode.NOT_LEADER_OR_FOLLOWER
+        )
+        partition.leader = None
+        partition.wake(ApiError(code))
+        directory = partition.directory
+        directory.log_count -= 1
+        try:
+            await directory.executor.submit(directory.store.schedule_deletion, partition.log)
+        except LogDirectoryFailed as failure:
+            log.warning("%s was not deleted: %s", where, failure)
+
+    async def _host(self, instructions: Sequence[BecomeLeader | BecomeFollower]) -> None:
+        """Take up or create the logs of replicas that are new here, one hop per directory."""
+        plan: dict[int, list[tuple[BecomeLeader | BecomeFollower, BrokerDirectory]]] = {}
+        for instruction in instructions:
+            where = instruction.topic_partition
+            found = self._loaded.pop(where, None)
+            if found is not None:
+                existing, directory = found
+                if existing.topic_id == instruction.topic_id:
+                    self._add(instruction, existing, directory)
+                    continue
+                directory.log_count -= 1
+                await self._put_aside(existing, directory)
+            target = self._choose(where, instruction.partition)
+            if target is None:
+                continue
+            target.log_count += 1
+            plan.setdefault(id(target), []).append((instruction, target))
+        for work in plan.values():
+            await self._create(work)
+
+    async def _create(
+        self, work: list[tuple[BecomeLeader | BecomeFollower, BrokerDirectory]]
+    ) -> None:
+        directory = work[0][1]
+        wanted = [
+            (i.topic_partition, i.topic_id, self._settings_of(i.topic_partition.topic).log_config)
+            for i, _ in work
+        ]
+        try:
+            created = await directory.executor.submit(directory.store.create_logs, wanted)
+        except LogDirectoryFailed as failure:
+            log.error("cannot create %d replicas: %s", len(wanted), failure)
+            return
+        for (instruction, _), new in zip(work, created, strict=True):
+            self._add(instruction, new, directory)
+
+    def _add(
+        self, instruction: BecomeLeader | BecomeFollower, its_log: Log, directory: BrokerDirectory
+    ) -> None:
+        where = instruction.topic_partition
+        its_log.config = self._settings_of(where.topic).log_config
+        self._preferred.pop(where, None)
+        self._partitions[where] = Partition(where, instruction.topic_id, its_log, directory)
+
+    def _choose(
+        self, where: TopicPartition, registration: PartitionRegistration
+    ) -> BrokerDirectory | None:
+        """The directory of a new log (KIP-858 as shipped).
+
+        A destination named before outranks the recorded one. While any directory is offline nothing
+        is created that may already exist there.
+        """
+        preferred = self._preferred.get(where)
+        if preferred is not None and not preferred.is_offline:
+            return preferred
+        recorded = registration.directory(self.broker_id)
+        for directory in self.directories:
+            if directory.directory_id == recorded and not directory.is_offline:
+                return directory
+        if self._has_offline() and recorded != DIRECTORY_UNASSIGNED:
+            log.warning(
+                "not creating %s: it is recorded in directory %s and a directory is offline",
+                where,
+                uuid_text(recorded),
+            )
+            return None
+        return least_loaded(self.directories, self._cordoned)
+
+    async def _put_aside(self, stale: Log, directory: BrokerDirectory) -> None:
+        """Data of an earlier topic of the same name, or of nobody: kept as `-stray` (KIP-516)."""
+        log.warning(
+            "%s in %s belongs to topic id %s, which is not assigned here: renamed to -stray",
+            stale.topic_partition,
+            directory.path,
+            uuid_text(stale.topic_id),
+        )
+        try:
+            await directory.executor.submit(directory.store.mark_stray, stale)
+        except LogDirectoryFailed as failure:
+            log.error("%s was not renamed: %s", stale.topic_partition, failure)
+
+    async def put_aside_strays(self) -> None:
+        """After the first `apply`: what is on disk and not in the metadata is set aside."""
+        for stale, directory in self.take_loaded():
+            directory.log_count -= 1
+            await self._put_aside(stale, directory)
+
+    async def _lead(self, partition: Partition, instruction: BecomeLeader) -> None:
+        registration = instruction.partition
+        was_leader = partition.leader is not None
+        self._report_directory(partition, registration)
+        if registration.leader_epoch != partition.leader_epoch and not partition.is_offline:
+            try:
+                await partition.directory.executor.submit(
+                    _start_epoch, partition.log, registration.leader_epoch
+                )
+            except LogDirectoryFailed as failure:
+                log.error("cannot lead %s: %s", partition.topic_partition, failure)
+                return
+        settings = self._settings_of(partition.topic_partition.topic)
+        partition.become_leader(self.broker_id, registration, settings.min_isr)
+        if not was_leader:
+            self._tell(partition, True)
+
+    def _follow(self, partition: Partition, instruction: BecomeFollower) -> None:
+        was_leader = partition.leader is not None
+        self._report_directory(partition, instruction.partition)
+        partition.become_follower(instruction.partition)
+        if instruction.partition.leader == NO_LEADER:
+            log.warning("%s has no leader", partition.topic_partition)
+        if was_leader:
+            self._tell(partition, False)
+
+    def _report_directory(self, partition: Partition, registration: PartitionRegistration) -> None:
+        actual = partition.directory.directory_id
+        if registration.directory(self.broker_id) != actual and not partition.is_offline:
+            self._on_misplaced(partition.topic_id, partition.topic_partition.partition, actual)
+
+    def _tell(self, partition: Partition, is_leader: bool) -> None:
+        for listener in self._leader_listeners:
+            listener(partition, is_leader)
+
+    # -- configuration and failures
+
+    def refresh_settings(self, topics: Iterable[str] | None) -> None:
+        """Take over changed configuration of these topics; None for all."""
+        names = None if topics is None else set(topics)
+        for partition in self._partitions.values():
+            topic = partition.topic_partition.topic
+            if names is None or topic in names:
+                settings = self._settings_of(topic)
+                partition.log.config = settings.log_config
+                if partition.leader is not None:
+                    partition.leader.min_isr = settings.min_isr
+
+    def on_directory_failed(self, directory: BrokerDirectory) -> None:
+        """Answer at once whatever is parked on the partitions of a dead directory."""
+        for partition in self.in_directory(directory):
+            partition.wake(ApiError(ErrorCode.KAFKA_STORAGE_ERROR))
+
+
+def _start_epoch(its_log: Log, leader_epoch: int) -> None:
+    """On the directory's thread: the epoch begins at the log end (KIP-101)."""
+    its_log.assign_epoch_start(leader_epoch, its_log.log_end_offset)

@@ -1,0 +1,50 @@
+"""The committed image as clients of one listener see it: live brokers, leaders, offline replicas."""
+
+from spindle.common.errors import ErrorCode
+from spindle.common.ids import NO_LEADER, Endpoint
+from spindle.metadata.image import MetadataImage
+from spindle.metadata.partitions import PartitionRegistration
+
+
+def alive_brokers(image: MetadataImage, listener: str) -> list[tuple[int, Endpoint, str | None]]:
+    """(id, endpoint, rack) of the brokers that are not fenced and have the listener, by id."""
+    found = []
+    for broker_id, broker in sorted(image.cluster.brokers.items()):
+        endpoint = broker.endpoint(listener)
+        if not broker.is_fenced and endpoint is not None:
+            found.append((broker_id, endpoint, broker.rack))
+    return found
+
+
+def endpoint_of(image: MetadataImage, broker_id: int, listener: str) -> Endpoint | None:
+    """Where a live broker is reached on the listener."""
+    broker = image.cluster.brokers.get(broker_id)
+    if broker is None or broker.is_fenced:
+        return None
+    return broker.endpoint(listener)
+
+
+def offline_replicas(
+    image: MetadataImage, partition: PartitionRegistration, listener: str
+) -> list[int]:
+    """Replicas whose broker is away or whose directory there is offline (KIP-858)."""
+    return [
+        replica
+        for replica, directory in zip(partition.replicas, partition.directories, strict=True)
+        if endpoint_of(image, replica, listener) is None
+        or not image.cluster.has_online_directory(replica, directory)
+    ]
+
+
+def leader_error(
+    image: MetadataImage, partition: PartitionRegistration, listener: str, is_new_client: bool
+) -> ErrorCode:
+    """What a metadata answer says of the leader; NONE when clients can reach it."""
+    if partition.leader == NO_LEADER:
+        return ErrorCode.LEADER_NOT_AVAILABLE
+    if endpoint_of(image, partition.leader, listener) is not None:
+        return ErrorCode.NONE
+    broker = image.cluster.brokers.get(partition.leader)
+    if is_new_client and broker is not None and not broker.is_fenced:
+        return ErrorCode.LISTENER_NOT_FOUND
+    return ErrorCode.LEADER_NOT_AVAILABLE

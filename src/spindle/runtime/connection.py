@@ -1,0 +1,318 @@
+"""One client connection: frames in, answers out, in order.
+
+Requests of a connection are answered in the order in which they came. The next request is started
+when the one before is answered, with one exception: produce requests are started at once, because
+their appends are ordered by the directory's I/O thread; so one connection keeps several in flight.
+A peer that does not read its answers is not read from.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable
+from struct import Struct
+from typing import Any, Final, Protocol
+
+from spindle.common.errors import ProtocolViolation
+from spindle.common.ports import Bytes
+from spindle.protocol.api import PRODUCE
+
+log = logging.getLogger(__name__)
+
+_SIZE: Final = Struct(">i")
+_API_KEY: Final = Struct(">h")
+_SMALL_BYTES: Final = 64 * 1024
+"""Frames up to this size are cut from a buffer that the connection keeps."""
+_FIRST_ALLOCATION_BYTES: Final = 2 * 1024 * 1024
+"""A frame that claims to be larger gets its memory as its bytes arrive."""
+_PIPELINED_BYTES: Final = 64 * 1024 * 1024
+
+Answer = list[Bytes] | None
+"""The frame to send, in pieces; None for a request without an answer (acks=0)."""
+
+
+class Dispatcher(Protocol):
+    """What a connection needs of the server."""
+
+    max_request_bytes: int
+
+    def dispatch(self, connection: "Connection", frame: Bytes) -> Answer | Awaitable[Answer]:
+        """Answer one request; ProtocolViolation closes the connection."""
+        ...
+
+    def connection_opened(self, connection: "Connection") -> bool:
+        """False where a limit refuses the connection."""
+        ...
+
+    def connection_closed(self, connection: "Connection") -> None: ...
+    def bytes_received(self, count: int, /) -> None: ...
+    def bytes_sent(self, count: int, /) -> None: ...
+
+
+class _Pending:
+    """A request that was started and is not answered."""
+
+    __slots__ = ("answer", "is_done", "is_produce", "size_bytes", "task")
+
+    def __init__(self, is_produce: bool, size_bytes: int) -> None:
+        self.is_produce = is_produce
+        self.size_bytes = size_bytes
+        self.is_done = False
+        self.answer: Answer = None
+        self.task: asyncio.Future[Answer] | None = None
+
+
+class Connection(asyncio.BufferedProtocol):
+    """The protocol object of one socket."""
+
+    def __init__(self, dispatcher: Dispatcher, listener: str) -> None:
+        self.listener = listener
+        self.client_address = ""
+        self.client_software_name = "unknown"
+        self.client_software_version = "unknown"
+        self.principal = "User:ANONYMOUS"
+        self.last_active_s = 0.0
+        self._dispatcher = dispatcher
+        self._transport: asyncio.Transport | None = None
+        self._loop = asyncio.get_running_loop()
+        self._small = bytearray(_SMALL_BYTES)
+        self._small_view = memoryview(self._small)
+        self._start = 0
+        self._end = 0
+        self._large: bytearray | None = None
+        self._large_view = memoryview(b"")
+        self._large_size = 0
+        self._large_end = 0
+        self._frames: deque[Bytes] = deque()
+        self._pending: deque[_Pending] = deque()
+        self._pending_bytes = 0
+        self._is_write_paused = False
+        self._is_read_paused = False
+        self._is_closing = False
+        self._at_close: list[Callable[[], None]] = []
+
+    # -- the transport's callbacks
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        peer = transport.get_extra_info("peername")
+        self.client_address = peer[0] if peer else ""
+        transport.set_write_buffer_limits(high=1024 * 1024)
+        self.last_active_s = self._loop.time()
+        if not self._dispatcher.connection_opened(self):
+            self._is_closing = True
+            transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._is_closing = True
+        self._frames.clear()
+        for pending in self._pending:
+            if pending.task is not None and not pending.is_produce:
+                pending.task.cancel()
+        self._pending.clear()
+        self._dispatcher.connection_closed(self)
+        for function in self._at_close:
+            function()
+        self._at_close.clear()
+        self._transport = None
+
+    def eof_received(self) -> bool:
+        return False
+
+    def pause_writing(self) -> None:
+        self._is_write_paused = True
+        self._flow()
+
+    def resume_writing(self) -> None:
+        self._is_write_paused = False
+        self._advance()
+        self._flow()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        if self._large is not None:
+            if self._large_end == len(self._large):
+                self._grow_large()
+            return self._large_view[self._large_end :]
+        return self._small_view[self._end :]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._dispatcher.bytes_received(nbytes)
+        self.last_active_s = self._loop.time()
+        try:
+            if self._large is not None:
+                self._large_end += nbytes
+                if self._large_end == self._large_size:
+                    frame = self._large_view[: self._large_size]
+                    self._large, self._large_view = None, memoryview(b"")
+                    self._accept(frame)
+            else:
+                self._end += nbytes
+                self._cut_frames()
+        except ProtocolViolation as violation:
+            self._refuse(violation)
+
+    # -- frames
+
+    def _cut_frames(self) -> None:
+        """Take whole frames out of the small buffer; begin a large one where it is due."""
+        small, start, end = self._small, self._start, self._end
+        while end - start >= 4:
+            (size,) = _SIZE.unpack_from(small, start)
+            if not 0 < size <= self._dispatcher.max_request_bytes:
+                limit = self._dispatcher.max_request_bytes
+                raise ProtocolViolation(
+                    f"frame of {size} bytes; socket.request.max.bytes is {limit}"
+                )
+            have = end - start - 4
+            if have >= size:
+                # A copy: the buffer is used again. A bytearray, so that offsets can be set in place.
+                self._accept(memoryview(small[start + 4 : start + 4 + size]))
+                start += 4 + size
+            elif size + 4 <= _SMALL_BYTES:
+                break
+            else:
+                self._large_size = size
+                self._large = bytearray(min(size, max(_FIRST_ALLOCATION_BYTES, have)))
+                self._large_view = memoryview(self._large)
+                self._large_view[:have] = self._small_view[start + 4 : end]
+                self._large_end = have
+                start = end
+        if start == end:
+            start = end = 0
+        elif start and (end == _SMALL_BYTES or self._needs_room(start, end)):
+            small[: end - start] = small[start:end]
+            start, end = 0, end - start
+        self._start, self._end = start, end
+
+    def _needs_room(self, start: int, end: int) -> bool:
+        return (
+            end - start < 4 or _SIZE.unpack_from(self._small, start)[0] + 4 > _SMALL_BYTES - start
+        )
+
+    def _grow_large(self) -> None:
+        assert self._large is not None
+        grown = bytearray(min(self._large_size, 2 * len(self._large)))
+        grown[: self._large_end] = self._large_view[: self._large_end]
+        self._large = grown
+        self._large_view = memoryview(grown)
+
+    def _accept(self, frame: Bytes) -> None:
+        if self._is_closing:
+            return
+        self._frames.append(frame)
+        self._advance()
+        self._flow()
+
+    def _refuse(self, violation: ProtocolViolation) -> None:
+        log.warning("closing the connection of %s: %s", self.client_address, violation)
+        self.close()
+
+    # -- requests
+
+    def _advance(self) -> None:
+        """Start the requests that may start now."""
+        while self._frames and not self._is_write_paused and not self._is_closing:
+            frame = self._frames[0]
+            is_produce = len(frame) >= 2 and _API_KEY.unpack_from(frame)[0] == PRODUCE
+            if self._pending and not (is_produce and self._pending[-1].is_produce):
+                return
+            if self._pending_bytes > _PIPELINED_BYTES:
+                return
+            self._frames.popleft()
+            self._begin(frame, is_produce)
+
+    def _begin(self, frame: Bytes, is_produce: bool) -> None:
+        try:
+            result = self._dispatcher.dispatch(self, frame)
+        except ProtocolViolation as violation:
+            self._refuse(violation)
+            return
+        except Exception:  # the rim: one bad request must not end the process
+            log.exception("request of %s failed", self.client_address)
+            self.close()
+            return
+        if result is None or isinstance(result, list):
+            if not self._pending:
+                self._send(result)
+                return
+            done = _Pending(is_produce, 0)
+            done.is_done, done.answer = True, result
+            self._pending.append(done)
+            return
+        pending = _Pending(is_produce, len(frame))
+        self._pending_bytes += pending.size_bytes
+        self._pending.append(pending)
+        task = asyncio.ensure_future(result)
+        pending.task = task
+        task.add_done_callback(lambda t: self._finished(pending, t))
+
+    def _finished(self, pending: _Pending, task: "asyncio.Future[Answer]") -> None:
+        self._pending_bytes -= pending.size_bytes
+        if task.cancelled():
+            if not self._is_closing:
+                self.close()
+            return
+        error = task.exception()
+        if error is not None:
+            if isinstance(error, ProtocolViolation):
+                log.warning("closing the connection of %s: %s", self.client_address, error)
+            else:
+                log.error("request of %s failed", self.client_address, exc_info=error)
+            self.close()
+            return
+        pending.is_done, pending.answer = True, task.result()
+        queue = self._pending
+        while queue and queue[0].is_done:
+            self._send(queue.popleft().answer)
+        self._advance()
+        self._flow()
+
+    def _send(self, answer: Answer) -> None:
+        transport = self._transport
+        if answer is None or transport is None or self._is_closing:
+            return
+        self._dispatcher.bytes_sent(sum(map(len, answer)))
+        self.last_active_s = self._loop.time()
+        if len(answer) == 1:
+            transport.write(answer[0])
+        else:
+            transport.writelines(answer)
+
+    def _flow(self) -> None:
+        """Read from the peer only while there is something to do with what it sends."""
+        transport = self._transport
+        if transport is None or self._is_closing:
+            return
+        should_pause = bool(self._frames)
+        if should_pause and not self._is_read_paused:
+            self._is_read_paused = True
+            transport.pause_reading()
+        elif not should_pause and self._is_read_paused:
+            self._is_read_paused = False
+            transport.resume_reading()
+
+    # -- for the server
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._pending and not self._frames
+
+    def at_close(self, function: Callable[[], None]) -> None:
+        """Call `function` when the connection is gone."""
+        self._at_close.append(function)
+
+    def close(self) -> None:
+        """Close after what was already given to the socket has been sent."""
+        self._is_closing = True
+        if self._transport is not None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        self._is_closing = True
+        if self._transport is not None:
+            self._transport.abort()
+
+
+def connection_factory(dispatcher: Dispatcher, listener: str) -> Callable[[], Any]:
+    return lambda: Connection(dispatcher, listener)

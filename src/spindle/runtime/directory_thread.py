@@ -1,0 +1,116 @@
+"""One I/O thread per log directory: the only door to that directory's files.
+
+Order within a directory comes for free, and a slow, full or dead disk stalls only itself. Every
+`OSError` is caught here and becomes `LogDirectoryFailed`; from then on nothing touches the directory
+until the process restarts (KIP-112, KIP-858).
+"""
+
+import asyncio
+import logging
+import threading
+from collections import deque
+from collections.abc import Awaitable, Callable
+from queue import SimpleQueue
+from typing import Any, TypeVar, TypeVarTuple
+
+from spindle.common.errors import LogDirectoryFailed
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+Callback = Callable[[Any, BaseException | None], None]
+"""Called on the event loop with (result, None) or (None, error)."""
+
+_Job = tuple[Callable[..., Any], tuple[Any, ...], Callback | None]
+
+
+class DirectoryThread:
+    """Runs functions on the thread of one log directory, in the order of submission."""
+
+    def __init__(
+        self,
+        path: str,
+        loop: asyncio.AbstractEventLoop,
+        on_failure: Callable[[LogDirectoryFailed], None],
+    ) -> None:
+        self.path = path
+        self.failure: LogDirectoryFailed | None = None
+        self._loop = loop
+        self._on_failure = on_failure
+        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
+        self._done: deque[tuple[Callback, Any, BaseException | None]] = deque()
+        self._is_drain_due = False
+        self._thread = threading.Thread(target=self._run, name=f"io {path}", daemon=True)
+        self._thread.start()
+
+    def call(self, callback: Callback | None, function: Callable[..., Any], *args: Any) -> None:
+        """Run `function(*args)` on the thread, then `callback` on the event loop."""
+        self._jobs.put((function, args, callback))
+
+    def submit(self, function: Callable[[*Ts], T], *args: *Ts) -> Awaitable[T]:
+        """The result of `function(*args)` run on the thread, to be awaited on the event loop."""
+        future: asyncio.Future[T] = self._loop.create_future()
+
+        def settle(result: T, error: BaseException | None) -> None:
+            if future.cancelled():
+                return
+            if error is None:
+                future.set_result(result)
+            else:
+                future.set_exception(error)
+
+        self._jobs.put((function, args, settle))
+        return future
+
+    def submit_nowait(self, function: Callable[..., Any], *args: Any) -> None:
+        """Run without waiting; an unexpected error is logged."""
+        self._jobs.put((function, args, self._log_error))
+
+    def _log_error(self, _: Any, error: BaseException | None) -> None:
+        if error is not None and not isinstance(error, LogDirectoryFailed):
+            log.error("%s: background work failed", self.path, exc_info=error)
+
+    def stop(self, timeout_s: float) -> bool:
+        """Finish what was submitted and end the thread; False if it hangs on its disk."""
+        self._jobs.put(None)
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    def fail(self, cause: BaseException | str) -> LogDirectoryFailed:
+        """Take the directory offline. May be called from any thread; the first cause stays."""
+        if self.failure is None:
+            self.failure = LogDirectoryFailed(self.path, cause)
+            self._loop.call_soon_threadsafe(self._on_failure, self.failure)
+        return self.failure
+
+    def _run(self) -> None:
+        jobs = self._jobs
+        while (job := jobs.get()) is not None:
+            function, args, callback = job
+            result = None
+            error: BaseException | None = self.failure
+            if error is None:
+                try:
+                    result = function(*args)
+                except OSError as cause:
+                    error = self.fail(cause)
+                except Exception as cause:  # noqa: BLE001 - handed to whoever waits for it
+                    error = cause
+            if callback is not None:
+                self._done.append((callback, result, error))
+                if not self._is_drain_due:
+                    self._is_drain_due = True
+                    try:
+                        self._loop.call_soon_threadsafe(self._drain)
+                    except RuntimeError:  # the loop is closed: nobody waits any more
+                        return
+
+    def _drain(self) -> None:
+        # The flag falls first: what is added from here on asks for a drain of its own.
+        self._is_drain_due = False
+        done = self._done
+        while done:
+            callback, result, error = done.popleft()
+            callback(result, error)

@@ -1,0 +1,229 @@
+"""The request server of one node: listeners, limits, dispatch to handlers, answers.
+
+A handler is a function `(context, request) -> response`, or one that returns an awaitable of the
+response. `None` is no answer (produce with acks=0). What a listener serves is what its handler table
+holds: an API that has no handler is neither advertised nor accepted.
+"""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
+
+from spindle.broker.context import RequestContext
+from spindle.common.errors import ErrorCode, ProtocolViolation
+from spindle.common.ports import Bytes
+from spindle.protocol.api import (
+    API_VERSIONS,
+    APIS,
+    Api,
+    request_class,
+    response_header_version,
+)
+from spindle.protocol.codec import decode, encode_parts
+from spindle.protocol.framing import read_request_header, response_prefix
+from spindle.protocol.message import Message
+from spindle.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from spindle.runtime.connection import Answer, Connection
+from spindle.runtime.request_metrics import RequestMetrics
+
+log = logging.getLogger(__name__)
+
+Response = Message | None
+Handler = Callable[[RequestContext, Any], Response | Awaitable[Response]]
+
+_IDLE_SWEEP_S: Final = 30.0
+
+
+class Listener:
+    """A bound socket and the handlers it serves.
+
+    Connections that arrive before `open` are accepted and wait unread, as in Kafka a broker that
+    was not un-fenced yet keeps its data plane closed.
+    """
+
+    def __init__(self, name: str, host: str, port: int, handlers: Mapping[int, Handler]) -> None:
+        self.name = name
+        self.host = host
+        self.port = port
+        self.handlers = handlers
+        self.server: asyncio.Server | None = None
+
+
+class RequestServer:
+    """Serves one listener. Limits hold for the listener's connections."""
+
+    def __init__(
+        self,
+        listener: Listener,
+        *,
+        max_request_bytes: int,
+        max_connections: int,
+        max_connections_per_ip: int,
+        connections_max_idle_ms: int,
+        metrics: RequestMetrics,
+    ) -> None:
+        self.max_request_bytes = max_request_bytes
+        self._listener = listener
+        self._max_connections = max_connections
+        self._max_connections_per_ip = max_connections_per_ip
+        self._max_idle_s = connections_max_idle_ms / 1000 if connections_max_idle_ms > 0 else 0.0
+        self._metrics = metrics
+        self._connections: dict[Connection, None] = {}
+        self._per_ip: Counter[str] = Counter()
+        self._sweep: asyncio.TimerHandle | None = None
+        self._loop = asyncio.get_running_loop()
+
+    # -- life
+
+    async def bind(self) -> None:
+        """Take the port; port 0 becomes the one that the system gave."""
+        listener = self._listener
+        listener.server = await self._loop.create_server(
+            lambda: Connection(self, listener.name),
+            listener.host or None,
+            listener.port,
+            backlog=512,
+            start_serving=False,
+        )
+        listener.port = listener.server.sockets[0].getsockname()[1]
+
+    async def open(self) -> None:
+        """Begin to accept."""
+        assert self._listener.server is not None
+        await self._listener.server.start_serving()
+        self._schedule_sweep()
+
+    async def close(self) -> None:
+        """Stop accepting and drop every connection."""
+        if self._sweep is not None:
+            self._sweep.cancel()
+        if self._listener.server is not None:
+            self._listener.server.close()
+        for connection in list(self._connections):
+            connection.close()
+        for _ in range(20):
+            if not self._connections:
+                break
+            await asyncio.sleep(0.005)
+        for connection in list(self._connections):
+            connection.abort()
+
+    @property
+    def connection_count(self) -> int:
+        return len(self._connections)
+
+    def connection_opened(self, connection: Connection) -> bool:
+        address = connection.client_address
+        if len(self._connections) >= self._max_connections:
+            log.warning("refusing %s: max.connections=%d", address, self._max_connections)
+            return False
+        if self._per_ip[address] >= self._max_connections_per_ip:
+            limit = self._max_connections_per_ip
+            log.warning("refusing %s: max.connections.per.ip=%d", address, limit)
+            return False
+        self._connections[connection] = None
+        self._per_ip[address] += 1
+        return True
+
+    def connection_closed(self, connection: Connection) -> None:
+        if connection in self._connections:
+            del self._connections[connection]
+            self._per_ip[connection.client_address] -= 1
+            if not self._per_ip[connection.client_address]:
+                del self._per_ip[connection.client_address]
+
+    def _schedule_sweep(self) -> None:
+        if self._max_idle_s:
+            delay = min(_IDLE_SWEEP_S, self._max_idle_s)
+            self._sweep = self._loop.call_later(delay, self._close_idle)
+
+    def _close_idle(self) -> None:
+        oldest = self._loop.time() - self._max_idle_s
+        for connection in list(self._connections):
+            if connection.is_idle and connection.last_active_s < oldest:
+                connection.close()
+        self._schedule_sweep()
+
+    def bytes_received(self, count: int, /) -> None:
+        self._metrics.bytes_in += count
+
+    def bytes_sent(self, count: int, /) -> None:
+        self._metrics.bytes_out += count
+
+    # -- requests
+
+    def dispatch(self, connection: Connection, frame: Bytes) -> Answer | Awaitable[Answer]:
+        header = read_request_header(frame)
+        api_key, version = header.api_key, header.api_version
+        handler = self._listener.handlers.get(api_key)
+        api = APIS[api_key]
+        if handler is None:
+            raise ProtocolViolation(f"{api.name} is not served on listener {connection.listener}")
+        if not api.first_version <= version <= api.last_version:
+            if api_key == API_VERSIONS:
+                return self._unknown_api_versions(header.correlation_id)
+            raise ProtocolViolation(
+                f"{api.name} version {version} is not supported, "
+                f"versions {api.first_version} to {api.last_version} are"
+            )
+        request, _ = decode(request_class(api_key), version, frame, header.body)
+        if api_key == API_VERSIONS:
+            assert isinstance(request, ApiVersionsRequest)
+            if version >= 3:
+                connection.client_software_name = request.client_software_name
+                connection.client_software_version = request.client_software_version
+        context = RequestContext(
+            api_key,
+            version,
+            header.correlation_id,
+            header.client_id or "",
+            connection.client_address,
+            connection.listener,
+            connection.principal,
+            connection.client_software_name,
+            connection.client_software_version,
+        )
+        started_s = self._loop.time()
+        result = handler(context, request)
+        if result is None or isinstance(result, Message):
+            self._metrics.observe(api.name, self._loop.time() - started_s)
+            return answer(context, result)
+        return self._when_ready(context, api, result, started_s)
+
+    async def _when_ready(
+        self, context: RequestContext, api: Api, result: Awaitable[Response], started_s: float
+    ) -> Answer:
+        response = await result
+        self._metrics.observe(api.name, self._loop.time() - started_s)
+        return answer(context, response)
+
+    def _unknown_api_versions(self, correlation_id: int) -> Answer:
+        """Error 35 in the oldest form, so that the client can ask again (KIP-511)."""
+        api = APIS[API_VERSIONS]
+        response = ApiVersionsResponse(
+            error_code=ErrorCode.UNSUPPORTED_VERSION,
+            api_keys=[
+                ApiVersionsResponse.ApiVersion(
+                    api_key=API_VERSIONS,
+                    min_version=api.first_version,
+                    max_version=api.last_version,
+                )
+            ],
+        )
+        parts = encode_parts(response, 0)
+        return [response_prefix(sum(map(len, parts)), correlation_id, 0), *parts]
+
+
+def answer(context: RequestContext, response: Response) -> Answer:
+    """The frame of a response, in pieces."""
+    if response is None:
+        return None
+    parts = encode_parts(response, context.api_version)
+    header_version = response_header_version(context.api_key, context.api_version)
+    size = sum(map(len, parts))
+    prefix = response_prefix(size, context.correlation_id, header_version)
+    if size < 4096 and len(parts) == 1:
+        return [prefix + parts[0]]
+    return [prefix, *parts]
