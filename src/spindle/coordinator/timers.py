@@ -56,6 +56,9 @@ class TimerQueue:
             return key
         return None
 
+    def __contains__(self, key: TimerKey) -> bool:
+        return key in self._deadlines
+
     def __len__(self) -> int:
         return len(self._deadlines)
 

@@ -253,11 +253,11 @@ async def handle_offset_delete(
     except ApiError as error:
         return OffsetDeleteResponse(error_code=error.code)
     present = {topic.name: topic for topic in response.topics}
-    for topic in refused:
-        if topic.name in present:
-            present[topic.name].partitions += topic.partitions
+    for unknown_topic in refused:
+        if unknown_topic.name in present:
+            present[unknown_topic.name].partitions += unknown_topic.partitions
         else:
-            response.topics.append(topic)
+            response.topics.append(unknown_topic)
     return response
 
 

@@ -1,0 +1,53 @@
+"""What runs group coordinators, as request handlers see it."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from spindle.coordinator.descriptions import DescribedGroup
+from spindle.coordinator.offset_requests import FetchedGroup
+from spindle.coordinator.outcome import Client
+from spindle.protocol.messages.delete_groups import DeleteGroupsResponse
+from spindle.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from spindle.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from spindle.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from spindle.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from spindle.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from spindle.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
+from spindle.protocol.messages.offset_fetch import OffsetFetchRequest
+from spindle.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+
+class GroupCoordinatorPort(Protocol):
+    """All groups whose partition this broker leads.
+
+    Every method raises ApiError for a request refused as a whole: NOT_COORDINATOR,
+    COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, INVALID_GROUP_ID, or the operation's
+    own codes.
+    """
+
+    async def join_group(self, request: JoinGroupRequest, client: Client) -> JoinGroupResponse: ...
+    async def sync_group(self, request: SyncGroupRequest) -> SyncGroupResponse: ...
+    async def heartbeat(self, request: HeartbeatRequest) -> HeartbeatResponse: ...
+    async def leave_group(self, request: LeaveGroupRequest) -> LeaveGroupResponse: ...
+
+    async def commit_offsets(
+        self, request: OffsetCommitRequest, client: Client
+    ) -> OffsetCommitResponse:
+        """Every topic has its name; its id too where the cluster knows one."""
+        ...
+
+    async def fetch_offsets(
+        self, request: OffsetFetchRequest.OffsetFetchRequestGroup, *, require_stable: bool
+    ) -> FetchedGroup: ...
+
+    async def delete_offsets(self, request: OffsetDeleteRequest) -> OffsetDeleteResponse: ...
+
+    def describe_groups(
+        self, group_ids: Sequence[str], api_version: int
+    ) -> list[DescribedGroup]: ...
+
+    def list_groups(self, request: ListGroupsRequest) -> ListGroupsResponse: ...
+
+    async def delete_groups(
+        self, group_ids: Sequence[str]
+    ) -> list[DeleteGroupsResponse.DeletableGroupResult]: ...

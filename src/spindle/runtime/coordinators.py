@@ -1,0 +1,283 @@
+"""All group coordinator shards of a broker: which group is whose, and what every request needs.
+
+A shard exists for each partition of `__consumer_offsets` that this broker leads. Requests for
+groups of other partitions get NOT_COORDINATOR, and while a partition is loaded
+COORDINATOR_LOAD_IN_PROGRESS.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+
+from spindle.broker.ports import MetadataView
+from spindle.common.errors import ApiError, ErrorCode
+from spindle.common.ids import OFFSETS_TOPIC, TopicPartition
+from spindle.common.uuids import Uuid
+from spindle.coordinator.config import GroupCoordinatorConfig
+from spindle.coordinator.descriptions import DescribedGroup, describe_error
+from spindle.coordinator.offset_requests import FetchedGroup
+from spindle.coordinator.outcome import Client, Outcome, Token
+from spindle.coordinator.partitioning import partition_for
+from spindle.coordinator.shard import GroupShard
+from spindle.protocol.messages.delete_groups import DeleteGroupsResponse
+from spindle.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from spindle.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from spindle.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from spindle.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from spindle.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from spindle.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
+from spindle.protocol.messages.offset_fetch import OffsetFetchRequest
+from spindle.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from spindle.runtime.coordinator_shard import (
+    Clock,
+    CoordinatorLog,
+    Operation,
+    ShardDriver,
+    ShardSettings,
+    ShardState,
+)
+
+log = logging.getLogger(__name__)
+
+
+class GroupCoordinator:
+    """Implements `GroupCoordinatorPort`. Belongs to the event loop that it is used on."""
+
+    def __init__(
+        self,
+        config: GroupCoordinatorConfig,
+        coordinator_log: CoordinatorLog,
+        metadata: MetadataView,
+        clock: Clock,
+        new_uuid: Callable[[], Uuid],
+        settings: ShardSettings | None = None,
+    ) -> None:
+        self.shards: dict[int, ShardDriver] = {}
+        self._config = config
+        self._log = coordinator_log
+        self._metadata = metadata
+        self._clock = clock
+        self._new_uuid = new_uuid
+        self._settings = settings or ShardSettings()
+
+    # ------------------------------------------------------------ leadership
+
+    def on_elected(self, partition: int, leader_epoch: int) -> None:
+        """This broker leads a partition of `__consumer_offsets`: load it.
+
+        A shard that is there already goes on under the new epoch, except if loading it failed.
+        """
+        shard = self.shards.get(partition)
+        if shard is not None:
+            if leader_epoch <= shard.leader_epoch:
+                return
+            shard.leader_epoch = leader_epoch
+            if shard.state is not ShardState.FAILED:
+                return
+            shard.close()
+        log.info("Loading groups of %s-%d at epoch %d", OFFSETS_TOPIC, partition, leader_epoch)
+        self.shards[partition] = ShardDriver(
+            TopicPartition(OFFSETS_TOPIC, partition),
+            leader_epoch,
+            GroupShard(self._config, self._new_member_suffix),
+            self._log,
+            self._clock,
+            self._settings,
+        )
+
+    def on_resigned(self, partition: int, leader_epoch: int | None = None) -> None:
+        """This broker does not lead the partition any more, since `leader_epoch` if it is known."""
+        shard = self.shards.get(partition)
+        if shard is None or (leader_epoch is not None and leader_epoch < shard.leader_epoch):
+            return
+        del self.shards[partition]
+        shard.close()
+        log.info("Unloaded groups of %s-%d", OFFSETS_TOPIC, partition)
+
+    def on_topics_deleted(self, topics: Sequence[tuple[Uuid, str]]) -> None:
+        """Topics (id and name) are gone: their committed offsets go too."""
+        for shard in self.shards.values():
+            if shard.state is ShardState.ACTIVE:
+                shard.submit_background(_delete_topics(shard.shard, topics), is_exclusive=True)
+
+    def close(self) -> None:
+        """Give up all shards; parked requests are answered with NOT_COORDINATOR."""
+        for partition in list(self.shards):
+            self.on_resigned(partition)
+
+    async def wait_loaded(self) -> None:
+        """Return when no shard is loading."""
+        await asyncio.gather(*[shard.wait_loaded() for shard in self.shards.values()])
+
+    # ------------------------------------------------------------ requests of members
+
+    async def join_group(self, request: JoinGroupRequest, client: Client) -> JoinGroupResponse:
+        """Also raises ApiError INVALID_SESSION_TIMEOUT."""
+        _check_group_id(request.group_id)
+        timeout_ms = request.session_timeout_ms
+        low_ms, high_ms = self._config.min_session_timeout_ms, self._config.max_session_timeout_ms
+        if not low_ms <= timeout_ms <= high_ms:
+            raise ApiError(
+                ErrorCode.INVALID_SESSION_TIMEOUT,
+                f"session timeout of {timeout_ms} ms is not between {low_ms} and {high_ms} ms",
+            )
+        shard = self._shard_of(request.group_id)
+        core = shard.shard
+        response: JoinGroupResponse = await shard.submit(
+            lambda token, now_ms: core.join(token, request, client, now_ms)
+        )
+        return response
+
+    async def sync_group(self, request: SyncGroupRequest) -> SyncGroupResponse:
+        shard = self._shard_of(request.group_id)
+        core = shard.shard
+        response: SyncGroupResponse = await shard.submit(
+            lambda token, now_ms: core.sync(token, request, now_ms)
+        )
+        return response
+
+    async def heartbeat(self, request: HeartbeatRequest) -> HeartbeatResponse:
+        shard = self._shard_of(request.group_id)
+        core = shard.shard
+        response: HeartbeatResponse = await shard.submit(
+            lambda token, now_ms: core.heartbeat(token, request, now_ms)
+        )
+        return response
+
+    async def leave_group(self, request: LeaveGroupRequest) -> LeaveGroupResponse:
+        shard = self._shard_of(request.group_id)
+        core = shard.shard
+        response: LeaveGroupResponse = await shard.submit(
+            lambda token, now_ms: core.leave(token, request, now_ms)
+        )
+        return response
+
+    # ------------------------------------------------------------ offsets
+
+    async def commit_offsets(
+        self, request: OffsetCommitRequest, client: Client
+    ) -> OffsetCommitResponse:
+        # The empty group id is allowed here and in the next one, as old clients use it.
+        shard = self._shard_of(request.group_id, allow_empty=True)
+        core = shard.shard
+        response: OffsetCommitResponse = await shard.submit(
+            lambda token, now_ms: core.commit_offsets(token, request, client, now_ms)
+        )
+        return response
+
+    async def fetch_offsets(
+        self, request: OffsetFetchRequest.OffsetFetchRequestGroup, *, require_stable: bool
+    ) -> FetchedGroup:
+        shard = self._shard_of(request.group_id, allow_empty=True)
+        shard.check_active()
+        core = shard.shard
+        if not require_stable:
+            return core.fetch_offsets(request, require_stable=False)
+
+        def fetch(token: Token, _: int) -> Outcome:
+            out = Outcome()
+            out.answer(token, core.fetch_offsets(request, require_stable=True))
+            return out
+
+        response: FetchedGroup = await shard.submit(fetch, is_exclusive=True)
+        return response
+
+    async def delete_offsets(self, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
+        shard = self._shard_of(request.group_id)
+        core = shard.shard
+        response: OffsetDeleteResponse = await shard.submit(
+            lambda token, _: core.delete_offsets(token, request), is_exclusive=True
+        )
+        return response
+
+    # ------------------------------------------------------------ groups
+
+    def describe_groups(self, group_ids: Sequence[str], api_version: int) -> list[DescribedGroup]:
+        """Never raises: a group that cannot be looked up has its error."""
+        described = []
+        for group_id in group_ids:
+            try:
+                shard = self._shard_of(group_id, allow_empty=True)
+                shard.check_active()
+            except ApiError as error:
+                described.append(describe_error(group_id, error.code))
+            else:
+                described += shard.shard.describe_groups([group_id], api_version)
+        return described
+
+    def list_groups(self, request: ListGroupsRequest) -> ListGroupsResponse:
+        """Groups of all shards. Raises ApiError if one is still loading."""
+        response = ListGroupsResponse()
+        for _, shard in sorted(self.shards.items()):
+            if shard.state is ShardState.LOADING:
+                raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+            if shard.state is ShardState.ACTIVE:
+                listed = shard.shard.list_groups(request.states_filter, request.types_filter)
+                response.groups += listed
+        return response
+
+    async def delete_groups(
+        self, group_ids: Sequence[str]
+    ) -> list[DeleteGroupsResponse.DeletableGroupResult]:
+        """Never raises: every group has its result."""
+        results: list[DeleteGroupsResponse.DeletableGroupResult] = []
+        by_shard: dict[int, list[str]] = {}
+        for group_id in group_ids:
+            try:
+                shard = self._shard_of(group_id, allow_empty=True)
+                shard.check_active()
+            except ApiError as error:
+                results += _delete_errors([group_id], error.code)
+            else:
+                by_shard.setdefault(shard.partition.partition, []).append(group_id)
+        done = [self._delete_in(self.shards[at], ids) for at, ids in by_shard.items()]
+        for part in await asyncio.gather(*done):
+            results += part
+        return results
+
+    async def _delete_in(
+        self, shard: ShardDriver, group_ids: list[str]
+    ) -> list[DeleteGroupsResponse.DeletableGroupResult]:
+        core = shard.shard
+        try:
+            response: DeleteGroupsResponse = await shard.submit(
+                lambda token, _: core.delete_groups(token, group_ids), is_exclusive=True
+            )
+        except ApiError as error:
+            return _delete_errors(group_ids, error.code)
+        return response.results
+
+    # ------------------------------------------------------------ look-up
+
+    def _shard_of(self, group_id: str, *, allow_empty: bool = False) -> ShardDriver:
+        if not allow_empty:
+            _check_group_id(group_id)
+        topic = self._metadata.image.topics.by_name.get(OFFSETS_TOPIC)
+        if topic is None:
+            raise ApiError(ErrorCode.NOT_COORDINATOR, f"{OFFSETS_TOPIC} does not exist")
+        shard = self.shards.get(partition_for(group_id, len(topic.partitions)))
+        if shard is None:
+            raise ApiError(ErrorCode.NOT_COORDINATOR)
+        return shard
+
+    def _new_member_suffix(self) -> str:
+        text = self._new_uuid().hex()
+        return "-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:]))
+
+
+def _check_group_id(group_id: str) -> None:
+    if not group_id:
+        raise ApiError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
+
+
+def _delete_topics(core: GroupShard, topics: Sequence[tuple[Uuid, str]]) -> Operation:
+    return lambda _, __: core.on_topics_deleted(topics)
+
+
+def _delete_errors(
+    group_ids: Sequence[str], code: ErrorCode
+) -> list[DeleteGroupsResponse.DeletableGroupResult]:
+    return [
+        DeleteGroupsResponse.DeletableGroupResult(group_id=group_id, error_code=code)
+        for group_id in group_ids
+    ]
