@@ -1,0 +1,478 @@
+"""State, role changes and sending: what all parts of the quorum's state machine share.
+
+The parts (votes, leadership, serving, following, membership) are modules of functions over a
+`QuorumCore`; `quorum.Quorum` dispatches events to them.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from spindle.common.ids import NO_LEADER, Endpoint, OffsetAndEpoch
+from spindle.common.ports import RandomSource
+from spindle.protocol.message import Message
+from spindle.raft.connections import Connections
+from spindle.raft.listener import LeaderAndEpoch
+from spindle.raft.log_view import LogView
+from spindle.raft.membership_state import VoterChange
+from spindle.raft.progress import Progress
+from spindle.raft.quorum_state import ElectionState
+from spindle.raft.ready import (
+    Append,
+    Destination,
+    Flush,
+    ReadLog,
+    ReadSnapshot,
+    Ready,
+    Reply,
+    Request,
+    Truncate,
+)
+from spindle.raft.roles import (
+    Candidate,
+    Follower,
+    Leader,
+    Prospective,
+    Resigned,
+    Role,
+    Unattached,
+    VoteCount,
+    check_move,
+)
+from spindle.raft.voters import KRaftVersionRange, ReplicaKey, Voter, VoterHistory, VoterSet
+
+_STORY_LENGTH: Final = 50
+_FIRST_BOOTSTRAP_ID: Final = -2
+_MAX_RETRY_EXPONENT: Final = 11
+_BACKOFF_BASE_MS: Final = 50
+
+
+class QuorumFault(Exception):
+    """The node cannot go on as a member of the quorum: its log contradicts what was committed."""
+
+
+class LocalNode(NamedTuple):
+    """Who the local node is.
+
+    Attributes:
+        controller_listener: name of the default controller listener.
+        endpoints: its controller listeners, the default one first; empty on brokers.
+        can_vote: True if it has the controller role.
+    """
+
+    key: ReplicaKey
+    cluster_id: str
+    controller_listener: str = "CONTROLLER"
+    endpoints: tuple[Endpoint, ...] = ()
+    can_vote: bool = True
+    versions: KRaftVersionRange = KRaftVersionRange()
+
+    @property
+    def voter(self) -> Voter:
+        return Voter(self.key, self.endpoints, self.versions)
+
+
+class QuorumSettings(NamedTuple):
+    """The `controller.quorum.*` settings, by their names there."""
+
+    election_timeout_ms: int = 1000
+    fetch_timeout_ms: int = 2000
+    election_backoff_max_ms: int = 1000
+    request_timeout_ms: int = 2000
+    retry_backoff_ms: int = 20
+    fetch_max_bytes: int = 1 << 20
+    fetch_snapshot_max_bytes: int = 1 << 20
+    auto_join: bool = False
+    bootstrap_servers: tuple[Endpoint, ...] = ()
+
+
+class StoredState(NamedTuple):
+    """What was found on the disk at start."""
+
+    election: ElectionState | None
+    log: LogView
+    history: VoterHistory
+
+
+class ParkedFetch(NamedTuple):
+    """A fetch that waits for records, a newer high watermark or its deadline."""
+
+    token: int
+    offset: int
+    max_bytes: int
+    high_watermark: int
+    deadline_ms: int
+
+
+class QuorumCore:
+    """The state of one node in the quorum.
+
+    Attributes:
+        high_watermark: the highest one ever learned; a new leader's own may be unknown yet.
+        ready: what the current step wants done.
+        story: the last role changes, for reports of faults.
+    """
+
+    def __init__(
+        self, local: LocalNode, settings: QuorumSettings, random: RandomSource, stored: StoredState
+    ) -> None:
+        self.local = local
+        self.settings = settings
+        self.random = random
+        self.log = stored.log
+        self.history = stored.history
+        self.stored_election = stored.election
+        self.high_watermark: int | None = None
+        self.connections = Connections(settings.request_timeout_ms, settings.retry_backoff_ms)
+        self.parked_fetches: dict[int, ParkedFetch] = {}
+        self.voter_change: VoterChange | None = None
+        self.election_retries = 0
+        self.is_shutting_down = False
+        self.ready = Ready()
+        self.story: deque[str] = deque(maxlen=_STORY_LENGTH)
+        self._role: Role | None = None
+        self._announced = LeaderAndEpoch()
+        self._bootstrap = [
+            Destination(_FIRST_BOOTSTRAP_ID - index, at.host, at.port)
+            for index, at in enumerate(settings.bootstrap_servers)
+            if at not in local.endpoints
+        ]
+
+    # ------------------------------------------------------------ what is known
+
+    @property
+    def role(self) -> Role:
+        assert self._role is not None, "the first event is Start"
+        return self._role
+
+    @property
+    def epoch(self) -> int:
+        return self.role.epoch
+
+    @property
+    def voters(self) -> VoterSet:
+        return self.history.voters
+
+    @property
+    def is_voter(self) -> bool:
+        return self.voters.contains(self.local.key)
+
+    @property
+    def is_sole_voter(self) -> bool:
+        return self.voters.is_only_voter(self.local.key)
+
+    @property
+    def leader_id(self) -> int:
+        """The leader of the current epoch; -1 if it is not known."""
+        role = self.role
+        return NO_LEADER if isinstance(role, Candidate) else role.leader_id
+
+    @property
+    def leader_endpoints(self) -> tuple[Endpoint, ...]:
+        role = self.role
+        if isinstance(role, Leader):
+            return self.local.endpoints
+        if isinstance(role, Follower | Prospective) and role.leader_endpoints:
+            return role.leader_endpoints
+        voter = self.voters.get(self.leader_id)
+        return voter.endpoints if voter is not None else ()
+
+    @property
+    def leader_high_watermark(self) -> int:
+        """What a leader tells its followers: -1 until a record of its own epoch is committed."""
+        role = self.role
+        known = self.high_watermark
+        if isinstance(role, Leader) and known is not None and known > role.epoch_start_offset:
+            return known
+        return -1
+
+    # ------------------------------------------------------------ role changes
+
+    def enter(self, role: Role, *, is_durable: bool = True) -> None:
+        """Take up a role; a durable one is stored before anything else of this step is done."""
+        before = self._role
+        check_move(before, role)
+        self._role = role
+        self.connections.reset()
+        self.story.append(f"{type(role).__name__}({role.epoch})")
+        if is_durable:
+            self.ready.election_state = self._election_state()
+
+    def become_unattached(
+        self,
+        epoch: int,
+        now_ms: int,
+        leader_id: int = NO_LEADER,
+        voted_key: ReplicaKey | None = None,
+    ) -> None:
+        deadline_ms = self.election_deadline_ms(now_ms)
+        self.enter(Unattached(epoch, deadline_ms, leader_id, voted_key))
+
+    def become_follower(
+        self,
+        epoch: int,
+        leader_id: int,
+        endpoints: tuple[Endpoint, ...],
+        now_ms: int,
+        voted_key: ReplicaKey | None = None,
+    ) -> None:
+        timeout_ms = self.settings.fetch_timeout_ms
+        self.election_retries = 0
+        self.enter(
+            Follower(
+                epoch,
+                leader_id,
+                endpoints,
+                fetch_deadline_ms=now_ms + timeout_ms,
+                update_voter_deadline_ms=now_ms + timeout_ms,
+                voted_key=voted_key,
+            )
+        )
+
+    def become_prospective(self, now_ms: int) -> None:
+        role = self.role
+        self.enter(
+            Prospective(
+                role.epoch,
+                self.election_deadline_ms(now_ms),
+                self._own_vote(),
+                self.leader_id,
+                self.leader_endpoints,
+                self.voted_key,
+            ),
+            is_durable=False,
+        )
+
+    def become_candidate(self, now_ms: int) -> None:
+        self.enter(Candidate(self.epoch + 1, self.election_deadline_ms(now_ms), self._own_vote()))
+
+    def become_resigned(self, candidates: list[ReplicaKey], now_ms: int) -> None:
+        role = self.role
+        self.enter(
+            Resigned(
+                role.epoch,
+                self.election_deadline_ms(now_ms),
+                self.local.key.id,
+                [voter.key.id for voter in self.other_voters()],
+                candidates,
+            ),
+            is_durable=False,
+        )
+
+    def take_up_stored_role(self, now_ms: int) -> None:
+        """The first role after a start."""
+        stored = self.stored_election or ElectionState()
+        deadline_ms = self.election_deadline_ms(now_ms)
+        voted = stored.voted_key
+        role: Role
+        if stored.epoch < self.log.last_epoch:
+            role = Unattached(self.log.last_epoch, deadline_ms)
+        elif stored.leader_id == self.local.key.id:
+            remote = [voter.key.id for voter in self.other_voters()]
+            role = Resigned(stored.epoch, deadline_ms, self.local.key.id, remote, [])
+        elif voted is not None and is_same_candidate(voted, self.local.key):
+            role = Candidate(stored.epoch, deadline_ms, self._own_vote())
+        else:
+            role = self._stored_follower_role(stored, now_ms)
+        self.enter(role)
+
+    def learn_leader(
+        self, leader_id: int, epoch: int, endpoints: tuple[Endpoint, ...], now_ms: int
+    ) -> None:
+        """A peer named an epoch and its leader; follow it if that is news."""
+        if not endpoints and (voter := self.voters.get(leader_id)) is not None:
+            endpoints = voter.endpoints
+        is_known = leader_id >= 0 and leader_id != self.local.key.id
+        if epoch > self.epoch:
+            if is_known and endpoints:
+                self.become_follower(epoch, leader_id, endpoints, now_ms)
+            else:
+                self.become_unattached(epoch, now_ms, leader_id if is_known else NO_LEADER)
+        elif (
+            epoch == self.epoch
+            and is_known
+            and endpoints
+            and isinstance(self.role, Unattached | Prospective | Candidate)
+        ):
+            self.become_follower(epoch, leader_id, endpoints, now_ms, self.voted_key)
+
+    @property
+    def voted_key(self) -> ReplicaKey | None:
+        """The vote given in this epoch."""
+        role = self.role
+        if isinstance(role, Candidate):
+            return self.local.key
+        if isinstance(role, Unattached | Prospective | Follower):
+            return role.voted_key
+        return None
+
+    def election_deadline_ms(self, now_ms: int) -> int:
+        """Between one and two election timeouts from now, so that candidates seldom collide."""
+        timeout_ms = self.settings.election_timeout_ms
+        return now_ms + timeout_ms + self.random.randrange(0, timeout_ms)
+
+    def election_backoff_ms(self) -> int:
+        """How long a rejected candidate waits: longer with every attempt, and at random."""
+        self.election_retries += 1
+        longest = 1 << min(_MAX_RETRY_EXPONENT, self.election_retries)
+        ceiling_ms = self.settings.election_backoff_max_ms
+        wait_ms = _BACKOFF_BASE_MS * self.random.randrange(1, longest + 1)
+        return min(wait_ms, ceiling_ms + self.random.randrange(0, _BACKOFF_BASE_MS))
+
+    def announce_leader(self) -> None:
+        """Put a change of the visible leader into `ready`."""
+        leader_id = self.leader_id
+        if leader_id == self.local.key.id and self.leader_high_watermark < 0:
+            leader_id = NO_LEADER
+        visible = LeaderAndEpoch(leader_id, self.epoch)
+        if visible != self._announced:
+            self._announced = visible
+            self.ready.leader = visible
+
+    @property
+    def visible_leader(self) -> LeaderAndEpoch:
+        """The leader as it was last announced."""
+        return self._announced
+
+    # ------------------------------------------------------------ the log
+
+    def append(self, batches: bytes, end_offset: int, epoch: int) -> None:
+        """Hand out an append at the end of the log."""
+        base_offset = self.log.end_offset
+        self.log.append(base_offset, end_offset, epoch)
+        self.ready.log_operations.append(Append(base_offset, end_offset, batches))
+
+    def append_fetched(
+        self, batches: bytes, end_offset: int, starts: Sequence[tuple[int, int]]
+    ) -> None:
+        """Hand out an append of the leader's batches; `starts` are (epoch, base offset) of each."""
+        base_offset = self.log.end_offset
+        for epoch, offset in starts:
+            self.log.epochs.assign(epoch, offset)
+        self.log.end_offset = end_offset
+        self.ready.log_operations.append(Append(base_offset, end_offset, batches))
+
+    def flush(self) -> None:
+        self.log.flush_started()
+        self.ready.log_operations.append(Flush())
+
+    def truncate_to(self, offset: int) -> None:
+        """Hand out a truncation.
+
+        Raises:
+            QuorumFault: committed records would be lost.
+        """
+        if self.high_watermark is not None and offset < self.high_watermark:
+            raise QuorumFault(
+                f"the leader of epoch {self.epoch} asks to truncate to offset {offset}, "
+                f"but everything below {self.high_watermark} is committed"
+            )
+        self.log.truncate_to(offset)
+        self.history.truncate_to(offset)
+        self.ready.log_operations.append(Truncate(offset))
+
+    def raise_high_watermark(self, offset: int) -> bool:
+        """Note a high watermark; True if it is higher than the last one."""
+        if self.high_watermark is not None and offset <= self.high_watermark:
+            return False
+        self.high_watermark = offset
+        self.ready.high_watermark = offset
+        return True
+
+    def voters_changed(self, offset: int, voters: VoterSet) -> None:
+        """A voter set was appended at `offset`: it is in force from now on."""
+        self.history.add_voters(offset, voters)
+        if isinstance(self.role, Leader):
+            self.role.progress.set_voters(voters)
+
+    # ------------------------------------------------------------ messages
+
+    def other_voters(self) -> list[Voter]:
+        is_voter = self.is_voter
+        return [
+            voter for voter in self.voters if not (is_voter and voter.key.id == self.local.key.id)
+        ]
+
+    def destination(self, node_id: int, endpoints: Sequence[Endpoint]) -> Destination | None:
+        """Where a node is reached: by the default controller listener, else by its first one."""
+        for endpoint in endpoints:
+            if endpoint.listener == self.local.controller_listener:
+                return Destination(node_id, endpoint.host, endpoint.port)
+        return Destination(node_id, endpoints[0].host, endpoints[0].port) if endpoints else None
+
+    def known_peers(self) -> list[Destination]:
+        """Every node that may know the leader."""
+        peers = list(self._bootstrap)
+        for voter in self.other_voters():
+            destination = self.destination(voter.key.id, voter.endpoints)
+            if destination is not None:
+                peers.append(destination)
+        return peers
+
+    def send(self, destination: Destination, message: Message, now_ms: int) -> None:
+        request_id = self.connections.sent(destination, message, self.epoch, now_ms)
+        self.ready.requests.append(Request(request_id, destination, message))
+        self.wake_at(self.connections.next_time_ms(destination.id))
+
+    def send_to_voter(self, voter: Voter, message: Message, now_ms: int) -> bool:
+        """Send if nothing is under way to the voter; False if something is."""
+        if not self.connections.is_ready(voter.key.id, now_ms):
+            self.wake_at(self.connections.next_time_ms(voter.key.id))
+            return False
+        destination = self.destination(voter.key.id, voter.endpoints)
+        if destination is None:
+            return False
+        self.send(destination, message, now_ms)
+        return True
+
+    def reply(
+        self, token: int, response: Message, read: ReadLog | ReadSnapshot | None = None
+    ) -> None:
+        self.ready.replies.append(Reply(token, response, read))
+
+    def wake_at(self, time_ms: int) -> None:
+        """Ask for a step at `time_ms` at the latest."""
+        ready = self.ready
+        if ready.wake_at_ms is None or time_ms < ready.wake_at_ms:
+            ready.wake_at_ms = time_ms
+
+    # ------------------------------------------------------------ internals
+
+    def new_leader(self, granting_ids: list[int], now_ms: int) -> Leader:
+        start_offset = self.log.end_offset
+        progress = Progress(self.local.key, self.voters, start_offset, now_ms)
+        return Leader(self.epoch, start_offset, granting_ids, progress)
+
+    def _own_vote(self) -> VoteCount:
+        votes = VoteCount(self.voters)
+        if self.is_voter:
+            votes.record(self.local.key.id, True)
+        return votes
+
+    def _stored_follower_role(self, stored: ElectionState, now_ms: int) -> Role:
+        deadline_ms = self.election_deadline_ms(now_ms)
+        leader = self.voters.get(stored.leader_id)
+        if leader is not None and leader.endpoints:
+            timeout_ms = self.settings.fetch_timeout_ms
+            return Follower(
+                stored.epoch,
+                stored.leader_id,
+                leader.endpoints,
+                fetch_deadline_ms=now_ms + timeout_ms,
+                update_voter_deadline_ms=now_ms + timeout_ms,
+                voted_key=stored.voted_key,
+            )
+        return Unattached(stored.epoch, deadline_ms, stored.leader_id, stored.voted_key)
+
+    def _election_state(self) -> ElectionState:
+        return ElectionState(self.epoch, self.leader_id, self.voted_key, tuple(self.voters.ids))
+
+
+def is_same_candidate(stored: ReplicaKey, candidate: ReplicaKey) -> bool:
+    """Whether a vote was given to this candidate; a vote stored without a directory fits any."""
+    return stored.id == candidate.id and stored.directory_id in (bytes(16), candidate.directory_id)
+
+
+def is_up_to_date(candidate: OffsetAndEpoch, own: OffsetAndEpoch) -> bool:
+    """Whether a candidate's log has at least what the own log has: by epoch, then by offset."""
+    return (candidate.epoch, candidate.offset) >= (own.epoch, own.offset)

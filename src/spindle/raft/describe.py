@@ -1,0 +1,101 @@
+"""DescribeQuorum: the leader's view of all replicas (KIP-595, KIP-836)."""
+
+from spindle.common.errors import ErrorCode
+from spindle.common.ids import METADATA_PARTITION, METADATA_TOPIC
+from spindle.protocol.messages.describe_quorum import (
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+)
+from spindle.raft import requests
+from spindle.raft.core import QuorumCore
+from spindle.raft.progress import ReplicaProgress
+from spindle.raft.roles import Leader
+
+_Topic = DescribeQuorumResponse.TopicData
+_Partition = DescribeQuorumResponse.TopicData.PartitionData
+_Node = DescribeQuorumResponse.Node
+
+
+def describe_quorum(
+    core: QuorumCore, request: DescribeQuorumRequest, now_ms: int
+) -> DescribeQuorumResponse:
+    if requests.only_partition(request.topics) is None:
+        return _refusal(request)
+    role = core.role
+    partition = _Partition(
+        partition_index=METADATA_PARTITION.partition,
+        leader_id=core.leader_id,
+        leader_epoch=core.epoch,
+        high_watermark=core.leader_high_watermark,
+        error_message=None,
+    )
+    nodes: list[DescribeQuorumResponse.Node] = []
+    if isinstance(role, Leader):
+        partition.current_voters = [
+            _replica_state(core, replica, now_ms) for replica in role.progress.voter_replicas
+        ]
+        partition.observers = [
+            _replica_state(core, replica, now_ms) for replica in role.progress.observers
+        ]
+        nodes = _nodes(core)
+    else:
+        partition = _Partition(
+            partition_index=METADATA_PARTITION.partition,
+            error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER,
+            error_message=None,
+        )
+    topic = _Topic(topic_name=METADATA_TOPIC, partitions=[partition])
+    return DescribeQuorumResponse(error_message=None, topics=[topic], nodes=nodes)
+
+
+def _replica_state(
+    core: QuorumCore, replica: ReplicaProgress, now_ms: int
+) -> DescribeQuorumResponse.TopicData.PartitionData.ReplicaState:
+    if replica.key.id == core.local.key.id and core.is_voter:
+        return _Partition.ReplicaState(
+            replica_id=core.local.key.id,
+            replica_directory_id=core.local.key.directory_id,
+            log_end_offset=core.log.end_offset,
+            last_fetch_timestamp=now_ms,
+            last_caught_up_timestamp=now_ms,
+        )
+    return _Partition.ReplicaState(
+        replica_id=replica.key.id,
+        replica_directory_id=replica.key.directory_id,
+        log_end_offset=replica.end_offset,
+        last_fetch_timestamp=replica.last_fetch_ms,
+        last_caught_up_timestamp=replica.last_caught_up_ms,
+    )
+
+
+def _nodes(core: QuorumCore) -> list[DescribeQuorumResponse.Node]:
+    return [
+        _Node(
+            node_id=voter.key.id,
+            listeners=[
+                _Node.Listener(name=at.listener, host=at.host, port=at.port)
+                for at in voter.endpoints
+            ],
+        )
+        for voter in core.voters
+    ]
+
+
+def _refusal(request: DescribeQuorumRequest) -> DescribeQuorumResponse:
+    return DescribeQuorumResponse(
+        error_message=None,
+        topics=[
+            _Topic(
+                topic_name=topic.topic_name,
+                partitions=[
+                    _Partition(
+                        partition_index=partition.partition_index,
+                        error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                        error_message=None,
+                    )
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ],
+    )

@@ -1,0 +1,230 @@
+"""Following a leader: fetching, appending, truncating, and loading a snapshot when too far behind.
+
+Observers that know no leader ask any node they know; its refusal names the leader.
+"""
+
+from typing import Any
+
+from spindle.common.errors import CorruptRecords, ErrorCode
+from spindle.common.ids import OffsetAndEpoch
+from spindle.common.ports import Bytes
+from spindle.protocol.message import Message
+from spindle.protocol.messages.fetch import FetchResponse
+from spindle.protocol.messages.fetch_snapshot import FetchSnapshotResponse
+from spindle.protocol.records.batch import batches, check_crc
+from spindle.raft import kraft_records, requests
+from spindle.raft.connections import InFlight
+from spindle.raft.core import QuorumCore
+from spindle.raft.joining import poll_membership
+from spindle.raft.peers import handle_common_response, leader_named_by
+from spindle.raft.ready import (
+    InstallSnapshot,
+    SnapshotInstalled,
+    WriteSnapshotChunk,
+)
+from spindle.raft.roles import Follower, SnapshotFetch, Unattached
+
+# ---------------------------------------------------------------- sending
+
+
+def poll_follower(core: QuorumCore, role: Follower, now_ms: int) -> None:
+    """Fetch; a voter whose leader falls silent becomes prospective."""
+    if core.is_shutting_down:
+        return
+    if core.is_voter:
+        if now_ms >= role.fetch_deadline_ms:
+            core.become_prospective(now_ms)
+            return
+        core.wake_at(role.fetch_deadline_ms)
+    if poll_membership(core, role, now_ms):
+        return
+    if not core.log.is_flushed or (role.snapshot is not None and role.snapshot.is_installing):
+        return  # what was fetched is not acknowledged before it is on the disk
+    leader = core.destination(role.leader_id, role.leader_endpoints)
+    if leader is None or core.connections.is_failing(leader.id, now_ms):
+        ask_anybody(core, now_ms)
+        if leader is not None:
+            core.wake_at(core.connections.next_time_ms(leader.id))
+    elif core.connections.is_ready(leader.id, now_ms):
+        core.send(leader, _next_request(core, role), now_ms)
+    else:
+        core.wake_at(core.connections.next_time_ms(leader.id))
+
+
+def poll_leaderless(core: QuorumCore, role: Unattached, now_ms: int) -> None:
+    """Look for the leader."""
+    if not core.is_shutting_down:
+        ask_anybody(core, now_ms)
+
+
+def ask_anybody(core: QuorumCore, now_ms: int) -> None:
+    """Send a fetch to some node that may know the leader, one at a time."""
+    peers = core.known_peers()
+    if not peers:
+        return
+    ready = [peer for peer in peers if core.connections.is_ready(peer.id, now_ms)]
+    if len(ready) < len(peers):
+        core.wake_at(min(core.connections.next_time_ms(p.id) for p in peers if p not in ready))
+    if ready and not core.connections.has_any_in_flight(peers):
+        peer = ready[core.random.randrange(0, len(ready))]
+        core.send(peer, _fetch(core), now_ms)
+
+
+def _next_request(core: QuorumCore, role: Follower) -> Message:
+    if role.snapshot is None:
+        return _fetch(core)
+    return requests.fetch_snapshot_request(
+        core.local.cluster_id,
+        role.epoch,
+        core.local.key,
+        role.snapshot.snapshot_id,
+        role.snapshot.position,
+        core.settings.fetch_snapshot_max_bytes,
+    )
+
+
+def _fetch(core: QuorumCore) -> Message:
+    high_watermark = core.high_watermark
+    return requests.fetch_request(
+        core.local.cluster_id,
+        core.epoch,
+        core.local.key,
+        core.log.end,
+        -1 if high_watermark is None else high_watermark,
+        core.settings.fetch_max_bytes,
+    )
+
+
+# ---------------------------------------------------------------- fetched
+
+
+def handle_fetch_response(
+    core: QuorumCore, sent: InFlight, response: FetchResponse, now_ms: int
+) -> None:
+    partition = _only_fetched_partition(response)
+    if response.error_code or partition is None:
+        core.connections.back_off(sent.destination.id, now_ms)
+        return
+    endpoints = leader_named_by(core, partition.current_leader.leader_id, response.node_endpoints)
+    if handle_common_response(core, sent, partition, endpoints, now_ms):
+        return
+    role = core.role
+    asked = sent.message.topics[0].partitions[0]  # type: ignore[attr-defined]
+    if not isinstance(role, Follower) or asked.fetch_offset != core.log.end_offset:
+        return
+    if partition.diverging_epoch.epoch >= 0:
+        end = OffsetAndEpoch(partition.diverging_epoch.end_offset, partition.diverging_epoch.epoch)
+        core.truncate_to(truncation_offset(core, end))
+    elif partition.snapshot_id.epoch >= 0:
+        snapshot_id = OffsetAndEpoch(partition.snapshot_id.end_offset, partition.snapshot_id.epoch)
+        role.snapshot = SnapshotFetch(snapshot_id)
+    else:
+        is_good = _append_fetched(core, role, partition.records or b"")
+        if partition.high_watermark >= 0:
+            core.raise_high_watermark(min(core.log.end_offset, partition.high_watermark))
+        if not is_good:
+            core.connections.back_off(sent.destination.id, now_ms)
+    role.has_fetched = True
+    role.fetch_deadline_ms = now_ms + core.settings.fetch_timeout_ms
+
+
+def _only_fetched_partition(
+    response: FetchResponse,
+) -> FetchResponse.FetchableTopicResponse.PartitionData | None:
+    topics = response.responses
+    if len(topics) != 1 or len(topics[0].partitions) != 1:
+        return None
+    return topics[0].partitions[0]
+
+
+def truncation_offset(core: QuorumCore, leader_end: OffsetAndEpoch) -> int:
+    """Where the own log may agree with the leader's, whose epoch ends at `leader_end`."""
+    own_end = core.log.end_offset_for(leader_end.epoch)
+    if own_end.epoch == leader_end.epoch:
+        return min(own_end.offset, leader_end.offset)
+    return own_end.offset
+
+
+def _append_fetched(core: QuorumCore, role: Follower, records: Bytes) -> bool:
+    """Append the whole, sound batches; False if bytes were left out because they are not."""
+    position = end = 0
+    is_good = True
+    offset = core.log.end_offset
+    starts: list[tuple[int, int]] = []
+    try:
+        for position, header in batches(records):
+            check_crc(records, position, header)
+            if header.base_offset != offset or not 0 <= header.leader_epoch <= role.epoch:
+                raise CorruptRecords(
+                    f"batch at offset {header.base_offset} of epoch {header.leader_epoch} "
+                    f"where {offset} was expected"
+                )
+            starts.append((header.leader_epoch, offset))
+            offset = header.next_offset
+            end = position + header.size_bytes
+    except CorruptRecords:
+        is_good = False
+    if end:
+        sound = bytes(memoryview(records)[:end])
+        core.append_fetched(sound, offset, starts)
+        core.flush()
+        kraft_records.apply_to_history(sound, core.history, core.voters_changed)
+    return is_good
+
+
+# ---------------------------------------------------------------- snapshots
+
+
+def handle_fetch_snapshot_response(
+    core: QuorumCore, sent: InFlight, response: FetchSnapshotResponse, now_ms: int
+) -> None:
+    partition: Any = requests.only_partition(response.topics)
+    if response.error_code or partition is None:
+        core.connections.back_off(sent.destination.id, now_ms)
+        return
+    leader_id = partition.current_leader.leader_id
+    endpoints = leader_named_by(core, leader_id, response.node_endpoints)
+    role = core.role
+    loading = role.snapshot if isinstance(role, Follower) else None
+    if partition.error_code in (
+        ErrorCode.SNAPSHOT_NOT_FOUND,
+        ErrorCode.POSITION_OUT_OF_RANGE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ):
+        if isinstance(role, Follower):
+            role.snapshot = None  # ask anew: the leader names a snapshot that it has
+        core.connections.back_off(sent.destination.id, now_ms)
+        return
+    if handle_common_response(core, sent, partition, endpoints, now_ms):
+        return
+    role = core.role
+    answered = OffsetAndEpoch(partition.snapshot_id.end_offset, partition.snapshot_id.epoch)
+    if (
+        not isinstance(role, Follower)
+        or loading is None
+        or loading.snapshot_id != answered
+        or loading.position != partition.position
+    ):
+        return
+    data = partition.unaligned_records or b""
+    core.ready.log_operations.append(WriteSnapshotChunk(answered, loading.position, data))
+    loading.position += len(data)
+    if loading.position >= partition.size:
+        loading.is_installing = True
+        core.ready.log_operations.append(InstallSnapshot(answered))
+    role.fetch_deadline_ms = now_ms + core.settings.fetch_timeout_ms
+
+
+def handle_snapshot_installed(core: QuorumCore, event: SnapshotInstalled, now_ms: int) -> None:
+    """The log begins anew at the end of a snapshot; its voters are in force."""
+    snapshot_id = event.snapshot_id
+    core.log.reset_to(snapshot_id)
+    core.history.clear()
+    core.history.add_kraft_version(snapshot_id.offset - 1, event.kraft_version)
+    if event.voters is not None:
+        core.voters_changed(snapshot_id.offset - 1, event.voters)
+    core.raise_high_watermark(snapshot_id.offset)
+    role = core.role
+    if isinstance(role, Follower):
+        role.snapshot = None
+        role.fetch_deadline_ms = now_ms + core.settings.fetch_timeout_ms

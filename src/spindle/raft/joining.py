@@ -1,0 +1,72 @@
+"""A follower's part in membership: reporting its own voter record, and joining by itself.
+
+A voter whose endpoints or supported versions differ from the recorded ones tells the leader
+(KIP-853). A controller that is an observer may add itself, after removing the record of its id with
+a lost directory (KIP-1186).
+"""
+
+from spindle.common.errors import ErrorCode
+from spindle.protocol.message import Message
+from spindle.protocol.messages.add_raft_voter import AddRaftVoterResponse
+from spindle.protocol.messages.remove_raft_voter import (
+    RemoveRaftVoterRequest,
+    RemoveRaftVoterResponse,
+)
+from spindle.protocol.messages.update_raft_voter import UpdateRaftVoterResponse
+from spindle.raft import requests
+from spindle.raft.connections import InFlight
+from spindle.raft.core import QuorumCore
+from spindle.raft.roles import Follower
+from spindle.raft.voters import RECONFIGURABLE_KRAFT_VERSION
+
+
+def poll_membership(core: QuorumCore, role: Follower, now_ms: int) -> bool:
+    """Send what is due to the leader; True if something was sent in place of a fetch."""
+    message = _due_request(core, role)
+    if message is None:
+        return False
+    if now_ms < role.update_voter_deadline_ms:
+        core.wake_at(role.update_voter_deadline_ms)
+        return False
+    leader = core.destination(role.leader_id, role.leader_endpoints)
+    if leader is None or not core.connections.is_ready(leader.id, now_ms):
+        return False
+    core.send(leader, message, now_ms)
+    role.update_voter_deadline_ms = now_ms + core.settings.fetch_timeout_ms
+    return True
+
+
+def _due_request(core: QuorumCore, role: Follower) -> Message | None:
+    local = core.local
+    recorded = core.voters.get(local.key.id)
+    is_reconfigurable = core.history.kraft_version >= RECONFIGURABLE_KRAFT_VERSION
+    if core.is_voter:
+        is_known = is_reconfigurable and recorded == local.voter
+        if is_known or role.has_updated_voter or not local.endpoints:
+            return None
+        return requests.update_voter_request(local.cluster_id, role.epoch, local.voter)
+    if not (core.settings.auto_join and local.can_vote and is_reconfigurable and role.has_fetched):
+        return None
+    if recorded is not None:
+        return RemoveRaftVoterRequest(
+            cluster_id=local.cluster_id,
+            voter_id=recorded.key.id,
+            voter_directory_id=recorded.key.directory_id,
+        )
+    return requests.add_voter_request(
+        local.cluster_id, core.settings.request_timeout_ms, local.voter
+    )
+
+
+def handle_membership_response(
+    core: QuorumCore,
+    sent: InFlight,
+    response: AddRaftVoterResponse | RemoveRaftVoterResponse | UpdateRaftVoterResponse,
+    now_ms: int,
+) -> None:
+    """A refusal is tried again at the next period; the log tells whether a change happened."""
+    role = core.role
+    if response.error_code != ErrorCode.NONE:
+        core.connections.back_off(sent.destination.id, now_ms)
+    elif isinstance(role, Follower) and isinstance(response, UpdateRaftVoterResponse):
+        role.has_updated_voter = True

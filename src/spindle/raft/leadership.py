@@ -1,0 +1,251 @@
+"""Leading an epoch: its first batch, appends, the high watermark, and how it begins and ends."""
+
+from typing import Final
+
+from spindle.common.errors import ErrorCode
+from spindle.common.ids import Endpoint
+from spindle.protocol.messages.begin_quorum_epoch import (
+    BeginQuorumEpochRequest,
+    BeginQuorumEpochResponse,
+)
+from spindle.protocol.messages.end_quorum_epoch import EndQuorumEpochRequest, EndQuorumEpochResponse
+from spindle.raft import kraft_records, requests, responses
+from spindle.raft.appends import append_control
+from spindle.raft.connections import InFlight
+from spindle.raft.core import QuorumCore
+from spindle.raft.kraft_records import ControlRecord
+from spindle.raft.membership import finish_voter_change
+from spindle.raft.peers import (
+    check_request,
+    handle_common_response,
+    is_addressed_to,
+    leader_named_by,
+)
+from spindle.raft.roles import Follower, Leader, Resigned
+from spindle.raft.serving import refuse_parked_fetches
+from spindle.raft.voters import RECONFIGURABLE_KRAFT_VERSION, ReplicaKey
+
+_CHECK_QUORUM_FACTOR: Final = 1.5
+
+# ---------------------------------------------------------------- the first batch
+
+
+def start_leadership(core: QuorumCore, granting_ids: list[int], now_ms: int) -> None:
+    """Become leader and write the epoch's first batch."""
+    role = core.new_leader(granting_ids, now_ms)
+    core.enter(role)
+    core.election_retries = 0
+    records = [kraft_records.leader_change(core.local.key.id, core.voters.ids, granting_ids)]
+    if core.history.kraft_version >= RECONFIGURABLE_KRAFT_VERSION:
+        records += _membership_records(core)
+    append_control(core, records, now_ms)
+
+
+def _membership_records(core: QuorumCore) -> list[ControlRecord]:
+    """kraft.version and voters where the log lacks them or they do not fit this leader."""
+    mine = core.local.voter
+    is_member = core.is_voter
+    own_record = core.voters.get(mine.key.id) if is_member else None
+    voter_set = core.voters.with_voter(mine) if is_member else core.voters
+    offset = core.history.voters_offset
+    if offset is None or offset < 0:
+        version = core.history.kraft_version
+        return [kraft_records.kraft_version(version), kraft_records.voters(voter_set)]
+    if own_record is not None and own_record != mine:
+        return [kraft_records.voters(voter_set)]
+    return []
+
+
+def update_high_watermark(core: QuorumCore) -> None:
+    """Commit what a majority of voters has."""
+    role = core.role
+    if isinstance(role, Leader):
+        offset = role.progress.committed_offset(core.log.flushed_offset)
+        if offset is not None:
+            core.raise_high_watermark(offset)
+
+
+# ---------------------------------------------------------------- begin and end of an epoch
+
+
+def poll_leader(core: QuorumCore, role: Leader, now_ms: int) -> None:
+    """Resign without a majority, remind silent voters, forget old observers."""
+    progress = role.progress
+    if progress.needs_others:
+        timeout_ms = int(core.settings.fetch_timeout_ms * _CHECK_QUORUM_FACTOR)
+        deadline_ms = progress.majority_fetched_since_ms() + timeout_ms
+        if now_ms >= deadline_ms:
+            resign(core, now_ms)
+            return
+        core.wake_at(deadline_ms)
+    if core.is_shutting_down or _is_removed(core):
+        resign(core, now_ms)
+        return
+    progress.expire_observers(now_ms)
+    _remind_voters(core, role, now_ms)
+
+
+def _is_removed(core: QuorumCore) -> bool:
+    """Whether a committed voter set lacks the local node."""
+    offset = core.history.voters_offset
+    return not core.is_voter and offset is not None and core.leader_high_watermark > offset
+
+
+def _remind_voters(core: QuorumCore, role: Leader, now_ms: int) -> None:
+    """Tell voters that have not fetched for a while who leads, so that they follow."""
+    period_ms = max(1, core.settings.fetch_timeout_ms // 2)
+    for voter in core.other_voters():
+        replica = role.progress.find(voter.key)
+        due_ms = role.begin_deadline_ms.get(voter.key.id, 0)
+        if replica is not None and replica.last_fetch_ms >= 0:
+            due_ms = max(due_ms, replica.last_fetch_ms + period_ms)
+        if now_ms >= due_ms:
+            message = requests.begin_quorum_epoch_request(
+                core.local.cluster_id,
+                role.epoch,
+                core.local.key.id,
+                core.local.endpoints,
+                voter.key,
+            )
+            if core.send_to_voter(voter, message, now_ms):
+                due_ms = now_ms + period_ms
+                role.begin_deadline_ms[voter.key.id] = due_ms
+        core.wake_at(max(due_ms, now_ms + 1))
+
+
+def resign(core: QuorumCore, now_ms: int) -> None:
+    """Give up leadership; the voters are asked to elect, the most advanced first."""
+    role = core.role
+    if isinstance(role, Leader):
+        core.become_resigned(role.progress.voters_by_progress(), now_ms)
+
+
+def leave_leadership(core: QuorumCore) -> None:
+    """Answer whoever waits for the leader that the local node was."""
+    refuse_parked_fetches(core)
+    finish_voter_change(core, ErrorCode.NOT_LEADER_OR_FOLLOWER, "The node leads no more.")
+
+
+def poll_resigned(core: QuorumCore, role: Resigned, now_ms: int) -> None:
+    """Tell the voters; after an election timeout begin anew in the next epoch."""
+    if core.is_sole_voter and not core.is_shutting_down:
+        core.become_prospective(now_ms)
+        return
+    if now_ms >= role.election_deadline_ms and not core.is_shutting_down:
+        core.become_unattached(role.epoch + 1, now_ms)
+        return
+    for voter in core.other_voters():
+        if voter.key.id in role.unacknowledged_ids:
+            message = requests.end_quorum_epoch_request(
+                core.local.cluster_id,
+                role.epoch,
+                core.local.key.id,
+                core.local.endpoints,
+                role.preferred_candidates,
+            )
+            core.send_to_voter(voter, message, now_ms)
+    core.wake_at(max(role.election_deadline_ms, now_ms + 1))
+
+
+def handle_begin_response(
+    core: QuorumCore, sent: InFlight, response: BeginQuorumEpochResponse, now_ms: int
+) -> None:
+    partition = requests.only_partition(response.topics)
+    if response.error_code or partition is None:
+        core.connections.back_off(sent.destination.id, now_ms)
+        return
+    endpoints = leader_named_by(core, partition.leader_id, response.node_endpoints)
+    handle_common_response(core, sent, partition, endpoints, now_ms)
+
+
+def handle_end_response(
+    core: QuorumCore, sent: InFlight, response: EndQuorumEpochResponse, now_ms: int
+) -> None:
+    partition = requests.only_partition(response.topics)
+    if response.error_code or partition is None:
+        core.connections.back_off(sent.destination.id, now_ms)
+        return
+    endpoints = leader_named_by(core, partition.leader_id, response.node_endpoints)
+    if handle_common_response(core, sent, partition, endpoints, now_ms):
+        return
+    role = core.role
+    if isinstance(role, Resigned) and sent.destination.id in role.unacknowledged_ids:
+        role.unacknowledged_ids.remove(sent.destination.id)
+
+
+# ---------------------------------------------------------------- told of a leader
+
+
+def handle_begin_request(
+    core: QuorumCore, token: int, request: BeginQuorumEpochRequest, now_ms: int
+) -> None:
+    """A leader presents itself. The voter it names is checked only after its epoch was taken up."""
+    partition = requests.only_partition(request.topics)
+    error = check_request(core, request.cluster_id, partition)
+    if error is not None or partition is None:
+        response = BeginQuorumEpochResponse(error_code=error or ErrorCode.INVALID_REQUEST)
+        core.reply(token, response)
+        return
+    error = _check_sender(core, partition.leader_id, partition.leader_epoch)
+    if error is None:
+        endpoints = tuple(Endpoint(at.name, at.host, at.port) for at in request.leader_endpoints)
+        _follow_sender(core, partition.leader_id, partition.leader_epoch, endpoints, now_ms)
+        if not is_addressed_to(core, request.voter_id, partition.voter_directory_id):
+            error = ErrorCode.INVALID_VOTER_KEY
+    core.reply(token, responses.begin_quorum_epoch_response(core, error or ErrorCode.NONE))
+
+
+def _check_sender(core: QuorumCore, leader_id: int, epoch: int) -> ErrorCode | None:
+    if epoch < core.epoch:
+        return ErrorCode.FENCED_LEADER_EPOCH
+    return ErrorCode.INVALID_REQUEST if leader_id < 0 else None
+
+
+def _follow_sender(
+    core: QuorumCore, leader_id: int, epoch: int, endpoints: tuple[Endpoint, ...], now_ms: int
+) -> None:
+    role = core.role
+    if (
+        isinstance(role, Follower)
+        and role.epoch == epoch
+        and role.leader_id == leader_id
+        and len(endpoints) > len(role.leader_endpoints)
+    ):
+        core.become_follower(epoch, leader_id, endpoints, now_ms, role.voted_key)
+    else:
+        core.learn_leader(leader_id, epoch, endpoints, now_ms)
+
+
+def handle_end_request(
+    core: QuorumCore, token: int, request: EndQuorumEpochRequest, now_ms: int
+) -> None:
+    """The leader resigned: elect soon, the sooner the nearer the front of its list."""
+    partition = requests.only_partition(request.topics)
+    error = check_request(core, request.cluster_id, partition)
+    if error is not None or partition is None:
+        core.reply(token, EndQuorumEpochResponse(error_code=error or ErrorCode.INVALID_REQUEST))
+        return
+    error = _check_sender(core, partition.leader_id, partition.leader_epoch)
+    if error is None:
+        endpoints = tuple(Endpoint(at.name, at.host, at.port) for at in request.leader_endpoints)
+        core.learn_leader(partition.leader_id, partition.leader_epoch, endpoints, now_ms)
+        role = core.role
+        if isinstance(role, Follower) and role.leader_id == partition.leader_id:
+            candidates = [
+                ReplicaKey(at.candidate_id, at.candidate_directory_id)
+                for at in partition.preferred_candidates
+            ] or [ReplicaKey(voter_id) for voter_id in partition.preferred_successors]
+            role.fetch_deadline_ms = now_ms + _election_delay_ms(core, candidates)
+    core.reply(token, responses.end_quorum_epoch_response(core, error or ErrorCode.NONE))
+
+
+def _election_delay_ms(core: QuorumCore, candidates: list[ReplicaKey]) -> int:
+    longest_ms = core.settings.election_backoff_max_ms
+    local = core.local.key
+    for position, key in enumerate(candidates):
+        if key.id == local.id and key.directory_id in (bytes(16), local.directory_id):
+            if position == 0:
+                return 0
+            step_ms = longest_ms >> (len(candidates) - 1)
+            return min(longest_ms, step_ms << (position - 1))
+    return longest_ms

@@ -1,0 +1,213 @@
+"""Events that drive the quorum's state machine, and `Ready`: what a step wants done.
+
+A driver does what `Ready` lists in the order of its fields, and one `Ready` after the other. So a
+vote is on the disk before it is sent, and records are in the log before anybody is told.
+"""
+
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeAlias
+
+from spindle.common.ids import OffsetAndEpoch
+from spindle.common.ports import Bytes
+from spindle.protocol.message import Message
+from spindle.raft.listener import LeaderAndEpoch
+from spindle.raft.quorum_state import ElectionState
+from spindle.raft.voters import VoterSet
+
+# ---------------------------------------------------------------- events
+
+
+class Start(NamedTuple):
+    """The first event: take up the role that the stored state asks for."""
+
+
+class Tick(NamedTuple):
+    """Nothing but time has passed."""
+
+
+class RequestReceived(NamedTuple):
+    """A request of a peer or client; `token` comes back in its `Reply`."""
+
+    token: int
+    request: Message
+
+
+class ResponseReceived(NamedTuple):
+    """The answer to the `Request` of this id."""
+
+    request_id: int
+    response: Message
+
+
+class RequestFailed(NamedTuple):
+    """No answer will come: the connection failed, or the peer lacks the version that is needed."""
+
+    request_id: int
+    is_unsupported_version: bool = False
+
+
+class AppendRecords(NamedTuple):
+    """Encoded metadata records for the log, from the active controller of `epoch`."""
+
+    epoch: int
+    values: list[bytes]
+    is_atomic: bool = False
+
+
+class LogFlushed(NamedTuple):
+    """The oldest `Flush` that was not answered yet is done."""
+
+
+class SnapshotWritten(NamedTuple):
+    """A snapshot of the local state is complete."""
+
+    snapshot_id: OffsetAndEpoch
+
+
+class SnapshotInstalled(NamedTuple):
+    """A fetched snapshot is complete and the log was reset to its end."""
+
+    snapshot_id: OffsetAndEpoch
+    voters: VoterSet | None
+    kraft_version: int
+
+
+class LogCleaned(NamedTuple):
+    """Retention removed old segments and snapshots."""
+
+    start_offset: int
+    snapshots: tuple[OffsetAndEpoch, ...]
+
+
+class KRaftVersionUpgrade(NamedTuple):
+    """Raise kraft.version, as leader of `epoch`."""
+
+    epoch: int
+    version: int
+    is_validate_only: bool = False
+
+
+class Resign(NamedTuple):
+    """Give up the leadership of `epoch`, if the local node still has it."""
+
+    epoch: int
+
+
+class Shutdown(NamedTuple):
+    """Leave the quorum in an orderly way: resign, and take part in no election."""
+
+
+Event: TypeAlias = (
+    Start
+    | Tick
+    | RequestReceived
+    | ResponseReceived
+    | RequestFailed
+    | AppendRecords
+    | LogFlushed
+    | SnapshotWritten
+    | SnapshotInstalled
+    | LogCleaned
+    | KRaftVersionUpgrade
+    | Resign
+    | Shutdown
+)
+
+# ---------------------------------------------------------------- operations on the log
+
+
+class Append(NamedTuple):
+    """Add whole batches at the end; offsets and epochs are set already."""
+
+    base_offset: int
+    end_offset: int
+    batches: Bytes
+
+
+class Truncate(NamedTuple):
+    """Remove everything from `offset` on."""
+
+    offset: int
+
+
+class Flush(NamedTuple):
+    """Put everything appended so far on the disk, then report `LogFlushed`."""
+
+
+class WriteSnapshotChunk(NamedTuple):
+    """Bytes of a snapshot that is being fetched; position 0 begins it anew."""
+
+    snapshot_id: OffsetAndEpoch
+    position: int
+    data: Bytes
+
+
+class InstallSnapshot(NamedTuple):
+    """The fetched snapshot is complete: keep it, reset the log to its end, `SnapshotInstalled`."""
+
+    snapshot_id: OffsetAndEpoch
+
+
+LogOperation: TypeAlias = Append | Truncate | Flush | WriteSnapshotChunk | InstallSnapshot
+
+# ---------------------------------------------------------------- messages
+
+
+class Destination(NamedTuple):
+    """A peer. Nodes of the bootstrap list have ids below -1: who they are is not known yet."""
+
+    id: int
+    host: str
+    port: int
+
+
+class Request(NamedTuple):
+    request_id: int
+    destination: Destination
+    message: Message
+
+
+class ReadLog(NamedTuple):
+    """Put log bytes into the reply's partition: whole batches, at least one."""
+
+    offset: int
+    max_bytes: int
+
+
+class ReadSnapshot(NamedTuple):
+    """Put a slice of a snapshot, and its size, into the reply's partition."""
+
+    snapshot_id: OffsetAndEpoch
+    position: int
+    max_bytes: int
+
+
+class Reply(NamedTuple):
+    """The answer to a `RequestReceived`; `read` says which bytes the driver adds first."""
+
+    token: int
+    response: Message
+    read: ReadLog | ReadSnapshot | None = None
+
+
+@dataclass(slots=True)
+class Ready:
+    """What a step wants done, in the order of the fields.
+
+    Attributes:
+        election_state: to be in the file, synced, before anything else is done.
+        log_operations: to be done in order on the metadata directory.
+        requests: to be sent; answers come back as events.
+        replies: answers to received requests.
+        high_watermark: new value: batches below it are to be delivered.
+        leader: new leader for the listeners, told after the batches.
+        wake_at_ms: step with `Tick` at this time if nothing happens before; None for never.
+    """
+
+    election_state: ElectionState | None = None
+    log_operations: list[LogOperation] = field(default_factory=list)
+    requests: list[Request] = field(default_factory=list)
+    replies: list[Reply] = field(default_factory=list)
+    high_watermark: int | None = None
+    leader: LeaderAndEpoch | None = None
+    wake_at_ms: int | None = None

@@ -1,0 +1,212 @@
+"""The requests that the quorum sends, and how those about the one metadata partition are read.
+
+All of these messages nest topics and partitions for a single partition: here the nesting ends.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from spindle.common.ids import METADATA_PARTITION, METADATA_TOPIC, Endpoint, OffsetAndEpoch
+from spindle.common.uuids import METADATA_TOPIC_ID
+from spindle.protocol.messages.add_raft_voter import AddRaftVoterRequest
+from spindle.protocol.messages.begin_quorum_epoch import BeginQuorumEpochRequest
+from spindle.protocol.messages.end_quorum_epoch import EndQuorumEpochRequest
+from spindle.protocol.messages.fetch import FetchRequest
+from spindle.protocol.messages.fetch_snapshot import FetchSnapshotRequest
+from spindle.protocol.messages.update_raft_voter import UpdateRaftVoterRequest
+from spindle.protocol.messages.vote import VoteRequest
+from spindle.raft.voters import ReplicaKey, Voter
+
+FETCH_MAX_WAIT_MS: Final = 500
+_PARTITION: Final = METADATA_PARTITION.partition
+
+
+def vote_request(
+    cluster_id: str,
+    epoch: int,
+    candidate: ReplicaKey,
+    voter: ReplicaKey,
+    log_end: OffsetAndEpoch,
+    *,
+    is_pre_vote: bool,
+) -> VoteRequest:
+    partition = VoteRequest.TopicData.PartitionData(
+        partition_index=_PARTITION,
+        replica_epoch=epoch,
+        replica_id=candidate.id,
+        replica_directory_id=candidate.directory_id,
+        voter_directory_id=voter.directory_id,
+        last_offset_epoch=log_end.epoch,
+        last_offset=log_end.offset,
+        pre_vote=is_pre_vote,
+    )
+    topic = VoteRequest.TopicData(topic_name=METADATA_TOPIC, partitions=[partition])
+    return VoteRequest(cluster_id=cluster_id, voter_id=voter.id, topics=[topic])
+
+
+def begin_quorum_epoch_request(
+    cluster_id: str, epoch: int, leader_id: int, endpoints: Sequence[Endpoint], voter: ReplicaKey
+) -> BeginQuorumEpochRequest:
+    partition = BeginQuorumEpochRequest.TopicData.PartitionData(
+        partition_index=_PARTITION,
+        voter_directory_id=voter.directory_id,
+        leader_id=leader_id,
+        leader_epoch=epoch,
+    )
+    return BeginQuorumEpochRequest(
+        cluster_id=cluster_id,
+        voter_id=voter.id,
+        topics=[
+            BeginQuorumEpochRequest.TopicData(topic_name=METADATA_TOPIC, partitions=[partition])
+        ],
+        leader_endpoints=[
+            BeginQuorumEpochRequest.LeaderEndpoint(name=at.listener, host=at.host, port=at.port)
+            for at in endpoints
+        ],
+    )
+
+
+def end_quorum_epoch_request(
+    cluster_id: str,
+    epoch: int,
+    leader_id: int,
+    endpoints: Sequence[Endpoint],
+    candidates: Sequence[ReplicaKey],
+) -> EndQuorumEpochRequest:
+    partition_data = EndQuorumEpochRequest.TopicData.PartitionData
+    partition = partition_data(
+        partition_index=_PARTITION,
+        leader_id=leader_id,
+        leader_epoch=epoch,
+        preferred_successors=[key.id for key in candidates],
+        preferred_candidates=[
+            partition_data.ReplicaInfo(candidate_id=key.id, candidate_directory_id=key.directory_id)
+            for key in candidates
+        ],
+    )
+    return EndQuorumEpochRequest(
+        cluster_id=cluster_id,
+        topics=[EndQuorumEpochRequest.TopicData(topic_name=METADATA_TOPIC, partitions=[partition])],
+        leader_endpoints=[
+            EndQuorumEpochRequest.LeaderEndpoint(name=at.listener, host=at.host, port=at.port)
+            for at in endpoints
+        ],
+    )
+
+
+def fetch_request(
+    cluster_id: str,
+    epoch: int,
+    replica: ReplicaKey,
+    log_end: OffsetAndEpoch,
+    high_watermark: int,
+    max_bytes: int,
+) -> FetchRequest:
+    partition = FetchRequest.FetchTopic.FetchPartition(
+        partition=_PARTITION,
+        current_leader_epoch=epoch,
+        fetch_offset=log_end.offset,
+        last_fetched_epoch=log_end.epoch,
+        partition_max_bytes=max_bytes,
+        replica_directory_id=replica.directory_id,
+        high_watermark=high_watermark,
+    )
+    topic = FetchRequest.FetchTopic(
+        topic=METADATA_TOPIC, topic_id=METADATA_TOPIC_ID, partitions=[partition]
+    )
+    return FetchRequest(
+        cluster_id=cluster_id,
+        replica_id=replica.id,
+        replica_state=FetchRequest.ReplicaState(replica_id=replica.id),
+        max_wait_ms=FETCH_MAX_WAIT_MS,
+        max_bytes=max_bytes,
+        topics=[topic],
+    )
+
+
+def fetch_snapshot_request(
+    cluster_id: str,
+    epoch: int,
+    replica: ReplicaKey,
+    snapshot_id: OffsetAndEpoch,
+    position: int,
+    max_bytes: int,
+) -> FetchSnapshotRequest:
+    partition_snapshot = FetchSnapshotRequest.TopicSnapshot.PartitionSnapshot
+    partition = partition_snapshot(
+        partition=_PARTITION,
+        current_leader_epoch=epoch,
+        snapshot_id=partition_snapshot.SnapshotId(
+            end_offset=snapshot_id.offset, epoch=snapshot_id.epoch
+        ),
+        position=position,
+        replica_directory_id=replica.directory_id,
+    )
+    return FetchSnapshotRequest(
+        cluster_id=cluster_id,
+        replica_id=replica.id,
+        max_bytes=max_bytes,
+        topics=[FetchSnapshotRequest.TopicSnapshot(name=METADATA_TOPIC, partitions=[partition])],
+    )
+
+
+def update_voter_request(cluster_id: str, epoch: int, voter: Voter) -> UpdateRaftVoterRequest:
+    return UpdateRaftVoterRequest(
+        cluster_id=cluster_id,
+        current_leader_epoch=epoch,
+        voter_id=voter.key.id,
+        voter_directory_id=voter.key.directory_id,
+        listeners=[
+            UpdateRaftVoterRequest.Listener(name=at.listener, host=at.host, port=at.port)
+            for at in voter.endpoints
+        ],
+        k_raft_version_feature=UpdateRaftVoterRequest.KRaftVersionFeature(
+            min_supported_version=voter.versions.min_version,
+            max_supported_version=voter.versions.max_version,
+        ),
+    )
+
+
+def add_voter_request(cluster_id: str, timeout_ms: int, voter: Voter) -> AddRaftVoterRequest:
+    """The request by which a controller joins on its own (KIP-1186): acknowledged when appended."""
+    return AddRaftVoterRequest(
+        cluster_id=cluster_id,
+        timeout_ms=timeout_ms,
+        voter_id=voter.key.id,
+        voter_directory_id=voter.key.directory_id,
+        listeners=[
+            AddRaftVoterRequest.Listener(name=at.listener, host=at.host, port=at.port)
+            for at in voter.endpoints
+        ],
+        ack_when_committed=False,
+    )
+
+
+def only_partition(topics: Sequence[Any]) -> Any | None:
+    """The metadata partition of a request or response; None if it is about anything else."""
+    if len(topics) != 1 or len(topics[0].partitions) != 1:
+        return None
+    topic, partition = topics[0], topics[0].partitions[0]
+    name = topic.name if hasattr(topic, "name") else topic.topic_name
+    index = partition.partition_index if hasattr(partition, "partition_index") else None
+    if index is None:
+        index = partition.partition if hasattr(partition, "partition") else partition.index
+    return partition if name == METADATA_TOPIC and index == _PARTITION else None
+
+
+def only_fetch_partition(request: FetchRequest) -> FetchRequest.FetchTopic.FetchPartition | None:
+    """The metadata partition of a fetch, by name or (version 13 and later) by id."""
+    if len(request.topics) != 1 or len(request.topics[0].partitions) != 1:
+        return None
+    topic, partition = request.topics[0], request.topics[0].partitions[0]
+    is_metadata = topic.topic == METADATA_TOPIC or topic.topic_id == METADATA_TOPIC_ID
+    return partition if is_metadata and partition.partition == _PARTITION else None
+
+
+def fetching_replica(request: FetchRequest) -> ReplicaKey:
+    """Who fetches; id -1 for a consumer."""
+    state_id = request.replica_state.replica_id
+    replica_id = state_id if state_id >= 0 else request.replica_id
+    partition = only_fetch_partition(request)
+    directory_id = partition.replica_directory_id if partition is not None else bytes(16)
+    return ReplicaKey(replica_id, directory_id)

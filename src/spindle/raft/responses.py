@@ -1,0 +1,157 @@
+"""Answers of the quorum: they all name the own epoch and, where it is known, the leader."""
+
+from typing import Final
+
+from spindle.common.errors import ErrorCode
+from spindle.common.ids import METADATA_PARTITION, METADATA_TOPIC, OffsetAndEpoch
+from spindle.common.uuids import METADATA_TOPIC_ID
+from spindle.protocol.messages.begin_quorum_epoch import BeginQuorumEpochResponse
+from spindle.protocol.messages.end_quorum_epoch import EndQuorumEpochResponse
+from spindle.protocol.messages.fetch import FetchResponse
+from spindle.protocol.messages.fetch_snapshot import FetchSnapshotResponse
+from spindle.protocol.messages.vote import VoteResponse
+from spindle.raft.core import QuorumCore
+from spindle.raft.log_view import BOOTSTRAP_SNAPSHOT_ID
+from spindle.raft.ready import Destination
+
+_PARTITION: Final = METADATA_PARTITION.partition
+FetchPartitionData = FetchResponse.FetchableTopicResponse.PartitionData
+SnapshotPartition = FetchSnapshotResponse.TopicSnapshot.PartitionSnapshot
+
+
+def leader_destination(core: QuorumCore) -> Destination | None:
+    """Where the leader is reached, if it is known."""
+    return core.destination(core.leader_id, core.leader_endpoints) if core.leader_id >= 0 else None
+
+
+def vote_response(
+    core: QuorumCore, error: ErrorCode = ErrorCode.NONE, *, is_granted: bool = False
+) -> VoteResponse:
+    partition = VoteResponse.TopicData.PartitionData(
+        partition_index=_PARTITION,
+        error_code=error,
+        leader_id=core.leader_id,
+        leader_epoch=core.epoch,
+        vote_granted=is_granted,
+    )
+    leader = leader_destination(core)
+    return VoteResponse(
+        topics=[VoteResponse.TopicData(topic_name=METADATA_TOPIC, partitions=[partition])],
+        node_endpoints=[
+            VoteResponse.NodeEndpoint(node_id=leader.id, host=leader.host, port=leader.port)
+        ]
+        if leader
+        else [],
+    )
+
+
+def begin_quorum_epoch_response(
+    core: QuorumCore, error: ErrorCode = ErrorCode.NONE
+) -> BeginQuorumEpochResponse:
+    partition = BeginQuorumEpochResponse.TopicData.PartitionData(
+        partition_index=_PARTITION,
+        error_code=error,
+        leader_id=core.leader_id,
+        leader_epoch=core.epoch,
+    )
+    leader = leader_destination(core)
+    endpoint = BeginQuorumEpochResponse.NodeEndpoint
+    return BeginQuorumEpochResponse(
+        topics=[
+            BeginQuorumEpochResponse.TopicData(topic_name=METADATA_TOPIC, partitions=[partition])
+        ],
+        node_endpoints=[endpoint(node_id=leader.id, host=leader.host, port=leader.port)]
+        if leader
+        else [],
+    )
+
+
+def end_quorum_epoch_response(
+    core: QuorumCore, error: ErrorCode = ErrorCode.NONE
+) -> EndQuorumEpochResponse:
+    partition = EndQuorumEpochResponse.TopicData.PartitionData(
+        partition_index=_PARTITION,
+        error_code=error,
+        leader_id=core.leader_id,
+        leader_epoch=core.epoch,
+    )
+    leader = leader_destination(core)
+    endpoint = EndQuorumEpochResponse.NodeEndpoint
+    return EndQuorumEpochResponse(
+        topics=[
+            EndQuorumEpochResponse.TopicData(topic_name=METADATA_TOPIC, partitions=[partition])
+        ],
+        node_endpoints=[endpoint(node_id=leader.id, host=leader.host, port=leader.port)]
+        if leader
+        else [],
+    )
+
+
+def fetch_response(
+    core: QuorumCore,
+    error: ErrorCode = ErrorCode.NONE,
+    *,
+    diverging: OffsetAndEpoch | None = None,
+    snapshot_id: OffsetAndEpoch | None = None,
+) -> FetchResponse:
+    """An answer without records; the driver adds them."""
+    partition = FetchPartitionData(
+        partition_index=_PARTITION,
+        error_code=error,
+        high_watermark=core.leader_high_watermark,
+        log_start_offset=core.log.start_offset if error is ErrorCode.NONE else -1,
+        current_leader=FetchPartitionData.LeaderIdAndEpoch(
+            leader_id=core.leader_id, leader_epoch=core.epoch
+        ),
+        aborted_transactions=None,
+        records=b"",
+    )
+    if diverging is not None:
+        partition.diverging_epoch = FetchPartitionData.EpochEndOffset(
+            epoch=diverging.epoch, end_offset=diverging.offset
+        )
+    if snapshot_id is not None:
+        partition.snapshot_id = FetchPartitionData.SnapshotId(
+            end_offset=snapshot_id.offset, epoch=snapshot_id.epoch
+        )
+    leader = leader_destination(core)
+    topic = FetchResponse.FetchableTopicResponse(
+        topic=METADATA_TOPIC, topic_id=METADATA_TOPIC_ID, partitions=[partition]
+    )
+    return FetchResponse(
+        responses=[topic],
+        node_endpoints=[
+            FetchResponse.NodeEndpoint(node_id=leader.id, host=leader.host, port=leader.port)
+        ]
+        if leader
+        else [],
+    )
+
+
+def fetch_snapshot_response(
+    core: QuorumCore,
+    error: ErrorCode = ErrorCode.NONE,
+    *,
+    snapshot_id: OffsetAndEpoch = BOOTSTRAP_SNAPSHOT_ID,
+    position: int = 0,
+) -> FetchSnapshotResponse:
+    """An answer without bytes; the driver adds them and the size."""
+    partition = SnapshotPartition(
+        index=_PARTITION,
+        error_code=error,
+        snapshot_id=SnapshotPartition.SnapshotId(
+            end_offset=snapshot_id.offset, epoch=snapshot_id.epoch
+        ),
+        current_leader=SnapshotPartition.LeaderIdAndEpoch(
+            leader_id=core.leader_id, leader_epoch=core.epoch
+        ),
+        position=position,
+    )
+    leader = leader_destination(core)
+    endpoint = FetchSnapshotResponse.NodeEndpoint
+    return FetchSnapshotResponse(
+        topics=[FetchSnapshotResponse.TopicSnapshot(name=METADATA_TOPIC, partitions=[partition])],
+        node_endpoints=[endpoint(node_id=leader.id, host=leader.host, port=leader.port)]
+        if leader
+        else [],
+    )

@@ -1,0 +1,167 @@
+"""Elections: pre-votes, votes, and what is answered to them (KIP-595, KIP-996)."""
+
+from spindle.common.errors import ErrorCode
+from spindle.common.ids import OffsetAndEpoch
+from spindle.protocol.messages.vote import VoteRequest, VoteResponse
+from spindle.raft import requests, responses
+from spindle.raft.connections import InFlight
+from spindle.raft.core import QuorumCore, is_same_candidate, is_up_to_date
+from spindle.raft.leadership import start_leadership
+from spindle.raft.peers import (
+    check_request,
+    handle_common_response,
+    is_addressed_to,
+    leader_named_by,
+)
+from spindle.raft.roles import Candidate, Follower, Leader, Prospective, Unattached
+from spindle.raft.voters import ReplicaKey
+
+# ---------------------------------------------------------------- asked for a vote
+
+
+def handle_vote_request(core: QuorumCore, token: int, request: VoteRequest, now_ms: int) -> None:
+    partition = requests.only_partition(request.topics)
+    error = check_request(core, request.cluster_id, partition)
+    if error is not None or partition is None:
+        core.reply(token, VoteResponse(error_code=error or ErrorCode.INVALID_REQUEST))
+        return
+    error = _check_vote(core, partition)
+    if error is None and partition.replica_epoch > core.epoch:
+        core.become_unattached(partition.replica_epoch, now_ms)
+    if error is None and not is_addressed_to(core, request.voter_id, partition.voter_directory_id):
+        error = ErrorCode.INVALID_VOTER_KEY
+    if error is not None:
+        core.reply(token, responses.vote_response(core, error))
+        return
+    candidate = ReplicaKey(partition.replica_id, partition.replica_directory_id)
+    log_end = OffsetAndEpoch(partition.last_offset, partition.last_offset_epoch)
+    is_granted = can_grant(core, candidate, log_end, is_pre_vote=partition.pre_vote)
+    if is_granted and not partition.pre_vote:
+        _give_vote(core, candidate, now_ms)
+    core.reply(token, responses.vote_response(core, is_granted=is_granted))
+
+
+def can_grant(
+    core: QuorumCore, candidate: ReplicaKey, log_end: OffsetAndEpoch, *, is_pre_vote: bool
+) -> bool:
+    """Whether the local node would give, or gives, its vote in the current epoch."""
+    role = core.role
+    is_fit = is_up_to_date(log_end, core.log.end)
+    if isinstance(role, Leader):
+        return False
+    if is_pre_vote:
+        return is_fit and not (isinstance(role, Follower) and role.has_fetched)
+    if not isinstance(role, Unattached | Prospective):
+        return False
+    if role.voted_key is not None:
+        return is_same_candidate(role.voted_key, candidate)
+    return role.leader_id < 0 and is_fit
+
+
+def _check_vote(
+    core: QuorumCore, partition: VoteRequest.TopicData.PartitionData
+) -> ErrorCode | None:
+    newest = partition.replica_epoch if partition.pre_vote else partition.replica_epoch - 1
+    if (
+        partition.last_offset < 0
+        or partition.last_offset_epoch < 0
+        or partition.last_offset_epoch > newest
+    ):
+        return ErrorCode.INVALID_REQUEST
+    if partition.replica_epoch < core.epoch:
+        return ErrorCode.FENCED_LEADER_EPOCH
+    if partition.replica_id < 0:
+        return ErrorCode.INVALID_REQUEST
+    return None
+
+
+def _give_vote(core: QuorumCore, candidate: ReplicaKey, now_ms: int) -> None:
+    role = core.role
+    if isinstance(role, Unattached | Prospective) and role.voted_key is None:
+        core.become_unattached(role.epoch, now_ms, voted_key=candidate)
+
+
+# ---------------------------------------------------------------- asking for votes
+
+
+def poll_unattached(core: QuorumCore, role: Unattached, now_ms: int) -> None:
+    """Become prospective when the election timeout is over; a sole voter need not wait."""
+    if not core.is_voter or core.is_shutting_down:
+        return
+    if core.is_sole_voter or now_ms >= role.election_deadline_ms:
+        core.become_prospective(now_ms)
+    else:
+        core.wake_at(role.election_deadline_ms)
+
+
+def poll_prospective(core: QuorumCore, role: Prospective, now_ms: int) -> None:
+    if role.votes.is_granted:
+        core.become_candidate(now_ms)
+    elif role.votes.is_rejected or now_ms >= role.election_deadline_ms:
+        if role.leader_id >= 0 and role.leader_endpoints:
+            core.become_follower(
+                role.epoch, role.leader_id, role.leader_endpoints, now_ms, role.voted_key
+            )
+        else:
+            core.become_unattached(role.epoch, now_ms, role.leader_id, role.voted_key)
+    else:
+        core.wake_at(role.election_deadline_ms)
+        _ask_for_votes(core, role, now_ms)
+
+
+def poll_candidate(core: QuorumCore, role: Candidate, now_ms: int) -> None:
+    if role.votes.is_granted and not role.is_backing_off:
+        start_leadership(core, role.votes.granting_ids, now_ms)
+        return
+    if now_ms >= role.election_deadline_ms:
+        if not role.is_backing_off:
+            core.election_retries += 1
+        core.become_prospective(now_ms)
+        return
+    if not role.is_backing_off:
+        if role.votes.is_rejected:
+            role.is_backing_off = True
+            role.election_deadline_ms = now_ms + core.election_backoff_ms()
+        else:
+            _ask_for_votes(core, role, now_ms)
+    core.wake_at(role.election_deadline_ms)
+
+
+def _ask_for_votes(core: QuorumCore, role: Prospective | Candidate, now_ms: int) -> None:
+    if core.is_shutting_down:
+        return
+    for voter_id in role.votes.unanswered_ids:
+        voter = core.voters.get(voter_id)
+        if voter is not None:
+            message = requests.vote_request(
+                core.local.cluster_id,
+                role.epoch,
+                core.local.key,
+                voter.key,
+                core.log.end,
+                is_pre_vote=isinstance(role, Prospective),
+            )
+            core.send_to_voter(voter, message, now_ms)
+
+
+def handle_vote_response(
+    core: QuorumCore, sent: InFlight, response: VoteResponse, now_ms: int
+) -> None:
+    partition = requests.only_partition(response.topics)
+    if response.error_code or partition is None:
+        core.connections.back_off(sent.destination.id, now_ms)
+        return
+    leader = leader_named_by(core, partition.leader_id, response.node_endpoints)
+    if handle_common_response(core, sent, partition, leader, now_ms):
+        return
+    role = core.role
+    if isinstance(role, Prospective | Candidate) and sent.epoch == role.epoch:
+        role.votes.record(sent.destination.id, partition.vote_granted)
+
+
+def handle_vote_unsupported(core: QuorumCore) -> None:
+    """A voter does not know pre-votes: go on as it would, with a real election."""
+    role = core.role
+    if isinstance(role, Prospective):
+        for voter_id in role.votes.unanswered_ids:
+            role.votes.record(voter_id, True)
