@@ -1,0 +1,58 @@
+"""The command `spindle`: finds the tool, runs it, and turns failures into one line and a code."""
+
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+import click
+from click.exceptions import NoArgsIsHelpError
+
+from spindle.cli.failure import CommandFailed
+from spindle.cli.lazy import LazyGroup
+from spindle.common.errors import ConfigError
+
+FAILED = 1
+INTERRUPTED = 130
+
+spindle = LazyGroup(
+    "spindle",
+    help="A Kafka-compatible cluster whose brokers own several disks.",
+    commands={
+        "up": ("spindle.cli.up:up", "Start a throw-away node to try things out."),
+        "server": ("spindle.cli.server:server", "Run a node."),
+        "storage": ("spindle.cli.storage.commands:storage", "Format and inspect log directories."),
+    },
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run the command line of this process and exit with its code."""
+    sys.exit(run(arguments))
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; the exit code.
+
+    A wrong command line, a configuration that cannot be used and a failed command are 1, with one
+    line on standard error.
+    """
+    try:
+        result = spindle.main(arguments, prog_name="spindle", standalone_mode=False)
+    except click.UsageError as error:
+        if error.ctx is not None and not isinstance(error, NoArgsIsHelpError):
+            click.echo(error.ctx.get_usage(), err=True)
+        return _failed(error.format_message())
+    except click.ClickException as error:
+        return _failed(error.format_message())
+    except click.Abort:
+        return INTERRUPTED
+    except (CommandFailed, ConfigError) as error:
+        return _failed(str(error))
+    except OSError as error:
+        return _failed(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+    return result if isinstance(result, int) else 0
+
+
+def _failed(message: str) -> int:
+    click.echo(message, err=True)
+    return FAILED

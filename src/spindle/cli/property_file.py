@@ -1,0 +1,36 @@
+"""The property file of a node, as commands are given it."""
+
+from collections.abc import Iterable, Mapping
+
+from spindle.cli.failure import CommandFailed
+from spindle.config.node_config import NodeConfig
+from spindle.config.properties import read_properties
+
+
+def load_node_config(path: str, overrides: Mapping[str, str] | None = None) -> NodeConfig:
+    """The configuration in a file, with `overrides` on top.
+
+    Raises:
+        CommandFailed: the file cannot be read.
+        ConfigError: the configuration cannot be used.
+    """
+    try:
+        properties = read_properties(path)
+    except OSError as error:
+        raise CommandFailed(f"cannot read {path}: {error.strerror}") from None
+    return NodeConfig.from_properties({**properties, **(overrides or {})})
+
+
+def parse_overrides(texts: Iterable[str]) -> dict[str, str]:
+    """`key=value` arguments.
+
+    Raises:
+        CommandFailed: an argument has no equals sign or no key.
+    """
+    overrides = {}
+    for text in texts:
+        key, separator, value = text.partition("=")
+        if not separator or not key.strip():
+            raise CommandFailed(f"--override {text}: must be of the form key=value")
+        overrides[key.strip()] = value.strip()
+    return overrides

@@ -1,0 +1,29 @@
+"""`spindle server start`: run one node in the foreground until it is told to stop."""
+
+import click
+
+from spindle.cli.property_file import load_node_config, parse_overrides
+
+
+@click.group(help="Run a node.")
+def server() -> None:
+    pass
+
+
+@server.command("start", short_help="Run the node of a property file.")
+@click.argument("file", type=click.Path(dir_okay=False))
+@click.option(
+    "--override", "overrides", multiple=True, metavar="KEY=VALUE", help="Replaces a key of FILE."
+)
+def start(file: str, overrides: tuple[str, ...]) -> int:
+    """Run the node of the property file FILE until SIGTERM or Ctrl-C.
+
+    Exits with 143 after a clean stop by SIGTERM, with 1 if the node cannot start.
+    """
+    config = load_node_config(file, parse_overrides(overrides))
+    for warning in config.warnings:
+        click.echo(f"WARN {warning}", err=True)
+    # Only here, because every other command does without the server.
+    from spindle.runtime.node import run_node
+
+    return run_node(config)

@@ -1,0 +1,1 @@
+"""`spindle storage`: formatting and inspecting log directories, as Kafka's storage tool does."""

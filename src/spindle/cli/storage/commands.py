@@ -1,0 +1,165 @@
+"""The commands of `spindle storage`, with flags, texts and exit codes of Kafka's tool."""
+
+import json
+import os
+import time
+
+import click
+
+from spindle.cli.property_file import load_node_config
+from spindle.common.filesystem import OsFileSystem
+from spindle.common.uuids import Uuid, uuid_from_random, uuid_text
+from spindle.config.node_config import NodeConfig
+
+
+@click.group(help="Format and inspect log directories.")
+def storage() -> None:
+    pass
+
+
+_config_option = click.option(
+    "-c", "--config", "config_file", required=True, metavar="FILE", help="The node's property file."
+)
+_json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+def _new_uuid() -> Uuid:
+    return uuid_from_random(os.urandom)
+
+
+@storage.command("random-uuid", help="Print a random id, for a cluster or a directory.")
+def random_uuid() -> None:
+    click.echo(uuid_text(_new_uuid()))
+
+
+@storage.command("format", help="Format the log directories of a node.")
+@_config_option
+@click.option("-t", "--cluster-id", required=True, metavar="ID", help="The id of the cluster.")
+@click.option(
+    "-g", "--ignore-formatted", is_flag=True, help="Pass over directories that are formatted."
+)
+@click.option("-r", "--release-version", metavar="V", help="Start with the features of a release.")
+@click.option(
+    "-f", "--feature", "features", multiple=True, metavar="F=L", help="Start a feature at a level."
+)
+@click.option("-s", "--standalone", is_flag=True, help="This node is the only voter.")
+@click.option(
+    "-I",
+    "--initial-controllers",
+    metavar="LIST",
+    help="The first voters, as id@host:port:directory-id,... (the same on every node).",
+)
+@click.option(
+    "-N", "--no-initial-controllers", is_flag=True, help="This node joins an existing quorum."
+)
+@click.option(
+    "-S",
+    "--add-scram",
+    "scram",
+    multiple=True,
+    metavar="CREDENTIAL",
+    help="A first credential, as SCRAM-SHA-256=[name=alice,password=secret].",
+)
+def format_command(
+    config_file: str,
+    cluster_id: str,
+    ignore_formatted: bool,
+    release_version: str | None,
+    features: tuple[str, ...],
+    standalone: bool,
+    initial_controllers: str | None,
+    no_initial_controllers: bool,
+    scram: tuple[str, ...],
+) -> None:
+    from spindle.cli.storage.format_options import FormatOptions, format_request
+    from spindle.cli.storage.formatting import format_directories
+
+    _only_one(
+        {
+            "--standalone/-s": standalone,
+            "--initial-controllers/-I": initial_controllers is not None,
+            "--no-initial-controllers/-N": no_initial_controllers,
+        }
+    )
+    options = FormatOptions(
+        cluster_id=cluster_id,
+        ignore_formatted=ignore_formatted,
+        release_version=release_version,
+        features=features,
+        standalone=standalone,
+        initial_controllers=initial_controllers,
+        no_initial_controllers=no_initial_controllers,
+        scram=scram,
+    )
+    request = format_request(load_node_config(config_file), options, _new_uuid, os.urandom)
+    format_directories(request, OsFileSystem(), _new_uuid, time.time_ns() // 1_000_000, click.echo)
+
+
+def _only_one(flags: dict[str, bool]) -> None:
+    given = [name for name, is_given in flags.items() if is_given]
+    if len(given) > 1:
+        raise click.UsageError(f"argument {given[1]}: not allowed with argument {given[0]}")
+
+
+@storage.command("info", help="Say what lies in the log directories of a node.")
+@_config_option
+@_json_option
+def info_command(config_file: str, as_json: bool) -> int:
+    from spindle.cli.storage.info import inspect_storage, storage_info_lines
+
+    config = load_node_config(config_file)
+    info = inspect_storage(OsFileSystem(), _all_directories(config))
+    if as_json:
+        document = {
+            "directories": info.directories,
+            "metadata": None if info.metadata is None else info.metadata.texts(),
+            "problems": info.problems,
+        }
+        click.echo(json.dumps(document))
+    else:
+        click.echo("\n".join(storage_info_lines(info)))
+    return 1 if info.problems else 0
+
+
+def _all_directories(config: NodeConfig) -> tuple[str, ...]:
+    return (*config.log_dirs, config.metadata_log_dir)
+
+
+@storage.command("version-mapping", help="Show the feature levels of a release.")
+@click.option("-r", "--release-version", metavar="V", help="The release; the newest by default.")
+@_json_option
+def version_mapping(release_version: str | None, as_json: bool) -> None:
+    from spindle.cli.storage.feature_flags import parse_release
+    from spindle.metadata.features import (
+        FEATURES,
+        LATEST_METADATA_VERSION,
+        METADATA_VERSION,
+        metadata_version_name,
+    )
+
+    shown = release_version or metadata_version_name(LATEST_METADATA_VERSION)
+    level = parse_release(shown)
+    levels = {feature.name: feature.default_level(level) for feature in FEATURES}
+    if as_json:
+        click.echo(json.dumps({METADATA_VERSION: level, **levels}))
+        return
+    click.echo(f"{METADATA_VERSION}={level} ({shown})")
+    for name, feature_level in levels.items():
+        click.echo(f"{name}={feature_level}")
+
+
+@storage.command("feature-dependencies", help="Show what feature levels depend on.")
+@click.option(
+    "-f", "--feature", "features", multiple=True, required=True, metavar="F=L", help="Which level."
+)
+@_json_option
+def feature_dependencies(features: tuple[str, ...], as_json: bool) -> None:
+    from spindle.cli.storage.dependencies import dependencies_of, dependency_lines
+
+    found = [dependencies_of(text) for text in features]
+    if as_json:
+        click.echo(json.dumps({f"{f.name}={f.level}": dict(f.requires) for f in found}))
+        return
+    for feature in found:
+        for line in dependency_lines(feature):
+            click.echo(line)

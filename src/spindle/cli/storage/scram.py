@@ -1,0 +1,131 @@
+"""SCRAM credentials given at format time (KIP-900, RFC 5802)."""
+
+import binascii
+import hashlib
+import hmac
+from base64 import b64decode
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from spindle.common.errors import ConfigError
+from spindle.protocol.messages.metadata_records import UserScramCredentialRecord
+
+DEFAULT_ITERATIONS: Final = 4096
+MIN_ITERATIONS: Final = 4096
+MAX_ITERATIONS: Final = 16384
+SALT_BYTES: Final = 32
+
+
+class Mechanism(NamedTuple):
+    """A SCRAM mechanism: Kafka's number and the hash."""
+
+    number: int
+    hash_name: str
+
+
+MECHANISMS: Final = {
+    "SCRAM-SHA-256": Mechanism(1, "sha256"),
+    "SCRAM-SHA-512": Mechanism(2, "sha512"),
+}
+
+
+def parse_scram(text: str, random_bytes: Callable[[int], bytes]) -> UserScramCredentialRecord:
+    """The record of `MECHANISM=[name=..,password=..,iterations=..,salt=..,saltedpassword=..]`.
+
+    Raises:
+        ConfigError: names the part that cannot be used.
+    """
+    name, equals, parts_text = text.strip().partition("=")
+    if not equals:
+        raise ConfigError(f"Failed to find equals sign in SCRAM argument '{text}'")
+    mechanism = MECHANISMS.get(name)
+    if mechanism is None:
+        raise ConfigError(f"The add-scram mechanism {name} is not supported.")
+    if not parts_text.startswith("["):
+        raise ConfigError("Expected configuration string to start with [")
+    if not parts_text.endswith("]"):
+        raise ConfigError("Expected configuration string to end with ]")
+    parts = dict(map(_split_part, parts_text[1:-1].split(",")))
+    user = parts.pop("name", None)
+    if user is None:
+        raise ConfigError("You must supply 'name' to add-scram")
+    salt = _decoded(parts.pop("salt", None), "salt")
+    iterations = _iterations(parts.pop("iterations", None), name)
+    salted = _salted_password(parts, mechanism, salt, iterations, random_bytes)
+    if parts:
+        raise ConfigError(f"Unknown SCRAM configurations: {', '.join(sorted(parts))}")
+    client_key = _hmac(mechanism, salted.password, b"Client Key")
+    return UserScramCredentialRecord(
+        name=user,
+        mechanism=mechanism.number,
+        salt=salted.salt,
+        stored_key=hashlib.new(mechanism.hash_name, client_key).digest(),
+        server_key=_hmac(mechanism, salted.password, b"Server Key"),
+        iterations=iterations,
+    )
+
+
+class _Salted(NamedTuple):
+    salt: bytes
+    password: bytes
+
+
+def _salted_password(
+    parts: dict[str, str],
+    mechanism: Mechanism,
+    salt: bytes | None,
+    iterations: int,
+    random_bytes: Callable[[int], bytes],
+) -> _Salted:
+    password = parts.pop("password", None)
+    salted = parts.pop("saltedpassword", None)
+    if password is not None:
+        used_salt = random_bytes(SALT_BYTES) if salt is None else salt
+        return _Salted(
+            used_salt,
+            hashlib.pbkdf2_hmac(mechanism.hash_name, password.encode(), used_salt, iterations),
+        )
+    if salted is None:
+        raise ConfigError("You must supply one of 'password' or 'saltedpassword' to add-scram")
+    if salt is None:
+        raise ConfigError("You must supply 'salt' with 'saltedpassword' to add-scram")
+    return _Salted(salt, _decoded(salted, "saltedPassword") or b"")
+
+
+def _split_part(part: str) -> tuple[str, str]:
+    key, equals, value = part.partition("=")
+    if not equals:
+        raise ConfigError(f"No equals sign found in SCRAM component: {part}")
+    if len(value) >= 2 and value[0] == value[-1] == '"':
+        value = value[1:-1]
+    return key, value
+
+
+def _decoded(text: str | None, what: str) -> bytes | None:
+    if text is None:
+        return None
+    try:
+        return b64decode(text, validate=True)
+    except binascii.Error:
+        raise ConfigError(f"Failed to decode given {what}: {text}") from None
+
+
+def _iterations(text: str | None, mechanism: str) -> int:
+    if text is None:
+        return DEFAULT_ITERATIONS
+    if not text.isdecimal():
+        raise ConfigError(f"Failed to parse iterations count: {text}")
+    iterations = int(text)
+    if iterations < MIN_ITERATIONS:
+        raise ConfigError(
+            f"The 'iterations' value must be >= {MIN_ITERATIONS} for add-scram using {mechanism}"
+        )
+    if iterations > MAX_ITERATIONS:
+        raise ConfigError(
+            f"The 'iterations' value must be <= {MAX_ITERATIONS} for add-scram using {mechanism}"
+        )
+    return iterations
+
+
+def _hmac(mechanism: Mechanism, key: bytes, message: bytes) -> bytes:
+    return hmac.digest(key, message, mechanism.hash_name)
