@@ -13,7 +13,7 @@ import pyarrow as pa
 from spindle.common.errors import CorruptRecords
 from spindle.common.ids import TopicPartition
 from spindle.common.ports import Bytes
-from spindle.pipeline.records.columns import KAFKA_COLUMNS
+from spindle.pipeline.records.columns import ALL_COLUMNS, KAFKA_COLUMNS
 from spindle.pipeline.records.transactions import AbortedTransactions
 from spindle.protocol.records.batch import (
     HEADER_BYTES,
@@ -25,6 +25,7 @@ from spindle.protocol.records.batch import (
     check_crc,
     read_header,
 )
+from spindle.protocol.records.builder import SimpleRecord, build_batch
 from spindle.protocol.records.compression import decompress
 from spindle.protocol.records.record import decode_records
 
@@ -48,7 +49,8 @@ class BatchDecoder:
     """Decodes the batches of one partition, fed in offset order.
 
     After each `decode` is exhausted, `consumed_bytes` says how much of that buffer was whole
-    batches and `next_offset` which offset comes next.
+    batches, `next_offset` which offset comes next, and `is_finished` whether the end offset was
+    reached.
 
     Args:
         source: The partition, for the columns and for error messages.
@@ -83,6 +85,7 @@ class BatchDecoder:
         self._chunk = _Chunk(self._columns, row_filter)
         self.next_offset = row_filter.start_offset
         self.consumed_bytes = 0
+        self.is_finished = row_filter.start_offset >= row_filter.end_offset
 
     def decode(self, buffer: Bytes, size_bytes: int | None = None) -> Iterator[pa.RecordBatch]:
         """Rows of the whole batches in `buffer[:size_bytes]`, a torn last batch excluded.
@@ -103,6 +106,7 @@ class BatchDecoder:
                 break
             header = read_header(view, position)
             if header.base_offset >= self._filter.end_offset:
+                self.is_finished = True
                 break
             try:
                 self._take(view, position, header)
@@ -110,6 +114,7 @@ class BatchDecoder:
                 raise self._located(header, error) from error
             position += header.size_bytes
             self.next_offset = header.next_offset
+            self.is_finished = header.next_offset >= self._filter.end_offset
             if self._chunk.size_bytes >= self._chunk_bytes:
                 yield from self._flush()
         yield from self._flush()
@@ -230,6 +235,14 @@ class _Chunk:
 
         types = np.array([header.has_log_append_time for header, _ in self._batches], np.int32)
         return np.repeat(types, table[:, ROWS])
+
+
+def compile_kernel() -> None:
+    """Decode one record, so that the machine code is in memory and in numba's cache on disk."""
+    record = SimpleRecord(b"key", b"value", 0, [("header", b"value")])
+    decoder = BatchDecoder(TopicPartition("warm-up", 0), ALL_COLUMNS)
+    for _ in decoder.decode(build_batch([record])):
+        pass
 
 
 def batch_size(view: memoryview, position: int) -> int:

@@ -1,0 +1,117 @@
+"""From paths to replicas: which partitions the given log directories hold, and which copy to read.
+
+A replica is known by (topic id, partition), never by its directory name alone: a deleted and
+re-created topic has the same name. Directories of several nodes may be given together; one replica
+is chosen for each partition and replicas are never mixed.
+"""
+
+import glob
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from spindle.common.ids import TopicPartition
+from spindle.common.uuids import ZERO_UUID, Uuid, uuid_text
+from spindle.pipeline.segments.small_files import (
+    META_PROPERTIES,
+    DirectoryIdentity,
+    parse_replica_name,
+    read_identity,
+    read_topic_id,
+)
+
+
+class LogDirectory(NamedTuple):
+    """A formatted log directory."""
+
+    path: Path
+    identity: DirectoryIdentity
+
+
+class Replica(NamedTuple):
+    """A partition's current (not future, not stray) copy in a log directory."""
+
+    partition: TopicPartition
+    topic_id: Uuid
+    directory: LogDirectory
+
+    @property
+    def path(self) -> Path:
+        return self.directory.path / str(self.partition)
+
+
+def expand_log_directories(text: str) -> list[LogDirectory]:
+    """The log directories of a comma list of paths and globs, in the order given.
+
+    Raises:
+        ValueError: a path or glob names no directory, or one without `meta.properties`, or the
+            directories belong to different clusters.
+    """
+    directories: list[LogDirectory] = []
+    for part in (part.strip() for part in text.split(",")):
+        paths = sorted(glob.glob(part)) if glob.has_magic(part) else [part]
+        found = [Path(path) for path in paths if Path(path).is_dir()]
+        if not found:
+            raise ValueError(f"option logDirs: {part!r} names no directory")
+        directories += [_identified(path) for path in found]
+    if not directories:
+        raise ValueError("option logDirs is empty; want log directories or a glob of them")
+    _check_one_cluster(directories)
+    return directories
+
+
+def find_replicas(directories: Iterable[LogDirectory]) -> list[Replica]:
+    """All current replicas, in the order of the directories and then of topic and partition."""
+    replicas: list[Replica] = []
+    for directory in directories:
+        names = sorted(entry.name for entry in directory.path.iterdir() if entry.is_dir())
+        partitions = [(parse_replica_name(name), directory.path / name) for name in names]
+        replicas += sorted(
+            Replica(partition, read_topic_id(path) or ZERO_UUID, directory)
+            for partition, path in partitions
+            if partition is not None
+        )
+    return replicas
+
+
+def select_topic_id(topic: str, replicas: Sequence[Replica], wanted: Uuid | None) -> Uuid:
+    """The id under which a topic is read.
+
+    Raises:
+        ValueError: the directories hold the topic under several ids and none of them is wanted.
+    """
+    by_id: dict[Uuid, list[str]] = {}
+    for replica in replicas:
+        by_id.setdefault(replica.topic_id, []).append(str(replica.path))
+    if wanted is not None:
+        if wanted not in by_id:
+            raise ValueError(f"topic {topic!r} with id {uuid_text(wanted)} is in no log directory")
+        return wanted
+    if len(by_id) > 1:
+        places = "; ".join(f"{uuid_text(key)} in {paths[0]}" for key, paths in by_id.items())
+        raise ValueError(
+            f"topic {topic!r} is there under several ids ({places}): it was deleted and created "
+            f'again. Name the one to read with the option topicIds, e.g. {{"{topic}": "..."}}'
+        )
+    return next(iter(by_id))
+
+
+def _identified(path: Path) -> LogDirectory:
+    try:
+        return LogDirectory(path.resolve(), read_identity(path))
+    except FileNotFoundError as error:
+        raise ValueError(
+            f"option logDirs: {path} has no {META_PROPERTIES}: it is no formatted log directory"
+        ) from error
+
+
+def _check_one_cluster(directories: Sequence[LogDirectory]) -> None:
+    clusters: dict[str, Path] = {}
+    for directory in directories:
+        if directory.identity.cluster_id is not None:
+            clusters.setdefault(directory.identity.cluster_id, directory.path)
+    if len(clusters) > 1:
+        (one, first), (other, second) = list(clusters.items())[:2]
+        raise ValueError(
+            f"option logDirs mixes clusters: {first} belongs to {one}, {second} to {other}"
+        )

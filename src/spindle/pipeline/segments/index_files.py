@@ -1,0 +1,72 @@
+"""The index files of a segment: offset index, time index and index of aborted transactions.
+
+A broker sizes the indexes of its active segment in advance and does not trust them after a crash,
+so entries are taken only as far as they ascend, and users check what an entry points to.
+"""
+
+from pathlib import Path
+from struct import Struct
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+_TRANSACTION: Final = Struct(">hqqqq")
+_OFFSET_ENTRY: Final = np.dtype([("offset", ">i4"), ("position", ">i4")])
+_TIME_ENTRY: Final = np.dtype([("timestamp", ">i8"), ("offset", ">i4")])
+
+
+class AbortedEntry(NamedTuple):
+    """An aborted transaction as a `.txnindex` file has it; offsets are inclusive."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+
+
+def read_offset_index(path: Path, segment_bytes: int) -> tuple[Any, Any]:
+    """(relative last offsets, batch positions) as int64 arrays; empty where there is no index."""
+    entries = _read(path, _OFFSET_ENTRY)
+    offsets = entries["offset"].astype(np.int64)
+    positions = entries["position"].astype(np.int64)
+    count = min(_ascending(offsets), _ascending(positions))
+    inside = int(np.searchsorted(positions[:count], segment_bytes))
+    return offsets[:inside], positions[:inside]
+
+
+def read_time_index(path: Path) -> tuple[Any, Any]:
+    """(greatest timestamp so far in ms, relative offset) as int64 arrays."""
+    entries = _read(path, _TIME_ENTRY)
+    timestamps = entries["timestamp"].astype(np.int64)
+    offsets = entries["offset"].astype(np.int64)
+    count = _ascending(timestamps)
+    if count and timestamps[0] <= 0:
+        count = 0
+    return timestamps[:count], offsets[:count]
+
+
+def read_transaction_index(path: Path) -> list[AbortedEntry]:
+    """All entries in file order; empty where the file is missing. A torn last entry is ignored."""
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return []
+    whole = len(data) - len(data) % _TRANSACTION.size
+    return [AbortedEntry(*fields[1:]) for fields in _TRANSACTION.iter_unpack(data[:whole])]
+
+
+def _read(path: Path, entry: "np.dtype[Any]") -> Any:
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        data = b""
+    return np.frombuffer(data, entry, count=len(data) // entry.itemsize)
+
+
+def _ascending(values: Any) -> int:
+    """Length of the strictly ascending prefix that has no zero after its first entry."""
+    if values.size < 2:
+        return int(values.size and values[0] != 0)
+    falls = np.flatnonzero(np.diff(values) <= 0)
+    count = int(falls[0]) + 1 if falls.size else int(values.size)
+    return 0 if count == 1 and values[0] == 0 else count

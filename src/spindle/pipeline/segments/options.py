@@ -1,0 +1,262 @@
+"""The options of `spindle-segments`: names, forms and precedence of Spark's `kafka` source.
+
+Which topics: exactly one of `assign`, `subscribe`, `subscribePattern`. Which offsets:
+`startingTimestamp` over `startingOffsetsByTimestamp` over `startingOffsets`, and the same for the
+end.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+from spindle.common.ids import TopicPartition
+from spindle.common.uuids import Uuid, parse_uuid
+from spindle.pipeline.records.columns import select_columns
+
+EARLIEST: Final = -2
+LATEST: Final = -1
+_INTERNAL_TOPIC: Final = re.compile(r"__cluster_metadata")
+
+EndRule = Literal["auto", "checkpoint", "logEnd"]
+_END_RULES: Final[dict[str, EndRule]] = {
+    "auto": "auto",
+    "checkpoint": "checkpoint",
+    "logend": "logEnd",
+}
+_ISOLATION_LEVELS: Final = {"read_uncommitted": False, "read_committed": True}
+_BOOLEANS: Final = {"true": True, "false": False}
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSelection:
+    """The partitions a reader wants. Exactly one of the fields is set."""
+
+    assigned: Mapping[str, tuple[int, ...]] | None = None
+    subscribed: tuple[str, ...] | None = None
+    pattern: str | None = None
+
+    def wants(self, partition: TopicPartition) -> bool:
+        if self.assigned is not None:
+            return partition.partition in self.assigned.get(partition.topic, ())
+        if self.subscribed is not None:
+            return partition.topic in self.subscribed
+        assert self.pattern is not None
+        # The metadata log is no topic to clients; it is read only when it is named.
+        if _INTERNAL_TOPIC.fullmatch(partition.topic):
+            return False
+        return re.fullmatch(self.pattern, partition.topic) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetBound:
+    """Where a read starts or ends.
+
+    `offsets` and `timestamps` are by partition (offset -2 earliest, -1 latest; timestamps in ms);
+    `timestamp_ms` is for all partitions; otherwise `everywhere` (EARLIEST or LATEST) holds.
+    """
+
+    everywhere: int
+    offsets: Mapping[TopicPartition, int] | None = None
+    timestamps: Mapping[TopicPartition, int] | None = None
+    timestamp_ms: int | None = None
+
+    @property
+    def named_partitions(self) -> Mapping[TopicPartition, int] | None:
+        return self.offsets if self.offsets is not None else self.timestamps
+
+    def timestamp_of(self, partition: TopicPartition) -> int | None:
+        if self.timestamp_ms is not None:
+            return self.timestamp_ms
+        return None if self.timestamps is None else self.timestamps[partition]
+
+    def offset_of(self, partition: TopicPartition) -> int:
+        """An offset, EARLIEST or LATEST, where no timestamp is asked for."""
+        return self.everywhere if self.offsets is None else self.offsets[partition]
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentOptions:
+    """All options of a read from log directories, checked."""
+
+    log_directories: str
+    topics: TopicSelection
+    start: OffsetBound = OffsetBound(EARLIEST)
+    end: OffsetBound = OffsetBound(LATEST)
+    start_is_explicit: bool = False
+    timestamp_fallback_latest: bool = False
+    columns: tuple[str, ...] = ()
+    fail_on_data_loss: bool = True
+    is_read_committed: bool = False
+    end_rule: EndRule = "auto"
+    topic_ids: Mapping[str, Uuid] = field(default_factory=dict)
+    min_partitions: int | None = None
+    max_records_per_partition: int | None = None
+    parallelism: int | None = None
+    task_bytes: int | None = None
+    check_crcs: bool = True
+
+
+def parse_segment_options(options: Mapping[str, str]) -> SegmentOptions:
+    """The checked form of a source's options; names are case-insensitive.
+
+    Raises:
+        ValueError: an option is missing, unknown in value, or contradicts another one.
+    """
+    given = {name.lower(): value for name, value in options.items()}
+    directories = given.get("logdirs") or given.get("path")
+    if not directories:
+        raise ValueError("option logDirs is missing: a comma list of log directories, or a glob")
+    start = _bound(given, "starting", EARLIEST)
+    end = _bound(given, "ending", LATEST)
+    _check_bounds(start, end)
+    return SegmentOptions(
+        log_directories=directories,
+        topics=parse_topic_selection(given),
+        start=start,
+        end=end,
+        start_is_explicit=any(name.startswith("starting") for name in given),
+        timestamp_fallback_latest=_choice(
+            given, "startingOffsetsByTimestampStrategy", {"error": False, "latest": True}, False
+        ),
+        columns=select_columns(
+            given.get("columns"), _choice(given, "includeHeaders", _BOOLEANS, False)
+        ),
+        fail_on_data_loss=_choice(given, "failOnDataLoss", _BOOLEANS, True),
+        is_read_committed=_isolation(given),
+        end_rule=_choice(given, "end", _END_RULES, "auto"),
+        topic_ids=_topic_ids(given.get("topicids")),
+        min_partitions=_positive(given, "minPartitions"),
+        max_records_per_partition=_positive(given, "maxRecordsPerPartition"),
+        parallelism=_positive(given, "parallelism"),
+        task_bytes=_positive(given, "taskBytes"),
+        check_crcs=_choice(given, "checkCrcs", _BOOLEANS, True),
+    )
+
+
+def parse_topic_selection(given: Mapping[str, str]) -> TopicSelection:
+    """`assign`, `subscribe` or `subscribePattern` out of options with lower-case names."""
+    named = [name for name in ("assign", "subscribe", "subscribepattern") if name in given]
+    if len(named) != 1:
+        raise ValueError(
+            "want exactly one of the options assign, subscribe and subscribePattern; "
+            f"given: {', '.join(named) or 'none'}"
+        )
+    text = given[named[0]].strip()
+    if named[0] == "assign":
+        return TopicSelection(assigned=_parse_assign(text))
+    if named[0] == "subscribe":
+        topics = tuple(part.strip() for part in text.split(",") if part.strip())
+        if not topics:
+            raise ValueError("option subscribe names no topic")
+        return TopicSelection(subscribed=topics)
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise ValueError(f"option subscribePattern: {text!r} is no pattern: {error}") from error
+    if not text:
+        raise ValueError("option subscribePattern is empty")
+    return TopicSelection(pattern=text)
+
+
+def _parse_assign(text: str) -> dict[str, tuple[int, ...]]:
+    content = _json_object("assign", text)
+    assigned: dict[str, tuple[int, ...]] = {}
+    for topic, partitions in content.items():
+        if not isinstance(partitions, list) or not all(_is_index(part) for part in partitions):
+            raise ValueError(f'option assign: want {{"topic":[0,1]}}, found {text!r}')
+        assigned[topic] = tuple(sorted(partitions))
+    if not any(assigned.values()):
+        raise ValueError("option assign names no partition")
+    return assigned
+
+
+def _bound(given: Mapping[str, str], edge: str, default: int) -> OffsetBound:
+    one_timestamp = given.get(f"{edge}timestamp")
+    if one_timestamp is not None:
+        if not one_timestamp.strip().isdecimal():
+            raise ValueError(f"option {edge}Timestamp: {one_timestamp!r} is no time in ms")
+        return OffsetBound(default, timestamp_ms=int(one_timestamp))
+    by_timestamp = given.get(f"{edge}offsetsbytimestamp")
+    if by_timestamp is not None:
+        name = f"{edge}OffsetsByTimestamp"
+        return OffsetBound(default, timestamps=_by_partition(name, by_timestamp, 0))
+    text = given.get(f"{edge}offsets", "").strip()
+    if text.lower() in ("", "earliest", "latest"):
+        places = {"": default, "earliest": EARLIEST, "latest": LATEST}
+        return OffsetBound(places[text.lower()])
+    return OffsetBound(default, offsets=_by_partition(f"{edge}Offsets", text, EARLIEST))
+
+
+def _check_bounds(start: OffsetBound, end: OffsetBound) -> None:
+    if start.everywhere == LATEST or LATEST in (start.offsets or {}).values():
+        raise ValueError("option startingOffsets: 'latest' (-1) cannot start a batch read")
+    if end.everywhere == EARLIEST or EARLIEST in (end.offsets or {}).values():
+        raise ValueError("option endingOffsets: 'earliest' (-2) cannot end a batch read")
+    if start.offsets is not None and end.offsets is not None:
+        if set(start.offsets) != set(end.offsets):
+            raise ValueError("startingOffsets and endingOffsets name different partitions")
+        for partition, first in start.offsets.items():
+            last = end.offsets[partition]
+            if first >= 0 and 0 <= last < first:
+                raise ValueError(f"{partition}: starting offset {first} is above ending {last}")
+
+
+def _by_partition(name: str, text: str, least: int) -> dict[TopicPartition, int]:
+    found: dict[TopicPartition, int] = {}
+    for topic, partitions in _json_object(name, text).items():
+        if not isinstance(partitions, dict):
+            raise ValueError(f'option {name}: want {{"topic":{{"0":23}}}}, found {text!r}')
+        for partition, value in partitions.items():
+            if not partition.isdecimal() or type(value) is not int or value < least:
+                raise ValueError(f"option {name}: {topic}: wrong entry {partition!r}: {value!r}")
+            found[TopicPartition(topic, int(partition))] = value
+    return found
+
+
+def _topic_ids(text: str | None) -> dict[str, Uuid]:
+    if text is None:
+        return {}
+    try:
+        return {topic: parse_uuid(value) for topic, value in _json_object("topicIds", text).items()}
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"option topicIds: {error}") from error
+
+
+def _isolation(given: Mapping[str, str]) -> bool:
+    name = "kafka.isolation.level" if "kafka.isolation.level" in given else "isolationLevel"
+    is_committed: bool = _choice(given, name, _ISOLATION_LEVELS, False)
+    return is_committed
+
+
+def _choice(given: Mapping[str, str], name: str, choices: Mapping[str, Any], default: Any) -> Any:
+    text = given.get(name.lower())
+    if text is None:
+        return default
+    if text.strip().lower() not in choices:
+        raise ValueError(f"option {name}: {text!r} is none of {', '.join(choices)}")
+    return choices[text.strip().lower()]
+
+
+def _positive(given: Mapping[str, str], name: str) -> int | None:
+    text = given.get(name.lower())
+    if text is None:
+        return None
+    if not text.strip().isdecimal() or int(text) == 0:
+        raise ValueError(f"option {name}: {text!r} is no number above 0")
+    return int(text)
+
+
+def _json_object(name: str, text: str) -> dict[str, Any]:
+    try:
+        content = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"option {name}: {text!r} is no JSON: {error}") from error
+    if not isinstance(content, dict):
+        raise ValueError(f"option {name}: want a JSON object, found {text!r}")
+    return content
+
+
+def _is_index(value: object) -> bool:
+    return type(value) is int and value >= 0

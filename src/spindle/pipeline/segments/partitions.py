@@ -1,0 +1,155 @@
+"""Which partitions a read covers, which replica of each is read, and what it holds.
+
+The end of a partition is the high watermark: as the directory's checkpoint has it while a broker
+runs (it lags by up to `replica.high.watermark.checkpoint.interval.ms`, 5 s), or the log end of a
+directory that nobody uses. For read_committed it is the last stable offset below that.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from spindle.common.ids import TopicPartition
+from spindle.common.uuids import Uuid, uuid_text
+from spindle.pipeline.segments.discovery import (
+    Replica,
+    expand_log_directories,
+    find_replicas,
+    select_topic_id,
+)
+from spindle.pipeline.segments.options import EndRule, SegmentOptions, TopicSelection
+from spindle.pipeline.segments.segment_log import SegmentLog
+from spindle.pipeline.segments.small_files import (
+    CLEAN_SHUTDOWN_FILE,
+    LOG_START_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    REPLICATION_CHECKPOINT,
+    is_in_use,
+    read_leader_epochs,
+    read_offset_checkpoint,
+)
+from spindle.pipeline.segments.transaction_state import last_stable_offset
+
+
+@dataclass(frozen=True, slots=True)
+class ReadablePartition:
+    """A partition with the replica that is read: offsets [log_start_offset, end_offset)."""
+
+    partition: TopicPartition
+    topic_id: Uuid
+    log: SegmentLog
+    log_start_offset: int
+    end_offset: int
+    leader_epochs: tuple[tuple[int, int], ...]
+
+
+class DirectoryState:
+    """Checkpoints of a log directory, each read at most once for a plan."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @cached_property
+    def is_in_use(self) -> bool:
+        return is_in_use(self.path)
+
+    @cached_property
+    def was_shut_down_cleanly(self) -> bool:
+        return (self.path / CLEAN_SHUTDOWN_FILE).exists()
+
+    @cached_property
+    def high_watermarks(self) -> dict[TopicPartition, int]:
+        return read_offset_checkpoint(self.path, REPLICATION_CHECKPOINT)
+
+    @cached_property
+    def log_starts(self) -> dict[TopicPartition, int]:
+        return read_offset_checkpoint(self.path, LOG_START_CHECKPOINT)
+
+    @cached_property
+    def recovery_points(self) -> dict[TopicPartition, int]:
+        return read_offset_checkpoint(self.path, RECOVERY_POINT_CHECKPOINT)
+
+
+def readable_partitions(options: SegmentOptions) -> list[ReadablePartition]:
+    """The partitions that the options select, ordered by topic and partition.
+
+    Raises:
+        ValueError: a topic or partition is in none of the directories, or a topic has several ids.
+    """
+    replicas = find_replicas(expand_log_directories(options.log_directories))
+    wanted = [replica for replica in replicas if options.topics.wants(replica.partition)]
+    _check_all_found(options.topics, wanted, options.log_directories)
+    by_topic: dict[str, list[Replica]] = {}
+    for replica in wanted:
+        by_topic.setdefault(replica.partition.topic, []).append(replica)
+    states = {replica.directory.path: DirectoryState(replica.directory.path) for replica in wanted}
+    found: list[ReadablePartition] = []
+    for topic, candidates in sorted(by_topic.items()):
+        topic_id = select_topic_id(topic, candidates, options.topic_ids.get(topic))
+        by_partition: dict[TopicPartition, list[Replica]] = {}
+        for replica in candidates:
+            if replica.topic_id == topic_id:
+                by_partition.setdefault(replica.partition, []).append(replica)
+        for _, copies in sorted(by_partition.items()):
+            readable = [
+                _readable(copy, states[copy.directory.path], options.end_rule) for copy in copies
+            ]
+            # One replica for each partition: the one that is furthest, the first of equals.
+            best = max(readable, key=lambda copy: copy.end_offset)
+            found.append(_committed(best) if options.is_read_committed else best)
+    return found
+
+
+def describe(partition: ReadablePartition) -> str:
+    return f"{partition.partition} (topic id {uuid_text(partition.topic_id)})"
+
+
+def _readable(replica: Replica, directory: DirectoryState, rule: EndRule) -> ReadablePartition:
+    log = SegmentLog(replica.path)
+    partition = replica.partition
+    log_start = max(log.first_offset, directory.log_starts.get(partition, 0))
+    is_recovered = directory.is_in_use or directory.was_shut_down_cleanly
+    checked_from = None if is_recovered else directory.recovery_points.get(partition, 0)
+    end = log.end_offset(checked_from)
+    if rule == "checkpoint" or (rule == "auto" and directory.is_in_use):
+        end = min(end, directory.high_watermarks.get(partition, 0))
+    return ReadablePartition(
+        partition,
+        replica.topic_id,
+        log,
+        log_start,
+        max(log_start, end),
+        read_leader_epochs(replica.path),
+    )
+
+
+def _committed(partition: ReadablePartition) -> ReadablePartition:
+    end = max(partition.log_start_offset, last_stable_offset(partition.log, partition.end_offset))
+    return ReadablePartition(
+        partition.partition,
+        partition.topic_id,
+        partition.log,
+        partition.log_start_offset,
+        end,
+        partition.leader_epochs,
+    )
+
+
+def _check_all_found(topics: TopicSelection, replicas: Sequence[Replica], directories: str) -> None:
+    found = {replica.partition for replica in replicas}
+    found_topics = {partition.topic for partition in found}
+    missing: list[str] = []
+    if topics.subscribed is not None:
+        missing = [topic for topic in topics.subscribed if topic not in found_topics]
+    elif topics.assigned is not None:
+        asked = [
+            TopicPartition(topic, partition)
+            for topic, partitions in topics.assigned.items()
+            for partition in partitions
+        ]
+        missing = [str(partition) for partition in asked if partition not in found]
+    elif not found:
+        missing = [f"a topic that matches {topics.pattern!r}"]
+    if missing:
+        raise ValueError(f"not in the log directories {directories}: {', '.join(missing)}")

@@ -1,0 +1,267 @@
+"""From options and filters to offset ranges, and from ranges to tasks of about equal size.
+
+Everything is fixed here, before the first task runs: a task never reads past the end that was
+planned, even if the log has grown. Ranges are cut at batch boundaries that the offset index knows.
+"""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from spindle.common.ids import TopicPartition
+from spindle.common.uuids import Uuid
+from spindle.pipeline.errors import DataLoss
+from spindle.pipeline.records.transactions import AbortedTransaction
+from spindle.pipeline.segments.options import EARLIEST, LATEST, OffsetBound, SegmentOptions
+from spindle.pipeline.segments.partitions import ReadablePartition, describe
+from spindle.pipeline.segments.pushdown import PushedFilters
+from spindle.pipeline.segments.segment_log import Position
+from spindle.pipeline.segments.transaction_state import aborted_transactions
+
+_MIN_TASK_BYTES: Final = 16 * 1024 * 1024
+_MAX_TASK_BYTES: Final = 512 * 1024 * 1024
+_TASKS_PER_CORE: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentRange:
+    """Offsets [start_offset, end_offset) of one partition, and where their bytes begin.
+
+    `aborted` is None for read_uncommitted. `leader_epochs` is the partition's epoch checkpoint at
+    the time of the plan; `size_bytes` an estimate.
+    """
+
+    partition: TopicPartition
+    topic_id: Uuid
+    path: str
+    start_offset: int
+    end_offset: int
+    segment_base_offset: int
+    position: int
+    size_bytes: int
+    leader_epochs: tuple[tuple[int, int], ...] = ()
+    aborted: tuple[AbortedTransaction, ...] | None = None
+
+
+def resolve_ranges(
+    options: SegmentOptions,
+    partitions: Sequence[ReadablePartition],
+    filters: PushedFilters,
+    starts: Mapping[TopicPartition, int] | None = None,
+) -> list[tuple[ReadablePartition, int, int]]:
+    """(partition, start, end) of what is to be read; empty ranges are left out.
+
+    `starts` overrides the start of the partitions that it names.
+
+    Raises:
+        DataLoss: an offset asked for is outside the log, and `failOnDataLoss` is on.
+        ValueError: a map of offsets does not name exactly the partitions that are read.
+    """
+    for name, bound in (("starting", options.start), ("ending", options.end)):
+        _check_names(name, bound, partitions)
+    found: list[tuple[ReadablePartition, int, int]] = []
+    for partition in partitions:
+        if not filters.wants(partition.partition):
+            continue
+        given = (starts or {}).get(partition.partition)
+        start = _start(options, partition) if given is None else given
+        start = _inside(options, partition, "starting", start)
+        end = _inside(options, partition, "ending", _end(options, partition))
+        start, end = _narrowed(partition, start, end, filters)
+        if start < end:
+            found.append((partition, start, end))
+    return found
+
+
+def plan_tasks(
+    options: SegmentOptions, resolved: Sequence[tuple[ReadablePartition, int, int]]
+) -> list[tuple[SegmentRange, ...]]:
+    """The ranges, cut and packed into tasks. Small partitions share one, large ones get several."""
+    sized = [_sized(partition, start, end) for partition, start, end in resolved]
+    total_bytes = sum(size_bytes for _, size_bytes in sized)
+    target_bytes = options.task_bytes or _target_bytes(options, total_bytes)
+    ranges: list[SegmentRange] = []
+    for (partition, start, end), (first, size_bytes) in zip(resolved, sized, strict=True):
+        whole = SegmentRange(
+            partition.partition,
+            partition.topic_id,
+            str(partition.log.path),
+            start,
+            end,
+            first.segment.base_offset,
+            first.position,
+            size_bytes,
+            tuple(entry for entry in partition.leader_epochs if entry[1] < end),
+        )
+        cuts = _cuts(partition, first, whole, target_bytes, options.max_records_per_partition)
+        for piece in _pieces(whole, cuts):
+            if options.is_read_committed:
+                found = aborted_transactions(partition.log, piece.start_offset, piece.end_offset)
+                piece = replace(piece, aborted=tuple(found))
+            ranges.append(piece)
+    limit = None if options.max_records_per_partition is None else 1
+    return list(_packed(ranges, target_bytes, limit))
+
+
+def _check_names(name: str, bound: OffsetBound, partitions: Sequence[ReadablePartition]) -> None:
+    named = bound.named_partitions
+    if named is None:
+        return
+    known = {partition.partition for partition in partitions}
+    for text, difference in (
+        ("names no", known - named.keys()),
+        ("names unknown", named.keys() - known),
+    ):
+        if difference:
+            listed = ", ".join(str(partition) for partition in sorted(difference))
+            raise ValueError(f"the {name} offsets: {text} partition {listed}")
+
+
+def _start(options: SegmentOptions, partition: ReadablePartition) -> int:
+    timestamp_ms = options.start.timestamp_of(partition.partition)
+    if timestamp_ms is None:
+        offset = options.start.offset_of(partition.partition)
+        return partition.log_start_offset if offset == EARLIEST else offset
+    found = _at_timestamp(partition, timestamp_ms)
+    if found is not None:
+        return found
+    if options.timestamp_fallback_latest:
+        return partition.end_offset
+    raise ValueError(
+        f"{describe(partition)} has no record with a timestamp of {timestamp_ms} or later; "
+        "startingOffsetsByTimestampStrategy=latest starts at the end then"
+    )
+
+
+def _end(options: SegmentOptions, partition: ReadablePartition) -> int:
+    timestamp_ms = options.end.timestamp_of(partition.partition)
+    if timestamp_ms is None:
+        offset = options.end.offset_of(partition.partition)
+        return partition.end_offset if offset == LATEST else offset
+    found = _at_timestamp(partition, timestamp_ms)
+    return partition.end_offset if found is None else found
+
+
+def _at_timestamp(partition: ReadablePartition, timestamp_ms: int) -> int | None:
+    return partition.log.offset_for_timestamp(
+        timestamp_ms, partition.log_start_offset, partition.end_offset
+    )
+
+
+def _inside(options: SegmentOptions, partition: ReadablePartition, name: str, offset: int) -> int:
+    first, end = partition.log_start_offset, partition.end_offset
+    if first <= offset <= end:
+        return offset
+    if options.fail_on_data_loss:
+        raise DataLoss(
+            f"{describe(partition)}: {name} offset {offset} is outside the log, which has "
+            f"[{first}, {end}) (failOnDataLoss=false reads what is there)"
+        )
+    return min(max(offset, first), end)
+
+
+def _narrowed(
+    partition: ReadablePartition, start: int, end: int, filters: PushedFilters
+) -> tuple[int, int]:
+    start, end = max(start, filters.min_offset), min(end, filters.end_offset)
+    if filters.min_timestamp_ms is not None and start < end:
+        # Whatever lies before the first record with that time is older.
+        found = partition.log.offset_for_timestamp(filters.min_timestamp_ms, start, end)
+        start = end if found is None else found
+    return start, end
+
+
+def _sized(partition: ReadablePartition, start: int, end: int) -> tuple[Position, int]:
+    first = partition.log.position_of(start)
+    last = partition.log.position_of(end)
+    assert first is not None
+    assert last is not None
+    size_bytes = last.position - first.position
+    for segment in partition.log.segments:
+        if first.segment.base_offset <= segment.base_offset < last.segment.base_offset:
+            size_bytes += segment.size_bytes
+    return first, max(1, size_bytes)
+
+
+def _target_bytes(options: SegmentOptions, total_bytes: int) -> int:
+    cores = options.parallelism or os.cpu_count() or 1
+    target_bytes = -(-total_bytes // (_TASKS_PER_CORE * cores))
+    target_bytes = min(max(target_bytes, _MIN_TASK_BYTES), _MAX_TASK_BYTES)
+    if options.min_partitions is not None:
+        target_bytes = min(target_bytes, -(-total_bytes // options.min_partitions))
+    return max(1, target_bytes)
+
+
+def _cuts(
+    partition: ReadablePartition,
+    first: Position,
+    whole: SegmentRange,
+    target_bytes: int,
+    max_records: int | None,
+) -> list[Position]:
+    """Where the pieces after the first begin, ascending."""
+    pieces = -(-whole.size_bytes // target_bytes)
+    wanted = [whole.size_bytes * piece // pieces for piece in range(1, pieces)]
+    cuts = list(_boundaries(partition, first, wanted))
+    if max_records is not None:
+        for offset in range(whole.start_offset + max_records, whole.end_offset, max_records):
+            near = partition.log.position_of(offset)
+            if near is not None:
+                cuts.append(near._replace(offset=offset))
+    cuts.sort(key=lambda cut: cut.offset)
+    ascending: list[Position] = []
+    for cut in cuts:
+        previous = ascending[-1].offset if ascending else whole.start_offset
+        if previous < cut.offset < whole.end_offset:
+            ascending.append(cut)
+    return ascending
+
+
+def _boundaries(
+    partition: ReadablePartition, first: Position, distances: Sequence[int]
+) -> Iterator[Position]:
+    """Batch boundaries near the given distances, in bytes from `first`, ascending."""
+    segments = [
+        segment
+        for segment in partition.log.segments
+        if segment.base_offset >= first.segment.base_offset
+    ]
+    passed_bytes = -first.position
+    index = 0
+    for distance in distances:
+        while index + 1 < len(segments) and passed_bytes + segments[index].size_bytes <= distance:
+            passed_bytes += segments[index].size_bytes
+            index += 1
+        yield partition.log.boundary_near(segments[index], distance - passed_bytes)
+
+
+def _pieces(whole: SegmentRange, cuts: Sequence[Position]) -> Iterator[SegmentRange]:
+    count = len(cuts) + 1
+    ends = [cut.offset for cut in cuts] + [whole.end_offset]
+    piece = replace(whole, end_offset=ends[0], size_bytes=max(1, whole.size_bytes // count))
+    yield piece
+    for cut, end in zip(cuts, ends[1:], strict=True):
+        yield replace(
+            piece,
+            start_offset=cut.offset,
+            end_offset=end,
+            segment_base_offset=cut.segment.base_offset,
+            position=cut.position,
+        )
+
+
+def _packed(
+    ranges: Sequence[SegmentRange], target_bytes: int, max_ranges: int | None
+) -> Iterator[tuple[SegmentRange, ...]]:
+    task: list[SegmentRange] = []
+    task_bytes = 0
+    for piece in ranges:
+        is_full = task_bytes + piece.size_bytes > target_bytes or len(task) == max_ranges
+        if task and is_full:
+            yield tuple(task)
+            task, task_bytes = [], 0
+        task.append(piece)
+        task_bytes += piece.size_bytes
+    if task:
+        yield tuple(task)

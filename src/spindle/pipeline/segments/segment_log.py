@@ -1,0 +1,251 @@
+"""One partition's directory, read only: where an offset lies, where the log ends, what has a time.
+
+Positions are found through the indexes and checked against the batch header there: an index entry
+that a crash or a truncation left behind must cost time, never rows.
+"""
+
+import os
+from bisect import bisect_right
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from spindle.common.errors import CorruptLog, CorruptRecords
+from spindle.pipeline.segments.index_files import read_offset_index, read_time_index
+from spindle.protocol.records.batch import (
+    HEADER,
+    HEADER_BYTES,
+    LOG_OVERHEAD_BYTES,
+    MAGIC,
+    BatchHeader,
+    check_crc,
+)
+from spindle.protocol.records.record import Record, decode_records
+
+_READ_AHEAD_BYTES: Final = 256 * 1024
+_NAME_DIGITS: Final = 20
+
+
+class Segment(NamedTuple):
+    """A segment as the directory listed it; a live one may have grown since."""
+
+    base_offset: int
+    size_bytes: int
+    path: Path
+
+
+class Position(NamedTuple):
+    """A batch boundary: byte `position` of a segment, where the batch with `offset` begins."""
+
+    segment: Segment
+    position: int
+    offset: int
+
+
+class SegmentLog:
+    """The segments of one replica in offset order.
+
+    Args:
+        path: The replica's directory.
+
+    Raises:
+        FileNotFoundError: the directory is gone (deleted, or moved to another log directory).
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.segments = list_segments(path)
+
+    @property
+    def first_offset(self) -> int:
+        """Base offset of the first segment; 0 for a directory without any."""
+        return self.segments[0].base_offset if self.segments else 0
+
+    def position_of(self, offset: int) -> Position | None:
+        """A batch boundary at or before the batch of `offset`, near to it; None without segments.
+
+        The boundary is the start of the first segment for an offset below it.
+        """
+        if not self.segments:
+            return None
+        segment = self.segments[self._segment_index(offset)]
+        offsets, positions = self._offset_index(segment)
+        entry = int(np.searchsorted(offsets, offset - segment.base_offset, side="right")) - 1
+        return self._checked(segment, offsets, positions, entry)
+
+    def boundary_near(self, segment: Segment, position: int) -> Position:
+        """The last indexed batch boundary of `segment` at or before byte `position`."""
+        offsets, positions = self._offset_index(segment)
+        entry = int(np.searchsorted(positions, position, side="right")) - 1
+        return self._checked(segment, offsets, positions, entry)
+
+    def headers_from(self, start: Position) -> Iterator[tuple[Position, BatchHeader]]:
+        """Headers from `start` to the end of the log, over segments; stops at a torn batch."""
+        index = self._segment_index(start.segment.base_offset)
+        position = start.position
+        for segment in self.segments[index:]:
+            with _open(segment) as file:
+                for at, header in walk_headers(file, position, str(segment.path)):
+                    yield Position(segment, at, header.base_offset), header
+            position = 0
+
+    def end_offset(self, checked_from: int | None = None) -> int:
+        """The log end offset: behind the last batch that is whole and has a valid CRC.
+
+        Args:
+            checked_from: Offset from which batches are not known to be on disk (the recovery point
+            of
+                a directory that was not shut down cleanly). None: only the tail behind the
+                last index entry is checked.
+        """
+        if not self.segments:
+            return 0
+        last = self.segments[-1]
+        start = self.boundary_near(last, last.size_bytes)
+        if checked_from is not None and checked_from < start.offset:
+            start = self.position_of(checked_from) or start
+        end = start.offset
+        for segment in self.segments[self._segment_index(start.segment.base_offset) :]:
+            position = start.position if segment == start.segment else 0
+            end = max(end, segment.base_offset)
+            size_bytes, end = _valid_prefix(segment, position, end)
+            if size_bytes < segment.size_bytes:
+                break
+        return end
+
+    def offset_for_timestamp(self, timestamp_ms: int, start: int, end: int) -> int | None:
+        """The first offset in [start, end) whose record has at least this timestamp.
+
+        Raises:
+            CorruptLog: the batch that should hold it does not parse.
+        """
+        for segment in self.segments[self._segment_index(start) :]:
+            if segment.base_offset >= end:
+                return None
+            found = self._search_segment(segment, timestamp_ms, start, end)
+            if found is not None:
+                return found
+        return None
+
+    def _search_segment(
+        self, segment: Segment, timestamp_ms: int, start: int, end: int
+    ) -> int | None:
+        timestamps, offsets = read_time_index(segment.path.with_suffix(".timeindex"))
+        is_last = segment == self.segments[-1]
+        if timestamps.size and not is_last and timestamps[-1] < timestamp_ms:
+            return None
+        entry = int(np.searchsorted(timestamps, timestamp_ms, side="left")) - 1
+        # Everything up to the entry's offset is older, so the search may begin there.
+        known_older = segment.base_offset + int(offsets[entry]) if entry >= 0 else 0
+        first = self.position_of(max(known_older, start, segment.base_offset))
+        position = first.position if first and first.segment == segment else 0
+        with _open(segment) as file:
+            for at, header in walk_headers(file, position, str(segment.path)):
+                if header.base_offset >= end:
+                    return None
+                if header.max_timestamp < timestamp_ms or header.is_control:
+                    continue
+                data = os.pread(file.fileno(), header.size_bytes, at)
+                for record in _decoded(segment, at, data, header):
+                    if record.timestamp_ms >= timestamp_ms and start <= record.offset < end:
+                        return record.offset
+        return None
+
+    def _segment_index(self, offset: int) -> int:
+        """Index of the last segment whose base offset is not above `offset`."""
+        index = bisect_right(self.segments, offset, key=lambda segment: segment.base_offset)
+        return max(0, index - 1)
+
+    def _offset_index(self, segment: Segment) -> tuple[Any, Any]:
+        return read_offset_index(segment.path.with_suffix(".index"), segment.size_bytes)
+
+    def _checked(self, segment: Segment, offsets: Any, positions: Any, entry: int) -> Position:
+        """The boundary of an index entry, or of the nearest one before it that is right."""
+        with _open(segment) as file:
+            while entry >= 0:
+                position = int(positions[entry])
+                last_offset = segment.base_offset + int(offsets[entry])
+                data = os.pread(file.fileno(), HEADER_BYTES, position)
+                if len(data) == HEADER_BYTES:
+                    header = BatchHeader._make(HEADER.unpack(data))
+                    # An entry of an old broker carries the last offset of several batches.
+                    if (
+                        header.magic == MAGIC
+                        and segment.base_offset <= header.base_offset
+                        and header.base_offset <= header.last_offset <= last_offset
+                    ):
+                        return Position(segment, position, header.base_offset)
+                entry -= 1
+        return Position(segment, 0, segment.base_offset)
+
+
+def list_segments(path: Path) -> list[Segment]:
+    """The `.log` files of a replica's directory by base offset; transient files are left out.
+
+    Raises:
+        FileNotFoundError: there is no such directory.
+    """
+    segments: list[Segment] = []
+    with os.scandir(path) as entries:
+        for entry in entries:
+            stem, _, suffix = entry.name.partition(".")
+            if suffix != "log" or len(stem) != _NAME_DIGITS or not stem.isdecimal():
+                continue
+            try:
+                size_bytes = entry.stat().st_size
+            except FileNotFoundError:
+                continue
+            segments.append(Segment(int(stem), size_bytes, Path(entry.path)))
+    return sorted(segments)
+
+
+def walk_headers(file: Any, position: int, path: str) -> Iterator[tuple[int, BatchHeader]]:
+    """(position, header) of the whole batches of a file from a batch boundary on.
+
+    Raises:
+        CorruptLog: a message set of format 0 or 1.
+    """
+    size_bytes = os.fstat(file.fileno()).st_size
+    window_start, window = position, b""
+    while position + HEADER_BYTES <= size_bytes:
+        at = position - window_start
+        if at + HEADER_BYTES > len(window):
+            window_start, at = position, 0
+            window = os.pread(file.fileno(), _READ_AHEAD_BYTES, position)
+            if len(window) < HEADER_BYTES:
+                return
+        header = BatchHeader._make(HEADER.unpack_from(window, at))
+        if header.magic in (0, 1):
+            raise CorruptLog(path, position, f"message format {header.magic} is not supported")
+        end = position + header.batch_length + LOG_OVERHEAD_BYTES
+        if header.magic != MAGIC or end < position + HEADER_BYTES or end > size_bytes:
+            return
+        yield position, header
+        position = end
+
+
+def _valid_prefix(segment: Segment, position: int, offset: int) -> tuple[int, int]:
+    """(bytes, next offset) of a segment up to the first batch that is torn or fails its CRC."""
+    with _open(segment) as file:
+        for at, header in walk_headers(file, position, str(segment.path)):
+            data = os.pread(file.fileno(), header.size_bytes, at)
+            try:
+                check_crc(data, 0, header)
+            except CorruptRecords:
+                break
+            position, offset = at + header.size_bytes, header.next_offset
+    return position, offset
+
+
+def _decoded(segment: Segment, position: int, data: bytes, header: BatchHeader) -> list[Record]:
+    try:
+        check_crc(data, 0, header)
+        return decode_records(data, 0, header)
+    except CorruptRecords as error:
+        raise CorruptLog(str(segment.path), position, str(error)) from error
+
+
+def _open(segment: Segment) -> Any:
+    return open(segment.path, "rb", buffering=0)

@@ -1,0 +1,87 @@
+"""What a read_committed reader must know of a partition without a broker (KIP-98).
+
+The aborted transactions come from the `.txnindex` files. The last stable offset is where the first
+transaction that is still open begins: from the newest producer snapshot and the batches after it.
+"""
+
+from pathlib import Path
+from struct import Struct
+from typing import Final
+
+from crc32c import crc32c
+
+from spindle.common.errors import CorruptLog
+from spindle.pipeline.records.transactions import AbortedTransaction
+from spindle.pipeline.segments.index_files import read_transaction_index
+from spindle.pipeline.segments.segment_log import SegmentLog
+
+_SNAPSHOT_HEADER: Final = Struct(">hIi")
+_SNAPSHOT_ENTRY: Final = Struct(">qhiqiqiq")
+_CRC_COVERS_FROM: Final = 6
+_NO_TRANSACTION: Final = -1
+
+
+def aborted_transactions(log: SegmentLog, start: int, end: int) -> list[AbortedTransaction]:
+    """Aborted transactions that overlap the offsets [start, end).
+
+    The entry of a transaction is in the index of the segment that holds its abort marker, which may
+    be any at or after `start`.
+    """
+    found: list[AbortedTransaction] = []
+    for segment in log.segments:
+        entries = read_transaction_index(segment.path.with_suffix(".txnindex"))
+        found += [
+            AbortedTransaction(entry.producer_id, entry.first_offset)
+            for entry in entries
+            if entry.last_offset >= start and entry.first_offset < end
+        ]
+    return found
+
+
+def last_stable_offset(log: SegmentLog, end: int) -> int:
+    """The first offset of the oldest transaction that is open at `end`, or `end` itself.
+
+    Raises:
+        CorruptLog: a producer snapshot is not in its format.
+    """
+    at, open_transactions = _newest_snapshot(log, end)
+    start = log.position_of(at)
+    if start is None:
+        return end
+    for _, header in log.headers_from(start):
+        if header.base_offset >= end:
+            break
+        if header.base_offset < at or not header.is_transactional:
+            continue
+        if header.is_control:
+            open_transactions.pop(header.producer_id, None)
+        else:
+            open_transactions.setdefault(header.producer_id, header.base_offset)
+    return min(open_transactions.values(), default=end)
+
+
+def _newest_snapshot(log: SegmentLog, end: int) -> tuple[int, dict[int, int]]:
+    """(offset, first offset of open transactions by producer id) to begin from."""
+    snapshots = sorted(
+        (int(path.stem), path)
+        for path in log.path.glob("*.snapshot")
+        if path.stem.isdecimal() and log.first_offset <= int(path.stem) <= end
+    )
+    for offset, path in reversed(snapshots):
+        try:
+            return offset, _read_snapshot(path)
+        except FileNotFoundError:
+            continue
+    return log.first_offset, {}
+
+
+def _read_snapshot(path: Path) -> dict[int, int]:
+    data = path.read_bytes()
+    body = data[_SNAPSHOT_HEADER.size :]
+    if len(data) < _SNAPSHOT_HEADER.size or len(body) % _SNAPSHOT_ENTRY.size:
+        raise CorruptLog(str(path), 0, f"producer snapshot of {len(data)} bytes")
+    entries = list(_SNAPSHOT_ENTRY.iter_unpack(body))
+    _, crc, count = _SNAPSHOT_HEADER.unpack_from(data)
+    if count != len(entries) or crc != crc32c(data[_CRC_COVERS_FROM:]):
+        raise CorruptLog(str(path), 0, "producer snapshot: wrong count or checksum")
+    return {entry[0]: entry[7] for entry in entries if entry[7] != _NO_TRANSACTION}

@@ -1,0 +1,111 @@
+"""The Spark data source `spindle-segments`: a batch read straight from log directories, no broker.
+
+    spark.read.format("spindle-segments").option("logDirs", "/disk*/kafka").option("subscribe", "t")
+
+Options: see `spindle.pipeline.segments.options`. Rows are those of Spark's built-in `kafka`
+source. Spark hands filters to a Python source only when `spark.sql.python.filterPushdown.enabled`
+is on, and refuses a source that can take them when it is off; so there are two classes and
+`register` picks.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
+from pyspark.sql.types import StructType
+
+from spindle.pipeline.records.columns import spark_ddl
+from spindle.pipeline.segments.discovery import expand_log_directories
+from spindle.pipeline.segments.options import SegmentOptions, parse_segment_options
+from spindle.pipeline.segments.partitions import readable_partitions
+from spindle.pipeline.segments.pushdown import PushedFilters, narrow
+from spindle.pipeline.segments.ranges import SegmentRange, plan_tasks, resolve_ranges
+from spindle.pipeline.segments.reader import ReadSettings, read_ranges
+
+PUSHDOWN_CONF = "spark.sql.python.filterPushdown.enabled"
+
+
+@dataclass
+class SegmentsPartition(InputPartition):
+    """What one task reads."""
+
+    ranges: tuple[SegmentRange, ...]
+
+
+class SegmentsReader(DataSourceReader):
+    """Plans on the driver, reads in the tasks."""
+
+    def __init__(self, options: SegmentOptions) -> None:
+        self._options = options
+        self._filters = PushedFilters()
+        self._settings = read_settings(options)
+
+    def partitions(self) -> list[InputPartition]:
+        """The tasks; a single one without ranges where there is nothing to read."""
+        partitions = readable_partitions(self._options)
+        resolved = resolve_ranges(self._options, partitions, self._filters)
+        tasks = plan_tasks(self._options, resolved)
+        return [SegmentsPartition(ranges) for ranges in tasks or [()]]
+
+    def read(self, partition: Any) -> Iterator[Any]:
+        """The Arrow batches of a task."""
+        return read_segments(partition.ranges, self._settings, self._filters)
+
+
+class FilteringSegmentsReader(SegmentsReader):
+    """The same with pushed filters: they narrow partitions, offsets and times."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Note the filters; all are returned, because Spark is to check the rows as well."""
+        self._filters = narrow(self._filters, filters)
+        return filters
+
+
+class SegmentsDataSource(DataSource):
+    """`format("spindle-segments")` for any session."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "spindle-segments"
+
+    def schema(self) -> str:
+        """The row of Spark's `kafka` source, or the columns asked for. Checks all options."""
+        return spark_ddl(parse_segment_options(self.options).columns)
+
+    def reader(self, schema: StructType) -> SegmentsReader:
+        return SegmentsReader(parse_segment_options(self.options))
+
+
+class FilteringSegmentsDataSource(SegmentsDataSource):
+    """`format("spindle-segments")` for a session with filter pushdown."""
+
+    def reader(self, schema: StructType) -> SegmentsReader:
+        return FilteringSegmentsReader(parse_segment_options(self.options))
+
+
+def read_settings(options: SegmentOptions) -> ReadSettings:
+    """The part of the options that tasks need."""
+    directories = expand_log_directories(options.log_directories)
+    return ReadSettings(
+        columns=options.columns,
+        log_directories=tuple(str(directory.path) for directory in directories),
+        fail_on_data_loss=options.fail_on_data_loss,
+        check_crcs=options.check_crcs,
+    )
+
+
+def read_segments(
+    ranges: Iterable[SegmentRange], settings: ReadSettings, filters: PushedFilters
+) -> Iterator[pa.RecordBatch]:
+    """Rows of the ranges whose timestamps can pass the filters."""
+    narrowed = settings.with_timestamps(filters.min_timestamp_ms, filters.max_timestamp_ms)
+    return read_ranges(tuple(ranges), narrowed)
+
+
+def register(spark: SparkSession) -> None:
+    """Make `spindle-segments` known to a session, with filter pushdown if the session has it on."""
+    has_pushdown = str(spark.conf.get(PUSHDOWN_CONF, "false")).lower() == "true"
+    spark.dataSource.register(FilteringSegmentsDataSource if has_pushdown else SegmentsDataSource)
