@@ -97,7 +97,7 @@ class ReplicaPlacer:
                 "the replication factor must be positive."
             )
         elif self._unfenced_count == 0:
-            text = "All brokers are currently fenced or have all their log directories cordoned."
+            text = "All brokers are currently fenced, or have all their log directories cordoned."
         elif replication_factor > self._usable_count:
             text = (
                 f"The target replication factor of {replication_factor} cannot be reached because "

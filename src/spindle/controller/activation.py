@@ -1,0 +1,70 @@
+"""What a controller writes when it becomes active (KIP-868).
+
+On an empty log these are the bootstrap records of the formatted disk, inside a metadata transaction
+where the level knows them. A transaction that the predecessor left open is aborted.
+"""
+
+from collections.abc import Sequence
+
+from spindle.controller.decision import ControllerSettings, Decision
+from spindle.controller.topic_settings import MIN_INSYNC_REPLICAS
+from spindle.metadata.configs import BROKER_RESOURCE
+from spindle.metadata.features import ELR_VERSION, METADATA_TRANSACTION_LEVEL, METADATA_VERSION
+from spindle.metadata.image import MetadataImage
+from spindle.protocol.message import Message
+from spindle.protocol.messages.metadata_records import (
+    AbortTransactionRecord,
+    BeginTransactionRecord,
+    ConfigRecord,
+    EndTransactionRecord,
+    FeatureLevelRecord,
+)
+
+
+def activation_records(
+    image: MetadataImage,
+    bootstrap: Sequence[Message],
+    settings: ControllerSettings,
+    *,
+    is_in_transaction: bool,
+) -> Decision[None]:
+    """The first records of a newly active controller; often none.
+
+    Args:
+        bootstrap: the records of bootstrap.checkpoint, metadata.version first.
+
+    Raises:
+        ValueError: the log is empty and the bootstrap records set no metadata.version.
+    """
+    records: list[Message] = []
+    if is_in_transaction:
+        records.append(AbortTransactionRecord(reason="Controller failover"))
+    if image.features.is_bootstrapped:
+        return Decision(None, records, is_atomic=True)
+    levels = {
+        record.name: record.feature_level
+        for record in bootstrap
+        if isinstance(record, FeatureLevelRecord)
+    }
+    if METADATA_VERSION not in levels:
+        raise ValueError("bootstrap records set no metadata.version: format the metadata directory")
+    body = list(bootstrap)
+    if levels.get(ELR_VERSION, 0) >= 1:
+        body.append(default_min_insync_replicas(settings.min_insync_replicas))
+    if levels[METADATA_VERSION] >= METADATA_TRANSACTION_LEVEL:
+        body = [
+            BeginTransactionRecord(name="Bootstrap records"),
+            *body,
+            EndTransactionRecord(),
+        ]
+    return Decision(None, records + body, is_atomic=True)
+
+
+def default_min_insync_replicas(value: int) -> ConfigRecord:
+    """With the ELR the cluster needs one agreed value, so it is written down (KIP-966)."""
+    return ConfigRecord(
+        resource_type=BROKER_RESOURCE,
+        resource_name="",
+        name=MIN_INSYNC_REPLICAS,
+        value=str(value),
+    )

@@ -1,0 +1,82 @@
+"""Replica assignments: checked when they are given by hand, placed otherwise."""
+
+from collections.abc import Sequence
+
+from spindle.common.errors import ApiError, ErrorCode
+from spindle.common.ports import RandomSource
+from spindle.common.uuids import Uuid
+from spindle.metadata.image import MetadataImage
+from spindle.metadata.placement import ReplicaPlacer, UsableBroker
+from spindle.protocol.messages.metadata_records import PartitionRecord
+
+
+def usable_brokers(image: MetadataImage) -> list[UsableBroker]:
+    """Brokers that automatic placement may use (KIP-1066 leaves out wholly cordoned ones)."""
+    return [
+        UsableBroker(broker.broker_id, broker.rack, broker.is_fenced)
+        for broker in image.cluster.brokers.values()
+        if not broker.is_in_controlled_shutdown and broker.has_uncordoned_directory()
+    ]
+
+
+def place_replicas(
+    image: MetadataImage, random: RandomSource, partition_count: int, replication_factor: int
+) -> list[list[int]]:
+    """Replicas for new partitions.
+
+    Raises:
+        ApiError: INVALID_REPLICATION_FACTOR.
+    """
+    placer = ReplicaPlacer(usable_brokers(image), random)
+    return placer.place(partition_count, replication_factor)
+
+
+def check_manual_assignment(
+    image: MetadataImage, replicas: Sequence[int], replication_factor: int | None
+) -> None:
+    """Refuse an assignment that cannot be carried out. Cordoned brokers are accepted.
+
+    Raises:
+        ApiError: INVALID_REPLICA_ASSIGNMENT.
+    """
+
+    def refuse(text: str) -> ApiError:
+        return ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
+
+    if not replicas:
+        raise refuse("The manual partition assignment includes an empty replica list.")
+    for broker_id in replicas:
+        if broker_id not in image.cluster.brokers:
+            raise refuse(
+                f"The manual partition assignment includes broker {broker_id}, "
+                "but no such broker is registered."
+            )
+        if replicas.count(broker_id) > 1:
+            raise refuse(
+                f"The manual partition assignment includes the broker {broker_id} more than once."
+            )
+    if replication_factor is not None and len(replicas) != replication_factor:
+        raise refuse(
+            f"The manual partition assignment includes a partition with {len(replicas)} "
+            "replica(s), but this is not consistent with previous partitions, which have "
+            f"{replication_factor} replica(s)."
+        )
+
+
+def new_partition(
+    image: MetadataImage, topic_id: Uuid, partition_id: int, replicas: list[int]
+) -> PartitionRecord | None:
+    """The record of a new partition, led by its first active replica; None if none is active."""
+    isr = [replica for replica in replicas if image.cluster.is_active(replica)]
+    if not isr:
+        return None
+    return PartitionRecord(
+        partition_id=partition_id,
+        topic_id=topic_id,
+        replicas=replicas,
+        isr=isr,
+        leader=isr[0],
+        leader_epoch=0,
+        partition_epoch=0,
+        directories=[image.cluster.default_directory(replica) for replica in replicas],
+    )

@@ -1,0 +1,131 @@
+"""BrokerHeartbeat and the fencing of brokers that fell silent."""
+
+from spindle.common.errors import ApiError, ErrorCode
+from spindle.common.uuids import Uuid
+from spindle.controller.decision import ControllerContext, Decision
+from spindle.controller.heartbeats import BrokerState, Heartbeats
+from spindle.controller.leadership import LeadershipChanges, has_leaderships
+from spindle.metadata.cluster import BrokerRegistration
+from spindle.metadata.features import CORDONED_DIRECTORIES_LEVEL, DIRECTORY_ASSIGNMENT_LEVEL
+from spindle.metadata.image import MetadataImage
+from spindle.protocol.messages.broker_heartbeat import (
+    BrokerHeartbeatRequest,
+    BrokerHeartbeatResponse,
+)
+from spindle.protocol.messages.metadata_records import BrokerRegistrationChangeRecord
+
+
+def check_broker_epoch(image: MetadataImage, broker_id: int, epoch: int) -> BrokerRegistration:
+    """The registration, if the epoch is the current one.
+
+    Raises:
+        ApiError: STALE_BROKER_EPOCH; also for a broker that is not registered at all.
+    """
+    broker = image.cluster.brokers.get(broker_id)
+    if broker is None:
+        raise ApiError(
+            ErrorCode.STALE_BROKER_EPOCH,
+            f"No broker registration found for broker id {broker_id}",
+        )
+    if broker.epoch != epoch:
+        raise ApiError(
+            ErrorCode.STALE_BROKER_EPOCH,
+            f"Expected broker epoch {broker.epoch}, but got broker epoch {epoch}",
+        )
+    return broker
+
+
+def process_heartbeat(
+    image: MetadataImage,
+    heartbeats: Heartbeats,
+    request: BrokerHeartbeatRequest,
+    context: ControllerContext,
+) -> Decision[BrokerHeartbeatResponse]:
+    """Move the broker to its next state and take in what it says of its directories.
+
+    Raises:
+        ApiError: STALE_BROKER_EPOCH.
+    """
+    broker_id = request.broker_id
+    broker = check_broker_epoch(image, broker_id, request.broker_epoch)
+    current, following = heartbeats.next_state(
+        image, broker, request, lambda: has_leaderships(image, broker_id)
+    )
+    changes = LeadershipChanges(image, context.settings)
+    if following is not current:
+        if following is BrokerState.UNFENCED:
+            changes.unfence(broker_id)
+        elif following is BrokerState.CONTROLLED_SHUTDOWN:
+            changes.begin_controlled_shutdown(broker_id)
+        else:
+            changes.fence(broker_id)
+    if image.metadata_version >= DIRECTORY_ASSIGNMENT_LEVEL:
+        _directories_offline(broker, request.offline_log_dirs, changes)
+    if image.metadata_version >= CORDONED_DIRECTORIES_LEVEL:
+        _directories_cordoned(broker, request.cordoned_log_dirs, changes)
+
+    def on_append(last_offset: int) -> None:
+        heartbeats.report_offset(broker_id, request.current_metadata_offset)
+        if following is BrokerState.CONTROLLED_SHUTDOWN:
+            heartbeats.begin_shutdown(broker_id, last_offset)
+
+    return Decision(
+        BrokerHeartbeatResponse(
+            is_caught_up=request.current_metadata_offset >= broker.register_offset,
+            is_fenced=following.is_fenced,
+            should_shut_down=following is BrokerState.SHUTDOWN_NOW,
+        ),
+        changes.records,
+        on_append=on_append,
+    )
+
+
+def fence_stale_broker(
+    image: MetadataImage, heartbeats: Heartbeats, now_ms: int, context: ControllerContext
+) -> Decision[bool]:
+    """Fence the broker that has been silent longest; the response says whether there was one.
+
+    One at a time: the elections of one broker's partitions must see the others' fate.
+    """
+    broker_id = heartbeats.expire_one(now_ms)
+    if broker_id is None:
+        return Decision(False)
+    changes = LeadershipChanges(image, context.settings)
+    if broker_id in image.cluster.brokers:
+        changes.fence(broker_id)
+    return Decision(True, changes.records)
+
+
+def _directories_offline(
+    broker: BrokerRegistration, offline: list[Uuid], changes: LeadershipChanges
+) -> None:
+    """Failed directories leave the registration; a broker repeats them until it restarts."""
+    failed = [directory for directory in broker.directories if directory in offline]
+    if not failed:
+        return
+    for directory in failed:
+        changes.directory_failed(broker.broker_id, directory)
+    changes.records.append(
+        BrokerRegistrationChangeRecord(
+            broker_id=broker.broker_id,
+            broker_epoch=broker.epoch,
+            log_dirs=[directory for directory in broker.directories if directory not in failed],
+        )
+    )
+
+
+def _directories_cordoned(
+    broker: BrokerRegistration, cordoned: list[Uuid] | None, changes: LeadershipChanges
+) -> None:
+    """None says that the broker does not know yet, the empty list that nothing is cordoned."""
+    if cordoned is None:
+        return
+    known = broker.cordoned_directories
+    if known is None or sorted(known) != sorted(cordoned):
+        changes.records.append(
+            BrokerRegistrationChangeRecord(
+                broker_id=broker.broker_id,
+                broker_epoch=broker.epoch,
+                cordoned_log_dirs=list(cordoned),
+            )
+        )

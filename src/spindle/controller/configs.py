@@ -1,0 +1,274 @@
+"""IncrementalAlterConfigs and AlterConfigs (KIP-133, KIP-226, KIP-339).
+
+Values are kept as they were given. What they mean is known by `ConfigRules`; here are only the
+rules that concern the cluster: the ELR needs one min.insync.replicas (KIP-966), and cordoned
+directories need their metadata.version (KIP-1066).
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from spindle.common.errors import ApiError, ErrorCode
+from spindle.controller.decision import ControllerContext, Decision
+from spindle.controller.topic_settings import MIN_INSYNC_REPLICAS
+from spindle.metadata.configs import (
+    BROKER_RESOURCE,
+    CLIENT_METRICS_RESOURCE,
+    DEFAULT_BROKER,
+    GROUP_RESOURCE,
+    TOPIC_RESOURCE,
+    ConfigResource,
+)
+from spindle.metadata.features import CORDONED_DIRECTORIES_LEVEL, metadata_version_name
+from spindle.metadata.image import MetadataImage
+from spindle.protocol.message import Message
+from spindle.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+from spindle.protocol.messages.incremental_alter_configs import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from spindle.protocol.messages.metadata_records import ClearElrRecord, ConfigRecord
+
+SET: Final = 0
+DELETE: Final = 1
+APPEND: Final = 2
+SUBTRACT: Final = 3
+CORDONED_LOG_DIRS: Final = "cordoned.log.dirs"
+
+_Incremental = IncrementalAlterConfigsRequest.AlterConfigsResource
+Changes = dict[str, str | None]
+"""New values by key; None removes."""
+
+
+def incremental_alter_configs(
+    image: MetadataImage,
+    request: IncrementalAlterConfigsRequest,
+    context: ControllerContext,
+    *,
+    is_forwarded: bool = True,
+) -> Decision[IncrementalAlterConfigsResponse]:
+    """Change single keys; each resource succeeds or fails as a whole.
+
+    A request that a broker forwarded has been checked against that broker's own files.
+    """
+    records: list[Message] = []
+    responses: list[IncrementalAlterConfigsResponse.AlterConfigsResourceResponse] = []
+    repeated = _repeated(
+        [ConfigResource(r.resource_type, r.resource_name) for r in request.resources]
+    )
+    for asked in request.resources:
+        resource = ConfigResource(asked.resource_type, asked.resource_name)
+        code, message = ErrorCode.NONE, None
+        try:
+            _check_resource(image, resource, is_repeated=resource in repeated)
+            changes = _apply_operations(image, resource, asked, context)
+            records += _change_records(image, resource, changes, context, is_forwarded=is_forwarded)
+        except ApiError as error:
+            code, message = error.code, error.message
+        responses.append(
+            IncrementalAlterConfigsResponse.AlterConfigsResourceResponse(
+                error_code=code,
+                error_message=message,
+                resource_type=asked.resource_type,
+                resource_name=asked.resource_name,
+            )
+        )
+    response = IncrementalAlterConfigsResponse(responses=responses)
+    return Decision(response, [] if request.validate_only else records, is_atomic=True)
+
+
+def alter_configs(
+    image: MetadataImage,
+    request: AlterConfigsRequest,
+    context: ControllerContext,
+    *,
+    is_forwarded: bool = True,
+) -> Decision[AlterConfigsResponse]:
+    """Replace all dynamic values of resources (the older API)."""
+    records: list[Message] = []
+    responses: list[AlterConfigsResponse.AlterConfigsResourceResponse] = []
+    repeated = _repeated(
+        [ConfigResource(r.resource_type, r.resource_name) for r in request.resources]
+    )
+    for asked in request.resources:
+        resource = ConfigResource(asked.resource_type, asked.resource_name)
+        code, message = ErrorCode.NONE, None
+        try:
+            _check_resource(image, resource, is_repeated=resource in repeated)
+            new = {config.name: config.value or "" for config in asked.configs}
+            old = image.configs.of(resource)
+            changes: Changes = {k: v for k, v in new.items() if old.get(k) != v}
+            changes |= {key: None for key in old if key not in new}
+            records += _change_records(image, resource, changes, context, is_forwarded=is_forwarded)
+        except ApiError as error:
+            code, message = error.code, error.message
+        responses.append(
+            AlterConfigsResponse.AlterConfigsResourceResponse(
+                error_code=code,
+                error_message=message,
+                resource_type=asked.resource_type,
+                resource_name=asked.resource_name,
+            )
+        )
+    response = AlterConfigsResponse(responses=responses)
+    return Decision(response, [] if request.validate_only else records, is_atomic=True)
+
+
+def _repeated(resources: Sequence[ConfigResource]) -> dict[ConfigResource, None]:
+    seen: dict[ConfigResource, int] = {}
+    for resource in resources:
+        seen[resource] = seen.get(resource, 0) + 1
+    return {resource: None for resource, count in seen.items() if count > 1}
+
+
+def _check_resource(image: MetadataImage, resource: ConfigResource, *, is_repeated: bool) -> None:
+    if is_repeated:
+        raise ApiError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+    if resource.resource_type == TOPIC_RESOURCE:
+        if resource.name not in image.topics.by_name:
+            raise ApiError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                f"The topic '{resource.name}' does not exist.",
+            )
+    elif resource.resource_type == BROKER_RESOURCE:
+        if resource.name and not resource.name.isdecimal():
+            raise ApiError(
+                ErrorCode.INVALID_REQUEST,
+                f"Broker resource name must be empty or a broker id, not '{resource.name}'.",
+            )
+        if (
+            resource.name
+            and int(resource.name) not in image.cluster.brokers
+            and (int(resource.name) not in image.cluster.controllers)
+        ):
+            raise ApiError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"No such node: {resource.name}.")
+    elif resource.resource_type in (CLIENT_METRICS_RESOURCE, GROUP_RESOURCE):
+        if not resource.name:
+            raise ApiError(ErrorCode.INVALID_REQUEST, "The resource name must not be empty.")
+    else:
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST, f"Unsupported resource type {resource.resource_type}."
+        )
+
+
+def _apply_operations(
+    image: MetadataImage,
+    resource: ConfigResource,
+    asked: _Incremental,
+    context: ControllerContext,
+) -> Changes:
+    current = image.configs.of(resource)
+    rules = context.config_rules
+    changes: Changes = {}
+    for config in asked.configs:
+        name, operation = config.name, config.config_operation
+        if name in changes:
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"Error due to duplicate config keys: {name}")
+        if operation == DELETE:
+            changes[name] = None
+            continue
+        if config.value is None:
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"Null value not supported for: {name}")
+        if operation == SET:
+            changes[name] = config.value
+            continue
+        if operation not in (APPEND, SUBTRACT):
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"Unknown operation {operation} for {name}")
+        if not rules.is_list(resource.resource_type, name):
+            verb = "APPEND" if operation == APPEND else "SUBTRACT"
+            raise ApiError(
+                ErrorCode.INVALID_CONFIG,
+                f"Can't {verb} to key {name} because its type is not LIST.",
+            )
+        start = current.get(name, rules.default(resource.resource_type, name)) or ""
+        changes[name] = _edit_list(start, config.value, is_append=operation == APPEND)
+    # An unchanged value is still written: with min.insync.replicas that clears the ELR.
+    return changes
+
+
+def _edit_list(old: str, given: str, *, is_append: bool) -> str:
+    entries = [entry.strip() for entry in old.split(",") if entry.strip()]
+    edits = [entry.strip() for entry in given.split(",") if entry.strip()]
+    if is_append:
+        entries += [entry for entry in edits if entry not in entries]
+    else:
+        entries = [entry for entry in entries if entry not in edits]
+    return ",".join(entries)
+
+
+def _change_records(
+    image: MetadataImage,
+    resource: ConfigResource,
+    changes: Changes,
+    context: ControllerContext,
+    *,
+    is_forwarded: bool,
+) -> list[Message]:
+    current = image.configs.of(resource)
+    after = {key: value for key, value in current.items() if key not in changes}
+    after |= {key: value for key, value in changes.items() if value is not None}
+    context.config_rules.validate(resource.resource_type, resource.name, after)
+    _check_min_insync_replicas(image, resource, changes)
+    _check_cordoned(image, resource, current, changes, is_forwarded=is_forwarded)
+    records: list[Message] = [
+        ConfigRecord(
+            resource_type=resource.resource_type,
+            resource_name=resource.name,
+            name=name,
+            value=value,
+        )
+        for name, value in changes.items()
+    ]
+    if image.features.is_elr_enabled and MIN_INSYNC_REPLICAS in changes:
+        if resource.resource_type == TOPIC_RESOURCE:
+            records.append(ClearElrRecord(topic_name=resource.name))
+        elif resource == DEFAULT_BROKER:
+            records.append(ClearElrRecord(topic_name=""))
+    return records
+
+
+def _check_min_insync_replicas(
+    image: MetadataImage, resource: ConfigResource, changes: Mapping[str, str | None]
+) -> None:
+    if not image.features.is_elr_enabled or MIN_INSYNC_REPLICAS not in changes:
+        return
+    if resource == DEFAULT_BROKER:
+        if changes[MIN_INSYNC_REPLICAS] is None:
+            raise ApiError(
+                ErrorCode.INVALID_CONFIG,
+                "Cluster-level min.insync.replicas cannot be removed while ELR is enabled.",
+            )
+    elif resource.resource_type == BROKER_RESOURCE:
+        raise ApiError(
+            ErrorCode.INVALID_CONFIG,
+            "Broker-level min.insync.replicas cannot be altered while ELR is enabled.",
+        )
+
+
+def _check_cordoned(
+    image: MetadataImage,
+    resource: ConfigResource,
+    current: Mapping[str, str],
+    changes: Mapping[str, str | None],
+    *,
+    is_forwarded: bool,
+) -> None:
+    value = changes.get(CORDONED_LOG_DIRS)
+    if resource.resource_type != BROKER_RESOURCE or value is None:
+        return
+    if image.metadata_version < CORDONED_DIRECTORIES_LEVEL:
+        raise ApiError(
+            ErrorCode.INVALID_CONFIG,
+            "The cordoned.log.dirs configuration value cannot be set because it requires "
+            f"metadata.version >= {metadata_version_name(CORDONED_DIRECTORIES_LEVEL)}",
+        )
+    if is_forwarded:
+        return
+    # A controller cannot know the broker's paths; taking some off the list is always safe.
+    old = current.get(CORDONED_LOG_DIRS, "").split(",")
+    if any(entry and entry not in old for entry in value.split(",")):
+        raise ApiError(
+            ErrorCode.INVALID_CONFIG,
+            "When updating cordoned.log.dirs via controllers,  the new value must be a subset of "
+            "the current configuration value.",
+        )

@@ -1,0 +1,214 @@
+"""CreateTopics (KIP-4, KIP-464, KIP-516, KIP-525)."""
+
+from typing import Final
+
+from spindle.common.errors import ApiError, ErrorCode
+from spindle.common.ids import METADATA_TOPIC
+from spindle.controller.assignment import check_manual_assignment, new_partition, place_replicas
+from spindle.controller.decision import (
+    MAX_RECORDS_PER_OPERATION,
+    ControllerContext,
+    Decision,
+)
+from spindle.controller.topic_names import NameCollisions, check_topic_name
+from spindle.metadata.configs import TOPIC_RESOURCE
+from spindle.metadata.image import MetadataImage
+from spindle.protocol.message import Message
+from spindle.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from spindle.protocol.messages.metadata_records import ConfigRecord, PartitionRecord, TopicRecord
+
+MAX_PARTITIONS_PER_REQUEST: Final = MAX_RECORDS_PER_OPERATION
+_DEFAULT: Final = -1
+
+_Topic = CreateTopicsRequest.CreatableTopic
+_Result = CreateTopicsResponse.CreatableTopicResult
+
+
+def create_topics(
+    image: MetadataImage, request: CreateTopicsRequest, context: ControllerContext
+) -> Decision[CreateTopicsResponse]:
+    """Create the topics that can be created; each other one gets its own error.
+
+    Raises:
+        ApiError: POLICY_VIOLATION for more than 10,000 partitions in one request.
+    """
+    _check_partition_limit(request, context)
+    names = [topic.name for topic in request.topics]
+    repeated = {name for name in names if names.count(name) > 1} if len(names) < 1000 else None
+    if repeated is None:
+        seen: dict[str, int] = {}
+        for name in names:
+            seen[name] = seen.get(name, 0) + 1
+        repeated = {name for name, count in seen.items() if count > 1}
+    collisions = NameCollisions(image.topics.by_name)
+    records: list[Message] = []
+    results: dict[str, _Result] = {}
+    for topic in request.topics:
+        if topic.name in results:
+            continue
+        try:
+            _check_creatable(image, topic, collisions, is_repeated=topic.name in repeated)
+            topic_records, result = _create(image, topic, context)
+        except ApiError as error:
+            result = _Result(name=topic.name, error_code=error.code, error_message=error.message)
+        else:
+            records += topic_records
+        results[topic.name] = result
+    response = CreateTopicsResponse(topics=list(results.values()))
+    return Decision(response, [] if request.validate_only else records, is_atomic=True)
+
+
+def _check_partition_limit(request: CreateTopicsRequest, context: ControllerContext) -> None:
+    total = 0
+    for topic in request.topics:
+        if topic.assignments:
+            total += len(topic.assignments)
+        elif topic.num_partitions == _DEFAULT:
+            total += context.settings.num_partitions
+        else:
+            total += max(0, topic.num_partitions)
+    if total > MAX_PARTITIONS_PER_REQUEST:
+        raise ApiError(
+            ErrorCode.POLICY_VIOLATION,
+            f"Excessively large number of partitions per request: {total}, "
+            f"at most {MAX_PARTITIONS_PER_REQUEST} are allowed.",
+        )
+
+
+def _check_creatable(
+    image: MetadataImage, topic: _Topic, collisions: NameCollisions, *, is_repeated: bool
+) -> None:
+    if is_repeated:
+        raise ApiError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+    if topic.name == METADATA_TOPIC:
+        raise ApiError(
+            ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+            f"Creation of internal topic {METADATA_TOPIC} is prohibited.",
+        )
+    check_topic_name(topic.name)
+    if topic.name in image.topics.by_name:
+        raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{topic.name}' already exists.")
+    collisions.check(topic.name)
+
+
+def _create(
+    image: MetadataImage, topic: _Topic, context: ControllerContext
+) -> tuple[list[Message], _Result]:
+    configs = _configs(topic, context)
+    topic_id = context.new_uuid()
+    partitions = _partitions(image, topic, topic_id, context)
+    records: list[Message] = [TopicRecord(name=topic.name, topic_id=topic_id)]
+    for name, value in configs.items():
+        records.append(
+            ConfigRecord(
+                resource_type=TOPIC_RESOURCE, resource_name=topic.name, name=name, value=value
+            )
+        )
+    records += partitions
+    entries = context.config_rules.effective_topic_configs(configs, image.configs.default_broker())
+    result = _Result(
+        name=topic.name,
+        topic_id=topic_id,
+        error_message=None,
+        num_partitions=len(partitions),
+        replication_factor=len(partitions[0].replicas),
+        configs=[
+            _Result.CreatableTopicConfigs(
+                name=entry.name,
+                value=entry.value,
+                read_only=entry.is_read_only,
+                config_source=entry.source,
+                is_sensitive=entry.is_sensitive,
+            )
+            for entry in entries
+        ],
+    )
+    return records, result
+
+
+def _configs(topic: _Topic, context: ControllerContext) -> dict[str, str]:
+    nulls = [config.name for config in topic.configs if config.value is None]
+    if nulls:
+        raise ApiError(
+            ErrorCode.INVALID_CONFIG,
+            f"Null value not supported for topic configs: {', '.join(nulls)}",
+        )
+    configs = {config.name: config.value or "" for config in topic.configs}
+    if configs:
+        context.config_rules.validate(TOPIC_RESOURCE, topic.name, configs)
+    return configs
+
+
+def _partitions(
+    image: MetadataImage, topic: _Topic, topic_id: bytes, context: ControllerContext
+) -> list[PartitionRecord]:
+    if topic.assignments:
+        return _manual_partitions(image, topic, topic_id)
+    if topic.replication_factor < _DEFAULT or topic.replication_factor == 0:
+        raise ApiError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            "Replication factor must be larger than 0, or -1 to use the default value.",
+        )
+    if topic.num_partitions < _DEFAULT or topic.num_partitions == 0:
+        raise ApiError(
+            ErrorCode.INVALID_PARTITIONS,
+            "Number of partitions was set to an invalid non-positive value.",
+        )
+    settings = context.settings
+    count = settings.num_partitions if topic.num_partitions == _DEFAULT else topic.num_partitions
+    factor = topic.replication_factor
+    if factor == _DEFAULT:
+        factor = settings.default_replication_factor
+    prefix = f"Unable to replicate the partition {factor} time(s): "
+    try:
+        placed = place_replicas(image, context.random, count, factor)
+    except ApiError as error:
+        raise ApiError(error.code, f"{prefix}{error.message}") from None
+    partitions: list[PartitionRecord] = []
+    for partition_id, replicas in enumerate(placed):
+        record = new_partition(image, topic_id, partition_id, replicas)
+        if record is None:
+            raise ApiError(
+                ErrorCode.INVALID_REPLICATION_FACTOR,
+                f"{prefix}All brokers are currently fenced or in controlled shutdown.",
+            )
+        partitions.append(record)
+    return partitions
+
+
+def _manual_partitions(
+    image: MetadataImage, topic: _Topic, topic_id: bytes
+) -> list[PartitionRecord]:
+    for name, value in (
+        ("replication factor", topic.replication_factor),
+        ("numPartitions", topic.num_partitions),
+    ):
+        if value != _DEFAULT:
+            raise ApiError(
+                ErrorCode.INVALID_REQUEST,
+                f"A manual partition assignment was specified, but {name} was not set to -1.",
+            )
+
+    def refuse(text: str) -> ApiError:
+        return ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
+
+    records: dict[int, PartitionRecord] = {}
+    factor: int | None = None
+    for assignment in topic.assignments:
+        partition_id = assignment.partition_index
+        if partition_id in records:
+            raise refuse(
+                f"Found multiple manual partition assignments for partition {partition_id}"
+            )
+        check_manual_assignment(image, assignment.broker_ids, factor)
+        factor = len(assignment.broker_ids)
+        record = new_partition(image, topic_id, partition_id, list(assignment.broker_ids))
+        if record is None:
+            raise refuse(
+                f"All brokers specified in the manual partition assignment for partition "
+                f"{partition_id} are fenced or in controlled shutdown."
+            )
+        records[partition_id] = record
+    if sorted(records) != list(range(len(records))):
+        raise refuse("partitions should be a consecutive 0-based integer sequence")
+    return [records[partition_id] for partition_id in range(len(records))]

@@ -1,0 +1,99 @@
+"""What every controller operation returns, and what it may know besides image and request."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, Generic, Protocol, TypeVar
+
+from spindle.common.ports import RandomSource
+from spindle.common.uuids import UuidSource
+from spindle.protocol.message import Message
+
+R = TypeVar("R")
+
+MAX_RECORDS_PER_OPERATION: Final = 10_000
+"""An operation with more records is split over batches, or refused if it must be atomic."""
+
+
+@dataclass(slots=True)
+class Decision(Generic[R]):
+    """Records to append, and the response to give once they are committed.
+
+    `is_atomic` keeps the records in one batch. `on_append` gets the offset of the last record as
+    soon as it is known, for soft state that depends on it.
+    """
+
+    response: R
+    records: list[Message] = field(default_factory=list)
+    is_atomic: bool = False
+    on_append: Callable[[int], None] | None = None
+
+
+class ConfigEntry(Protocol):
+    """One effective configuration value, as CreateTopics reports it."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def value(self) -> str | None: ...
+    @property
+    def is_read_only(self) -> bool: ...
+    @property
+    def source(self) -> int:
+        """Kafka's number of the place that the value comes from."""
+        ...
+
+    @property
+    def is_sensitive(self) -> bool: ...
+
+
+class ConfigRules(Protocol):
+    """What the controller must know about configuration keys."""
+
+    def validate(self, resource_type: int, resource_name: str, values: Mapping[str, str]) -> None:
+        """Check all values that a resource would have.
+
+        Raises:
+            ApiError: INVALID_CONFIG or INVALID_REQUEST, naming key and value.
+        """
+        ...
+
+    def is_list(self, resource_type: int, name: str) -> bool:
+        """Whether APPEND and SUBTRACT apply to the key."""
+        ...
+
+    def default(self, resource_type: int, name: str) -> str | None:
+        """The value where no dynamic one is set, from which APPEND and SUBTRACT start."""
+        ...
+
+    def effective_topic_configs(
+        self, values: Mapping[str, str], default_broker: Mapping[str, str]
+    ) -> list[ConfigEntry]:
+        """All keys of a topic with these dynamic values, as this controller sees them."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerSettings:
+    """The part of the node's configuration that decisions depend on. Times in milliseconds."""
+
+    node_id: int
+    cluster_id: str
+    default_replication_factor: int = 1
+    num_partitions: int = 1
+    min_insync_replicas: int = 1
+    unclean_leader_election_enable: bool = False
+    broker_session_timeout_ms: int = 9000
+    max_idle_interval_ms: int = 500
+    auto_leader_rebalance_enable: bool = True
+    leader_imbalance_check_interval_ms: int = 300_000
+    unclean_leader_election_interval_ms: int = 300_000
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerContext:
+    """What decisions get injected: settings, configuration rules, fresh ids and randomness."""
+
+    settings: ControllerSettings
+    config_rules: ConfigRules
+    new_uuid: UuidSource
+    random: RandomSource

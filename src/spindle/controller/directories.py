@@ -1,0 +1,83 @@
+"""AssignReplicasToDirs: brokers report in which directory each of their replicas is (KIP-858)."""
+
+from spindle.common.errors import ApiError, ErrorCode
+from spindle.common.uuids import Uuid
+from spindle.controller.brokers import check_broker_epoch
+from spindle.controller.decision import ControllerContext, Decision
+from spindle.controller.leadership import LeadershipChanges
+from spindle.controller.partition_change import PartitionChange
+from spindle.controller.topic_settings import effective_min_isr
+from spindle.metadata.features import DIRECTORY_ASSIGNMENT_LEVEL
+from spindle.metadata.image import MetadataImage
+from spindle.metadata.partitions import PartitionRegistration
+from spindle.metadata.topics import TopicImage
+from spindle.protocol.messages.assign_replicas_to_dirs import (
+    AssignReplicasToDirsRequest,
+    AssignReplicasToDirsResponse,
+)
+
+_Directory = AssignReplicasToDirsResponse.DirectoryData
+_Topic = _Directory.TopicData
+_Partition = _Topic.PartitionData
+
+
+def assign_replicas_to_dirs(
+    image: MetadataImage, request: AssignReplicasToDirsRequest, context: ControllerContext
+) -> Decision[AssignReplicasToDirsResponse]:
+    """Record directories; a replica in a directory that is not online loses ISR and leadership.
+
+    Raises:
+        ApiError: UNSUPPORTED_VERSION, STALE_BROKER_EPOCH.
+    """
+    if image.metadata_version < DIRECTORY_ASSIGNMENT_LEVEL:
+        raise ApiError(ErrorCode.UNSUPPORTED_VERSION, "Directory assignment is not supported yet.")
+    broker = check_broker_epoch(image, request.broker_id, request.broker_epoch)
+    changes = LeadershipChanges(image, context.settings)
+    offline: list[tuple[TopicImage, int, PartitionRegistration]] = []
+    answers: list[_Directory] = []
+    for directory in request.directories:
+        is_online = broker.has_online_directory(directory.id_)
+        topics: list[_Topic] = []
+        for asked in directory.topics:
+            topic = image.topics.by_id.get(asked.topic_id)
+            results: list[_Partition] = []
+            for entry in asked.partitions:
+                index = entry.partition_index
+                error = _assign(image, changes, topic, index, broker.broker_id, directory.id_)
+                if error is ErrorCode.NONE and not is_online and topic is not None:
+                    offline.append((topic, index, topic.partitions[index]))
+                results.append(_Partition(partition_index=index, error_code=error))
+            topics.append(_Topic(topic_id=asked.topic_id, partitions=results))
+        answers.append(_Directory(id_=directory.id_, topics=topics))
+    changes.update(offline, remove=broker.broker_id)
+    return Decision(AssignReplicasToDirsResponse(directories=answers), changes.records)
+
+
+def _assign(
+    image: MetadataImage,
+    changes: LeadershipChanges,
+    topic: TopicImage | None,
+    partition_id: int,
+    broker_id: int,
+    directory: Uuid,
+) -> ErrorCode:
+    if topic is None:
+        return ErrorCode.UNKNOWN_TOPIC_ID
+    partition = topic.partitions.get(partition_id)
+    if partition is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if broker_id not in partition.replicas:
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+    change = PartitionChange(
+        image,
+        topic.topic_id,
+        partition_id,
+        partition,
+        is_active=image.cluster.is_active,
+        min_isr=effective_min_isr(image, changes.settings, topic),
+    )
+    change.directories = {**change.directories, broker_id: directory}
+    record = change.build()
+    if record is not None:
+        changes.records.append(record)
+    return ErrorCode.NONE

@@ -1,0 +1,152 @@
+"""Heartbeats: which brokers are alive, and which state a broker goes to next (KIP-631, KIP-841).
+
+Contact times and reported offsets are soft state of the active controller: never written, rebuilt
+when a controller becomes active.
+
+    FENCED --caught up, wants to serve--> UNFENCED --wants to stop--> CONTROLLED_SHUTDOWN
+    any state, nothing led, wants to stop ------------------------> SHUTDOWN_NOW
+"""
+
+from collections.abc import Callable
+from enum import Enum
+from typing import Final
+
+from spindle.metadata.cluster import BrokerRegistration
+from spindle.metadata.image import MetadataImage
+from spindle.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
+
+
+class BrokerState(Enum):
+    """What the controller tells a broker to be."""
+
+    FENCED = "fenced"
+    UNFENCED = "unfenced"
+    CONTROLLED_SHUTDOWN = "controlled shutdown"
+    SHUTDOWN_NOW = "shutdown now"
+
+    @property
+    def is_fenced(self) -> bool:
+        return self in (BrokerState.FENCED, BrokerState.SHUTDOWN_NOW)
+
+
+NO_OFFSET: Final = -1
+_NO_ACTIVE_BROKER: Final = 1 << 62
+
+
+class _Beat:
+    """Soft state of one broker."""
+
+    __slots__ = ("contact_ms", "epoch", "metadata_offset", "shutdown_offset")
+
+    def __init__(self, epoch: int) -> None:
+        self.epoch = epoch
+        self.contact_ms: int | None = None
+        self.metadata_offset = NO_OFFSET
+        self.shutdown_offset = NO_OFFSET
+
+
+class Heartbeats:
+    """The active controller's memory of its brokers' heartbeats."""
+
+    def __init__(self, session_timeout_ms: int) -> None:
+        self._session_timeout_ms = session_timeout_ms
+        self._beats: dict[int, _Beat] = {}
+
+    def activate(self, image: MetadataImage, now_ms: int) -> None:
+        """Begin as the new active controller: brokers that are unfenced count as just seen."""
+        self._beats.clear()
+        for broker_id, broker in image.cluster.brokers.items():
+            beat = self._beats[broker_id] = _Beat(broker.epoch)
+            if not broker.is_fenced:
+                beat.contact_ms = now_ms
+
+    def register(self, broker_id: int, epoch: int) -> None:
+        """A registration was accepted: a new epoch starts without contact."""
+        beat = self._beats.get(broker_id)
+        if beat is None or beat.epoch != epoch:
+            self._beats[broker_id] = _Beat(epoch)
+
+    def remove(self, broker_id: int) -> None:
+        self._beats.pop(broker_id, None)
+
+    def contact(self, broker_id: int, epoch: int, now_ms: int) -> None:
+        """A heartbeat came in, whatever becomes of it."""
+        beat = self._beats.get(broker_id)
+        if beat is not None and beat.epoch == epoch:
+            beat.contact_ms = now_ms
+
+    def report_offset(self, broker_id: int, metadata_offset: int) -> None:
+        """How far the broker has read the metadata log."""
+        beat = self._beats.get(broker_id)
+        if beat is not None:
+            beat.metadata_offset = metadata_offset
+
+    def begin_shutdown(self, broker_id: int, offset: int) -> None:
+        """Remember up to where others must have read before the broker may stop; the first wins."""
+        beat = self._beats.get(broker_id)
+        if beat is not None and beat.shutdown_offset == NO_OFFSET:
+            beat.shutdown_offset = offset
+
+    def has_valid_session(self, broker_id: int, epoch: int, now_ms: int) -> bool:
+        """Whether the broker was heard of, in this epoch, within the session timeout."""
+        beat = self._beats.get(broker_id)
+        if beat is None or beat.epoch != epoch or beat.contact_ms is None:
+            return False
+        return beat.contact_ms + self._session_timeout_ms >= now_ms
+
+    def expire_one(self, now_ms: int) -> int | None:
+        """The broker that has been silent longest beyond its session, if any; it is forgotten."""
+        stale = [
+            (beat.contact_ms, broker_id)
+            for broker_id, beat in self._beats.items()
+            if beat.contact_ms is not None and beat.contact_ms + self._session_timeout_ms < now_ms
+        ]
+        if not stale:
+            return None
+        broker_id = min(stale)[1]
+        self._beats[broker_id].contact_ms = None
+        return broker_id
+
+    def next_state(
+        self,
+        image: MetadataImage,
+        broker: BrokerRegistration,
+        request: BrokerHeartbeatRequest,
+        has_leaderships: Callable[[], bool],
+    ) -> tuple[BrokerState, BrokerState]:
+        """(current state, next state)."""
+        if broker.is_fenced:
+            return BrokerState.FENCED, self._leave_fenced(broker, request)
+        beat = self._beats.get(broker.broker_id)
+        if beat is not None and beat.shutdown_offset != NO_OFFSET:
+            current = BrokerState.CONTROLLED_SHUTDOWN
+            if has_leaderships() or beat.shutdown_offset > self._lowest_active_offset(image):
+                return current, current
+            return current, BrokerState.SHUTDOWN_NOW
+        current = BrokerState.UNFENCED
+        if request.want_fence:
+            stops = request.want_shut_down
+            return current, BrokerState.SHUTDOWN_NOW if stops else BrokerState.FENCED
+        if request.want_shut_down:
+            led = has_leaderships()
+            return current, BrokerState.CONTROLLED_SHUTDOWN if led else BrokerState.SHUTDOWN_NOW
+        return current, current
+
+    def _leave_fenced(
+        self, broker: BrokerRegistration, request: BrokerHeartbeatRequest
+    ) -> BrokerState:
+        if request.want_shut_down:
+            return BrokerState.SHUTDOWN_NOW
+        if not request.want_fence and request.current_metadata_offset >= broker.register_offset:
+            return BrokerState.UNFENCED
+        return BrokerState.FENCED
+
+    def _lowest_active_offset(self, image: MetadataImage) -> int:
+        return min(
+            (
+                beat.metadata_offset
+                for broker_id, beat in self._beats.items()
+                if image.cluster.is_active(broker_id) and beat.shutdown_offset == NO_OFFSET
+            ),
+            default=_NO_ACTIVE_BROKER,
+        )

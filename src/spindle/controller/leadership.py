@@ -1,0 +1,158 @@
+"""What the fate of a broker means for the partitions: leaders, ISR and ELR follow it.
+
+The order of the records is part of the behaviour: a broker's partitions are moved away before the
+record that fences it, and it is unfenced before it is elected anywhere.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+
+from spindle.common.ids import NO_LEADER
+from spindle.common.uuids import Uuid
+from spindle.controller.decision import ControllerSettings
+from spindle.controller.partition_change import Election, PartitionChange
+from spindle.controller.topic_settings import effective_min_isr, is_unclean_election_enabled
+from spindle.metadata.features import REGISTRATION_CHANGE_LEVEL
+from spindle.metadata.image import MetadataImage
+from spindle.metadata.partitions import PartitionRegistration
+from spindle.metadata.topics import TopicImage
+from spindle.protocol.message import Message
+from spindle.protocol.messages.metadata_records import (
+    BrokerRegistrationChangeRecord,
+    FenceBrokerRecord,
+    UnfenceBrokerRecord,
+    UnregisterBrokerRecord,
+)
+
+NO_BROKER = -1
+
+
+def partitions_where(
+    image: MetadataImage, wanted: Callable[[PartitionRegistration], bool]
+) -> Iterator[tuple[TopicImage, int, PartitionRegistration]]:
+    """All partitions that satisfy `wanted`, in the order of the image."""
+    for topic in image.topics.by_id.values():
+        for partition_id, partition in topic.partitions.items():
+            if wanted(partition):
+                yield topic, partition_id, partition
+
+
+def has_leaderships(image: MetadataImage, broker_id: int) -> bool:
+    """Whether the broker leads any partition."""
+    return any(
+        partition.leader == broker_id
+        for topic in image.topics.by_id.values()
+        for partition in topic.partitions.values()
+    )
+
+
+class LeadershipChanges:
+    """Collects the records that one event about a broker causes."""
+
+    def __init__(self, image: MetadataImage, settings: ControllerSettings) -> None:
+        self._image = image
+        self.settings = settings
+        self.records: list[Message] = []
+
+    def fence(self, broker_id: int) -> None:
+        """The broker is gone or wants to be: nothing is led by it or waits for it any more."""
+        self._leave_isr(broker_id)
+        broker = self._image.cluster.brokers[broker_id]
+        if self._image.metadata_version >= REGISTRATION_CHANGE_LEVEL:
+            self.records.append(
+                BrokerRegistrationChangeRecord(
+                    broker_id=broker_id, broker_epoch=broker.epoch, fenced=1
+                )
+            )
+        else:
+            self.records.append(FenceBrokerRecord(id=broker_id, epoch=broker.epoch))
+
+    def unfence(self, broker_id: int) -> None:
+        """The broker is back: it may lead what has no leader."""
+        broker = self._image.cluster.brokers[broker_id]
+        if self._image.metadata_version >= REGISTRATION_CHANGE_LEVEL:
+            self.records.append(
+                BrokerRegistrationChangeRecord(
+                    broker_id=broker_id, broker_epoch=broker.epoch, fenced=-1
+                )
+            )
+        else:
+            self.records.append(UnfenceBrokerRecord(id=broker_id, epoch=broker.epoch))
+        self.update(partitions_where(self._image, lambda p: p.leader == NO_LEADER), add=broker_id)
+
+    def begin_controlled_shutdown(self, broker_id: int) -> None:
+        """The broker wants to stop: leaderships move away while it still serves (KIP-841)."""
+        broker = self._image.cluster.brokers[broker_id]
+        if not broker.is_in_controlled_shutdown:
+            self.records.append(
+                BrokerRegistrationChangeRecord(
+                    broker_id=broker_id, broker_epoch=broker.epoch, in_controlled_shutdown=1
+                )
+            )
+        self._leave_isr(broker_id)
+
+    def unregister(self, broker_id: int) -> None:
+        """The broker is taken out of the cluster."""
+        self._leave_isr(broker_id)
+        broker = self._image.cluster.brokers[broker_id]
+        self.records.append(UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=broker.epoch))
+
+    def forget_previous_incarnation(self, broker_id: int, *, is_clean: bool) -> None:
+        """A new process took over the id; after an unclean end it may lack records (KIP-966)."""
+        if is_clean or not self._image.features.is_elr_enabled:
+            self._leave_isr(broker_id)
+            return
+        self.update(
+            partitions_where(self._image, lambda p: broker_id in p.isr or broker_id in p.elr),
+            unclean=broker_id,
+        )
+
+    def directory_failed(self, broker_id: int, directory: Uuid) -> None:
+        """One log directory of the broker is gone, with the replicas in it (KIP-858)."""
+        self.update(
+            partitions_where(
+                self._image,
+                lambda p: broker_id in p.replicas and p.directory(broker_id) == directory,
+            ),
+            remove=broker_id,
+        )
+
+    def update(
+        self,
+        partitions: Iterable[tuple[TopicImage, int, PartitionRegistration]],
+        *,
+        remove: int = NO_BROKER,
+        add: int = NO_BROKER,
+        unclean: int = NO_BROKER,
+    ) -> None:
+        """Give each partition the leader and ISR that fit, in the light of one broker's fate.
+
+        `remove` and `unclean` leave the ISR and cannot lead; `add` can lead though the image still
+        has it fenced; the log of `unclean` may be short, so it also leaves the ELR.
+        """
+        cluster = self._image.cluster
+
+        def is_active(replica: int) -> bool:
+            if replica in (remove, unclean):
+                return False
+            return replica == add or cluster.is_active(replica)
+
+        for topic, partition_id, partition in partitions:
+            change = PartitionChange(
+                self._image,
+                topic.topic_id,
+                partition_id,
+                partition,
+                is_active=is_active,
+                min_isr=effective_min_isr(self._image, self.settings, topic),
+            )
+            if is_unclean_election_enabled(self._image, self.settings, topic.name):
+                change.election = Election.UNCLEAN
+            if unclean != NO_BROKER:
+                change.unclean_shutdown_replicas = (unclean,)
+            change.target_isr = [r for r in partition.isr if r not in (remove, unclean)]
+            record = change.build()
+            if record is not None:
+                self.records.append(record)
+
+    def _leave_isr(self, broker_id: int) -> None:
+        self.update(partitions_where(self._image, lambda p: broker_id in p.isr), remove=broker_id)

@@ -1,0 +1,64 @@
+"""What the active controller does by itself, and when: a schedule of named tasks."""
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import Final
+
+from spindle.controller.decision import ControllerSettings
+
+
+class Task(Enum):
+    """A periodic task of the active controller."""
+
+    FENCE_STALE_BROKERS = "fence stale brokers"
+    NO_OP_RECORD = "write a no-op record"
+    ELECT_PREFERRED = "elect preferred leaders"
+    ELECT_UNCLEAN = "elect leaders uncleanly"
+    EXPIRE_TOKENS = "expire delegation tokens"
+
+
+_TOKEN_EXPIRY_INTERVAL_MS: Final = 3_600_000
+_SESSION_CHECKS: Final = 8
+"""Stale brokers are looked for this many times per session timeout."""
+
+
+def intervals_ms(settings: ControllerSettings) -> dict[Task, int]:
+    """How often each task runs; tasks that are switched off are not in it."""
+    intervals = {
+        Task.FENCE_STALE_BROKERS: max(1, settings.broker_session_timeout_ms // _SESSION_CHECKS),
+        Task.ELECT_UNCLEAN: settings.unclean_leader_election_interval_ms,
+        Task.EXPIRE_TOKENS: _TOKEN_EXPIRY_INTERVAL_MS,
+    }
+    if settings.max_idle_interval_ms > 0:
+        intervals[Task.NO_OP_RECORD] = settings.max_idle_interval_ms
+    if settings.auto_leader_rebalance_enable:
+        intervals[Task.ELECT_PREFERRED] = settings.leader_imbalance_check_interval_ms
+    return intervals
+
+
+class Schedule:
+    """When each task is due next."""
+
+    def __init__(self, intervals: Mapping[Task, int], now_ms: int) -> None:
+        self._intervals = dict(intervals)
+        self._due_ms = {task: now_ms + interval for task, interval in intervals.items()}
+
+    def next_due_ms(self) -> int:
+        """When to look again."""
+        return min(self._due_ms.values())
+
+    def take_due(self, now_ms: int) -> list[Task]:
+        """The tasks that are due; each is scheduled one interval from now."""
+        due = [task for task, at_ms in self._due_ms.items() if at_ms <= now_ms]
+        for task in due:
+            self._due_ms[task] = now_ms + self._intervals[task]
+        return due
+
+    def run_again(self, task: Task, now_ms: int) -> None:
+        """The task left work behind: it is due at once."""
+        self._due_ms[task] = now_ms
+
+    def postpone(self, task: Task, now_ms: int) -> None:
+        """The task is not needed for one more interval."""
+        if task in self._due_ms:
+            self._due_ms[task] = now_ms + self._intervals[task]

@@ -1,0 +1,265 @@
+"""Registration of brokers and controllers (KIP-631, KIP-858, KIP-919, KIP-966)."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final, Protocol
+
+from spindle.common.errors import ApiError, ErrorCode
+from spindle.common.uuids import Uuid, is_reserved_directory_id, uuid_text
+from spindle.controller.decision import ControllerContext, Decision
+from spindle.controller.heartbeats import Heartbeats
+from spindle.controller.leadership import LeadershipChanges
+from spindle.metadata.cluster import BrokerRegistration
+from spindle.metadata.features import (
+    CONTROLLER_REGISTRATION_LEVEL,
+    DIRECTORY_ASSIGNMENT_LEVEL,
+    METADATA_VERSION,
+    VersionRange,
+)
+from spindle.metadata.image import MetadataImage
+from spindle.protocol.messages.broker_registration import (
+    BrokerRegistrationRequest,
+    BrokerRegistrationResponse,
+)
+from spindle.protocol.messages.controller_registration import (
+    ControllerRegistrationRequest,
+    ControllerRegistrationResponse,
+)
+from spindle.protocol.messages.metadata_records import (
+    RegisterBrokerRecord,
+    RegisterControllerRecord,
+)
+from spindle.protocol.messages.unregister_broker import (
+    UnregisterBrokerRequest,
+    UnregisterBrokerResponse,
+)
+
+CLEAN_SHUTDOWN_DETECTION_VERSION: Final = 3
+"""The first BrokerRegistration version that tells the epoch before a clean stop."""
+
+
+class SupportedFeature(Protocol):
+    """A feature range as requests carry it."""
+
+    name: str
+    min_supported_version: int
+    max_supported_version: int
+
+
+def register_broker(
+    image: MetadataImage,
+    heartbeats: Heartbeats,
+    request: BrokerRegistrationRequest,
+    context: ControllerContext,
+    *,
+    version: int,
+    next_write_offset: int,
+    now_ms: int,
+) -> Decision[BrokerRegistrationResponse]:
+    """Let a broker in. Its epoch is `next_write_offset`, unless the same process comes again.
+
+    Raises:
+        ApiError: INCONSISTENT_CLUSTER_ID, DUPLICATE_BROKER_REGISTRATION, INVALID_REGISTRATION or
+            UNSUPPORTED_VERSION.
+    """
+    existing = image.cluster.brokers.get(request.broker_id)
+    _check_cluster_id(request.cluster_id, context.settings.cluster_id)
+    _check_session(existing, heartbeats, request, now_ms)
+    if request.is_migrating_zk_broker:
+        raise ApiError(
+            ErrorCode.BROKER_ID_NOT_REGISTERED, "Controller does not support migrating ZK brokers."
+        )
+    knows_directories = image.metadata_version >= DIRECTORY_ASSIGNMENT_LEVEL
+    if knows_directories:
+        _check_directories(image, request.broker_id, request.log_dirs)
+    check_features(image.features.levels, request.features, f"broker {request.broker_id}")
+
+    record = RegisterBrokerRecord(
+        broker_id=request.broker_id,
+        incarnation_id=bytes(request.incarnation_id),
+        broker_epoch=next_write_offset,
+        end_points=[
+            RegisterBrokerRecord.BrokerEndpoint(
+                name=listener.name,
+                host=listener.host,
+                port=listener.port,
+                security_protocol=listener.security_protocol,
+            )
+            for listener in request.listeners
+        ],
+        features=[
+            RegisterBrokerRecord.BrokerFeature(
+                name=feature.name,
+                min_supported_version=feature.min_supported_version,
+                max_supported_version=feature.max_supported_version,
+            )
+            for feature in request.features
+        ],
+        rack=request.rack,
+        fenced=True,
+        log_dirs=[bytes(d) for d in request.log_dirs] if knows_directories else [],
+    )
+    changes = LeadershipChanges(image, context.settings)
+    if existing is not None and existing.incarnation_id == request.incarnation_id:
+        record.fenced = existing.is_fenced
+        record.in_controlled_shutdown = existing.is_in_controlled_shutdown
+        record.broker_epoch = existing.epoch
+    elif existing is not None:
+        is_clean = (
+            version < CLEAN_SHUTDOWN_DETECTION_VERSION
+            or request.previous_broker_epoch == existing.epoch
+        )
+        changes.forget_previous_incarnation(request.broker_id, is_clean=is_clean)
+    changes.records.append(record)
+
+    def on_append(last_offset: int) -> None:
+        heartbeats.register(record.broker_id, record.broker_epoch)
+
+    return Decision(
+        BrokerRegistrationResponse(broker_epoch=record.broker_epoch),
+        changes.records,
+        on_append=on_append,
+    )
+
+
+def unregister_broker(
+    image: MetadataImage,
+    heartbeats: Heartbeats,
+    request: UnregisterBrokerRequest,
+    context: ControllerContext,
+) -> Decision[UnregisterBrokerResponse]:
+    """Take a broker out of the cluster; also a live one, which then cannot come back by itself.
+
+    Raises:
+        ApiError: BROKER_ID_NOT_REGISTERED.
+    """
+    if request.broker_id not in image.cluster.brokers:
+        raise ApiError(
+            ErrorCode.BROKER_ID_NOT_REGISTERED,
+            f"Broker ID {request.broker_id} is not currently registered",
+        )
+    changes = LeadershipChanges(image, context.settings)
+    changes.unregister(request.broker_id)
+    return Decision(
+        UnregisterBrokerResponse(error_message=None),
+        changes.records,
+        on_append=lambda _: heartbeats.remove(request.broker_id),
+    )
+
+
+def register_controller(
+    image: MetadataImage, request: ControllerRegistrationRequest
+) -> Decision[ControllerRegistrationResponse]:
+    """Make a controller's endpoints and features known.
+
+    Raises:
+        ApiError: UNSUPPORTED_VERSION.
+    """
+    if image.metadata_version < CONTROLLER_REGISTRATION_LEVEL:
+        raise ApiError(
+            ErrorCode.UNSUPPORTED_VERSION,
+            "The current MetadataVersion is too old to support controller registrations.",
+        )
+    check_features(image.features.levels, request.features, f"controller {request.controller_id}")
+    record = RegisterControllerRecord(
+        controller_id=request.controller_id,
+        incarnation_id=bytes(request.incarnation_id),
+        zk_migration_ready=request.zk_migration_ready,
+        end_points=[
+            RegisterControllerRecord.ControllerEndpoint(
+                name=listener.name,
+                host=listener.host,
+                port=listener.port,
+                security_protocol=listener.security_protocol,
+            )
+            for listener in request.listeners
+        ],
+        features=[
+            RegisterControllerRecord.ControllerFeature(
+                name=feature.name,
+                min_supported_version=feature.min_supported_version,
+                max_supported_version=feature.max_supported_version,
+            )
+            for feature in request.features
+        ],
+    )
+    return Decision(ControllerRegistrationResponse(error_message=None), [record])
+
+
+def check_features(
+    levels: Mapping[str, int], supported: Sequence[SupportedFeature], who: str
+) -> None:
+    """Refuse a node that cannot work at the cluster's feature levels.
+
+    Raises:
+        ApiError: INVALID_REGISTRATION without metadata.version, UNSUPPORTED_VERSION otherwise.
+    """
+    ranges = {
+        feature.name: VersionRange(feature.min_supported_version, feature.max_supported_version)
+        for feature in supported
+    }
+    if METADATA_VERSION not in ranges:
+        raise ApiError(
+            ErrorCode.INVALID_REGISTRATION, "Request features do not contain 'metadata.version'"
+        )
+    for name, level in levels.items():
+        known = ranges.get(name, VersionRange(0, 0))
+        if level not in known:
+            raise ApiError(
+                ErrorCode.UNSUPPORTED_VERSION,
+                f"Unable to register because {who} does not support finalized version {level} of "
+                f"{name}. It wants a version between {known.minimum} and {known.maximum}, "
+                "inclusive.",
+            )
+
+
+def _check_cluster_id(given: str, expected: str) -> None:
+    if given != expected:
+        raise ApiError(
+            ErrorCode.INCONSISTENT_CLUSTER_ID,
+            f"Expected cluster ID {expected}, but got cluster ID {given}",
+        )
+
+
+def _check_session(
+    existing: BrokerRegistration | None,
+    heartbeats: Heartbeats,
+    request: BrokerRegistrationRequest,
+    now_ms: int,
+) -> None:
+    if existing is None or existing.incarnation_id == request.incarnation_id:
+        return
+    if heartbeats.has_valid_session(existing.broker_id, existing.epoch, now_ms):
+        raise ApiError(
+            ErrorCode.DUPLICATE_BROKER_REGISTRATION,
+            f"Another broker is registered with broker id {existing.broker_id}. If the broker was "
+            "recently restarted, this resolves itself once the old session expires.",
+        )
+
+
+def _check_directories(image: MetadataImage, broker_id: int, directories: list[Uuid]) -> None:
+    def refuse(text: str) -> ApiError:
+        return ApiError(ErrorCode.INVALID_REGISTRATION, text)
+
+    if not directories:
+        raise refuse("No directories specified in request")
+    if any(is_reserved_directory_id(directory) for directory in directories):
+        raise refuse("Reserved directory ID in request")
+    if len(dict.fromkeys(directories)) != len(directories):
+        raise refuse("Duplicate directory ID in request")
+    for other in image.cluster.brokers.values():
+        if other.broker_id == broker_id:
+            continue
+        for directory in directories:
+            if directory in other.directories:
+                raise refuse(
+                    f"Broker {other.broker_id} is already registered with directory "
+                    f"{uuid_text(directory)}"
+                )
+
+
+__all__ = [
+    "check_features",
+    "register_broker",
+    "register_controller",
+    "unregister_broker",
+]

@@ -1,0 +1,61 @@
+"""Which topic names are allowed (KIP-4)."""
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+from spindle.common.errors import ApiError, ErrorCode
+
+MAX_NAME_LENGTH: Final = 249
+_LEGAL: Final = re.compile(r"[a-zA-Z0-9._-]+")
+
+
+def check_topic_name(name: str) -> None:
+    """Refuse a name that cannot be a directory on every broker.
+
+    Raises:
+        ApiError: INVALID_TOPIC_EXCEPTION.
+    """
+    if not name:
+        reason = "the empty string is not allowed"
+    elif name in (".", ".."):
+        reason = f"'{name}' is not allowed"
+    elif len(name) > MAX_NAME_LENGTH:
+        reason = f"the length of '{name}' is longer than the max allowed length {MAX_NAME_LENGTH}"
+    elif not _LEGAL.fullmatch(name):
+        reason = (
+            f"'{name}' contains one or more characters other than ASCII alphanumerics, "
+            "'.', '_' and '-'"
+        )
+    else:
+        return
+    raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {reason}")
+
+
+class NameCollisions:
+    """Names that differ only in '.' and '_', which would share metric names."""
+
+    def __init__(self, existing: Iterable[str]) -> None:
+        self._existing = existing
+        self._by_key: dict[str, str] | None = None
+
+    def check(self, name: str) -> None:
+        """Refuse a name that collides with an existing topic.
+
+        Raises:
+            ApiError: INVALID_TOPIC_EXCEPTION.
+        """
+        if "." not in name and "_" not in name:
+            return
+        if self._by_key is None:
+            self._by_key = {
+                other.replace(".", "_"): other
+                for other in self._existing
+                if "." in other or "_" in other
+            }
+        other = self._by_key.get(name.replace(".", "_"))
+        if other is not None and other != name:
+            raise ApiError(
+                ErrorCode.INVALID_TOPIC_EXCEPTION,
+                f"Topic '{name}' collides with existing topic: {other}",
+            )

@@ -1,0 +1,156 @@
+"""DeleteTopics and CreatePartitions (KIP-4, KIP-195, KIP-516)."""
+
+from spindle.common.errors import ApiError, ErrorCode
+from spindle.common.uuids import ZERO_UUID, Uuid
+from spindle.controller.assignment import check_manual_assignment, new_partition, place_replicas
+from spindle.controller.create_topics import MAX_PARTITIONS_PER_REQUEST
+from spindle.controller.decision import ControllerContext, Decision
+from spindle.metadata.image import MetadataImage
+from spindle.metadata.topics import TopicImage
+from spindle.protocol.message import Message
+from spindle.protocol.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+)
+from spindle.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from spindle.protocol.messages.metadata_records import PartitionRecord, RemoveTopicRecord
+
+_Deleted = DeleteTopicsResponse.DeletableTopicResult
+_Grow = CreatePartitionsRequest.CreatePartitionsTopic
+_Grown = CreatePartitionsResponse.CreatePartitionsTopicResult
+
+UNKNOWN_TOPIC_TEXT = "This server does not host this topic-partition."
+UNKNOWN_TOPIC_ID_TEXT = "This server does not host this topic ID."
+
+
+def delete_topics(
+    image: MetadataImage, request: DeleteTopicsRequest
+) -> Decision[DeleteTopicsResponse]:
+    """Delete topics named by name or by id; each gets its own result, in the order asked."""
+    asked = [(state.name, bytes(state.topic_id)) for state in request.topics]
+    asked += [(name, ZERO_UUID) for name in request.topic_names]
+    records: list[Message] = []
+    results: list[_Deleted] = []
+    done: dict[Uuid, None] = {}
+    for name, topic_id in asked:
+        try:
+            topic = _find(image, name, topic_id)
+            if topic.topic_id in done:
+                kind = "name" if name is not None else "id"
+                raise ApiError(ErrorCode.INVALID_REQUEST, f"Duplicate topic {kind}.")
+        except ApiError as error:
+            results.append(
+                _Deleted(
+                    name=name,
+                    topic_id=topic_id,
+                    error_code=error.code,
+                    error_message=error.message,
+                )
+            )
+            continue
+        done[topic.topic_id] = None
+        records.append(RemoveTopicRecord(topic_id=topic.topic_id))
+        results.append(_Deleted(name=topic.name, topic_id=topic.topic_id))
+    return Decision(DeleteTopicsResponse(responses=results), records, is_atomic=True)
+
+
+def _find(image: MetadataImage, name: str | None, topic_id: Uuid) -> TopicImage:
+    if name is None and topic_id == ZERO_UUID:
+        raise ApiError(ErrorCode.INVALID_REQUEST, "Neither topic name nor id were specified.")
+    if name is not None and topic_id != ZERO_UUID:
+        raise ApiError(ErrorCode.INVALID_REQUEST, "You may not specify both topic name and id.")
+    if name is None:
+        topic = image.topics.by_id.get(topic_id)
+        if topic is None:
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_ID_TEXT)
+        return topic
+    topic = image.topics.by_name.get(name)
+    if topic is None:
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_TEXT)
+    return topic
+
+
+def create_partitions(
+    image: MetadataImage, request: CreatePartitionsRequest, context: ControllerContext
+) -> Decision[CreatePartitionsResponse]:
+    """Add partitions to topics; each topic gets its own result.
+
+    Raises:
+        ApiError: POLICY_VIOLATION for more than 10,000 new partitions in one request.
+    """
+    names: dict[str, int] = {}
+    for topic in request.topics:
+        names[topic.name] = names.get(topic.name, 0) + 1
+    records: list[Message] = []
+    results: dict[str, _Grown] = {}
+    for topic in request.topics:
+        try:
+            if names[topic.name] > 1:
+                raise ApiError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+            records += _grow(image, topic, context)
+        except ApiError as error:
+            results[topic.name] = _Grown(
+                name=topic.name, error_code=error.code, error_message=error.message
+            )
+        else:
+            results[topic.name] = _Grown(name=topic.name)
+    if len(records) > MAX_PARTITIONS_PER_REQUEST:
+        raise ApiError(
+            ErrorCode.POLICY_VIOLATION,
+            f"Excessively large number of partitions per request: {len(records)}, "
+            f"at most {MAX_PARTITIONS_PER_REQUEST} are allowed.",
+        )
+    response = CreatePartitionsResponse(results=list(results.values()))
+    return Decision(response, [] if request.validate_only else records, is_atomic=True)
+
+
+def _grow(image: MetadataImage, topic: _Grow, context: ControllerContext) -> list[PartitionRecord]:
+    existing = image.topics.by_name.get(topic.name)
+    if existing is None:
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_TEXT)
+    first = len(existing.partitions)
+    if topic.count == first:
+        raise ApiError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {first} partition(s).")
+    if topic.count < first:
+        raise ApiError(
+            ErrorCode.INVALID_PARTITIONS,
+            f"The topic {topic.name} currently has {first} partition(s); "
+            f"{topic.count} would not be an increase.",
+        )
+    added = topic.count - first
+    if added > MAX_PARTITIONS_PER_REQUEST:
+        raise ApiError(
+            ErrorCode.POLICY_VIOLATION,
+            f"Excessively large number of partitions per request: {added}, "
+            f"at most {MAX_PARTITIONS_PER_REQUEST} are allowed.",
+        )
+    factor = len(existing.partitions[0].replicas)
+    if topic.assignments is None:
+        placed = place_replicas(image, context.random, added, factor)
+        nobody = ApiError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"Unable to replicate the partition {factor} time(s): All brokers are currently "
+            "fenced or in controlled shutdown.",
+        )
+    else:
+        placed = [list(assignment.broker_ids) for assignment in topic.assignments]
+        if len(placed) != added:
+            raise ApiError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"Attempted to add {added} additional partition(s), but only {len(placed)} "
+                "assignment(s) were specified.",
+            )
+        for replicas in placed:
+            check_manual_assignment(image, replicas, factor)
+        nobody = ApiError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            "All brokers specified in a manual partition assignment are fenced or in controlled "
+            "shutdown.",
+        )
+    records: list[PartitionRecord] = []
+    for partition_id, replicas in enumerate(placed, first):
+        record = new_partition(image, existing.topic_id, partition_id, replicas)
+        if record is None:
+            raise nobody
+        records.append(record)
+    return records
