@@ -70,6 +70,7 @@ def plain(value: Any) -> Any:
 
 def field_name(name: str, kafka_type: str | None) -> str:
     suffix = kafka_type and kafka_type.startswith(("timedelta", "datetime"))
+    name = name.rstrip("_")  # kio avoids the names of built-ins
     return f"{name}_ms" if suffix and not name.endswith("_ms") else name
 
 

@@ -97,7 +97,8 @@ def plain(value: Any) -> Any:
 def assert_same(theirs: Any, ours: Any, version: int) -> None:
     names = {f.name for f in type(ours).FIELDS if f.first <= version <= f.last}
     for field in fields(theirs):
-        name = field.name if field.name in names else f"{field.name}_ms"
+        name = field.name.rstrip("_")
+        name = name if name in names else f"{name}_ms"
         names.remove(name)
         left, right = plain(getattr(theirs, field.name)), getattr(ours, name)
         kind = next(f.type for f in type(ours).FIELDS if f.name == name)

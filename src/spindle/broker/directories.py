@@ -34,7 +34,7 @@ class BrokerDirectory:
 def least_loaded(
     directories: list[BrokerDirectory], cordoned: tuple[str, ...]
 ) -> BrokerDirectory | None:
-    """Where a new log goes: the online directory with the fewest logs, first one configured on a tie.
+    """Where a new log goes: the online directory with the fewest logs, the first of them on a tie.
 
     Cordoned directories are passed over unless every online one is cordoned; then it is the first
     (KIP-1066). None when every directory is offline.

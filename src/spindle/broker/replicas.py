@@ -1,7 +1,7 @@
 """All replicas of this broker: finds them for handlers, and follows the committed metadata.
 
-`apply` executes the instructions of one metadata delta (`metadata.local_changes`): it creates, leads,
-follows and deletes replicas, and reports a replica that lives in another directory than recorded.
+`apply` executes the instructions of one metadata delta (`metadata.local_changes`): it creates,
+leads, follows and deletes replicas, and reports a replica that lives in another directory than recorded.
 """
 
 import logging

@@ -1,18 +1,15 @@
 """What handlers work with: one object per broker, made by the runtime's wiring."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from spindle.broker.ports import ControllerChannel, EventLoop, MetadataView
 from spindle.broker.producer_ids import ProducerIds
 from spindle.broker.replicas import Replicas
 from spindle.common.ports import RandomSource
 from spindle.config.node_config import NodeConfig
+from spindle.coordinator.ports import GroupCoordinatorPort
 from spindle.replication.fetch_session import FetchSessionCache
-
-if TYPE_CHECKING:
-    from spindle.broker.groups import GroupCoordinator
 
 
 @dataclass(slots=True)
@@ -30,4 +27,5 @@ class BrokerServices:
     controller: ControllerChannel
     fetch_sessions: FetchSessionCache
     producer_ids: ProducerIds
-    groups: "GroupCoordinator"
+    groups: GroupCoordinatorPort
+    ensure_internal_topic: Callable[[str], Awaitable[None]]

@@ -1,4 +1,4 @@
-"""The committed image as clients of one listener see it: live brokers, leaders, offline replicas."""
+"""The image as clients of one listener see it: live brokers, leaders, offline replicas."""
 
 from spindle.common.errors import ErrorCode
 from spindle.common.ids import NO_LEADER, Endpoint

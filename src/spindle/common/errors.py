@@ -1,7 +1,7 @@
 """Kafka's error codes and the exceptions that carry an outcome through Spindle.
 
-An expected outcome is an `ErrorCode` *value* in a result. An exception is for a request refused as a
-whole (`ApiError`), a peer that broke the protocol (`ProtocolViolation`), a dead disk
+An expected outcome is an `ErrorCode` *value* in a result. An exception is for a request refused as
+a whole (`ApiError`), a peer that broke the protocol (`ProtocolViolation`), a dead disk
 (`LogDirectoryFailed`) or bad bytes at rest (`CorruptLog`).
 """
 

@@ -21,7 +21,7 @@ class OffsetAndEpoch(NamedTuple):
 
 
 class Endpoint(NamedTuple):
-    """Where a listener is reached. `security_protocol` is Kafka's number (0 PLAINTEXT, 1 SSL, ...)."""
+    """Where a listener is reached; `security_protocol` by Kafka's number (0 PLAINTEXT, 1 SSL)."""
 
     listener: str
     host: str

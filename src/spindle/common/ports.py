@@ -1,4 +1,4 @@
-"""Ports: what the cores and the log need from the world, so that a simulator can stand in for it."""
+"""Ports: what the cores and the log need from the world, so that a simulator can stand in."""
 
 from collections.abc import Sequence
 from typing import Protocol, TypeAlias

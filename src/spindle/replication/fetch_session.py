@@ -1,8 +1,8 @@
 """Incremental fetch sessions (KIP-227), by topic name or by topic id (KIP-516).
 
 A session remembers the partitions of a fetcher, so that a request names only what changed and an
-answer holds only what is new. The cache is bounded: a fetcher that finds no room is served without a
-session, which is always legal.
+answer holds only what is new. The cache is bounded: a fetcher that finds no room is served without
+a session, which is always legal.
 """
 
 from collections.abc import Callable, Iterable

@@ -166,7 +166,7 @@ class Connection(asyncio.BufferedProtocol):
                 )
             have = end - start - 4
             if have >= size:
-                # A copy: the buffer is used again. A bytearray, so that offsets can be set in place.
+                # A copy: the buffer is used again. Writable: offsets are set in place.
                 self._accept(memoryview(small[start + 4 : start + 4 + size]))
                 start += 4 + size
             elif size + 4 <= _SMALL_BYTES:

@@ -1,8 +1,8 @@
 """One I/O thread per log directory: the only door to that directory's files.
 
 Order within a directory comes for free, and a slow, full or dead disk stalls only itself. Every
-`OSError` is caught here and becomes `LogDirectoryFailed`; from then on nothing touches the directory
-until the process restarts (KIP-112, KIP-858).
+`OSError` is caught here and becomes `LogDirectoryFailed`; from then on nothing touches the
+directory until the process restarts (KIP-112, KIP-858).
 """
 
 import asyncio

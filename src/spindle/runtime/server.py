@@ -1,8 +1,8 @@
 """The request server of one node: listeners, limits, dispatch to handlers, answers.
 
 A handler is a function `(context, request) -> response`, or one that returns an awaitable of the
-response. `None` is no answer (produce with acks=0). What a listener serves is what its handler table
-holds: an API that has no handler is neither advertised nor accepted.
+response. `None` is no answer (produce with acks=0). What a listener serves is what its handler
+table holds: an API that has no handler is neither advertised nor accepted.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""ApiVersions: what this listener serves, supported and finalized features (KIP-35, KIP-511, KIP-584)."""
+"""ApiVersions: what a listener serves, and the features (KIP-35, KIP-511, KIP-584)."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -47,15 +47,15 @@ def api_versions(
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
     # Clients before version 4 cannot parse a feature whose minimum is 0 (KAFKA-17011).
     show_all = context.api_version >= _FIRST_MIN_ZERO_FEATURES_VERSION
-    finalized = image.features.finalized()
+    finalized = image.features.levels
     return ApiVersionsResponse(
         api_keys=rows,
         supported_features=[
             ApiVersionsResponse.SupportedFeatureKey(
-                name=name, min_version=versions.first, max_version=versions.last
+                name=name, min_version=versions.minimum, max_version=versions.maximum
             )
             for name, versions in supported.items()
-            if show_all or versions.first > 0
+            if show_all or versions.minimum > 0
         ],
         finalized_features_epoch=image.provenance.last_offset,
         finalized_features=[

@@ -347,8 +347,8 @@ def read_logs(
 ) -> list[FetchedRecords | ApiError | None]:
     """Read several logs of one directory, on its thread, within `room` bytes.
 
-    The first batch of an answer is given whole, however large (KIP-74), so that a consumer can always
-    get on; None where there was no room left.
+    The first batch of an answer is given whole, however large (KIP-74), so that a consumer can
+    always get on; None where there was no room left.
     """
     results: list[FetchedRecords | ApiError | None] = []
     for log, offset, max_bytes, end_offset in items:

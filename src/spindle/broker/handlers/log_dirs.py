@@ -1,4 +1,4 @@
-"""DescribeLogDirs and AlterReplicaLogDirs: replicas and the directories they live in (KIP-113, KIP-1066)."""
+"""DescribeLogDirs and AlterReplicaLogDirs: replicas and their directories (KIP-113, KIP-1066)."""
 
 from typing import Final
 
@@ -73,7 +73,7 @@ async def _describe(
 async def alter_replica_log_dirs(
     services: BrokerServices, context: RequestContext, request: AlterReplicaLogDirsRequest
 ) -> AlterReplicaLogDirsResponse:
-    """Say where replicas belong. Only the directory where a replica already is can be named so far."""
+    """Say where replicas belong; a replica that exists can only stay where it is so far."""
     response = AlterReplicaLogDirsResponse()
     answers: dict[str, AlterReplicaLogDirsResponse.AlterReplicaLogDirTopicResult] = {}
     for wanted in request.dirs:

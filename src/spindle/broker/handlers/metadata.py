@@ -59,13 +59,14 @@ async def _asked(
 ) -> list[Topic]:
     image = services.metadata.image
     asked = request.topics or []
-    if context.api_version < _FIRST_ID_REQUEST_VERSION:
-        if any(t.name is None or t.topic_id != ZERO_UUID for t in asked):
-            # The versions have the field, but no broker ever served it (trap of KIP-516).
-            return [
-                Topic(error_code=ErrorCode.INVALID_REQUEST, name=t.name or "", topic_id=t.topic_id)
-                for t in asked
-            ]
+    if context.api_version < _FIRST_ID_REQUEST_VERSION and any(
+        t.name is None or t.topic_id != ZERO_UUID for t in asked
+    ):
+        # The versions have the field, but no broker ever served it.
+        return [
+            Topic(error_code=ErrorCode.INVALID_REQUEST, name=t.name or "", topic_id=t.topic_id)
+            for t in asked
+        ]
     by_id = [t.topic_id for t in asked if t.topic_id != ZERO_UUID]
     if by_id:
         return [_by_id(image, context, topic_id, operations) for topic_id in by_id]

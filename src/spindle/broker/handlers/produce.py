@@ -1,7 +1,7 @@
 """Produce: one append per partition, answered when `acks` is satisfied (KIP-98, KIP-951, KIP-516).
 
-No record is decoded here. The appends of a request are handed to the directories' I/O threads at once
-and in order; the answer is complete when the last partition is.
+No record is decoded here. The appends of a request are handed to the directories' I/O threads at
+once and in order; the answer is complete when the last partition is.
 """
 
 from collections.abc import Awaitable
@@ -152,7 +152,7 @@ class _Produce:
 
 def produce(
     services: BrokerServices, context: RequestContext, request: ProduceRequest
-) -> ProduceResponse | None | Awaitable[ProduceResponse | None]:
+) -> ProduceResponse | Awaitable[ProduceResponse | None]:
     """Append the records of a request.
 
     Raises:

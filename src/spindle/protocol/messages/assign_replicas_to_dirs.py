@@ -17,7 +17,7 @@ class AssignReplicasToDirsRequest(Message):
     FLEXIBLE_FROM = 0
 
     class DirectoryData(Message):
-        __slots__ = ('id_', 'topics')
+        __slots__ = ('id', 'topics')
 
         class TopicData(Message):
             __slots__ = ('topic_id', 'partitions')
@@ -50,17 +50,17 @@ class AssignReplicasToDirsRequest(Message):
                 self.partitions = [] if partitions is EMPTY else partitions
 
         FIELDS = (
-            Field('id_', 'uuid'),
+            Field('id', 'uuid'),
             Field('topics', TopicData, is_array=True),
         )
 
         def __init__(
             self,
             *,
-            id_: bytes = ZERO_UUID,
+            id: bytes = ZERO_UUID,
             topics: list[AssignReplicasToDirsRequest.DirectoryData.TopicData] = EMPTY,
         ) -> None:
-            self.id_ = id_
+            self.id = id
             self.topics = [] if topics is EMPTY else topics
 
     FIELDS = (
@@ -89,7 +89,7 @@ class AssignReplicasToDirsResponse(Message):
     FLEXIBLE_FROM = 0
 
     class DirectoryData(Message):
-        __slots__ = ('id_', 'topics')
+        __slots__ = ('id', 'topics')
 
         class TopicData(Message):
             __slots__ = ('topic_id', 'partitions')
@@ -125,17 +125,17 @@ class AssignReplicasToDirsResponse(Message):
                 self.partitions = [] if partitions is EMPTY else partitions
 
         FIELDS = (
-            Field('id_', 'uuid'),
+            Field('id', 'uuid'),
             Field('topics', TopicData, is_array=True),
         )
 
         def __init__(
             self,
             *,
-            id_: bytes = ZERO_UUID,
+            id: bytes = ZERO_UUID,
             topics: list[AssignReplicasToDirsResponse.DirectoryData.TopicData] = EMPTY,
         ) -> None:
-            self.id_ = id_
+            self.id = id
             self.topics = [] if topics is EMPTY else topics
 
     FIELDS = (

@@ -9,12 +9,12 @@ from spindle.protocol.message import Field, Message
 
 
 class DefaultPrincipalData(Message):
-    __slots__ = ('type_', 'name', 'token_authenticated')
+    __slots__ = ('type', 'name', 'token_authenticated')
     FIRST_VERSION = 0
     LAST_VERSION = 0
     FLEXIBLE_FROM = 0
     FIELDS = (
-        Field('type_', 'string'),
+        Field('type', 'string'),
         Field('name', 'string'),
         Field('token_authenticated', 'bool'),
     )
@@ -22,10 +22,10 @@ class DefaultPrincipalData(Message):
     def __init__(
         self,
         *,
-        type_: str = "",
+        type: str = "",
         name: str = "",
         token_authenticated: bool = False,
     ) -> None:
-        self.type_ = type_
+        self.type = type
         self.name = name
         self.token_authenticated = token_authenticated

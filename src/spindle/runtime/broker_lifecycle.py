@@ -1,0 +1,288 @@
+"""A broker's life at the controller: registration, heartbeats, un-fencing, controlled shutdown.
+
+KIP-631, KIP-858 (offline directories ride on every heartbeat), KIP-1066 (cordoned directories).
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from random import Random
+from typing import Final
+
+from spindle.broker.ports import ControllerChannel
+from spindle.common.errors import ApiError, ErrorCode
+from spindle.common.ids import Endpoint
+from spindle.common.uuids import Uuid, uuid_sort_key, uuid_text
+from spindle.metadata.features import VersionRange
+from spindle.protocol.messages.broker_heartbeat import (
+    BrokerHeartbeatRequest,
+    BrokerHeartbeatResponse,
+)
+from spindle.protocol.messages.broker_registration import (
+    BrokerRegistrationRequest,
+    BrokerRegistrationResponse,
+)
+from spindle.runtime.backoff import Backoff
+
+log = logging.getLogger(__name__)
+
+_BROKER_REGISTRATION: Final = 62
+_BROKER_HEARTBEAT: Final = 63
+_INITIAL_RETRY_MS: Final = 100
+_STARTING_HEARTBEAT_S: Final = 0.01
+_FIRST_SHUTDOWN_HEARTBEAT_S: Final = 0.05
+_CONTROLLED_SHUTDOWN_S: Final = 300.0
+
+
+class BrokerState(IntEnum):
+    """Kafka's numbers of a broker's states."""
+
+    NOT_RUNNING = 0
+    STARTING = 1
+    RECOVERY = 2
+    RUNNING = 3
+    PENDING_CONTROLLED_SHUTDOWN = 6
+    SHUTTING_DOWN = 7
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerIdentity:
+    """What a broker says of itself when it registers. `directories` are the online ones."""
+
+    broker_id: int
+    cluster_id: str
+    incarnation_id: Uuid
+    endpoints: Sequence[Endpoint]
+    features: dict[str, VersionRange]
+    rack: str | None
+    directories: Sequence[Uuid]
+    cordoned_directories: Sequence[Uuid]
+    previous_broker_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class LifecycleTimes:
+    """All in ms, named after their configuration keys."""
+
+    heartbeat_interval_ms: int
+    session_timeout_ms: int
+    initial_registration_timeout_ms: int
+    log_dir_failure_timeout_ms: int
+
+
+class BrokerLifecycle:
+    """Drives one broker's session.
+
+    Attributes:
+        caught_up: completes when the broker has read its own registration.
+        unfenced: completes when the controller un-fences it for the first time.
+    """
+
+    def __init__(
+        self,
+        identity: BrokerIdentity,
+        times: LifecycleTimes,
+        channel: ControllerChannel,
+        metadata_offset: Callable[[], int],
+        on_epoch: Callable[[int], None],
+        on_fatal: Callable[[str], None],
+        random: Random,
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        self.state = BrokerState.NOT_RUNNING
+        self.broker_epoch = -1
+        self.caught_up: asyncio.Future[None] = loop.create_future()
+        self.unfenced: asyncio.Future[None] = loop.create_future()
+        self._identity = identity
+        self._times = times
+        self._channel = channel
+        self._metadata_offset = metadata_offset
+        self._on_epoch = on_epoch
+        self._on_fatal = on_fatal
+        self._backoff = Backoff(_INITIAL_RETRY_MS, times.session_timeout_ms, random.random)
+        self._offline: dict[Uuid, None] = {}
+        self._acknowledged_offline: dict[Uuid, None] = {}
+        self._is_ready = False
+        self._wants_shutdown = False
+        self._shutdown_allowed: asyncio.Future[None] = loop.create_future()
+        self._wake = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    # -- what the node tells
+
+    def start(self) -> None:
+        self.state = BrokerState.STARTING
+        self._task = asyncio.create_task(self._run(), name="broker lifecycle")
+
+    def set_ready(self) -> None:
+        """The broker can serve: ask to be un-fenced."""
+        self._is_ready = True
+        self._wake.set()
+
+    def metadata_advanced(self) -> None:
+        """The broker has read further; matters only until it is caught up."""
+        if not self.caught_up.done() or not self.unfenced.done():
+            self._wake.set()
+
+    def directory_failed(self, directory_id: Uuid) -> None:
+        """Report a dead directory at once, and give up if the controller cannot be told in time."""
+        self._offline[directory_id] = None
+        self._wake.set()
+        asyncio.get_running_loop().call_later(
+            self._times.log_dir_failure_timeout_ms / 1000, self._check_reported, directory_id
+        )
+
+    def _check_reported(self, directory_id: Uuid) -> None:
+        if directory_id not in self._acknowledged_offline:
+            self._on_fatal(
+                f"the failure of log directory {uuid_text(directory_id)} could not be reported to "
+                f"the controller within log.dir.failure.timeout.ms="
+                f"{self._times.log_dir_failure_timeout_ms}"
+            )
+
+    async def controlled_shutdown(self, timeout_s: float = _CONTROLLED_SHUTDOWN_S) -> bool:
+        """Move leaderships away; True when the controller agreed that the broker goes."""
+        if self.state is not BrokerState.RUNNING:
+            return False
+        self.state = BrokerState.PENDING_CONTROLLED_SHUTDOWN
+        self._wants_shutdown = True
+        self._wake.set()
+        try:
+            await asyncio.wait_for(asyncio.shield(self._shutdown_allowed), timeout_s)
+        except TimeoutError:
+            log.warning("controlled shutdown was not granted within %.0f s", timeout_s)
+            return False
+        return True
+
+    async def stop(self) -> None:
+        self.state = BrokerState.SHUTTING_DOWN
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        self.state = BrokerState.NOT_RUNNING
+
+    # -- the session
+
+    async def _run(self) -> None:
+        await self._register_until_accepted()
+        while True:
+            delay_s = await self._heartbeat()
+            await self._pause(delay_s)
+
+    async def _pause(self, delay_s: float) -> None:
+        if self._backoff.failures:
+            await asyncio.sleep(delay_s)  # never at once after a failure
+        else:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._wake.wait(), delay_s)
+        self._wake.clear()
+
+    async def _register_until_accepted(self) -> None:
+        timeout_s = self._times.initial_registration_timeout_ms / 1000
+        deadline_s = asyncio.get_running_loop().time() + timeout_s
+        while True:
+            try:
+                await self._register()
+            except ApiError as error:
+                if asyncio.get_running_loop().time() > deadline_s:
+                    self._on_fatal(
+                        f"the controller did not accept the registration within "
+                        f"initial.broker.registration.timeout.ms="
+                        f"{self._times.initial_registration_timeout_ms}: {error}"
+                    )
+                    await asyncio.Event().wait()
+                log.info("registration refused: %s", error)
+                await asyncio.sleep(self._backoff.next_ms() / 1000)
+            else:
+                self._backoff.reset()
+                return
+
+    async def _register(self) -> None:
+        identity = self._identity
+        request = BrokerRegistrationRequest(
+            broker_id=identity.broker_id,
+            cluster_id=identity.cluster_id,
+            incarnation_id=identity.incarnation_id,
+            listeners=[
+                BrokerRegistrationRequest.Listener(
+                    name=e.listener,
+                    host=e.host,
+                    port=e.port,
+                    security_protocol=e.security_protocol,
+                )
+                for e in identity.endpoints
+            ],
+            features=[
+                BrokerRegistrationRequest.Feature(
+                    name=name,
+                    min_supported_version=versions.minimum,
+                    max_supported_version=versions.maximum,
+                )
+                for name, versions in identity.features.items()
+            ],
+            rack=identity.rack,
+            log_dirs=sorted(identity.directories, key=uuid_sort_key),
+            previous_broker_epoch=identity.previous_broker_epoch,
+        )
+        response: BrokerRegistrationResponse = await self._channel.request(
+            _BROKER_REGISTRATION, request
+        )
+        if response.error_code:
+            raise ApiError(ErrorCode(response.error_code))
+        self.broker_epoch = response.broker_epoch
+        self._on_epoch(response.broker_epoch)
+        log.info("registered broker %d, epoch %d", identity.broker_id, response.broker_epoch)
+
+    async def _heartbeat(self) -> float:
+        """Send one; the seconds until the next is due."""
+        offline = list(self._offline)
+        request = BrokerHeartbeatRequest(
+            broker_id=self._identity.broker_id,
+            broker_epoch=self.broker_epoch,
+            current_metadata_offset=self._metadata_offset(),
+            want_fence=not self._is_ready,
+            want_shut_down=self._wants_shutdown,
+            offline_log_dirs=offline,
+            cordoned_log_dirs=(
+                list(self._identity.cordoned_directories) if self.caught_up.done() else None
+            ),
+        )
+        try:
+            response: BrokerHeartbeatResponse = await self._channel.request(
+                _BROKER_HEARTBEAT, request
+            )
+            if response.error_code:
+                raise ApiError(ErrorCode(response.error_code))
+        except ApiError as error:
+            log.info("heartbeat failed: %s", error)
+            return self._backoff.next_ms() / 1000
+        self._backoff.reset()
+        self._acknowledged_offline.update(dict.fromkeys(offline))
+        return self._follow(response)
+
+    def _follow(self, response: BrokerHeartbeatResponse) -> float:
+        """Change state as the controller says; the seconds until the next heartbeat."""
+        if self.state is BrokerState.STARTING:
+            if not response.is_caught_up:
+                return _STARTING_HEARTBEAT_S
+            self.state = BrokerState.RECOVERY
+            if not self.caught_up.done():
+                self.caught_up.set_result(None)
+            self._wake.set()
+        elif self.state is BrokerState.RECOVERY:
+            if not response.is_fenced:
+                self.state = BrokerState.RUNNING
+                if not self.unfenced.done():
+                    self.unfenced.set_result(None)
+            elif self._is_ready:
+                return _STARTING_HEARTBEAT_S
+        elif self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN:
+            if response.should_shut_down:
+                if not self._shutdown_allowed.done():
+                    self._shutdown_allowed.set_result(None)
+            else:
+                return _FIRST_SHUTDOWN_HEARTBEAT_S
+        return self._times.heartbeat_interval_ms / 1000
