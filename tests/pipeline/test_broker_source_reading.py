@@ -1,0 +1,334 @@
+"""Planning and reading against a small broker: offsets, isolation, loss, and identical rows."""
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from wire_broker import WireBroker
+
+from spindle.client.errors import ConnectionLost
+from spindle.common.errors import ApiError, CorruptRecords, ErrorCode
+from spindle.common.ids import TopicPartition
+from spindle.pipeline.sources.broker_options import broker_read_options
+from spindle.pipeline.sources.broker_planning import plan_tasks
+from spindle.pipeline.sources.broker_ranges import OffsetRange
+from spindle.pipeline.sources.broker_reading import DataLost, read_ranges
+from spindle.pipeline.wire.fetcher import NoProgress
+from spindle.protocol.messages.describe_log_dirs import (
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+)
+from spindle.protocol.messages.metadata import MetadataRequest
+from spindle.protocol.records.builder import SimpleRecord, build_batch
+from spindle.protocol.records.control import EndTransactionMarker, build_end_transaction
+
+TIME_MS = 1_700_000_000_000
+
+
+@pytest.fixture
+def broker() -> Iterator[WireBroker]:
+    with WireBroker() as running:
+        for partition in (0, 1):
+            log = running.log("a", partition)
+            for base in range(0, 40, 10):
+                log.append(numbered_batch(base, 10))
+        yield running
+
+
+def numbered_batch(base_offset: int, count: int, **fields: Any) -> bytes:
+    records = [
+        SimpleRecord(b"k%d" % n, b"v%d" % n, TIME_MS + n)
+        for n in range(base_offset, base_offset + count)
+    ]
+    return build_batch(records, base_offset, **fields)
+
+
+def options(broker: WireBroker, **given: str) -> Any:
+    defaults = {
+        "kafka.bootstrap.servers": broker.address,
+        "kafka.retry.backoff.ms": "1",
+        "kafka.default.api.timeout.ms": "500",
+        "fetchOffset.numRetries": "1",
+        "kafkaConsumer.pollTimeoutMs": "50",
+        "kafka.fetch.max.wait.ms": "1",
+        "fetchMaxBytes": "1024",
+    }
+    if not {"subscribe", "assign", "subscribePattern"} & given.keys():
+        defaults["subscribe"] = "a"
+    return broker_read_options(defaults | given)
+
+
+def plan(broker: WireBroker, **given: str) -> list[tuple[int, int, int]]:
+    tasks = plan_tasks(options(broker, **given), cores=1, sleep=lambda _: None)
+    return [
+        (each.partition.partition, each.start_offset, each.end_offset)
+        for task in tasks
+        for each in task
+    ]
+
+
+def rows(broker: WireBroker, **given: str) -> list[dict[str, Any]]:
+    parsed = options(broker, **given)
+    found: list[dict[str, Any]] = []
+    for task in plan_tasks(parsed, cores=1):
+        for batch in read_ranges(parsed, task):
+            found.extend(batch.to_pylist())
+    return found
+
+
+# ---------------------------------------------------------------- planning
+
+
+def per_partition(**offsets: int) -> str:
+    return json.dumps({"a": {name.removeprefix("p"): value for name, value in offsets.items()}})
+
+
+@pytest.mark.parametrize(
+    ("given", "planned"),
+    [
+        ({}, [(0, 0, 40), (1, 0, 40)]),
+        ({"assign": '{"a": [1]}'}, [(1, 0, 40)]),
+        ({"subscribePattern": "^a$"}, [(0, 0, 40), (1, 0, 40)]),
+        ({"subscribePattern": "nothing"}, []),
+        ({"startingOffsets": per_partition(p0=7, p1=-2)}, [(0, 7, 40), (1, 0, 40)]),
+        ({"endingOffsets": per_partition(p0=7, p1=-1)}, [(0, 0, 7), (1, 0, 40)]),
+        ({"startingOffsets": per_partition(p0=40, p1=3)}, [(1, 3, 40)]),
+        ({"startingTimestamp": str(TIME_MS + 15)}, [(0, 10, 40), (1, 10, 40)]),
+        ({"endingTimestamp": str(TIME_MS + 15)}, [(0, 0, 10), (1, 0, 10)]),
+        ({"endingTimestamp": str(TIME_MS + 999)}, [(0, 0, 40), (1, 0, 40)]),
+        (
+            {
+                "startingTimestamp": str(TIME_MS + 999),
+                "startingOffsetsByTimestampStrategy": "latest",
+            },
+            [],
+        ),
+        (
+            {"startingOffsetsByTimestamp": per_partition(p0=0, p1=TIME_MS + 20)},
+            [(0, 0, 40), (1, 20, 40)],
+        ),
+        ({"minPartitions": "4"}, [(0, 0, 20), (0, 20, 40), (1, 0, 20), (1, 20, 40)]),
+        ({"maxRecordsPerPartition": "30"}, [(0, 0, 20), (0, 20, 40), (1, 0, 20), (1, 20, 40)]),
+    ],
+)
+def test_planned_ranges(
+    broker: WireBroker, given: dict[str, str], planned: list[tuple[int, int, int]]
+) -> None:
+    assert plan(broker, **given) == planned
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"startingTimestamp": str(TIME_MS + 999)}, "no record at or after"),
+        ({"startingOffsets": per_partition(p0=1)}, "missing: a-1; not read: none"),
+        ({"endingOffsets": per_partition(p0=1, p1=1, p2=1)}, "not read: a-2"),
+        ({"startingOffsets": per_partition(p0=41, p1=0)}, "offset 41, after its end 40"),
+        ({"assign": '{"a": [0, 5]}'}, "no such partition: a-5"),
+    ],
+)
+def test_limits_that_do_not_fit_the_topic(
+    broker: WireBroker, given: dict[str, str], words: str
+) -> None:
+    with pytest.raises(ValueError, match=re.escape(words)):
+        plan(broker, **given)
+
+
+def test_a_topic_that_does_not_exist_is_asked_for_as_often_as_configured(
+    broker: WireBroker,
+) -> None:
+    with pytest.raises(ApiError, match="topic 'b' of cluster wire-broker"):
+        plan(broker, subscribe="b", **{"fetchOffset.numRetries": "2"})
+    assert len(broker.requests[MetadataRequest]) == 3
+
+
+def test_internal_topics_are_never_read(broker: WireBroker) -> None:
+    broker.log("__internal", 0).append(numbered_batch(0, 1))
+    broker.internal.append("__internal")
+    assert plan(broker, subscribePattern="internal") == []
+    assert plan(broker, subscribe="__internal") == []
+
+
+def test_read_committed_ends_at_the_last_stable_offset(broker: WireBroker) -> None:
+    broker.log("a", 0).last_stable_offset = 20
+    assert plan(broker, isolationLevel="read_committed") == [(0, 0, 20), (1, 0, 40)]
+
+
+def test_sizes_that_may_not_be_asked_do_not_stop_a_read(broker: WireBroker) -> None:
+    denied = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    broker.interrupt(DescribeLogDirsRequest, lambda _: DescribeLogDirsResponse(error_code=denied))
+    assert plan(broker) == [(0, 0, 40), (1, 0, 40)]
+
+
+def test_nobody_answers(broker: WireBroker) -> None:
+    parsed = options(broker, **{"kafka.bootstrap.servers": "127.0.0.1:1"})
+    pauses: list[float] = []
+    with pytest.raises(ConnectionLost, match=r"127\.0\.0\.1:1"):
+        plan_tasks(parsed, sleep=pauses.append)
+    assert pauses == [1.0]
+
+
+# ---------------------------------------------------------------- reading
+
+
+def test_rows_are_those_of_the_built_in_source(broker: WireBroker) -> None:
+    broker.log("rows", 3).append(
+        build_batch(
+            [
+                SimpleRecord(b"k", b"v", TIME_MS, (("h", b"1"), ("h", None))),
+                SimpleRecord(None, None, -1),
+                SimpleRecord(b"", b"", TIME_MS + 1),
+            ]
+        )
+    )
+    found = rows(broker, subscribe="rows", includeHeaders="true")
+    assert [row["key"] for row in found] == [b"k", None, b""]
+    assert [row["value"] for row in found] == [b"v", None, b""]
+    assert [row["offset"] for row in found] == [0, 1, 2]
+    assert {(row["topic"], row["partition"], row["timestampType"]) for row in found} == {
+        ("rows", 3, 0)
+    }
+    milliseconds = [round(row["timestamp"].timestamp() * 1000) for row in found]
+    assert milliseconds == [TIME_MS, -1, TIME_MS + 1]
+    assert [row["headers"] for row in found] == [
+        [{"key": "h", "value": b"1"}, {"key": "h", "value": None}],
+        None,
+        None,
+    ]
+
+
+def test_ranges_are_cut_inside_batches(broker: WireBroker) -> None:
+    found = rows(
+        broker,
+        startingOffsets=per_partition(p0=7, p1=38),
+        endingOffsets=per_partition(p0=23, p1=-1),
+    )
+    assert [row["offset"] for row in found] == [*range(7, 23), 38, 39]
+
+
+def test_columns_shrink_the_rows(broker: WireBroker) -> None:
+    parsed = options(broker, columns="offset,key")
+    (task,) = plan_tasks(parsed, cores=1)
+    batches = list(read_ranges(parsed, task))
+    assert batches[0].schema.names == ["offset", "key"]
+    assert sum(batch.num_rows for batch in batches) == 80
+
+
+@pytest.mark.parametrize("codec", [1, 2, 3, 4])
+def test_compressed_batches(broker: WireBroker, codec: int) -> None:
+    broker.log("packed", 0).append(numbered_batch(0, 50, codec=codec))
+    assert [row["value"] for row in rows(broker, subscribe="packed")] == [
+        b"v%d" % n for n in range(50)
+    ]
+
+
+def transactional_log(broker: WireBroker) -> None:
+    """Producer 5 aborts offsets 0-9 and commits 11-20; 22-31 belong to no transaction."""
+    log = broker.log("tx", 0)
+    log.append(numbered_batch(0, 10, producer_id=5, producer_epoch=0, is_transactional=True))
+    log.append(marker(10, commit=False))
+    log.append(numbered_batch(11, 10, producer_id=5, producer_epoch=0, is_transactional=True))
+    log.append(marker(21, commit=True))
+    log.append(numbered_batch(22, 10))
+    log.aborted = [(5, 0)]
+
+
+def marker(offset: int, *, commit: bool) -> bytes:
+    outcome = EndTransactionMarker(commit, coordinator_epoch=0)
+    batch = bytearray(build_end_transaction(outcome, 5, 0, TIME_MS))
+    batch[0:8] = offset.to_bytes(8, "big")
+    return bytes(batch)
+
+
+def test_read_committed_leaves_out_what_was_aborted(broker: WireBroker) -> None:
+    transactional_log(broker)
+    found = rows(broker, subscribe="tx", isolationLevel="read_committed")
+    assert [row["offset"] for row in found] == [*range(11, 21), *range(22, 32)]
+
+
+def test_read_uncommitted_returns_everything_but_markers(broker: WireBroker) -> None:
+    transactional_log(broker)
+    found = rows(broker, subscribe="tx")
+    assert [row["offset"] for row in found] == [*range(10), *range(11, 21), *range(22, 32)]
+
+
+def test_gaps_of_compaction_are_no_loss(broker: WireBroker) -> None:
+    log = broker.log("gaps", 0)
+    log.append(numbered_batch(3, 2))
+    log.append(numbered_batch(50, 2))
+    assert [row["offset"] for row in rows(broker, subscribe="gaps")] == [3, 4, 50, 51]
+
+
+# ---------------------------------------------------------------- loss
+
+
+def planned(broker: WireBroker, start: int, end: int) -> tuple[OffsetRange, ...]:
+    return (OffsetRange(TopicPartition("a", 0), broker.topic_ids["a"], start, end),)
+
+
+def offsets(batches: Iterator[pa.RecordBatch]) -> list[int]:
+    return [offset for batch in batches for offset in batch.column("offset").to_pylist()]
+
+
+@pytest.mark.parametrize(
+    ("log_start", "lost", "left"),
+    [(15, "offsets 0 to 14 of a-0", range(15, 30)), (35, "offsets 0 to 29 of a-0", range(0))],
+)
+def test_records_removed_before_the_read(
+    broker: WireBroker, log_start: int, lost: str, left: range
+) -> None:
+    broker.log("a", 0).log_start_offset = log_start
+    task = planned(broker, 0, 30)
+    with pytest.raises(DataLost, match=f"{lost} cannot be read.*failOnDataLoss=false"):
+        list(read_ranges(options(broker), task))
+    assert offsets(read_ranges(options(broker, failOnDataLoss="false"), task)) == list(left)
+
+
+def test_records_removed_during_the_read(broker: WireBroker) -> None:
+    log = broker.log("a", 0)
+    for base in range(40, 400, 10):
+        log.append(numbered_batch(base, 10))
+    for tolerant, expected in (("false", None), ("true", DataLost)):
+        log.log_start_offset = 0
+        reading = read_ranges(options(broker, failOnDataLoss=tolerant), planned(broker, 0, 400))
+        first = next(reading).column("offset").to_pylist()
+        log.log_start_offset = 395
+        if expected is not None:
+            with pytest.raises(expected):
+                offsets(reading)
+            continue
+        found = first + offsets(reading)
+        assert found[0] == 0
+        assert found[-5:] == [395, 396, 397, 398, 399]
+        assert found == sorted(set(found))
+        assert len(found) < 400
+
+
+def test_a_truncated_log(broker: WireBroker) -> None:
+    task = planned(broker, 45, 50)
+    with pytest.raises(DataLost, match="offsets 45 to 49"):
+        list(read_ranges(options(broker), task))
+    assert offsets(read_ranges(options(broker, failOnDataLoss="false"), task)) == []
+
+
+def test_a_topic_made_anew(broker: WireBroker) -> None:
+    task = (OffsetRange(TopicPartition("a", 0), b"id of the former", 0, 40),)
+    with pytest.raises(DataLost, match="deleted and made anew"):
+        list(read_ranges(options(broker), task))
+    assert offsets(read_ranges(options(broker, failOnDataLoss="false"), task)) == []
+
+
+def test_an_end_that_does_not_exist_yet(broker: WireBroker) -> None:
+    with pytest.raises(NoProgress, match="a-0 gives nothing at offset 40 for 50 ms"):
+        list(read_ranges(options(broker), planned(broker, 0, 41)))
+
+
+def test_a_corrupt_batch_is_named(broker: WireBroker) -> None:
+    batch = bytearray(numbered_batch(0, 3))
+    batch[-1] ^= 1
+    broker.log("bad", 0).append(bytes(batch))
+    with pytest.raises(CorruptRecords, match="bad-0 at offset 0"):
+        rows(broker, subscribe="bad")

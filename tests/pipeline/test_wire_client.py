@@ -1,0 +1,358 @@
+"""The blocking client over real sockets, against a broker that misbehaves on request."""
+
+import socket
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from wire_broker import NODE_ID, WireBroker
+
+from spindle.client.configs import ConfigResource
+from spindle.client.errors import ConnectionLost, RequestTimedOut, UnsupportedByPeer
+from spindle.client.fetching import FetchLimits
+from spindle.client.offsets import EARLIEST, LATEST, MAX_TIMESTAMP
+from spindle.common.errors import ApiError, CorruptRecords, ErrorCode, ProtocolViolation
+from spindle.common.ids import TopicPartition
+from spindle.common.uuids import ZERO_UUID
+from spindle.pipeline.wire.cluster import WireClient
+from spindle.pipeline.wire.fetcher import (
+    NoProgress,
+    PartitionFetcher,
+    TopicReplaced,
+    whole_batches,
+)
+from spindle.pipeline.wire.settings import ClientSettings, HostPort, client_settings
+from spindle.pipeline.wire.transport import BlockingConnection
+from spindle.protocol.message import Message
+from spindle.protocol.messages.fetch import FetchRequest, FetchResponse
+from spindle.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from spindle.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from spindle.protocol.messages.produce import ProduceRequest
+from spindle.protocol.records.builder import SimpleRecord, build_batch
+
+T0 = TopicPartition("t", 0)
+
+
+def batch(base_offset: int, count: int, value: bytes = b"v", timestamp_ms: int = 5) -> bytes:
+    records = [SimpleRecord(b"k", value, timestamp_ms) for _ in range(count)]
+    return build_batch(records, base_offset)
+
+
+@pytest.fixture
+def broker() -> Iterator[WireBroker]:
+    with WireBroker() as running:
+        log = running.log("t", 0)
+        for index in range(5):
+            log.append(batch(10 * index, 10, timestamp_ms=index))
+        yield running
+
+
+def settings(broker: WireBroker, **changes: Any) -> ClientSettings:
+    return replace(client_settings({"bootstrap.servers": broker.address}), **changes)
+
+
+@pytest.fixture
+def pauses() -> list[float]:
+    return []
+
+
+@pytest.fixture
+def client(broker: WireBroker, pauses: list[float]) -> Iterator[WireClient]:
+    with WireClient(settings(broker), sleep=pauses.append) as made:
+        yield made
+
+
+# ---------------------------------------------------------------- transport
+
+
+def test_nobody_listens() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    address = HostPort("127.0.0.1", port)
+    with pytest.raises(ConnectionLost, match=f"cannot connect to 127.0.0.1:{port}"):
+        BlockingConnection.open(address, ClientSettings((address,)))
+
+
+def test_a_peer_that_says_nothing(broker: WireBroker) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = HostPort("127.0.0.1", silent.getsockname()[1])
+        with pytest.raises(RequestTimedOut, match="did not answer within 50 ms"):
+            BlockingConnection.open(address, ClientSettings((address,), request_timeout_ms=50))
+
+
+def test_a_peer_that_hangs_up_is_named(broker: WireBroker) -> None:
+    connection = BlockingConnection.open(HostPort("127.0.0.1", broker.port), settings(broker))
+    broker.interrupt(MetadataRequest, lambda _: None)
+    with pytest.raises(ConnectionLost, match=f"127.0.0.1:{broker.port} closed the connection"):
+        connection.request(MetadataRequest(), MetadataResponse)
+    assert not connection.is_open
+
+
+@pytest.mark.parametrize("junk", [b"", b"\x00\x00", b"\x7f\xff\xff\xff", b"\x00\x00\x00\x01\x00"])
+def test_junk_closes_the_connection(broker: WireBroker, junk: bytes) -> None:
+    connection = BlockingConnection.open(HostPort("127.0.0.1", broker.port), settings(broker))
+    broker.interrupt(MetadataRequest, lambda _: junk)
+    with pytest.raises(ProtocolViolation):
+        connection.request(MetadataRequest(), MetadataResponse)
+    assert not connection.is_open
+
+
+def test_requests_may_be_sent_ahead(broker: WireBroker) -> None:
+    connection = BlockingConnection.open(HostPort("127.0.0.1", broker.port), settings(broker))
+    for names in (["t"], []):
+        topics = [MetadataRequest.MetadataRequestTopic(name=n) for n in names]
+        connection.send(MetadataRequest(topics=topics), MetadataResponse)
+    first, second = connection.receive(), connection.receive()
+    assert isinstance(first, MetadataResponse)
+    assert isinstance(second, MetadataResponse)
+    assert [len(first.topics), len(second.topics)] == [1, 0]
+    connection.close()
+
+
+# ---------------------------------------------------------------- cluster
+
+
+def test_first_contact_fails_at_once_and_names_every_address(pauses: list[float]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    servers = (HostPort("127.0.0.1", port), HostPort("127.0.0.2", port))
+    with (
+        WireClient(ClientSettings(servers), sleep=pauses.append) as client,
+        pytest.raises(ConnectionLost, match=rf"127\.0\.0\.1:{port}.*127\.0\.0\.2:{port}"),
+    ):
+        client.metadata()
+    assert pauses == []
+
+
+def test_a_dead_bootstrap_server_is_passed_over(broker: WireBroker) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        dead = server.getsockname()[1]
+    servers = client_settings({"bootstrap.servers": f"127.0.0.1:{dead},{broker.address}"})
+    with WireClient(servers) as client:
+        assert client.metadata().cluster_id == "wire-broker"
+
+
+def test_offsets_by_position_and_time(client: WireClient) -> None:
+    assert client.list_offsets({T0: EARLIEST})[T0].offset == 0
+    assert client.list_offsets({T0: LATEST})[T0].offset == 50
+    assert client.list_offsets({T0: 3})[T0].offset == 30
+    assert client.list_offsets({T0: 99})[T0].offset == -1
+
+
+def test_a_moved_leader_is_found_again(
+    client: WireClient, broker: WireBroker, pauses: list[float]
+) -> None:
+    client.list_offsets({T0: LATEST})
+
+    def not_leader(_: ListOffsetsRequest) -> ListOffsetsResponse:
+        topic = ListOffsetsResponse.ListOffsetsTopicResponse
+        each = topic.ListOffsetsPartitionResponse(error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return ListOffsetsResponse(topics=[topic(name="t", partitions=[each])])
+
+    asked_before = len(broker.requests[MetadataRequest])
+    broker.interrupt(ListOffsetsRequest, not_leader, not_leader)
+    assert client.list_offsets({T0: LATEST})[T0].offset == 50
+    assert pauses == [0.1, 0.2]
+    assert len(broker.requests[MetadataRequest]) == asked_before + 2
+
+
+def test_a_lost_connection_is_made_again(
+    client: WireClient, broker: WireBroker, pauses: list[float]
+) -> None:
+    assert client.metadata(["t"]).topics
+    broker.drop_connections()
+    assert client.list_offsets({T0: LATEST})[T0].offset == 50
+    assert len(pauses) == 1
+
+
+def test_what_does_not_pass_is_given_up_with_the_reason(broker: WireBroker) -> None:
+    now = [0.0]
+
+    def sleep(seconds: float) -> None:
+        now[0] += seconds
+
+    with WireClient(
+        settings(broker, api_timeout_ms=1000), sleep=sleep, clock=lambda: now[0]
+    ) as client:
+        client.metadata()
+        with pytest.raises(RequestTimedOut, match="gave up after 1000 ms: UNKNOWN_TOPIC"):
+            client.list_offsets({TopicPartition("nope", 0): LATEST})
+    assert 0.5 < now[0] <= 1.0
+
+
+def test_what_can_never_succeed_is_not_repeated(
+    client: WireClient, broker: WireBroker, pauses: list[float]
+) -> None:
+    def denied(_: MetadataRequest) -> MetadataResponse:
+        return MetadataResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED)
+
+    broker.interrupt(MetadataRequest, denied)
+    with pytest.raises(ApiError, match="REBOOTSTRAP_REQUIRED"):
+        client.metadata()
+    assert pauses == []
+
+
+def test_an_old_broker_cannot_find_the_newest_timestamp() -> None:
+    with WireBroker(last_versions={ListOffsetsRequest: 5}) as old:
+        old.log("t", 0)
+        with (
+            WireClient(settings(old)) as client,
+            pytest.raises(UnsupportedByPeer, match="needs 7"),
+        ):
+            client.list_offsets({T0: MAX_TIMESTAMP})
+
+
+def test_directories_and_configurations(client: WireClient) -> None:
+    (directory,) = client.describe_log_dirs({"t": [0]})[NODE_ID]
+    assert directory.replicas[T0].size_bytes > 0
+    assert client.describe_configs(ConfigResource.TOPIC, ["t"]) == {"t": {"k": "v"}}
+    assert client.describe_configs(ConfigResource.BROKER, [str(NODE_ID)]) == {
+        str(NODE_ID): {"k": "v"}
+    }
+
+
+@pytest.mark.parametrize("last", [ProduceRequest.LAST_VERSION, 12])
+def test_produce_by_id_and_by_name(last: int) -> None:
+    with WireBroker(last_versions={ProduceRequest: last}) as broker:
+        log = broker.log("t", 0)
+        with WireClient(settings(broker)) as client:
+            assert client.produce(T0, batch(0, 3)).base_offset == 0
+            assert client.produce(T0, batch(3, 2)).base_offset == 3
+        assert log.end_offset == 5
+        assert broker.versions[ProduceRequest] == last
+
+
+# ---------------------------------------------------------------- fetching
+
+
+def fetcher(client: WireClient, broker: WireBroker, **changes: Any) -> PartitionFetcher:
+    arguments: dict[str, Any] = {
+        "topic_id": broker.topic_ids["t"],
+        "isolation_level": 0,
+        "limits": FetchLimits(250, max_wait_ms=1),
+        "stall_timeout_ms": 200,
+    } | changes
+    return PartitionFetcher(client, T0, arguments.pop("topic_id"), **arguments)
+
+
+def runs(of: PartitionFetcher, start: int, end: int) -> list[tuple[int, int, int]]:
+    """Start, next offset and size of every run."""
+    return [
+        (run.start_offset, run.next_offset, len(run.batches.records)) for run in of.runs(start, end)
+    ]
+
+
+def test_runs_are_whole_batches_without_gap(client: WireClient, broker: WireBroker) -> None:
+    found = runs(fetcher(client, broker), 0, 50)
+    assert [(start, end) for start, end, _ in found] == [
+        (0, 10),
+        (10, 20),
+        (20, 30),
+        (30, 40),
+        (40, 50),
+    ]
+    assert {size for *_, size in found} == {len(batch(0, 10))}
+    assert broker.versions[FetchRequest] == FetchRequest.LAST_VERSION
+
+
+def test_nothing_is_fetched_beyond_the_end(client: WireClient, broker: WireBroker) -> None:
+    assert runs(fetcher(client, broker), 15, 25) == [
+        (15, 20, len(batch(0, 10))),
+        (20, 30, len(batch(0, 10))),
+    ]
+    assert len(broker.requests[FetchRequest]) == 2
+
+
+def test_the_next_run_is_asked_for_before_this_one_is_used(
+    client: WireClient, broker: WireBroker
+) -> None:
+    asked_again = threading.Event()
+
+    def second(request: FetchRequest) -> Message:
+        asked_again.set()
+        return broker.handle(request)
+
+    broker.interrupt(FetchRequest, broker.handle, second)
+    reading = fetcher(client, broker).runs(0, 50)
+    next(reading)
+    assert asked_again.wait(5)
+    assert broker.requests[FetchRequest][1].topics[0].partitions[0].fetch_offset == 10
+    reading.close()
+
+
+def test_a_broker_without_topic_ids_is_read_by_name() -> None:
+    with WireBroker(last_versions={FetchRequest: 11, MetadataRequest: 9}) as old:
+        old.log("t", 0).append(batch(0, 4))
+        with WireClient(settings(old)) as client:
+            assert len(runs(fetcher(client, old, topic_id=ZERO_UUID), 0, 4)) == 1
+        assert old.versions[FetchRequest] == 11
+
+
+def test_a_connection_lost_between_runs(client: WireClient, broker: WireBroker) -> None:
+    reading = fetcher(client, broker, sleep=lambda _: None).runs(0, 50)
+    got = [next(reading).next_offset]
+    broker.drop_connections()
+    got += [run.next_offset for run in reading]
+    assert got == [10, 20, 30, 40, 50]
+
+
+def refusal(code: ErrorCode) -> FetchResponse:
+    topic = FetchResponse.FetchableTopicResponse
+    data = topic.PartitionData(error_code=code)
+    return FetchResponse(responses=[topic(partitions=[data])])
+
+
+def test_a_leader_that_moved_is_followed(client: WireClient, broker: WireBroker) -> None:
+    broker.interrupt(FetchRequest, lambda _: refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+    assert len(runs(fetcher(client, broker, sleep=lambda _: None), 0, 50)) == 5
+
+
+def test_an_offset_out_of_range_is_for_the_reader_to_judge(
+    client: WireClient, broker: WireBroker
+) -> None:
+    broker.log("t", 0).log_start_offset = 20
+    with pytest.raises(ApiError, match="OFFSET_OUT_OF_RANGE"):
+        runs(fetcher(client, broker), 0, 50)
+
+
+def test_a_topic_made_anew_is_not_taken_for_the_old_one(
+    client: WireClient, broker: WireBroker
+) -> None:
+    with pytest.raises(TopicReplaced, match="deleted and made anew"):
+        runs(fetcher(client, broker, topic_id=b"an older topic.."), 0, 50)
+    broker.logs.clear()
+    with pytest.raises(TopicReplaced, match="does not exist any more"):
+        runs(fetcher(client, broker), 0, 50)
+
+
+def test_records_that_never_come(client: WireClient, broker: WireBroker) -> None:
+    with pytest.raises(NoProgress, match="t-0 gives nothing at offset 50 for 20 ms"):
+        runs(fetcher(client, broker, stall_timeout_ms=20), 50, 51)
+
+
+def test_records_that_come_late(client: WireClient, broker: WireBroker) -> None:
+    def append(_: float) -> None:
+        broker.log("t", 0).append(batch(50, 1))
+
+    assert runs(fetcher(client, broker, sleep=append), 50, 51)[0][:2] == (50, 51)
+
+
+def test_whole_batches_at_the_front() -> None:
+    first, second = batch(0, 3), batch(3, 4)
+    assert whole_batches(first + second) == (len(first + second), 7)
+    assert whole_batches(first + second[:-1]) == (len(first), 3)
+    assert whole_batches(first[:60]) == (0, -1)
+    assert whole_batches(b"") == (0, -1)
+
+
+def test_batches_that_cannot_be_followed() -> None:
+    good = bytearray(batch(0, 3))
+    old = good.copy()
+    old[16] = 1
+    with pytest.raises(CorruptRecords, match="message format 1"):
+        whole_batches(old)
+    good[8:12] = (10).to_bytes(4, "big")
+    with pytest.raises(CorruptRecords, match="length of 10"):
+        whole_batches(good)

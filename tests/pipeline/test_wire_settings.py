@@ -1,0 +1,66 @@
+"""Client properties: Kafka's names and defaults, and clear words about what cannot be used."""
+
+import pytest
+
+from spindle.common.errors import ConfigError
+from spindle.pipeline.wire.settings import HostPort, client_settings
+
+SERVERS = {"bootstrap.servers": "a:1"}
+
+
+def test_defaults_are_kafkas() -> None:
+    settings = client_settings(SERVERS)
+    assert settings.bootstrap_servers == (HostPort("a", 1),)
+    assert settings.request_timeout_ms == 30_000
+    assert settings.api_timeout_ms == 60_000
+    assert settings.fetch_max_wait_ms == 500
+    assert settings.isolation_level == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "servers"),
+    [
+        ("a:1, b:2 ,", (HostPort("a", 1), HostPort("b", 2))),
+        ("[::1]:9092", (HostPort("::1", 9092),)),
+        ("PLAINTEXT://h:65535", (HostPort("h", 65535),)),
+    ],
+)
+def test_bootstrap_servers(text: str, servers: tuple[HostPort, ...]) -> None:
+    assert client_settings({"bootstrap.servers": text}).bootstrap_servers == servers
+
+
+@pytest.mark.parametrize("text", ["", " , ", "host", "host:", ":1", "h:0", "h:65536", "h:x"])
+def test_bad_bootstrap_servers(text: str) -> None:
+    with pytest.raises(ConfigError, match=r"bootstrap\.servers"):
+        client_settings({"bootstrap.servers": text})
+
+
+@pytest.mark.parametrize("protocol", ["SSL", "sasl_plaintext", "SASL_SSL", "nonsense"])
+def test_security_is_refused_and_never_ignored(protocol: str) -> None:
+    with pytest.raises(ConfigError, match=f"security.protocol is '{protocol.upper()}'"):
+        client_settings(SERVERS | {"security.protocol": protocol})
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "words"),
+    [
+        ("request.timeout.ms", "soon", "'soon', want an integer"),
+        ("request.timeout.ms", "0", "is 0, want at least 1"),
+        ("fetch.max.bytes", "5", "is 5, want at least 1024"),
+        ("isolation.level", "serializable", "want read_uncommitted or read_committed"),
+    ],
+)
+def test_bad_values_are_named(key: str, value: str, words: str) -> None:
+    with pytest.raises(ConfigError, match=words) as raised:
+        client_settings(SERVERS | {key: value})
+    assert key in str(raised.value)
+
+
+def test_properties_of_groups_and_deserializers_are_ignored() -> None:
+    given = SERVERS | {"group.id": "g", "max.poll.records": "1", "session.timeout.ms": "10"}
+    assert client_settings(given) == client_settings(SERVERS)
+
+
+def test_an_ipv6_address_reads_back() -> None:
+    assert str(HostPort("::1", 9)) == "[::1]:9"
+    assert str(HostPort("h", 9)) == "h:9"
