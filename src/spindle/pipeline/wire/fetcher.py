@@ -5,7 +5,7 @@ headers alone.
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from struct import Struct
 from typing import Final, cast
@@ -113,7 +113,7 @@ class PartitionFetcher:
         self._clock = clock
         self._connection: BlockingConnection | None = None
 
-    def runs(self, start_offset: int, end_offset: int) -> Iterator[FetchedRun]:
+    def runs(self, start_offset: int, end_offset: int) -> Generator[FetchedRun, None, None]:
         """The batches that hold offsets from `start_offset` up to `end_offset` (exclusive).
 
         Raises:
