@@ -36,19 +36,19 @@ def assign_replicas_to_dirs(
     offline: list[tuple[TopicImage, int, PartitionRegistration]] = []
     answers: list[_Directory] = []
     for directory in request.directories:
-        is_online = broker.has_online_directory(directory.id_)
+        is_online = broker.has_online_directory(directory.id)
         topics: list[_Topic] = []
         for asked in directory.topics:
             topic = image.topics.by_id.get(asked.topic_id)
             results: list[_Partition] = []
             for entry in asked.partitions:
                 index = entry.partition_index
-                error = _assign(image, changes, topic, index, broker.broker_id, directory.id_)
+                error = _assign(image, changes, topic, index, broker.broker_id, directory.id)
                 if error is ErrorCode.NONE and not is_online and topic is not None:
                     offline.append((topic, index, topic.partitions[index]))
                 results.append(_Partition(partition_index=index, error_code=error))
             topics.append(_Topic(topic_id=asked.topic_id, partitions=results))
-        answers.append(_Directory(id_=directory.id_, topics=topics))
+        answers.append(_Directory(id=directory.id, topics=topics))
     changes.update(offline, remove=broker.broker_id)
     return Decision(AssignReplicasToDirsResponse(directories=answers), changes.records)
 

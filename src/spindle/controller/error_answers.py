@@ -1,0 +1,233 @@
+"""The answer to a request that is refused as a whole, in the shape of its API.
+
+Some responses have one error code, others repeat the error for each element that was asked for.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from spindle.common.errors import ApiError
+from spindle.protocol.message import Message
+from spindle.protocol.messages.allocate_producer_ids import (
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
+)
+from spindle.protocol.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+)
+from spindle.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+from spindle.protocol.messages.alter_partition import (
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+)
+from spindle.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+)
+from spindle.protocol.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+)
+from spindle.protocol.messages.assign_replicas_to_dirs import (
+    AssignReplicasToDirsRequest,
+    AssignReplicasToDirsResponse,
+)
+from spindle.protocol.messages.broker_heartbeat import (
+    BrokerHeartbeatRequest,
+    BrokerHeartbeatResponse,
+)
+from spindle.protocol.messages.broker_registration import (
+    BrokerRegistrationRequest,
+    BrokerRegistrationResponse,
+)
+from spindle.protocol.messages.controller_registration import (
+    ControllerRegistrationRequest,
+    ControllerRegistrationResponse,
+)
+from spindle.protocol.messages.create_acls import CreateAclsRequest, CreateAclsResponse
+from spindle.protocol.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+)
+from spindle.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from spindle.protocol.messages.delete_acls import DeleteAclsRequest, DeleteAclsResponse
+from spindle.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from spindle.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
+from spindle.protocol.messages.incremental_alter_configs import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from spindle.protocol.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+)
+from spindle.protocol.messages.unregister_broker import (
+    UnregisterBrokerRequest,
+    UnregisterBrokerResponse,
+)
+from spindle.protocol.messages.update_features import (
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
+
+
+def error_answer(request: Message, error: ApiError) -> Message:
+    """The response that carries the error.
+
+    Raises:
+        KeyError: the controller does not serve such requests.
+    """
+    return _ANSWERS[type(request)](request, error)
+
+
+def _create_topics(request: CreateTopicsRequest, error: ApiError) -> Message:
+    return CreateTopicsResponse(
+        topics=[
+            CreateTopicsResponse.CreatableTopicResult(
+                name=topic.name, error_code=error.code, error_message=error.message
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _delete_topics(request: DeleteTopicsRequest, error: ApiError) -> Message:
+    result = DeleteTopicsResponse.DeletableTopicResult
+    responses = [
+        result(
+            name=state.name,
+            topic_id=state.topic_id,
+            error_code=error.code,
+            error_message=error.message,
+        )
+        for state in request.topics
+    ]
+    responses += [
+        result(name=name, error_code=error.code, error_message=error.message)
+        for name in request.topic_names
+    ]
+    return DeleteTopicsResponse(responses=responses)
+
+
+def _create_partitions(request: CreatePartitionsRequest, error: ApiError) -> Message:
+    return CreatePartitionsResponse(
+        results=[
+            CreatePartitionsResponse.CreatePartitionsTopicResult(
+                name=topic.name, error_code=error.code, error_message=error.message
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _incremental_alter_configs(request: IncrementalAlterConfigsRequest, error: ApiError) -> Message:
+    return IncrementalAlterConfigsResponse(
+        responses=[
+            IncrementalAlterConfigsResponse.AlterConfigsResourceResponse(
+                error_code=error.code,
+                error_message=error.message,
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
+            )
+            for resource in request.resources
+        ]
+    )
+
+
+def _alter_configs(request: AlterConfigsRequest, error: ApiError) -> Message:
+    return AlterConfigsResponse(
+        responses=[
+            AlterConfigsResponse.AlterConfigsResourceResponse(
+                error_code=error.code,
+                error_message=error.message,
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
+            )
+            for resource in request.resources
+        ]
+    )
+
+
+def _alter_client_quotas(request: AlterClientQuotasRequest, error: ApiError) -> Message:
+    entry = AlterClientQuotasResponse.EntryData
+    return AlterClientQuotasResponse(
+        entries=[
+            entry(
+                error_code=error.code,
+                error_message=error.message,
+                entity=[
+                    entry.EntityData(entity_type=part.entity_type, entity_name=part.entity_name)
+                    for part in asked.entity
+                ],
+            )
+            for asked in request.entries
+        ]
+    )
+
+
+def _alter_scram(request: AlterUserScramCredentialsRequest, error: ApiError) -> Message:
+    users = dict.fromkeys(
+        [deletion.name for deletion in request.deletions]
+        + [upsertion.name for upsertion in request.upsertions]
+    )
+    return AlterUserScramCredentialsResponse(
+        results=[
+            AlterUserScramCredentialsResponse.AlterUserScramCredentialsResult(
+                user=user, error_code=error.code, error_message=error.message
+            )
+            for user in users
+        ]
+    )
+
+
+def _create_acls(request: CreateAclsRequest, error: ApiError) -> Message:
+    return CreateAclsResponse(
+        results=[
+            CreateAclsResponse.AclCreationResult(error_code=error.code, error_message=error.message)
+            for _ in request.creations
+        ]
+    )
+
+
+def _delete_acls(request: DeleteAclsRequest, error: ApiError) -> Message:
+    return DeleteAclsResponse(
+        filter_results=[
+            DeleteAclsResponse.DeleteAclsFilterResult(
+                error_code=error.code, error_message=error.message
+            )
+            for _ in request.filters
+        ]
+    )
+
+
+def _code_only(response: Callable[..., Message]) -> Callable[[Any, ApiError], Message]:
+    return lambda request, error: response(error_code=error.code)
+
+
+def _code_and_text(response: Callable[..., Message]) -> Callable[[Any, ApiError], Message]:
+    return lambda request, error: response(error_code=error.code, error_message=error.message)
+
+
+_ANSWERS: Final[dict[type[Message], Callable[[Any, ApiError], Message]]] = {
+    AllocateProducerIdsRequest: _code_only(AllocateProducerIdsResponse),
+    AlterClientQuotasRequest: _alter_client_quotas,
+    AlterConfigsRequest: _alter_configs,
+    AlterPartitionRequest: _code_only(AlterPartitionResponse),
+    AlterPartitionReassignmentsRequest: _code_and_text(AlterPartitionReassignmentsResponse),
+    AlterUserScramCredentialsRequest: _alter_scram,
+    AssignReplicasToDirsRequest: _code_only(AssignReplicasToDirsResponse),
+    BrokerHeartbeatRequest: _code_only(BrokerHeartbeatResponse),
+    BrokerRegistrationRequest: _code_only(BrokerRegistrationResponse),
+    ControllerRegistrationRequest: _code_and_text(ControllerRegistrationResponse),
+    CreateAclsRequest: _create_acls,
+    CreatePartitionsRequest: _create_partitions,
+    CreateTopicsRequest: _create_topics,
+    DeleteAclsRequest: _delete_acls,
+    DeleteTopicsRequest: _delete_topics,
+    ElectLeadersRequest: _code_only(ElectLeadersResponse),
+    IncrementalAlterConfigsRequest: _incremental_alter_configs,
+    ListPartitionReassignmentsRequest: _code_and_text(ListPartitionReassignmentsResponse),
+    UnregisterBrokerRequest: _code_and_text(UnregisterBrokerResponse),
+    UpdateFeaturesRequest: _code_and_text(UpdateFeaturesResponse),
+}

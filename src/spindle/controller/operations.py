@@ -1,0 +1,58 @@
+"""The table of controller APIs: which decision serves which request."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from spindle.controller.brokers import process_heartbeat
+from spindle.controller.configs import alter_configs, incremental_alter_configs
+from spindle.controller.create_topics import create_topics
+from spindle.controller.decision import ControllerContext, Decision
+from spindle.controller.directories import assign_replicas_to_dirs
+from spindle.controller.heartbeats import Heartbeats
+from spindle.controller.producer_ids import allocate_producer_ids
+from spindle.controller.registration import (
+    register_broker,
+    register_controller,
+    unregister_broker,
+)
+from spindle.controller.topics import create_partitions, delete_topics
+from spindle.metadata.image import MetadataImage
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """Everything a decision may look at. `image` includes what is appended but not committed."""
+
+    image: MetadataImage
+    heartbeats: Heartbeats
+    context: ControllerContext
+    api_version: int
+    next_write_offset: int
+    now_ms: int
+
+
+Operation = Callable[[Situation, Any], Decision[Any]]
+
+OPERATIONS: Final[dict[int, Operation]] = {
+    19: lambda s, r: create_topics(s.image, r, s.context),
+    20: lambda s, r: delete_topics(s.image, r),
+    33: lambda s, r: alter_configs(s.image, r, s.context),
+    37: lambda s, r: create_partitions(s.image, r, s.context),
+    44: lambda s, r: incremental_alter_configs(s.image, r, s.context),
+    62: lambda s, r: register_broker(
+        s.image,
+        s.heartbeats,
+        r,
+        s.context,
+        version=s.api_version,
+        next_write_offset=s.next_write_offset,
+        now_ms=s.now_ms,
+    ),
+    63: lambda s, r: process_heartbeat(s.image, s.heartbeats, r, s.context),
+    64: lambda s, r: unregister_broker(s.image, s.heartbeats, r, s.context),
+    67: lambda s, r: allocate_producer_ids(s.image, r),
+    70: lambda s, r: register_controller(s.image, r),
+    73: lambda s, r: assign_replicas_to_dirs(s.image, r, s.context),
+}
+"""By API key. A decision raises `ApiError` for a request that it refuses as a whole."""

@@ -1,0 +1,82 @@
+"""The committed metadata image of a node, and those who want to know when it changes.
+
+One per process: it listens to the quorum, keeps the image with a `MetadataLoader`, and calls its
+consumers in the order in which they were added, always on the event loop's thread.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+from spindle.common.ids import OffsetAndEpoch
+from spindle.metadata.image import MetadataImage
+from spindle.metadata.loader import MetadataLoader, Publication
+from spindle.raft.listener import CommittedBatch, LeaderAndEpoch
+
+
+class ImageConsumer(Protocol):
+    """Reacts to metadata. Methods must not block and must not raise."""
+
+    def on_publication(self, publication: Publication) -> None:
+        """A new image, with the delta that led to it."""
+        ...
+
+    def on_committed(self, last_offset: int) -> None:
+        """Everything up to this offset (inclusive) is committed, published or not."""
+        ...
+
+    def on_leader_change(self, leader: LeaderAndEpoch) -> None: ...
+
+
+class ImagePublisher:
+    """A `QuorumListener` that turns committed batches into images."""
+
+    def __init__(self) -> None:
+        self._loader = MetadataLoader()
+        self._consumers: list[ImageConsumer] = []
+        self.leader = LeaderAndEpoch()
+        self.last_committed_offset = -1
+
+    @property
+    def image(self) -> MetadataImage:
+        """The newest published image."""
+        return self._loader.image
+
+    @property
+    def is_in_transaction(self) -> bool:
+        """Whether committed records wait for the end of a metadata transaction."""
+        return self._loader.is_in_transaction
+
+    def add(self, consumer: ImageConsumer) -> None:
+        """Call this consumer from now on; what was published before it can read from `image`."""
+        self._consumers.append(consumer)
+
+    def remove(self, consumer: ImageConsumer) -> None:
+        self._consumers.remove(consumer)
+
+    def on_commit(self, batches: Sequence[CommittedBatch]) -> None:
+        if not batches:
+            return
+        publications = self._loader.load_batches(batches)
+        self.last_committed_offset = batches[-1].last_offset
+        for publication in publications:
+            self._publish(publication)
+        self._committed()
+
+    def on_snapshot(self, snapshot_id: OffsetAndEpoch, batches: Iterable[CommittedBatch]) -> None:
+        publication = self._loader.load_snapshot(snapshot_id, batches)
+        self.last_committed_offset = snapshot_id.offset - 1
+        self._publish(publication)
+        self._committed()
+
+    def on_leader_change(self, leader: LeaderAndEpoch) -> None:
+        self.leader = leader
+        for consumer in list(self._consumers):
+            consumer.on_leader_change(leader)
+
+    def _publish(self, publication: Publication) -> None:
+        for consumer in list(self._consumers):
+            consumer.on_publication(publication)
+
+    def _committed(self) -> None:
+        for consumer in list(self._consumers):
+            consumer.on_committed(self.last_committed_offset)
