@@ -160,6 +160,10 @@ class ConfigKey:
             )
         return self.default
 
+    def default_text(self) -> str | None:
+        """The text of the default; None where there is none."""
+        return None if isinstance(self.default, _Required) else text_of(self.default)
+
 
 def key_table(*groups: tuple[ConfigKey, ...]) -> dict[str, ConfigKey]:
     """Keys by name, sorted by name."""

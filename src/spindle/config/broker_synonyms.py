@@ -1,0 +1,63 @@
+"""Broker keys that stand for each other, and overrides for one listener (KIP-226)."""
+
+import re
+from typing import Final
+
+from spindle.config.broker_keys import DYNAMIC_KEYS
+from spindle.config.definition import ConfigKey, UpdateMode
+
+_GROUPS: Final = (
+    ("log.roll.ms", "log.roll.hours"),
+    ("log.roll.jitter.ms", "log.roll.jitter.hours"),
+    ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
+)
+_SYNONYMS: Final = {name: group for group in _GROUPS for name in group} | {
+    "log.flush.interval.ms": ("log.flush.interval.ms", "log.flush.scheduler.interval.ms")
+}
+
+_LISTENER_OVERRIDE: Final = re.compile(r"listener\.name\.[^.]*\.(.*)\Z")
+_PER_MECHANISM: Final = (
+    "sasl.jaas.config",
+    "sasl.login.callback.handler.class",
+    "sasl.login.class",
+    "sasl.server.callback.handler.class",
+    "connections.max.reauth.ms",
+)
+"""Keys that may follow a mechanism's name in an override for one listener."""
+
+CLUSTER_LEVEL_LISTENER_KEYS: Final = (
+    "max.connections",
+    "max.connection.creation.rate",
+    "num.network.threads",
+)
+"""Keys whose override for one listener may be set for all brokers at once."""
+
+
+def broker_synonyms(name: str) -> tuple[str, ...]:
+    """The keys that give a broker key its value, in order of precedence, itself among them."""
+    found = _SYNONYMS.get(name)
+    if found is not None:
+        return found
+    base = listener_override(name)
+    return (name,) if base is None else (name, base)
+
+
+def listener_override(name: str) -> str | None:
+    """The key that `listener.name.<listener>.[<mechanism>.]<key>` overrides; None for others."""
+    match = _LISTENER_OVERRIDE.match(name)
+    if match is None:
+        return None
+    return next((key for key in _PER_MECHANISM if match[1].endswith(key)), match[1])
+
+
+def broker_key(name: str) -> ConfigKey | None:
+    """The definition behind a name, which may be an override for one listener."""
+    key = DYNAMIC_KEYS.get(name)
+    base = listener_override(name) if key is None else None
+    return key if base is None else DYNAMIC_KEYS.get(base)
+
+
+def is_dynamic(name: str) -> bool:
+    """Whether the key itself can be changed while the broker runs."""
+    key = DYNAMIC_KEYS.get(name)
+    return key is not None and key.update_mode is not UpdateMode.READ_ONLY

@@ -1,0 +1,272 @@
+"""Whether the values that a resource would have can be accepted.
+
+Decides for topics, brokers, groups and client metrics subscriptions. The error code tells apart
+what Kafka tells apart: INVALID_CONFIG where the controller refuses a value, INVALID_REQUEST where
+the broker refuses it or the name of the resource makes no sense.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from spindle.common.errors import ApiError, ConfigError, ErrorCode
+from spindle.config.broker_keys import DYNAMIC_KEYS
+from spindle.config.broker_synonyms import (
+    CLUSTER_LEVEL_LISTENER_KEYS,
+    broker_key,
+    is_dynamic,
+    listener_override,
+)
+from spindle.config.client_metrics_keys import (
+    CLIENT_METRICS_KEYS,
+    MATCH_PROPERTIES,
+    MAX_INTERVAL_MS,
+    MIN_INTERVAL_MS,
+)
+from spindle.config.definition import ConfigKey, ConfigValue, UpdateMode, parse_all
+from spindle.config.group_keys import GROUP_BROKER_KEYS, GROUP_KEYS
+from spindle.config.node_checks import check_cordoned_log_dirs
+from spindle.config.node_config import NodeConfig
+from spindle.config.resources import ResourceType
+from spindle.config.topic_config import NO_CONFIG, default_of
+from spindle.config.topic_keys import TOPIC_KEYS
+
+
+def validate_resource(
+    node: NodeConfig,
+    resource_type: int,
+    resource_name: str,
+    values: Mapping[str, str],
+    old_values: Mapping[str, str] = NO_CONFIG,
+) -> None:
+    """Check all values that a resource would have.
+
+    Args:
+        node: gives the defaults and bounds that values are checked against.
+        old_values: what it has now.
+
+    Raises:
+        ApiError: INVALID_CONFIG or INVALID_REQUEST, naming key and value.
+    """
+    if resource_type == ResourceType.TOPIC:
+        validate_topic(node, resource_name, values, old_values)
+    elif resource_type == ResourceType.BROKER:
+        validate_broker(resource_name, values)
+    elif resource_type == ResourceType.GROUP:
+        validate_group(node, resource_name, values)
+    elif resource_type == ResourceType.CLIENT_METRICS:
+        validate_client_metrics(resource_name, values)
+    else:
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource_type}")
+
+
+def validate_topic(
+    node: NodeConfig,
+    topic: str,
+    values: Mapping[str, str],
+    old_values: Mapping[str, str] = NO_CONFIG,
+) -> None:
+    """Check the values of a topic; ApiError INVALID_CONFIG if one is refused."""
+    if not topic:
+        raise ApiError(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
+    for name in values:
+        if name not in TOPIC_KEYS:
+            raise _invalid_config(f"Unknown topic config name: {name}")
+    try:
+        parsed = {
+            name: key.parse(values[name]) if name in values else default_of(name, node)
+            for name, key in TOPIC_KEYS.items()
+        }
+    except ConfigError as error:
+        raise _invalid_config(str(error)) from None
+    _check_compaction_lags(parsed)
+    _check_remote_storage(parsed, old_values)
+
+
+def _check_compaction_lags(parsed: Mapping[str, ConfigValue]) -> None:
+    low, high = _number(parsed, "min.compaction.lag.ms"), _number(parsed, "max.compaction.lag.ms")
+    if low > high:
+        raise _invalid_config(
+            f"conflict topic config setting min.compaction.lag.ms ({low}) > "
+            f"max.compaction.lag.ms ({high})"
+        )
+
+
+def _check_remote_storage(parsed: Mapping[str, ConfigValue], old_values: Mapping[str, str]) -> None:
+    if parsed["remote.storage.enable"]:
+        raise _invalid_config(
+            "Tiered Storage functionality is disabled in the broker. Topic cannot be configured "
+            "with remote log storage."
+        )
+    had_remote_storage = old_values.get("remote.storage.enable", "").strip().lower() == "true"
+    if had_remote_storage and not parsed["remote.log.delete.on.disable"]:
+        raise _invalid_config(
+            "It is invalid to disable remote storage without deleting remote data: also set "
+            "remote.log.delete.on.disable=true"
+        )
+
+
+def validate_broker(broker: str, values: Mapping[str, str]) -> None:
+    """Check dynamic values of a broker, or of all brokers where `broker` is empty.
+
+    Raises:
+        ApiError: INVALID_REQUEST; a name that is no broker, a key that cannot be changed while the
+            broker runs or not for all brokers at once, or a refused value.
+    """
+    if broker and not re.fullmatch(r"[+-]?[0-9]+", broker):
+        raise _invalid_request("Unable to parse broker name as a base 10 number.")
+    if broker and int(broker) < 0:
+        raise _invalid_request("Invalid negative broker ID.")
+    fixed = sorted(name for name in values if name in DYNAMIC_KEYS and not is_dynamic(name))
+    if fixed:
+        raise _invalid_request(f"Cannot update these configs dynamically: {_bracketed(fixed)}")
+    bare = sorted(name for name in values if name in _PER_LISTENER_ONLY)
+    if bare:
+        raise _invalid_request(
+            "These security configs can be dynamically updated only per-listener using the "
+            f"listener prefix: {_bracketed(bare)}"
+        )
+    for name, text in values.items():
+        key = broker_key(name)
+        if key is not None:
+            try:
+                key.parse(text)
+            except ConfigError as error:
+                raise _invalid_request(str(error)) from None
+    own = sorted(filter(_needs_broker, values))
+    if own and not broker:
+        raise _invalid_request(
+            "Cannot update these configs at default cluster level, broker id must be specified: "
+            f"{_bracketed(own)}"
+        )
+
+
+_PER_LISTENER_ONLY: Final = (
+    "ssl.key.password",
+    "ssl.keystore.certificate.chain",
+    "ssl.keystore.key",
+    "ssl.keystore.location",
+    "ssl.keystore.password",
+    "ssl.keystore.type",
+    "ssl.truststore.certificates",
+    "ssl.truststore.location",
+    "ssl.truststore.password",
+    "ssl.truststore.type",
+)
+
+
+def _needs_broker(name: str) -> bool:
+    base = listener_override(name)
+    if base is not None:
+        return base not in CLUSTER_LEVEL_LISTENER_KEYS
+    key = DYNAMIC_KEYS.get(name)
+    return key is not None and key.update_mode is UpdateMode.PER_BROKER
+
+
+def validate_own_broker(node: NodeConfig, values: Mapping[str, str]) -> None:
+    """Check what only the broker itself can know: that its directories exist (KIP-1066).
+
+    Raises:
+        ApiError: INVALID_REQUEST; a cordoned directory is none of the node's.
+    """
+    text = values.get("cordoned.log.dirs")
+    if text is None:
+        return
+    cordoned = DYNAMIC_KEYS["cordoned.log.dirs"].parse(text)
+    assert isinstance(cordoned, tuple), cordoned
+    try:
+        check_cordoned_log_dirs(cordoned, node.log_dirs)
+    except ConfigError as error:
+        raise _invalid_request(f"requirement failed: {error}") from None
+
+
+def validate_group(node: NodeConfig, group: str, values: Mapping[str, str]) -> None:
+    """Check the values of a group against the bounds of the node; INVALID_CONFIG if refused."""
+    if not group:
+        raise _invalid_request("Default group resources are not allowed.")
+    for name in values:
+        if name not in GROUP_KEYS:
+            raise _invalid_config(f"Unknown group config name: {name}")
+    defaults = {key: node.get(broker) for key, broker in GROUP_BROKER_KEYS.items()}
+    try:
+        parsed = {**parse_all(GROUP_KEYS, NO_CONFIG), **defaults, **_parsed(GROUP_KEYS, values)}
+    except ConfigError as error:
+        raise _invalid_config(str(error)) from None
+    for name in GROUP_KEYS:
+        _check_group_bounds(node, name, parsed, is_set=name in values)
+    for kind in ("consumer", "share", "streams"):
+        session, heartbeat = f"{kind}.session.timeout.ms", f"{kind}.heartbeat.interval.ms"
+        if _number(parsed, session) <= _number(parsed, heartbeat):
+            raise _invalid_config(f"{session} must be greater than {heartbeat}")
+
+
+def _parsed(keys: Mapping[str, ConfigKey], values: Mapping[str, str]) -> dict[str, ConfigValue]:
+    return {name: keys[name].parse(text) for name, text in values.items()}
+
+
+def _check_group_bounds(
+    node: NodeConfig, name: str, parsed: Mapping[str, ConfigValue], *, is_set: bool
+) -> None:
+    if name not in GROUP_BROKER_KEYS or (name.endswith(".assignment.interval.ms") and not is_set):
+        return
+    kind, _, rest = name.partition(".")
+    low_key, high_key = f"group.{kind}.min.{rest}", f"group.{kind}.max.{rest}"
+    if name == "streams.num.standby.replicas":
+        high_key = "group.streams.max.standby.replicas"
+    value = _number(parsed, name)
+    if low_key in node.values and value < node.integer(low_key):
+        raise _invalid_config(f"{name} must be greater than or equal to {low_key}")
+    if high_key in node.values and value > node.integer(high_key):
+        raise _invalid_config(f"{name} must be less than or equal to {high_key}")
+
+
+def validate_client_metrics(subscription: str, values: Mapping[str, str]) -> None:
+    """Check the values of a client metrics subscription (KIP-714)."""
+    if not subscription:
+        raise _invalid_request("Subscription name can't be empty")
+    for name in values:
+        if name not in CLIENT_METRICS_KEYS:
+            raise _invalid_request(f"Unknown client metrics configuration: {name}")
+    try:
+        parsed = _parsed(CLIENT_METRICS_KEYS, values)
+    except ConfigError as error:
+        raise _invalid_config(str(error)) from None
+    interval_ms = parsed.get("interval.ms")
+    if isinstance(interval_ms, int) and not MIN_INTERVAL_MS <= interval_ms <= MAX_INTERVAL_MS:
+        raise _invalid_request(
+            f"Invalid value {interval_ms} for interval.ms, interval must be between "
+            f"{MIN_INTERVAL_MS} and {MAX_INTERVAL_MS} (1 hour)"
+        )
+    patterns = parsed.get("match")
+    for pattern in patterns if isinstance(patterns, tuple) else ():
+        if not _is_match_pattern(pattern):
+            raise _invalid_config(f"Illegal client matching pattern: {pattern}")
+
+
+def _is_match_pattern(pattern: str) -> bool:
+    name, equals, expression = (part.strip() for part in pattern.partition("="))
+    if not equals or not expression or name not in MATCH_PROPERTIES:
+        return False
+    try:
+        re.compile(expression)
+    except re.error:
+        return False
+    return True
+
+
+def _number(parsed: Mapping[str, ConfigValue], name: str) -> int:
+    value = parsed[name]
+    assert isinstance(value, int), name
+    return value
+
+
+def _bracketed(names: list[str]) -> str:
+    return f"[{', '.join(names)}]"
+
+
+def _invalid_config(message: str) -> ApiError:
+    return ApiError(ErrorCode.INVALID_CONFIG, message)
+
+
+def _invalid_request(message: str) -> ApiError:
+    return ApiError(ErrorCode.INVALID_REQUEST, message)
