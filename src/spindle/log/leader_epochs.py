@@ -1,8 +1,10 @@
 """Which leader epoch wrote which offsets of a log: `leader-epoch-checkpoint` (KIP-101, KIP-279).
 
-Entries are (epoch, start offset), both strictly ascending. A new entry is on disk before the first
-Entries are (epoch, start offset), both strictly ascending. A new entry is on disk before the
-first record of its epoch is; removal may reach the disk later, because load cuts it to the log.
+Entries are (epoch, start offset), both strictly ascending. A new entry is in the file at once, and
+on the device before the first record of its epoch is written (`make_durable`): a broker that
+becomes leader of a thousand idle partitions waits for no disk. Removal may reach the device later
+still, because a load cuts the history to the log.
+"""
 
 from bisect import bisect_left, bisect_right
 from typing import Final
@@ -21,7 +23,7 @@ UNDEFINED: Final = OffsetAndEpoch(UNDEFINED_OFFSET, UNDEFINED_EPOCH)
 class LeaderEpochs:
     """The epoch history of one log, kept in a file of its directory."""
 
-    __slots__ = ("_directory", "_epochs", "_file_system", "_starts")
+    __slots__ = ("_directory", "_epochs", "_file_system", "_is_durable", "_starts")
 
     def __init__(self, file_system: FileSystem, directory: str) -> None:
         """An empty history; `load` reads the file."""
@@ -29,6 +31,7 @@ class LeaderEpochs:
         self._directory = directory
         self._epochs: list[int] = []
         self._starts: list[int] = []
+        self._is_durable = True
 
     def load(self) -> None:
         """Read the file; create an empty one if there is none.
@@ -132,7 +135,24 @@ class LeaderEpochs:
             self.store()
 
     def store(self) -> None:
-        """Replace the file with the present entries."""
-        lines = [f"{epoch} {start}" for epoch, start in self.entries]
+        """Replace the file with the present entries, without waiting for the device."""
         path = f"{self._directory}/{LEADER_EPOCH_CHECKPOINT}"
-        self._file_system.write_atomically(path, checkpoint_content(lines))
+        temporary = path + ".tmp"
+        file = self._file_system.open(temporary, create=True)
+        try:
+            file.truncate(0)
+            file.pwrite(self._content(), 0)
+        finally:
+            file.close()
+        self._file_system.rename(temporary, path)
+        self._is_durable = False
+
+    def make_durable(self) -> None:
+        """Return when the present entries are on the device."""
+        if not self._is_durable:
+            path = f"{self._directory}/{LEADER_EPOCH_CHECKPOINT}"
+            self._file_system.write_atomically(path, self._content())
+            self._is_durable = True
+
+    def _content(self) -> bytes:
+        return checkpoint_content([f"{epoch} {start}" for epoch, start in self.entries])

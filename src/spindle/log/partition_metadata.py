@@ -10,14 +10,27 @@ from spindle.log.names import PARTITION_METADATA
 _VERSION: Final = 0
 
 
-def write_partition_metadata(file_system: FileSystem, directory: str, topic_id: Uuid) -> None:
-    """Write the file; it has to be there before the first byte of data is."""
-    text = f"version: {_VERSION}\ntopic_id: {uuid_text(topic_id)}"
-    file_system.write_atomically(f"{directory}/{PARTITION_METADATA}", text.encode())
+def write_partition_metadata(
+    file_system: FileSystem, directory: str, topic_id: Uuid, *, is_durable: bool
+) -> None:
+    """Write the file; it has to be on the device (`is_durable`) before the first byte of data."""
+    path = f"{directory}/{PARTITION_METADATA}"
+    content = f"version: {_VERSION}\ntopic_id: {uuid_text(topic_id)}".encode()
+    if is_durable:
+        file_system.write_atomically(path, content)
+        return
+    file = file_system.open(path, create=True)
+    try:
+        file.truncate(0)
+        file.pwrite(content, 0)
+    finally:
+        file.close()
 
 
 def read_partition_metadata(file_system: FileSystem, directory: str) -> Uuid | None:
-    """The topic id, or None if there is no file (such a directory is a stray).
+    """The topic id, or None if there is no file or an empty one (such a directory is a stray).
+
+    Empty is what a power failure may leave of a partition that had no data yet.
 
     Raises:
         CorruptLog: the file does not parse, is of a newer version, or holds the zero id.
@@ -26,6 +39,8 @@ def read_partition_metadata(file_system: FileSystem, directory: str) -> Uuid | N
     if not file_system.exists(path):
         return None
     content = file_system.read_bytes(path)
+    if not content:
+        return None
     try:
         fields = dict(_fields(content.decode()))
         version, topic_id = int(fields["version"]), parse_uuid(fields["topic_id"])

@@ -133,6 +133,23 @@ class Segment:
         self.max_timestamp, self.max_timestamp_offset = self.time_index.last
         return is_sound
 
+    def reset_indexes(self) -> None:
+        """Drop all index entries; `note_batch` for each batch builds them again."""
+        self.offset_index.reset()
+        self.time_index.reset()
+        self.transaction_index.reset()
+        self.max_timestamp = NO_TIMESTAMP
+        self.max_timestamp_offset = self.base_offset
+        self._bytes_since_index_entry = 0
+
+    def cut(self, size_bytes: int) -> None:
+        """Cut the data to `size_bytes`, the end of a batch that the indexes reach."""
+        self._handles.get(self.path).truncate(size_bytes)
+        self.size_bytes = size_bytes
+        self._next_read_offset = -1
+        if size_bytes == 0:
+            self.roll_timestamp = NO_TIMESTAMP
+
     def become_inactive(self) -> None:
         """Write the last time index entry and cut the indexes to their entries."""
         self.time_index.append_if_later(self.max_timestamp, self.max_timestamp_offset)
@@ -176,10 +193,13 @@ class Segment:
         return [path + DELETED_SUFFIX for path in paths]
 
     def delete(self) -> None:
-        """Remove all files at once."""
-        for path in self.paths():
+        """Remove all files at once; an index may be missing."""
+        files = self._handles.file_system
+        indexes = (self.offset_index.file, self.time_index.file, self.transaction_index)
+        for path in (self.path, *(index.path for index in indexes)):
             self._handles.release(path)
-            self._handles.file_system.remove(path)
+            if files.exists(path):
+                files.remove(path)
 
     # Writing.
 
@@ -238,19 +258,14 @@ class Segment:
             return max_timestamp - self.roll_timestamp
         return now_ms - self.created_ms
 
-    def truncate_to(self, offset: int, now_ms: int) -> None:
+    def truncate_to(self, offset: int) -> None:
         """Remove the batch that holds `offset`, if one does, and everything after it."""
         found = self._position_of(offset)
         self.offset_index.truncate_to(offset)
         self.time_index.truncate_to(offset)
         self.transaction_index.truncate_to(offset)
-        self._next_read_offset = -1
         if found is not None:
-            self._handles.get(self.path).truncate(found)
-            self.size_bytes = found
-        if self.size_bytes == 0:
-            self.created_ms = now_ms
-            self.roll_timestamp = NO_TIMESTAMP
+            self.cut(found)
         self._bytes_since_index_entry = 0
         self.load_max_timestamp()
 
@@ -337,7 +352,7 @@ class Segment:
         return None
 
     def _headers(self, position: int) -> Iterator[tuple[int, BatchHeader]]:
-        """Position and header of each whole batch from `position`, without reading large batches."""
+        """Position and header of each whole batch from `position`; large ones are not read."""
         while self.size_bytes - position >= HEADER_BYTES:
             data = self._handles.get(self.path).pread(LOOKUP_BYTES, position)
             at = 0

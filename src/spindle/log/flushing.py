@@ -1,0 +1,42 @@
+"""A flush as a piece of work that another thread may do.
+
+Bringing a gigabyte to the device takes seconds, and the directory's thread has others to serve. So
+the log says which files have to be synced, any thread syncs them through descriptors of its own,
+and the log notes the result. A file that is gone by then was deleted, and nobody needs it.
+"""
+
+from spindle.common.ports import FileSystem
+
+
+class FlushTask:
+    """Files to sync; afterwards the log is safe up to `end_offset` (exclusive)."""
+
+    __slots__ = ("_directory", "_file_system", "_paths", "end_offset")
+
+    def __init__(
+        self, file_system: FileSystem, directory: str, paths: list[str], end_offset: int
+    ) -> None:
+        self._file_system = file_system
+        self._directory = directory
+        self._paths = paths
+        self.end_offset = end_offset
+
+    def run(self) -> None:
+        """Sync the files and their directory. May run in any thread; raises OSError."""
+        try:
+            for path in self._paths:
+                self._sync(path)
+            self._file_system.sync_directory(self._directory)
+        except FileNotFoundError:
+            # The directory was renamed or removed since; whoever did that flushes or forgets it.
+            return
+
+    def _sync(self, path: str) -> None:
+        try:
+            file = self._file_system.open(path)
+        except FileNotFoundError:
+            return
+        try:
+            file.sync()
+        finally:
+            file.close()

@@ -1,0 +1,142 @@
+"""Making logs: a new one in an empty directory, or one from the files of an earlier run."""
+
+from spindle.common.ids import TopicPartition
+from spindle.common.uuids import Uuid
+from spindle.log.leader_epochs import LeaderEpochs
+from spindle.log.log import LoadedState, Log, replay_producers
+from spindle.log.log_config import LogConfig
+from spindle.log.partition_metadata import read_partition_metadata, write_partition_metadata
+from spindle.log.producer_state import ProducerState
+from spindle.log.recovery import open_segments, recover_segment, settle_interrupted_work
+from spindle.log.segment import Segment
+from spindle.log.segments import Segments
+from spindle.log.storage import LogStorage
+from spindle.protocol.records.validation import NO_LIMIT_MS
+
+
+def create_log(
+    storage: LogStorage,
+    directory_name: str,
+    topic_partition: TopicPartition,
+    topic_id: Uuid | None,
+    config: LogConfig,
+    now_ms: int,
+    start_offset: int = 0,
+) -> Log:
+    """A new, empty log that begins at `start_offset`.
+
+    Its files are there when this returns, but on the device only before the first append.
+    """
+    path = f"{storage.path}/{directory_name}"
+    storage.file_system.make_directories(path)
+    if topic_id is not None:
+        write_partition_metadata(storage.file_system, path, topic_id, is_durable=False)
+    segment = Segment(storage.handles, path, start_offset, config, now_ms)
+    segment.create()
+    epochs = LeaderEpochs(storage.file_system, path)
+    epochs.load()
+    producers = ProducerState(storage.file_system, path, topic_partition)
+    producers.map_end_offset = start_offset
+    state = LoadedState(
+        Segments([segment]), epochs, producers, start_offset, start_offset, start_offset
+    )
+    return Log(storage, path, topic_partition, topic_id, config, state, has_durable_identity=False)
+
+
+def load_log(
+    storage: LogStorage,
+    directory_name: str,
+    topic_partition: TopicPartition,
+    config: LogConfig,
+    now_ms: int,
+    *,
+    is_clean: bool,
+    recovery_point: int = 0,
+    log_start_offset: int = 0,
+) -> Log:
+    """The log of a partition directory.
+
+    Args:
+        is_clean: the files were closed in order; they are trusted then, but for what shows itself
+            as wrong.
+        recovery_point: without a clean stop, everything from here on is checked (exclusive end of
+            what is known to be on the device).
+        log_start_offset: from the checkpoint; 0 if it says nothing.
+
+    Raises:
+        CorruptLog: a small file of the directory is malformed.
+    """
+    path = f"{storage.path}/{directory_name}"
+    handles = storage.handles
+    topic_id = read_partition_metadata(storage.file_system, path)
+    names = settle_interrupted_work(handles, path, config)
+    opened, unsound = open_segments(handles, path, names, config, now_ms)
+    epochs = LeaderEpochs(storage.file_system, path)
+    epochs.load()
+    producers = ProducerState(storage.file_system, path, topic_partition)
+    producers.load_snapshot_names(names)
+
+    log_start_offset = max(log_start_offset, opened[0].base_offset if opened else 0)
+    to_recover = list(unsound)
+    if opened and not is_clean:
+        needed = Segments(opened).from_offset(recovery_point)
+        to_recover = [segment for segment in opened if segment in needed or segment in unsound]
+    is_recovered = _recover(opened, to_recover, epochs, producers, log_start_offset)
+    end_offset = opened[-1].next_offset() if opened else log_start_offset
+    if end_offset < log_start_offset:
+        for segment in opened:
+            segment.delete()
+        opened = []
+        end_offset = log_start_offset
+    if not opened:
+        segment = Segment(handles, path, log_start_offset, config, now_ms)
+        segment.create()
+        opened = [segment]
+    segments = Segments(opened)
+    _fit_epochs(epochs, log_start_offset, end_offset, must_store=is_recovered)
+    producers.remove_stray_snapshots(segments.base_offsets)
+    producers.reload(log_start_offset, end_offset, now_ms, config.producer_id_expiration_ms)
+    replay_producers(segments, producers, end_offset)
+    state = LoadedState(
+        segments,
+        epochs,
+        producers,
+        log_start_offset,
+        end_offset,
+        end_offset if is_clean and not unsound else min(recovery_point, end_offset),
+    )
+    return Log(storage, path, topic_partition, topic_id, config, state, has_durable_identity=True)
+
+
+def _recover(
+    opened: list[Segment],
+    to_recover: list[Segment],
+    epochs: LeaderEpochs,
+    producers: ProducerState,
+    log_start_offset: int,
+) -> bool:
+    """Recover these segments in order; after a torn one the rest of the log is removed."""
+    for segment in to_recover:
+        if segment not in opened:
+            break
+        base_offset = segment.base_offset
+        producers.reload(log_start_offset, base_offset, 0, NO_LIMIT_MS)
+        replay_producers(Segments(opened), producers, base_offset)
+        is_torn = recover_segment(segment, epochs, producers)
+        producers.take_snapshot()
+        if is_torn:
+            after = opened.index(segment) + 1
+            for later in opened[after:]:
+                later.delete()
+            del opened[after:]
+    return bool(to_recover)
+
+
+def _fit_epochs(
+    epochs: LeaderEpochs, log_start_offset: int, end_offset: int, *, must_store: bool
+) -> None:
+    """Cut the epoch history to the log."""
+    epochs.truncate_from_end(end_offset)
+    epochs.truncate_from_start(log_start_offset)
+    if must_store and epochs.entries:
+        epochs.store()

@@ -1,0 +1,637 @@
+"""One partition's log: append, read, truncate, and the offsets that describe it.
+
+The log is used by one thread, that of its directory. The plain integers `log_start_offset`,
+`log_end_offset`, `high_watermark` and `last_stable_offset` may be read by others at any time. An
+`OSError` leaves the log in an undefined state and goes up untouched: the directory is lost then.
+
+Invariants: log_start_offset <= high_watermark <= log_end_offset; recovery_point <= log_end_offset.
+"""
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from spindle.common.errors import ApiError, CorruptRecords, ErrorCode
+from spindle.common.ids import OffsetAndEpoch, TopicPartition
+from spindle.common.ports import Bytes
+from spindle.common.uuids import Uuid
+from spindle.log.errors import OffsetOutOfRange, UnexpectedAppendOffset
+from spindle.log.flushing import FlushTask
+from spindle.log.leader_epochs import LeaderEpochs
+from spindle.log.log_config import LogConfig
+from spindle.log.lookup import TimestampOffset, find_max_timestamp, find_timestamp
+from spindle.log.partition_metadata import write_partition_metadata
+from spindle.log.producer_append import CompletedTransaction, ProducerAppend
+from spindle.log.producer_entry import BatchMetadata, ProducerStateEntry
+from spindle.log.producer_state import ProducerState
+from spindle.log.retention import deletable_segments
+from spindle.log.segment import Segment
+from spindle.log.segments import Segments
+from spindle.log.storage import LogStorage
+from spindle.log.transaction_index import AbortedTransaction
+from spindle.protocol.records.batch import (
+    NO_TIMESTAMP,
+    BatchHeader,
+    batches,
+    check_crc,
+    patch_offset_and_epoch,
+)
+from spindle.protocol.records.control import read_end_transaction
+from spindle.protocol.records.record import decode_records
+from spindle.protocol.records.validation import AppendOrigin, validate_for_append
+
+_NOTHING: Final = memoryview(b"")
+_NO_UNSTABLE_OFFSET: Final = 2**63 - 1
+
+
+class AppendInfo(NamedTuple):
+    """What an append did. Offsets are inclusive; `log_append_time_ms` is -1 for create time.
+
+    For a batch that was in the log already (`is_duplicate`) the offsets are those it got then, and
+    nothing was written. An append of nothing has `last_offset == first_offset - 1`.
+    """
+
+    first_offset: int
+    last_offset: int
+    max_timestamp: int
+    log_append_time_ms: int
+    log_start_offset: int
+    is_duplicate: bool
+    size_bytes: int
+
+
+class FetchedRecords(NamedTuple):
+    """Whole batches; `first_offset` is the base offset of the first, which may be below the asked.
+
+    Empty `records` have the asked offset as `first_offset`.
+    """
+
+    records: memoryview
+    first_offset: int
+
+
+class LoadedState(NamedTuple):
+    """What loading found out about a log (or what a new one begins with)."""
+
+    segments: Segments
+    epochs: LeaderEpochs
+    producers: ProducerState
+    log_start_offset: int
+    log_end_offset: int
+    recovery_point: int
+
+
+class Log:
+    """A partition's log in its directory; made by `spindle.log.loading`."""
+
+    __slots__ = (
+        "_first_unstable_offset",
+        "_has_durable_identity",
+        "_storage",
+        "_unflushed_since_ms",
+        "config",
+        "epochs",
+        "high_watermark",
+        "log_end_offset",
+        "log_start_offset",
+        "path",
+        "producers",
+        "recovery_point",
+        "segments",
+        "topic_id",
+        "topic_partition",
+    )
+
+    def __init__(
+        self,
+        storage: LogStorage,
+        path: str,
+        topic_partition: TopicPartition,
+        topic_id: Uuid | None,
+        config: LogConfig,
+        state: LoadedState,
+        *,
+        has_durable_identity: bool,
+    ) -> None:
+        self._storage = storage
+        self._has_durable_identity = has_durable_identity
+        self._unflushed_since_ms: int | None = None
+        self.path = path
+        self.topic_partition = topic_partition
+        self.topic_id = topic_id
+        self.config = config
+        self.segments = state.segments
+        self.epochs = state.epochs
+        self.producers = state.producers
+        self.log_start_offset = state.log_start_offset
+        self.log_end_offset = state.log_end_offset
+        self.recovery_point = state.recovery_point
+        self.high_watermark = state.log_start_offset
+        self._first_unstable_offset = _NO_UNSTABLE_OFFSET
+        self._note_unstable()
+
+    def __repr__(self) -> str:
+        return (
+            f"Log({self.path}, log_start_offset={self.log_start_offset}, "
+            f"high_watermark={self.high_watermark}, log_end_offset={self.log_end_offset})"
+        )
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all batches."""
+        return self.segments.size_bytes
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Where read-committed consumers stop: at an open transaction or the high watermark."""
+        return min(self.high_watermark, self._first_unstable_offset)
+
+    # Append.
+
+    def append_as_leader(
+        self,
+        records: Bytes,
+        leader_epoch: int,
+        now_ms: int,
+        *,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+        validated: bool = False,
+    ) -> AppendInfo:
+        """Check the batches, give them offsets and the epoch, and write them.
+
+        Args:
+            records: whole batches; a writable buffer is patched in place, another is copied once.
+            validated: the checks of `validate_for_append` were made already.
+
+        Raises:
+            ApiError: what `validate_for_append` or a producer's sequence refuses. Nothing is
+                written then.
+        """
+        buffer = _writable(records)
+        if validated:
+            found = list(batches(buffer))
+        else:
+            buffer, found = validate_for_append(
+                buffer, self.config.append_rules, now_ms, origin, self.topic_partition
+            )
+        if not found:
+            return self._nothing_appended()
+        duplicate = self._find_duplicate(found, origin)
+        if duplicate is not None:
+            return duplicate
+        placed: list[tuple[int, BatchHeader]] = []
+        next_offset = self.log_end_offset
+        for position, header in found:
+            patch_offset_and_epoch(buffer, position, next_offset, leader_epoch)
+            placed.append(
+                (
+                    position,
+                    BatchHeader._make((next_offset, header[1], leader_epoch, *header[3:])),
+                )
+            )
+            next_offset += header.last_offset_delta + 1
+        return self._append(buffer, placed, origin, now_ms)
+
+    def append_as_follower(self, records: Bytes, leader_epoch: int, now_ms: int = 0) -> AppendInfo:
+        """Write batches as the leader has them; offsets and epochs stay.
+
+        An incomplete batch at the end, and everything from the first batch with an epoch above
+        `leader_epoch` on, is left out: a leader of a later epoch has to say that it is right.
+
+        Raises:
+            CorruptRecords: a checksum is wrong or offsets do not ascend.
+            UnexpectedAppendOffset: the first batch begins below the log end.
+        """
+        found: list[tuple[int, BatchHeader]] = []
+        end = 0
+        next_offset = self.log_end_offset
+        for position, header in batches(records):
+            if header.leader_epoch > leader_epoch:
+                break
+            check_crc(records, position, header)
+            if header.base_offset < next_offset:
+                self._refuse_offset(header, is_first=not found)
+            next_offset = header.next_offset
+            found.append((position, header))
+            end = position + header.size_bytes
+        if not found:
+            return self._nothing_appended()
+        return self._append(memoryview(records)[:end], found, AppendOrigin.REPLICATION, now_ms)
+
+    def _refuse_offset(self, header: BatchHeader, *, is_first: bool) -> None:
+        if is_first:
+            raise UnexpectedAppendOffset(
+                self.topic_partition, header.base_offset, header.last_offset, self.log_end_offset
+            )
+        raise CorruptRecords(
+            f"batch with base offset {header.base_offset} follows a later one in the append to "
+            f"{self.topic_partition}"
+        )
+
+    def _append(
+        self,
+        records: Bytes,
+        placed: Sequence[tuple[int, BatchHeader]],
+        origin: AppendOrigin,
+        now_ms: int,
+    ) -> AppendInfo:
+        first, last = placed[0][1], placed[-1][1]
+        changes, completed = self._producer_changes(records, placed, origin)
+        max_timestamp = max([header.max_timestamp for _, header in placed])
+        last_offset = last.base_offset + last.last_offset_delta
+        segment = self.segments.active
+        if segment.must_roll(len(records), last_offset, max_timestamp, self.config, now_ms):
+            segment = self._roll_at(max(first.base_offset, self.log_end_offset), now_ms)
+        self._assign_epochs(placed)
+        if not self._has_durable_identity:
+            self._make_identity_durable()
+        segment.append(records, placed)
+        self.log_end_offset = last_offset + 1
+        for change in changes:
+            self.producers.apply(change)
+        for transaction in completed:
+            self._complete(transaction, segment)
+        if changes:
+            self._note_unstable()
+        if self._unflushed_since_ms is None:
+            self._unflushed_since_ms = now_ms
+        return AppendInfo(
+            first.base_offset,
+            last_offset,
+            max_timestamp,
+            last.max_timestamp if last.has_log_append_time else NO_TIMESTAMP,
+            self.log_start_offset,
+            False,
+            len(records),
+        )
+
+    def _nothing_appended(self) -> AppendInfo:
+        return AppendInfo(
+            self.log_end_offset,
+            self.log_end_offset - 1,
+            NO_TIMESTAMP,
+            NO_TIMESTAMP,
+            self.log_start_offset,
+            False,
+            0,
+        )
+
+    def _assign_epochs(self, placed: Sequence[tuple[int, BatchHeader]]) -> None:
+        latest = self.epochs.latest
+        for _, header in placed:
+            if header.leader_epoch != latest and header.leader_epoch >= 0:
+                self.epochs.assign(header.leader_epoch, header.base_offset)
+                latest = self.epochs.latest
+        self.epochs.make_durable()
+
+    def _make_identity_durable(self) -> None:
+        file_system = self._storage.file_system
+        if self.topic_id is not None:
+            write_partition_metadata(file_system, self.path, self.topic_id, is_durable=True)
+        file_system.sync_directory(self._storage.path)
+        self._has_durable_identity = True
+
+    # Producers.
+
+    def _find_duplicate(
+        self, found: Sequence[tuple[int, BatchHeader]], origin: AppendOrigin
+    ) -> AppendInfo | None:
+        if origin is not AppendOrigin.CLIENT:
+            return None
+        for _, header in found:
+            if header.producer_id < 0:
+                continue
+            entry = self.producers.get(header.producer_id)
+            earlier = entry.duplicate_of(header) if entry is not None else None
+            if earlier is not None:
+                return self._duplicate_info(earlier, header)
+        return None
+
+    def _duplicate_info(self, earlier: BatchMetadata, header: BatchHeader) -> AppendInfo:
+        return AppendInfo(
+            earlier.first_offset,
+            earlier.last_offset,
+            earlier.timestamp_ms,
+            earlier.timestamp_ms if header.has_log_append_time else NO_TIMESTAMP,
+            self.log_start_offset,
+            True,
+            0,
+        )
+
+    def _producer_changes(
+        self, records: Bytes, placed: Sequence[tuple[int, BatchHeader]], origin: AppendOrigin
+    ) -> tuple[list[ProducerAppend], list[CompletedTransaction]]:
+        """What the batches do to producers; raises before anything is written."""
+        changes: dict[int, ProducerAppend] = {}
+        completed: list[CompletedTransaction] = []
+        for position, header in placed:
+            producer_id = header.producer_id
+            if producer_id < 0:
+                continue
+            change = changes.get(producer_id)
+            if change is None:
+                change = self.producers.prepare(producer_id, origin)
+                changes[producer_id] = change
+            if not header.is_control:
+                change.add_data(header, header.base_offset)
+                continue
+            control_records = decode_records(records, position, header)
+            marker = read_end_transaction(control_records[0]) if control_records else None
+            if marker is not None:
+                transaction = change.add_marker(marker, header, header.base_offset)
+                if transaction is not None:
+                    completed.append(transaction)
+        return list(changes.values()), completed
+
+    def _complete(self, transaction: CompletedTransaction, segment: Segment) -> None:
+        if transaction.is_aborted:
+            stable = self.producers.last_stable_offset_after(transaction)
+            segment.transaction_index.append(
+                AbortedTransaction(
+                    transaction.producer_id,
+                    transaction.first_offset,
+                    transaction.last_offset,
+                    stable,
+                )
+            )
+        self.producers.complete(transaction)
+
+    def _note_unstable(self) -> None:
+        first = self.producers.first_unstable_offset
+        self._first_unstable_offset = _NO_UNSTABLE_OFFSET if first is None else first
+
+    def active_producers(self) -> list[ProducerStateEntry]:
+        """The state of every producer that is remembered."""
+        return self.producers.entries()
+
+    def remove_expired_producers(self, now_ms: int) -> None:
+        """Forget producers that are silent for `producer.id.expiration.ms`."""
+        self.producers.remove_expired(now_ms, self.config.producer_id_expiration_ms)
+
+    # Read.
+
+    def read(
+        self, offset: int, max_bytes: int, end_offset: int, *, min_one_batch: bool = True
+    ) -> FetchedRecords:
+        """Whole batches from the one that holds `offset` to below `end_offset`, of one segment.
+
+        At most `max_bytes`, but at least one batch (if there is one) with `min_one_batch`.
+
+        Raises:
+            OffsetOutOfRange: `offset` is below the log start or above the log end.
+        """
+        log_end_offset = self.log_end_offset
+        if not self.log_start_offset <= offset <= log_end_offset:
+            raise OffsetOutOfRange(
+                self.topic_partition, offset, self.log_start_offset, log_end_offset
+            )
+        limit = min(end_offset, log_end_offset)
+        if offset < limit:
+            for segment in self.segments.from_offset(offset):
+                data = segment.read(offset, max_bytes, limit, min_one_batch=min_one_batch)
+                if data is not None:
+                    first = int.from_bytes(data[:8], "big") if data else offset
+                    return FetchedRecords(data, first)
+        return FetchedRecords(_NOTHING, offset)
+
+    def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
+        """Aborted transactions with records in [start_offset, end_offset), by their markers."""
+        found: list[AbortedTransaction] = []
+        for segment in self.segments.from_offset(start_offset):
+            for transaction in segment.transaction_index.entries():
+                if transaction.last_offset >= start_offset and (
+                    transaction.first_offset < end_offset
+                ):
+                    found.append(transaction)
+                if transaction.last_stable_offset >= end_offset:
+                    return found
+        return found
+
+    def offset_for_timestamp(self, timestamp_ms: int) -> TimestampOffset | None:
+        """The first record with that timestamp or a later one, at or after the log start."""
+        return find_timestamp(self.segments, timestamp_ms, self.log_start_offset)
+
+    def max_timestamp_offset(self) -> TimestampOffset | None:
+        """The first record that has the largest timestamp of the log."""
+        return find_max_timestamp(self.segments)
+
+    # Epochs and offsets.
+
+    def end_offset_for_epoch(self, epoch: int) -> OffsetAndEpoch:
+        """Where `epoch` (or the largest known one below it) ends; (-1, -1) if that is unknown."""
+        return self.epochs.end_offset_for(epoch, self.log_end_offset)
+
+    def latest_epoch(self) -> int | None:
+        """The epoch of the newest entry of the history."""
+        return self.epochs.latest
+
+    def assign_epoch_start(self, epoch: int, offset: int) -> None:
+        """A leader of `epoch` begins to write at `offset`."""
+        self.epochs.assign(epoch, offset)
+
+    def update_high_watermark(self, offset: int) -> None:
+        """Set the high watermark, kept within log start and log end."""
+        self.high_watermark = max(self.log_start_offset, min(offset, self.log_end_offset))
+        if self._first_unstable_offset != _NO_UNSTABLE_OFFSET:
+            self.producers.on_high_watermark(self.high_watermark)
+            self._note_unstable()
+
+    def increment_log_start_offset(self, offset: int) -> None:
+        """Records below `offset` are deleted; segments that hold nothing else go with the next
+        `delete_old_segments`. An offset at or below the log start changes nothing.
+
+        Raises:
+            ApiError: OFFSET_OUT_OF_RANGE above the high watermark.
+        """
+        if offset > self.high_watermark:
+            raise ApiError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"Cannot increment the log start offset to {offset} of partition "
+                f"{self.topic_partition} since it is larger than the high watermark "
+                f"{self.high_watermark}",
+            )
+        if offset > self.log_start_offset:
+            self.log_start_offset = offset
+            self.epochs.truncate_from_start(offset)
+            self.producers.on_log_start(offset)
+            self._note_unstable()
+
+    # Truncation.
+
+    def truncate_to(self, offset: int, now_ms: int = 0) -> None:
+        """Remove everything at and after `offset`."""
+        if offset < 0:
+            raise ValueError(f"cannot truncate {self.topic_partition} to offset {offset}")
+        if offset >= self.log_end_offset:
+            # A former leader may have noted its epoch without having written a record.
+            self.epochs.truncate_from_end(self.log_end_offset)
+            return
+        if self.segments.first.base_offset > offset:
+            self.truncate_fully_and_start_at(offset)
+            return
+        while self.segments.active.base_offset > offset:
+            segment = self.segments.active
+            self.segments.remove(segment)
+            segment.delete()
+        self.segments.active.truncate_to(offset)
+        self.log_end_offset = offset
+        self.epochs.truncate_from_end(offset)
+        self.log_start_offset = min(self.log_start_offset, offset)
+        self.recovery_point = min(self.recovery_point, offset)
+        self.high_watermark = min(self.high_watermark, offset)
+        self._rebuild_producers(now_ms)
+
+    def truncate_fully_and_start_at(self, offset: int) -> None:
+        """Remove everything; the log begins and ends at `offset`."""
+        for segment in list(self.segments):
+            segment.delete()
+        fresh = self._new_segment(offset, 0)
+        self.segments = Segments([fresh])
+        self.epochs.clear()
+        self.producers.reset(offset)
+        self.log_start_offset = offset
+        self.log_end_offset = offset
+        self.recovery_point = offset
+        self.high_watermark = offset
+        self._note_unstable()
+
+    def _rebuild_producers(self, now_ms: int) -> None:
+        producers = self.producers
+        expiration_ms = self.config.producer_id_expiration_ms
+        producers.reload(self.log_start_offset, self.log_end_offset, now_ms, expiration_ms)
+        replay_producers(self.segments, producers, self.log_end_offset)
+        producers.on_high_watermark(self.high_watermark)
+        self._note_unstable()
+
+    # Segments.
+
+    def roll(self, now_ms: int) -> None:
+        """Begin a new segment at the log end, unless the active one is empty."""
+        if self.segments.active.size_bytes:
+            self._roll_at(self.log_end_offset, now_ms)
+
+    def _roll_at(self, base_offset: int, now_ms: int) -> Segment:
+        active = self.segments.active
+        if active.size_bytes == 0:
+            # An empty segment cannot hold an offset that far from its base: it is replaced.
+            self.segments.remove(active)
+            active.delete()
+        else:
+            active.become_inactive()
+        self.producers.map_end_offset = base_offset
+        self.producers.take_snapshot()
+        fresh = self._new_segment(base_offset, now_ms)
+        self.segments.add(fresh)
+        return fresh
+
+    def _new_segment(self, base_offset: int, now_ms: int) -> Segment:
+        fresh = Segment(self._storage.handles, self.path, base_offset, self.config, now_ms)
+        fresh.create()
+        return fresh
+
+    def delete_old_segments(self, now_ms: int) -> int:
+        """Apply retention; how many segments went. The files stay for `file.delete.delay.ms`."""
+        doomed = deletable_segments(self.segments, self, self.config, now_ms)
+        if not doomed:
+            return 0
+        if doomed[-1] is self.segments.active:
+            self._roll_at(self.log_end_offset, now_ms)
+        due_ms = now_ms + self.config.file_delete_delay_ms
+        for segment in doomed:
+            self.segments.remove(segment)
+            self.discard(segment, due_ms)
+        first_offset = self.segments.first.base_offset
+        if first_offset > self.log_start_offset:
+            self.increment_log_start_offset(first_offset)
+        return len(doomed)
+
+    def discard(self, segment: Segment, due_ms: int) -> None:
+        """Mark the files of a segment that left the log as deleted, to be removed at `due_ms`."""
+        paths = segment.mark_deleted()
+        snapshot = self.producers.mark_snapshot_deleted(segment.base_offset)
+        for path in paths if snapshot is None else [*paths, snapshot]:
+            self._storage.delete_later(path, due_ms)
+
+    # Flush, names, end of life.
+
+    def begin_flush(self) -> FlushTask:
+        """What has to reach the device for the log to be safe up to its present end."""
+        self.epochs.make_durable()
+        if not self._has_durable_identity:
+            self._make_identity_durable()
+        unflushed = self.segments.from_offset(self.recovery_point)
+        return FlushTask(
+            self._storage.file_system,
+            self.path,
+            [path for segment in unflushed for path in segment.paths()],
+            self.log_end_offset,
+        )
+
+    def complete_flush(self, task: FlushTask) -> None:
+        """A flush is done: recovery begins where it ended (or at a truncation since then)."""
+        self.recovery_point = max(self.recovery_point, min(task.end_offset, self.log_end_offset))
+        if self.recovery_point == self.log_end_offset:
+            self._unflushed_since_ms = None
+
+    def flush(self) -> None:
+        """Return when everything up to the log end is on the device; moves the recovery point."""
+        if self.recovery_point < self.log_end_offset:
+            task = self.begin_flush()
+            task.run()
+            self.complete_flush(task)
+
+    def must_flush(self, now_ms: int) -> bool:
+        """True if `flush.messages` or `flush.ms` asks for a flush now."""
+        unflushed = self.log_end_offset - self.recovery_point
+        if unflushed <= 0 or self._unflushed_since_ms is None:
+            return False
+        return (
+            unflushed >= self.config.flush_messages
+            or now_ms - self._unflushed_since_ms >= self.config.flush_ms
+        )
+
+    def rename(self, new_directory_name: str) -> None:
+        """Give the partition's directory another name in the same log directory."""
+        if not self._has_durable_identity:
+            self._make_identity_durable()
+        self._storage.handles.release_below(self.path)
+        path = f"{self._storage.path}/{new_directory_name}"
+        self._storage.file_system.rename(self.path, path)
+        self._storage.file_system.sync_directory(self._storage.path)
+        self.path = path
+        self.epochs.moved_to(path)
+        self.producers.moved_to(path)
+        for segment in self.segments:
+            segment.moved_to(path)
+
+    def close(self) -> None:
+        """Leave the files so that they can be loaded without recovery (if they were flushed)."""
+        if not self._has_durable_identity:
+            self._make_identity_durable()
+        self.segments.active.become_inactive()
+        self.producers.map_end_offset = self.log_end_offset
+        self.producers.take_snapshot()
+        self._storage.handles.release_below(self.path)
+
+    def delete(self) -> None:
+        """Remove the partition's directory with everything in it, at once."""
+        self._storage.handles.release_below(self.path)
+        self._storage.file_system.remove_tree(self.path)
+
+
+def _writable(records: Bytes) -> bytearray | memoryview:
+    if isinstance(records, bytearray):
+        return records
+    if isinstance(records, memoryview) and not records.readonly:
+        return records
+    return bytearray(records)
+
+
+def replay_producers(segments: Segments, producers: ProducerState, end_offset: int) -> None:
+    """Bring producer state from its `map_end_offset` to `end_offset` by reading the batches."""
+    start_offset = producers.map_end_offset
+    if start_offset < end_offset:
+        for segment in segments.from_offset(start_offset):
+            for _, header, data in segment.scan(segment.offset_index.lookup(start_offset)):
+                if header.base_offset >= start_offset:
+                    producers.replay(data, 0, header)
+    producers.map_end_offset = end_offset

@@ -1,0 +1,167 @@
+"""Bringing the files of one partition into a consistent state: after a stop, a kill, a torn write.
+
+What a compaction left half done is finished or undone first. After an unclean stop every segment
+that may hold unflushed data is read: each batch must have its checksum and come in order, the first
+one that does not ends the log, and indexes, epochs and producers are built from what remains.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from spindle.common.errors import CorruptRecords
+from spindle.log.handles import FileHandles
+from spindle.log.leader_epochs import LeaderEpochs
+from spindle.log.log_config import LogConfig
+from spindle.log.names import (
+    CLEANED_SUFFIX,
+    DELETED_SUFFIX,
+    LOG_SUFFIX,
+    SWAP_SUFFIX,
+    offset_name,
+    parse_offset_name,
+)
+from spindle.log.producer_state import ProducerState
+from spindle.log.segment import SEGMENT_SUFFIXES, Segment
+from spindle.log.transaction_index import AbortedTransaction
+from spindle.protocol.records.batch import BatchHeader, check_crc
+
+_TEMPORARY_SUFFIX: Final = ".tmp"
+
+
+def settle_interrupted_work(handles: FileHandles, directory: str, config: LogConfig) -> list[str]:
+    """Remove or complete what a stop during deletion or compaction left; the names that remain."""
+    files = handles.file_system
+    names = files.list_directory(directory)
+    _remove(handles, directory, _ending_with(names, DELETED_SUFFIX, _TEMPORARY_SUFFIX))
+    cleaned = _ending_with(names, CLEANED_SUFFIX)
+    swaps = _ending_with(names, SWAP_SUFFIX)
+    if cleaned:
+        # Swap files at or above the first cleaned segment were not complete as a group.
+        first_cleaned = min(_base_offset(name) for name in cleaned)
+        undone = [name for name in swaps if _base_offset(name) >= first_cleaned]
+        _remove(handles, directory, [*cleaned, *undone])
+        swaps = [name for name in swaps if name not in undone]
+    if swaps:
+        _complete_swap(handles, directory, swaps, names, config)
+    if len(swaps) + len(cleaned) == 0:
+        return [name for name in names if not name.endswith((DELETED_SUFFIX, _TEMPORARY_SUFFIX))]
+    return files.list_directory(directory)
+
+
+def _complete_swap(
+    handles: FileHandles, directory: str, swaps: list[str], names: list[str], config: LogConfig
+) -> None:
+    """Replace the segments that the swap segments cover."""
+    logs = _ending_with(swaps, LOG_SUFFIX + SWAP_SUFFIX)
+    covered: list[tuple[int, int]] = []
+    for name in logs:
+        base_offset = _base_offset(name)
+        segment = Segment(handles, directory, base_offset, config, 0, SWAP_SUFFIX)
+        segment.size_bytes = handles.file_system.size(segment.path)
+        covered.append((base_offset, segment.next_offset()))
+        handles.release(segment.path)
+    if covered:
+        start = min(base for base, _ in covered)
+        end = max(next_offset for _, next_offset in covered)
+        replaced = [
+            name
+            for name in names
+            if name.endswith(SEGMENT_SUFFIXES) and start <= _base_offset(name) < end
+        ]
+        _remove(handles, directory, replaced)
+    for name in swaps:
+        target = f"{directory}/{name.removesuffix(SWAP_SUFFIX)}"
+        handles.file_system.rename(f"{directory}/{name}", target)
+
+
+def _ending_with(names: list[str], *suffixes: str) -> list[str]:
+    return [name for name in names if name.endswith(suffixes)]
+
+
+def _base_offset(name: str) -> int:
+    return int(name.partition(".")[0])
+
+
+def _remove(handles: FileHandles, directory: str, names: Iterable[str]) -> None:
+    for name in names:
+        handles.release(f"{directory}/{name}")
+        handles.file_system.remove(f"{directory}/{name}")
+
+
+def open_segments(
+    handles: FileHandles, directory: str, names: list[str], config: LogConfig, now_ms: int
+) -> tuple[list[Segment], list[Segment]]:
+    """All segments in order, and those among them whose indexes have to be built anew.
+
+    Index files without a segment are removed.
+    """
+    sizes: dict[int, dict[str, int]] = {}
+    for name in names:
+        for suffix in SEGMENT_SUFFIXES:
+            base_offset = parse_offset_name(name, suffix)
+            if base_offset is not None:
+                size = handles.file_system.size(f"{directory}/{name}")
+                sizes.setdefault(base_offset, {})[suffix] = size
+    segments: list[Segment] = []
+    unsound: list[Segment] = []
+    for base_offset, sizes_of_segment in sorted(sizes.items()):
+        if LOG_SUFFIX not in sizes_of_segment:
+            orphans = [offset_name(base_offset, suffix) for suffix in sizes_of_segment]
+            _remove(handles, directory, orphans)
+            continue
+        segment = Segment(handles, directory, base_offset, config, now_ms)
+        if not segment.open(sizes_of_segment):
+            unsound.append(segment)
+        segments.append(segment)
+    return segments, unsound
+
+
+def recover_segment(segment: Segment, epochs: LeaderEpochs, producers: ProducerState) -> bool:
+    """Check every batch, build indexes and state from them, cut at the first bad one.
+
+    Args:
+        producers: the state before the segment; afterwards that at its end.
+
+    Returns:
+        True if something had to be cut off: later segments do not continue this one then.
+    """
+    segment.reset_indexes()
+    end = 0
+    next_offset = segment.base_offset
+    try:
+        for position, header, data in segment.scan():
+            check_crc(data, 0, header)
+            if header.base_offset < next_offset or header.last_offset_delta < 0:
+                break
+            aborted = _replay(producers, header, data)
+            if aborted is not None:
+                segment.transaction_index.append(aborted)
+            latest = epochs.latest
+            if header.leader_epoch >= 0 and (latest is None or header.leader_epoch > latest):
+                epochs.assign_unsynced(header.leader_epoch, header.base_offset)
+            segment.note_batch(position, header)
+            next_offset = header.next_offset
+            end = position + header.size_bytes
+    except CorruptRecords:
+        # Whatever follows the last good batch is a torn write; the log ends before it.
+        pass
+    producers.map_end_offset = next_offset
+    is_torn = end < segment.size_bytes
+    if is_torn:
+        segment.cut(end)
+    segment.become_inactive()
+    return is_torn
+
+
+def _replay(
+    producers: ProducerState, header: BatchHeader, data: memoryview
+) -> AbortedTransaction | None:
+    completed = producers.replay(data, 0, header)
+    if completed is None or not completed.is_aborted:
+        return None
+    return AbortedTransaction(
+        completed.producer_id,
+        completed.first_offset,
+        completed.last_offset,
+        producers.last_stable_offset_after(completed),
+    )

@@ -1,0 +1,60 @@
+"""What the logs of one log directory share: open files, and files that wait for their deletion."""
+
+from typing import Final
+
+from spindle.common.ports import FileSystem
+from spindle.log.handles import DEFAULT_OPEN_FILES, FileHandles
+
+_NEVER_MS: Final = 2**63 - 1
+
+
+class LogStorage:
+    """The file system, the open files and the pending deletions of one log directory.
+
+    Renamed files and directories stay for `file.delete.delay.ms`, so that programs which read the
+    directory itself, and know what they want to read, can still finish.
+    """
+
+    __slots__ = ("_doomed", "_next_due_ms", "file_system", "handles", "path")
+
+    def __init__(
+        self, file_system: FileSystem, path: str, open_files: int = DEFAULT_OPEN_FILES
+    ) -> None:
+        self.file_system = file_system
+        self.path = path
+        self.handles = FileHandles(file_system, open_files)
+        self._doomed: list[tuple[int, str]] = []
+        self._next_due_ms = _NEVER_MS
+
+    def delete_later(self, path: str, due_ms: int) -> None:
+        """Remove a file or directory once the time is `due_ms`."""
+        self._doomed.append((due_ms, path))
+        self._next_due_ms = min(self._next_due_ms, due_ms)
+
+    def delete_expired(self, now_ms: int) -> int:
+        """Remove what is due; how many files and directories that were.
+
+        What is gone already, because its directory was renamed or removed, is no failure.
+        """
+        if now_ms < self._next_due_ms:
+            return 0
+        due = [path for due_ms, path in self._doomed if due_ms <= now_ms]
+        self._doomed = [entry for entry in self._doomed if entry[0] > now_ms]
+        self._next_due_ms = min((due_ms for due_ms, _ in self._doomed), default=_NEVER_MS)
+        return sum(self.remove_if_there(path) for path in due)
+
+    @property
+    def pending_deletions(self) -> list[tuple[int, str]]:
+        """(due time in ms, path) of what waits to be removed."""
+        return list(self._doomed)
+
+    def remove_if_there(self, path: str) -> bool:
+        """Remove a file or a whole directory; False if there was none."""
+        try:
+            if self.file_system.is_directory(path):
+                self.file_system.remove_tree(path)
+            else:
+                self.file_system.remove(path)
+        except FileNotFoundError:
+            return False
+        return True
