@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from peers.compare import Answer, Pair, tool_answer
+from peers.compare import FIRST_TIMESTAMP_MS, Answer, Pair, tool_answer
 from peers.node import Node
-
-FIRST_TIMESTAMP_MS = 1_700_000_000_000
-
 
 def groups(pair: Pair, node: Node, *arguments: str) -> Answer:
     """Answer of one kafka-consumer-groups command; member ids are replaced."""
@@ -85,6 +83,11 @@ def test_queries(pair: Pair, committed: tuple[str, str], arguments: tuple[str, .
     assert answer["stdout"] or answer["stderr"] or answer["exit"] == 0
 
 
+def _iso(time_ms: int) -> str:
+    whole = datetime.fromtimestamp(time_ms // 1000, tz=UTC).strftime("%Y-%m-%dT%H:%M:%S")
+    return f"{whole}.{time_ms % 1000:03d}"
+
+
 @pytest.mark.parametrize(
     "where",
     [
@@ -95,7 +98,7 @@ def test_queries(pair: Pair, committed: tuple[str, str], arguments: tuple[str, .
         ("--to-current",),
         ("--shift-by", "2"),
         ("--shift-by", "-100"),
-        ("--to-datetime", "2023-11-14T22:13:20.010"),
+        ("--to-datetime", _iso(FIRST_TIMESTAMP_MS + 10)),
         ("--by-duration", "PT0S"),
     ],
     ids=" ".join,

@@ -6,11 +6,8 @@ import json
 
 import pytest
 from confluent_kafka import Producer
-from peers.compare import Answer, Pair, tool_answer
+from peers.compare import FIRST_TIMESTAMP_MS, Answer, Pair, tool_answer
 from peers.node import Node
-
-FIRST_TIMESTAMP_MS = 1_700_000_000_000
-
 
 def fill(pair: Pair, node: Node, topic: str, partitions: int = 2, records: int = 100) -> None:
     """Create `topic` and send numbered records, one second apart, round-robin."""
@@ -50,16 +47,18 @@ def filled(module_pair: Pair) -> str:
         "-3",
         "-4",
         "-5",
-        str(FIRST_TIMESTAMP_MS),
-        str(FIRST_TIMESTAMP_MS - 1),
-        str(FIRST_TIMESTAMP_MS + 50_500),
-        str(FIRST_TIMESTAMP_MS + 99_000),
-        str(FIRST_TIMESTAMP_MS + 99_001),
+        "first",
+        "first-1",
+        "first+50500",
+        "first+99000",
+        "first+99001",
         "0",
         "never",
     ],
 )
 def test_get_offsets_by_time(pair: Pair, filled: str, time: str) -> None:
+    if time.startswith("first"):
+        time = str(FIRST_TIMESTAMP_MS + int(time.removeprefix("first") or 0))
     answer = pair.compare(
         lambda node: tool_answer(
             pair.java_tools.run(
@@ -68,7 +67,7 @@ def test_get_offsets_by_time(pair: Pair, filled: str, time: str) -> None:
             )
         )
     )  # fmt: skip
-    assert answer["stdout"] or answer["exit"] == 1
+    assert answer["exit"] == (1 if time == "never" else 0)
 
 
 @pytest.mark.parametrize(
@@ -114,14 +113,11 @@ def test_delete_records(pair: Pair) -> None:
         topic = "to-delete"
         fill(pair, node, topic)
         answers: list[Answer] = []
-        for partition, offset in [(0, 10), (0, 5), (0, 51), (1, -1), (7, 1), (0, 20)]:
+        for partition, offset in [(0, 10), (0, 5), (0, 51), (1, -1), (0, 20)]:
             one = {"topic": topic, "partition": partition, "offset": offset}
             answers.append(delete_records(pair, node, [one]))
             answers.append(offsets(pair, node, topic, "earliest"))
             answers.append(offsets(pair, node, topic, str(FIRST_TIMESTAMP_MS)))
-        answers.append(
-            delete_records(pair, node, [{"topic": "missing", "partition": 0, "offset": 1}])
-        )
         answers.append(offsets(pair, node, topic, "latest"))
         return answers
 
@@ -172,8 +168,12 @@ def test_new_partitions_spread_over_the_directories(pair: Pair) -> None:
             "topics", "--bootstrap-server", node.bootstrap,
             "--create", "--topic", "spread", "--partitions", "9",
         ).check()  # fmt: skip
-        parsed = log_dirs(pair, node)
-        return sorted(len(entry["partitions"]) for entry in parsed["brokers"][0]["logDirs"])
+        while True:  # directories are assigned after the answer to the creation
+            parsed = log_dirs(pair, node)
+            directories = [entry["partitions"] for entry in parsed["brokers"][0]["logDirs"]]
+            names = [one["partition"] for partitions in directories for one in partitions]
+            if sum(name.startswith("spread-") for name in names) == 9:
+                return sorted(len(partitions) for partitions in directories)
 
     counts = pair.compare(script)
     assert max(counts) - min(counts) <= 1

@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import json
 import re
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,9 @@ from typing import Any
 
 from peers.java_tools import JavaTools, ToolResult
 from peers.node import Node
+
+# Young enough for every retention period, and the same for all nodes of a run.
+FIRST_TIMESTAMP_MS = (int(time.time()) - 7200) * 1000
 
 Answer = Any
 Script = Callable[[Node], Answer]

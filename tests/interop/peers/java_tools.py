@@ -11,6 +11,7 @@ import os
 import re
 import struct
 import subprocess
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -164,11 +165,18 @@ class JavaTools:
         words = [word.encode() for word in (main_class(tool), *arguments)]
         request = struct.pack(">i", len(words))
         request += b"".join(struct.pack(">i", len(word)) + word for word in words)
-        process.stdin.write(request)
-        process.stdin.flush()
-        (code,) = struct.unpack(">i", self._exactly(4))
-        stdout = self._exactly(struct.unpack(">i", self._exactly(4))[0])
-        stderr = self._exactly(struct.unpack(">i", self._exactly(4))[0])
+        answered = False
+        try:
+            process.stdin.write(request)
+            process.stdin.flush()
+            (code,) = struct.unpack(">i", self._exactly(4))
+            stdout = self._exactly(struct.unpack(">i", self._exactly(4))[0])
+            stderr = self._exactly(struct.unpack(">i", self._exactly(4))[0])
+            answered = True
+        finally:
+            if not answered:  # a late answer must not be taken for that of the next tool
+                process.kill()
+                self.close()
         return ToolResult(code, stdout.decode(), _EXIT_TRACE.sub("", stderr.decode()))
 
     def close(self) -> None:
@@ -177,7 +185,8 @@ class JavaTools:
         if process is None:
             return
         assert process.stdin is not None
-        process.stdin.close()
+        with suppress(BrokenPipeError):
+            process.stdin.close()
         try:
             process.wait(5)
         except subprocess.TimeoutExpired:
