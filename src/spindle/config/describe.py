@@ -10,6 +10,7 @@ from typing import NamedTuple
 from spindle.common.errors import ConfigError
 from spindle.config.broker_keys import BROKER_KEYS
 from spindle.config.broker_synonyms import broker_key, broker_synonyms, is_dynamic
+from spindle.config.client_metrics_keys import CLIENT_METRICS_KEYS
 from spindle.config.definition import ConfigKey, ConfigType, text_of
 from spindle.config.group_keys import GROUP_BROKER_KEYS, GROUP_KEYS
 from spindle.config.node_config import NodeConfig
@@ -176,11 +177,12 @@ def describe_group(
     described = []
     for name in _wanted(GROUP_KEYS, names):
         key = GROUP_KEYS[name]
-        synonyms: tuple[ConfigSynonym, ...] = ()
-        value = key.default_text()
         if name in GROUP_BROKER_KEYS:
             synonyms = layers.synonyms(GROUP_BROKER_KEYS[name], is_sensitive=False)
-            value = synonyms[0].value if synonyms else value
+        else:
+            default = key.default_text()
+            synonyms = (ConfigSynonym(name, default, ConfigSource.DEFAULT_CONFIG),)
+        value = synonyms[0].value
         if name in group:
             value = _normal_text(key, group[name])
             synonyms = (ConfigSynonym(name, value, ConfigSource.GROUP_CONFIG), *synonyms)
@@ -188,7 +190,7 @@ def describe_group(
             DescribedConfig(
                 name,
                 value,
-                synonyms[0].source if synonyms else ConfigSource.DEFAULT_CONFIG,
+                synonyms[0].source,
                 False,
                 False,
                 synonyms,
@@ -202,11 +204,24 @@ def describe_group(
 def describe_client_metrics(
     subscription: Mapping[str, str], names: Sequence[str] | None = None
 ) -> list[DescribedConfig]:
-    """What is set for a client metrics subscription, sorted by name."""
-    return [
-        DescribedConfig(name, subscription[name], ConfigSource.CLIENT_METRICS_CONFIG, False, False)
-        for name in _wanted(sorted(subscription), names)
-    ]
+    """The configuration of a client metrics subscription, sorted by name."""
+    described = []
+    for name in _wanted(CLIENT_METRICS_KEYS, names):
+        key = CLIENT_METRICS_KEYS[name]
+        value, source = key.default_text(), ConfigSource.DEFAULT_CONFIG
+        synonyms: tuple[ConfigSynonym, ...] = ()
+        if name in subscription:
+            value, source = (
+                _normal_text(key, subscription[name]),
+                ConfigSource.CLIENT_METRICS_CONFIG,
+            )
+            synonyms = (ConfigSynonym(name, value, source),)
+        described.append(
+            DescribedConfig(
+                name, value, source, False, False, synonyms, key.type, key.documentation
+            )
+        )
+    return described
 
 
 def _wanted(every: Iterable[str], names: Sequence[str] | None) -> list[str]:
