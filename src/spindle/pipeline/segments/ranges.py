@@ -37,9 +37,9 @@ class SegmentRange:
     path: str
     start_offset: int
     end_offset: int
-    segment_base_offset: int
-    position: int
-    size_bytes: int
+    segment_base_offset: int = 0
+    position: int = 0
+    size_bytes: int = 1
     leader_epochs: tuple[tuple[int, int], ...] = ()
     aborted: tuple[AbortedTransaction, ...] | None = None
 
@@ -74,6 +74,19 @@ def resolve_ranges(
     return found
 
 
+def range_of(partition: ReadablePartition, start: int, end: int) -> SegmentRange:
+    """Offsets [start, end) of a partition, not yet located in its segments."""
+    epochs = tuple(entry for entry in partition.leader_epochs if entry[1] < end)
+    return SegmentRange(
+        partition.partition,
+        partition.topic_id,
+        str(partition.log.path),
+        start,
+        end,
+        leader_epochs=epochs,
+    )
+
+
 def plan_tasks(
     options: SegmentOptions, resolved: Sequence[tuple[ReadablePartition, int, int]]
 ) -> list[tuple[SegmentRange, ...]]:
@@ -83,16 +96,11 @@ def plan_tasks(
     target_bytes = options.task_bytes or _target_bytes(options, total_bytes)
     ranges: list[SegmentRange] = []
     for (partition, start, end), (first, size_bytes) in zip(resolved, sized, strict=True):
-        whole = SegmentRange(
-            partition.partition,
-            partition.topic_id,
-            str(partition.log.path),
-            start,
-            end,
-            first.segment.base_offset,
-            first.position,
-            size_bytes,
-            tuple(entry for entry in partition.leader_epochs if entry[1] < end),
+        whole = replace(
+            range_of(partition, start, end),
+            segment_base_offset=first.segment.base_offset,
+            position=first.position,
+            size_bytes=size_bytes,
         )
         cuts = _cuts(partition, first, whole, target_bytes, options.max_records_per_partition)
         for piece in _pieces(whole, cuts):

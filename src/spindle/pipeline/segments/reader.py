@@ -21,6 +21,8 @@ from spindle.pipeline.records.decoder import (
     batch_size,
 )
 from spindle.pipeline.records.transactions import AbortedTransactions
+from spindle.pipeline.segments.discovery import expand_log_directories
+from spindle.pipeline.segments.options import SegmentOptions
 from spindle.pipeline.segments.ranges import SegmentRange
 from spindle.pipeline.segments.segment_log import Position, Segment, SegmentLog
 from spindle.pipeline.segments.small_files import read_leader_epochs, read_topic_id
@@ -41,6 +43,21 @@ class ReadSettings:
 
     def with_timestamps(self, least_ms: int | None, greatest_ms: int | None) -> "ReadSettings":
         return replace(self, min_timestamp_ms=least_ms, max_timestamp_ms=greatest_ms)
+
+
+def read_settings(options: SegmentOptions) -> ReadSettings:
+    """The part of the options that tasks need.
+
+    Raises:
+        ValueError: the log directories are not what the option says (see `discovery`).
+    """
+    directories = expand_log_directories(options.log_directories)
+    return ReadSettings(
+        columns=options.columns,
+        log_directories=tuple(str(directory.path) for directory in directories),
+        fail_on_data_loss=options.fail_on_data_loss,
+        check_crcs=options.check_crcs,
+    )
 
 
 def read_ranges(ranges: Sequence[SegmentRange], settings: ReadSettings) -> Iterator[pa.RecordBatch]:

@@ -18,12 +18,11 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPa
 from pyspark.sql.types import StructType
 
 from spindle.pipeline.records.columns import spark_ddl
-from spindle.pipeline.segments.discovery import expand_log_directories
 from spindle.pipeline.segments.options import SegmentOptions, parse_segment_options
 from spindle.pipeline.segments.partitions import readable_partitions
 from spindle.pipeline.segments.pushdown import PushedFilters, narrow
 from spindle.pipeline.segments.ranges import SegmentRange, plan_tasks, resolve_ranges
-from spindle.pipeline.segments.reader import ReadSettings, read_ranges
+from spindle.pipeline.segments.reader import ReadSettings, read_ranges, read_settings
 
 PUSHDOWN_CONF = "spark.sql.python.filterPushdown.enabled"
 
@@ -84,17 +83,6 @@ class FilteringSegmentsDataSource(SegmentsDataSource):
 
     def reader(self, schema: StructType) -> SegmentsReader:
         return FilteringSegmentsReader(parse_segment_options(self.options))
-
-
-def read_settings(options: SegmentOptions) -> ReadSettings:
-    """The part of the options that tasks need."""
-    directories = expand_log_directories(options.log_directories)
-    return ReadSettings(
-        columns=options.columns,
-        log_directories=tuple(str(directory.path) for directory in directories),
-        fail_on_data_loss=options.fail_on_data_loss,
-        check_crcs=options.check_crcs,
-    )
 
 
 def read_segments(

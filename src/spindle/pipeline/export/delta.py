@@ -1,0 +1,210 @@
+"""`export_delta`: topics into a Delta table, every offset once, with one commit per run.
+
+Run again, it goes on where the table ends; run twice at once, one of the two is refused. A run that
+fails or is interrupted leaves the table as it was: files without a commit are not visible, and the
+driver removes those that it knows of.
+"""
+
+import secrets
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as NotDone
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from spindle.common.uuids import Uuid, uuid_text
+from spindle.pipeline.export.continuation import key_of, remaining_ranges
+from spindle.pipeline.export.model import (
+    Coverage,
+    ExportedPartition,
+    ExportProgress,
+    ExportRefused,
+    ExportResult,
+    ExportSource,
+    PartitionKey,
+    ProgressCallback,
+    Range,
+    WrittenFile,
+)
+from spindle.pipeline.export.parquet_files import FileSettings, write_range
+from spindle.pipeline.export.sources import export_source
+from spindle.pipeline.records.columns import arrow_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from spindle.pipeline.export.delta_table import ExportTable
+
+COMPRESSIONS: Final = ("snappy", "zstd", "lz4", "gzip", "none")
+_POLL_SECONDS: Final = 0.2
+
+
+def export_delta(
+    spark: "SparkSession",
+    path: str | Path,
+    options: Mapping[str, str],
+    *,
+    source: str = "spindle-segments",
+    compression: str = "snappy",
+    recreated_topic: Literal["refuse", "append"] = "refuse",
+    progress: ProgressCallback | None = None,
+) -> ExportResult:
+    """Append what is new in the selected topics to the Delta table at `path`.
+
+    Args:
+        spark: The session whose tasks decode and write; `path` and the source must be reachable
+            from them.
+        path: A directory of the local (or a shared) file system. Made if missing.
+        options: Options of the data source. A starting offset is only meant for the first run; the
+            next ones go on where the table ends.
+        source: `spindle-segments` or `spindle`.
+        compression: Of the Parquet files; one of COMPRESSIONS.
+        recreated_topic: What to do if the table has rows of a topic that was deleted and created
+            again since: refuse, or append the rows of the new topic to them.
+        progress: Called about five times a second on the calling thread, and once at the end.
+
+    Raises:
+        ExportRefused: the run would leave a gap, repeat rows, mix topics or change the columns.
+        ExportConflict: another run committed first.
+        DataLoss: offsets that were to come next are no longer in the log.
+        ValueError: wrong options, or a path that is no local path.
+    """
+    if compression not in COMPRESSIONS:
+        raise ValueError(f"compression {compression!r} is none of {', '.join(COMPRESSIONS)}")
+    directory = _local_directory(path)
+    # Delta is only needed here, not to import the package.
+    from spindle.pipeline.export.delta_table import ExportTable
+
+    rows_from = export_source(source, options)
+    schema = arrow_schema(rows_from.columns)
+    table = ExportTable(str(directory))
+    table.check_schema(schema)
+    planned = rows_from.ranges()
+    topics = {piece.partition.topic: piece.topic_id for piece in planned}
+    if recreated_topic == "refuse":
+        _check_topics(table, topics)
+    covered = _coverage(table, planned)
+    remaining = remaining_ranges(rows_from, planned, covered)
+    if not remaining:
+        return ExportResult(str(directory), table.version, 0, 0, 0, ())
+
+    settings = FileSettings(str(directory), secrets.token_hex(6), compression)
+    directory.mkdir(parents=True, exist_ok=True)
+    try:
+        files = _write_files(spark, rows_from, rows_from.tasks(remaining), settings, progress)
+        exported = _exported(remaining, files)
+        extended = {key_of(each): _extended(covered.get(key_of(each)), each) for each in exported}
+        version = table.commit(schema, files, extended, topics)
+    except BaseException:
+        _remove_files(settings)
+        raise
+    return ExportResult(
+        str(directory),
+        version,
+        sum(file.rows for file in files),
+        len(files),
+        sum(file.size_bytes for file in files),
+        tuple(exported),
+    )
+
+
+def _local_directory(path: str | Path) -> Path:
+    text = str(path)
+    if "://" in text and not text.startswith("file://"):
+        raise ValueError(f"path {text!r}: only local and shared file systems can be written to")
+    return Path(text.removeprefix("file://")).resolve()
+
+
+def _check_topics(table: "ExportTable", topics: Mapping[str, Uuid]) -> None:
+    for topic, topic_id in topics.items():
+        if table.is_other_topic(topic, topic_id):
+            raise ExportRefused(
+                f"the table {table.path} holds rows of an earlier topic {topic!r}; it was deleted "
+                f"and created again with the id {uuid_text(topic_id)}. Use another table, or "
+                "recreated_topic='append' to put the new rows behind the old ones"
+            )
+
+
+def _coverage(table: "ExportTable", planned: Sequence[Range]) -> dict[PartitionKey, Coverage]:
+    found: dict[PartitionKey, Coverage] = {}
+    for key in dict.fromkeys(key_of(piece) for piece in planned):
+        held = table.coverage(key)
+        if held is not None:
+            found[key] = held
+    return found
+
+
+def _write_files(
+    spark: "SparkSession",
+    source: ExportSource,
+    tasks: Sequence[tuple[Range, ...]],
+    settings: FileSettings,
+    progress: ProgressCallback | None,
+) -> list[WrittenFile]:
+    """Run the tasks; the files that they wrote."""
+    context = spark.sparkContext
+    rows_done, tasks_done = context.accumulator(0), context.accumulator(0)
+
+    def write(task: tuple[Range, ...]) -> list[WrittenFile]:
+        from pyspark import TaskContext
+
+        running = TaskContext.get()
+        attempt = 0 if running is None else running.taskAttemptId()
+        written = [write_range(source, piece, settings, attempt) for piece in task]
+        files = [file for file in written if file is not None]
+        rows_done.add(sum(file.rows for file in files))
+        tasks_done.add(1)
+        return files
+
+    def run() -> list[list[WrittenFile]]:
+        context.setJobGroup(settings.run_id, "spindle export", interruptOnCancel=True)
+        return context.parallelize(tasks, len(tasks)).map(write).collect()
+
+    def report(done: int) -> None:
+        if progress is not None:
+            progress(ExportProgress(done, len(tasks), rows_done.value))
+
+    with ThreadPoolExecutor(1, "spindle-export") as pool:
+        job = pool.submit(run)
+        try:
+            while not _is_done(job):
+                report(tasks_done.value)
+        except BaseException:
+            context.cancelJobGroup(settings.run_id)
+            raise
+        written = job.result()
+    report(len(tasks))
+    return [file for files in written for file in files]
+
+
+def _is_done(job: "Future[Any]") -> bool:
+    try:
+        job.exception(timeout=_POLL_SECONDS)
+    except NotDone:
+        return False
+    return True
+
+
+def _exported(remaining: Sequence[Range], files: Sequence[WrittenFile]) -> list[ExportedPartition]:
+    rows: dict[PartitionKey, int] = {}
+    for file in files:
+        rows[key_of(file)] = rows.get(key_of(file), 0) + file.rows
+    whole: dict[PartitionKey, ExportedPartition] = {}
+    for piece in remaining:
+        key = key_of(piece)
+        start = whole[key].start_offset if key in whole else piece.start_offset
+        whole[key] = ExportedPartition(
+            piece.partition, piece.topic_id, start, piece.end_offset, rows.get(key, 0)
+        )
+    return list(whole.values())
+
+
+def _extended(held: Coverage | None, added: ExportedPartition) -> Coverage:
+    start = added.start_offset if held is None else held.start
+    return Coverage(start, added.end_offset)
+
+
+def _remove_files(settings: FileSettings) -> None:
+    """Files of a run that did not commit. Late ones of a cancelled task stay, but unseen."""
+    for path in Path(settings.directory).glob(f"*.{settings.run_id}-*"):
+        path.unlink(missing_ok=True)

@@ -1,0 +1,183 @@
+"""The Delta table of an export: what it holds already, and the commit that adds files.
+
+Coverage is kept in the table's own log as application transactions, which delta-rs checks for
+conflicts: for each (topic id, partition) the end offset and, in a second one, the first offset. A
+transaction named by the topic holds a fingerprint of the topic's id, so that a topic which was
+deleted and created again is noticed. File names repeat the offsets; they count where a retention
+setting has removed transactions.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Schema, Transaction
+from deltalake.exceptions import CommitFailedError, DeltaError
+from deltalake.transaction import AddAction, create_table_with_add_actions
+
+from spindle.common.uuids import Uuid, uuid_text
+from spindle.pipeline.export.model import (
+    Coverage,
+    ExportConflict,
+    ExportRefused,
+    PartitionKey,
+    WrittenFile,
+)
+from spindle.pipeline.export.parquet_files import parse_file_name
+
+_PREFIX: Final = "spindle"
+_LATEST_STATISTIC_MS: Final = 253402300799999
+"""The last millisecond of the year 9999, which the text form of a statistic can still say."""
+
+
+class ExportTable:
+    """A snapshot of the table at `path`, which may not exist yet."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._table = DeltaTable(path) if DeltaTable.is_deltatable(path) else None
+        self._by_name = self._coverage_by_name()
+
+    @property
+    def version(self) -> int | None:
+        return None if self._table is None else int(self._table.version())
+
+    def check_schema(self, schema: pa.Schema) -> None:
+        """Raises ExportRefused if the table has other columns than the export."""
+        if self._table is None:
+            return
+        wanted = Schema.from_arrow(schema)
+        if self._table.schema() != wanted:
+            found = [field.name for field in self._table.schema().fields]
+            raise ExportRefused(
+                f"the table {self.path} has the columns {', '.join(found)}, the export has "
+                f"{', '.join(schema.names)} (names, order and types must agree)"
+            )
+
+    def is_other_topic(self, topic: str, topic_id: Uuid) -> bool:
+        """True if the table holds rows of a topic of this name under another id."""
+        known = self._transaction(_topic_app(topic))
+        return known is not None and known != _fingerprint(topic_id)
+
+    def coverage(self, key: PartitionKey) -> Coverage | None:
+        """The offsets of a partition that the table holds."""
+        named = self._by_name.get(key)
+        end = self._transaction(_end_app(key))
+        if end is None:
+            return named
+        start = self._transaction(_start_app(key))
+        held = Coverage(end if start is None else start, end)
+        if named is None:
+            return held
+        return Coverage(min(held.start, named.start), max(held.end, named.end))
+
+    def commit(
+        self,
+        schema: pa.Schema,
+        files: Sequence[WrittenFile],
+        covered: Mapping[PartitionKey, Coverage],
+        topics: Mapping[str, Uuid],
+    ) -> int:
+        """Make the files visible and record what the table then holds; the table's new version.
+
+        `covered` has the whole coverage of every partition that this export extends.
+
+        Raises:
+            ExportConflict: another writer committed for one of these partitions.
+        """
+        properties = CommitProperties(
+            custom_metadata={"spindle.export": "1"},
+            app_transactions=list(_transactions(covered, topics)),
+        )
+        actions = [_add_action(self.path, file, schema.names) for file in files]
+        delta_schema = Schema.from_arrow(schema)
+        try:
+            if self._table is None:
+                create_table_with_add_actions(
+                    self.path, delta_schema, actions, "error", commit_properties=properties
+                )
+            else:
+                self._table.create_write_transaction(
+                    list(actions), "append", delta_schema, commit_properties=properties
+                )
+        except (CommitFailedError, DeltaError) as error:
+            raise ExportConflict(
+                f"the table {self.path} was changed by another export: {error}; run again"
+            ) from error
+        return int(DeltaTable(self.path).version())
+
+    def _transaction(self, app: str) -> int | None:
+        if self._table is None:
+            return None
+        version: int | None = self._table.transaction_version(app)
+        return version
+
+    def _coverage_by_name(self) -> dict[PartitionKey, Coverage]:
+        found: dict[PartitionKey, Coverage] = {}
+        for uri in [] if self._table is None else self._table.file_uris():
+            parsed = parse_file_name(uri.rpartition("/")[2])
+            if parsed is not None:
+                key, held = parsed
+                known = found.get(key, held)
+                found[key] = Coverage(min(known.start, held.start), max(known.end, held.end))
+        return found
+
+
+def _topic_app(topic: str) -> str:
+    return f"{_PREFIX}:topic:{topic}"
+
+
+def _end_app(key: PartitionKey) -> str:
+    return f"{_PREFIX}:end:{uuid_text(key.topic_id)}:{key.partition}"
+
+
+def _start_app(key: PartitionKey) -> str:
+    return f"{_PREFIX}:start:{uuid_text(key.topic_id)}:{key.partition}"
+
+
+def _fingerprint(topic_id: Uuid) -> int:
+    """63 bits of a topic id, which is as much as a transaction version holds."""
+    high, low = int.from_bytes(topic_id[:8], "big"), int.from_bytes(topic_id[8:], "big")
+    return (high ^ low) >> 1
+
+
+def _transactions(
+    covered: Mapping[PartitionKey, Coverage], topics: Mapping[str, Uuid]
+) -> Iterable[Transaction]:
+    for topic, topic_id in topics.items():
+        yield Transaction(_topic_app(topic), _fingerprint(topic_id))
+    for key, held in covered.items():
+        yield Transaction(_start_app(key), held.start)
+        yield Transaction(_end_app(key), held.end)
+
+
+def _add_action(path: str, file: WrittenFile, columns: Sequence[str]) -> AddAction:
+    modified_ms = (Path(path) / file.name).stat().st_mtime_ns // 1_000_000
+    statistics = json.dumps(_statistics(file, columns))
+    return AddAction(file.name, file.size_bytes, {}, modified_ms, True, statistics)
+
+
+def _statistics(file: WrittenFile, columns: Sequence[str]) -> dict[str, Any]:
+    least: dict[str, Any] = {
+        "topic": file.partition.topic,
+        "partition": file.partition.partition,
+        "offset": file.start_offset,
+    }
+    greatest: dict[str, Any] = {**least, "offset": file.end_offset - 1}
+    first, last = file.min_timestamp_ms, file.max_timestamp_ms
+    if first is not None and last is not None and first >= 0 and last <= _LATEST_STATISTIC_MS:
+        least["timestamp"], greatest["timestamp"] = _time_text(first), _time_text(last)
+    return {
+        "numRecords": file.rows,
+        "minValues": {name: value for name, value in least.items() if name in columns},
+        "maxValues": {name: value for name, value in greatest.items() if name in columns},
+        "nullCount": {name: 0 for name in least if name in columns},
+    }
+
+
+def _time_text(time_ms: int) -> str:
+    moment = datetime.fromtimestamp(time_ms // 1000, UTC)
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{time_ms % 1000:03d}Z"

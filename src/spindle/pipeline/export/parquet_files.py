@@ -1,0 +1,155 @@
+"""A task's part of an export: the rows of a range into one Parquet file, durable, not yet visible.
+
+The file's name says what it holds: partition, topic id, offsets, and which run and task attempt
+wrote it. It appears under that name only when it is complete.
+"""
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from spindle.common.uuids import parse_uuid, uuid_text
+from spindle.pipeline.export.model import Coverage, ExportSource, PartitionKey, Range, WrittenFile
+from spindle.pipeline.records.columns import arrow_schema
+
+_ROW_GROUP_BYTES: Final = 64 * 1024 * 1024
+_TOPIC_CHARACTERS: Final = 80
+_NAME: Final = re.compile(
+    r".*-(\d+)\.([A-Za-z0-9_-]{22})\.(\d{20})-(\d{20})\.[0-9a-f]+-\d+\.parquet"
+)
+_DELTA_ENCODED: Final = ("offset", "timestamp")
+_STATISTICS: Final = ("partition", "offset", "timestamp")
+_DICTIONARY: Final = ("topic", "partition", "timestampType")
+
+
+class FileSettings(NamedTuple):
+    """Where and how files are written. `run_id` is a hex string that is unique to the run."""
+
+    directory: str
+    run_id: str
+    compression: str
+
+
+def file_name(piece: Range, run_id: str, attempt: int) -> str:
+    """The name of the file of a range; at most 200 characters, whatever the topic's name."""
+    return (
+        f"{piece.partition.topic[:_TOPIC_CHARACTERS]}-{piece.partition.partition}."
+        f"{uuid_text(piece.topic_id)}.{piece.start_offset:020d}-{piece.end_offset:020d}."
+        f"{run_id}-{attempt}.parquet"
+    )
+
+
+def parse_file_name(name: str) -> tuple[PartitionKey, Coverage] | None:
+    """What a file holds by its name; None for files of other origin (compaction rewrites them)."""
+    found = _NAME.fullmatch(name)
+    if found is None:
+        return None
+    partition, topic_id, start, end = found.groups()
+    key = PartitionKey(parse_uuid(topic_id), int(partition))
+    return key, Coverage(int(start), int(end))
+
+
+def write_range(
+    source: ExportSource, piece: Range, settings: FileSettings, attempt: int
+) -> WrittenFile | None:
+    """Write the rows of a range; None if it has none (transaction markers, compacted away).
+
+    Raises:
+        OSError: the file cannot be written; nothing is left of it.
+    """
+    name = file_name(piece, settings.run_id, attempt)
+    target = Path(settings.directory) / name
+    temporary = target.with_name(f".{name}.tmp")
+    try:
+        rows, times = _write(source, piece, temporary, settings.compression)
+        if rows == 0:
+            return None
+        size_bytes = _sync(temporary)
+        os.replace(temporary, target)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return WrittenFile(
+        name,
+        piece.partition,
+        piece.topic_id,
+        piece.start_offset,
+        piece.end_offset,
+        rows,
+        size_bytes,
+        *times.range_ms(),
+    )
+
+
+class _TimeRange:
+    """Least and greatest timestamp of the batches seen."""
+
+    def __init__(self) -> None:
+        self._least: int | None = None
+        self._greatest: int | None = None
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        found = pc.min_max(batch.column("timestamp").cast(pa.int64()))
+        least, greatest = found["min"].as_py(), found["max"].as_py()
+        self._least = least if self._least is None else min(self._least, least)
+        self._greatest = greatest if self._greatest is None else max(self._greatest, greatest)
+
+    def range_ms(self) -> tuple[int | None, int | None]:
+        if self._least is None or self._greatest is None:
+            return None, None
+        return self._least // 1000, self._greatest // 1000
+
+
+def _write(
+    source: ExportSource, piece: Range, path: Path, compression: str
+) -> tuple[int, _TimeRange]:
+    schema = arrow_schema(source.columns)
+    times = _TimeRange()
+    has_time = "timestamp" in source.columns
+    rows = 0
+    with _parquet_writer(path, schema, compression) as writer:
+        for group in _row_groups(source.read(piece)):
+            for batch in group:
+                rows += batch.num_rows
+                if has_time:
+                    times.add(batch)
+            table = pa.Table.from_batches(group, schema)
+            writer.write_table(table, row_group_size=max(1, table.num_rows))
+    return rows, times
+
+
+def _parquet_writer(path: Path, schema: pa.Schema, compression: str) -> Any:
+    names = schema.names
+    return pq.ParquetWriter(
+        path,
+        schema,
+        compression=compression,
+        use_dictionary=[name for name in _DICTIONARY if name in names],
+        write_statistics=[name for name in _STATISTICS if name in names],
+        column_encoding={name: "DELTA_BINARY_PACKED" for name in _DELTA_ENCODED if name in names},
+    )
+
+
+def _row_groups(batches: Iterator[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
+    group: list[pa.RecordBatch] = []
+    group_bytes = 0
+    for batch in batches:
+        group.append(batch)
+        group_bytes += batch.nbytes
+        if group_bytes >= _ROW_GROUP_BYTES:
+            yield group
+            group, group_bytes = [], 0
+    if group:
+        yield group
+
+
+def _sync(path: Path) -> int:
+    """Bring a file to the disk; its size."""
+    with open(path, "rb") as file:
+        os.fsync(file.fileno())
+        return os.fstat(file.fileno()).st_size

@@ -1,0 +1,81 @@
+"""The sources of this package as an export sees them."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, cast
+
+from spindle.pipeline.export.model import ExportSource, Range
+from spindle.pipeline.segments.options import SegmentOptions, parse_segment_options
+from spindle.pipeline.segments.partitions import readable_partitions
+from spindle.pipeline.segments.pushdown import PushedFilters
+from spindle.pipeline.segments.ranges import (
+    SegmentRange,
+    plan_tasks,
+    range_of,
+    resolve_ranges,
+)
+from spindle.pipeline.segments.reader import read_range, read_settings
+
+
+def export_source(name: str, options: Mapping[str, str]) -> ExportSource:
+    """The source of a data source name, `spindle-segments` or `spindle`.
+
+    Raises:
+        ValueError: another name, or options that the source refuses.
+    """
+    if name == "spindle-segments":
+        return SegmentsExport(parse_segment_options(options))
+    if name == "spindle":
+        return BrokerExport(options)
+    raise ValueError(f"source {name!r} cannot be exported; want spindle-segments or spindle")
+
+
+class SegmentsExport:
+    """Straight from log directories."""
+
+    def __init__(self, options: SegmentOptions) -> None:
+        self._options = options
+        self._settings = read_settings(options)
+        self.columns = options.columns
+        self.start_is_explicit = options.start_is_explicit
+        self.fail_on_data_loss = options.fail_on_data_loss
+
+    def ranges(self) -> Sequence[Range]:
+        partitions = readable_partitions(self._options)
+        resolved = resolve_ranges(self._options, partitions, PushedFilters())
+        return [range_of(partition, start, end) for partition, start, end in resolved]
+
+    def tasks(self, ranges: Sequence[Range]) -> list[tuple[Range, ...]]:
+        by_partition = {each.partition: each for each in readable_partitions(self._options)}
+        resolved = [
+            (by_partition[piece.partition], piece.start_offset, piece.end_offset)
+            for piece in ranges
+        ]
+        return cast(list[tuple[Range, ...]], plan_tasks(self._options, resolved))
+
+    def read(self, piece: SegmentRange) -> Iterator[Any]:
+        return read_range(piece, self._settings)
+
+
+class BrokerExport:
+    """Through the brokers."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        from spindle.pipeline.sources.broker_options import broker_read_options
+
+        self._options = broker_read_options(options)
+        self.columns = tuple(self._options.columns)
+        self.start_is_explicit = any(name.lower().startswith("starting") for name in options)
+        self.fail_on_data_loss = self._options.fail_on_data_loss
+
+    def ranges(self) -> Sequence[Range]:
+        from spindle.pipeline.sources.broker_planning import plan_tasks as plan_broker_tasks
+
+        return [piece for task in plan_broker_tasks(self._options) for piece in task]
+
+    def tasks(self, ranges: Sequence[Range]) -> list[tuple[Range, ...]]:
+        return [(piece,) for piece in ranges]
+
+    def read(self, piece: Any) -> Iterator[Any]:
+        from spindle.pipeline.sources.broker_reading import read_ranges
+
+        return read_ranges(self._options, (piece,))
