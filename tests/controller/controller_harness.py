@@ -1,0 +1,182 @@
+"""A controller over a quorum in memory, whose clock and commits are in the hands of the test."""
+
+import asyncio
+from collections.abc import Coroutine, Sequence
+from random import Random
+from typing import Any
+
+from spindle.broker.context import RequestContext
+from spindle.common.uuids import Uuid
+from spindle.controller.config_rules import AnyConfig
+from spindle.controller.decision import ControllerContext, ControllerSettings
+from spindle.metadata.features import SUPPORTED_FEATURES, bootstrap_levels
+from spindle.protocol.message import Message
+from spindle.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
+from spindle.protocol.messages.broker_registration import BrokerRegistrationRequest
+from spindle.protocol.messages.metadata_records import FeatureLevelRecord, NoOpRecord
+from spindle.raft.listener import CommittedBatch, LeaderAndEpoch, NotLeader, QuorumListener
+from spindle.runtime.controller import ControllerDriver
+from spindle.runtime.image_publisher import ImagePublisher
+
+CLUSTER_ID = "QF-XhYbqTEaRFQYXoV7MoA"
+HEARTBEAT = 63
+REGISTRATION = 62
+
+
+def uuid(number: int) -> Uuid:
+    """A recognisable id that is not reserved."""
+    return number.to_bytes(8, "big") + bytes(8)
+
+
+class MemoryQuorum:
+    """A metadata log of one node. `commit()` delivers what was appended since the last one."""
+
+    def __init__(self, publisher: QuorumListener) -> None:
+        self._listener = publisher
+        self.leader = LeaderAndEpoch()
+        self.high_watermark: int | None = None
+        self.batches: list[CommittedBatch] = []
+        self.end_offset = 0
+        self._delivered = 0
+        self.commits_at_once = True
+
+    def subscribe(self, listener: QuorumListener) -> None:
+        raise AssertionError("the harness wires the listener itself")
+
+    def become_leader(self, node_id: int, epoch: int) -> None:
+        """Win an election: a control batch opens the epoch and is committed."""
+        self.leader = LeaderAndEpoch(node_id, epoch)
+        self._add([], epoch)
+        self.commit()
+        self._listener.on_leader_change(self.leader)
+
+    def lose_leadership(self, to_node: int, epoch: int, *, keep: int) -> None:
+        """Another leader takes over, whose log has only `keep` of the uncommitted batches."""
+        del self.batches[self._delivered + keep :]
+        self.end_offset = self.batches[-1].last_offset + 1 if self.batches else 0
+        self.leader = LeaderAndEpoch(to_node, epoch)
+        self._listener.on_leader_change(self.leader)
+        self.commit()
+
+    def append(self, epoch: int, records: Sequence[Message], *, is_atomic: bool) -> int:
+        if self.leader.epoch != epoch:
+            raise NotLeader(epoch, self.leader)
+        self._add(list(records), epoch)
+        if self.commits_at_once:
+            asyncio.get_running_loop().call_soon(self.commit)
+        return self.end_offset - 1
+
+    def commit(self) -> None:
+        new = self.batches[self._delivered :]
+        self._delivered = len(self.batches)
+        self.high_watermark = self.end_offset
+        if new:
+            self._listener.on_commit(new)
+
+    def _add(self, records: list[Message], epoch: int) -> None:
+        last = self.end_offset + max(1, len(records)) - 1
+        self.batches.append(CommittedBatch(self.end_offset, last, epoch, 0, 100, records))
+        self.end_offset = last + 1
+
+
+class Harness:
+    """One controller node with a clock that only the test moves."""
+
+    def __init__(self, *, metadata_version: int = 30, node_id: int = 1, **settings: Any) -> None:
+        self.now_ms = 1_000_000
+        self.publisher = ImagePublisher()
+        self.quorum = MemoryQuorum(self.publisher)
+        self._uuids = 0
+        self.settings = ControllerSettings(node_id=node_id, cluster_id=CLUSTER_ID, **settings)
+        context = ControllerContext(self.settings, AnyConfig(), self._new_uuid, Random(7))
+        self.driver = ControllerDriver(
+            self.quorum,
+            self.publisher,
+            context,
+            bootstrap=[
+                FeatureLevelRecord(name=name, feature_level=level)
+                for name, level in bootstrap_levels(metadata_version)
+            ],
+            clock=lambda: self.now_ms,
+        )
+        self.driver.start()
+
+    def _new_uuid(self) -> Uuid:
+        self._uuids += 1
+        return uuid(0xABC000 + self._uuids)
+
+    async def request(self, api_key: int, request: Message, version: int | None = None) -> Any:
+        """Send a request of the newest, or of a given, version."""
+        context = RequestContext(
+            api_key=api_key,
+            api_version=type(request).LAST_VERSION if version is None else version,
+            correlation_id=0,
+            client_id="test",
+            client_address="127.0.0.1",
+            listener="CONTROLLER",
+        )
+        return await self.driver.handle(api_key, request, context)
+
+    async def register(
+        self, broker_id: int, incarnation: int, directories: list[Uuid], **more: Any
+    ) -> Any:
+        return await self.request(
+            REGISTRATION, registration(broker_id, incarnation, directories, **more)
+        )
+
+    async def heartbeat(self, broker_id: int, epoch: int, **fields: Any) -> Any:
+        """A heartbeat of a broker that has read everything, unless said otherwise."""
+        fields.setdefault("current_metadata_offset", self.quorum.end_offset - 1)
+        fields.setdefault("cordoned_log_dirs", [])
+        return await self.request(
+            HEARTBEAT,
+            BrokerHeartbeatRequest(broker_id=broker_id, broker_epoch=epoch, **fields),
+        )
+
+    async def broker(self, broker_id: int, directories: list[Uuid], **more: Any) -> int:
+        """A registered and unfenced broker; its epoch."""
+        response = await self.register(broker_id, 100 + broker_id, directories, **more)
+        epoch: int = response.broker_epoch
+        await self.heartbeat(broker_id, epoch)
+        return epoch
+
+    def records(self, first_batch: int = 0) -> list[list[Message]]:
+        """The batches that have records, without no-ops, beginning with the given one."""
+        found = [
+            [record for record in batch.records if not isinstance(record, NoOpRecord)]
+            for batch in self.quorum.batches[first_batch:]
+        ]
+        return [batch for batch in found if batch]
+
+
+def registration(
+    broker_id: int, incarnation: int, directories: list[Uuid], **more: Any
+) -> BrokerRegistrationRequest:
+    """What a broker of this build sends."""
+    return BrokerRegistrationRequest(
+        broker_id=broker_id,
+        cluster_id=more.pop("cluster_id", CLUSTER_ID),
+        incarnation_id=uuid(incarnation),
+        listeners=[
+            BrokerRegistrationRequest.Listener(name="PLAINTEXT", host="127.0.0.1", port=19192)
+        ],
+        features=more.pop(
+            "features",
+            [
+                BrokerRegistrationRequest.Feature(
+                    name=name,
+                    min_supported_version=levels.minimum,
+                    max_supported_version=levels.maximum,
+                )
+                for name, levels in SUPPORTED_FEATURES.items()
+            ],
+        ),
+        rack=more.pop("rack", None),
+        log_dirs=directories,
+        **more,
+    )
+
+
+def run(scenario: Coroutine[Any, Any, None]) -> None:
+    """Run a test's coroutine to its end."""
+    asyncio.run(scenario)
