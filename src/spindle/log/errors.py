@@ -37,3 +37,11 @@ class UnexpectedAppendOffset(Exception):
 
 class DuplicateLogDirectories(Exception):
     """Two directories hold a current (or a future) log of the same partition; one has to go."""
+
+
+class UnexpectedDirectory(Exception):
+    """A directory that does not belong into a log directory; an operator has to look at it."""
+
+    def __init__(self, path: str, finding: str) -> None:
+        super().__init__(f"found directory {path}: {finding}")
+        self.path = path

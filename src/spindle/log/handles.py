@@ -4,6 +4,7 @@ A partition that nobody touches holds no descriptor at all, so a directory may h
 partitions whatever the limit of open files is.
 """
 
+from contextlib import suppress
 from typing import Final
 
 from spindle.common.ports import File, FileSystem
@@ -52,6 +53,12 @@ class FileHandles:
         """Close all files; the cache can be used again."""
         while self._open:
             self._open.popitem()[1].close()
+
+    def abandon(self) -> None:
+        """Close all files of a dead disk, where closing may fail as well."""
+        while self._open:
+            with suppress(OSError):
+                self._open.popitem()[1].close()
 
     def __len__(self) -> int:
         return len(self._open)

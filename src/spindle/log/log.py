@@ -86,6 +86,7 @@ class Log:
     __slots__ = (
         "_first_unstable_offset",
         "_has_durable_identity",
+        "_has_rolled",
         "_storage",
         "_unflushed_since_ms",
         "config",
@@ -114,6 +115,7 @@ class Log:
     ) -> None:
         self._storage = storage
         self._has_durable_identity = has_durable_identity
+        self._has_rolled = False
         self._unflushed_since_ms: int | None = None
         self.path = path
         self.topic_partition = topic_partition
@@ -511,6 +513,7 @@ class Log:
 
     def _roll_at(self, base_offset: int, now_ms: int) -> Segment:
         active = self.segments.active
+        self._has_rolled = True
         if active.size_bytes == 0:
             # An empty segment cannot hold an offset that far from its base: it is replaced.
             self.segments.remove(active)
@@ -568,6 +571,7 @@ class Log:
 
     def complete_flush(self, task: FlushTask) -> None:
         """A flush is done: recovery begins where it ended (or at a truncation since then)."""
+        self._has_rolled = False
         self.recovery_point = max(self.recovery_point, min(task.end_offset, self.log_end_offset))
         if self.recovery_point == self.log_end_offset:
             self._unflushed_since_ms = None
@@ -580,8 +584,10 @@ class Log:
             self.complete_flush(task)
 
     def must_flush(self, now_ms: int) -> bool:
-        """True if `flush.messages` or `flush.ms` asks for a flush now."""
+        """True if `flush.messages`, `flush.ms` or a finished segment asks for a flush now."""
         unflushed = self.log_end_offset - self.recovery_point
+        if self._has_rolled and unflushed > 0:
+            return True
         if unflushed <= 0 or self._unflushed_since_ms is None:
             return False
         return (

@@ -1,0 +1,43 @@
+"""`.kafka_cleanshutdown`: the mark of a log directory whose logs were all closed in order.
+
+It carries the broker epoch of that run (KIP-966), by which the controller knows that nothing that
+the broker acknowledged can be missing. Loading removes it first, so that it never outlives a crash.
+"""
+
+import json
+from typing import Final
+
+from spindle.common.ports import FileSystem
+
+CLEAN_SHUTDOWN_FILE: Final = ".kafka_cleanshutdown"
+UNKNOWN_BROKER_EPOCH: Final = -1
+_VERSION: Final = 0
+
+
+def write_clean_shutdown(file_system: FileSystem, directory: str, broker_epoch: int) -> None:
+    """Mark the directory as closed; -1 is the epoch of a broker that was never registered."""
+    content = f'{{"version":{_VERSION},"brokerEpoch":{broker_epoch}}}'
+    file_system.write_atomically(f"{directory}/{CLEAN_SHUTDOWN_FILE}", content.encode())
+
+
+def read_clean_shutdown(file_system: FileSystem, directory: str) -> int | None:
+    """The broker epoch in the mark, -1 if it does not tell one, None if there is no mark."""
+    path = f"{directory}/{CLEAN_SHUTDOWN_FILE}"
+    if not file_system.exists(path):
+        return None
+    try:
+        content = json.loads(file_system.read_bytes(path))
+    except ValueError:
+        # Older brokers leave an empty file: clean, but without an epoch.
+        return UNKNOWN_BROKER_EPOCH
+    epoch = content.get("brokerEpoch") if isinstance(content, dict) else None
+    return epoch if isinstance(epoch, int) else UNKNOWN_BROKER_EPOCH
+
+
+def remove_clean_shutdown(file_system: FileSystem, directory: str) -> bool:
+    """Remove the mark; True if there was one."""
+    path = f"{directory}/{CLEAN_SHUTDOWN_FILE}"
+    if not file_system.exists(path):
+        return False
+    file_system.remove(path)
+    return True
