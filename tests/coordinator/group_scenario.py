@@ -1,0 +1,394 @@
+"""A shard with a virtual clock and a log in memory, to tell stories about groups.
+
+The scenario does what the driver does: it keeps timers, appends records, reports commits and
+collects answers. With `hold()` appends stay under way until `commit()` or `fail(code)`.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+from spindle.common.errors import ApiError, ErrorCode
+from spindle.common.ids import TopicPartition
+from spindle.common.uuids import ZERO_UUID
+from spindle.coordinator.append_errors import coordinator_error
+from spindle.coordinator.classic_group import ClassicGroup
+from spindle.coordinator.config import GroupCoordinatorConfig
+from spindle.coordinator.outcome import Client, Outcome
+from spindle.coordinator.records import (
+    CommittedOffset,
+    CoordinatorRecord,
+    encode_record,
+    parse_record,
+)
+from spindle.coordinator.shard import GroupShard
+from spindle.coordinator.timers import TimerQueue
+from spindle.protocol.codec import encode
+from spindle.protocol.messages.delete_groups import DeleteGroupsResponse
+from spindle.protocol.messages.group_protocol import ConsumerProtocolSubscription
+from spindle.protocol.messages.heartbeat import HeartbeatRequest
+from spindle.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from spindle.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from spindle.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from spindle.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
+from spindle.protocol.messages.offset_fetch import OffsetFetchRequest
+from spindle.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+GROUP = "orders"
+SESSION_MS = 10_000
+REBALANCE_MS = 60_000
+DELAY_MS = 3_000
+START_MS = 1_700_000_000_000
+
+Protocols = tuple[tuple[str, bytes], ...]
+
+
+def subscription(*topics: str) -> bytes:
+    """Metadata of a consumer that reads these topics."""
+    return b"\0\0" + encode(ConsumerProtocolSubscription(topics=list(topics)), 0)
+
+
+RANGE: Protocols = (("range", subscription("t")),)
+
+
+class Scenario:
+    def __init__(self, config: GroupCoordinatorConfig | None = None) -> None:
+        self.config = config or GroupCoordinatorConfig()
+        self.now_ms = START_MS
+        self.log: list[CoordinatorRecord] = []
+        self.answers: dict[str, Any] = {}
+        self.held: list[Outcome] | None = None
+        self._ids = 0
+        self._tokens = 0
+        self.start()
+
+    def start(self) -> None:
+        """A coordinator takes the shard over: it knows what the log says."""
+        self.shard = GroupShard(self.config, self._new_id)
+        self.timers = TimerQueue()
+        for offset, record in enumerate(self.log):
+            key, value = encode_record(record)
+            parsed = parse_record(key, value, offset)
+            assert parsed is not None
+            self.shard.replay(parsed)
+        self._execute(self.shard.loaded(self.now_ms))
+
+    def _new_id(self) -> str:
+        self._ids += 1
+        return f"id{self._ids}"
+
+    def _token(self) -> str:
+        self._tokens += 1
+        return f"request{self._tokens}"
+
+    # ------------------------------------------------------------ the driver's part
+
+    def _execute(self, outcome: Outcome) -> None:
+        for change in outcome.timers:
+            self.timers.apply(change)
+        for token, response in outcome.answers:
+            assert token not in self.answers, f"{token} was answered twice"
+            self.answers[str(token)] = response
+        if outcome.records:
+            if self.held is None:
+                self._finish(outcome, ErrorCode.NONE)
+            else:
+                self.held.append(outcome)
+        else:
+            assert not outcome.answers_after_commit
+            assert not outcome.completions
+        self.shard.check()
+
+    def _finish(self, outcome: Outcome, code: ErrorCode) -> None:
+        if code is ErrorCode.NONE:
+            self.shard.committed(outcome.records, len(self.log))
+            self.log += outcome.records
+        for token, response in outcome.answers_after_commit:
+            self.answers[str(token)] = response if code is ErrorCode.NONE else ApiError(code)
+        for completion in outcome.completions:
+            self._execute(self.shard.complete(completion, code, self.now_ms))
+
+    def hold(self) -> None:
+        """From now on appends stay under way."""
+        self.held = []
+
+    def commit(self) -> None:
+        """Everything that is under way is committed."""
+        held, self.held = self.held or [], None
+        for outcome in held:
+            self._finish(outcome, ErrorCode.NONE)
+
+    def fail(self, code: ErrorCode) -> None:
+        """Everything that is under way fails with an error of the log."""
+        held, self.held = self.held or [], None
+        for outcome in held:
+            self._finish(outcome, coordinator_error(code))
+
+    def advance(self, duration_ms: int) -> None:
+        """Let time pass; timers fire on their way."""
+        end_ms = self.now_ms + duration_ms
+        while (next_ms := self.timers.next_ms()) is not None and next_ms <= end_ms:
+            self.now_ms = max(self.now_ms, next_ms)
+            while (key := self.timers.pop_due(self.now_ms)) is not None:
+                self._execute(self.shard.on_timer(key, self.now_ms))
+        self.now_ms = end_ms
+
+    def advance_until_joined(self, token: str) -> None:
+        """Let as little time pass as it takes for a join to be answered."""
+        while self.waits(token):
+            self.advance(DELAY_MS)
+
+    # ------------------------------------------------------------ requests
+
+    def ask_join(
+        self,
+        member_id: str = "",
+        *,
+        instance_id: str | None = None,
+        protocols: Protocols = RANGE,
+        protocol_type: str = "consumer",
+        version: int = 9,
+        session_ms: int = SESSION_MS,
+        rebalance_ms: int = REBALANCE_MS,
+        client_id: str = "app",
+        group: str = GROUP,
+    ) -> str:
+        """Send a JoinGroup; the token of its answer."""
+        token = self._token()
+        request = JoinGroupRequest(
+            group_id=group,
+            session_timeout_ms=session_ms,
+            rebalance_timeout_ms=rebalance_ms,
+            member_id=member_id,
+            group_instance_id=instance_id,
+            protocol_type=protocol_type,
+            protocols=[
+                JoinGroupRequest.JoinGroupRequestProtocol(name=name, metadata=metadata)
+                for name, metadata in protocols
+            ],
+        )
+        client = Client(client_id, "/127.0.0.1", version)
+        self._execute(self.shard.join(token, request, client, self.now_ms))
+        return token
+
+    def join(self, **arguments: Any) -> tuple[str, str]:
+        """Join as a new dynamic member, in the two steps of KIP-394: (member id, token)."""
+        first = self.joined(self.ask_join(**arguments))
+        assert first.error_code == ErrorCode.MEMBER_ID_REQUIRED
+        return first.member_id, self.ask_join(first.member_id, **arguments)
+
+    def ask_sync(
+        self,
+        member_id: str,
+        generation: int,
+        assignment: dict[str, bytes] | None = None,
+        *,
+        instance_id: str | None = None,
+        protocol_type: str | None = None,
+        protocol_name: str | None = None,
+        group: str = GROUP,
+    ) -> str:
+        token = self._token()
+        request = SyncGroupRequest(
+            group_id=group,
+            generation_id=generation,
+            member_id=member_id,
+            group_instance_id=instance_id,
+            protocol_type=protocol_type,
+            protocol_name=protocol_name,
+            assignments=[
+                SyncGroupRequest.SyncGroupRequestAssignment(member_id=m, assignment=a)
+                for m, a in (assignment or {}).items()
+            ],
+        )
+        self._execute(self.shard.sync(token, request, self.now_ms))
+        return token
+
+    def heartbeat(
+        self,
+        member_id: str,
+        generation: int,
+        *,
+        instance_id: str | None = None,
+        group: str = GROUP,
+    ) -> ErrorCode:
+        token = self._token()
+        request = HeartbeatRequest(
+            group_id=group,
+            generation_id=generation,
+            member_id=member_id,
+            group_instance_id=instance_id,
+        )
+        try:
+            self._execute(self.shard.heartbeat(token, request, self.now_ms))
+        except ApiError as error:
+            return error.code
+        return ErrorCode(self.answers.pop(token).error_code)
+
+    def leave(self, *members: str | tuple[str, str | None], group: str = GROUP) -> list[ErrorCode]:
+        """Leave with member ids, or pairs of member id and instance id; the code of each."""
+        token = self._token()
+        pairs = [(m, None) if isinstance(m, str) else m for m in members]
+        request = LeaveGroupRequest(
+            group_id=group,
+            members=[
+                LeaveGroupRequest.MemberIdentity(member_id=m, group_instance_id=i) for m, i in pairs
+            ],
+        )
+        self._execute(self.shard.leave(token, request, self.now_ms))
+        response: LeaveGroupResponse = self.answers.pop(token)
+        return [ErrorCode(member.error_code) for member in response.members]
+
+    def ask_commit(
+        self,
+        offsets: dict[tuple[str, int], int],
+        *,
+        member_id: str = "",
+        generation: int = -1,
+        instance_id: str | None = None,
+        metadata: str | None = "",
+        retention_ms: int = -1,
+        version: int = 9,
+        topic_id: bytes = ZERO_UUID,
+        group: str = GROUP,
+    ) -> str:
+        token = self._token()
+        topic_type = OffsetCommitRequest.OffsetCommitRequestTopic
+        request = OffsetCommitRequest(
+            group_id=group,
+            generation_id_or_member_epoch=generation,
+            member_id=member_id,
+            group_instance_id=instance_id,
+            retention_time_ms=retention_ms,
+            topics=[
+                topic_type(
+                    name=topic,
+                    topic_id=topic_id,
+                    partitions=[
+                        topic_type.OffsetCommitRequestPartition(
+                            partition_index=partition,
+                            committed_offset=offset,
+                            committed_metadata=metadata,
+                        )
+                    ],
+                )
+                for (topic, partition), offset in offsets.items()
+            ],
+        )
+        client = Client("app", "/127.0.0.1", version)
+        self._execute(self.shard.commit_offsets(token, request, client, self.now_ms))
+        return token
+
+    def commit_offsets(self, offsets: dict[tuple[str, int], int], **arguments: Any) -> ErrorCode:
+        """Commit; the one error code of all partitions."""
+        try:
+            token = self.ask_commit(offsets, **arguments)
+        except ApiError as error:
+            return error.code
+        response: OffsetCommitResponse = self.answers.pop(token)
+        (code,) = {p.error_code for topic in response.topics for p in topic.partitions}
+        return ErrorCode(code)
+
+    def fetch(
+        self,
+        *partitions: tuple[str, int],
+        require_stable: bool = False,
+        topic_id: bytes = ZERO_UUID,
+        group: str = GROUP,
+    ) -> dict[tuple[str, int], int | ErrorCode]:
+        """Committed offsets of these partitions (of all without any), -1 for none."""
+        request = OffsetFetchRequest.OffsetFetchRequestGroup(
+            group_id=group,
+            topics=[
+                OffsetFetchRequest.OffsetFetchRequestGroup.OffsetFetchRequestTopics(
+                    name=topic, topic_id=topic_id, partition_indexes=[partition]
+                )
+                for topic, partition in partitions
+            ]
+            if partitions
+            else None,
+        )
+        fetched = self.shard.fetch_offsets(request, require_stable=require_stable)
+        return {
+            (topic.name, p.partition_index): ErrorCode(p.error_code)
+            if p.error_code
+            else p.committed_offset
+            for topic in fetched.topics
+            for p in topic.partitions
+        }
+
+    def delete_offsets(
+        self, *partitions: tuple[str, int], group: str = GROUP
+    ) -> list[ErrorCode] | ErrorCode:
+        token = self._token()
+        topic_type = OffsetDeleteRequest.OffsetDeleteRequestTopic
+        request = OffsetDeleteRequest(
+            group_id=group,
+            topics=[
+                topic_type(
+                    name=topic,
+                    partitions=[topic_type.OffsetDeleteRequestPartition(partition_index=partition)],
+                )
+                for topic, partition in partitions
+            ],
+        )
+        try:
+            self._execute(self.shard.delete_offsets(token, request))
+        except ApiError as error:
+            return error.code
+        response: OffsetDeleteResponse = self.answers.pop(token)
+        return [ErrorCode(p.error_code) for t in response.topics for p in t.partitions]
+
+    def delete_groups(self, *group_ids: str) -> list[ErrorCode]:
+        token = self._token()
+        self._execute(self.shard.delete_groups(token, group_ids))
+        response: DeleteGroupsResponse = self.answers.pop(token)
+        return [ErrorCode(result.error_code) for result in response.results]
+
+    # ------------------------------------------------------------ looking
+
+    def joined(self, token: str) -> JoinGroupResponse:
+        """The answer of a join, which must have come."""
+        response: JoinGroupResponse = self.answers[token]
+        return response
+
+    def synced(self, token: str) -> SyncGroupResponse:
+        response: SyncGroupResponse = self.answers[token]
+        return response
+
+    def waits(self, token: str) -> bool:
+        """True if the request is still parked."""
+        return token not in self.answers
+
+    def group(self, group_id: str = GROUP) -> ClassicGroup:
+        group = self.shard.groups.get(group_id)
+        assert group is not None
+        return group
+
+    def offset(self, topic: str, partition: int, group: str = GROUP) -> CommittedOffset | None:
+        return self.shard.offsets.get(group, TopicPartition(topic, partition))
+
+    def stable_group(self, count: int = 1, **arguments: Any) -> list[str]:
+        """A Stable group of `count` members at generation 1; the first of the ids leads."""
+        joins = [self.join(**arguments) for _ in range(count)]
+        self.advance_until_joined(joins[0][1])
+        self.sync_all([member_id for member_id, _ in joins])
+        return [member_id for member_id, _ in joins]
+
+    def sync_all(self, member_ids: list[str], group: str = GROUP) -> list[str]:
+        """All members ask for their assignment, the leader brings it; the tokens."""
+        state = self.group(group)
+        given = {member_id: f"for {member_id}".encode() for member_id in member_ids}
+        return [
+            self.ask_sync(
+                member_id,
+                state.generation_id,
+                given if member_id == state.leader_id else None,
+                group=group,
+            )
+            for member_id in member_ids
+        ]
+
+
+def with_config(**changes: Any) -> Scenario:
+    """A scenario with some settings of its own."""
+    return Scenario(replace(GroupCoordinatorConfig(), **changes))

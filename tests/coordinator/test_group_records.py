@@ -1,0 +1,187 @@
+"""Records of `__consumer_offsets` byte for byte as Apache Kafka 4.3.1 wrote them.
+
+Sizes, times and checksums are those of a recorded log: a batch with the same CRC has the same
+bytes.
+"""
+
+import pytest
+
+from spindle.common.errors import CorruptRecords
+from spindle.common.ids import TopicPartition
+from spindle.common.uuids import parse_uuid
+from spindle.coordinator.classic_group import ClassicGroup, GroupState
+from spindle.coordinator.member import ClassicMember
+from spindle.coordinator.partitioning import java_string_hash, partition_for, utf16_length
+from spindle.coordinator.records import (
+    CommittedOffset,
+    CoordinatorRecord,
+    GroupRecord,
+    OffsetRecord,
+    encode_record,
+    parse_record,
+)
+from spindle.protocol.messages.coordinator_records import GroupMetadataValue
+from spindle.protocol.records.batch import read_header
+from spindle.protocol.records.builder import SimpleRecord, build_batch
+
+IN = parse_uuid("OYAZTAAxSTS4tfxsaZYhug")
+
+
+def batch_of(records: list[CoordinatorRecord], timestamp_ms: int) -> bytes:
+    simple = [SimpleRecord(*encode_record(record), timestamp_ms) for record in records]
+    return build_batch(simple, base_sequence=0)
+
+
+def offset(partition: int, value: int, epoch: int, timestamp_ms: int) -> OffsetRecord:
+    committed = CommittedOffset(value, epoch, "", timestamp_ms, topic_id=IN)
+    return OffsetRecord("gc", TopicPartition("in", partition), committed)
+
+
+def test_new_group() -> None:
+    group = ClassicGroup("gc", 1795269242614)
+    batch = batch_of([group.empty_record()], 1795269242621)
+    assert (len(batch), read_header(batch).crc) == (98, 3020611379)
+
+
+def test_group_that_its_last_member_left() -> None:
+    group = ClassicGroup("gc", 0)
+    group.add(
+        ClassicMember(
+            member_id="c-1",
+            group_instance_id=None,
+            client_id="c",
+            client_host="/127.0.0.1",
+            rebalance_timeout_ms=300_000,
+            session_timeout_ms=45_000,
+            protocol_type="consumer",
+            protocols=(("range", b""),),
+        )
+    )
+    group.generation_id = 1
+    group.state = GroupState.PREPARING_REBALANCE
+    group.remove("c-1")
+    group.begin_generation(1795269246243)
+    batch = batch_of([group.record({})], 1795269246243)
+    assert (len(batch), read_header(batch).crc) == (106, 1561502865)
+
+
+def test_commit_of_a_member() -> None:
+    time_ms = 1795269242836
+    batch = batch_of([offset(0, 8, 0, time_ms), offset(1, 12, 0, time_ms)], 1795269242840)
+    assert (len(batch), read_header(batch).crc) == (187, 610807626)
+
+
+def test_commit_of_a_tool() -> None:
+    time_ms = 1795269254166
+    batch = batch_of([offset(1, 0, -1, time_ms), offset(0, 0, -1, time_ms)], time_ms)
+    assert (len(batch), read_header(batch).crc) == (187, 1323074873)
+
+
+def test_commit_of_a_transaction() -> None:
+    committed = CommittedOffset(7, commit_timestamp_ms=1795269257396)
+    record = OffsetRecord("gt", TopicPartition("in", 0), committed)
+    batch = build_batch(
+        [SimpleRecord(*encode_record(record), 1795269257399)],
+        producer_id=0,
+        producer_epoch=0,
+        base_sequence=0,
+        is_transactional=True,
+    )
+    assert (len(batch), read_header(batch).crc) == (106, 2338455639)
+
+
+def test_record_of_a_group_with_members_reads_back() -> None:
+    member = GroupMetadataValue.MemberMetadata(
+        member_id="m",
+        group_instance_id="i",
+        client_id="c",
+        client_host="/127.0.0.1",
+        rebalance_timeout=300_000,
+        session_timeout=45_000,
+        subscription=b"sub",
+        assignment=b"ass",
+    )
+    value = GroupMetadataValue(
+        protocol_type="consumer",
+        generation=3,
+        protocol="range",
+        leader="m",
+        current_state_timestamp=17,
+        members=[member],
+    )
+    record = GroupRecord("g", value)
+    key, encoded = encode_record(record)
+    assert (key[:2], encoded is not None and encoded[:2]) == (b"\0\2", b"\0\3")
+    assert parse_record(key, encoded, 9) == record
+    group = ClassicGroup.from_record(record)
+    group.check()
+    assert group.state is GroupState.STABLE
+    assert group.record({"m": b"ass"}) == record
+
+
+def test_old_record_without_rebalance_timeout_takes_the_session_timeout() -> None:
+    member = GroupMetadataValue.MemberMetadata(member_id="m", session_timeout=45_000)
+    value = GroupMetadataValue(protocol_type="consumer", protocol="range", members=[member])
+    group = ClassicGroup.from_record(GroupRecord("g", value))
+    assert group.members["m"].rebalance_timeout_ms == 45_000
+    assert group.leader_id == "m"
+
+
+def test_retention_of_its_own_is_written_at_value_version_1() -> None:
+    committed = CommittedOffset(1, -1, "n", 10, 20)
+    record = OffsetRecord("g", TopicPartition("t", 0), committed)
+    key, value = encode_record(record)
+    assert value is not None
+    assert value[:2] == b"\0\1"
+    assert parse_record(key, value, 3) == record._replace(
+        committed=committed._replace(record_offset=3)
+    )
+
+
+def test_key_type_0_is_an_offset_too() -> None:
+    key, value = encode_record(OffsetRecord("g", TopicPartition("t", 0), CommittedOffset(1)))
+    parsed = parse_record(b"\0\0" + key[2:], value, 0)
+    assert isinstance(parsed, OffsetRecord)
+    assert parsed.group_id == "g"
+
+
+@pytest.mark.parametrize("kind", [3, 5, 6, 7, 8, 10, 15, 16, 17, 23, 99])
+def test_records_of_other_group_types_are_passed_over(kind: int) -> None:
+    assert parse_record(kind.to_bytes(2, "big") + b"\0\1g", b"\0\0", 0) is None
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        (None, b""),
+        (b"", None),
+        (b"\0", None),
+        (b"\0\1\0\5ab", None),
+        (b"\0\2\0\1g", b""),
+        (b"\0\2\0\1g", b"\0\3"),
+        (b"\0\2\0\1g", b"\0\x63"),
+        (b"\0\1\0\1g\0\1t\0\0\0\0", b"\xff\xff"),
+        (b"\0\1\0\1g\0\1t\0\0\0\0", b"\0\4\0"),
+    ],
+)
+def test_broken_records_are_refused(key: bytes | None, value: bytes | None) -> None:
+    with pytest.raises(CorruptRecords):
+        parse_record(key, value, 41)
+
+
+@pytest.mark.parametrize(
+    ("text", "hashed"),
+    [("", 0), ("a", 97), ("gc", 3292), ("polygenelubricants", -(1 << 31)), ("\U0001f600", 1772899)],
+)
+def test_java_hash(text: str, hashed: int) -> None:
+    assert java_string_hash(text) == hashed
+
+
+def test_partition_of_a_group() -> None:
+    # Recorded with two partitions: gc in 0, gn and gt in 1.
+    assert [partition_for(group, 2) for group in ("gc", "gn", "gt")] == [0, 1, 1]
+    assert partition_for("polygenelubricants", 50) == 0
+
+
+def test_text_is_measured_in_utf16_units() -> None:
+    assert [utf16_length(text) for text in ("", "abc", "é", "\U0001f600")] == [0, 3, 1, 2]
