@@ -1,0 +1,273 @@
+"""DescribeConfigs, ListConfigResources and the broker's part of changing configuration.
+
+What is set comes from the metadata image and the node's property file. Changes are decided by the
+controller; the broker first refuses what only it can judge (its directories, KIP-1066) and applies
+levels of its own loggers (KIP-412), which are kept nowhere.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from spindle.broker.context import RequestContext
+from spindle.broker.handlers.broker_loggers import (
+    change_logger_levels,
+    describe_loggers,
+)
+from spindle.broker.services import BrokerServices
+from spindle.common.errors import ApiError, ErrorCode
+from spindle.config.describe import (
+    BrokerLayers,
+    DescribedConfig,
+    describe_broker,
+    describe_client_metrics,
+    describe_default_broker,
+    describe_group,
+    describe_topic,
+)
+from spindle.config.resources import ResourceType
+from spindle.config.validate import validate_broker, validate_own_broker
+from spindle.controller.topic_names import check_topic_name
+from spindle.metadata.configs import ConfigResource
+from spindle.metadata.image import MetadataImage
+from spindle.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+from spindle.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
+)
+from spindle.protocol.messages.incremental_alter_configs import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from spindle.protocol.messages.list_config_resources import (
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
+)
+
+_Asked = DescribeConfigsRequest.DescribeConfigsResource
+_Result = DescribeConfigsResponse.DescribeConfigsResult
+_Row = _Result.DescribeConfigsResourceResult
+_Changed = IncrementalAlterConfigsRequest.AlterConfigsResource
+_ChangeResult = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
+_Replaced = AlterConfigsRequest.AlterConfigsResource
+_ReplaceResult = AlterConfigsResponse.AlterConfigsResourceResponse
+
+_DELETE_OPERATION: Final = 1
+
+
+def describe_configs(
+    services: BrokerServices, context: RequestContext, request: DescribeConfigsRequest
+) -> DescribeConfigsResponse:
+    """The effective configuration of each resource, sorted by key."""
+    return DescribeConfigsResponse(
+        results=[_describe(services, request, asked) for asked in request.resources]
+    )
+
+
+def _describe(
+    services: BrokerServices, request: DescribeConfigsRequest, asked: _Asked
+) -> DescribeConfigsResponse.DescribeConfigsResult:
+    result = _Result(resource_type=asked.resource_type, resource_name=asked.resource_name)
+    try:
+        described = _described(services, asked)
+    except ApiError as error:
+        result.error_code = error.code
+        result.error_message = error.message
+        return result
+    result.configs = [
+        _Row(
+            name=config.name,
+            value=config.value,
+            read_only=config.is_read_only,
+            config_source=config.source,
+            is_sensitive=config.is_sensitive,
+            synonyms=[
+                _Row.DescribeConfigsSynonym(name=s.name, value=s.value, source=s.source)
+                for s in config.synonyms
+            ]
+            if request.include_synonyms
+            else [],
+            config_type=config.type,
+            documentation=config.documentation if request.include_documentation else None,
+        )
+        for config in described
+    ]
+    return result
+
+
+def _described(services: BrokerServices, asked: _Asked) -> list[DescribedConfig]:
+    image, name, keys = services.metadata.image, asked.resource_name, asked.configuration_keys
+    layers = BrokerLayers(
+        services.config, image.configs.default_broker(), image.configs.broker(services.node_id)
+    )
+    if asked.resource_type == ResourceType.TOPIC:
+        check_topic_name(name)
+        if name not in image.topics.by_name:
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic '{name}' does not exist.")
+        return describe_topic(layers, image.configs.topic(name), keys)
+    if asked.resource_type == ResourceType.BROKER:
+        if not name:
+            return describe_default_broker(image.configs.default_broker(), keys)
+        _check_own_id(services, name)
+        return describe_broker(layers, keys)
+    if asked.resource_type == ResourceType.BROKER_LOGGER:
+        _check_own_id(services, name)
+        return describe_loggers(keys)
+    own = image.configs.of(ConfigResource(asked.resource_type, name))
+    if asked.resource_type == ResourceType.GROUP:
+        _check_named(name, "Group name")
+        return describe_group(layers, own, keys)
+    if asked.resource_type == ResourceType.CLIENT_METRICS:
+        _check_named(name, "Client metrics subscription name")
+        return describe_client_metrics(own, keys)
+    raise ApiError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {asked.resource_type}")
+
+
+def _check_own_id(services: BrokerServices, name: str) -> None:
+    if not name:
+        raise ApiError(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
+    if not name.removeprefix("-").isdecimal():
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}"
+        )
+    if int(name) != services.node_id:
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST,
+            f"Unexpected broker id, expected {services.node_id}, but received {name}",
+        )
+
+
+def _check_named(name: str, what: str) -> None:
+    if not name:
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"{what} must not be empty")
+
+
+def list_config_resources(
+    services: BrokerServices, context: RequestContext, request: ListConfigResourcesRequest
+) -> ListConfigResourcesResponse:
+    """The resources that can be described (KIP-1142); without a wish, all kinds."""
+    supported = (
+        ResourceType.TOPIC,
+        ResourceType.BROKER,
+        ResourceType.BROKER_LOGGER,
+        ResourceType.CLIENT_METRICS,
+        ResourceType.GROUP,
+    )
+    if context.api_version == 0:
+        wanted: list[int] = [ResourceType.CLIENT_METRICS]
+    else:
+        wanted = list(dict.fromkeys(request.resource_types)) or [*supported]
+    if any(kind not in supported for kind in wanted):
+        return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+    image = services.metadata.image
+    return ListConfigResourcesResponse(
+        config_resources=[
+            ListConfigResourcesResponse.ConfigResource(resource_name=name, resource_type=kind)
+            for kind in wanted
+            for name in _resource_names(image, kind)
+        ]
+    )
+
+
+def _resource_names(image: MetadataImage, kind: int) -> list[str]:
+    if kind == ResourceType.TOPIC:
+        return sorted(image.topics.by_name)
+    if kind in (ResourceType.BROKER, ResourceType.BROKER_LOGGER):
+        return [str(broker_id) for broker_id in sorted(image.cluster.brokers)]
+    return sorted(r.name for r in image.configs.by_resource if r.resource_type == kind)
+
+
+async def incremental_alter_configs(
+    services: BrokerServices, context: RequestContext, request: IncrementalAlterConfigsRequest
+) -> IncrementalAlterConfigsResponse:
+    """Change single keys: what this broker can decide here, the rest by the controller."""
+    done: dict[int, _ChangeResult] = {}
+    for index, asked in enumerate(request.resources):
+        if asked.resource_type in (ResourceType.BROKER, ResourceType.BROKER_LOGGER):
+            result = _ChangeResult(
+                resource_type=asked.resource_type,
+                resource_name=asked.resource_name,
+                error_message=None,
+            )
+            try:
+                is_done = _change_own(services, asked, validate_only=request.validate_only)
+            except ApiError as error:
+                result.error_code, result.error_message = error.code, error.message
+                is_done = True
+            if is_done:
+                done[index] = result
+    rest = [asked for index, asked in enumerate(request.resources) if index not in done]
+    forwarded: list[_ChangeResult] = []
+    if rest:
+        answer: IncrementalAlterConfigsResponse = await services.controller.request(
+            context.api_key,
+            IncrementalAlterConfigsRequest(resources=rest, validate_only=request.validate_only),
+            context,
+        )
+        forwarded = answer.responses
+    others = iter(forwarded)
+    merged = [done[i] if i in done else next(others) for i in range(len(request.resources))]
+    return IncrementalAlterConfigsResponse(responses=merged)
+
+
+def _change_own(services: BrokerServices, asked: _Changed, *, validate_only: bool) -> bool:
+    """Check a change of a broker or its loggers; True if nothing is left for the controller."""
+    if asked.resource_type == ResourceType.BROKER_LOGGER:
+        _check_own_id(services, asked.resource_name)
+        operations = [(c.name, c.config_operation, c.value) for c in asked.configs]
+        change_logger_levels(operations, validate_only=validate_only)
+        return True
+    if asked.resource_name:
+        _check_own_id(services, asked.resource_name)
+    _check_broker_values(
+        services,
+        asked.resource_name,
+        {
+            config.name: config.value
+            for config in asked.configs
+            if config.config_operation != _DELETE_OPERATION and config.value is not None
+        },
+    )
+    return False
+
+
+async def alter_configs(
+    services: BrokerServices, context: RequestContext, request: AlterConfigsRequest
+) -> AlterConfigsResponse:
+    """Replace the values of resources (the older API)."""
+    done: dict[int, _ReplaceResult] = {}
+    for index, asked in enumerate(request.resources):
+        if asked.resource_type == ResourceType.BROKER:
+            try:
+                _check_replaced(services, asked)
+            except ApiError as error:
+                done[index] = _ReplaceResult(
+                    error_code=error.code,
+                    error_message=error.message,
+                    resource_type=asked.resource_type,
+                    resource_name=asked.resource_name,
+                )
+    rest = [asked for index, asked in enumerate(request.resources) if index not in done]
+    forwarded: list[_ReplaceResult] = []
+    if rest:
+        answer: AlterConfigsResponse = await services.controller.request(
+            context.api_key,
+            AlterConfigsRequest(resources=rest, validate_only=request.validate_only),
+            context,
+        )
+        forwarded = answer.responses
+    others = iter(forwarded)
+    merged = [done[i] if i in done else next(others) for i in range(len(request.resources))]
+    return AlterConfigsResponse(responses=merged)
+
+
+def _check_replaced(services: BrokerServices, asked: _Replaced) -> None:
+    if asked.resource_name:
+        _check_own_id(services, asked.resource_name)
+    values = {config.name: config.value for config in asked.configs if config.value is not None}
+    _check_broker_values(services, asked.resource_name, values)
+
+
+def _check_broker_values(services: BrokerServices, name: str, values: Mapping[str, str]) -> None:
+    validate_broker(name, values)
+    if name:
+        validate_own_broker(services.config, values)
