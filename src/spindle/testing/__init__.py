@@ -1,0 +1,1 @@
+"""Stand-ins for the world: file system, clock and network that tests can break."""

@@ -1,0 +1,266 @@
+"""A file system in memory that can lose power and fail, for tests and the simulator.
+
+It remembers, beside the present state, what a device would still hold after a power failure: the
+content of a file as of its last `sync`, the names in a directory as of the last `sync_directory`.
+`crash` goes back to that. Faults make chosen operations on chosen paths raise an `OSError`.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from spindle.common.ports import Bytes, File
+
+KeptBytes: TypeAlias = Callable[[str, int], int]
+"""From a path and the count of unsynced bytes at its end to how many of them survive a crash."""
+
+
+@dataclass(slots=True)
+class Fault:
+    """Operations that fail. Empty `operation` means all; `after` of them succeed before."""
+
+    path_part: str
+    operation: str = ""
+    error_number: int = errno.EIO
+    after: int = 0
+
+
+class _File:
+    __slots__ = ("content", "durable", "modified_ms")
+
+    def __init__(self) -> None:
+        self.content = bytearray()
+        self.durable = b""
+        self.modified_ms = 0
+
+
+class _Directory:
+    __slots__ = ("durable", "entries")
+
+    def __init__(self) -> None:
+        self.entries: dict[str, _File | _Directory] = {}
+        self.durable: dict[str, _File | _Directory] = {}
+
+
+class MemoryFile:
+    """An open file of a `MemoryFileSystem`."""
+
+    __slots__ = ("_file", "_is_open", "_owner", "path")
+
+    def __init__(self, owner: MemoryFileSystem, path: str, file: _File) -> None:
+        self._owner = owner
+        self._file = file
+        self._is_open = True
+        self.path = path
+
+    def pread(self, size_bytes: int, position: int, /) -> bytes:
+        self._use("pread")
+        return bytes(self._file.content[position : position + size_bytes])
+
+    def pread_into(self, buffer: bytearray | memoryview, position: int, /) -> int:
+        self._use("pread_into")
+        data = self._file.content[position : position + len(buffer)]
+        memoryview(buffer)[: len(data)] = data
+        return len(data)
+
+    def append(self, parts: Sequence[Bytes], /) -> int:
+        self._use("append")
+        data = b"".join(parts)
+        self._file.content += data
+        self._file.modified_ms = self._owner.now_ms
+        return len(data)
+
+    def pwrite(self, data: Bytes, position: int, /) -> None:
+        self._use("pwrite")
+        content = self._file.content
+        if position > len(content):
+            content += bytes(position - len(content))
+        content[position : position + len(data)] = data
+        self._file.modified_ms = self._owner.now_ms
+
+    def size(self) -> int:
+        self._use("size")
+        return len(self._file.content)
+
+    def truncate(self, size_bytes: int, /) -> None:
+        self._use("truncate")
+        content = self._file.content
+        del content[size_bytes:]
+        content += bytes(size_bytes - len(content))
+
+    def sync(self) -> None:
+        self._use("sync")
+        self._file.durable = bytes(self._file.content)
+
+    def close(self) -> None:
+        self._is_open = False
+
+    def _use(self, operation: str) -> None:
+        if not self._is_open:
+            raise OSError(errno.EBADF, "the file is closed", self.path)
+        self._owner.check(operation, self.path)
+
+
+class MemoryFileSystem:
+    """`FileSystem` in memory. `now_ms` is the time that files written to are stamped with."""
+
+    def __init__(self) -> None:
+        self.now_ms = 0
+        self.faults: list[Fault] = []
+        self.operations: list[tuple[str, str]] = []
+        """Every operation so far with its path, in order."""
+        self._root = _Directory()
+
+    def check(self, operation: str, path: str) -> None:
+        """Note an operation; raise the error of the first fault that is for it."""
+        self.operations.append((operation, path))
+        for fault in self.faults:
+            if fault.path_part in path and fault.operation in ("", operation):
+                if fault.after > 0:
+                    fault.after -= 1
+                    continue
+                raise OSError(fault.error_number, f"injected fault in {operation}", path)
+
+    def crash(self, kept: KeptBytes | None = None) -> None:
+        """Lose power: only what was synced remains, and of longer files the bytes `kept` says.
+
+        Open files must not be used any more.
+        """
+        _go_back(self._root, "", kept or (lambda path, unsynced: 0))
+
+    # The port.
+
+    def open(self, path: str, *, create: bool = False, writable: bool = True) -> File:
+        self.check("open", path)
+        parent, name = self._parent(path)
+        node = parent.entries.get(name)
+        if node is None:
+            if not create:
+                raise FileNotFoundError(errno.ENOENT, "no such file", path)
+            node = parent.entries[name] = _File()
+            node.modified_ms = self.now_ms
+        if isinstance(node, _Directory):
+            raise IsADirectoryError(errno.EISDIR, "is a directory", path)
+        return MemoryFile(self, path, node)
+
+    def read_bytes(self, path: str) -> bytes:
+        self.check("read_bytes", path)
+        return bytes(self._file(path).content)
+
+    def write_atomically(self, path: str, data: bytes) -> None:
+        self.check("write_atomically", path)
+        parent, name = self._parent(path)
+        file = _File()
+        file.content += data
+        file.durable = bytes(data)
+        file.modified_ms = self.now_ms
+        parent.entries[name] = file
+        parent.durable = dict(parent.entries)
+
+    def exists(self, path: str) -> bool:
+        self.check("exists", path)
+        return self._find(path) is not None
+
+    def is_directory(self, path: str) -> bool:
+        return isinstance(self._find(path), _Directory)
+
+    def list_directory(self, path: str) -> list[str]:
+        self.check("list_directory", path)
+        return sorted(self._directory(path).entries)
+
+    def size(self, path: str) -> int:
+        self.check("size", path)
+        return len(self._file(path).content)
+
+    def modified_ms(self, path: str) -> int:
+        self.check("modified_ms", path)
+        return self._file(path).modified_ms
+
+    def make_directories(self, path: str) -> None:
+        self.check("make_directories", path)
+        directory = self._root
+        for name in _names(path):
+            child = directory.entries.setdefault(name, _Directory())
+            if isinstance(child, _File):
+                raise NotADirectoryError(errno.ENOTDIR, "is a file", path)
+            directory = child
+
+    def rename(self, source: str, target: str) -> None:
+        self.check("rename", source)
+        parent, name = self._parent(source)
+        node = parent.entries.get(name)
+        if node is None:
+            raise FileNotFoundError(errno.ENOENT, "no such file or directory", source)
+        new_parent, new_name = self._parent(target)
+        replaced = new_parent.entries.get(new_name)
+        if isinstance(replaced, _Directory) and replaced.entries:
+            raise OSError(errno.ENOTEMPTY, "directory is not empty", target)
+        del parent.entries[name]
+        new_parent.entries[new_name] = node
+
+    def remove(self, path: str) -> None:
+        self.check("remove", path)
+        self._file(path)
+        parent, name = self._parent(path)
+        del parent.entries[name]
+
+    def remove_tree(self, path: str) -> None:
+        self.check("remove_tree", path)
+        self._directory(path)
+        parent, name = self._parent(path)
+        del parent.entries[name]
+
+    def sync_directory(self, path: str) -> None:
+        self.check("sync_directory", path)
+        directory = self._directory(path)
+        directory.durable = dict(directory.entries)
+
+    # Finding nodes.
+
+    def _find(self, path: str) -> _File | _Directory | None:
+        node: _File | _Directory | None = self._root
+        for name in _names(path):
+            if not isinstance(node, _Directory):
+                return None
+            node = node.entries.get(name)
+        return node
+
+    def _file(self, path: str) -> _File:
+        node = self._find(path)
+        if node is None:
+            raise FileNotFoundError(errno.ENOENT, "no such file", path)
+        if isinstance(node, _Directory):
+            raise IsADirectoryError(errno.EISDIR, "is a directory", path)
+        return node
+
+    def _directory(self, path: str) -> _Directory:
+        node = self._find(path)
+        if node is None:
+            raise FileNotFoundError(errno.ENOENT, "no such directory", path)
+        if isinstance(node, _File):
+            raise NotADirectoryError(errno.ENOTDIR, "is a file", path)
+        return node
+
+    def _parent(self, path: str) -> tuple[_Directory, str]:
+        parent, _, name = path.rpartition("/")
+        return self._directory(parent), name
+
+
+def _names(path: str) -> list[str]:
+    return [name for name in path.split("/") if name]
+
+
+def _go_back(directory: _Directory, path: str, kept: KeptBytes) -> None:
+    directory.entries = dict(directory.durable)
+    for name, node in directory.entries.items():
+        child_path = f"{path}/{name}"
+        if isinstance(node, _Directory):
+            _go_back(node, child_path, kept)
+            continue
+        unsynced = len(node.content) - len(node.durable)
+        count = kept(child_path, unsynced) if unsynced > 0 else 0
+        tail = bytes(node.content[len(node.durable) :][:count])
+        node.content = bytearray(node.durable + tail)
