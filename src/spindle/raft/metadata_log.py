@@ -25,7 +25,7 @@ _DELETED_SNAPSHOT_DELAY_MS: Final = 60_000
 _FETCHED_TOKEN: Final = "fetched"
 
 
-class LogStorage(Protocol):
+class BatchLog(Protocol):
     """What the metadata log needs of a partition's log."""
 
     @property
@@ -39,7 +39,7 @@ class LogStorage(Protocol):
         """(epoch, start offset), both rising."""
         ...
 
-    def append(self, batches: Bytes) -> None:
+    def append(self, batches: Bytes, now_ms: int) -> None:
         """Add batches whose offsets and epochs are set."""
         ...
 
@@ -51,6 +51,10 @@ class LogStorage(Protocol):
     def truncate_fully_and_start_at(self, offset: int) -> None: ...
     def advance_start(self, offset: int, now_ms: int) -> None:
         """Delete segments wholly below `offset`; the log starts there."""
+        ...
+
+    def delete_expired(self, now_ms: int) -> None:
+        """Remove files whose deletion was put off until now."""
         ...
 
     def flush(self) -> None: ...
@@ -71,7 +75,7 @@ class MetadataLog:
         self,
         file_system: FileSystem,
         directory: str,
-        storage: LogStorage,
+        storage: BatchLog,
         retention: RetentionSettings = RetentionSettings(),  # noqa: B008 - immutable
     ) -> None:
         self.directory = directory
@@ -165,11 +169,15 @@ class MetadataLog:
     # ------------------------------------------------------------ log
 
     @property
+    def start_offset(self) -> int:
+        return self._storage.log_start_offset
+
+    @property
     def end_offset(self) -> int:
         return self._storage.log_end_offset
 
-    def append(self, batches: Bytes) -> None:
-        self._storage.append(batches)
+    def append(self, batches: Bytes, now_ms: int) -> None:
+        self._storage.append(batches, now_ms)
 
     def truncate_to(self, offset: int) -> None:
         self._storage.truncate_to(offset)
@@ -289,6 +297,7 @@ class MetadataLog:
         self._deleted.append((now_ms + _DELETED_SNAPSHOT_DELAY_MS, path))
 
     def _delete_expired(self, now_ms: int) -> None:
+        self._storage.delete_expired(now_ms)
         while self._deleted and self._deleted[0][0] <= now_ms:
             self._file_system.remove(self._deleted.pop(0)[1])
 

@@ -1,0 +1,95 @@
+"""The metadata log's bytes in an ordinary partition log."""
+
+from typing import Final
+
+from spindle.common.ids import METADATA_PARTITION
+from spindle.common.ports import Bytes
+from spindle.common.uuids import METADATA_TOPIC_ID
+from spindle.log.loading import create_log, load_log
+from spindle.log.log import Log
+from spindle.log.log_config import LogConfig
+from spindle.log.storage import LogStorage
+
+DIRECTORY_NAME: Final = str(METADATA_PARTITION)
+_MAX_BATCH_BYTES: Final = 8 << 20
+_ANY_EPOCH: Final = 2**31 - 1
+
+
+def metadata_log_config(
+    segment_bytes: int = 1 << 30,
+    segment_ms: int = 7 * 24 * 60 * 60 * 1000,
+    file_delete_delay_ms: int = 60_000,
+) -> LogConfig:
+    """`metadata.log.segment.bytes` and `.ms`; what may go is decided by snapshots alone."""
+    return LogConfig(
+        segment_bytes=segment_bytes,
+        segment_ms=segment_ms,
+        max_message_bytes=_MAX_BATCH_BYTES,
+        retention_ms=-1,
+        retention_bytes=-1,
+        file_delete_delay_ms=file_delete_delay_ms,
+    )
+
+
+class PartitionLog:
+    """The log of the metadata partition, as `MetadataLog` uses it."""
+
+    def __init__(self, storage: LogStorage, log: Log) -> None:
+        self._storage = storage
+        self._log = log
+
+    @classmethod
+    def open(cls, storage: LogStorage, config: LogConfig, now_ms: int) -> "PartitionLog":
+        """Load the log, or begin one. Everything is checked: it has no recovery checkpoint."""
+        path = f"{storage.path}/{DIRECTORY_NAME}"
+        if storage.file_system.exists(f"{path}/partition.metadata"):
+            log = load_log(
+                storage, DIRECTORY_NAME, METADATA_PARTITION, config, now_ms, is_clean=False
+            )
+        else:
+            log = create_log(
+                storage, DIRECTORY_NAME, METADATA_PARTITION, METADATA_TOPIC_ID, config, now_ms
+            )
+        return cls(storage, log)
+
+    @property
+    def log_start_offset(self) -> int:
+        return self._log.log_start_offset
+
+    @property
+    def log_end_offset(self) -> int:
+        return self._log.log_end_offset
+
+    @property
+    def size_bytes(self) -> int:
+        return self._log.size_bytes
+
+    def epoch_entries(self) -> list[tuple[int, int]]:
+        return list(self._log.epochs.entries)
+
+    def append(self, batches: Bytes, now_ms: int) -> None:
+        self._log.append_as_follower(batches, _ANY_EPOCH, now_ms)
+
+    def read(self, offset: int, max_bytes: int) -> Bytes:
+        return self._log.read(offset, max_bytes, self._log.log_end_offset).records
+
+    def truncate_to(self, offset: int) -> None:
+        self._log.truncate_to(offset)
+
+    def truncate_fully_and_start_at(self, offset: int) -> None:
+        self._log.truncate_fully_and_start_at(offset)
+
+    def advance_start(self, offset: int, now_ms: int) -> None:
+        self._log.update_high_watermark(offset)
+        self._log.increment_log_start_offset(offset)
+        self._log.delete_old_segments(now_ms)
+
+    def delete_expired(self, now_ms: int) -> None:
+        self._storage.delete_expired(now_ms)
+
+    def flush(self) -> None:
+        self._log.flush()
+
+    def close(self) -> None:
+        self._log.flush()
+        self._log.close()
