@@ -1,0 +1,6 @@
+"""`make demo`: Spindle's main job from end to end, on real input, in about a minute.
+
+A node with three log directories takes the flights that left New York in 2013 from an unmodified
+Kafka client; Spark reads them through the broker and straight from the directories; a Delta table
+is made of them; and every copy is proved equal to the input.
+"""

@@ -1,0 +1,126 @@
+"""The command: `make demo`, or `python -m spindle.pipeline.demo [--dir DIR] [--keep]`."""
+
+import os
+import signal
+import sys
+from pathlib import Path
+from types import FrameType
+from typing import Final, NoReturn
+
+import click
+
+from spindle.client.errors import ClientError
+from spindle.common.errors import ApiError
+from spindle.pipeline.demo.flights import MissingInput
+from spindle.pipeline.demo.node import DemoError, DemoLayout, DemoNode
+from spindle.pipeline.demo.screen import Screen
+from spindle.pipeline.demo.sending import TOPIC
+from spindle.pipeline.demo.tour import Tour
+from spindle.pipeline.java import NoJava
+
+_INTERRUPTED: Final = 130
+
+
+@click.command()
+@click.option(
+    "--dir",
+    "directory",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("demo-data"),
+    show_default=True,
+    help="Where the node, its disks and the Delta table live. Emptied if a demo made it.",
+)
+@click.option("--keep", is_flag=True, help="Leave the node running, as KEEP=1 does.")
+def main(directory: Path, keep: bool) -> None:
+    """Run Spindle's main job from end to end, on the flights that left New York in 2013."""
+    is_kept = keep or os.environ.get("KEEP", "") not in ("", "0")
+    sys.exit(run(Screen(), directory.absolute(), is_kept))
+
+
+def run(screen: Screen, directory: Path, keep: bool) -> int:
+    """The demo, and the end of everything it started; the exit code."""
+    signal.signal(signal.SIGTERM, _interrupt)
+    layout = DemoLayout(directory)
+    node = DemoNode(layout)
+    exit_code = _INTERRUPTED
+    try:
+        screen.title("Spindle: Kafka's protocol and disks in Python, with Spark on top")
+        layout.make_empty()
+        exit_code = 0 if Tour(screen, layout, node).run() else 1
+        if exit_code:
+            screen.failure("a copy differs from the input, see the table above")
+        else:
+            _show_what_is_where(screen, layout, node, keep)
+    except (DemoError, MissingInput, NoJava, ApiError, ClientError) as error:
+        screen.failure(str(error))
+        exit_code = 1
+    except KeyboardInterrupt:
+        screen.failure("interrupted; the node is stopped and what the demo made is removed")
+    finally:
+        # A second Ctrl-C must not leave half of it behind.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        _stop_spark()
+        if not keep or exit_code:
+            node.stop()
+        if exit_code == _INTERRUPTED:
+            layout.remove()
+    return exit_code
+
+
+def _interrupt(signal_number: int, frame: FrameType | None) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+def _stop_spark() -> None:
+    if "pyspark.sql" in sys.modules:
+        from pyspark.sql import SparkSession
+
+        session = SparkSession.getActiveSession()
+        if session is not None:
+            session.stop()
+
+
+def _show_what_is_where(screen: Screen, layout: DemoLayout, node: DemoNode, keep: bool) -> None:
+    root = _from_here(layout.root)
+    screen.title("\nWhere everything is")
+    rows = [
+        (", ".join(_from_here(each) for each in layout.log_directories), "the log directories"),
+        (_from_here(layout.delta_table), "the Delta table"),
+        (_from_here(layout.properties), "the node's configuration"),
+        (_from_here(layout.server_log), "the node's log"),
+    ]
+    screen.table(("path", "what"), rows)
+    screen.title("What to try next")
+    command = _from_here(Path(sys.executable).with_name("spindle"))
+    if keep:
+        screen.say(f"The node is still running at {node.bootstrap_servers}. Stop it:")
+        screen.command(f"kill $(cat {_from_here(layout.pid_file)})")
+    else:
+        screen.say("The node is stopped. Start it again, on the same directories:")
+        screen.command(f"{command} server start {_from_here(layout.properties)}")
+    screen.say("Read the disks with Spark; no node has to run:")
+    for line in _spark_lines(root):
+        screen.command(line)
+    if not keep:
+        screen.say("Run the demo again and leave the node running:")
+        screen.command("make demo KEEP=1")
+
+
+def _spark_lines(root: str) -> list[str]:
+    python = _from_here(Path(sys.executable))
+    return [
+        f"{python} -i -c 'from spindle.pipeline.session import get_spark; spark = get_spark()'",
+        f'>>> reader = spark.read.format("spindle-segments").option("logDirs", "{root}/disk*")',
+        f'>>> reader.option("subscribe", "{TOPIC}").load().groupBy("partition").count().show()',
+    ]
+
+
+def _from_here(path: Path) -> str:
+    """The path as one would type it here."""
+    here = Path.cwd()
+    return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,129 @@
+"""Sends the flights with confluent-kafka, as any Kafka application would."""
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from spindle.pipeline.demo.flights import FlightRecord
+from spindle.pipeline.demo.node import DemoError
+from spindle.pipeline.demo.proof import Fingerprint, InputFingerprint
+
+TOPIC: Final = "flights"
+PARTITIONS: Final = 6
+_TIMEOUT_S: Final = 30.0
+_REPORT_EVERY: Final = 4096
+_ERRORS_ONLY: Final = 3
+
+
+def create_topic(bootstrap_servers: str) -> None:
+    """Make the topic. Its records are from 2013, so they must not expire.
+
+    Raises:
+        DemoError: the client is not installed, or the node refuses.
+    """
+    kafka = _confluent_kafka()
+    admin = kafka.admin.AdminClient({"bootstrap.servers": bootstrap_servers})
+    topic = kafka.admin.NewTopic(
+        TOPIC, num_partitions=PARTITIONS, replication_factor=1, config={"retention.ms": "-1"}
+    )
+    try:
+        admin.create_topics([topic], request_timeout=_TIMEOUT_S)[TOPIC].result(_TIMEOUT_S)
+    except kafka.KafkaException as error:
+        raise DemoError(f"the topic {TOPIC} could not be made: {error}") from error
+
+
+def send(
+    bootstrap_servers: str,
+    records: Iterable[FlightRecord],
+    progress: Callable[[int], None],
+) -> Fingerprint:
+    """Send all records and wait until the node has them; the fingerprint of what was sent.
+
+    Args:
+        progress: called with the number of records handed over since the last call.
+
+    Raises:
+        DemoError: a record was not accepted.
+    """
+    producer = _Producer(bootstrap_servers)
+    total = InputFingerprint()
+    count = 0
+    try:
+        for count, record in enumerate(records, start=1):
+            total.add(record)
+            producer.send(record)
+            if count % _REPORT_EVERY == 0:
+                progress(_REPORT_EVERY)
+        producer.finish()
+    finally:
+        producer.abandon()
+    progress(count % _REPORT_EVERY)
+    return total.result()
+
+
+class _Producer:
+    def __init__(self, bootstrap_servers: str) -> None:
+        self._producer = _confluent_kafka().Producer(
+            {
+                "bootstrap.servers": bootstrap_servers,
+                "client.id": "spindle-demo",
+                "enable.idempotence": True,
+                "compression.type": "lz4",
+                "linger.ms": 20,
+                "batch.size": 512 * 1024,
+                "queue.buffering.max.messages": 200_000,
+                # The client's warnings about retries that then succeed only confuse here.
+                "log_level": _ERRORS_ONLY,
+            }
+        )
+        self._failures: list[str] = []
+
+    def send(self, record: FlightRecord) -> None:
+        while True:
+            try:
+                self._producer.produce(
+                    TOPIC,
+                    value=record.value,
+                    key=record.key,
+                    timestamp=record.timestamp_ms,
+                    on_delivery=self._delivered,
+                )
+            except BufferError:
+                self._producer.poll(0.1)
+                self._check()
+                continue
+            break
+        self._producer.poll(0)
+
+    def finish(self) -> None:
+        """Wait for the answers to everything that was sent."""
+        left = self._producer.flush(_TIMEOUT_S)
+        self._check()
+        if left:
+            raise DemoError(f"{left} records were not acknowledged within {_TIMEOUT_S:.0f} s")
+
+    def abandon(self) -> None:
+        """Forget what is still queued, so that nothing waits for a node that is gone."""
+        self._producer.purge()
+
+    def _delivered(self, error: Any, _: Any) -> None:
+        if error is not None:
+            self._failures.append(str(error))
+
+    def _check(self) -> None:
+        if self._failures:
+            raise DemoError(
+                f"{len(self._failures)} records were not accepted, the first one: "
+                f"{self._failures[0]}"
+            )
+
+
+def _confluent_kafka() -> Any:
+    try:
+        import confluent_kafka
+        import confluent_kafka.admin
+    except ImportError:
+        raise DemoError(
+            "the package confluent-kafka is not installed: run `make setup`, "
+            "or pip install confluent-kafka"
+        ) from None
+    return confluent_kafka
