@@ -1,14 +1,32 @@
-"""A log directory as the broker sees it: its identity, its I/O thread, whether it is alive."""
+"""A log directory as the broker sees it: its identity, its I/O thread, the work done there."""
 
 import shutil
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from spindle.broker.ports import DirectoryExecutor
-from spindle.common.uuids import Uuid
+from spindle.common.ids import TopicPartition
+from spindle.common.uuids import Uuid, UuidSource
 from spindle.log.directory import LogDirectory
+from spindle.log.flushing import FlushTask
+from spindle.log.log import Log
+from spindle.log.log_config import LogConfig
+
+
+class NewLog(NamedTuple):
+    """A log to be created."""
+
+    topic_partition: TopicPartition
+    topic_id: Uuid
+    config: LogConfig
 
 
 class BrokerDirectory:
-    """One entry of `log.dirs`. `store` belongs to the I/O thread, the rest to the event loop."""
+    """One entry of `log.dirs`.
+
+    `store` and the methods that say so belong to the I/O thread, everything else to the event loop.
+    `log_count` counts current and future logs, for the choice of a directory.
+    """
 
     __slots__ = ("directory_id", "executor", "log_count", "path", "store")
 
@@ -25,10 +43,36 @@ class BrokerDirectory:
     def is_offline(self) -> bool:
         return self.executor.failure is not None
 
+    # -- on the directory's thread
+
     def capacity(self) -> tuple[int, int]:
-        """(total, usable) bytes of the file system (KIP-827). On the directory's thread."""
+        """(total, usable) bytes of the file system (KIP-827)."""
         usage = shutil.disk_usage(self.path)
         return usage.total, usage.free
+
+    def load(self, config_of: Callable[[str], LogConfig], now_ms: int) -> list[Log]:
+        """Load what is on the disk; the current logs."""
+        self.store.load(config_of, now_ms)
+        return list(self.store.logs.values())
+
+    def create_logs(self, wanted: Sequence[NewLog], now_ms: int) -> list[Log]:
+        return [
+            self.store.create(new.topic_partition, new.topic_id, new.config, now_ms)
+            for new in wanted
+        ]
+
+    def delete_logs(self, doomed: Sequence[Log], new_uuid: UuidSource, now_ms: int) -> None:
+        """Rename the logs to `-delete`; they are removed after `file.delete.delay.ms`."""
+        for index, log in enumerate(doomed, start=1):
+            is_last = index == len(doomed)
+            self.store.delete_later(log, new_uuid(), now_ms, must_checkpoint=is_last)
+
+    def begin_flushes(self, now_ms: int) -> list[tuple[Log, FlushTask]]:
+        return [(log, log.begin_flush()) for log in self.store.logs_to_flush(now_ms)]
+
+    def complete_flushes(self, done: Sequence[tuple[Log, FlushTask]]) -> None:
+        for log, task in done:
+            log.complete_flush(task)
 
 
 def least_loaded(

@@ -169,14 +169,23 @@ class Partition:
             self._appended(leader, result, error, required_acks, callback)
 
         self.directory.executor.call(
-            appended, self._append_on_thread, records, leader.leader_epoch, now_ms, origin
+            appended,
+            self._append_on_thread,
+            records,
+            leader.leader_epoch,
+            now_ms,
+            origin,
+            leader.is_alone,
         )
 
     def _append_on_thread(
-        self, records: Bytes, leader_epoch: int, now_ms: int, origin: AppendOrigin
+        self, records: Bytes, leader_epoch: int, now_ms: int, origin: AppendOrigin, is_alone: bool
     ) -> AppendInfo:
         log = self.log
         info = log.append_as_leader(records, leader_epoch, now_ms, origin=origin)
+        if is_alone:
+            # Nobody else has to have it: committed as soon as it is written.
+            log.update_high_watermark(log.log_end_offset)
         return info
 
     def _appended(
@@ -205,7 +214,8 @@ class Partition:
         if not has_moved or self.leader is None:
             return
         high_watermark = self.leader.high_watermark
-        self.log.update_high_watermark(high_watermark)
+        if self.log.high_watermark < high_watermark:
+            self.directory.executor.call(None, self.log.update_high_watermark, high_watermark)
         if self._commit_waiters:
             self._answer_committed(high_watermark)
         self._notify()

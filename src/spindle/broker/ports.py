@@ -28,6 +28,9 @@ class DirectoryExecutor(Protocol):
 
     def submit(self, function: Callable[[*Ts], T], *args: *Ts) -> Awaitable[T]: ...
     def submit_nowait(self, function: Callable[..., Any], *args: Any) -> None: ...
+    def fail(self, cause: BaseException | str) -> LogDirectoryFailed:
+        """Take the directory offline."""
+        ...
 
 
 class Promise(Protocol):
@@ -53,9 +56,9 @@ class EventLoop(Protocol):
 class ControllerChannel(Protocol):
     """The way to the active controller, in this process or elsewhere."""
 
-    async def request(
+    def request(
         self, api_key: int, message: Message, context: RequestContext | None = None
-    ) -> Any:
+    ) -> Awaitable[Any]:
         """The controller's answer.
 
         Raises:

@@ -1,18 +1,18 @@
 """All replicas of this broker: finds them for handlers, and follows the committed metadata.
 
 `apply` executes the instructions of one metadata delta (`metadata.local_changes`): it creates,
-leads, follows and deletes replicas, and reports a replica that lives in another directory than recorded.
+leads, follows and deletes replicas, and reports one that lives in another directory than recorded.
 """
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from spindle.broker.directories import BrokerDirectory, least_loaded
+from spindle.broker.directories import BrokerDirectory, NewLog, least_loaded
 from spindle.broker.partition import Partition
 from spindle.broker.ports import MetadataView
 from spindle.common.errors import ApiError, ErrorCode, LogDirectoryFailed
 from spindle.common.ids import NO_LEADER, TopicPartition
-from spindle.common.uuids import DIRECTORY_UNASSIGNED, Uuid, uuid_text
+from spindle.common.uuids import DIRECTORY_UNASSIGNED, ZERO_UUID, Uuid, UuidSource, uuid_text
 from spindle.log.log import Log
 from spindle.log.log_config import LogConfig
 from spindle.metadata.local_changes import BecomeFollower, BecomeLeader, DeleteReplica, Instruction
@@ -51,6 +51,8 @@ class Replicas:
         metadata: MetadataView,
         settings_of: Callable[[str], TopicSettings],
         on_misplaced: AssignDirectory,
+        now_ms: Callable[[], int],
+        new_uuid: UuidSource,
         cordoned: tuple[str, ...] = (),
     ) -> None:
         self.broker_id = broker_id
@@ -58,6 +60,8 @@ class Replicas:
         self._metadata = metadata
         self._settings_of = settings_of
         self._on_misplaced = on_misplaced
+        self._now_ms = now_ms
+        self._new_uuid = new_uuid
         self._cordoned = cordoned
         self._partitions: dict[tuple[str, int], Partition] = {}
         self._preferred: dict[TopicPartition, BrokerDirectory] = {}
@@ -131,9 +135,7 @@ class Replicas:
 
     async def apply(self, instructions: Sequence[Instruction]) -> None:
         """Do what a metadata delta asks of this broker; deletions stand first in it."""
-        for instruction in instructions:
-            if isinstance(instruction, DeleteReplica):
-                await self._delete(instruction)
+        await self._delete([i for i in instructions if isinstance(i, DeleteReplica)])
         rest = [i for i in instructions if not isinstance(i, DeleteReplica)]
         await self._host([i for i in rest if self.lookup(*i.topic_partition) is None])
         for instruction in rest:
@@ -145,28 +147,37 @@ class Replicas:
             else:
                 self._follow(partition, instruction)
 
-    async def _delete(self, instruction: DeleteReplica) -> None:
-        where = instruction.topic_partition
-        partition = self._partitions.get(where)
-        if partition is None or partition.topic_id != instruction.topic_id:
-            return
-        del self._partitions[where]
+    async def _delete(self, instructions: Sequence[DeleteReplica]) -> None:
+        """Let go of the replicas at once, then rename their logs, one hop per directory."""
+        doomed: dict[int, list[Partition]] = {}
+        for instruction in instructions:
+            partition = self._partitions.get(instruction.topic_partition)
+            if partition is not None and partition.topic_id == instruction.topic_id:
+                self._let_go(partition, instruction.is_topic_deleted)
+                doomed.setdefault(id(partition.directory), []).append(partition)
+        for partitions in doomed.values():
+            directory = partitions[0].directory
+            directory.log_count -= len(partitions)
+            logs = [partition.log for partition in partitions]
+            try:
+                await directory.executor.submit(
+                    directory.delete_logs, logs, self._new_uuid, self._now_ms()
+                )
+            except LogDirectoryFailed as failure:
+                log.warning("%d replicas were not deleted: %s", len(logs), failure)
+
+    def _let_go(self, partition: Partition, is_topic_deleted: bool) -> None:
+        del self._partitions[partition.topic_partition]
         partition.is_deleted = True
         if partition.leader is not None:
             self._tell(partition, False)
         code = (
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            if instruction.is_topic_deleted
+            if is_topic_deleted
             else ErrorCode.NOT_LEADER_OR_FOLLOWER
         )
         partition.leader = None
         partition.wake(ApiError(code))
-        directory = partition.directory
-        directory.log_count -= 1
-        try:
-            await directory.executor.submit(directory.store.schedule_deletion, partition.log)
-        except LogDirectoryFailed as failure:
-            log.warning("%s was not deleted: %s", where, failure)
 
     async def _host(self, instructions: Sequence[BecomeLeader | BecomeFollower]) -> None:
         """Take up or create the logs of replicas that are new here, one hop per directory."""
@@ -194,11 +205,15 @@ class Replicas:
     ) -> None:
         directory = work[0][1]
         wanted = [
-            (i.topic_partition, i.topic_id, self._settings_of(i.topic_partition.topic).log_config)
+            NewLog(
+                i.topic_partition,
+                i.topic_id,
+                self._settings_of(i.topic_partition.topic).log_config,
+            )
             for i, _ in work
         ]
         try:
-            created = await directory.executor.submit(directory.store.create_logs, wanted)
+            created = await directory.executor.submit(directory.create_logs, wanted, self._now_ms())
         except LogDirectoryFailed as failure:
             log.error("cannot create %d replicas: %s", len(wanted), failure)
             return
@@ -243,10 +258,10 @@ class Replicas:
             "%s in %s belongs to topic id %s, which is not assigned here: renamed to -stray",
             stale.topic_partition,
             directory.path,
-            uuid_text(stale.topic_id),
+            uuid_text(stale.topic_id or ZERO_UUID),
         )
         try:
-            await directory.executor.submit(directory.store.mark_stray, stale)
+            await directory.executor.submit(directory.store.mark_stray, stale, self._new_uuid())
         except LogDirectoryFailed as failure:
             log.error("%s was not renamed: %s", stale.topic_partition, failure)
 

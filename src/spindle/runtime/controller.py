@@ -23,6 +23,7 @@ from spindle.controller.decision import (
     ControllerContext,
     Decision,
 )
+from spindle.controller.elections import balance_leaders, elect_uncleanly
 from spindle.controller.error_answers import error_answer
 from spindle.controller.heartbeats import Heartbeats
 from spindle.controller.operations import OPERATIONS, Situation
@@ -319,10 +320,16 @@ class ControllerDriver:
             return
         if task is Task.NO_OP_RECORD:
             self._execute(Decision(None, [NoOpRecord()]))
-        elif task is Task.FENCE_STALE_BROKERS:
+            return
+        settings = self._context.settings
+        if task is Task.FENCE_STALE_BROKERS:
             decision = fence_stale_broker(
                 self._speculative, self._heartbeats, now_ms, self._context
             )
-            self._execute(decision)
-            if decision.response:
-                self._schedule.run_again(task, now_ms)
+        elif task is Task.ELECT_PREFERRED:
+            decision = balance_leaders(self._speculative, settings)
+        else:
+            decision = elect_uncleanly(self._speculative, settings)
+        self._execute(decision)
+        if decision.response:
+            self._schedule.run_again(task, now_ms)

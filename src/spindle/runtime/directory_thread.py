@@ -1,8 +1,8 @@
 """One I/O thread per log directory: the only door to that directory's files.
 
 Order within a directory comes for free, and a slow, full or dead disk stalls only itself. Every
-`OSError` is caught here and becomes `LogDirectoryFailed`; from then on nothing touches the
-directory until the process restarts (KIP-112, KIP-858).
+`OSError` (and `CorruptLog`) is caught here and becomes `LogDirectoryFailed`; from then on nothing
+touches the directory until the process restarts (KIP-112, KIP-858).
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from queue import SimpleQueue
 from typing import Any, TypeVar, TypeVarTuple
 
-from spindle.common.errors import LogDirectoryFailed
+from spindle.common.errors import CorruptLog, LogDirectoryFailed
 
 log = logging.getLogger(__name__)
 
@@ -94,7 +94,7 @@ class DirectoryThread:
             if error is None:
                 try:
                     result = function(*args)
-                except OSError as cause:
+                except (OSError, CorruptLog) as cause:
                     error = self.fail(cause)
                 except Exception as cause:  # noqa: BLE001 - handed to whoever waits for it
                     error = cause

@@ -7,12 +7,13 @@ table holds: an API that has no handler is neither advertised nor accepted.
 
 import asyncio
 import logging
+import socket
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 from spindle.broker.context import RequestContext
-from spindle.common.errors import ErrorCode, ProtocolViolation
+from spindle.common.errors import ConfigError, ErrorCode, ProtocolViolation
 from spindle.common.ports import Bytes
 from spindle.protocol.api import (
     API_VERSIONS,
@@ -34,6 +35,7 @@ Response = Message | None
 Handler = Callable[[RequestContext, Any], Response | Awaitable[Response]]
 
 _IDLE_SWEEP_S: Final = 30.0
+_BACKLOG: Final = 512
 
 
 class Listener:
@@ -48,7 +50,33 @@ class Listener:
         self.host = host
         self.port = port
         self.handlers = handlers
-        self.server: asyncio.Server | None = None
+        self.socket: socket.socket | None = None
+
+
+async def bind(listener: Listener) -> None:
+    """Take the port; port 0 becomes the one that the system gave.
+
+    Raises:
+        ConfigError: the address cannot be had.
+    """
+    loop = asyncio.get_running_loop()
+    try:
+        found = await loop.getaddrinfo(
+            listener.host or None, listener.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+        family, kind, protocol, _, address = min(found, key=lambda f: f[0] != socket.AF_INET)
+        bound = socket.socket(family, kind, protocol)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind(address)
+        bound.listen(_BACKLOG)
+    except OSError as error:
+        raise ConfigError(
+            f"Socket server failed to bind to {listener.host}:{listener.port} "
+            f"(listener {listener.name}): {error.strerror or error}"
+        ) from error
+    bound.setblocking(False)
+    listener.socket = bound
+    listener.port = bound.getsockname()[1]
 
 
 class RequestServer:
@@ -73,34 +101,28 @@ class RequestServer:
         self._connections: dict[Connection, None] = {}
         self._per_ip: Counter[str] = Counter()
         self._sweep: asyncio.TimerHandle | None = None
+        self._server: asyncio.Server | None = None
         self._loop = asyncio.get_running_loop()
 
     # -- life
 
-    async def bind(self) -> None:
-        """Take the port; port 0 becomes the one that the system gave."""
-        listener = self._listener
-        listener.server = await self._loop.create_server(
-            lambda: Connection(self, listener.name),
-            listener.host or None,
-            listener.port,
-            backlog=512,
-            start_serving=False,
-        )
-        listener.port = listener.server.sockets[0].getsockname()[1]
-
     async def open(self) -> None:
-        """Begin to accept."""
-        assert self._listener.server is not None
-        await self._listener.server.start_serving()
+        """Begin to accept; what has connected since `bind` is served now."""
+        listener = self._listener
+        assert listener.socket is not None
+        self._server = await self._loop.create_server(
+            lambda: Connection(self, listener.name), sock=listener.socket, backlog=_BACKLOG
+        )
         self._schedule_sweep()
 
     async def close(self) -> None:
         """Stop accepting and drop every connection."""
         if self._sweep is not None:
             self._sweep.cancel()
-        if self._listener.server is not None:
-            self._listener.server.close()
+        if self._server is not None:
+            self._server.close()
+        elif self._listener.socket is not None:
+            self._listener.socket.close()
         for connection in list(self._connections):
             connection.close()
         for _ in range(20):

@@ -112,7 +112,7 @@ def _search(partition: Partition, timestamp: int) -> tuple[int, int, int] | None
     """(timestamp, offset, leader epoch), on the directory's thread; None if there is none."""
     log = partition.log
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
-        epoch = log.epoch_for_offset(log.log_start_offset)
+        epoch = log.epochs.epoch_at(log.log_start_offset)
         return -1, log.log_start_offset, -1 if epoch is None else epoch
     found: Any
     if timestamp == MAX_TIMESTAMP:

@@ -6,20 +6,19 @@ that a client finds in metadata is one that this broker serves.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable
 
-from spindle.common.ids import OffsetAndEpoch
 from spindle.metadata.image import EMPTY_IMAGE, MetadataImage
-from spindle.metadata.loader import MetadataLoader, Publication
-from spindle.raft.listener import CommittedBatch, LeaderAndEpoch
+from spindle.metadata.loader import Publication
+from spindle.raft.listener import LeaderAndEpoch
 
 log = logging.getLogger(__name__)
 
 Reaction = Callable[[Publication], Awaitable[None]]
 
 
-class MetadataPublisher:
-    """A listener of the quorum that applies publications one after another.
+class BrokerMetadata:
+    """An image consumer that applies publications one after another.
 
     Attributes:
         image: the newest image whose reactions are complete.
@@ -31,10 +30,11 @@ class MetadataPublisher:
         self.image: MetadataImage = EMPTY_IMAGE
         self.newest: MetadataImage = EMPTY_IMAGE
         self.leader = LeaderAndEpoch()
-        self._loader = MetadataLoader()
+        self._committed_offset = -1
         self._react = react
         self._on_fatal = on_fatal
         self._queue: asyncio.Queue[Publication] = asyncio.Queue()
+        self._is_reacting = False
         self._task: asyncio.Task[None] | None = None
         self._watchers: list[tuple[Callable[[MetadataImage], bool], asyncio.Future[None]]] = []
         self._observers: list[Callable[[], None]] = []
@@ -42,6 +42,8 @@ class MetadataPublisher:
     @property
     def applied_offset(self) -> int:
         """Last offset of the metadata log whose reactions are complete."""
+        if self._queue.empty() and not self._is_reacting:
+            return max(self._committed_offset, self.image.provenance.last_offset)
         return self.image.provenance.last_offset
 
     def start(self) -> None:
@@ -71,25 +73,22 @@ class MetadataPublisher:
             self._watchers = [w for w in self._watchers if w[1] is not future]
         return True
 
-    # -- the quorum's listener
+    # -- consumer of the image publisher
 
-    def on_commit(self, batches: Sequence[CommittedBatch]) -> None:
-        for publication in self._loader.load_batches(batches):
-            self._enqueue(publication)
+    def on_publication(self, publication: Publication) -> None:
+        self.newest = publication.image
+        self._queue.put_nowait(publication)
 
-    def on_snapshot(self, snapshot_id: OffsetAndEpoch, batches: Iterable[CommittedBatch]) -> None:
-        self._enqueue(self._loader.load_snapshot(snapshot_id, batches))
+    def on_committed(self, last_offset: int) -> None:
+        self._committed_offset = last_offset
 
     def on_leader_change(self, leader: LeaderAndEpoch) -> None:
         self.leader = leader
 
-    def _enqueue(self, publication: Publication) -> None:
-        self.newest = publication.image
-        self._queue.put_nowait(publication)
-
     async def _run(self) -> None:
         while True:
             publication = await self._queue.get()
+            self._is_reacting = True
             try:
                 await self._react(publication)
             except Exception:  # a broker that cannot follow its metadata must not serve
@@ -97,6 +96,7 @@ class MetadataPublisher:
                 self._on_fatal("the metadata could not be applied")
                 return
             self.image = publication.image
+            self._is_reacting = False
             self._announce()
 
     def _announce(self) -> None:

@@ -1,0 +1,306 @@
+"""One broker, wired together: directories, replicas, coordinators, life cycle, listeners."""
+
+import asyncio
+import logging
+import socket
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Final
+
+from spindle.broker.assignments import Assignments
+from spindle.broker.directories import BrokerDirectory
+from spindle.broker.handlers.auto_topics import request_topics
+from spindle.broker.partition import Partition
+from spindle.broker.ports import ControllerChannel
+from spindle.broker.producer_ids import ProducerIds
+from spindle.broker.replicas import Replicas
+from spindle.broker.services import BrokerServices
+from spindle.common.errors import LogDirectoryFailed
+from spindle.common.ids import OFFSETS_TOPIC, Endpoint
+from spindle.common.uuids import Uuid, uuid_text
+from spindle.config.node_config import NodeConfig
+from spindle.log.log import Log
+from spindle.log.log_config import LogConfig
+from spindle.metadata.configs import BROKER_RESOURCE, TOPIC_RESOURCE
+from spindle.metadata.features import SUPPORTED_FEATURES
+from spindle.metadata.loader import Publication
+from spindle.metadata.local_changes import local_changes
+from spindle.replication.fetch_session import FetchSessionCache
+from spindle.runtime.assignment_sender import AssignmentSender
+from spindle.runtime.broker_handlers import broker_handlers
+from spindle.runtime.broker_lifecycle import BrokerIdentity, BrokerLifecycle, LifecycleTimes
+from spindle.runtime.broker_metadata import BrokerMetadata
+from spindle.runtime.coordinator_config import group_coordinator_config
+from spindle.runtime.coordinator_log import ReplicaCoordinatorLog
+from spindle.runtime.coordinators import GroupCoordinator
+from spindle.runtime.housekeeping import Housekeeping
+from spindle.runtime.request_metrics import RequestMetrics
+from spindle.runtime.server import Listener, RequestServer, bind
+from spindle.runtime.topic_settings import topic_settings
+
+log = logging.getLogger(__name__)
+
+_INTERNAL_TOPIC_WAIT_S: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerEnvironment:
+    """What the process gives to its broker."""
+
+    config: NodeConfig
+    cluster_id: str
+    directories: Sequence[BrokerDirectory]
+    previous_broker_epoch: int
+    channel: ControllerChannel
+    now_ms: Callable[[], int]
+    new_uuid: Callable[[], Uuid]
+    random: Random
+    on_fatal: Callable[[str], None]
+
+
+class BrokerServer:
+    """A broker from its start to its stop."""
+
+    def __init__(self, environment: BrokerEnvironment, metrics: RequestMetrics) -> None:
+        env = environment
+        config = env.config
+        self._env = env
+        self._config = config
+        self._metrics = metrics
+        self._is_first_publication = True
+        self.metadata = BrokerMetadata(self._react, env.on_fatal)
+        self.replicas = Replicas(
+            config.node_id,
+            env.directories,
+            self.metadata,
+            lambda topic: topic_settings(config, self.metadata.newest, topic),
+            self._misplaced,
+            env.now_ms,
+            env.new_uuid,
+            config.cordoned_log_dirs,
+        )
+        self._assignment_sender = AssignmentSender(
+            Assignments(config.node_id),
+            env.channel,
+            lambda: self.lifecycle.broker_epoch,
+            self._holds,
+            env.random,
+        )
+        self.groups = GroupCoordinator(
+            group_coordinator_config(config),
+            ReplicaCoordinatorLog(self.replicas, env.now_ms),
+            self.metadata,
+            env.now_ms,
+            env.new_uuid,
+        )
+        self.replicas.on_leadership(self._on_leadership)
+        self._producer_ids = ProducerIds(config.node_id, env.channel)
+        self._housekeeping = Housekeeping(self.replicas, config, env.now_ms)
+        self.services = BrokerServices(
+            node_id=config.node_id,
+            cluster_id=env.cluster_id,
+            config=config,
+            loop=asyncio.get_running_loop(),
+            now_ms=env.now_ms,
+            random=env.random,
+            metadata=self.metadata,
+            replicas=self.replicas,
+            controller=env.channel,
+            fetch_sessions=FetchSessionCache(
+                config.integer("max.incremental.fetch.session.cache.slots"),
+                lambda: env.random.randrange(1, 2**31),
+            ),
+            producer_ids=self._producer_ids,
+            groups=self.groups,
+            ensure_internal_topic=self._ensure_internal_topic,
+        )
+        handlers = broker_handlers(self.services)
+        self.listeners = [
+            Listener(e.listener, e.host, e.port, handlers) for e in config.broker_listeners
+        ]
+        self._servers = [self._server(listener) for listener in self.listeners]
+        self.lifecycle: BrokerLifecycle
+
+    def _server(self, listener: Listener) -> RequestServer:
+        integer = self._config.integer
+        return RequestServer(
+            listener,
+            max_request_bytes=integer("socket.request.max.bytes"),
+            max_connections=integer("max.connections"),
+            max_connections_per_ip=integer("max.connections.per.ip"),
+            connections_max_idle_ms=integer("connections.max.idle.ms"),
+            metrics=self._metrics,
+        )
+
+    # -- start and stop
+
+    async def bind(self) -> None:
+        """Take the ports, so that registration can name them. Nothing is accepted yet."""
+        for listener in self.listeners:
+            await bind(listener)
+
+    async def start(self) -> None:
+        """Register, catch up, take over the replicas, be un-fenced, then open the listeners."""
+        self.lifecycle = self._make_lifecycle()
+        await self._load_logs()
+        self.metadata.observe(self.lifecycle.metadata_advanced)
+        self._assignment_sender.start()
+        self.lifecycle.start()
+        self.metadata.start()
+        await self.lifecycle.caught_up
+        await self.metadata.wait_for(lambda image: bool(image.features.levels), 60.0)
+        self.lifecycle.set_ready()
+        await self.lifecycle.unfenced
+        self._housekeeping.start()
+        for server in self._servers:
+            await server.open()
+
+    async def stop(self, timeout_s: float) -> None:
+        """Leave in order: hand leaderships over, close the listeners, flush and mark the logs."""
+        await self.lifecycle.controlled_shutdown(timeout_s)
+        for server in self._servers:
+            await server.close()
+        await self._housekeeping.stop()
+        self.groups.close()
+        await self._assignment_sender.stop()
+        await self.metadata.stop()
+        await self.lifecycle.stop()
+        await self._close_logs()
+
+    def _make_lifecycle(self) -> BrokerLifecycle:
+        env, config = self._env, self._config
+        cordoned = [d.directory_id for d in env.directories if d.path in config.cordoned_log_dirs]
+        identity = BrokerIdentity(
+            broker_id=config.node_id,
+            cluster_id=env.cluster_id,
+            incarnation_id=env.new_uuid(),
+            endpoints=self._advertised(),
+            features=dict(SUPPORTED_FEATURES),
+            rack=config.rack,
+            directories=[d.directory_id for d in env.directories if not d.is_offline],
+            cordoned_directories=cordoned,
+            previous_broker_epoch=env.previous_broker_epoch,
+        )
+        integer = config.integer
+        times = LifecycleTimes(
+            heartbeat_interval_ms=integer("broker.heartbeat.interval.ms"),
+            session_timeout_ms=integer("broker.session.timeout.ms"),
+            initial_registration_timeout_ms=integer("initial.broker.registration.timeout.ms"),
+            log_dir_failure_timeout_ms=integer("log.dir.failure.timeout.ms"),
+        )
+        return BrokerLifecycle(
+            identity,
+            times,
+            env.channel,
+            lambda: self.metadata.applied_offset,
+            self._on_epoch,
+            env.on_fatal,
+            env.random,
+        )
+
+    def _on_epoch(self, broker_epoch: int) -> None:
+        self._producer_ids.broker_epoch = broker_epoch
+
+    def _advertised(self) -> list[Endpoint]:
+        """Advertised listeners; a port that was left to the system is the one it gave."""
+        bound = {listener.name: listener for listener in self.listeners}
+        return [
+            e._replace(port=e.port or bound[e.listener].port, host=e.host or _local_host_name())
+            for e in self._config.advertised_listeners
+        ]
+
+    async def _load_logs(self) -> None:
+        """Every directory loads its logs on its own thread, all at the same time."""
+        online = [d for d in self._env.directories if not d.is_offline]
+        results = await asyncio.gather(*(self._load_directory(directory) for directory in online))
+        for directory, logs in zip(online, results, strict=True):
+            self.replicas.add_loaded(logs, directory)
+
+    async def _load_directory(self, directory: BrokerDirectory) -> Sequence[Log]:
+        try:
+            return await directory.executor.submit(
+                directory.load, self._log_config_of, self._env.now_ms()
+            )
+        except LogDirectoryFailed as failure:
+            log.error("%s", failure)
+            return ()
+
+    def _log_config_of(self, topic: str) -> LogConfig:
+        return topic_settings(self._config, self.metadata.newest, topic).log_config
+
+    async def _close_logs(self) -> None:
+        epoch = self.lifecycle.broker_epoch
+        await asyncio.gather(
+            *(
+                _quietly(d.executor.submit(d.store.close, epoch))
+                for d in self._env.directories
+                if not d.is_offline
+            )
+        )
+
+    # -- reactions
+
+    async def _react(self, publication: Publication) -> None:
+        """Everything that a metadata delta means for this broker, in order."""
+        delta = publication.delta
+        await self.replicas.apply(local_changes(delta, self._config.node_id))
+        if self._is_first_publication and publication.image.features.levels:
+            self._is_first_publication = False
+            await self.replicas.put_aside_strays()
+        changed = delta.configs.changed
+        if any(resource.resource_type == BROKER_RESOURCE for resource in changed):
+            self.replicas.refresh_settings(None)
+        else:
+            topics = [r.name for r in changed if r.resource_type == TOPIC_RESOURCE]
+            if topics:
+                self.replicas.refresh_settings(topics)
+        if delta.topics.deleted:
+            gone = [(topic_id, topic.name) for topic_id, topic in delta.topics.deleted.items()]
+            self.groups.on_topics_deleted(gone)
+
+    def _on_leadership(self, partition: Partition, is_leader: bool) -> None:
+        where = partition.topic_partition
+        if where.topic != OFFSETS_TOPIC:
+            return
+        if is_leader:
+            self.groups.on_elected(where.partition, partition.leader_epoch)
+        else:
+            self.groups.on_resigned(where.partition)
+
+    def _misplaced(self, topic_id: Uuid, partition: int, directory_id: Uuid) -> None:
+        self._assignment_sender.add(topic_id, partition, directory_id)
+
+    def _holds(self, topic_id: Uuid, partition: int) -> bool:
+        known = self.metadata.newest.topics.partition(topic_id, partition)
+        return known is not None and self._config.node_id in known.replicas
+
+    async def _ensure_internal_topic(self, name: str) -> None:
+        await request_topics(self.services, None, [name])
+        await self.metadata.wait_for(
+            lambda image: name in image.topics.by_name, _INTERNAL_TOPIC_WAIT_S
+        )
+
+    def directory_failed(self, failure: LogDirectoryFailed) -> None:
+        """A directory died: answer what waits on it and tell the controller."""
+        log.error("Stopping serving logs in dir %s: %s", failure.path, failure.cause)
+        directory = self.replicas.directory_at(failure.path)
+        if directory is None:
+            return
+        self.replicas.on_directory_failed(directory)
+        if all(d.is_offline for d in self._env.directories):
+            self._env.on_fatal("all log directories have failed")
+            return
+        log.warning("log directory %s is offline", uuid_text(directory.directory_id))
+        self.lifecycle.directory_failed(directory.directory_id)
+
+
+def _local_host_name() -> str:
+    return socket.getfqdn()
+
+
+async def _quietly(work: Awaitable[object]) -> None:
+    try:
+        await work
+    except LogDirectoryFailed as failure:
+        log.error("%s", failure)

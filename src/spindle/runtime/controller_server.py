@@ -1,0 +1,262 @@
+"""The controller side of a node: the driver, snapshots of the image, the controller listeners.
+
+A pure broker has no controller listener; there this only dispatches to the local quorum member.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from random import Random
+from typing import Any, Final
+
+from spindle.broker.context import RequestContext
+from spindle.broker.handlers.api_versions import api_rows, api_versions
+from spindle.broker.handlers.describe_cluster import CONTROLLERS, endpoint_type_error
+from spindle.common.errors import ApiError, ErrorCode
+from spindle.common.ids import Endpoint
+from spindle.common.uuids import Uuid
+from spindle.config.dynamic import NodeConfigRules
+from spindle.config.node_config import NodeConfig
+from spindle.controller.decision import ControllerContext, ControllerSettings
+from spindle.controller.error_answers import error_answer
+from spindle.controller.operations import OPERATIONS
+from spindle.metadata.features import CONTROLLER_REGISTRATION_LEVEL, SUPPORTED_FEATURES
+from spindle.metadata.loader import Publication
+from spindle.metadata.snapshot_generator import SnapshotGenerator, SnapshotWork
+from spindle.protocol.api import APIS
+from spindle.protocol.message import Message
+from spindle.protocol.messages.controller_registration import ControllerRegistrationRequest
+from spindle.protocol.messages.describe_cluster import (
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+from spindle.raft.listener import LeaderAndEpoch
+from spindle.runtime.controller import ControllerDriver
+from spindle.runtime.image_publisher import ImagePublisher
+from spindle.runtime.metadata_quorum import RaftMetadataQuorum
+from spindle.runtime.request_metrics import RequestMetrics
+from spindle.runtime.server import Handler, Listener, RequestServer
+
+log = logging.getLogger(__name__)
+
+_API_VERSIONS: Final = 18
+_DESCRIBE_CLUSTER: Final = 60
+_CONTROLLER_REGISTRATION: Final = 70
+QUORUM_APIS: Final = frozenset((1, 52, 53, 54, 55, 59, 80, 81, 82))
+"""Fetch (of the metadata log), Vote, Begin- and EndQuorumEpoch, DescribeQuorum, FetchSnapshot,
+Add-, Remove- and UpdateRaftVoter."""
+
+
+class ControllerServer:
+    """Everything of a node that concerns the quorum's requests."""
+
+    def __init__(
+        self,
+        config: NodeConfig,
+        cluster_id: str,
+        quorum: RaftMetadataQuorum,
+        publisher: ImagePublisher,
+        bootstrap: Sequence[Message],
+        new_uuid: Callable[[], Uuid],
+        clock: Callable[[], int],
+        random: Random,
+    ) -> None:
+        self._config = config
+        self._cluster_id = cluster_id
+        self._quorum = quorum
+        self._publisher = publisher
+        self._random = random
+        self._clock = clock
+        self._incarnation_id = new_uuid()
+        self._is_registering = False
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._servers: list[RequestServer] = []
+        context = ControllerContext(
+            _settings(config, cluster_id), NodeConfigRules(config), new_uuid, random
+        )
+        self.driver = ControllerDriver(quorum, publisher, context, bootstrap=bootstrap, clock=clock)
+        self._snapshots = SnapshotGenerator(
+            max_bytes=config.integer("metadata.log.max.record.bytes.between.snapshots"),
+            max_interval_ms=config.integer("metadata.log.max.snapshot.interval.ms"),
+            now_ms=clock(),
+        )
+
+    # -- life
+
+    def start(self) -> None:
+        """Follow the quorum; call before the quorum starts, so that nothing is missed."""
+        self._publisher.add(self)
+        if self._config.is_controller:
+            self.driver.start()
+
+    async def serve(self, listeners: Sequence[Listener], metrics: RequestMetrics) -> None:
+        """Open the controller listeners, which are bound already."""
+        integer = self._config.integer
+        handlers = self._handlers()
+        for listener in listeners:
+            listener.handlers = handlers
+            server = RequestServer(
+                listener,
+                max_request_bytes=integer("socket.request.max.bytes"),
+                max_connections=integer("max.connections"),
+                max_connections_per_ip=integer("max.connections.per.ip"),
+                connections_max_idle_ms=integer("connections.max.idle.ms"),
+                metrics=metrics,
+            )
+            self._servers.append(server)
+            await server.open()
+
+    async def stop(self) -> None:
+        for server in self._servers:
+            await server.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._config.is_controller:
+            self.driver.stop()
+
+    # -- requests
+
+    def request(
+        self, api_key: int, message: Message, context: RequestContext | None = None
+    ) -> Awaitable[Any]:
+        """Serve a request that is meant for the active controller or the quorum's leader."""
+        if api_key in QUORUM_APIS:
+            return self._quorum.handle(api_key, message)
+        return self.driver.handle(api_key, message, context)
+
+    async def _answer(self, context: RequestContext, request: Message) -> Message:
+        try:
+            response: Message = await self.request(context.api_key, request, context)
+        except ApiError as error:
+            return error_answer(request, error)
+        return response
+
+    def _handlers(self) -> dict[int, Handler]:
+        served = (key for key in (*OPERATIONS, *QUORUM_APIS) if APIS[key].on_controller)
+        handlers: dict[int, Handler] = dict.fromkeys(served, self._answer)
+        handlers[_DESCRIBE_CLUSTER] = self._describe_cluster
+        rows = api_rows((*handlers, _API_VERSIONS))
+
+        def versions(context: RequestContext, request: Any) -> Message:
+            return api_versions(context, request, rows, SUPPORTED_FEATURES, self._publisher.image)
+
+        handlers[_API_VERSIONS] = versions
+        return handlers
+
+    def _describe_cluster(
+        self, context: RequestContext, request: DescribeClusterRequest
+    ) -> DescribeClusterResponse:
+        """The controllers, as this listener's clients reach them (KIP-919)."""
+        refusal = endpoint_type_error(request.endpoint_type, CONTROLLERS)
+        if refusal is not None:
+            return refusal
+        controllers = self._publisher.image.cluster.controllers
+        rows = [
+            DescribeClusterResponse.DescribeClusterBroker(
+                broker_id=controller_id, host=endpoint.host, port=endpoint.port
+            )
+            for controller_id, controller in sorted(controllers.items())
+            for endpoint in controller.endpoints
+            if endpoint.listener == context.listener
+        ]
+        return DescribeClusterResponse(
+            endpoint_type=CONTROLLERS,
+            cluster_id=self._cluster_id,
+            controller_id=self._publisher.leader.leader_id,
+            brokers=rows,
+        )
+
+    # -- consumer of the image publisher
+
+    def on_publication(self, publication: Publication) -> None:
+        work = self._snapshots.on_publication(publication, self._clock())
+        if work is not None:
+            self._spawn(self._write_snapshot(work))
+        self._register_if_due()
+
+    def on_committed(self, last_offset: int) -> None:
+        """Nothing depends on the offset alone."""
+
+    def on_leader_change(self, leader: LeaderAndEpoch) -> None:
+        self._register_if_due()
+
+    async def _write_snapshot(self, work: SnapshotWork) -> None:
+        try:
+            await self._quorum.write_snapshot(
+                work.snapshot_id, work.records(), work.last_append_time_ms
+            )
+        except ValueError as error:
+            log.warning("snapshot %s was not written: %s", work.snapshot_id, error)
+
+    def _register_if_due(self) -> None:
+        """A controller makes itself known once per incarnation (KIP-919)."""
+        image = self._publisher.image
+        known = image.cluster.controllers.get(self._config.node_id)
+        if (
+            self._config.is_controller
+            and not self._is_registering
+            and self._publisher.leader.leader_id >= 0
+            and image.features.is_bootstrapped
+            and image.metadata_version >= CONTROLLER_REGISTRATION_LEVEL
+            and (known is None or known.incarnation_id != self._incarnation_id)
+        ):
+            self._is_registering = True
+            self._spawn(self._register())
+
+    async def _register(self) -> None:
+        request = ControllerRegistrationRequest(
+            controller_id=self._config.node_id,
+            incarnation_id=self._incarnation_id,
+            listeners=[
+                ControllerRegistrationRequest.Listener(
+                    name=e.listener,
+                    host=e.host,
+                    port=e.port,
+                    security_protocol=e.security_protocol,
+                )
+                for e in self.endpoints
+            ],
+            features=[
+                ControllerRegistrationRequest.Feature(
+                    name=name,
+                    min_supported_version=versions.minimum,
+                    max_supported_version=versions.maximum,
+                )
+                for name, versions in SUPPORTED_FEATURES.items()
+            ],
+        )
+        try:
+            response = await self.request(_CONTROLLER_REGISTRATION, request)
+            if response.error_code:
+                raise ApiError(ErrorCode(response.error_code), response.error_message)
+        except ApiError as error:
+            log.warning("controller registration: %s", error)
+        finally:
+            self._is_registering = False
+
+    endpoints: Sequence[Endpoint] = ()
+    """This node's controller listeners as others reach them."""
+
+    def _spawn(self, work: Any) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def _settings(config: NodeConfig, cluster_id: str) -> ControllerSettings:
+    integer = config.integer
+    return ControllerSettings(
+        node_id=config.node_id,
+        cluster_id=cluster_id,
+        default_replication_factor=integer("default.replication.factor"),
+        num_partitions=integer("num.partitions"),
+        min_insync_replicas=integer("min.insync.replicas"),
+        unclean_leader_election_enable=config.flag("unclean.leader.election.enable"),
+        broker_session_timeout_ms=integer("broker.session.timeout.ms"),
+        max_idle_interval_ms=integer("metadata.max.idle.interval.ms"),
+        auto_leader_rebalance_enable=config.flag("auto.leader.rebalance.enable"),
+        leader_imbalance_check_interval_ms=1000
+        * integer("leader.imbalance.check.interval.seconds"),
+        unclean_leader_election_interval_ms=integer("unclean.leader.election.interval.ms"),
+    )

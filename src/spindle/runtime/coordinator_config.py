@@ -1,0 +1,17 @@
+"""The group coordinator's settings, from the node's configuration."""
+
+from spindle.config.node_config import NodeConfig
+from spindle.coordinator.config import GroupCoordinatorConfig
+
+
+def group_coordinator_config(node: NodeConfig) -> GroupCoordinatorConfig:
+    integer = node.integer
+    return GroupCoordinatorConfig(
+        min_session_timeout_ms=integer("group.min.session.timeout.ms"),
+        max_session_timeout_ms=integer("group.max.session.timeout.ms"),
+        initial_rebalance_delay_ms=integer("group.initial.rebalance.delay.ms"),
+        max_size=integer("group.max.size"),
+        offset_metadata_max_bytes=integer("offset.metadata.max.bytes"),
+        offsets_retention_ms=integer("offsets.retention.minutes") * 60_000,
+        offsets_retention_check_interval_ms=integer("offsets.retention.check.interval.ms"),
+    )

@@ -1,0 +1,73 @@
+"""The coordinators' view of the internal topics' partitions that this broker leads."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import Final
+
+from spindle.broker.partition import ACKS_ALL, Partition
+from spindle.broker.replicas import Replicas
+from spindle.common.errors import ApiError, ErrorCode
+from spindle.common.ids import TopicPartition
+from spindle.common.ports import Bytes
+from spindle.log.log import AppendInfo, FetchedRecords
+from spindle.protocol.records.batch import batches
+from spindle.protocol.records.validation import AppendOrigin
+
+_READ_BYTES: Final = 1024 * 1024
+
+
+class ReplicaCoordinatorLog:
+    """Appends and reads through the replicas of this broker."""
+
+    def __init__(self, replicas: Replicas, now_ms: Callable[[], int]) -> None:
+        self._replicas = replicas
+        self._now_ms = now_ms
+
+    async def append(self, partition: TopicPartition, batch: bytes) -> int:
+        """Append and wait for the commit; the last offset.
+
+        Raises:
+            ApiError: not the leader, too few replicas, or the directory failed.
+        """
+        hosted = self._hosted(partition)
+        done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+        def appended(info: AppendInfo | None, error: BaseException | None) -> None:
+            if done.cancelled():
+                return
+            if info is not None:
+                done.set_result(info.last_offset)
+            elif isinstance(error, ApiError):
+                done.set_exception(error)
+            else:
+                done.set_exception(ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)))
+
+        hosted.append(
+            bytearray(batch), ACKS_ALL, self._now_ms(), AppendOrigin.COORDINATOR, appended
+        )
+        return await done
+
+    async def read_batches(self, partition: TopicPartition) -> AsyncIterator[Bytes]:
+        """Whole batches from the log start to the log end."""
+        hosted = self._hosted(partition)
+        offset = hosted.log.log_start_offset
+        while offset < hosted.log.log_end_offset:
+            found: FetchedRecords = await hosted.directory.executor.submit(_read, hosted, offset)
+            last = None
+            for _, header in batches(found.records):
+                last = header
+            if last is None:
+                return
+            offset = last.next_offset
+            yield found.records
+
+    def _hosted(self, partition: TopicPartition) -> Partition:
+        hosted = self._replicas.lookup(partition.topic, partition.partition)
+        if hosted is None or hosted.leader is None:
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return hosted
+
+
+def _read(partition: Partition, offset: int) -> FetchedRecords:
+    log = partition.log
+    return log.read(offset, _READ_BYTES, log.log_end_offset, min_one_batch=True)

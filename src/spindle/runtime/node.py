@@ -1,0 +1,332 @@
+"""One node: a broker, a controller or both, from its property file to its orderly end."""
+
+import asyncio
+import gc
+import logging
+import os
+import secrets
+import signal
+import socket
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from random import Random
+from typing import Final
+
+from spindle import __version__
+from spindle.broker.directories import BrokerDirectory
+from spindle.common.errors import ConfigError, CorruptLog, LogDirectoryFailed
+from spindle.common.filesystem import OsFileSystem
+from spindle.common.ids import Endpoint
+from spindle.common.uuids import Uuid, uuid_from_random, uuid_text
+from spindle.config.node_config import NodeConfig
+from spindle.log.clean_shutdown import UNKNOWN_BROKER_EPOCH, read_clean_shutdown
+from spindle.log.directory import LogDirectory
+from spindle.log.identity import DirectoryIdentities, identify_directories
+from spindle.runtime.broker_server import BrokerEnvironment, BrokerServer
+from spindle.runtime.controller_server import ControllerServer
+from spindle.runtime.directory_lock import DirectoryLock
+from spindle.runtime.directory_thread import DirectoryThread
+from spindle.runtime.image_publisher import ImagePublisher
+from spindle.runtime.logging_setup import set_up_logging
+from spindle.runtime.metadata_quorum import RaftMetadataQuorum
+from spindle.runtime.quorum_factory import open_quorum, read_bootstrap_records
+from spindle.runtime.request_metrics import RequestMetrics
+from spindle.runtime.server import Listener, bind
+
+log = logging.getLogger(__name__)
+
+EXIT_OK: Final = 0
+EXIT_FAILED: Final = 1
+EXIT_TERMINATED: Final = 128 + signal.SIGTERM
+_SHUTDOWN_S: Final = 30.0
+_DISK_S: Final = 10.0
+_QUORUM_STOP_S: Final = 5.0
+
+
+def wall_clock_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class SteadyClock:
+    """Milliseconds since the epoch by a clock that never goes back."""
+
+    def __init__(self) -> None:
+        self._offset_ns = time.time_ns() - time.monotonic_ns()
+
+    def __call__(self) -> int:
+        return (time.monotonic_ns() + self._offset_ns) // 1_000_000
+
+
+def new_uuid() -> Uuid:
+    return uuid_from_random(secrets.token_bytes)
+
+
+class Node:
+    """The parts of one process. Made and used on its event loop."""
+
+    def __init__(self, config: NodeConfig) -> None:
+        self._config = config
+        self._loop = asyncio.get_running_loop()
+        self._file_system = OsFileSystem()
+        self._random = Random(secrets.randbits(64))
+        self._clock = SteadyClock()
+        self._metrics = RequestMetrics()
+        self._threads: dict[str, DirectoryThread] = {}
+        self._locks: list[DirectoryLock] = []
+        self._stopped = asyncio.Event()
+        self._fatal: str | None = None
+        self.publisher = ImagePublisher()
+        self.quorum: RaftMetadataQuorum | None = None
+        self.controller: ControllerServer | None = None
+        self.broker: BrokerServer | None = None
+
+    # -- start
+
+    async def start(self) -> None:
+        """Return when the node serves.
+
+        Raises:
+            ConfigError: the node must not start; the text says why and what to do.
+            CorruptLog: the metadata log or quorum state cannot be read.
+            LogDirectoryFailed: the metadata directory fails.
+        """
+        config = self._config
+        identities = identify_directories(
+            self._file_system,
+            config.log_dirs,
+            config.metadata_log_dir,
+            config.node_id,
+            new_uuid,
+            wall_clock_ms(),
+        )
+        self._log_banner(identities)
+        self._open_directories(identities)
+        controller_listeners = await self._bind_controller_listeners()
+        self.quorum = await open_quorum(
+            config,
+            cluster_id=identities.cluster_id,
+            directory_id=identities.directory_ids[config.metadata_log_dir],
+            endpoints=self._controller_endpoints(controller_listeners),
+            file_system=self._file_system,
+            thread=self._threads[config.metadata_log_dir],
+            random=self._random,
+            clock=self._clock,
+            on_fault=lambda fault: self.fail(f"metadata quorum: {fault}"),
+        )
+        self.controller = ControllerServer(
+            config,
+            identities.cluster_id,
+            self.quorum,
+            self.publisher,
+            read_bootstrap_records(self._file_system, config.metadata_log_dir),
+            new_uuid,
+            self._clock,
+            self._random,
+        )
+        self.controller.endpoints = self._controller_endpoints(controller_listeners)
+        if config.is_broker:
+            self.broker = self._make_broker(identities)
+            await self.broker.bind()
+            self.publisher.add(self.broker.metadata)
+        self.controller.start()
+        await self.quorum.start()
+        self.quorum.subscribe(self.publisher)
+        await self.controller.serve(controller_listeners, self._metrics)
+        if self.broker is not None:
+            await self._unless_fatal(asyncio.ensure_future(self.broker.start()))
+        gc.collect()
+        gc.freeze()
+
+    def _log_banner(self, identities: DirectoryIdentities) -> None:
+        config = self._config
+        log.info(
+            "Spindle %s, node %d, cluster %s", __version__, config.node_id, identities.cluster_id
+        )
+        log.info("roles: %s", ", ".join(config.process_roles))
+        for listener in config.listeners:
+            log.info("listener %s on %s:%d", listener.listener, listener.host, listener.port)
+        for path in config.log_dirs:
+            if path in identities.offline:
+                log.error("log directory %s is offline: %s", path, identities.offline[path])
+            else:
+                directory_id = uuid_text(identities.directory_ids[path])
+                log.info("log directory %s, id %s", path, directory_id)
+
+    def _open_directories(self, identities: DirectoryIdentities) -> None:
+        """Lock every directory and give it its thread."""
+        config = self._config
+        for path in dict.fromkeys((config.metadata_log_dir, *config.log_dirs)):
+            thread = DirectoryThread(path, self._loop, self._directory_failed)
+            self._threads[path] = thread
+            if path in identities.offline:
+                thread.fail(identities.offline[path])
+                continue
+            try:
+                self._locks.append(DirectoryLock(path))
+            except OSError as error:
+                if path == config.metadata_log_dir:
+                    raise ConfigError(
+                        f"the metadata log directory {path} fails: {error}"
+                    ) from error
+                thread.fail(error)
+
+    def _make_broker(self, identities: DirectoryIdentities) -> BrokerServer:
+        config = self._config
+        directories = []
+        for path in dict.fromkeys(config.log_dirs):
+            store = LogDirectory(self._file_system, path)
+            directory_id = identities.directory_ids.get(path, b"")
+            directories.append(BrokerDirectory(path, directory_id, self._threads[path], store))
+        assert self.controller is not None
+        environment = BrokerEnvironment(
+            config=config,
+            cluster_id=identities.cluster_id,
+            directories=directories,
+            previous_broker_epoch=self._previous_broker_epoch(identities),
+            channel=self.controller,
+            now_ms=wall_clock_ms,
+            new_uuid=new_uuid,
+            random=self._random,
+            on_fatal=self.fail,
+        )
+        return BrokerServer(environment, self._metrics)
+
+    def _previous_broker_epoch(self, identities: DirectoryIdentities) -> int:
+        """The epoch of a run that ended in order in *all* directories, else -1 (KIP-966)."""
+        if identities.offline:
+            return UNKNOWN_BROKER_EPOCH
+        epochs = [read_clean_shutdown(self._file_system, p) for p in self._config.log_dirs]
+        first = epochs[0]
+        if first is None or any(epoch != first for epoch in epochs):
+            return UNKNOWN_BROKER_EPOCH
+        return first
+
+    async def _bind_controller_listeners(self) -> list[Listener]:
+        """Take the controller ports first: the quorum must be able to name them."""
+        listeners = [
+            Listener(e.listener, e.host, e.port, {}) for e in self._config.controller_listeners
+        ]
+        for listener in listeners:
+            await bind(listener)
+        return listeners
+
+    def _controller_endpoints(self, bound: list[Listener]) -> list[Endpoint]:
+        ports = {listener.name: listener.port for listener in bound}
+        return [
+            e._replace(port=e.port or ports.get(e.listener, 0), host=e.host or socket.getfqdn())
+            for e in self._config.advertised_controller_listeners
+        ]
+
+    async def _unless_fatal(self, task: "asyncio.Future[None]") -> None:
+        """Wait for the work, or for the fault that makes it pointless."""
+        stopped = asyncio.ensure_future(self._stopped.wait())
+        await asyncio.wait((task, stopped), return_when=asyncio.FIRST_COMPLETED)
+        stopped.cancel()
+        if task.done():
+            task.result()
+        else:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    # -- life
+
+    def fail(self, reason: str) -> None:
+        """A fault that the node does not survive. May be called more than once."""
+        if self._fatal is None:
+            self._fatal = reason
+            log.critical("shutting down: %s", reason)
+        self._stopped.set()
+
+    def request_stop(self) -> None:
+        self._stopped.set()
+
+    async def wait_stopped(self) -> str | None:
+        """Return when the node should stop; the fault that is the reason, if there is one."""
+        await self._stopped.wait()
+        return self._fatal
+
+    def _directory_failed(self, failure: LogDirectoryFailed) -> None:
+        if failure.path == self._config.metadata_log_dir:
+            self.fail(f"the metadata log directory failed: {failure}")
+        elif self.broker is not None:
+            self.broker.directory_failed(failure)
+
+    # -- stop
+
+    async def stop(self) -> None:
+        """Stop in order, in bounded time, even when the quorum or a disk is gone."""
+        if self.broker is not None:
+            await self._bounded(self.broker.stop(_SHUTDOWN_S if self._fatal is None else 0.0))
+        if self.controller is not None:
+            await self._bounded(self.controller.stop())
+        if self.quorum is not None:
+            await self._bounded(self.quorum.stop(_QUORUM_STOP_S))
+        for path, thread in self._threads.items():
+            if not thread.stop(_DISK_S):
+                log.error("log directory %s hangs; its thread is left behind", path)
+        for lock in self._locks:
+            try:
+                lock.release()
+            except OSError as error:
+                log.warning("lock file: %s", error)
+
+    async def _bounded(self, work: Awaitable[None]) -> None:
+        try:
+            await asyncio.wait_for(work, _SHUTDOWN_S + _DISK_S)
+        except TimeoutError:
+            log.error("a part of the node did not stop in %.0f s", _SHUTDOWN_S + _DISK_S)
+        except Exception:  # stopping goes on with the next part
+            log.exception("a part of the node did not stop in order")
+
+
+async def _run(config: NodeConfig, on_ready: Callable[[Node], None] | None) -> int:
+    node = Node(config)
+    loop = asyncio.get_running_loop()
+    was_terminated = False
+
+    def terminate() -> None:
+        nonlocal was_terminated
+        was_terminated = True
+        node.request_stop()
+
+    loop.add_signal_handler(signal.SIGTERM, terminate)
+    loop.add_signal_handler(signal.SIGINT, node.request_stop)
+    fatal: str | None = "the node did not start"
+    try:
+        await node.start()
+        if not node._stopped.is_set():
+            log.info("[KafkaRaftServer nodeId=%d] Kafka Server started", config.node_id)
+            if on_ready is not None:
+                on_ready(node)
+        fatal = await node.wait_stopped()
+    except (ConfigError, CorruptLog, LogDirectoryFailed, OSError) as error:
+        log.critical("Exiting Kafka due to fatal exception: %s", error)
+    finally:
+        log.info("[KafkaRaftServer nodeId=%d] shutting down", config.node_id)
+        await node.stop()
+        log.info("[KafkaRaftServer nodeId=%d] shut down completed", config.node_id)
+    if fatal is not None:
+        return EXIT_FAILED
+    return EXIT_TERMINATED if was_terminated else EXIT_OK
+
+
+def run_node(config: NodeConfig, on_ready: Callable[[Node], None] | None = None) -> int:
+    """Run a node until it is told to stop; the exit code of the process.
+
+    143 after SIGTERM and 0 after Ctrl-C, both after a clean stop; 1 if it could not start or a
+    fault ended it.
+    """
+    set_up_logging()
+    sys.setswitchinterval(0.0005)
+    try:
+        import uvloop
+    except ImportError:
+        code = asyncio.run(_run(config, on_ready))
+    else:
+        code = uvloop.run(_run(config, on_ready))
+    sys.stdout.flush()
+    if code == EXIT_FAILED:
+        # A directory thread may hang in a dead disk: do not wait for it.
+        os._exit(code)
+    return code

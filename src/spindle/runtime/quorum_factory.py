@@ -1,0 +1,121 @@
+"""Opens the local node's part of the metadata quorum from its configuration."""
+
+from collections.abc import Callable, Sequence
+
+from spindle.common.errors import ConfigError
+from spindle.common.ids import Endpoint
+from spindle.common.ports import FileSystem, RandomSource
+from spindle.common.uuids import Uuid
+from spindle.config.node_config import NodeConfig
+from spindle.log.storage import LogStorage
+from spindle.protocol.message import Message
+from spindle.raft.core import LocalNode, QuorumSettings
+from spindle.raft.metadata_log import MetadataLog, RetentionSettings
+from spindle.raft.partition_log import DIRECTORY_NAME, PartitionLog, metadata_log_config
+from spindle.raft.snapshots import read_snapshot
+from spindle.raft.voters import ReplicaKey, Voter, VoterSet
+from spindle.runtime.directory_thread import DirectoryThread
+from spindle.runtime.metadata_quorum import PeerUnavailable, RaftMetadataQuorum
+
+BOOTSTRAP_CHECKPOINT = "bootstrap.checkpoint"
+
+
+class NoPeers:
+    """Stands where a node has no way to other quorum members (see LIMITATIONS)."""
+
+    async def request(self, destination: object, message: Message) -> Message:
+        raise PeerUnavailable(str(destination))
+
+
+async def open_quorum(
+    config: NodeConfig,
+    *,
+    cluster_id: str,
+    directory_id: Uuid,
+    endpoints: Sequence[Endpoint],
+    file_system: FileSystem,
+    thread: DirectoryThread,
+    random: RandomSource,
+    clock: Callable[[], int],
+    on_fault: Callable[[BaseException], None],
+) -> RaftMetadataQuorum:
+    """The quorum, not yet started.
+
+    Args:
+        endpoints: this node's controller listeners as others reach them, the default one first.
+    """
+    integer = config.integer
+    storage = LogStorage(file_system, config.metadata_log_dir)
+    log_config = metadata_log_config(
+        integer("metadata.log.segment.bytes"), integer("metadata.log.segment.ms")
+    )
+    partition_log = await thread.submit(PartitionLog.open, storage, log_config, clock())
+    metadata_log = MetadataLog(
+        file_system,
+        f"{config.metadata_log_dir}/{DIRECTORY_NAME}",
+        partition_log,
+        RetentionSettings(
+            integer("metadata.max.retention.bytes"), integer("metadata.max.retention.ms")
+        ),
+    )
+    listener = config.controller_listener_names[0]
+    local = LocalNode(
+        ReplicaKey(config.node_id, directory_id),
+        cluster_id,
+        listener,
+        tuple(endpoints),
+        config.is_controller,
+    )
+    return RaftMetadataQuorum(
+        local,
+        _settings(config),
+        _static_voters(config, listener),
+        metadata_log,
+        thread,
+        NoPeers(),
+        random,
+        clock,
+        on_fault,
+    )
+
+
+def read_bootstrap_records(file_system: FileSystem, metadata_log_dir: str) -> list[Message]:
+    """The records that a new cluster begins with; none where the log has them already.
+
+    Raises:
+        ConfigError: the file cannot be understood.
+    """
+    path = f"{metadata_log_dir}/{BOOTSTRAP_CHECKPOINT}"
+    if not file_system.exists(path):
+        return []
+    try:
+        batches = list(read_snapshot(file_system.read_bytes(path), path))
+    except ValueError as error:
+        raise ConfigError(f"{path}: {error}; format the directory again") from error
+    return [record for batch in batches for record in batch.records]
+
+
+def _settings(config: NodeConfig) -> QuorumSettings:
+    integer = config.integer
+    listener = config.controller_listener_names[0]
+    return QuorumSettings(
+        election_timeout_ms=integer("controller.quorum.election.timeout.ms"),
+        fetch_timeout_ms=integer("controller.quorum.fetch.timeout.ms"),
+        election_backoff_max_ms=integer("controller.quorum.election.backoff.max.ms"),
+        request_timeout_ms=integer("controller.quorum.request.timeout.ms"),
+        retry_backoff_ms=integer("controller.quorum.retry.backoff.ms"),
+        fetch_max_bytes=integer("controller.quorum.fetch.max.bytes"),
+        fetch_snapshot_max_bytes=integer("controller.quorum.fetch.snapshot.max.bytes"),
+        auto_join=config.flag("controller.quorum.auto.join.enable"),
+        bootstrap_servers=tuple(
+            Endpoint(listener, server.host, server.port)
+            for server in config.quorum_bootstrap_servers
+        ),
+    )
+
+
+def _static_voters(config: NodeConfig, listener: str) -> VoterSet:
+    return VoterSet(
+        Voter(ReplicaKey(voter.node_id), (Endpoint(listener, voter.host, voter.port),))
+        for voter in config.quorum_voters
+    )

@@ -1,0 +1,45 @@
+"""A topic's effective settings as its logs need them."""
+
+from spindle.broker.replicas import TopicSettings
+from spindle.config.node_config import NodeConfig
+from spindle.config.topic_config import TopicConfig, topic_config
+from spindle.log.log_config import LogConfig
+from spindle.metadata.image import MetadataImage
+
+
+def topic_settings(node: NodeConfig, image: MetadataImage, topic: str) -> TopicSettings:
+    """Topic configuration over dynamic and static broker defaults."""
+    settings = topic_config(
+        node,
+        image.configs.topic(topic),
+        broker=image.configs.broker(node.node_id),
+        cluster=image.configs.default_broker(),
+    )
+    expiration_ms = node.integer("producer.id.expiration.ms")
+    return TopicSettings(log_config(settings, expiration_ms), settings.min_insync_replicas)
+
+
+def log_config(settings: TopicConfig, producer_id_expiration_ms: int) -> LogConfig:
+    return LogConfig(
+        segment_bytes=settings.effective_segment_bytes,
+        segment_ms=settings.max_segment_ms,
+        segment_jitter_ms=settings.segment_jitter_ms,
+        segment_index_bytes=settings.segment_index_bytes,
+        index_interval_bytes=settings.index_interval_bytes,
+        max_message_bytes=settings.max_message_bytes,
+        retention_ms=settings.retention_ms,
+        retention_bytes=settings.retention_bytes,
+        cleanup_policy=settings.cleanup_policy,
+        delete_retention_ms=settings.delete_retention_ms,
+        min_cleanable_dirty_ratio=settings.min_cleanable_dirty_ratio,
+        min_compaction_lag_ms=settings.min_compaction_lag_ms,
+        max_compaction_lag_ms=settings.max_compaction_lag_ms,
+        file_delete_delay_ms=settings.file_delete_delay_ms,
+        flush_messages=settings.flush_messages,
+        flush_ms=settings.flush_ms,
+        compression_type=settings.compression_type,
+        message_timestamp_type=settings.message_timestamp_type,
+        message_timestamp_before_max_ms=settings.message_timestamp_before_max_ms,
+        message_timestamp_after_max_ms=settings.message_timestamp_after_max_ms,
+        producer_id_expiration_ms=producer_id_expiration_ms,
+    )
