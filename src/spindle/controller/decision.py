@@ -87,6 +87,8 @@ class ControllerSettings:
     auto_leader_rebalance_enable: bool = True
     leader_imbalance_check_interval_ms: int = 300_000
     unclean_leader_election_interval_ms: int = 300_000
+    delete_topic_enable: bool = True
+    has_authorizer: bool = False
 
 
 @dataclass(frozen=True, slots=True)

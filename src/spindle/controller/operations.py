@@ -4,18 +4,28 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from spindle.controller.acls import create_acls, delete_acls
+from spindle.controller.alter_partition import alter_partition
 from spindle.controller.brokers import process_heartbeat
 from spindle.controller.configs import alter_configs, incremental_alter_configs
 from spindle.controller.create_topics import create_topics
 from spindle.controller.decision import ControllerContext, Decision
 from spindle.controller.directories import assign_replicas_to_dirs
+from spindle.controller.elections import elect_leaders
+from spindle.controller.feature_updates import update_features
 from spindle.controller.heartbeats import Heartbeats
 from spindle.controller.producer_ids import allocate_producer_ids
+from spindle.controller.quotas import alter_client_quotas
+from spindle.controller.reassignments import (
+    alter_partition_reassignments,
+    list_partition_reassignments,
+)
 from spindle.controller.registration import (
     register_broker,
     register_controller,
     unregister_broker,
 )
+from spindle.controller.scram import alter_user_scram_credentials
 from spindle.controller.topics import create_partitions, delete_topics
 from spindle.metadata.image import MetadataImage
 
@@ -30,16 +40,28 @@ class Situation:
     api_version: int
     next_write_offset: int
     now_ms: int
+    kraft_version: int = 0
 
 
 Operation = Callable[[Situation, Any], Decision[Any]]
 
 OPERATIONS: Final[dict[int, Operation]] = {
     19: lambda s, r: create_topics(s.image, r, s.context),
-    20: lambda s, r: delete_topics(s.image, r),
+    20: lambda s, r: delete_topics(s.image, r, s.context),
+    30: lambda s, r: create_acls(s.image, r, s.context),
+    31: lambda s, r: delete_acls(s.image, r, s.context),
     33: lambda s, r: alter_configs(s.image, r, s.context),
     37: lambda s, r: create_partitions(s.image, r, s.context),
+    43: lambda s, r: elect_leaders(s.image, r, s.context),
     44: lambda s, r: incremental_alter_configs(s.image, r, s.context),
+    45: lambda s, r: alter_partition_reassignments(s.image, r, s.context),
+    46: lambda s, r: list_partition_reassignments(s.image, r),
+    49: lambda s, r: alter_client_quotas(s.image, r),
+    51: lambda s, r: alter_user_scram_credentials(s.image, r),
+    56: lambda s, r: alter_partition(s.image, r, s.context),
+    57: lambda s, r: update_features(
+        s.image, r, s.context, version=s.api_version, kraft_version=s.kraft_version
+    ),
     62: lambda s, r: register_broker(
         s.image,
         s.heartbeats,

@@ -14,10 +14,8 @@ class Task(Enum):
     NO_OP_RECORD = "write a no-op record"
     ELECT_PREFERRED = "elect preferred leaders"
     ELECT_UNCLEAN = "elect leaders uncleanly"
-    EXPIRE_TOKENS = "expire delegation tokens"
 
 
-_TOKEN_EXPIRY_INTERVAL_MS: Final = 3_600_000
 _SESSION_CHECKS: Final = 8
 """Stale brokers are looked for this many times per session timeout."""
 
@@ -27,7 +25,6 @@ def intervals_ms(settings: ControllerSettings) -> dict[Task, int]:
     intervals = {
         Task.FENCE_STALE_BROKERS: max(1, settings.broker_session_timeout_ms // _SESSION_CHECKS),
         Task.ELECT_UNCLEAN: settings.unclean_leader_election_interval_ms,
-        Task.EXPIRE_TOKENS: _TOKEN_EXPIRY_INTERVAL_MS,
     }
     if settings.max_idle_interval_ms > 0:
         intervals[Task.NO_OP_RECORD] = settings.max_idle_interval_ms

@@ -24,9 +24,15 @@ UNKNOWN_TOPIC_ID_TEXT = "This server does not host this topic ID."
 
 
 def delete_topics(
-    image: MetadataImage, request: DeleteTopicsRequest
+    image: MetadataImage, request: DeleteTopicsRequest, context: ControllerContext
 ) -> Decision[DeleteTopicsResponse]:
-    """Delete topics named by name or by id; each gets its own result, in the order asked."""
+    """Delete topics named by name or by id; each gets its own result, in the order asked.
+
+    Raises:
+        ApiError: TOPIC_DELETION_DISABLED.
+    """
+    if not context.settings.delete_topic_enable:
+        raise ApiError(ErrorCode.TOPIC_DELETION_DISABLED, "Topic deletion is disabled.")
     asked = [(state.name, bytes(state.topic_id)) for state in request.topics]
     asked += [(name, ZERO_UUID) for name in request.topic_names]
     records: list[Message] = []

@@ -1,0 +1,148 @@
+"""AlterPartition: a leader proposes a new ISR for its partitions (KIP-497, KIP-903)."""
+
+from collections.abc import Mapping
+
+from spindle.common.errors import ErrorCode
+from spindle.controller.brokers import check_broker_epoch
+from spindle.controller.decision import ControllerContext, Decision
+from spindle.controller.partition_change import Election, PartitionChange
+from spindle.controller.topic_settings import effective_min_isr, is_unclean_election_enabled
+from spindle.metadata.image import MetadataImage
+from spindle.metadata.partitions import (
+    NO_LEADER_CHANGE,
+    RECOVERED,
+    RECOVERING,
+    PartitionRegistration,
+    merge,
+)
+from spindle.metadata.topics import TopicImage
+from spindle.protocol.message import Message
+from spindle.protocol.messages.alter_partition import (
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+)
+
+_Asked = AlterPartitionRequest.TopicData.PartitionData
+_Topic = AlterPartitionResponse.TopicData
+_Answer = _Topic.PartitionData
+ANY_EPOCH = -1
+"""A broker epoch that is not compared; older leaders do not know their followers' epochs."""
+
+
+def alter_partition(
+    image: MetadataImage,
+    request: AlterPartitionRequest,
+    context: ControllerContext,
+) -> Decision[AlterPartitionResponse]:
+    """Take over the proposed ISRs that are valid; each partition has its own result.
+
+    Raises:
+        ApiError: STALE_BROKER_EPOCH.
+    """
+    check_broker_epoch(image, request.broker_id, request.broker_epoch)
+    records: list[Message] = []
+    topics: list[_Topic] = []
+    for asked in request.topics:
+        topic = image.topics.by_id.get(asked.topic_id)
+        answers = [
+            _alter(image, topic, data, request.broker_id, context, records)
+            for data in asked.partitions
+        ]
+        topics.append(_Topic(topic_id=asked.topic_id, partitions=answers))
+    return Decision(AlterPartitionResponse(topics=topics), records)
+
+
+def _alter(
+    image: MetadataImage,
+    topic: TopicImage | None,
+    data: _Asked,
+    broker_id: int,
+    context: ControllerContext,
+    records: list[Message],
+) -> _Answer:
+    def refused(code: ErrorCode) -> _Answer:
+        return _Answer(partition_index=data.partition_index, error_code=code)
+
+    if topic is None:
+        return refused(ErrorCode.UNKNOWN_TOPIC_ID)
+    partition = topic.partitions.get(data.partition_index)
+    if partition is None:
+        return refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    new_isr = _new_isr(data)
+    code = _validate(image, partition, data, broker_id, new_isr)
+    if code is not ErrorCode.NONE:
+        return refused(code)
+    change = PartitionChange(
+        image,
+        topic.topic_id,
+        data.partition_index,
+        partition,
+        is_active=image.cluster.is_active,
+        min_isr=effective_min_isr(image, context.settings, topic),
+    )
+    if is_unclean_election_enabled(image, context.settings, topic.name):
+        change.election = Election.UNCLEAN
+    change.target_isr = [replica for replica, _ in new_isr]
+    change.target_recovery_state = data.leader_recovery_state
+    record = change.build()
+    if record is not None:
+        records.append(record)
+        partition = merge(partition, record)
+        if record.leader not in (NO_LEADER_CHANGE, broker_id):
+            # The new ISR completed a reassignment that takes the leadership away.
+            return refused(ErrorCode.NEW_LEADER_ELECTED)
+    return _Answer(
+        partition_index=data.partition_index,
+        leader_id=partition.leader,
+        leader_epoch=partition.leader_epoch,
+        isr=list(partition.isr),
+        leader_recovery_state=partition.leader_recovery_state,
+        partition_epoch=partition.partition_epoch,
+    )
+
+
+def _new_isr(data: _Asked) -> list[tuple[int, int]]:
+    """(broker, broker epoch) of the proposed members, whichever version they came in."""
+    if data.new_isr_with_epochs:
+        return [(state.broker_id, state.broker_epoch) for state in data.new_isr_with_epochs]
+    return [(replica, ANY_EPOCH) for replica in data.new_isr]
+
+
+def _validate(
+    image: MetadataImage,
+    partition: PartitionRegistration,
+    data: _Asked,
+    broker_id: int,
+    new_isr: list[tuple[int, int]],
+) -> ErrorCode:
+    if (
+        data.leader_epoch > partition.leader_epoch
+        or data.partition_epoch > partition.partition_epoch
+    ):
+        # The sender has seen newer state than this controller: it is not the active one.
+        return ErrorCode.NOT_CONTROLLER
+    if data.leader_epoch < partition.leader_epoch:
+        return ErrorCode.FENCED_LEADER_EPOCH
+    if broker_id != partition.leader:
+        return ErrorCode.INVALID_REQUEST
+    if data.partition_epoch < partition.partition_epoch:
+        return ErrorCode.INVALID_UPDATE_VERSION
+    members: Mapping[int, int] = dict(new_isr)
+    if len(members) != len(new_isr) or any(r not in partition.replicas for r in members):
+        return ErrorCode.INVALID_REQUEST
+    if partition.leader not in members:
+        return ErrorCode.INVALID_REQUEST
+    if data.leader_recovery_state not in (RECOVERED, RECOVERING):
+        return ErrorCode.INVALID_REQUEST
+    if data.leader_recovery_state == RECOVERING and (
+        len(members) > 1 or partition.leader_recovery_state == RECOVERED
+    ):
+        return ErrorCode.INVALID_REQUEST
+    if not all(_is_eligible(image, replica, epoch) for replica, epoch in new_isr):
+        return ErrorCode.INELIGIBLE_REPLICA
+    return ErrorCode.NONE
+
+
+def _is_eligible(image: MetadataImage, broker_id: int, epoch: int) -> bool:
+    broker = image.cluster.brokers.get(broker_id)
+    return broker is not None and broker.is_active and epoch in (ANY_EPOCH, broker.epoch)

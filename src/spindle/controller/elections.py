@@ -1,0 +1,153 @@
+"""ElectLeaders (KIP-183, KIP-460), and the elections that the controller starts by itself."""
+
+from collections.abc import Callable
+from typing import Final
+
+from spindle.common.errors import ApiError, ErrorCode
+from spindle.common.ids import NO_LEADER
+from spindle.controller.decision import ControllerContext, ControllerSettings, Decision
+from spindle.controller.leadership import partitions_where
+from spindle.controller.partition_change import Election, PartitionChange
+from spindle.controller.topic_settings import effective_min_isr, is_unclean_election_enabled
+from spindle.metadata.image import MetadataImage
+from spindle.metadata.partitions import PartitionRegistration
+from spindle.metadata.topics import TopicImage
+from spindle.protocol.message import Message
+from spindle.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
+from spindle.protocol.messages.metadata_records import PartitionChangeRecord
+
+MAX_ELECTIONS_PER_PASS: Final = 1000
+_KINDS: Final = {0: Election.PREFERRED, 1: Election.UNCLEAN}
+
+_TopicResult = ElectLeadersResponse.ReplicaElectionResult
+_Result = _TopicResult.PartitionResult
+
+
+def elect_leaders(
+    image: MetadataImage, request: ElectLeadersRequest, context: ControllerContext
+) -> Decision[ElectLeadersResponse]:
+    """Elect preferred leaders, or unclean ones where a partition has none.
+
+    Without a list all partitions are meant, and those that need no election are left out of the
+    answer.
+
+    Raises:
+        ApiError: INVALID_REQUEST for an unknown kind of election.
+    """
+    kind = _KINDS.get(request.election_type)
+    if kind is None:
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"Unknown election type {request.election_type}")
+    is_everything = request.topic_partitions is None
+    if request.topic_partitions is None:
+        asked = [(name, list(t.partitions)) for name, t in image.topics.by_name.items()]
+    else:
+        asked = [(entry.topic, list(entry.partitions)) for entry in request.topic_partitions]
+    records: list[Message] = []
+    answers: list[_TopicResult] = []
+    for name, partition_ids in asked:
+        results: list[_Result] = []
+        for partition_id in partition_ids:
+            code, text = ErrorCode.NONE, None
+            try:
+                records.append(_elect(image, name, partition_id, kind, context.settings))
+            except ApiError as error:
+                code, text = error.code, error.message
+            if not (is_everything and code is ErrorCode.ELECTION_NOT_NEEDED):
+                results.append(
+                    _Result(partition_id=partition_id, error_code=code, error_message=text)
+                )
+        if results or not is_everything:
+            answers.append(_TopicResult(topic=name, partition_result=results))
+    return Decision(ElectLeadersResponse(replica_election_results=answers), records)
+
+
+def _elect(
+    image: MetadataImage, name: str, partition_id: int, kind: Election, settings: ControllerSettings
+) -> PartitionChangeRecord:
+    topic = image.topics.by_name.get(name)
+    if topic is None:
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {name}")
+    partition = topic.partitions.get(partition_id)
+    if partition is None:
+        raise ApiError(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such partition as {name}-{partition_id}"
+        )
+    if kind is Election.PREFERRED:
+        is_needed = partition.leader != partition.preferred_leader
+    else:
+        is_needed = partition.leader == NO_LEADER
+    if not is_needed:
+        raise ApiError(
+            ErrorCode.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition."
+        )
+    record = _change(image, topic, partition_id, partition, kind, settings)
+    if record is not None:
+        return record
+    if kind is Election.PREFERRED:
+        raise ApiError(
+            ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, "The preferred leader was not available."
+        )
+    raise ApiError(
+        ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
+        "Eligible topic partition leaders are not available.",
+    )
+
+
+def balance_leaders(image: MetadataImage, settings: ControllerSettings) -> Decision[bool]:
+    """Lead from the first replica again where it can; the response says if more is left."""
+    return _elect_many(
+        image,
+        settings,
+        Election.PREFERRED,
+        lambda topic, p: p.leader not in (NO_LEADER, p.preferred_leader),
+    )
+
+
+def elect_uncleanly(image: MetadataImage, settings: ControllerSettings) -> Decision[bool]:
+    """Lead what has no leader and whose topic puts availability first; True if more is left."""
+    return _elect_many(
+        image,
+        settings,
+        Election.UNCLEAN,
+        lambda topic, p: (
+            p.leader == NO_LEADER and is_unclean_election_enabled(image, settings, topic.name)
+        ),
+    )
+
+
+def _elect_many(
+    image: MetadataImage,
+    settings: ControllerSettings,
+    kind: Election,
+    is_wanted: Callable[[TopicImage, PartitionRegistration], bool],
+) -> Decision[bool]:
+    records: list[Message] = []
+    for topic, partition_id, partition in partitions_where(image, lambda _: True):
+        if not is_wanted(topic, partition):
+            continue
+        record = _change(image, topic, partition_id, partition, kind, settings)
+        if record is not None:
+            if len(records) == MAX_ELECTIONS_PER_PASS:
+                return Decision(True, records)
+            records.append(record)
+    return Decision(False, records)
+
+
+def _change(
+    image: MetadataImage,
+    topic: TopicImage,
+    partition_id: int,
+    partition: PartitionRegistration,
+    kind: Election,
+    settings: ControllerSettings,
+) -> PartitionChangeRecord | None:
+    change = PartitionChange(
+        image,
+        topic.topic_id,
+        partition_id,
+        partition,
+        is_active=image.cluster.is_active,
+        min_isr=effective_min_isr(image, settings, topic),
+    )
+    change.election = kind
+    return change.build()

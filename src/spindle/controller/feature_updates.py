@@ -1,0 +1,200 @@
+"""UpdateFeatures: raising and lowering the cluster's feature levels (KIP-584, KIP-778, KIP-966)."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from spindle.common.errors import ApiError, ErrorCode
+from spindle.controller.activation import default_min_insync_replicas
+from spindle.controller.decision import ControllerContext, Decision
+from spindle.controller.topic_settings import MIN_INSYNC_REPLICAS
+from spindle.metadata.configs import BROKER_RESOURCE
+from spindle.metadata.features import (
+    ELR_VERSION,
+    KRAFT_VERSION,
+    METADATA_VERSION,
+    MINIMUM_METADATA_VERSION,
+    SUPPORTED_FEATURES,
+    VersionRange,
+    downgrade_loses_metadata,
+    unmet_dependency,
+)
+from spindle.metadata.image import MetadataImage
+from spindle.protocol.message import Message
+from spindle.protocol.messages.metadata_records import ConfigRecord, FeatureLevelRecord
+from spindle.protocol.messages.update_features import (
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
+
+UPGRADE: Final = 1
+SAFE_DOWNGRADE: Final = 2
+UNSAFE_DOWNGRADE: Final = 3
+RESULTS_UNTIL_VERSION: Final = 1
+"""Up to this version the answer has a result per feature; later ones succeed or fail at once."""
+
+_Update = UpdateFeaturesRequest.FeatureUpdateKey
+
+
+def update_features(
+    image: MetadataImage,
+    request: UpdateFeaturesRequest,
+    context: ControllerContext,
+    *,
+    version: int,
+    kraft_version: int,
+) -> Decision[UpdateFeaturesResponse]:
+    """Change all the levels asked for, or none.
+
+    Raises:
+        ApiError: INVALID_UPDATE_VERSION or INVALID_REQUEST, naming the feature that failed.
+    """
+    current = {KRAFT_VERSION: kraft_version, **image.features.levels}
+    planned = {**current, **{u.feature: u.max_version_level for u in request.feature_updates}}
+    try:
+        for update in request.feature_updates:
+            kind = _kind(update, version)
+            _check_update(image, update, kind, current.get(update.feature, 0), context)
+            reason = unmet_dependency(update.feature, update.max_version_level, planned)
+            if reason is not None:
+                raise ApiError(ErrorCode.INVALID_UPDATE_VERSION, reason)
+        _check_lowered_dependencies(planned)
+    except ApiError as error:
+        text = (
+            "The update failed for all features since the following feature had an error: "
+            f"{error.message}"
+        )
+        raise ApiError(error.code, text) from None
+    records = _records(image, request, context)
+    results = [
+        UpdateFeaturesResponse.UpdatableFeatureResult(feature=u.feature, error_message=None)
+        for u in request.feature_updates
+        if version <= RESULTS_UNTIL_VERSION
+    ]
+    response = UpdateFeaturesResponse(error_message=None, results=results)
+    return Decision(response, [] if request.validate_only else records, is_atomic=True)
+
+
+def _kind(update: _Update, version: int) -> int:
+    if version == 0:
+        return SAFE_DOWNGRADE if update.allow_downgrade else UPGRADE
+    return update.upgrade_type
+
+
+def _check_update(
+    image: MetadataImage, update: _Update, kind: int, current: int, context: ControllerContext
+) -> None:
+    name, wanted = update.feature, update.max_version_level
+
+    def refuse(reason: str) -> ApiError:
+        return ApiError(
+            ErrorCode.INVALID_UPDATE_VERSION,
+            f"Invalid update version {wanted} for feature {name}. {reason}",
+        )
+
+    if kind not in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):
+        raise refuse("The controller does not support the given upgrade type.")
+    if wanted < 0:
+        raise refuse("A feature version cannot be less than 0.")
+    reason = _unsupported(image, name, wanted, context.settings.node_id)
+    if reason is not None:
+        raise refuse(reason)
+    if wanted < current:
+        if name == KRAFT_VERSION:
+            raise refuse("Can't downgrade the version of this feature.")
+        if kind == UPGRADE:
+            raise refuse(
+                "Can't downgrade the version of this feature without setting the upgrade type to "
+                "either safe or unsafe downgrade."
+            )
+        if name == METADATA_VERSION:
+            _check_metadata_downgrade(current, wanted, kind)
+    elif wanted > current:
+        if kind != UPGRADE:
+            raise refuse("Can't downgrade to a newer version.")
+        if name == KRAFT_VERSION:
+            raise refuse("This controller cannot turn static voters into dynamic ones.")
+
+
+def _unsupported(image: MetadataImage, name: str, level: int, node_id: int) -> str | None:
+    """Who in the cluster cannot work at this level; None if all can."""
+    nodes: list[tuple[str, Mapping[str, VersionRange]]] = [
+        (f"Local controller {node_id}", SUPPORTED_FEATURES)
+    ]
+    nodes += [(f"Broker {b.broker_id}", b.features) for b in image.cluster.brokers.values()]
+    nodes += [
+        (f"Controller {c.controller_id}", c.features)
+        for c in image.cluster.controllers.values()
+        if c.controller_id != node_id
+    ]
+    for who, features in nodes:
+        supported = features.get(name)
+        if supported is None:
+            # Level 0 is what a node that does not know the feature works with.
+            if level != 0 or who.startswith("Local"):
+                return f"{who} does not support this feature."
+        elif level not in supported and not (level == 0 and supported.minimum <= 1):
+            return f"{who} only supports versions {supported}"
+    return None
+
+
+def _check_metadata_downgrade(current: int, wanted: int, kind: int) -> None:
+    prefix = f"Unsupported metadata.version downgrade from {current} to {wanted}."
+    if wanted < MINIMUM_METADATA_VERSION:
+        raise ApiError(
+            ErrorCode.INVALID_UPDATE_VERSION,
+            f"{prefix} The lowest level is {MINIMUM_METADATA_VERSION}.",
+        )
+    if not downgrade_loses_metadata(current, wanted):
+        return
+    if kind == UNSAFE_DOWNGRADE:
+        text = "Unsafe metadata downgrade is not supported in this version."
+    else:
+        text = (
+            "Refusing to perform the requested downgrade because it might delete metadata "
+            "information."
+        )
+    raise ApiError(ErrorCode.INVALID_UPDATE_VERSION, f"{prefix} {text}")
+
+
+def _check_lowered_dependencies(planned: Mapping[str, int]) -> None:
+    for name, level in planned.items():
+        if name in SUPPORTED_FEATURES:
+            reason = unmet_dependency(name, level, planned)
+            if reason is not None:
+                raise ApiError(ErrorCode.INVALID_UPDATE_VERSION, reason)
+
+
+def _records(
+    image: MetadataImage, request: UpdateFeaturesRequest, context: ControllerContext
+) -> list[Message]:
+    records: list[Message] = []
+    for update in request.feature_updates:
+        if update.feature == ELR_VERSION and update.max_version_level > 0:
+            records += _elr_records(image, context)
+        if update.feature != KRAFT_VERSION:
+            records.append(
+                FeatureLevelRecord(name=update.feature, feature_level=update.max_version_level)
+            )
+    return records
+
+
+def _elr_records(image: MetadataImage, context: ControllerContext) -> list[Message]:
+    """One min.insync.replicas for the cluster, and none for single brokers."""
+    records: list[Message] = []
+    if MIN_INSYNC_REPLICAS not in image.configs.default_broker():
+        records.append(default_min_insync_replicas(context.settings.min_insync_replicas))
+    for resource, values in image.configs.by_resource.items():
+        if (
+            resource.resource_type == BROKER_RESOURCE
+            and resource.name
+            and MIN_INSYNC_REPLICAS in values
+        ):
+            records.append(
+                ConfigRecord(
+                    resource_type=BROKER_RESOURCE,
+                    resource_name=resource.name,
+                    name=MIN_INSYNC_REPLICAS,
+                    value=None,
+                )
+            )
+    return records

@@ -1,0 +1,125 @@
+"""AlterClientQuotas (KIP-546, KIP-612)."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from spindle.common.errors import ApiError, ErrorCode
+from spindle.controller.decision import Decision
+from spindle.metadata.client_quotas import QuotaEntity, quota_entity
+from spindle.metadata.image import MetadataImage
+from spindle.protocol.message import Message
+from spindle.protocol.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+)
+from spindle.protocol.messages.metadata_records import ClientQuotaRecord
+
+USER: Final = "user"
+CLIENT_ID: Final = "client-id"
+IP: Final = "ip"
+
+_CLIENT_KEYS: Final = {
+    "producer_byte_rate": True,
+    "consumer_byte_rate": True,
+    "request_percentage": False,
+    "controller_mutation_rate": False,
+}
+"""Keys of users and client ids; True where only whole numbers make sense."""
+_IP_KEYS: Final = {"connection_creation_rate": True}
+
+_Entry = AlterClientQuotasRequest.EntryData
+
+
+def alter_client_quotas(
+    image: MetadataImage, request: AlterClientQuotasRequest
+) -> Decision[AlterClientQuotasResponse]:
+    """Set and remove limits; each entity succeeds or fails as a whole."""
+    records: list[Message] = []
+    answers: list[AlterClientQuotasResponse.EntryData] = []
+    seen: dict[QuotaEntity, None] = {}
+    for entry in request.entries:
+        code, text = ErrorCode.NONE, None
+        try:
+            pairs = [(part.entity_type, part.entity_name) for part in entry.entity]
+            entity = _check_entity(pairs)
+            if entity in seen:
+                raise ApiError(ErrorCode.INVALID_REQUEST, "Duplicate quota entity in request")
+            seen[entity] = None
+            records += _entry_records(image, entity, entry)
+        except ApiError as error:
+            code, text = error.code, error.message
+        answers.append(
+            AlterClientQuotasResponse.EntryData(
+                error_code=code,
+                error_message=text,
+                entity=[
+                    AlterClientQuotasResponse.EntryData.EntityData(
+                        entity_type=part.entity_type, entity_name=part.entity_name
+                    )
+                    for part in entry.entity
+                ],
+            )
+        )
+    response = AlterClientQuotasResponse(entries=answers)
+    return Decision(response, [] if request.validate_only else records, is_atomic=True)
+
+
+def _check_entity(pairs: Sequence[tuple[str, str | None]]) -> QuotaEntity:
+    if not pairs:
+        raise ApiError(ErrorCode.INVALID_REQUEST, "Invalid empty client quota entity")
+    types = [entity_type for entity_type, _ in pairs]
+    for entity_type, name in pairs:
+        if entity_type not in (USER, CLIENT_ID, IP):
+            raise ApiError(
+                ErrorCode.INVALID_REQUEST, f"Unhandled client quota entity type: {entity_type}"
+            )
+        if types.count(entity_type) > 1:
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"Duplicate entity type {entity_type}")
+        if name == "":
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"Empty {entity_type} not supported")
+    if IP in types and len(types) > 1:
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST,
+            "Invalid quota entity combination, IP entity should not be combined with User or "
+            "ClientId",
+        )
+    return quota_entity(pairs)
+
+
+def _entry_records(image: MetadataImage, entity: QuotaEntity, entry: _Entry) -> list[Message]:
+    current = image.client_quotas.by_entity.get(entity, {})
+    allowed = _IP_KEYS if entity[0][0] == IP else _CLIENT_KEYS
+    records: list[Message] = []
+    for op in entry.ops:
+        if op.remove:
+            if op.key not in current:
+                continue
+        else:
+            _check_value(allowed, op.key, op.value)
+            if current.get(op.key) == op.value:
+                continue
+        records.append(
+            ClientQuotaRecord(
+                entity=[
+                    ClientQuotaRecord.EntityData(entity_type=kind, entity_name=name)
+                    for kind, name in entity
+                ],
+                key=op.key,
+                value=0.0 if op.remove else op.value,
+                remove=op.remove,
+            )
+        )
+    return records
+
+
+def _check_value(allowed: dict[str, bool], key: str, value: float) -> None:
+    if key not in allowed:
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"Invalid configuration key {key}")
+    if not value > 0:
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST, f"Quota {key} must be greater than 0, not {value}"
+        )
+    if allowed[key] and abs(value - round(value)) > 1e-6:
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST, f"Configuration {key} must be a whole number, not {value}"
+        )
