@@ -7,6 +7,7 @@ from crc32c import crc32c
 
 from spindle.common.ports import Bytes
 from spindle.protocol.records.batch import (
+    CODEC_MASK,
     CONTROL_FLAG,
     CRC_AND_ATTRIBUTES,
     CRC_COVERS_FROM,
@@ -98,18 +99,20 @@ def rebuild_batch(
 
     Base offset, last offset, epochs, producer fields, flags and the type of timestamp stay, so
     that a batch that lost records to compaction still says which offsets it covered (and a batch
-    that lost all of them can be written with none). A delete horizon that the header has stays
-    unless a new one is given.
+    that lost all of them can be written with none, see `empty_batch`). A delete horizon that the
+    header has stays unless a new one is given.
     """
+    if not records:
+        return empty_batch(header)
     horizon_ms = header.delete_horizon_ms if delete_horizon_ms is None else delete_horizon_ms
-    attributes = header.attributes if codec is None else header.attributes & ~0x07 | codec
+    attributes = header.attributes if codec is None else header.attributes & ~CODEC_MASK | codec
     if horizon_ms is not None:
         attributes |= DELETE_HORIZON_FLAG
         base_timestamp = horizon_ms
     else:
-        base_timestamp = records[0].timestamp_ms if records else header.base_timestamp
+        base_timestamp = records[0].timestamp_ms
     max_timestamp = header.max_timestamp
-    if records and not header.has_log_append_time:
+    if not header.has_log_append_time:
         max_timestamp = max(record.timestamp_ms for record in records)
     body = bytearray()
     for record in records:
@@ -122,7 +125,20 @@ def rebuild_batch(
         max_timestamp=max_timestamp,
         record_count=len(records),
     )
-    return seal_batch(rebuilt, compress(rebuilt.codec, body) if records else b"")
+    return seal_batch(rebuilt, compress(rebuilt.codec, body))
+
+
+def empty_batch(header: BatchHeader) -> bytes:
+    """A batch without records that stands for the offsets and the producer's sequences of `header`.
+
+    It is neither compressed nor has it a base timestamp or a delete horizon.
+    """
+    emptied = header._replace(
+        attributes=header.attributes & ~(CODEC_MASK | DELETE_HORIZON_FLAG),
+        base_timestamp=NO_TIMESTAMP,
+        record_count=0,
+    )
+    return seal_batch(emptied, b"")
 
 
 def seal_batch(header: BatchHeader, payload: Bytes) -> bytes:

@@ -114,7 +114,7 @@ def _compress_snappy(data: Bytes) -> bytes:
 def _decompress_snappy(data: Bytes, limit_bytes: int) -> bytes:
     view = memoryview(data)
     if bytes(view[: len(_XERIAL_MAGIC)]) != _XERIAL_MAGIC:
-        return _decompress_snappy_block(view, limit_bytes)
+        return _decompress_snappy_block(view, limit_bytes, limit_bytes)
     position = len(_XERIAL_START)
     parts: list[bytes] = []
     total_bytes = 0
@@ -128,16 +128,17 @@ def _decompress_snappy(data: Bytes, limit_bytes: int) -> bytes:
                 f"snappy: block of {block_bytes} bytes, {len(view) - position} are left"
             )
         block = view[position : position + block_bytes]
-        parts.append(_decompress_snappy_block(block, limit_bytes - total_bytes))
-        total_bytes += len(parts[-1])
+        plain = _decompress_snappy_block(block, limit_bytes - total_bytes, limit_bytes)
+        parts.append(plain)
+        total_bytes += len(plain)
         position += block_bytes
     return b"".join(parts)
 
 
-def _decompress_snappy_block(block: memoryview, limit_bytes: int) -> bytes:
+def _decompress_snappy_block(block: memoryview, left_bytes: int, limit_bytes: int) -> bytes:
     try:
         size_bytes: int = cramjam.snappy.decompress_raw_len(block)
-        if size_bytes > limit_bytes:
+        if size_bytes > left_bytes:
             raise _too_large(Codec.SNAPPY, limit_bytes)
         return bytes(cramjam.snappy.decompress_raw(block))
     except cramjam.DecompressionError as error:
