@@ -1,0 +1,156 @@
+"""A log of `__consumer_offsets` in memory, and a broker's view of the cluster, for the runtime."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from spindle.broker.context import RequestContext
+from spindle.common.errors import ApiError, ErrorCode
+from spindle.common.ids import OFFSETS_TOPIC, Endpoint, TopicPartition
+from spindle.coordinator.config import GroupCoordinatorConfig
+from spindle.metadata.cluster import BrokerRegistration, ClusterImage
+from spindle.metadata.image import EMPTY_IMAGE, MetadataImage
+from spindle.metadata.partitions import PartitionRegistration
+from spindle.metadata.topics import TopicImage, TopicsImage
+from spindle.protocol.records.batch import batches, patch_offset_and_epoch
+from spindle.runtime.coordinator_shard import ShardSettings
+from spindle.runtime.coordinators import GroupCoordinator
+
+CONFIG = replace(GroupCoordinatorConfig(), initial_rebalance_delay_ms=0)
+
+
+class MemoryLog:
+    """Batches per partition. Appends wait while `gate` is set, and fail with `failure`."""
+
+    def __init__(self) -> None:
+        self.batches: dict[TopicPartition, list[bytes]] = {}
+        self.ends: dict[TopicPartition, int] = {}
+        self.gate: asyncio.Event | None = None
+        self.failure: ErrorCode | None = None
+        self.load_gate: asyncio.Event | None = None
+        self.load_failure: Exception | None = None
+
+    def put(self, partition: TopicPartition, batch: bytes) -> int:
+        base_offset = self.ends.get(partition, 0)
+        stored = bytearray(batch)
+        ((_, header),) = batches(stored)
+        patch_offset_and_epoch(stored, 0, base_offset, 0)
+        self.batches.setdefault(partition, []).append(bytes(stored))
+        self.ends[partition] = base_offset + header.record_count
+        return self.ends[partition] - 1
+
+    async def append(self, partition: TopicPartition, batch: bytes) -> int:
+        if self.gate is not None:
+            await self.gate.wait()
+        if self.failure is not None:
+            raise ApiError(self.failure)
+        return self.put(partition, batch)
+
+    async def read_batches(self, partition: TopicPartition) -> AsyncIterator[bytes]:
+        if self.load_gate is not None:
+            await self.load_gate.wait()
+        if self.load_failure is not None:
+            raise self.load_failure
+        for batch in list(self.batches.get(partition, ())):
+            yield batch
+
+
+def topic(name: str, topic_id: bytes, partitions: int, leader: int = 1) -> TopicImage:
+    registration = PartitionRegistration((1,), (bytes(16),), (1,), (), (), (), (), leader, 0, 0, 0)
+    return TopicImage(name, topic_id, dict.fromkeys(range(partitions), registration))
+
+
+def image_of(*topics: TopicImage, is_fenced: bool = False) -> MetadataImage:
+    """A cluster of broker 1 with these topics."""
+    broker = BrokerRegistration(
+        broker_id=1,
+        epoch=1,
+        incarnation_id=bytes(16),
+        endpoints=(Endpoint("PLAINTEXT", "broker-1", 9092), Endpoint("INSIDE", "inner", 9093)),
+        features={},
+        rack=None,
+        is_fenced=is_fenced,
+        is_in_controlled_shutdown=False,
+        directories=(),
+        cordoned_directories=None,
+    )
+    return replace(
+        EMPTY_IMAGE,
+        topics=TopicsImage({t.topic_id: t for t in topics}, {t.name: t for t in topics}),
+        cluster=ClusterImage({1: broker}, {}),
+    )
+
+
+@dataclass
+class View:
+    image: MetadataImage
+
+
+@dataclass
+class Broker:
+    """What the handlers get as their services."""
+
+    groups: GroupCoordinator
+    metadata: View
+    log: MemoryLog
+    created: list[str] = field(default_factory=list)
+    on_create: Callable[[str], None] | None = None
+
+    async def ensure_internal_topic(self, name: str) -> None:
+        self.created.append(name)
+        if self.on_create is not None:
+            self.on_create(name)
+
+
+def standing_clock() -> int:
+    """A time that never passes."""
+    return 1_700_000_000_000
+
+
+def ids() -> Callable[[], bytes]:
+    count = 0
+
+    def new_id() -> bytes:
+        nonlocal count
+        count += 1
+        return count.to_bytes(16, "big")
+
+    return new_id
+
+
+def start_broker(
+    *topics: TopicImage,
+    partitions: int = 2,
+    log: MemoryLog | None = None,
+    config: GroupCoordinatorConfig = CONFIG,
+    settings: ShardSettings | None = None,
+    elect: bool = True,
+    clock: Callable[[], int] = standing_clock,
+) -> Broker:
+    """A broker that leads all partitions of `__consumer_offsets`; needs a running loop."""
+    log = log or MemoryLog()
+    view = View(image_of(topic(OFFSETS_TOPIC, b"o" * 16, partitions), *topics))
+    groups = GroupCoordinator(config, log, view, clock, ids(), settings)
+    if elect:
+        for partition in range(partitions):
+            groups.on_elected(partition, 0)
+    return Broker(groups, view, log)
+
+
+def context(
+    api_version: int, client_id: str = "app", listener: str = "PLAINTEXT"
+) -> RequestContext:
+    return RequestContext(0, api_version, 1, client_id, "127.0.0.1", listener)
+
+
+def run(story: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Run a story on a loop of its own and see that it leaves no task behind."""
+
+    async def whole() -> None:
+        before = asyncio.all_tasks()
+        await asyncio.wait_for(story(), 20)
+        await asyncio.sleep(0)
+        assert asyncio.all_tasks() == before
+
+    asyncio.run(whole())

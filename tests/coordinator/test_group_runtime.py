@@ -1,0 +1,517 @@
+"""Shards on the event loop: loading, resigning, group commit, exclusive operations, timers."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+from coordinator_log import CONFIG, Broker, MemoryLog, run, start_broker, topic
+
+from spindle.common.errors import ApiError, CorruptRecords, ErrorCode
+from spindle.common.ids import OFFSETS_TOPIC, TopicPartition
+from spindle.coordinator.outcome import Client
+from spindle.coordinator.partitioning import partition_for
+from spindle.coordinator.records import CommittedOffset, OffsetRecord, encode_record
+from spindle.protocol.messages.heartbeat import HeartbeatRequest
+from spindle.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from spindle.protocol.messages.list_groups import ListGroupsRequest
+from spindle.protocol.messages.offset_commit import OffsetCommitRequest
+from spindle.protocol.messages.offset_fetch import OffsetFetchRequest
+from spindle.protocol.messages.sync_group import SyncGroupRequest
+from spindle.protocol.records.batch import read_header
+from spindle.protocol.records.builder import SimpleRecord, build_batch
+from spindle.protocol.records.control import EndTransactionMarker, build_end_transaction
+from spindle.protocol.records.record import decode_records
+from spindle.runtime.coordinator_shard import ShardSettings, ShardState
+
+CLIENT = Client("app", "/127.0.0.1", 9)
+GROUP = "orders"
+RequestedGroup = OffsetFetchRequest.OffsetFetchRequestGroup
+
+
+def partition_of(group: str, count: int = 2) -> TopicPartition:
+    return TopicPartition(OFFSETS_TOPIC, partition_for(group, count))
+
+
+def commit_request(offset: int, group: str = GROUP, metadata: str = "") -> OffsetCommitRequest:
+    topic_type = OffsetCommitRequest.OffsetCommitRequestTopic
+    return OffsetCommitRequest(
+        group_id=group,
+        topics=[
+            topic_type(
+                name="t",
+                partitions=[
+                    topic_type.OffsetCommitRequestPartition(
+                        partition_index=0, committed_offset=offset, committed_metadata=metadata
+                    )
+                ],
+            )
+        ],
+    )
+
+
+async def commit(broker: Broker, offset: int, group: str = GROUP, metadata: str = "") -> int:
+    request = commit_request(offset, group, metadata)
+    response = await broker.groups.commit_offsets(request, CLIENT)
+    return response.topics[0].partitions[0].error_code
+
+
+async def fetch(broker: Broker, group: str = GROUP, *, require_stable: bool = False) -> int:
+    requested = RequestedGroup(
+        group_id=group,
+        topics=[RequestedGroup.OffsetFetchRequestTopics(name="t", partition_indexes=[0])],
+    )
+    fetched = await broker.groups.fetch_offsets(requested, require_stable=require_stable)
+    return fetched.topics[0].partitions[0].committed_offset
+
+
+async def join(broker: Broker, member_id: str = "", **fields: object) -> JoinGroupResponse:
+    request = JoinGroupRequest(
+        group_id=GROUP,
+        session_timeout_ms=10_000,
+        rebalance_timeout_ms=60_000,
+        member_id=member_id,
+        protocol_type="consumer",
+        protocols=[JoinGroupRequest.JoinGroupRequestProtocol(name="range")],
+        **fields,  # type: ignore[arg-type]
+    )
+    return await broker.groups.join_group(request, CLIENT)
+
+
+async def settle() -> None:
+    """Let everything that is ready run."""
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+# ---------------------------------------------------------------- life of a shard
+
+
+def test_group_of_a_partition_that_is_led_elsewhere() -> None:
+    async def story() -> None:
+        broker = start_broker(elect=False)
+        with pytest.raises(ApiError) as raised:
+            await commit(broker, 1)
+        assert raised.value.code is ErrorCode.NOT_COORDINATOR
+        broker.groups.on_elected(1 - partition_of(GROUP).partition, 0)
+        with pytest.raises(ApiError, match="NOT_COORDINATOR"):
+            await fetch(broker)
+        await broker.groups.wait_loaded()
+        broker.groups.close()
+
+    run(story)
+
+
+def test_loading_is_said_and_ends() -> None:
+    async def story() -> None:
+        log = MemoryLog()
+        log.load_gate = asyncio.Event()
+        broker = start_broker(log=log)
+        for request in (commit(broker, 1), fetch(broker), join(broker)):
+            with pytest.raises(ApiError) as raised:
+                await request
+            assert raised.value.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        with pytest.raises(ApiError, match="COORDINATOR_LOAD_IN_PROGRESS"):
+            broker.groups.list_groups(ListGroupsRequest())
+        log.load_gate.set()
+        await broker.groups.wait_loaded()
+        assert await commit(broker, 1) == ErrorCode.NONE
+        broker.groups.close()
+
+    run(story)
+
+
+def test_next_coordinator_knows_what_the_log_says() -> None:
+    async def story() -> None:
+        first = start_broker()
+        await first.groups.wait_loaded()
+        await commit(first, 41)
+        await commit(first, 42)
+        await commit(first, 7, group="other")
+        member_id = (await join(first, group_instance_id="a")).member_id
+        first.groups.close()
+        second = start_broker(log=first.log)
+        await second.groups.wait_loaded()
+        assert (await fetch(second), await fetch(second, "other")) == (42, 7)
+        listed = second.groups.list_groups(ListGroupsRequest())
+        assert sorted(group.group_id for group in listed.groups) == ["orders", "other"]
+        # The assignment was never stored, so the member is not known any more.
+        with pytest.raises(ApiError, match="UNKNOWN_MEMBER_ID"):
+            await second.groups.heartbeat(
+                HeartbeatRequest(group_id=GROUP, generation_id=1, member_id=member_id)
+            )
+        second.groups.close()
+
+    run(story)
+
+
+@pytest.mark.parametrize(("is_commit", "offset"), [(True, 9), (False, 5)])
+def test_transactions_in_the_log_are_replayed(is_commit: bool, offset: int) -> None:
+    async def story() -> None:
+        log = MemoryLog()
+        where = partition_of(GROUP)
+        record = OffsetRecord(GROUP, TopicPartition("t", 0), CommittedOffset(5))
+        log.put(where, build_batch([SimpleRecord(*encode_record(record), 1)], base_sequence=0))
+        later = record._replace(committed=CommittedOffset(9))
+        log.put(
+            where,
+            build_batch(
+                [SimpleRecord(*encode_record(later), 1)],
+                producer_id=3,
+                producer_epoch=0,
+                base_sequence=0,
+                is_transactional=True,
+            ),
+        )
+        unknown = SimpleRecord(b"\0\5\0\1g\0\1m", b"\0\0", 1)
+        log.put(where, build_batch([unknown], base_sequence=0))
+        broker = start_broker(log=log)
+        await broker.groups.wait_loaded()
+        assert (await fetch(broker), await fetch(broker, require_stable=True)) == (5, -1)
+        broker.groups.close()
+        log.put(where, build_end_transaction(EndTransactionMarker(is_commit, 0), 3, 0, 1))
+        broker = start_broker(log=log)
+        await broker.groups.wait_loaded()
+        assert await fetch(broker, require_stable=True) == offset
+        broker.groups.close()
+
+    run(story)
+
+
+def test_shard_that_cannot_be_loaded_is_no_coordinator() -> None:
+    async def story() -> None:
+        log = MemoryLog()
+        log.load_failure = CorruptRecords("broken")
+        broker = start_broker(log=log)
+        await broker.groups.wait_loaded()
+        with pytest.raises(ApiError, match="NOT_COORDINATOR"):
+            await commit(broker, 1)
+        assert broker.groups.list_groups(ListGroupsRequest()).groups == []
+        log.load_failure = None
+        broker.groups.on_elected(partition_of(GROUP).partition, 1)
+        await broker.groups.wait_loaded()
+        assert await commit(broker, 1) == ErrorCode.NONE
+        broker.groups.close()
+
+    run(story)
+
+
+def test_stale_elections_and_resignations_are_passed_over() -> None:
+    async def story() -> None:
+        broker = start_broker(elect=False)
+        partition = partition_of(GROUP).partition
+        broker.groups.on_elected(partition, 5)
+        await broker.groups.wait_loaded()
+        shard = broker.groups.shards[partition]
+        broker.groups.on_elected(partition, 4)
+        broker.groups.on_resigned(partition, 4)
+        assert broker.groups.shards[partition] is shard
+        broker.groups.on_elected(partition, 6)
+        assert broker.groups.shards[partition] is shard
+        broker.groups.on_resigned(partition, 5)
+        assert shard.state is ShardState.ACTIVE
+        broker.groups.on_resigned(partition, 7)
+        assert shard.state is ShardState.CLOSED
+        assert broker.groups.shards == {}
+
+    run(story)
+
+
+def test_resigning_answers_everybody() -> None:
+    async def story() -> None:
+        config = replace(CONFIG, initial_rebalance_delay_ms=60_000)
+        broker = start_broker(config=config)
+        await broker.groups.wait_loaded()
+        parked = asyncio.ensure_future(join(broker, group_instance_id="a"))
+        await settle()
+        broker.log.gate = asyncio.Event()
+        in_flight = asyncio.ensure_future(commit(broker, 1, group="other"))
+        await settle()
+        queued = asyncio.ensure_future(commit(broker, 2, group="other"))
+        waiting = asyncio.ensure_future(fetch(broker, "other", require_stable=True))
+        await settle()
+        broker.groups.close()
+        assert (await parked).error_code == ErrorCode.NOT_COORDINATOR
+        results = await asyncio.gather(in_flight, queued, waiting, return_exceptions=True)
+        assert [getattr(r, "code", None) for r in results] == [ErrorCode.NOT_COORDINATOR] * 3
+
+    run(story)
+
+
+def test_resigning_while_loading() -> None:
+    async def story() -> None:
+        log = MemoryLog()
+        log.load_gate = asyncio.Event()
+        broker = start_broker(log=log)
+        await settle()
+        broker.groups.close()
+        await settle()
+
+    run(story)
+
+
+# ---------------------------------------------------------------- appends
+
+
+def test_commits_that_wait_together_are_one_append() -> None:
+    async def story() -> None:
+        broker = start_broker(partitions=1)
+        await broker.groups.wait_loaded()
+        where = partition_of(GROUP, 1)
+        broker.log.gate = asyncio.Event()
+        first = asyncio.ensure_future(commit(broker, 0))
+        await settle()
+        others = [asyncio.ensure_future(commit(broker, n)) for n in range(1, 50)]
+        await settle()
+        broker.log.gate.set()
+        assert await asyncio.gather(first, *others) == [0] * 50
+        counts = [read_header(batch).record_count for batch in broker.log.batches[where]]
+        assert counts == [1, 49]
+        assert await fetch(broker) == 49
+        stored = broker.groups.shards[0].shard.offsets.get(GROUP, TopicPartition("t", 0))
+        assert stored is not None
+        assert stored.record_offset == 49
+        broker.groups.close()
+
+    run(story)
+
+
+def test_batches_keep_below_their_limit() -> None:
+    async def story() -> None:
+        broker = start_broker(partitions=1, settings=ShardSettings(max_batch_bytes=1_000))
+        await broker.groups.wait_loaded()
+        await asyncio.gather(*[commit(broker, n, metadata="x" * 150) for n in range(20)])
+        batches = broker.log.batches[partition_of(GROUP, 1)]
+        assert len(batches) > 1
+        assert max(map(len, batches)) <= 1_000
+        offsets = []
+        for batch in batches:
+            offsets += [r.offset for r in decode_records(batch, 0, read_header(batch))]
+        assert offsets == list(range(20))
+        assert await fetch(broker) == 19
+        broker.groups.close()
+
+    run(story)
+
+
+@pytest.mark.parametrize(
+    ("failure", "told"),
+    [
+        (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_COORDINATOR),
+        (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_COORDINATOR),
+    ],
+)
+def test_failed_append_is_told_as_the_coordinators_error(
+    failure: ErrorCode, told: ErrorCode
+) -> None:
+    async def story() -> None:
+        broker = start_broker()
+        await broker.groups.wait_loaded()
+        await commit(broker, 1)
+        broker.log.failure = failure
+        with pytest.raises(ApiError) as raised:
+            await commit(broker, 2)
+        assert raised.value.code is told
+        assert await fetch(broker) == 1
+        broker.log.failure = None
+        assert await commit(broker, 3) == 0
+        assert await fetch(broker) == 3
+        broker.groups.close()
+
+    run(story)
+
+
+def test_slow_commit_is_given_up_and_still_counts() -> None:
+    async def story() -> None:
+        broker = start_broker(settings=ShardSettings(commit_timeout_ms=20))
+        await broker.groups.wait_loaded()
+        broker.log.gate = asyncio.Event()
+        with pytest.raises(ApiError) as raised:
+            await commit(broker, 5)
+        assert raised.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        broker.log.gate.set()
+        assert await fetch(broker, require_stable=True) == 5
+        broker.groups.close()
+
+    run(story)
+
+
+def test_request_that_was_given_up_does_no_harm() -> None:
+    async def story() -> None:
+        broker = start_broker()
+        await broker.groups.wait_loaded()
+        broker.log.gate = asyncio.Event()
+        lost = asyncio.ensure_future(commit(broker, 5))
+        await settle()
+        lost.cancel()
+        await settle()
+        broker.log.gate.set()
+        assert await fetch(broker, require_stable=True) == 5
+        broker.groups.close()
+
+    run(story)
+
+
+# ---------------------------------------------------------------- exclusive operations
+
+
+def test_stable_fetch_sees_the_commit_before_it() -> None:
+    async def story() -> None:
+        broker = start_broker()
+        await broker.groups.wait_loaded()
+        broker.log.gate = asyncio.Event()
+        committing = asyncio.ensure_future(commit(broker, 5))
+        await settle()
+        assert await fetch(broker) == -1
+        fetching = asyncio.ensure_future(fetch(broker, require_stable=True))
+        await settle()
+        assert not fetching.done()
+        broker.log.gate.set()
+        assert await fetching == 5
+        await committing
+        broker.groups.close()
+
+    run(story)
+
+
+def test_deletion_takes_the_commit_before_it_and_not_the_one_behind() -> None:
+    async def story() -> None:
+        broker = start_broker()
+        await broker.groups.wait_loaded()
+        broker.log.gate = asyncio.Event()
+        before = asyncio.ensure_future(commit(broker, 5))
+        await settle()
+        deleting = asyncio.ensure_future(broker.groups.delete_groups([GROUP, "nope"]))
+        await settle()
+        behind = asyncio.ensure_future(commit(broker, 6))
+        await settle()
+        broker.log.gate.set()
+        codes = {result.group_id: result.error_code for result in await deleting}
+        assert codes == {GROUP: ErrorCode.NONE, "nope": ErrorCode.GROUP_ID_NOT_FOUND}
+        await asyncio.gather(before, behind)
+        assert await fetch(broker) == 6
+        counts = [read_header(b).record_count for b in broker.log.batches[partition_of(GROUP)]]
+        assert counts == [1, 2, 1]
+        broker.groups.close()
+
+    run(story)
+
+
+def test_too_many_requests_behind_an_exclusive_one_are_refused() -> None:
+    async def story() -> None:
+        broker = start_broker(partitions=1, settings=ShardSettings(max_waiting_operations=2))
+        await broker.groups.wait_loaded()
+        broker.log.gate = asyncio.Event()
+        first = asyncio.ensure_future(commit(broker, 1))
+        await settle()
+        waiting = [asyncio.ensure_future(fetch(broker, require_stable=True)) for _ in range(2)]
+        await settle()
+        with pytest.raises(ApiError, match="COORDINATOR_NOT_AVAILABLE"):
+            await commit(broker, 2)
+        broker.log.gate.set()
+        assert await asyncio.gather(*waiting) == [1, 1]
+        await first
+        broker.groups.close()
+
+    run(story)
+
+
+def test_refusal_of_a_waiting_operation_reaches_its_caller() -> None:
+    async def story() -> None:
+        broker = start_broker(partitions=1)
+        await broker.groups.wait_loaded()
+        await commit(broker, 1)
+        broker.log.gate = asyncio.Event()
+        deleting = asyncio.ensure_future(broker.groups.delete_groups([GROUP]))
+        await settle()
+        beat = asyncio.ensure_future(
+            broker.groups.heartbeat(HeartbeatRequest(group_id=GROUP, member_id="x"))
+        )
+        await settle()
+        broker.log.gate.set()
+        await deleting
+        with pytest.raises(ApiError, match="UNKNOWN_MEMBER_ID"):
+            await beat
+        broker.groups.close()
+
+    run(story)
+
+
+def test_offsets_of_deleted_topics_go() -> None:
+    async def story() -> None:
+        broker = start_broker(topic("t", b"t" * 16, 1))
+        await broker.groups.wait_loaded()
+        await commit(broker, 5)
+        broker.groups.on_topics_deleted([(b"t" * 16, "t")])
+        await settle()
+        assert await fetch(broker) == -1
+        broker.groups.close()
+
+    run(story)
+
+
+# ---------------------------------------------------------------- groups and time
+
+
+def test_two_members_share_an_assignment() -> None:
+    async def story() -> None:
+        # The initial delay needs a clock that moves with the loop.
+        loop = asyncio.get_running_loop()
+        broker = start_broker(
+            config=replace(CONFIG, initial_rebalance_delay_ms=10),
+            clock=lambda: int(loop.time() * 1000),
+        )
+        await broker.groups.wait_loaded()
+        joins = [join(broker, group_instance_id=name) for name in ("a", "b")]
+        one, two = await asyncio.gather(*joins)
+        assert (one.generation_id, two.generation_id) == (1, 1)
+        leader, follower = (one, two) if one.members else (two, one)
+        given = [
+            SyncGroupRequest.SyncGroupRequestAssignment(
+                member_id=m.member_id, assignment=m.member_id.encode()
+            )
+            for m in leader.members
+        ]
+        syncs = await asyncio.gather(
+            *[
+                broker.groups.sync_group(
+                    SyncGroupRequest(
+                        group_id=GROUP,
+                        generation_id=1,
+                        member_id=joined.member_id,
+                        assignments=given if joined is leader else [],
+                    )
+                )
+                for joined in (follower, leader)
+            ]
+        )
+        assert [s.assignment.decode() for s in syncs] == [follower.member_id, leader.member_id]
+        broker.groups.close()
+
+    run(story)
+
+
+@pytest.mark.parametrize("timeout_ms", [5_999, 1_800_001])
+def test_session_timeout_has_limits(timeout_ms: int) -> None:
+    async def story() -> None:
+        broker = start_broker()
+        await broker.groups.wait_loaded()
+        request = JoinGroupRequest(group_id=GROUP, session_timeout_ms=timeout_ms)
+        with pytest.raises(ApiError, match=r"INVALID_SESSION_TIMEOUT.*1800000"):
+            await broker.groups.join_group(request, CLIENT)
+        broker.groups.close()
+
+    run(story)
+
+
+def test_empty_group_id_is_for_offsets_only() -> None:
+    async def story() -> None:
+        broker = start_broker()
+        await broker.groups.wait_loaded()
+        assert await commit(broker, 5, group="") == ErrorCode.NONE
+        assert await fetch(broker, "") == 5
+        with pytest.raises(ApiError, match="INVALID_GROUP_ID"):
+            await broker.groups.heartbeat(HeartbeatRequest())
+        broker.groups.close()
+
+    run(story)
