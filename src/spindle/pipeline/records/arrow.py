@@ -35,6 +35,29 @@ class _Binary:
         ]
         return pa.Array.from_buffers(kind, entries, buffers, null_count)
 
+    def copied_array(self, kind: Any, entries: int, data_bytes: int, null_count: int) -> Any:
+        """As `array`, leaving this column's buffers free for reuse."""
+        array = self.array(kind, entries, data_bytes, null_count)
+        copies = [buffer and pa.py_buffer(buffer.to_pybytes()) for buffer in array.buffers()]
+        return pa.Array.from_buffers(kind, entries, copies, null_count)
+
+
+class HeaderScratch:
+    """Reused room for headers: how many there are is known only when they are decoded, and room for
+    the worst case would cost more to allocate than headers to copy."""
+
+    def __init__(self) -> None:
+        self._max_bytes = -1
+
+    def reserve(self, max_bytes: int) -> None:
+        """Make room for the headers of records of so many bytes."""
+        if max_bytes <= self._max_bytes:
+            return
+        self._max_bytes = max_bytes
+        max_headers = max_bytes // _MIN_HEADER_BYTES
+        self.keys = _Binary(max_headers, max_bytes)
+        self.values = _Binary(max_headers, max_bytes)
+
 
 _NO_OFFSETS = np.empty(0, np.int32)
 _NO_BITS = np.empty(0, np.uint8)
@@ -44,7 +67,9 @@ _NO_LONGS = np.empty(0, np.int64)
 class ColumnBuffers:
     """Room for the wanted columns of at most `max_rows` rows out of `max_bytes` of records."""
 
-    def __init__(self, columns: Sequence[str], max_rows: int, max_bytes: int) -> None:
+    def __init__(
+        self, columns: Sequence[str], max_rows: int, max_bytes: int, scratch: HeaderScratch
+    ) -> None:
         self._columns = columns
         self._key = _Binary(max_rows, max_bytes) if "key" in columns else None
         self._value = _Binary(max_rows, max_bytes) if "value" in columns else None
@@ -52,10 +77,10 @@ class ColumnBuffers:
         self._timestamps: Any = pa.allocate_buffer(8 * max_rows) if "timestamp" in columns else None
         self._header_lists: _Binary | None = None
         if HEADERS_COLUMN in columns:
-            max_headers = max_bytes // _MIN_HEADER_BYTES
+            scratch.reserve(max_bytes)
             self._header_lists = _Binary(max_rows, 0)
-            self._header_keys = _Binary(max_headers, max_bytes)
-            self._header_values = _Binary(max_headers, max_bytes)
+            self._header_keys = scratch.keys
+            self._header_values = scratch.values
 
     def fill(self, table: Any, limits: Any) -> Any:
         """Run the kernel over the batch table; its result array (see `kernel`)."""
@@ -128,8 +153,8 @@ class ColumnBuffers:
         assert self._header_lists is not None
         count = int(result[kernel.HEADER_COUNT])
         key_bytes = int(result[kernel.HEADER_KEY_BYTES])
-        keys = self._header_keys.array(pa.binary(), count, key_bytes, 0)
-        values = self._header_values.array(
+        keys = self._header_keys.copied_array(pa.binary(), count, key_bytes, 0)
+        values = self._header_values.copied_array(
             pa.binary(),
             count,
             int(result[kernel.HEADER_VALUE_BYTES]),

@@ -16,13 +16,12 @@ from spindle.common.ports import Bytes
 from spindle.pipeline.records.columns import ALL_COLUMNS, KAFKA_COLUMNS
 from spindle.pipeline.records.transactions import AbortedTransactions
 from spindle.protocol.records.batch import (
+    CODEC_MASK,
+    CONTROL_FLAG,
     HEADER_BYTES,
     LENGTH_POSITION,
     LOG_OVERHEAD_BYTES,
-    MAGIC,
-    MAGIC_POSITION,
-    BatchHeader,
-    check_crc,
+    TRANSACTIONAL_FLAG,
     read_header,
 )
 from spindle.protocol.records.builder import SimpleRecord, build_batch
@@ -33,6 +32,7 @@ DEFAULT_CHUNK_BYTES: Final = 1024 * 1024
 MAX_OFFSET: Final = 2**63 - 1
 _MIN_RECORD_BYTES: Final = 7
 _MAX_CHUNK_BYTES: Final = 2**31 - 1
+_MAX_CHUNK_BATCHES: Final = 16384
 _SLICE_ABOVE_CHUNKS: Final = 4
 
 
@@ -72,17 +72,17 @@ class BatchDecoder:
         check_crcs: bool = True,
     ) -> None:
         # Only a process that decodes pays for the import of numba.
-        from spindle.pipeline.records import arrow
+        import numpy as np
+
+        from spindle.pipeline.records import chunk, scan
 
         self._source = source
-        self._columns = tuple(columns)
-        self._filter = row_filter
         self._aborted = aborted
         self._chunk_bytes = chunk_bytes
         self._check_crcs = check_crcs
-        self._topic = arrow.Repeated(source.topic, pa.string())
-        self._partition = arrow.Repeated(source.partition, pa.int32())
-        self._chunk = _Chunk(self._columns, row_filter)
+        self._limits = np.array(row_filter, np.int64)
+        self._table = np.empty((_MAX_CHUNK_BATCHES, scan.TABLE_WIDTH), np.int64)
+        self._chunks = chunk.ChunkDecoder(source, columns, self._limits)
         self.next_offset = row_filter.start_offset
         self.consumed_bytes = 0
         self.is_finished = row_filter.start_offset >= row_filter.end_offset
@@ -94,147 +94,118 @@ class BatchDecoder:
 
         Raises:
             CorruptRecords: a checksum is wrong or a batch does not parse; names topic, partition
-                and offset. Rows of the batches before it may not have been returned.
+                and offset. The rows of batches before it may have been returned.
         """
+        from spindle.pipeline.records import scan
+        from spindle.pipeline.records.memory import address_of
+
         view = memoryview(buffer)
         limit = len(view) if size_bytes is None else size_bytes
+        address = address_of(view) if limit else 0
         position = 0
         self.consumed_bytes = 0
-        while limit - position >= HEADER_BYTES:
-            size = batch_size(view, position)
-            if limit - position < size:
+        while not self.is_finished:
+            scanned = self._scan(address, position, limit)
+            table = self._table[: scanned[scan.SCAN_BATCHES]]
+            for rows in self._chunk_rows(view, table):
+                yield from _slices(rows, self._chunk_bytes)
+            has_moved = scanned[scan.SCAN_POSITION] > position
+            position = int(scanned[scan.SCAN_POSITION])
+            if scanned[scan.SCAN_STATUS]:
+                raise self._corrupt(view, position, scanned)
+            self.is_finished = bool(scanned[scan.SCAN_FINISHED])
+            if not has_moved:
                 break
-            header = read_header(view, position)
-            if header.base_offset >= self._filter.end_offset:
-                self.is_finished = True
-                break
-            try:
-                self._take(view, position, header)
-            except CorruptRecords as error:
-                raise self._located(header, error) from error
-            position += header.size_bytes
-            self.next_offset = header.next_offset
-            self.is_finished = header.next_offset >= self._filter.end_offset
-            if self._chunk.size_bytes >= self._chunk_bytes:
-                yield from self._flush()
-        yield from self._flush()
+            self.next_offset = int(scanned[scan.SCAN_NEXT_OFFSET])
         self.consumed_bytes = position
 
-    def _take(self, view: memoryview, position: int, header: BatchHeader) -> None:
-        """Add a batch to the chunk, unless none of its records is wanted."""
-        if header.is_control:
-            if self._aborted is not None:
-                self._verify(view, position, header)
-                records = decode_records(view, position, header)
-                self._aborted.end_of_transaction(header, records)
-            return
-        if self._aborted is not None and self._aborted.covers(header):
-            return
-        if not self._may_hold_rows(header):
-            return
-        self._verify(view, position, header)
-        payload = view[position + HEADER_BYTES : position + header.size_bytes]
-        records_bytes = decompress(header.codec, payload) if header.codec else payload
-        self._chunk.add(header, records_bytes)
+    def _scan(self, address: int, position: int, limit: int) -> Any:
+        import numpy as np
 
-    def _may_hold_rows(self, header: BatchHeader) -> bool:
-        wanted = self._filter
-        return (
-            header.record_count > 0
-            and header.last_offset >= wanted.start_offset
-            and header.max_timestamp >= wanted.min_timestamp_ms
-            and not (header.has_log_append_time and header.max_timestamp > wanted.max_timestamp_ms)
+        from spindle.pipeline.records import scan
+
+        result = np.zeros(scan.SCAN_WIDTH, np.int64)
+        scan.scan_batches(
+            address,
+            position,
+            limit,
+            self._limits,
+            self._chunk_bytes,
+            int(self._aborted is not None),
+            int(self._check_crcs),
+            self._table,
+            result,
         )
+        return result
 
-    def _verify(self, view: memoryview, position: int, header: BatchHeader) -> None:
-        if self._check_crcs:
-            check_crc(view, position, header)
+    def _chunk_rows(self, view: memoryview, table: Any) -> Iterator[pa.RecordBatch]:
+        """The rows of scanned batches: as they are, or unpacked and rid of transactions first."""
+        from spindle.pipeline.records.scan import ATTRIBUTES, LENGTH, POSITION
 
-    def _flush(self) -> Iterator[pa.RecordBatch]:
-        if self._chunk.is_empty:
+        special = CODEC_MASK
+        if self._aborted is not None:
+            special |= TRANSACTIONAL_FLAG | CONTROL_FLAG
+        if not len(table):
             return
-        try:
-            rows = self._chunk.decode(self._topic, self._partition)
-        except CorruptRecords as error:
-            raise CorruptRecords(f"{self._source}: {error}") from error
-        finally:
-            self._chunk = _Chunk(self._columns, self._filter)
-        yield from _slices(rows, self._chunk_bytes)
+        if not (table[:, ATTRIBUTES] & special).any():
+            yield from self._chunks.decode(table)
+            return
+        rows: list[int] = []
+        unpacked: list[Bytes] = []
+        unpacked_bytes = 0
+        for index, (position, attributes) in enumerate(table[:, [POSITION, ATTRIBUTES]].tolist()):
+            try:
+                is_data = self._passes(view, position, attributes)
+                if is_data and attributes & CODEC_MASK:
+                    unpacked.append(self._unpack(view, position, table[index]))
+            except CorruptRecords as error:
+                raise self._located(view, position, str(error)) from error
+            if is_data:
+                rows.append(index)
+                unpacked_bytes += int(table[index, LENGTH])
+            if unpacked_bytes >= self._chunk_bytes:
+                yield from self._chunks.decode(table[rows])
+                rows, unpacked, unpacked_bytes = [], [], 0
+        if rows:
+            yield from self._chunks.decode(table[rows])
 
-    def _located(self, header: BatchHeader, error: CorruptRecords) -> CorruptRecords:
-        return CorruptRecords(f"{self._source} at offset {header.base_offset}: {error}")
+    def _passes(self, view: memoryview, position: int, attributes: int) -> bool:
+        """True for a data batch outside aborted transactions; takes note of markers."""
+        if self._aborted is None:
+            return True
+        header = read_header(view, position)
+        if attributes & CONTROL_FLAG:
+            self._aborted.end_of_transaction(header, decode_records(view, position, header))
+            return False
+        return not self._aborted.covers(header)
 
+    def _unpack(self, view: memoryview, position: int, row: Any) -> Bytes:
+        """The records of a compressed batch; its row of the table is pointed to them."""
+        from spindle.pipeline.records.memory import address_of
+        from spindle.pipeline.records.scan import ADDRESS, ATTRIBUTES, COUNT, LENGTH
 
-class _Chunk:
-    """Batches that go to the kernel together. Keeps the unpacked bytes alive until then."""
+        payload = view[position + HEADER_BYTES : position + HEADER_BYTES + int(row[LENGTH])]
+        records = decompress(int(row[ATTRIBUTES]) & CODEC_MASK, payload)
+        if row[COUNT] > len(records) // _MIN_RECORD_BYTES:
+            raise CorruptRecords(f"{row[COUNT]} records in {len(records)} bytes")
+        row[ADDRESS], row[LENGTH] = address_of(records), len(records)
+        return records
 
-    def __init__(self, columns: tuple[str, ...], row_filter: RowFilter) -> None:
-        self._columns = columns
-        self._filter = row_filter
-        self._batches: list[tuple[BatchHeader, Bytes]] = []
-        self.size_bytes = 0
-        self._max_rows = 0
+    def _corrupt(self, view: memoryview, position: int, scanned: Any) -> CorruptRecords:
+        from spindle.pipeline.records import scan
 
-    @property
-    def is_empty(self) -> bool:
-        return not self._batches
+        status = int(scanned[scan.SCAN_STATUS])
+        finding = scan.SCAN_FINDINGS[status]
+        if status == scan.WRONG_CRC:
+            stored = read_header(view, position).crc
+            finding += f": stored {stored}, computed {scanned[scan.SCAN_COMPUTED_CRC]}"
+        return self._located(view, position, finding)
 
-    def add(self, header: BatchHeader, records: Bytes) -> None:
-        size_bytes = len(records)
-        if header.record_count > size_bytes // _MIN_RECORD_BYTES:
-            raise CorruptRecords(f"{header.record_count} records in {size_bytes} bytes")
-        if self.size_bytes + size_bytes > _MAX_CHUNK_BYTES:
-            raise CorruptRecords(
-                f"the batch unpacks to {size_bytes} bytes, above the limit {_MAX_CHUNK_BYTES}"
-            )
-        self._batches.append((header, records))
-        self.size_bytes += size_bytes
-        self._max_rows += header.record_count
-
-    def decode(self, topic: Any, partition: Any) -> pa.RecordBatch:
-        from spindle.pipeline.records import kernel
-        from spindle.pipeline.records.arrow import ColumnBuffers
-
-        table, limits = self._table()
-        buffers = ColumnBuffers(self._columns, self._max_rows, self.size_bytes)
-        result = buffers.fill(table, limits)
-        if result[kernel.STATUS]:
-            header, _ = self._batches[int(result[kernel.FAILED_BATCH])]
-            raise CorruptRecords(
-                f"batch with base offset {header.base_offset}, byte "
-                f"{result[kernel.FAILED_POSITION]} of its records: "
-                f"{kernel.FINDINGS[int(result[kernel.STATUS])]}"
-            )
-        return buffers.record_batch(result, topic, partition, self._timestamp_types(table))
-
-    def _table(self) -> tuple[Any, Any]:
-        import numpy as np
-
-        from spindle.pipeline.records.kernel import CREATE_TIME, address_of
-
-        rows = [
-            (
-                address_of(records),
-                len(records),
-                header.base_offset,
-                header.base_timestamp,
-                header.max_timestamp if header.has_log_append_time else CREATE_TIME,
-                header.last_offset_delta,
-                header.record_count,
-                0,
-            )
-            for header, records in self._batches
-        ]
-        return np.array(rows, np.int64), np.array(self._filter, np.int64)
-
-    def _timestamp_types(self, table: Any) -> Any:
-        """0 for the record's own time, 1 for the time of the append, for every row."""
-        import numpy as np
-
-        from spindle.pipeline.records.kernel import ROWS
-
-        types = np.array([header.has_log_append_time for header, _ in self._batches], np.int32)
-        return np.repeat(types, table[:, ROWS])
+    def _located(self, view: memoryview, position: int, finding: str) -> CorruptRecords:
+        offset = int.from_bytes(view[position : position + LENGTH_POSITION], "big", signed=True)
+        return CorruptRecords(
+            f"{self._source}: batch with base offset {offset} at byte {position}: {finding}"
+        )
 
 
 def compile_kernel() -> None:
@@ -246,24 +217,13 @@ def compile_kernel() -> None:
 
 
 def batch_size(view: memoryview, position: int) -> int:
-    """Size in bytes of the batch at `position`, by its length field alone.
-
-    Raises:
-        CorruptRecords: a message set of format 0 or 1, or a length below the minimum.
-    """
-    if view[position + MAGIC_POSITION] < MAGIC:
-        raise CorruptRecords(
-            f"message format {view[position + MAGIC_POSITION]} is not supported by the record "
-            f"kernel; want {MAGIC}"
-        )
+    """Size in bytes of the batch at `position`, by its length field alone."""
     length = int.from_bytes(view[position + LENGTH_POSITION : position + LOG_OVERHEAD_BYTES], "big")
     return length + LOG_OVERHEAD_BYTES
 
 
 def _slices(rows: pa.RecordBatch, chunk_bytes: int) -> Iterator[pa.RecordBatch]:
     """`rows`, cut when one large batch made it much larger than a chunk."""
-    if rows.num_rows == 0:
-        return
     pieces = rows.nbytes // chunk_bytes
     if pieces < _SLICE_ABOVE_CHUNKS:
         yield rows

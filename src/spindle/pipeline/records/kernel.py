@@ -8,47 +8,20 @@ that one call takes batches from the read buffer and from unpacked buffers alike
 Importing this module imports numba (about 0.3 s); the machine code comes from its cache on disk.
 """
 
-import os
-import tempfile
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any, Final, TypeAlias, TypeVar, cast
+from typing import Any, Final, TypeAlias
 
-_Function = TypeVar("_Function", bound=Callable[..., Any])
-
-
-def _choose_cache_directory() -> None:
-    """numba stores next to the module or in the user's cache, and fails if it can do neither."""
-    if "NUMBA_CACHE_DIR" in os.environ:
-        return
-    home_cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    candidates = (Path(__file__).parent, home_cache, home_cache.parent)
-    if not any(path.is_dir() and os.access(path, os.W_OK) for path in candidates):
-        directory = Path(tempfile.gettempdir()) / f"spindle-numba-{os.getuid()}"
-        os.environ["NUMBA_CACHE_DIR"] = str(directory)
-
-
-_choose_cache_directory()
-
-import numba  # noqa: E402  (after the choice of the cache directory)
-import numpy as np  # noqa: E402
-from llvmlite import ir  # noqa: E402
-from numba.core import cgutils, types  # noqa: E402
-from numba.extending import intrinsic  # noqa: E402
-
-# Columns of the batch table (int64), one row per batch.
-ADDRESS: Final = 0
-LENGTH: Final = 1
-BASE_OFFSET: Final = 2
-BASE_TIMESTAMP: Final = 3
-APPEND_TIMESTAMP: Final = 4
-LAST_DELTA: Final = 5
-COUNT: Final = 6
-ROWS: Final = 7
-TABLE_WIDTH: Final = 8
-
-CREATE_TIME: Final = -(2**63)
-"""In APPEND_TIMESTAMP: records carry their own timestamps."""
+from spindle.pipeline.records.memory import byte_at, compiled, copy, inlined
+from spindle.pipeline.records.scan import (
+    ADDRESS,
+    APPEND_TIMESTAMP,
+    BASE_OFFSET,
+    BASE_TIMESTAMP,
+    COUNT,
+    CREATE_TIME,
+    LAST_DELTA,
+    LENGTH,
+    ROWS,
+)
 
 # Columns of the result (int64).
 STATUS: Final = 0
@@ -87,60 +60,19 @@ _WRONG_OFFSET: Final = 7
 _MAX_TIMESTAMP_MS: Final = (2**63 - 1) // 1000
 
 
-def _compiled(function: _Function) -> _Function:
-    return cast(_Function, numba.njit(function, cache=True, nogil=True, boundscheck=False))
-
-
-def _intrinsic(function: Callable[..., Any]) -> Any:
-    return intrinsic(function)
-
-
-def _inlined(function: _Function) -> _Function:
-    return cast(_Function, numba.njit(function, inline="always"))
-
-
-@_intrinsic
-def _byte_at(typing_context: Any, address: Any) -> Any:
-    """The byte at a memory address."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        pointer = builder.inttoptr(arguments[0], ir.IntType(8).as_pointer())
-        return builder.zext(builder.load(pointer), ir.IntType(64))
-
-    return types.int64(types.int64), generate
-
-
-@_intrinsic
-def _copy(typing_context: Any, target: Any, source: Any, size_bytes: Any) -> Any:
-    """memcpy between memory addresses."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        pointer_type = ir.IntType(8).as_pointer()
-        cgutils.raw_memcpy(  # type: ignore[no-untyped-call]
-            builder,
-            builder.inttoptr(arguments[0], pointer_type),
-            builder.inttoptr(arguments[1], pointer_type),
-            arguments[2],
-            1,
-        )
-        return context.get_dummy_value()
-
-    return types.void(types.int64, types.int64, types.int64), generate
-
-
-@_inlined
+@inlined
 def _varint(position: int, end: int) -> tuple[int, int]:
     """(value, position after it); position -1 if the number runs past `end` or past ten bytes."""
     if position >= end:
         return 0, -1
-    byte = _byte_at(position)
+    byte = byte_at(position)
     if byte < 0x80:
         return (byte >> 1) ^ -(byte & 1), position + 1
     result = byte & 0x7F
     shift = 7
     position += 1
     while position < end and shift < 70:
-        byte = _byte_at(position)
+        byte = byte_at(position)
         position += 1
         result |= (byte & 0x7F) << shift
         if byte < 0x80:
@@ -155,9 +87,9 @@ HeaderBuffers: TypeAlias = tuple[Any, Any, Any, int, Any, Any, int]
 the buffers of the headers column, data as addresses; empty offsets arrays if it is not wanted."""
 
 
-@_compiled
+@compiled
 def _decode_headers(
-    position: int, end: int, count: int, headers: HeaderBuffers, result: "np.ndarray[Any, Any]"
+    position: int, end: int, count: int, headers: HeaderBuffers, result: Any
 ) -> tuple[int, int]:
     """Append the headers of one record; (position after them, status)."""
     _, _, key_offsets, key_data, value_offsets, value_valid, value_data = headers
@@ -172,7 +104,7 @@ def _decode_headers(
             return position, _NULL_HEADER_KEY
         if key_length > end - position:
             return position, _WRONG_FIELD
-        _copy(key_data + key_bytes, position, key_length)
+        copy(key_data + key_bytes, position, key_length)
         key_bytes += key_length
         position += key_length
         value_length, position = _varint(position, end)
@@ -187,7 +119,7 @@ def _decode_headers(
             result[NULL_HEADER_VALUES] += 1
         else:
             value_valid[index >> 3] |= bit
-            _copy(value_data + value_bytes, position, value_length)
+            copy(value_data + value_bytes, position, value_length)
             value_bytes += value_length
             position += value_length
         index += 1
@@ -199,20 +131,20 @@ def _decode_headers(
     return position, 0
 
 
-@_compiled
+@compiled
 def decode_batches(
-    table: "np.ndarray[Any, Any]",
-    limits: "np.ndarray[Any, Any]",
-    key_offsets: "np.ndarray[Any, Any]",
-    key_valid: "np.ndarray[Any, Any]",
+    table: Any,
+    limits: Any,
+    key_offsets: Any,
+    key_valid: Any,
     key_data: int,
-    value_offsets: "np.ndarray[Any, Any]",
-    value_valid: "np.ndarray[Any, Any]",
+    value_offsets: Any,
+    value_valid: Any,
     value_data: int,
-    offsets: "np.ndarray[Any, Any]",
-    timestamps: "np.ndarray[Any, Any]",
+    offsets: Any,
+    timestamps: Any,
     headers: HeaderBuffers,
-    result: "np.ndarray[Any, Any]",
+    result: Any,
 ) -> None:
     """Decode the batches of `table` into the given buffers; counts and status go into `result`.
 
@@ -321,7 +253,7 @@ def decode_batches(
                 if bit == 1:
                     key_valid[row >> 3] = 0
                 if key_length > 0:
-                    _copy(key_data + key_bytes, key_start, key_length)
+                    copy(key_data + key_bytes, key_start, key_length)
                     key_bytes += key_length
                 if key_length < 0:
                     null_keys += 1
@@ -332,7 +264,7 @@ def decode_batches(
                 if bit == 1:
                     value_valid[row >> 3] = 0
                 if value_length > 0:
-                    _copy(value_data + value_bytes, value_start, value_length)
+                    copy(value_data + value_bytes, value_start, value_length)
                     value_bytes += value_length
                 if value_length < 0:
                     null_values += 1
@@ -379,8 +311,3 @@ def decode_batches(
     result[NULL_KEYS] = null_keys
     result[VALUE_BYTES] = value_bytes
     result[NULL_VALUES] = null_values
-
-
-def address_of(data: bytes | bytearray | memoryview) -> int:
-    """Memory address of a contiguous buffer, which must stay alive while the address is used."""
-    return int(np.frombuffer(data, np.uint8).ctypes.data)

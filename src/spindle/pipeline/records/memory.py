@@ -1,0 +1,224 @@
+"""Reading and copying memory in compiled code, and how this package compiles.
+
+Code is addressed by memory address, unchecked: the callers check every position against the end of
+what they were given. CRC-32C uses the processor's instruction where there is one (x86 with SSE 4.2,
+ARM with CRC), else a table.
+"""
+
+import os
+import platform
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, TypeVar, cast
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+def _choose_cache_directory() -> None:
+    """numba stores next to the module or in the user's cache, and fails if it can do neither."""
+    if "NUMBA_CACHE_DIR" in os.environ:
+        return
+    home_cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    candidates = (Path(__file__).parent, home_cache, home_cache.parent)
+    if not any(path.is_dir() and os.access(path, os.W_OK) for path in candidates):
+        directory = Path(tempfile.gettempdir()) / f"spindle-numba-{os.getuid()}"
+        os.environ["NUMBA_CACHE_DIR"] = str(directory)
+
+
+_choose_cache_directory()
+
+import llvmlite.binding  # noqa: E402  (numba reads its configuration on import)
+import numba  # noqa: E402
+import numpy as np  # noqa: E402
+from llvmlite import ir  # noqa: E402
+from numba.core import cgutils, types  # noqa: E402
+from numba.extending import intrinsic  # noqa: E402
+
+_BYTE: Final = ir.IntType(8)
+_INT32: Final = ir.IntType(32)
+_INT64: Final = ir.IntType(64)
+_CRC_POLYNOMIAL: Final = 0x82F63B78
+_ALL_ONES: Final = 0xFFFFFFFF
+
+
+def compiled(function: _Function) -> _Function:
+    """Compile at the first call and keep the machine code on disk; runs without the GIL."""
+    return cast(_Function, numba.njit(function, cache=True, nogil=True, boundscheck=False))
+
+
+def inlined(function: _Function) -> _Function:
+    """Compile into every caller."""
+    return cast(_Function, numba.njit(function, inline="always"))
+
+
+def address_of(data: bytes | bytearray | memoryview) -> int:
+    """Memory address of a contiguous buffer, which must stay alive while the address is used."""
+    return int(np.frombuffer(data, np.uint8).ctypes.data)
+
+
+def _instruction(function: Callable[..., Any]) -> Any:
+    return intrinsic(function)
+
+
+def _load(builder: Any, address: Any, width: Any) -> Any:
+    return builder.load(builder.inttoptr(address, width.as_pointer()), align=1)
+
+
+def _declared(module: Any, kind: Any, name: str) -> Any:
+    return cgutils.get_or_insert_function(module, kind, name)  # type: ignore[no-untyped-call]
+
+
+@_instruction
+def byte_at(typing_context: Any, address: Any) -> Any:
+    """The byte at an address."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.zext(_load(builder, arguments[0], _BYTE), _INT64)
+
+    return types.int64(types.int64), generate
+
+
+@_instruction
+def big_int32_at(typing_context: Any, address: Any) -> Any:
+    """The signed big-endian 32-bit number at an address."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.sext(builder.bswap(_load(builder, arguments[0], _INT32)), _INT64)
+
+    return types.int64(types.int64), generate
+
+
+@_instruction
+def big_int64_at(typing_context: Any, address: Any) -> Any:
+    """The signed big-endian 64-bit number at an address."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.bswap(_load(builder, arguments[0], _INT64))
+
+    return types.int64(types.int64), generate
+
+
+@_instruction
+def little_uint64_at(typing_context: Any, address: Any) -> Any:
+    """The unsigned little-endian 64-bit number at an address."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return _load(builder, arguments[0], _INT64)
+
+    return types.uint64(types.int64), generate
+
+
+@_instruction
+def little_uint32_at(typing_context: Any, address: Any) -> Any:
+    """The unsigned little-endian 32-bit number at an address."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.zext(_load(builder, arguments[0], _INT32), _INT64)
+
+    return types.uint64(types.int64), generate
+
+
+@_instruction
+def copy(typing_context: Any, target: Any, source: Any, size_bytes: Any) -> Any:
+    """memcpy between addresses."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        cgutils.raw_memcpy(  # type: ignore[no-untyped-call]
+            builder,
+            builder.inttoptr(arguments[0], _BYTE.as_pointer()),
+            builder.inttoptr(arguments[1], _BYTE.as_pointer()),
+            arguments[2],
+            1,
+        )
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, types.int64), generate
+
+
+def _crc_instruction() -> tuple[str, str] | None:
+    """(for eight bytes, for one byte): the processor's CRC-32C, None if it has none."""
+    if os.environ.get("NUMBA_CPU_NAME"):
+        return None  # the user compiles for another processor than this one
+    features = llvmlite.binding.get_host_cpu_features()
+    if platform.machine() in ("x86_64", "AMD64") and features.get("sse4.2"):
+        return "llvm.x86.sse42.crc32.64.64", "llvm.x86.sse42.crc32.32.8"
+    if platform.machine() in ("aarch64", "arm64") and features.get("crc"):
+        return "llvm.aarch64.crc32cx", "llvm.aarch64.crc32cb"
+    return None
+
+
+_CRC_NAMES: Final = _crc_instruction()
+_HAS_CRC_INSTRUCTION: Final = _CRC_NAMES is not None
+_IS_X86: Final = _CRC_NAMES is not None and "x86" in _CRC_NAMES[0]
+
+
+@_instruction
+def _crc_of_8(typing_context: Any, crc: Any, address: Any) -> Any:
+    """The CRC after the eight bytes at an address."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        assert _CRC_NAMES is not None
+        state = _INT64 if _IS_X86 else _INT32
+        kind = ir.FunctionType(state, [state, _INT64])
+        function = _declared(builder.module, kind, _CRC_NAMES[0])
+        before = arguments[0] if _IS_X86 else builder.trunc(arguments[0], _INT32)
+        after = builder.call(function, [before, _load(builder, arguments[1], _INT64)])
+        return after if _IS_X86 else builder.zext(after, _INT64)
+
+    return types.int64(types.int64, types.int64), generate
+
+
+@_instruction
+def _crc_of_1(typing_context: Any, crc: Any, address: Any) -> Any:
+    """The CRC after the byte at an address."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        assert _CRC_NAMES is not None
+        width = _BYTE if _IS_X86 else _INT32
+        kind = ir.FunctionType(_INT32, [_INT32, width])
+        function = _declared(builder.module, kind, _CRC_NAMES[1])
+        byte = _load(builder, arguments[1], _BYTE)
+        data = byte if _IS_X86 else builder.zext(byte, _INT32)
+        after = builder.call(function, [builder.trunc(arguments[0], _INT32), data])
+        return builder.zext(after, _INT64)
+
+    return types.int64(types.int64, types.int64), generate
+
+
+def _crc_table() -> "np.ndarray[Any, Any]":
+    table = np.zeros(256, np.int64)
+    for index in range(256):
+        crc = index
+        for _ in range(8):
+            crc = crc >> 1 ^ (_CRC_POLYNOMIAL if crc & 1 else 0)
+        table[index] = crc
+    return table
+
+
+_CRC_TABLE: Final = _crc_table()
+
+
+@compiled
+def crc_with_table(address: int, size_bytes: int) -> int:
+    """CRC-32C on any processor."""
+    crc = _ALL_ONES
+    for position in range(address, address + size_bytes):
+        crc = (crc >> 8) ^ _CRC_TABLE[(crc ^ byte_at(position)) & 0xFF]
+    return crc ^ _ALL_ONES
+
+
+def _crc_with_instruction(address: int, size_bytes: int) -> int:
+    crc = _ALL_ONES
+    end = address + size_bytes
+    while end - address >= 8:
+        crc = _crc_of_8(crc, address)
+        address += 8
+    while address < end:
+        crc = _crc_of_1(crc, address)
+        address += 1
+    return crc ^ _ALL_ONES
+
+
+crc32c_at = compiled(_crc_with_instruction) if _HAS_CRC_INSTRUCTION else crc_with_table
+"""CRC-32C of the bytes at an address; compiled code may call it."""

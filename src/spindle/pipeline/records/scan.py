@@ -1,0 +1,152 @@
+"""The compiled walk over batch headers: which batches to decode, and whether their bytes are whole.
+
+One row of the batch table for every batch that may hold wanted rows. For plain batches everything
+up to the kernel happens here, so that a log of one-record batches costs no Python per batch.
+"""
+
+from typing import Any, Final
+
+from spindle.pipeline.records.memory import (
+    big_int32_at,
+    big_int64_at,
+    byte_at,
+    compiled,
+    crc32c_at,
+)
+from spindle.protocol.records.batch import CODEC_MASK, CONTROL_FLAG, TIMESTAMP_TYPE_FLAG
+
+# Columns of the batch table (int64). The kernel reads the first seven and writes ROWS.
+ADDRESS: Final = 0
+LENGTH: Final = 1
+BASE_OFFSET: Final = 2
+BASE_TIMESTAMP: Final = 3
+APPEND_TIMESTAMP: Final = 4
+LAST_DELTA: Final = 5
+COUNT: Final = 6
+ROWS: Final = 7
+POSITION: Final = 8
+ATTRIBUTES: Final = 9
+TABLE_WIDTH: Final = 10
+
+CREATE_TIME: Final = -(2**63)
+"""In APPEND_TIMESTAMP: records carry their own timestamps."""
+
+# The result of a scan (int64).
+SCAN_STATUS: Final = 0
+SCAN_POSITION: Final = 1
+SCAN_BATCHES: Final = 2
+SCAN_NEXT_OFFSET: Final = 3
+SCAN_FINISHED: Final = 4
+SCAN_COMPUTED_CRC: Final = 5
+SCAN_WIDTH: Final = 6
+
+OLD_FORMAT: Final = 1
+UNKNOWN_FORMAT: Final = 2
+WRONG_LENGTH: Final = 3
+WRONG_CRC: Final = 4
+WRONG_COUNT: Final = 5
+SCAN_FINDINGS: Final = (
+    "",
+    "message formats 0 and 1 are not supported",
+    "the format is unknown",
+    "the length is below that of a header",
+    "the checksum is wrong",
+    "the count of records does not fit the size",
+)
+
+_HEADER_BYTES: Final = 61
+_OVERHEAD_BYTES: Final = 12
+_MIN_RECORD_BYTES: Final = 7
+_CRC_FROM: Final = 21
+_UINT32: Final = 0xFFFFFFFF
+
+
+@compiled
+def scan_batches(
+    address: int,
+    position: int,
+    end: int,
+    limits: "Any",
+    chunk_bytes: int,
+    keep_control: int,
+    check_crcs: int,
+    table: "Any",
+    result: "Any",
+) -> None:
+    """Fill `table` with batches from byte `position` on, until about `chunk_bytes` are in it.
+
+    Stops at `end` or a batch that is not whole, at a full table, at the end offset, or at a batch
+    that is corrupt: then SCAN_STATUS is an index into SCAN_FINDINGS and SCAN_POSITION its place.
+    `limits` is (start offset, end offset, least timestamp, greatest timestamp) as for the kernel.
+    """
+    start_offset, end_offset, min_timestamp, max_timestamp = limits
+    count = 0
+    taken_bytes = 0
+    status = 0
+    while end - position >= _HEADER_BYTES and count < table.shape[0] and taken_bytes < chunk_bytes:
+        at = address + position
+        size = big_int32_at(at + 8) + _OVERHEAD_BYTES
+        magic = byte_at(at + 16)
+        if magic < 2:
+            status = OLD_FORMAT
+            break
+        if size < _HEADER_BYTES:
+            status = WRONG_LENGTH
+            break
+        if end - position < size:
+            break
+        if magic > 2:
+            status = UNKNOWN_FORMAT
+            break
+        base_offset = big_int64_at(at)
+        if base_offset >= end_offset:
+            result[SCAN_FINISHED] = 1
+            break
+        attributes = (byte_at(at + 21) << 8) | byte_at(at + 22)
+        last_delta = big_int32_at(at + 23)
+        greatest = big_int64_at(at + 35)
+        records = big_int32_at(at + 57)
+        is_control = attributes & CONTROL_FLAG
+        is_append_time = attributes & TIMESTAMP_TYPE_FLAG
+        wanted = (
+            keep_control
+            if is_control
+            else records != 0
+            and base_offset + last_delta >= start_offset
+            and greatest >= min_timestamp
+            and not (is_append_time and greatest > max_timestamp)
+        )
+        if wanted:
+            length = size - _HEADER_BYTES
+            if check_crcs:
+                crc = crc32c_at(at + _CRC_FROM, size - _CRC_FROM)
+                if crc != big_int32_at(at + 17) & _UINT32:
+                    status = WRONG_CRC
+                    result[SCAN_COMPUTED_CRC] = crc
+                    break
+            if records < 0 or (
+                attributes & CODEC_MASK == 0 and records > length // _MIN_RECORD_BYTES
+            ):
+                status = WRONG_COUNT
+                break
+            row = table[count]
+            row[ADDRESS] = at + _HEADER_BYTES
+            row[LENGTH] = length
+            row[BASE_OFFSET] = base_offset
+            row[BASE_TIMESTAMP] = big_int64_at(at + 27)
+            row[APPEND_TIMESTAMP] = greatest if is_append_time else CREATE_TIME
+            row[LAST_DELTA] = last_delta
+            row[COUNT] = records
+            row[ROWS] = 0
+            row[POSITION] = position
+            row[ATTRIBUTES] = attributes
+            count += 1
+            taken_bytes += length
+        position += size
+        result[SCAN_NEXT_OFFSET] = base_offset + last_delta + 1
+        if base_offset + last_delta + 1 >= end_offset:
+            result[SCAN_FINISHED] = 1
+            break
+    result[SCAN_STATUS] = status
+    result[SCAN_POSITION] = position
+    result[SCAN_BATCHES] = count
