@@ -71,3 +71,7 @@ class MetadataView(Protocol):
     """The committed image as this broker has it."""
 
     image: MetadataImage
+
+    async def catch_up(self, timeout_s: float) -> bool:
+        """Return when `image` has all that this node knows to be committed; False if too late."""
+        ...

@@ -76,6 +76,7 @@ _LOCAL: Final[dict[int, Any]] = {
 }
 _QUORUM_FORWARDED: Final = (55, 80, 81)
 _API_VERSIONS: Final = 18
+_CATCH_UP_S: Final = 5.0
 
 
 def broker_handlers(services: BrokerServices) -> dict[int, Handler]:
@@ -102,4 +103,6 @@ async def _forward(services: BrokerServices, context: RequestContext, request: M
         response: Message = await services.controller.request(context.api_key, request, context)
     except ApiError as error:
         return error_answer(request, error)
+    # Whoever created a topic here finds it here, without asking twice.
+    await services.metadata.catch_up(_CATCH_UP_S)
     return response

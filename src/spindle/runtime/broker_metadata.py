@@ -59,6 +59,11 @@ class BrokerMetadata:
         """Call `observer` whenever `image` has moved."""
         self._observers.append(observer)
 
+    async def catch_up(self, timeout_s: float) -> bool:
+        """Return when `image` has all that is committed now; False when the time is over."""
+        target = self.newest.provenance.last_offset
+        return await self.wait_for(lambda i: i.provenance.last_offset >= target, timeout_s)
+
     async def wait_for(self, predicate: Callable[[MetadataImage], bool], timeout_s: float) -> bool:
         """True as soon as the image fulfils the predicate, False when the time is over."""
         if predicate(self.image):

@@ -11,7 +11,7 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
 from struct import Struct
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, cast
 
 from spindle.common.errors import ProtocolViolation
 from spindle.common.ports import Bytes
@@ -94,7 +94,8 @@ class Connection(asyncio.BufferedProtocol):
     # -- the transport's callbacks
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
+        # uvloop's transports only behave like asyncio's, they are no subclass.
+        transport = cast(asyncio.Transport, transport)
         self._transport = transport
         peer = transport.get_extra_info("peername")
         self.client_address = peer[0] if peer else ""

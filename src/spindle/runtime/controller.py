@@ -12,7 +12,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from spindle.broker.context import RequestContext
 from spindle.common.errors import ApiError, ErrorCode, ProtocolViolation
@@ -54,6 +54,28 @@ _TRANSACTION_MARKERS: Final = (
 )
 
 
+class ControllerQuorum(MetadataQuorum, Protocol):
+    """The metadata quorum, with what only its active controller asks of it."""
+
+    @property
+    def log_end_offset(self) -> int:
+        """Where the next record will stand."""
+        ...
+
+    @property
+    def kraft_version(self) -> int: ...
+
+    def upgrade_kraft_version(
+        self, epoch: int, version: int, *, is_validate_only: bool = False
+    ) -> None:
+        """Raise kraft.version as leader of `epoch`.
+
+        Raises:
+            ApiError: it cannot be raised now.
+        """
+        ...
+
+
 @dataclass(slots=True)
 class _Pending:
     last_offset: int
@@ -70,7 +92,7 @@ class ControllerDriver:
 
     def __init__(
         self,
-        quorum: MetadataQuorum,
+        quorum: ControllerQuorum,
         publisher: ImagePublisher,
         context: ControllerContext,
         *,
@@ -133,9 +155,12 @@ class ControllerDriver:
         if isinstance(request, BrokerHeartbeatRequest):
             # Before anything can go wrong: a busy controller must not fence a broker that is alive.
             self._heartbeats.contact(request.broker_id, request.broker_epoch, self._clock())
-        version = type(request).LAST_VERSION if context is None else context.api_version
         try:
-            decision = operation(self._situation(version), request)
+            decision = operation(self._situation(request, context), request)
+            if decision.kraft_version is not None:
+                self._quorum.upgrade_kraft_version(
+                    self._epoch, decision.kraft_version, is_validate_only=request.validate_only
+                )
             last_offset = self._execute(decision)
         except ApiError as error:
             if error.code is ErrorCode.NOT_CONTROLLER:
@@ -208,14 +233,17 @@ class ControllerDriver:
 
     # -------------------------------------------------------------- decide, replay, append
 
-    def _situation(self, version: int) -> Situation:
+    def _situation(self, request: Message, context: RequestContext | None) -> Situation:
+        own_listeners = self._context.settings.controller_listener_names
         return Situation(
             image=self._speculative,
             heartbeats=self._heartbeats,
             context=self._context,
-            api_version=version,
-            next_write_offset=self._next_offset,
+            api_version=request.LAST_VERSION if context is None else context.api_version,
+            next_write_offset=self._quorum.log_end_offset,
             now_ms=self._clock(),
+            kraft_version=self._quorum.kraft_version,
+            is_forwarded=context is None or context.listener not in own_listeners,
         )
 
     def _execute(self, decision: Decision[Any]) -> int:
@@ -236,7 +264,8 @@ class ControllerDriver:
 
     def _append(self, records: Sequence[Message], *, is_atomic: bool) -> None:
         # Replay first: records that contradict the image must not reach the log.
-        image = self._replay(records, self._next_offset)
+        expected_offset = self._quorum.log_end_offset
+        image = self._replay(records, expected_offset)
         try:
             last_offset = self._quorum.append(self._epoch, records, is_atomic=is_atomic)
         except NotLeader:
@@ -244,8 +273,8 @@ class ControllerDriver:
         except ValueError as error:
             raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from None
         first_offset = last_offset - len(records) + 1
-        if first_offset != self._next_offset:
-            # The quorum wrote records of its own in between.
+        if first_offset != expected_offset:
+            # The quorum put records of its own in between.
             image = self._replay(records, first_offset)
         self._speculative = image
         self._next_offset = last_offset + 1
