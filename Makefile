@@ -1,0 +1,50 @@
+# make setup | demo | test | check | interop | bench | fuzz   (only Python 3.11+ and make are needed)
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+UV_VERSION := 0.13.9
+
+.PHONY: help setup lock demo test check unit interop bench clean
+.DEFAULT_GOAL := help
+
+help: ## Show the targets
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+setup: $(STAMP) ## Virtual environment with the locked dependencies; leaves .venv/bin/spindle
+
+$(STAMP): requirements.lock pyproject.toml
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@command -v uv >/dev/null 2>&1 || test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet uv==$(UV_VERSION)
+	@PATH="$(CURDIR)/$(BIN):$$PATH"; export VIRTUAL_ENV="$(CURDIR)/$(VENV)"; \
+	  uv pip install --quiet --require-hashes -r requirements.lock && \
+	  uv pip install --quiet --no-deps -e .
+	@touch $@
+
+lock: ## Resolve the dependencies again and pin them
+	@PATH="$(CURDIR)/$(BIN):$$PATH" uv pip compile pyproject.toml --all-extras --group dev --universal \
+	  --generate-hashes --python-version 3.11 --no-header --quiet -o requirements.lock
+
+demo: setup ## The main job on real input: clients in, three disks, Spark out (KEEP=1 leaves the node running)
+	@$(BIN)/python -m spindle.pipeline.demo $(if $(KEEP),--keep)
+
+test: setup check unit ## Format, lint, types, import rules and all tests but interop
+
+check: setup
+	@$(BIN)/ruff format --check --quiet . && $(BIN)/ruff check --quiet . && echo "style: fine"
+	@$(BIN)/mypy --no-error-summary && echo "types: fine"
+	@$(BIN)/lint-imports --no-cache >/dev/null && echo "imports: fine"
+
+unit: setup
+	@$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "not interop" tests
+
+interop: setup ## Apache Kafka, its tools and foreign clients against Spindle (needs mvn and Java 17+)
+	@$(BIN)/python tools/kafka/fetch.py
+	@$(BIN)/python -m pytest -q -m interop tests/interop
+
+bench: setup ## Spindle next to Apache Kafka in one run; a table of ratios
+	@$(BIN)/python tools/kafka/fetch.py
+	@$(BIN)/python -m benchmarks.run $(ARGS)
+
+clean: ## Remove what was built
+	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
