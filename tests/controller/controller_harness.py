@@ -1,14 +1,14 @@
 """A controller over a quorum in memory, whose clock and commits are in the hands of the test."""
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from random import Random
 from typing import Any
 
 from spindle.broker.context import RequestContext
+from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.uuids import Uuid
-from spindle.controller.config_rules import AnyConfig
-from spindle.controller.decision import ControllerContext, ControllerSettings
+from spindle.controller.decision import ConfigEntry, ControllerContext, ControllerSettings
 from spindle.metadata.features import SUPPORTED_FEATURES, bootstrap_levels
 from spindle.protocol.message import Message
 from spindle.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
@@ -28,6 +28,26 @@ def uuid(number: int) -> Uuid:
     return number.to_bytes(8, "big") + bytes(8)
 
 
+class AnyConfig:
+    """Configuration rules that know one list and accept every value but `bad`."""
+
+    def validate(self, resource_type: int, resource_name: str, values: Mapping[str, str]) -> None:
+        for name, value in values.items():
+            if value == "bad":
+                raise ApiError(ErrorCode.INVALID_CONFIG, f"Invalid value bad for {name}")
+
+    def is_list(self, resource_type: int, name: str) -> bool:
+        return name == "cleanup.policy"
+
+    def default(self, resource_type: int, name: str) -> str | None:
+        return "delete" if name == "cleanup.policy" else None
+
+    def effective_topic_configs(
+        self, values: Mapping[str, str], default_broker: Mapping[str, str]
+    ) -> list[ConfigEntry]:
+        return []
+
+
 class MemoryQuorum:
     """A metadata log of one node. `commit()` delivers what was appended since the last one."""
 
@@ -37,8 +57,20 @@ class MemoryQuorum:
         self.high_watermark: int | None = None
         self.batches: list[CommittedBatch] = []
         self.end_offset = 0
+        self.kraft_version = 0
         self._delivered = 0
         self.commits_at_once = True
+
+    @property
+    def log_end_offset(self) -> int:
+        return self.end_offset
+
+    def upgrade_kraft_version(
+        self, epoch: int, version: int, *, is_validate_only: bool = False
+    ) -> None:
+        if not is_validate_only:
+            self.kraft_version = version
+            self._add([], epoch)
 
     def subscribe(self, listener: QuorumListener) -> None:
         raise AssertionError("the harness wires the listener itself")

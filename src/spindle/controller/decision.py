@@ -1,6 +1,6 @@
 """What every controller operation returns, and what it may know besides image and request."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Generic, Protocol, TypeVar
 
@@ -19,13 +19,15 @@ class Decision(Generic[R]):
     """Records to append, and the response to give once they are committed.
 
     `is_atomic` keeps the records in one batch. `on_append` gets the offset of the last record as
-    soon as it is known, for soft state that depends on it.
+    soon as it is known, for soft state that depends on it. `kraft_version` is a level that the
+    quorum itself must be raised to before the records are appended.
     """
 
     response: R
     records: list[Message] = field(default_factory=list)
     is_atomic: bool = False
     on_append: Callable[[int], None] | None = None
+    kraft_version: int | None = None
 
 
 class ConfigEntry(Protocol):
@@ -67,7 +69,7 @@ class ConfigRules(Protocol):
 
     def effective_topic_configs(
         self, values: Mapping[str, str], default_broker: Mapping[str, str]
-    ) -> list[ConfigEntry]:
+    ) -> Sequence[ConfigEntry]:
         """All keys of a topic with these dynamic values, as this controller sees them."""
         ...
 
@@ -89,6 +91,7 @@ class ControllerSettings:
     unclean_leader_election_interval_ms: int = 300_000
     delete_topic_enable: bool = True
     has_authorizer: bool = False
+    controller_listener_names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

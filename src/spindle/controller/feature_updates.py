@@ -71,7 +71,13 @@ def update_features(
         if version <= RESULTS_UNTIL_VERSION
     ]
     response = UpdateFeaturesResponse(error_message=None, results=results)
-    return Decision(response, [] if request.validate_only else records, is_atomic=True)
+    kraft_target = planned[KRAFT_VERSION]
+    return Decision(
+        response,
+        [] if request.validate_only else records,
+        is_atomic=True,
+        kraft_version=kraft_target if kraft_target > kraft_version else None,
+    )
 
 
 def _kind(update: _Update, version: int) -> int:
@@ -108,11 +114,8 @@ def _check_update(
             )
         if name == METADATA_VERSION:
             _check_metadata_downgrade(current, wanted, kind)
-    elif wanted > current:
-        if kind != UPGRADE:
-            raise refuse("Can't downgrade to a newer version.")
-        if name == KRAFT_VERSION:
-            raise refuse("This controller cannot turn static voters into dynamic ones.")
+    elif wanted > current and kind != UPGRADE:
+        raise refuse("Can't downgrade to a newer version.")
 
 
 def _unsupported(image: MetadataImage, name: str, level: int, node_id: int) -> str | None:

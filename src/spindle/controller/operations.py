@@ -40,7 +40,9 @@ class Situation:
     api_version: int
     next_write_offset: int
     now_ms: int
-    kraft_version: int = 0
+    kraft_version: int
+    is_forwarded: bool
+    """A broker has checked the request before; False where a client asks a controller itself."""
 
 
 Operation = Callable[[Situation, Any], Decision[Any]]
@@ -50,10 +52,10 @@ OPERATIONS: Final[dict[int, Operation]] = {
     20: lambda s, r: delete_topics(s.image, r, s.context),
     30: lambda s, r: create_acls(s.image, r, s.context),
     31: lambda s, r: delete_acls(s.image, r, s.context),
-    33: lambda s, r: alter_configs(s.image, r, s.context),
+    33: lambda s, r: alter_configs(s.image, r, s.context, is_forwarded=s.is_forwarded),
     37: lambda s, r: create_partitions(s.image, r, s.context),
     43: lambda s, r: elect_leaders(s.image, r, s.context),
-    44: lambda s, r: incremental_alter_configs(s.image, r, s.context),
+    44: lambda s, r: incremental_alter_configs(s.image, r, s.context, is_forwarded=s.is_forwarded),
     45: lambda s, r: alter_partition_reassignments(s.image, r, s.context),
     46: lambda s, r: list_partition_reassignments(s.image, r),
     49: lambda s, r: alter_client_quotas(s.image, r),
