@@ -2,12 +2,15 @@
 
 from typing import Final
 
+from spindle.common.errors import CorruptLog
 from spindle.common.ids import METADATA_PARTITION
-from spindle.common.ports import Bytes
+from spindle.common.ports import Bytes, FileSystem
 from spindle.common.uuids import METADATA_TOPIC_ID
+from spindle.log.leader_epochs import LeaderEpochs
 from spindle.log.loading import create_log, load_log
 from spindle.log.log import Log
 from spindle.log.log_config import LogConfig
+from spindle.log.names import LEADER_EPOCH_CHECKPOINT, LOG_SUFFIX, parse_offset_name
 from spindle.log.storage import LogStorage
 
 DIRECTORY_NAME: Final = str(METADATA_PARTITION)
@@ -40,16 +43,34 @@ class PartitionLog:
 
     @classmethod
     def open(cls, storage: LogStorage, config: LogConfig, now_ms: int) -> "PartitionLog":
-        """Load the log, or begin one. Everything is checked: it has no recovery checkpoint."""
+        """Load the log, or begin one. Everything is checked: it has no recovery checkpoint.
+
+        Small files that a power failure left half written are made anew: before the first record
+        they say nothing, and afterwards the epochs are read from the batches.
+        """
         path = f"{storage.path}/{DIRECTORY_NAME}"
-        if storage.file_system.exists(f"{path}/partition.metadata"):
+        file_system = storage.file_system
+        start_offset = _offset_without_records(file_system, path)
+        if start_offset is None:
+            _drop_torn_epochs(file_system, path)
             log = load_log(
                 storage, DIRECTORY_NAME, METADATA_PARTITION, config, now_ms, is_clean=False
             )
+            log.epochs.make_durable()
         else:
+            epochs_path = f"{path}/{LEADER_EPOCH_CHECKPOINT}"
+            if file_system.exists(epochs_path):
+                file_system.remove(epochs_path)
             log = create_log(
-                storage, DIRECTORY_NAME, METADATA_PARTITION, METADATA_TOPIC_ID, config, now_ms
+                storage,
+                DIRECTORY_NAME,
+                METADATA_PARTITION,
+                METADATA_TOPIC_ID,
+                config,
+                now_ms,
+                start_offset,
             )
+            log.begin_flush().run()
         return cls(storage, log)
 
     @property
@@ -75,14 +96,17 @@ class PartitionLog:
 
     def truncate_to(self, offset: int) -> None:
         self._log.truncate_to(offset)
+        self._log.epochs.make_durable()
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         self._log.truncate_fully_and_start_at(offset)
+        self._log.begin_flush().run()
 
     def advance_start(self, offset: int, now_ms: int) -> None:
         self._log.update_high_watermark(offset)
         self._log.increment_log_start_offset(offset)
         self._log.delete_old_segments(now_ms)
+        self._log.epochs.make_durable()
 
     def delete_expired(self, now_ms: int) -> None:
         self._storage.delete_expired(now_ms)
@@ -93,3 +117,24 @@ class PartitionLog:
     def close(self) -> None:
         self._log.flush()
         self._log.close()
+
+
+def _offset_without_records(file_system: FileSystem, path: str) -> int | None:
+    """Where a log begins that has no record yet; None if it has some."""
+    start_offset = 0
+    if not file_system.exists(path):
+        return start_offset
+    for name in file_system.list_directory(path):
+        offset = parse_offset_name(name, LOG_SUFFIX)
+        if offset is not None:
+            if file_system.size(f"{path}/{name}"):
+                return None
+            start_offset = max(start_offset, offset)
+    return start_offset
+
+
+def _drop_torn_epochs(file_system: FileSystem, path: str) -> None:
+    try:
+        LeaderEpochs(file_system, path).load()
+    except CorruptLog:
+        file_system.remove(f"{path}/{LEADER_EPOCH_CHECKPOINT}")
