@@ -68,14 +68,11 @@ class LeaderEpochs:
 
     def assign(self, epoch: int, start_offset: int) -> None:
         """Records from `start_offset` on are of `epoch`; entries that contradict are dropped."""
-        if self._assign(epoch, start_offset):
+        if self.note(epoch, start_offset):
             self.store()
 
-    def assign_unsynced(self, epoch: int, start_offset: int) -> None:
-        """`assign` without writing the file; for recovery, which stores once at its end."""
-        self._assign(epoch, start_offset)
-
-    def _assign(self, epoch: int, start_offset: int) -> bool:
+    def note(self, epoch: int, start_offset: int) -> bool:
+        """`assign` in memory only, with `store` or `make_durable` to follow; True if it is news."""
         if self._epochs and self._epochs[-1] == epoch and self._starts[-1] <= start_offset:
             return False
         if epoch < 0 or start_offset < 0:
@@ -83,6 +80,7 @@ class LeaderEpochs:
         self._remove_from(epoch, start_offset)
         self._epochs.append(epoch)
         self._starts.append(start_offset)
+        self._is_durable = False
         return True
 
     def _remove_from(self, epoch: int, start_offset: int) -> None:

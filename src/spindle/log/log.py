@@ -281,7 +281,7 @@ class Log:
         latest = self.epochs.latest
         for _, header in placed:
             if header.leader_epoch != latest and header.leader_epoch >= 0:
-                self.epochs.assign(header.leader_epoch, header.base_offset)
+                self.epochs.note(header.leader_epoch, header.base_offset)
                 latest = self.epochs.latest
         self.epochs.make_durable()
 
