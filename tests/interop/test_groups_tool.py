@@ -10,6 +10,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from peers.compare import FIRST_TIMESTAMP_MS, Answer, Pair, tool_answer
 from peers.node import Node
 
+
 def groups(pair: Pair, node: Node, *arguments: str) -> Answer:
     """Answer of one kafka-consumer-groups command; member ids are replaced."""
     answer = tool_answer(

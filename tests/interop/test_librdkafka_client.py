@@ -227,7 +227,11 @@ def test_small_fetches(pair: Pair) -> None:
         create(node, "small-fetch")
         for _ in range(3):
             send(node, "small-fetch")
-        limits = {"fetch_message_max_bytes": 100, "fetch_max_bytes": 2000, "message_max_bytes": 2000}
+        limits = {
+            "fetch_message_max_bytes": 100,
+            "fetch_max_bytes": 2000,
+            "message_max_bytes": 2000,
+        }
         return [record[0] for record in read(node, "small-fetch", 3 * len(samples()), **limits)]
 
     assert pair.compare(script) == list(range(3 * len(samples())))
@@ -509,7 +513,9 @@ def test_offset_and_record_administration(pair: Pair) -> None:
         ]
         for spec in specs:
             for isolation in (IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED):
-                future = client.list_offsets({partition: spec}, isolation_level=isolation)[partition]
+                future = client.list_offsets({partition: spec}, isolation_level=isolation)[
+                    partition
+                ]
                 result = future.result(LIMIT_S)
                 answers.append([result.offset, result.timestamp, result.leader_epoch])
         for offset in (10, -1, 51):
@@ -530,7 +536,9 @@ def test_group_administration(pair: Pair) -> None:
         offsets = [TopicPartition("ga", 0, 4), TopicPartition("ga", 1, 8)]
         altered = client.alter_consumer_group_offsets([ConsumerGroupTopicPartitions("gg", offsets)])
         answers: list[Answer] = [
-            outcome(lambda: [str(one.error) for one in altered["gg"].result(LIMIT_S).topic_partitions])
+            outcome(
+                lambda: [str(one.error) for one in altered["gg"].result(LIMIT_S).topic_partitions]
+            )
         ]
         asked = client.list_consumer_group_offsets([ConsumerGroupTopicPartitions("gg", None)])
         found = asked["gg"].result(LIMIT_S).topic_partitions

@@ -9,6 +9,7 @@ from confluent_kafka import Producer
 from peers.compare import FIRST_TIMESTAMP_MS, Answer, Pair, tool_answer
 from peers.node import Node
 
+
 def fill(pair: Pair, node: Node, topic: str, partitions: int = 2, records: int = 100) -> None:
     """Create `topic` and send numbered records, one second apart, round-robin."""
     pair.java_tools.run(

@@ -53,7 +53,9 @@ MAIN_CLASSES = {
 
 
 # Some tools print the exception by which the tool server intercepts System.exit.
-_EXIT_TRACE = re.compile(r"^(exit \d+\n)?ToolServer\$ExitRequested.*\n(\tat .*\n)*\n*", re.MULTILINE)
+_EXIT_TRACE = re.compile(
+    r"^(exit \d+\n)?ToolServer\$ExitRequested.*\n(\tat .*\n)*\n*", re.MULTILINE
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +81,7 @@ def main_class(tool: str) -> str:
     return MAIN_CLASSES.get(tool, tool)
 
 
-def java_command(
-    *jvm_options: str, log4j: Path = LOG4J_CONFIG, extra_path: str = ""
-) -> list[str]:
+def java_command(*jvm_options: str, log4j: Path = LOG4J_CONFIG, extra_path: str = "") -> list[str]:
     """Start of a command line: Java, quick-start options and Kafka's class path."""
     class_path = os.pathsep.join(filter(None, [extra_path, f"{kafka_libs()}/*"]))
     return [

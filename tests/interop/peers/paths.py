@@ -61,9 +61,7 @@ def java_major(executable: str) -> int:
 @cache
 def java_can_compile() -> bool:
     """Whether the Java found is a development kit (a run-time image has no compiler)."""
-    result = subprocess.run(
-        [java(), "--list-modules"], capture_output=True, text=True, check=False
-    )
+    result = subprocess.run([java(), "--list-modules"], capture_output=True, text=True, check=False)
     return "jdk.compiler@" in result.stdout
 
 

@@ -35,7 +35,9 @@ def samples(count: int = 50) -> list[Sample]:
     result = []
     for number in range(count):
         key = None if number % 5 == 0 else b"" if number % 7 == 0 else b"key-%d" % number
-        value = None if number % 11 == 3 else b"" if number % 13 == 0 else b"value-%d " % number * 40
+        value = (
+            None if number % 11 == 3 else b"" if number % 13 == 0 else b"value-%d " % number * 40
+        )
         headers: Headers = []
         if number % 3 == 1:
             headers = [("trace", b"%08d" % number), ("empty", b""), ("trace", b"again")]
