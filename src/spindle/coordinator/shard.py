@@ -12,6 +12,7 @@ no append is under way and decides nothing else until theirs is committed.
 from collections.abc import Callable, Sequence
 
 from spindle.common.errors import ErrorCode
+from spindle.common.ids import TopicPartition
 from spindle.common.uuids import Uuid
 from spindle.coordinator.classic_group import ClassicGroup, GroupState
 from spindle.coordinator.config import GroupCoordinatorConfig
@@ -41,7 +42,12 @@ from spindle.coordinator.rebalance import (
     join_error,
     keep_alive,
 )
-from spindle.coordinator.records import CoordinatorRecord, GroupRecord, OffsetRecord
+from spindle.coordinator.records import (
+    CommittedOffset,
+    CoordinatorRecord,
+    GroupRecord,
+    OffsetRecord,
+)
 from spindle.protocol.messages.delete_groups import DeleteGroupsResponse
 from spindle.protocol.messages.heartbeat import HeartbeatRequest
 from spindle.protocol.messages.join_group import JoinGroupRequest
@@ -179,14 +185,19 @@ class GroupShard:
             else:
                 self.groups.put(ClassicGroup.from_record(record))
         else:
-            self._replay_offset(record, producer_id)
+            self._replay_offset(*record, producer_id)
 
     def replay_marker(self, producer_id: int, is_commit: bool) -> None:
         """Take in the end of a producer's transaction."""
         self.offsets.end_transaction(producer_id, is_commit)
 
-    def _replay_offset(self, record: OffsetRecord, producer_id: int) -> None:
-        group_id, partition, committed = record
+    def _replay_offset(
+        self,
+        group_id: str,
+        partition: TopicPartition,
+        committed: CommittedOffset | None,
+        producer_id: int,
+    ) -> None:
         if committed is None:
             self.offsets.delete(group_id, partition)
             return
@@ -226,10 +237,10 @@ class GroupShard:
         """Take in records of this shard's own outcomes, committed from `base_offset` on."""
         for record_offset, record in enumerate(records, base_offset):
             if isinstance(record, OffsetRecord):
-                if record.committed is not None:
-                    stored = record.committed._replace(record_offset=record_offset)
-                    record = record._replace(committed=stored)
-                self._replay_offset(record, NO_PRODUCER_ID)
+                group_id, partition, committed = record
+                if committed is not None:
+                    committed = CommittedOffset(*committed[:-1], record_offset)
+                self._replay_offset(group_id, partition, committed, NO_PRODUCER_ID)
             elif record.value is None:
                 self.groups.remove(record.group_id)
             else:

@@ -75,7 +75,7 @@ class GroupCoordinator:
             if shard.state is not ShardState.FAILED:
                 return
             shard.close()
-        log.info("Loading groups of %s-%d at epoch %d", OFFSETS_TOPIC, partition, leader_epoch)
+        log.debug("Loading groups of %s-%d at epoch %d", OFFSETS_TOPIC, partition, leader_epoch)
         self.shards[partition] = ShardDriver(
             TopicPartition(OFFSETS_TOPIC, partition),
             leader_epoch,
@@ -92,7 +92,7 @@ class GroupCoordinator:
             return
         del self.shards[partition]
         shard.close()
-        log.info("Unloaded groups of %s-%d", OFFSETS_TOPIC, partition)
+        log.debug("Unloaded groups of %s-%d", OFFSETS_TOPIC, partition)
 
     def on_topics_deleted(self, topics: Sequence[tuple[Uuid, str]]) -> None:
         """Topics (id and name) are gone: their committed offsets go too."""
