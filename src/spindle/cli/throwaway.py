@@ -41,11 +41,10 @@ class ThrowawayNode:
         folder = Path(tempfile.mkdtemp(prefix="spindle-")) if self.data is None else self.data
         try:
             config = self.prepare(folder.absolute())
-            self._greet(config, folder.absolute())
-            # Only here, because the folder and the greeting do without the server.
+            # Only here, because a folder that cannot be made does without the server.
             from spindle.runtime.node import run_node
 
-            code = run_node(config)
+            code = run_node(config, on_ready=lambda node: self._greet(config, folder.absolute()))
         except KeyboardInterrupt:
             code = _STOPPED_BY_INTERRUPT
         finally:
@@ -98,12 +97,12 @@ class ThrowawayNode:
             "",
             "Things to try in another terminal:",
             f"  kcat -b {bootstrap} -L",
-            f"  kafka-topics --bootstrap-server {bootstrap} --create --topic demo --partitions 6",
+            f"  kafka-topics --bootstrap-server {bootstrap} --create --topic demo",
             f"  kafka-log-dirs --bootstrap-server {bootstrap} --describe",
             "",
             "Ctrl-C stops the node.",
         ]
-        console = Console(highlight=False, soft_wrap=True)
+        console = Console(highlight=False)
         console.print(Panel.fit("\n".join(lines), title="Spindle", border_style="cyan"))
         for warning in config.warnings:
             click.echo(f"WARN {warning}", err=True)

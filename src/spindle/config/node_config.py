@@ -244,5 +244,7 @@ def _with_synonyms(properties: Mapping[str, str]) -> dict[str, str]:
     texts = dict(properties)
     for key, other in (("node.id", "broker.id"), ("broker.id", "node.id")):
         if key in texts:
+            # Here, so that the refusal of a value names the key that was given.
+            BROKER_KEYS[key].parse(texts[key])
             texts.setdefault(other, texts[key])
     return texts

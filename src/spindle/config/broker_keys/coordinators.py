@@ -611,7 +611,7 @@ COORDINATORS_KEYS = (
         SHORT,
         2,
         HIGH,
-        "min.insync.replicas of the share state topic.",
+        "Value of min.insync.replicas for the share state topic.",
         validator=Range(1),
     ),
     ConfigKey(

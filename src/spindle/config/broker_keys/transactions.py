@@ -64,7 +64,7 @@ TRANSACTIONS_KEYS = (
         INT,
         2,
         HIGH,
-        "min.insync.replicas of the transaction log.",
+        "Value of min.insync.replicas for the transaction log.",
         validator=Range(1),
     ),
     ConfigKey(
