@@ -51,9 +51,14 @@ class EpochHistory:
         return self._entries[at - 1][0] if at else None
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> OffsetAndEpoch | None:
-        """The largest known epoch <= `epoch` and where it ends; None if none is as old."""
+        """The largest known epoch <= `epoch` and where it ends; None if no epoch is known.
+
+        An epoch older than all of them wrote nothing that is here: it ends where the first begins.
+        """
+        if not self._entries:
+            return None
         at = bisect_right(self._entries, epoch, key=lambda entry: entry[0])
         if not at:
-            return None
+            return OffsetAndEpoch(self._entries[0][1], epoch)
         end = self._entries[at][1] if at < len(self._entries) else log_end_offset
         return OffsetAndEpoch(end, self._entries[at - 1][0])

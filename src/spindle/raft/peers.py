@@ -8,7 +8,7 @@ from spindle.common.ids import Endpoint
 from spindle.common.uuids import ZERO_UUID, Uuid
 from spindle.raft.connections import InFlight
 from spindle.raft.core import QuorumCore
-from spindle.raft.roles import Follower, Leader, Resigned
+from spindle.raft.roles import Follower, Leader, Prospective, Resigned
 
 
 def check_request(core: QuorumCore, cluster_id: str | None, partition: Any) -> ErrorCode | None:
@@ -73,4 +73,8 @@ def handle_common_response(
 
 
 def _has_leader(core: QuorumCore) -> bool:
-    return isinstance(core.role, Leader | Follower | Resigned) or core.leader_id >= 0
+    """Whether the node needs no other to tell it the leader of its epoch."""
+    role = core.role
+    if isinstance(role, Prospective):
+        return bool(role.leader_endpoints)
+    return isinstance(role, Leader | Follower | Resigned)
