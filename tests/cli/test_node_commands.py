@@ -1,0 +1,153 @@
+"""`spindle server start` and `spindle up`, with a stand-in for the node itself."""
+
+import socket
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from spindle.cli.main import run
+from spindle.config.node_config import NodeConfig
+
+Ready = Callable[[object], None] | None
+
+
+class Nodes:
+    """Records what would have been started; `code` is the exit code."""
+
+    def __init__(self) -> None:
+        self.started: list[NodeConfig] = []
+        self.code = 143
+        self.files: list[str] = []
+
+    def run_node(self, config: NodeConfig, on_ready: Ready = None) -> int:
+        self.started.append(config)
+        for directory in config.log_dirs:
+            self.files += sorted(p.name for p in Path(directory).iterdir())
+        if on_ready is not None:
+            on_ready(self)
+        return self.code
+
+
+@pytest.fixture
+def nodes(monkeypatch: pytest.MonkeyPatch) -> Nodes:
+    nodes = Nodes()
+    module = ModuleType("spindle.runtime.node")
+    module.run_node = nodes.run_node  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "spindle.runtime.node", module)
+    return nodes
+
+
+@pytest.fixture
+def property_file(tmp_path: Path) -> Path:
+    directory = tmp_path / "d1"
+    directory.mkdir()
+    path = tmp_path / "server.properties"
+    path.write_text(
+        "process.roles=broker,controller\nnode.id=1\nlisteners=PLAINTEXT://h:1,CONTROLLER://h:2\n"
+        "controller.listener.names=CONTROLLER\ncontroller.quorum.voters=1@h:2\n"
+        f"log.dirs={directory}\nlgo.dirs=x\n"
+    )
+    return path
+
+
+def test_start(nodes: Nodes, property_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["server", "start", str(property_file), "--override", "num.partitions = 3"]
+    assert run([*arguments, "--override", "broker.rack=a=b"]) == 143
+    (config,) = nodes.started
+    assert config.integer("num.partitions") == 3
+    assert config.rack == "a=b"
+    assert capsys.readouterr().err == (
+        "WARN configuration key lgo.dirs is unknown and has no effect (did you mean log.dirs?)\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["/no/such/file"], "cannot read /no/such/file: No such file or directory\n"),
+        (["FILE", "--override", "x"], "--override x: must be of the form key=value\n"),
+        (
+            ["FILE", "--override", "node.id=-1"],
+            "Invalid value -1 for configuration node.id: Value must be at least 0\n",
+        ),
+    ],
+)
+def test_a_start_that_is_refused(
+    nodes: Nodes,
+    property_file: Path,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    message: str,
+) -> None:
+    given = [str(property_file) if a == "FILE" else a for a in arguments]
+    assert run(["server", "start", *given]) == 1
+    assert capsys.readouterr().err == message
+    assert nodes.started == []
+
+
+def test_up_makes_formats_starts_and_removes(
+    nodes: Nodes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["up", "--port", "0", "--dirs", "2"]) == 0
+    (config,) = nodes.started
+    assert len(config.log_dirs) == 2
+    assert nodes.files == ["bootstrap.checkpoint", "meta.properties"] * 2
+    assert not Path(config.log_dirs[0]).parent.exists()
+    out = capsys.readouterr().out
+    assert f"127.0.0.1:{config.listeners[0].port}" in out
+    assert "--bootstrap-server" in out
+
+
+def test_up_keeps_its_folder_when_asked(
+    nodes: Nodes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nodes.code = 0
+    data = tmp_path / "data"
+    for _ in range(2):
+        assert run(["up", "--port", "0", "--data", str(data)]) == 0
+    assert (data / "disk-3" / "meta.properties").exists()
+    first, second = nodes.started
+    assert first.log_dirs == second.log_dirs
+
+
+def test_up_reports_a_failed_node(nodes: Nodes, capsys: pytest.CaptureFixture[str]) -> None:
+    nodes.code = 1
+    assert run(["up", "--port", "0"]) == 1
+    assert not Path(nodes.started[0].log_dirs[0]).parent.exists()
+
+
+def test_up_on_a_port_in_use(nodes: Nodes, capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        assert run(["up", "--port", str(port)]) == 1
+    assert capsys.readouterr().err == f"--port {port}: the port is in use\n"
+
+
+def test_up_below_a_file(nodes: Nodes, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "plain").write_text("")
+    assert run(["up", "--port", "0", "--data", str(tmp_path / "plain" / "x")]) == 1
+    assert "server.properties: Not a directory" in capsys.readouterr().err
+
+
+def test_help_lists_the_tools_without_importing_them(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("spindle.cli.up", "spindle.cli.server", "spindle.cli.storage.commands"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    assert run(["--help"]) == 0
+    out = capsys.readouterr().out
+    assert all(name in out for name in ("up", "server", "storage"))
+    assert "spindle.cli.up" not in sys.modules
+
+
+@pytest.mark.parametrize("arguments", [["nosuch"], ["storage", "nosuch"], ["up", "--dirs", "0"]])
+def test_a_wrong_command_line(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(arguments) == 1
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("Usage: spindle")
