@@ -7,7 +7,12 @@ from spindle.log.log import LoadedState, Log, replay_producers
 from spindle.log.log_config import LogConfig
 from spindle.log.partition_metadata import read_partition_metadata, write_partition_metadata
 from spindle.log.producer_state import ProducerState
-from spindle.log.recovery import open_segments, recover_segment, settle_interrupted_work
+from spindle.log.recovery import (
+    is_whole,
+    open_segments,
+    recover_segment,
+    settle_interrupted_work,
+)
 from spindle.log.segment import Segment
 from spindle.log.segments import Segments
 from spindle.log.storage import LogStorage
@@ -77,12 +82,14 @@ def load_log(
     producers.load_snapshot_names(names)
 
     log_start_offset = max(log_start_offset, opened[0].base_offset if opened else 0)
+    if opened and is_clean and opened[-1] not in unsound and not is_whole(opened[-1]):
+        unsound.append(opened[-1])
     to_recover = list(unsound)
     if opened and not is_clean:
         needed = Segments(opened).from_offset(recovery_point)
         to_recover = [segment for segment in opened if segment in needed or segment in unsound]
     is_recovered = _recover(opened, to_recover, epochs, producers, log_start_offset)
-    end_offset = opened[-1].next_offset() if opened else log_start_offset
+    end_offset = opened[-1].end_of_batches()[0] if opened else log_start_offset
     if end_offset < log_start_offset:
         for segment in opened:
             segment.delete()

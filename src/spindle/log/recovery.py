@@ -8,7 +8,7 @@ one that does not ends the log, and indexes, epochs and producers are built from
 from collections.abc import Iterable
 from typing import Final
 
-from spindle.common.errors import CorruptRecords
+from spindle.common.errors import CorruptLog, CorruptRecords
 from spindle.log.handles import FileHandles
 from spindle.log.leader_epochs import LeaderEpochs
 from spindle.log.log_config import LogConfig
@@ -58,7 +58,11 @@ def _complete_swap(
         base_offset = _base_offset(name)
         segment = Segment(handles, directory, base_offset, config, 0, SWAP_SUFFIX)
         segment.size_bytes = handles.file_system.size(segment.path)
-        covered.append((base_offset, segment.next_offset()))
+        try:
+            next_offset, _ = segment.end_of_batches()
+        except CorruptRecords as error:
+            raise CorruptLog(segment.path, 0, str(error)) from error
+        covered.append((base_offset, next_offset))
         handles.release(segment.path)
     if covered:
         start = min(base for base, _ in covered)
@@ -72,6 +76,15 @@ def _complete_swap(
     for name in swaps:
         target = f"{directory}/{name.removesuffix(SWAP_SUFFIX)}"
         handles.file_system.rename(f"{directory}/{name}", target)
+
+
+def is_whole(segment: Segment) -> bool:
+    """True if the segment's file consists of batches to its end, as far as a quick look tells."""
+    try:
+        _, end = segment.end_of_batches()
+    except CorruptRecords:
+        return False
+    return end == segment.size_bytes
 
 
 def _ending_with(names: list[str], *suffixes: str) -> list[str]:

@@ -386,13 +386,18 @@ class Segment:
             return self.max_timestamp
         return self._handles.file_system.modified_ms(self.path)
 
-    def next_offset(self) -> int:
-        """The offset after the last batch; the base offset if there is none."""
+    def end_of_batches(self) -> tuple[int, int]:
+        """The offset after the last whole batch, and the position after it.
+
+        Raises:
+            CorruptRecords: what follows the last indexed batch cannot be batches.
+        """
         next_offset = self.base_offset
-        start = self.offset_index.last.position
-        for _, header in self._headers(start):
+        end = start = self.offset_index.last.position
+        for position, header in self._headers(start):
             next_offset = header.next_offset
-        return next_offset
+            end = position + header.size_bytes
+        return next_offset, end
 
 
 class _Cut(NamedTuple):

@@ -1,0 +1,375 @@
+"""Loading after a clean stop, a kill, a power failure, and with damaged or half-finished files."""
+
+import pytest
+from log_builders import (
+    NOW_MS,
+    ROOT,
+    SMALL,
+    TOPIC_ID,
+    append,
+    batch,
+    end_transaction,
+    new_log,
+    new_storage,
+    reload,
+    values,
+)
+
+from spindle.common.errors import CorruptLog
+from spindle.log.log import Log
+from spindle.log.log_config import LogConfig
+from spindle.log.transaction_index import AbortedTransaction
+from spindle.protocol.records.batch import batches, read_header
+from spindle.testing.filesystem import MemoryFileSystem
+
+PATH = f"{ROOT}/orders-0"
+ONE_SEGMENT = LogConfig(segment_index_bytes=240, index_interval_bytes=100)
+
+
+def filled(files: MemoryFileSystem, count: int, config: LogConfig = SMALL) -> Log:
+    log = new_log(config, new_storage(files))
+    for number in range(count):
+        append(log, f"value {number} " + "x" * 60, at_ms=NOW_MS + number)
+    return log
+
+
+def sizes(files: MemoryFileSystem) -> dict[str, int]:
+    return {name: files.size(f"{PATH}/{name}") for name in files.list_directory(PATH)}
+
+
+def test_a_clean_stop_and_load_changes_no_file() -> None:
+    files = MemoryFileSystem()
+    log = filled(files, 30)
+    expected = values(log)
+    log.flush()
+    log.close()
+    before = sizes(files)
+    loaded = reload(files, is_clean=True)
+    assert (loaded.log_end_offset, loaded.recovery_point) == (30, 30)
+    assert loaded.topic_id == TOPIC_ID
+    assert sizes(files) == before
+    assert values(loaded) == expected
+    writes = {"pwrite", "truncate", "append", "write_atomically", "rename", "remove"}
+    loaded_operations = files.operations[-40:]
+    assert not [name for name, _ in loaded_operations if name in writes]
+
+
+def test_a_closed_log_has_trimmed_indexes_with_a_final_time_entry() -> None:
+    files = MemoryFileSystem()
+    log = filled(files, 3, ONE_SEGMENT)
+    log.close()
+    found = sizes(files)
+    assert found["00000000000000000000.index"] == 16
+    assert found["00000000000000000000.timeindex"] == 24
+    assert found["00000000000000000003.snapshot"] == 10
+    loaded = reload(files, ONE_SEGMENT, is_clean=True)
+    assert loaded.segments.active.max_timestamp == NOW_MS + 2
+    assert loaded.max_timestamp_offset() == (NOW_MS + 2, 2, 0)
+
+
+def test_an_index_grows_to_full_size_again_with_its_next_entry() -> None:
+    files = MemoryFileSystem()
+    log = filled(files, 3, ONE_SEGMENT)
+    log.close()
+    loaded = reload(files, ONE_SEGMENT, is_clean=True)
+    for _ in range(3):
+        append(loaded, "x" * 100)
+    assert sizes(files)["00000000000000000000.index"] == 240
+    assert [offset for offset, _ in values(loaded)] == list(range(6))
+
+
+def test_after_a_kill_everything_written_is_there() -> None:
+    files = MemoryFileSystem()
+    log = filled(files, 30)
+    expected = values(log)
+    loaded = reload(files, is_clean=False)
+    assert (loaded.log_end_offset, loaded.recovery_point) == (30, 0)
+    assert values(loaded) == expected
+    assert loaded.epochs.entries == [(0, 0)]
+    assert loaded.offset_for_timestamp(NOW_MS + 17) == (NOW_MS + 17, 17, 0)
+
+
+def test_indexes_built_by_recovery_equal_those_of_appending() -> None:
+    by_append, by_recovery = MemoryFileSystem(), MemoryFileSystem()
+    filled(by_append, 30).close()
+    filled(by_recovery, 30)
+    reload(by_recovery, is_clean=False).close()
+    names = [name for name in by_append.list_directory(PATH) if "index" in name]
+    assert len(names) >= 6
+    for name in names:
+        path = f"{PATH}/{name}"
+        assert by_append.read_bytes(path) == by_recovery.read_bytes(path), name
+
+
+def test_a_power_failure_leaves_what_was_flushed() -> None:
+    files = MemoryFileSystem()
+    log = filled(files, 20)
+    log.flush()
+    for _ in range(5):
+        append(log, "lost")
+    files.crash()
+    loaded = reload(files, is_clean=False, recovery_point=20)
+    assert loaded.log_end_offset == 20
+    assert len(values(loaded)) == 20
+
+
+def test_a_torn_tail_is_cut_at_every_byte() -> None:
+    """Whatever part of the unsynced bytes survives, exactly the whole batches do."""
+    size = len(batch("value 0 " + "x" * 60))
+    for torn in range(0, 2 * size + 1, 1):
+        files = MemoryFileSystem()
+        log = filled(files, 2, ONE_SEGMENT)
+        log.flush()
+        for number in (2, 3):
+            append(log, f"value {number} " + "x" * 60, at_ms=NOW_MS + number)
+        files.crash(lambda path, unsynced, torn=torn: torn if path.endswith(".log") else 0)
+        loaded = reload(files, ONE_SEGMENT, is_clean=False, recovery_point=2)
+        whole = 2 + torn // size
+        assert loaded.log_end_offset == whole, f"{torn} bytes survived"
+        assert [offset for offset, _ in values(loaded)] == list(range(whole))
+        assert loaded.size_bytes == whole * size == files.size(f"{PATH}/{0:020d}.log")
+        assert append(loaded, "next") == whole
+
+
+@pytest.mark.parametrize("position", range(0, 131, 13))
+def test_a_damaged_batch_ends_the_log(position: int) -> None:
+    files = MemoryFileSystem()
+    log = filled(files, 4, ONE_SEGMENT)
+    size = log.size_bytes // 4
+    file = files.open(f"{PATH}/{0:020d}.log")
+    byte = file.pread(1, 2 * size + position)
+    file.pwrite(bytes([byte[0] ^ 0xFF]), 2 * size + position)
+    loaded = reload(files, ONE_SEGMENT, is_clean=False)
+    # Only the leader epoch (bytes 12 to 15) is neither checked nor part of the order.
+    assert loaded.log_end_offset == (4 if 12 <= position < 16 else 2)
+
+
+def test_segments_after_a_damaged_one_are_removed() -> None:
+    files = MemoryFileSystem()
+    log = filled(files, 30)
+    bases = log.segments.base_offsets
+    path = f"{PATH}/{bases[1]:020d}.log"
+    file = files.open(path)
+    file.pwrite(b"\xff" * 8, file.size() - 8)
+    loaded = reload(files, is_clean=False)
+    assert loaded.segments.base_offsets == bases[:2]
+    assert loaded.log_end_offset == bases[2] - 1
+    names = files.list_directory(PATH)
+    assert not [name for name in names if name.startswith(f"{bases[2]:020d}")]
+    assert append(loaded, "next") == bases[2] - 1
+
+
+def test_segments_below_the_recovery_point_are_not_read() -> None:
+    files = MemoryFileSystem()
+    log = filled(files, 30)
+    bases = log.segments.base_offsets
+    log.flush()
+    before = len(files.operations)
+    reload(files, is_clean=False, recovery_point=bases[-1] + 1)
+    read = {path for name, path in files.operations[before:] if name == "pread"}
+    assert f"{PATH}/{bases[-1]:020d}.log" in read
+    assert f"{PATH}/{bases[0]:020d}.log" not in read
+
+
+@pytest.mark.parametrize("rest", [b"\0" * 5, b"\0" * 200, b"\xff" * 200])
+def test_bytes_after_the_last_batch_are_cut_even_after_a_clean_stop(rest: bytes) -> None:
+    files = MemoryFileSystem()
+    filled(files, 3, ONE_SEGMENT).close()
+    path = f"{PATH}/{0:020d}.log"
+    size = files.size(path)
+    files.open(path).pwrite(rest, size)
+    loaded = reload(files, ONE_SEGMENT, is_clean=True)
+    assert (loaded.log_end_offset, files.size(path)) == (3, size)
+    assert append(loaded, "next") == 3
+    assert len(values(loaded)) == 4
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
+@pytest.mark.parametrize("damage", ["missing", "untrimmed", "odd size"])
+def test_a_bad_index_is_built_anew_even_after_a_clean_stop(suffix: str, damage: str) -> None:
+    files = MemoryFileSystem()
+    filled(files, 30).close()
+    path = f"{PATH}/{0:020d}{suffix}"
+    good = files.read_bytes(path)
+    if damage == "missing":
+        files.remove(path)
+    elif damage == "untrimmed":
+        files.open(path).truncate(240)
+    else:
+        files.open(path).truncate(len(good) - 1)
+    loaded = reload(files, is_clean=True)
+    assert files.read_bytes(path) == good
+    assert len(values(loaded)) == 30
+
+
+def test_an_index_without_a_segment_is_removed() -> None:
+    files = MemoryFileSystem()
+    filled(files, 3).close()
+    for suffix in (".index", ".timeindex", ".txnindex"):
+        files.open(f"{PATH}/{77:020d}{suffix}", create=True)
+    loaded = reload(files, is_clean=True)
+    assert loaded.segments.base_offsets == [0]
+    assert not [name for name in files.list_directory(PATH) if "77." in name]
+
+
+def test_deleted_and_temporary_files_go() -> None:
+    files = MemoryFileSystem()
+    filled(files, 3).close()
+    for name in ("00000000000000000000.log.deleted", "leader-epoch-checkpoint.tmp"):
+        files.open(f"{PATH}/{name}", create=True)
+    reload(files, is_clean=True)
+    names = files.list_directory(PATH)
+    assert not [name for name in names if name.endswith((".deleted", ".tmp"))]
+
+
+class TestInterruptedCompaction:
+    def compacted(self, files: MemoryFileSystem, suffix: str) -> list[int]:
+        """A log of several segments and, beside it, one that replaces its first two."""
+        log = filled(files, 30)
+        log.close()
+        bases = log.segments.base_offsets
+        data = files.read_bytes(f"{PATH}/{bases[0]:020d}.log")
+        last = files.read_bytes(f"{PATH}/{bases[1]:020d}.log")
+        kept = data[: read_header(data).size_bytes] + last[[at for at, _ in batches(last)][-1] :]
+        content = {".log": kept, ".index": b"", ".timeindex": b""}
+        for kind, written in content.items():
+            files.open(f"{PATH}/{bases[0]:020d}{kind}{suffix}", create=True).pwrite(written, 0)
+        return bases
+
+    def test_a_swap_is_completed(self) -> None:
+        files = MemoryFileSystem()
+        bases = self.compacted(files, ".swap")
+        loaded = reload(files, is_clean=False)
+        assert loaded.segments.base_offsets == [bases[0], *bases[2:]]
+        assert [offset for offset, _ in values(loaded)] == [
+            0,
+            bases[2] - 1,
+            *range(bases[2], 30),
+        ]
+        assert not [name for name in files.list_directory(PATH) if name.endswith(".swap")]
+
+    def test_what_was_only_cleaned_is_dropped(self) -> None:
+        files = MemoryFileSystem()
+        bases = self.compacted(files, ".cleaned")
+        loaded = reload(files, is_clean=False)
+        assert loaded.segments.base_offsets == bases
+        assert len(values(loaded)) == 30
+        assert not [name for name in files.list_directory(PATH) if name.endswith(".cleaned")]
+
+    def test_swaps_of_a_group_that_was_not_complete_are_dropped(self) -> None:
+        files = MemoryFileSystem()
+        bases = self.compacted(files, ".swap")
+        files.open(f"{PATH}/{0:020d}.log.cleaned", create=True)
+        loaded = reload(files, is_clean=False)
+        assert loaded.segments.base_offsets == bases
+        assert len(values(loaded)) == 30
+
+
+def test_a_log_that_ends_before_its_start_begins_anew_there() -> None:
+    files = MemoryFileSystem()
+    filled(files, 30)
+    loaded = reload(files, is_clean=False, log_start_offset=50)
+    assert (loaded.log_start_offset, loaded.log_end_offset) == (50, 50)
+    assert loaded.segments.base_offsets == [50]
+    assert append(loaded, "a") == 50
+
+
+def test_the_checkpointed_log_start_is_kept() -> None:
+    files = MemoryFileSystem()
+    filled(files, 30).close()
+    loaded = reload(files, is_clean=True, log_start_offset=11)
+    assert (loaded.log_start_offset, loaded.high_watermark) == (11, 11)
+    assert values(loaded)[0][0] == 11
+    assert loaded.epochs.entries == [(0, 11)]
+
+
+def test_an_empty_directory_becomes_an_empty_log() -> None:
+    files = MemoryFileSystem()
+    files.make_directories(PATH)
+    loaded = reload(files, is_clean=False)
+    assert (loaded.log_end_offset, loaded.topic_id) == (0, None)
+    assert append(loaded, "a") == 0
+
+
+def test_epochs_beyond_the_log_are_cut() -> None:
+    files = MemoryFileSystem()
+    log = filled(files, 3)
+    log.assign_epoch_start(4, 3)
+    loaded = reload(files, is_clean=False)
+    assert loaded.epochs.entries == [(0, 0)]
+
+
+def test_epochs_that_the_file_lacks_are_found_in_the_batches() -> None:
+    files = MemoryFileSystem()
+    log = filled(files, 2)
+    append(log, "a", leader_epoch=3)
+    files.write_atomically(f"{PATH}/leader-epoch-checkpoint", b"0\n1\n0 0\n")
+    assert reload(files, is_clean=False).epochs.entries == [(0, 0), (3, 2)]
+
+
+@pytest.mark.parametrize(
+    "content", [b"1\n0\n", b"0\n2\n0 0\n", b"0\nx\n", b"0\n1\n0\n", b"0\n1\n0 a\n", b"\xff\n"]
+)
+def test_a_malformed_epoch_file_is_reported(content: bytes) -> None:
+    files = MemoryFileSystem()
+    filled(files, 2).close()
+    files.write_atomically(f"{PATH}/leader-epoch-checkpoint", content)
+    with pytest.raises(CorruptLog, match=f"{PATH}/leader-epoch-checkpoint"):
+        reload(files, is_clean=True)
+
+
+def test_producers_and_transactions_are_rebuilt() -> None:
+    files = MemoryFileSystem()
+    log = new_log(SMALL, new_storage(files))
+    for number in range(12):
+        append(log, "x" * 60, producer_id=1, sequence=number)
+    append(log, "t" * 60, producer_id=2, sequence=0, transactional=True)
+    end_transaction(log, 2, is_commit=False)
+    append(log, "t" * 60, producer_id=3, sequence=0, transactional=True)
+    expected = [repr(entry) for entry in log.active_producers()]
+    aborted = [AbortedTransaction(2, 12, 13, 14)]
+    assert log.aborted_transactions(0, 15) == aborted
+    for recovery_point in (0, 7, 13, 15):
+        loaded = reload(files, is_clean=False, recovery_point=recovery_point)
+        loaded.update_high_watermark(15)
+        assert sorted(map(repr, loaded.active_producers())) == sorted(expected)
+        assert loaded.last_stable_offset == 14
+        assert loaded.aborted_transactions(0, 15) == aborted
+        duplicate = loaded.append_as_leader(batch("x" * 60, producer_id=1, sequence=11), 0, NOW_MS)
+        assert duplicate.is_duplicate
+
+
+def test_a_damaged_producer_snapshot_is_replaced_by_replaying() -> None:
+    files = MemoryFileSystem()
+    log = new_log(SMALL, new_storage(files))
+    for number in range(12):
+        append(log, "x" * 60, producer_id=1, sequence=number)
+    log.close()
+    path = f"{PATH}/{12:020d}.snapshot"
+    files.open(path).pwrite(b"\xff", 20)
+    loaded = reload(files, is_clean=True)
+    assert [entry.last_sequence for entry in loaded.active_producers()] == [11]
+
+
+def test_stray_producer_snapshots_go() -> None:
+    files = MemoryFileSystem()
+    log = filled(files, 30)
+    log.close()
+    bases = log.segments.base_offsets
+    files.open(f"{PATH}/{bases[1] + 1:020d}.snapshot", create=True)
+    reload(files, is_clean=True)
+    names = [name for name in files.list_directory(PATH) if name.endswith(".snapshot")]
+    assert names == [f"{offset:020d}.snapshot" for offset in (*bases[1:], 30)]
+
+
+def test_expired_producers_are_not_loaded() -> None:
+    files = MemoryFileSystem()
+    log = new_log(SMALL, new_storage(files))
+    append(log, "a", producer_id=1, sequence=0, at_ms=NOW_MS)
+    append(log, "b", producer_id=2, sequence=0, at_ms=NOW_MS, transactional=True)
+    log.close()
+    day_ms = SMALL.producer_id_expiration_ms
+    loaded = reload(files, is_clean=True, now_ms=NOW_MS + day_ms)
+    assert [entry.producer_id for entry in loaded.active_producers()] == [2]
+    loaded = reload(files, is_clean=True, now_ms=NOW_MS + day_ms - 1)
+    assert [entry.producer_id for entry in loaded.active_producers()] == [1, 2]
