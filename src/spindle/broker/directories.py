@@ -67,6 +67,11 @@ class BrokerDirectory:
             is_last = index == len(doomed)
             self.store.delete_later(log, new_uuid(), now_ms, must_checkpoint=is_last)
 
+    def start_epochs(self, leaders: Sequence[tuple[Log, int]]) -> None:
+        """Leader epochs begin at the ends of these logs."""
+        for log, epoch in leaders:
+            log.assign_epoch_start(epoch, log.log_end_offset)
+
     def begin_flushes(self, now_ms: int) -> list[tuple[Log, FlushTask]]:
         return [(log, log.begin_flush()) for log in self.store.logs_to_flush(now_ms)]
 

@@ -11,7 +11,7 @@ from spindle.broker.directories import BrokerDirectory, NewLog, least_loaded
 from spindle.broker.partition import Partition
 from spindle.broker.ports import MetadataView
 from spindle.common.errors import ApiError, ErrorCode, LogDirectoryFailed
-from spindle.common.ids import NO_LEADER, TopicPartition
+from spindle.common.ids import TopicPartition
 from spindle.common.uuids import DIRECTORY_UNASSIGNED, ZERO_UUID, Uuid, UuidSource, uuid_text
 from spindle.log.log import Log
 from spindle.log.log_config import LogConfig
@@ -138,14 +138,14 @@ class Replicas:
         await self._delete([i for i in instructions if isinstance(i, DeleteReplica)])
         rest = [i for i in instructions if not isinstance(i, DeleteReplica)]
         await self._host([i for i in rest if self.lookup(*i.topic_partition) is None])
-        for instruction in rest:
-            partition = self.lookup(*instruction.topic_partition)
-            if partition is None:
-                continue
-            if isinstance(instruction, BecomeLeader):
-                await self._lead(partition, instruction)
-            else:
-                self._follow(partition, instruction)
+        hosted = [(self.lookup(*i.topic_partition), i) for i in rest]
+        leaders = [(p, i) for p, i in hosted if p is not None and isinstance(i, BecomeLeader)]
+        await self._start_epochs(leaders)
+        for partition, leadership in leaders:
+            self._lead(partition, leadership)
+        for followed, instruction in hosted:
+            if followed is not None and isinstance(instruction, BecomeFollower):
+                self._follow(followed, instruction)
 
     async def _delete(self, instructions: Sequence[DeleteReplica]) -> None:
         """Let go of the replicas at once, then rename their logs, one hop per directory."""
@@ -271,18 +271,27 @@ class Replicas:
             directory.log_count -= 1
             await self._put_aside(stale, directory)
 
-    async def _lead(self, partition: Partition, instruction: BecomeLeader) -> None:
+    async def _start_epochs(self, leaders: Sequence[tuple[Partition, BecomeLeader]]) -> None:
+        """Note in the logs that new epochs begin at their ends (KIP-101), one hop per directory."""
+        plan: dict[int, list[tuple[Partition, int]]] = {}
+        for partition, instruction in leaders:
+            epoch = instruction.partition.leader_epoch
+            if epoch != partition.leader_epoch and not partition.is_offline:
+                plan.setdefault(id(partition.directory), []).append((partition, epoch))
+        for work in plan.values():
+            directory = work[0][0].directory
+            epochs = [(partition.log, epoch) for partition, epoch in work]
+            try:
+                await directory.executor.submit(directory.start_epochs, epochs)
+            except LogDirectoryFailed as failure:
+                log.error("cannot lead %d partitions: %s", len(work), failure)
+
+    def _lead(self, partition: Partition, instruction: BecomeLeader) -> None:
         registration = instruction.partition
         was_leader = partition.leader is not None
         self._report_directory(partition, registration)
-        if registration.leader_epoch != partition.leader_epoch and not partition.is_offline:
-            try:
-                await partition.directory.executor.submit(
-                    _start_epoch, partition.log, registration.leader_epoch
-                )
-            except LogDirectoryFailed as failure:
-                log.error("cannot lead %s: %s", partition.topic_partition, failure)
-                return
+        if partition.is_offline:
+            return
         settings = self._settings_of(partition.topic_partition.topic)
         partition.become_leader(self.broker_id, registration, settings.min_isr)
         if not was_leader:
@@ -292,8 +301,6 @@ class Replicas:
         was_leader = partition.leader is not None
         self._report_directory(partition, instruction.partition)
         partition.become_follower(instruction.partition)
-        if instruction.partition.leader == NO_LEADER:
-            log.warning("%s has no leader", partition.topic_partition)
         if was_leader:
             self._tell(partition, False)
 
@@ -323,8 +330,3 @@ class Replicas:
         """Answer at once whatever is parked on the partitions of a dead directory."""
         for partition in self.in_directory(directory):
             partition.wake(ApiError(ErrorCode.KAFKA_STORAGE_ERROR))
-
-
-def _start_epoch(its_log: Log, leader_epoch: int) -> None:
-    """On the directory's thread: the epoch begins at the log end (KIP-101)."""
-    its_log.assign_epoch_start(leader_epoch, its_log.log_end_offset)

@@ -14,7 +14,7 @@ from spindle.broker.handlers.auto_topics import request_topics
 from spindle.broker.partition import Partition
 from spindle.broker.ports import ControllerChannel
 from spindle.broker.producer_ids import ProducerIds
-from spindle.broker.replicas import Replicas
+from spindle.broker.replicas import Replicas, TopicSettings
 from spindle.broker.services import BrokerServices
 from spindle.common.errors import LogDirectoryFailed
 from spindle.common.ids import OFFSETS_TOPIC, Endpoint
@@ -37,7 +37,7 @@ from spindle.runtime.coordinators import GroupCoordinator
 from spindle.runtime.housekeeping import Housekeeping
 from spindle.runtime.request_metrics import RequestMetrics
 from spindle.runtime.server import Listener, RequestServer, bind
-from spindle.runtime.topic_settings import topic_settings
+from spindle.runtime.topic_settings import SettingsOfTopics
 
 log = logging.getLogger(__name__)
 
@@ -69,12 +69,13 @@ class BrokerServer:
         self._config = config
         self._metrics = metrics
         self._is_first_publication = True
+        self._settings = SettingsOfTopics(config)
         self.metadata = BrokerMetadata(self._react, env.on_fatal)
         self.replicas = Replicas(
             config.node_id,
             env.directories,
             self.metadata,
-            lambda topic: topic_settings(config, self.metadata.newest, topic),
+            self._settings_of,
             self._misplaced,
             env.now_ms,
             env.new_uuid,
@@ -226,8 +227,11 @@ class BrokerServer:
             log.error("%s", failure)
             return ()
 
+    def _settings_of(self, topic: str) -> TopicSettings:
+        return self._settings.of(self.metadata.newest, topic)
+
     def _log_config_of(self, topic: str) -> LogConfig:
-        return topic_settings(self._config, self.metadata.newest, topic).log_config
+        return self._settings_of(topic).log_config
 
     async def _close_logs(self) -> None:
         epoch = self.lifecycle.broker_epoch
@@ -244,12 +248,15 @@ class BrokerServer:
     async def _react(self, publication: Publication) -> None:
         """Everything that a metadata delta means for this broker, in order."""
         delta = publication.delta
+        changed = delta.configs.changed
+        is_broker_changed = any(r.resource_type == BROKER_RESOURCE for r in changed)
+        if is_broker_changed:
+            self._settings.forget()
         await self.replicas.apply(local_changes(delta, self._config.node_id))
         if self._is_first_publication and publication.image.features.levels:
             self._is_first_publication = False
             await self.replicas.put_aside_strays()
-        changed = delta.configs.changed
-        if any(resource.resource_type == BROKER_RESOURCE for resource in changed):
+        if is_broker_changed:
             self.replicas.refresh_settings(None)
         else:
             topics = [r.name for r in changed if r.resource_type == TOPIC_RESOURCE]

@@ -24,6 +24,7 @@ from spindle.log.clean_shutdown import UNKNOWN_BROKER_EPOCH, read_clean_shutdown
 from spindle.log.directory import LogDirectory
 from spindle.log.identity import DirectoryIdentities, identify_directories
 from spindle.runtime.broker_server import BrokerEnvironment, BrokerServer
+from spindle.runtime.controller_channel import ControllerChannel
 from spindle.runtime.controller_server import ControllerServer
 from spindle.runtime.directory_lock import DirectoryLock
 from spindle.runtime.directory_thread import DirectoryThread
@@ -179,12 +180,14 @@ class Node:
             directory_id = identities.directory_ids.get(path, b"")
             directories.append(BrokerDirectory(path, directory_id, self._threads[path], store))
         assert self.controller is not None
+        channel = ControllerChannel(self.controller)
+        self.publisher.add(channel)
         environment = BrokerEnvironment(
             config=config,
             cluster_id=identities.cluster_id,
             directories=directories,
             previous_broker_epoch=self._previous_broker_epoch(identities),
-            channel=self.controller,
+            channel=channel,
             now_ms=wall_clock_ms,
             new_uuid=new_uuid,
             random=self._random,

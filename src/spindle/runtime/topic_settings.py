@@ -1,5 +1,7 @@
 """A topic's effective settings as its logs need them."""
 
+from collections.abc import Mapping
+
 from spindle.broker.replicas import TopicSettings
 from spindle.config.node_config import NodeConfig
 from spindle.config.topic_config import TopicConfig, topic_config
@@ -7,16 +9,39 @@ from spindle.log.log_config import LogConfig
 from spindle.metadata.image import MetadataImage
 
 
-def topic_settings(node: NodeConfig, image: MetadataImage, topic: str) -> TopicSettings:
-    """Topic configuration over dynamic and static broker defaults."""
-    settings = topic_config(
-        node,
-        image.configs.topic(topic),
-        broker=image.configs.broker(node.node_id),
-        cluster=image.configs.default_broker(),
-    )
-    expiration_ms = node.integer("producer.id.expiration.ms")
-    return TopicSettings(log_config(settings, expiration_ms), settings.min_insync_replicas)
+class SettingsOfTopics:
+    """Topic configuration over dynamic and static broker defaults.
+
+    Topics with the same configuration share one object: most clusters have a handful of different
+    ones, and working the values out takes longer than creating a log.
+    """
+
+    def __init__(self, node: NodeConfig) -> None:
+        self._node = node
+        self._known: dict[tuple[tuple[str, str], ...], TopicSettings] = {}
+
+    def of(self, image: MetadataImage, topic: str) -> TopicSettings:
+        own = image.configs.topic(topic)
+        key = tuple(sorted(own.items())) if own else ()
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = self._make(image, own)
+        return found
+
+    def forget(self) -> None:
+        """Defaults of the broker have changed: work everything out again."""
+        self._known.clear()
+
+    def _make(self, image: MetadataImage, own: Mapping[str, str]) -> TopicSettings:
+        node = self._node
+        settings = topic_config(
+            node,
+            own,
+            broker=image.configs.broker(node.node_id),
+            cluster=image.configs.default_broker(),
+        )
+        expiration_ms = node.integer("producer.id.expiration.ms")
+        return TopicSettings(log_config(settings, expiration_ms), settings.min_insync_replicas)
 
 
 def log_config(settings: TopicConfig, producer_id_expiration_ms: int) -> LogConfig:
