@@ -5,11 +5,12 @@ rules that concern the cluster: the ELR needs one min.insync.replicas (KIP-966),
 directories need their metadata.version (KIP-1066).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Final
 
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.controller.decision import ControllerContext, Decision
+from spindle.controller.duplicates import repeated
 from spindle.controller.topic_settings import MIN_INSYNC_REPLICAS
 from spindle.metadata.configs import (
     BROKER_RESOURCE,
@@ -53,14 +54,14 @@ def incremental_alter_configs(
     """
     records: list[Message] = []
     responses: list[IncrementalAlterConfigsResponse.AlterConfigsResourceResponse] = []
-    repeated = _repeated(
-        [ConfigResource(r.resource_type, r.resource_name) for r in request.resources]
+    duplicates = repeated(
+        ConfigResource(r.resource_type, r.resource_name) for r in request.resources
     )
     for asked in request.resources:
         resource = ConfigResource(asked.resource_type, asked.resource_name)
         code, message = ErrorCode.NONE, None
         try:
-            _check_resource(image, resource, is_repeated=resource in repeated)
+            _check_resource(image, resource, is_repeated=resource in duplicates)
             changes = _apply_operations(image, resource, asked, context)
             records += _change_records(image, resource, changes, context, is_forwarded=is_forwarded)
         except ApiError as error:
@@ -87,14 +88,14 @@ def alter_configs(
     """Replace all dynamic values of resources (the older API)."""
     records: list[Message] = []
     responses: list[AlterConfigsResponse.AlterConfigsResourceResponse] = []
-    repeated = _repeated(
-        [ConfigResource(r.resource_type, r.resource_name) for r in request.resources]
+    duplicates = repeated(
+        ConfigResource(r.resource_type, r.resource_name) for r in request.resources
     )
     for asked in request.resources:
         resource = ConfigResource(asked.resource_type, asked.resource_name)
         code, message = ErrorCode.NONE, None
         try:
-            _check_resource(image, resource, is_repeated=resource in repeated)
+            _check_resource(image, resource, is_repeated=resource in duplicates)
             new = {config.name: config.value or "" for config in asked.configs}
             old = image.configs.of(resource)
             changes: Changes = {k: v for k, v in new.items() if old.get(k) != v}
@@ -112,13 +113,6 @@ def alter_configs(
         )
     response = AlterConfigsResponse(responses=responses)
     return Decision(response, [] if request.validate_only else records, is_atomic=True)
-
-
-def _repeated(resources: Sequence[ConfigResource]) -> dict[ConfigResource, None]:
-    seen: dict[ConfigResource, int] = {}
-    for resource in resources:
-        seen[resource] = seen.get(resource, 0) + 1
-    return {resource: None for resource, count in seen.items() if count > 1}
 
 
 def _check_resource(image: MetadataImage, resource: ConfigResource, *, is_repeated: bool) -> None:

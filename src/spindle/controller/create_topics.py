@@ -10,6 +10,7 @@ from spindle.controller.decision import (
     ControllerContext,
     Decision,
 )
+from spindle.controller.duplicates import repeated
 from spindle.controller.topic_names import NameCollisions, check_topic_name
 from spindle.metadata.configs import TOPIC_RESOURCE
 from spindle.metadata.image import MetadataImage
@@ -33,13 +34,7 @@ def create_topics(
         ApiError: POLICY_VIOLATION for more than 10,000 partitions in one request.
     """
     _check_partition_limit(request, context)
-    names = [topic.name for topic in request.topics]
-    repeated = {name for name in names if names.count(name) > 1} if len(names) < 1000 else None
-    if repeated is None:
-        seen: dict[str, int] = {}
-        for name in names:
-            seen[name] = seen.get(name, 0) + 1
-        repeated = {name for name, count in seen.items() if count > 1}
+    duplicates = repeated(topic.name for topic in request.topics)
     collisions = NameCollisions(image.topics.by_name)
     records: list[Message] = []
     results: dict[str, _Result] = {}
@@ -47,7 +42,7 @@ def create_topics(
         if topic.name in results:
             continue
         try:
-            _check_creatable(image, topic, collisions, is_repeated=topic.name in repeated)
+            _check_creatable(image, topic, collisions, is_repeated=topic.name in duplicates)
             topic_records, result = _create(image, topic, context)
         except ApiError as error:
             result = _Result(name=topic.name, error_code=error.code, error_message=error.message)

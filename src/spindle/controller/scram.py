@@ -6,6 +6,7 @@ from typing import Final
 
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.controller.decision import Decision
+from spindle.controller.duplicates import repeated
 from spindle.metadata.features import SCRAM_LEVEL
 from spindle.metadata.image import MetadataImage
 from spindle.metadata.security import ScramUser
@@ -42,15 +43,12 @@ def alter_user_scram_credentials(
             "The current metadata.version does not support SCRAM credentials.",
         )
     changes: list[_Deletion | _Upsertion] = [*request.deletions, *request.upsertions]
-    counts: dict[ScramUser, int] = {}
-    for change in changes:
-        user = ScramUser(change.name, change.mechanism)
-        counts[user] = counts.get(user, 0) + 1
+    duplicates = repeated(ScramUser(change.name, change.mechanism) for change in changes)
     failures: dict[str, ApiError] = {}
     records: dict[str, list[Message]] = {}
     for change in changes:
         try:
-            if counts[ScramUser(change.name, change.mechanism)] > 1:
+            if ScramUser(change.name, change.mechanism) in duplicates:
                 raise ApiError(
                     ErrorCode.DUPLICATE_RESOURCE,
                     "A user credential cannot be altered twice in the same request",

@@ -5,6 +5,7 @@ from spindle.common.uuids import ZERO_UUID, Uuid
 from spindle.controller.assignment import check_manual_assignment, new_partition, place_replicas
 from spindle.controller.create_topics import MAX_PARTITIONS_PER_REQUEST
 from spindle.controller.decision import ControllerContext, Decision
+from spindle.controller.duplicates import repeated
 from spindle.metadata.image import MetadataImage
 from spindle.metadata.topics import TopicImage
 from spindle.protocol.message import Message
@@ -84,14 +85,12 @@ def create_partitions(
     Raises:
         ApiError: POLICY_VIOLATION for more than 10,000 new partitions in one request.
     """
-    names: dict[str, int] = {}
-    for topic in request.topics:
-        names[topic.name] = names.get(topic.name, 0) + 1
+    duplicates = repeated(topic.name for topic in request.topics)
     records: list[Message] = []
     results: dict[str, _Grown] = {}
     for topic in request.topics:
         try:
-            if names[topic.name] > 1:
+            if topic.name in duplicates:
                 raise ApiError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
             records += _grow(image, topic, context)
         except ApiError as error:

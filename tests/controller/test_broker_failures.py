@@ -1,0 +1,430 @@
+"""Fencing, the ELR and elections over three brokers, as Apache Kafka 4.3.1 recorded them."""
+
+from controller_harness import Harness, run, uuid
+
+from spindle.common.errors import ErrorCode
+from spindle.protocol.message import Message
+from spindle.protocol.messages.alter_partition import AlterPartitionRequest
+from spindle.protocol.messages.create_topics import CreateTopicsRequest
+from spindle.protocol.messages.elect_leaders import ElectLeadersRequest
+from spindle.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
+from spindle.protocol.messages.metadata_records import (
+    BrokerRegistrationChangeRecord,
+    ClearElrRecord,
+    ConfigRecord,
+    PartitionChangeRecord,
+    RegisterBrokerRecord,
+    UnregisterBrokerRecord,
+)
+from spindle.protocol.messages.unregister_broker import UnregisterBrokerRequest
+
+TOPIC = CreateTopicsRequest.CreatableTopic
+
+
+class Cluster(Harness):
+    """Three brokers with two directories each; topics e (1:2:3) and p (3:2:1), min ISR 2."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.epochs: dict[int, int] = {}
+        self.topics: dict[str, bytes] = {}
+        self._incarnation = 1000
+        self._seen = 0
+
+    async def start(self) -> None:
+        self.quorum.become_leader(1, 1)
+        for broker_id in (1, 2, 3):
+            self.epochs[broker_id] = await self.broker(broker_id, self.directories(broker_id))
+        for name, replicas in (("e", [1, 2, 3]), ("p", [3, 2, 1])):
+            topic = TOPIC(
+                name=name,
+                num_partitions=-1,
+                replication_factor=-1,
+                assignments=[TOPIC.CreatableReplicaAssignment(broker_ids=replicas)],
+                configs=[TOPIC.CreatableTopicConfig(name="min.insync.replicas", value="2")],
+            )
+            (result,) = (await self.request(19, CreateTopicsRequest(topics=[topic]))).topics
+            self.topics[name] = result.topic_id
+        self.new_records()
+
+    def directories(self, broker_id: int) -> list[bytes]:
+        return [uuid(broker_id * 10 + 1), uuid(broker_id * 10 + 2)]
+
+    def new_records(self) -> list[list[Message]]:
+        """The batches since the last call."""
+        found = self.records(self._seen)
+        self._seen = len(self.quorum.batches)
+        return found
+
+    async def beat_all(self, *but: int) -> None:
+        for broker_id, epoch in self.epochs.items():
+            if broker_id not in but:
+                await self.heartbeat(broker_id, epoch)
+
+    async def die(self, *broker_ids: int) -> None:
+        """Let the sessions of these brokers expire while the others go on."""
+        for _ in range(3):
+            self.now_ms += 3001
+            await self.beat_all(*broker_ids)
+        self.driver.run_periodic_tasks()
+
+    async def restart(self, broker_id: int, *, after_clean_stop: bool = False) -> None:
+        self._incarnation += 1
+        previous = self.epochs[broker_id] if after_clean_stop else -1
+        response = await self.register(
+            broker_id,
+            self._incarnation,
+            self.directories(broker_id),
+            previous_broker_epoch=previous,
+        )
+        assert response.error_code == 0
+        self.epochs[broker_id] = response.broker_epoch
+        await self.heartbeat(broker_id, response.broker_epoch, want_fence=True)
+        await self.heartbeat(broker_id, response.broker_epoch)
+
+    def change(self, topic: str, **fields: object) -> PartitionChangeRecord:
+        return PartitionChangeRecord(
+            partition_id=0,
+            topic_id=self.topics[topic],
+            **fields,  # type: ignore[arg-type]
+        )
+
+    def fenced(self, broker_id: int) -> BrokerRegistrationChangeRecord:
+        return BrokerRegistrationChangeRecord(
+            broker_id=broker_id, broker_epoch=self.epochs[broker_id], fenced=1
+        )
+
+    def unfenced(self, broker_id: int) -> BrokerRegistrationChangeRecord:
+        return BrokerRegistrationChangeRecord(
+            broker_id=broker_id, broker_epoch=self.epochs[broker_id], fenced=-1
+        )
+
+    async def alter_isr(self, topic: str, isr: list[int], **more: int) -> int:
+        """The leader proposes an ISR; the error code."""
+        partition = self.driver.speculative_image.topics.by_id[self.topics[topic]].partitions[0]
+        data = AlterPartitionRequest.TopicData
+        proposal = data.PartitionData(
+            partition_index=0,
+            leader_epoch=more.get("leader_epoch", partition.leader_epoch),
+            partition_epoch=more.get("partition_epoch", partition.partition_epoch),
+            leader_recovery_state=more.get("recovery", 0),
+            new_isr_with_epochs=[
+                data.PartitionData.BrokerState(
+                    broker_id=broker_id,
+                    broker_epoch=more.get("member_epoch", self.epochs[broker_id]),
+                )
+                for broker_id in isr
+            ],
+        )
+        sender = more.get("sender", partition.leader)
+        response = await self.request(
+            56,
+            AlterPartitionRequest(
+                broker_id=sender,
+                broker_epoch=self.epochs[sender],
+                topics=[data(topic_id=self.topics[topic], partitions=[proposal])],
+            ),
+        )
+        code: int = response.topics[0].partitions[0].error_code
+        return code
+
+    async def elect(self, topic: str, kind: int) -> int:
+        response = await self.request(
+            43,
+            ElectLeadersRequest(
+                election_type=kind,
+                topic_partitions=[ElectLeadersRequest.TopicPartitions(topic=topic, partitions=[0])],
+            ),
+        )
+        code: int = response.replica_election_results[0].partition_result[0].error_code
+        return code
+
+    async def set_config(
+        self, kind: int, name: str, key: str, value: str | None
+    ) -> tuple[int, str]:
+        resource = IncrementalAlterConfigsRequest.AlterConfigsResource
+        operation = 0 if value is not None else 1
+        config = resource.AlterableConfig(name=key, config_operation=operation, value=value)
+        request = IncrementalAlterConfigsRequest(
+            resources=[resource(resource_type=kind, resource_name=name, configs=[config])]
+        )
+        (answer,) = (await self.request(44, request)).responses
+        return answer.error_code, answer.error_message
+
+
+def test_controlled_stop_moves_leadership_before_the_broker_is_fenced() -> None:
+    async def scenario() -> None:
+        c = Cluster()
+        await c.start()
+        await c.beat_all()
+        c.new_records()
+        answer = await c.heartbeat(3, c.epochs[3], want_shut_down=True)
+        assert (answer.should_shut_down, answer.is_fenced) == (False, False)
+        assert c.new_records() == [
+            [
+                BrokerRegistrationChangeRecord(
+                    broker_id=3, broker_epoch=c.epochs[3], in_controlled_shutdown=1
+                ),
+                c.change("e", isr=[1, 2]),
+                c.change("p", isr=[2, 1], leader=2),
+            ]
+        ]
+        waiting = await c.heartbeat(3, c.epochs[3], want_shut_down=True)
+        assert not waiting.should_shut_down, "others have not read of it yet"
+        await c.beat_all(3)
+        c.new_records()
+        done = await c.heartbeat(3, c.epochs[3], want_shut_down=True)
+        assert done.should_shut_down
+        assert c.new_records() == [[c.fenced(3)]]
+        # The session of the stopped process lives on: a quick restart has to wait for its end.
+        refused = await c.register(3, 77, c.directories(3), previous_broker_epoch=c.epochs[3])
+        assert refused.error_code == ErrorCode.DUPLICATE_BROKER_REGISTRATION
+        await c.die(3)
+        assert c.new_records() == [[c.fenced(3)]], "as Kafka, once more for the expired session"
+        await c.restart(3, after_clean_stop=True)
+        registered, cordoned, unfenced = c.new_records()
+        assert [type(record) for record in registered] == [RegisterBrokerRecord]
+        assert cordoned == [
+            BrokerRegistrationChangeRecord(
+                broker_id=3, broker_epoch=c.epochs[3], cordoned_log_dirs=[]
+            )
+        ]
+        assert unfenced == [c.unfenced(3)]
+
+    run(scenario())
+
+
+def test_a_silent_broker_loses_leadership_and_isr_then_is_fenced() -> None:
+    async def scenario() -> None:
+        c = Cluster()
+        await c.start()
+        await c.die(3)
+        assert c.new_records() == [
+            [c.change("e", isr=[1, 2]), c.change("p", isr=[2, 1], leader=2), c.fenced(3)]
+        ]
+        await c.heartbeat(3, c.epochs[3])
+        assert c.new_records() == [[c.unfenced(3)]], "the same process is let in again"
+        assert await c.alter_isr("e", [1, 2, 3]) == 0
+        assert await c.alter_isr("p", [1, 2, 3]) == 0
+        assert c.new_records() == [
+            [c.change("e", isr=[1, 2, 3])],
+            [c.change("p", isr=[1, 2, 3])],
+        ]
+        assert await c.elect("p", 0) == 0
+        assert await c.elect("p", 0) == ErrorCode.ELECTION_NOT_NEEDED
+        assert await c.elect("p", 1) == ErrorCode.ELECTION_NOT_NEEDED
+        assert c.new_records() == [[c.change("p", leader=3)]]
+
+    run(scenario())
+
+
+def test_the_elr_remembers_who_has_all_records_until_an_unclean_election() -> None:
+    async def scenario() -> None:
+        c = Cluster()
+        await c.start()
+        await c.die(3)
+        assert await c.elect("p", 0) == ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+        c.new_records()
+        await c.die(2, 3)
+        assert c.new_records() == [
+            [
+                c.change("e", isr=[1], eligible_leader_replicas=[2]),
+                c.change("p", isr=[1], leader=1, eligible_leader_replicas=[2]),
+                c.fenced(2),
+            ]
+        ]
+        await c.die(1, 2, 3)
+        nobody = {
+            "isr": [],
+            "leader": -1,
+            "eligible_leader_replicas": [1, 2],
+            "last_known_elr": [1],
+        }
+        assert c.new_records() == [[c.change("e", **nobody), c.change("p", **nobody), c.fenced(1)]]
+        await c.restart(3)
+        registered, *unfenced = c.new_records()
+        assert len(registered) == 1, "3 was neither in the ISR nor in the ELR"
+        assert [
+            r for batch in unfenced for r in batch if isinstance(r, PartitionChangeRecord)
+        ] == []
+        assert await c.elect("e", 0) == ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+        assert await c.elect("e", 1) == 0
+        assert c.new_records() == [
+            [
+                c.change(
+                    "e",
+                    isr=[3],
+                    leader=3,
+                    leader_recovery_state=1,
+                    eligible_leader_replicas=[],
+                    last_known_elr=[],
+                )
+            ]
+        ]
+        await c.restart(2)
+        clean_up = c.new_records()[0]
+        assert clean_up[0] == c.change("p", eligible_leader_replicas=[1])
+        assert isinstance(clean_up[1], RegisterBrokerRecord)
+        assert await c.alter_isr("e", [2, 3]) == 0
+        assert c.new_records() == [[c.change("e", isr=[2, 3], leader_recovery_state=0)]]
+        await c.restart(1)
+        registered, *rest = c.new_records()
+        assert registered[0] == c.change("p", eligible_leader_replicas=[])
+        elected = [r for batch in rest for r in batch if isinstance(r, PartitionChangeRecord)]
+        assert elected == [
+            c.change("p", isr=[1], leader=1, leader_recovery_state=1, last_known_elr=[])
+        ]
+
+    run(scenario())
+
+
+def test_a_clean_elr_member_leads_again_and_keeps_the_other_in_the_elr() -> None:
+    async def scenario() -> None:
+        c = Cluster()
+        await c.start()
+        await c.die(1)
+        await c.die(1, 2)
+        await c.die(1, 2, 3)
+        c.new_records()
+        await c.restart(2, after_clean_stop=True)
+        registered, *rest = c.new_records()
+        assert len(registered) == 1
+        elected = [r for batch in rest for r in batch if isinstance(r, PartitionChangeRecord)]
+        expected = {
+            "isr": [2],
+            "leader": 2,
+            "eligible_leader_replicas": [3],
+            "last_known_elr": [],
+        }
+        assert elected == [c.change("e", **expected), c.change("p", **expected)]
+
+    run(scenario())
+
+
+def test_setting_min_isr_clears_the_elr_and_removing_it_is_refused() -> None:
+    async def scenario() -> None:
+        c = Cluster()
+        await c.start()
+        key = "min.insync.replicas"
+        assert await c.set_config(2, "e", key, "1") == (0, None)
+        assert await c.set_config(4, "", key, "1") == (0, None)
+        assert c.new_records() == [
+            [
+                ConfigRecord(resource_type=2, resource_name="e", name=key, value="1"),
+                ClearElrRecord(topic_name="e"),
+            ],
+            [
+                ConfigRecord(resource_type=4, resource_name="", name=key, value="1"),
+                ClearElrRecord(topic_name=""),
+            ],
+        ]
+        assert await c.set_config(4, "", key, None) == (
+            ErrorCode.INVALID_CONFIG,
+            "Cluster-level min.insync.replicas cannot be removed while ELR is enabled.",
+        )
+        assert await c.set_config(4, "1", key, "1") == (
+            ErrorCode.INVALID_CONFIG,
+            "Broker-level min.insync.replicas cannot be altered while ELR is enabled.",
+        )
+        assert c.new_records() == []
+
+    run(scenario())
+
+
+def test_proposed_isrs_are_checked_in_kafkas_order() -> None:
+    async def scenario() -> None:
+        c = Cluster()
+        await c.start()
+        code = ErrorCode
+        assert await c.alter_isr("e", [1, 2], leader_epoch=9) == code.NOT_CONTROLLER
+        assert await c.alter_isr("e", [1, 2], partition_epoch=9) == code.NOT_CONTROLLER
+        assert await c.alter_isr("e", [1, 2], leader_epoch=-1) == code.FENCED_LEADER_EPOCH
+        assert await c.alter_isr("e", [1, 2], sender=2) == code.INVALID_REQUEST
+        assert await c.alter_isr("e", [1, 2], partition_epoch=-1) == code.INVALID_UPDATE_VERSION
+        assert await c.alter_isr("e", [1, 1]) == code.INVALID_REQUEST
+        assert await c.alter_isr("e", [2, 3]) == code.INVALID_REQUEST
+        assert await c.alter_isr("e", [1, 2], recovery=1) == code.INVALID_REQUEST
+        assert await c.alter_isr("e", [1, 2], member_epoch=5) == code.INELIGIBLE_REPLICA
+        assert c.new_records() == []
+        assert await c.alter_isr("e", [1, 2, 3]) == 0, "unchanged is fine and writes nothing"
+        assert c.new_records() == []
+        await c.die(3)
+        c.new_records()
+        assert await c.alter_isr("e", [1, 2, 3]) == code.INELIGIBLE_REPLICA
+
+    run(scenario())
+
+
+def test_a_failed_directory_takes_only_its_replicas_along() -> None:
+    async def scenario() -> None:
+        c = Cluster()
+        await c.start()
+        bad, good = c.directories(1)
+        await c.request(73, _assign(c, 1, {good: "e", bad: "p"}))
+        c.new_records()
+        await c.heartbeat(1, c.epochs[1], offline_log_dirs=[bad])
+        assert c.new_records() == [
+            [
+                c.change("p", isr=[3, 2]),
+                BrokerRegistrationChangeRecord(
+                    broker_id=1, broker_epoch=c.epochs[1], log_dirs=[good]
+                ),
+            ]
+        ]
+        await c.heartbeat(1, c.epochs[1], offline_log_dirs=[bad])
+        assert c.new_records() == [], "the broker repeats itself; nothing is new"
+        await c.heartbeat(1, c.epochs[1], cordoned_log_dirs=[good])
+        assert c.new_records() == [
+            [
+                BrokerRegistrationChangeRecord(
+                    broker_id=1, broker_epoch=c.epochs[1], cordoned_log_dirs=[good]
+                )
+            ]
+        ]
+        topic = TOPIC(name="n", num_partitions=1, replication_factor=3)
+        (refused,) = (await c.request(19, CreateTopicsRequest(topics=[topic]))).topics
+        assert refused.error_code == ErrorCode.INVALID_REPLICATION_FACTOR
+
+    run(scenario())
+
+
+def _assign(c: Cluster, broker_id: int, where: dict[bytes, str]) -> Message:
+    from spindle.protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest
+
+    data = AssignReplicasToDirsRequest.DirectoryData
+    return AssignReplicasToDirsRequest(
+        broker_id=broker_id,
+        broker_epoch=c.epochs[broker_id],
+        directories=[
+            data(
+                id=directory,
+                topics=[
+                    data.TopicData(
+                        topic_id=c.topics[topic],
+                        partitions=[data.TopicData.PartitionData(partition_index=0)],
+                    )
+                ],
+            )
+            for directory, topic in where.items()
+        ],
+    )
+
+
+def test_unregistering_a_live_broker_moves_its_partitions_first() -> None:
+    async def scenario() -> None:
+        c = Cluster()
+        await c.start()
+        assert (await c.request(64, UnregisterBrokerRequest(broker_id=3))).error_code == 0
+        assert c.new_records() == [
+            [
+                c.change("e", isr=[1, 2]),
+                c.change("p", isr=[2, 1], leader=2),
+                UnregisterBrokerRecord(broker_id=3, broker_epoch=c.epochs[3]),
+            ]
+        ]
+        answer = await c.heartbeat(3, c.epochs[3])
+        assert answer.error_code == ErrorCode.STALE_BROKER_EPOCH
+        unknown = await c.request(64, UnregisterBrokerRequest(broker_id=9))
+        assert unknown.error_code == ErrorCode.BROKER_ID_NOT_REGISTERED
+
+    run(scenario())

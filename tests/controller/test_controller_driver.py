@@ -1,0 +1,222 @@
+"""The driver: speculative state, commits, loss of leadership, limits, periodic tasks."""
+
+import asyncio
+
+import pytest
+from controller_harness import Harness, registration, run, uuid
+
+from spindle.common.errors import ApiError, ErrorCode
+from spindle.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
+from spindle.protocol.messages.create_topics import CreateTopicsRequest
+from spindle.protocol.messages.metadata_records import (
+    AbortTransactionRecord,
+    BeginTransactionRecord,
+    NoOpRecord,
+    TopicRecord,
+)
+
+TOPIC = CreateTopicsRequest.CreatableTopic
+
+
+def create(*names: str, partitions: int = 1) -> CreateTopicsRequest:
+    return CreateTopicsRequest(
+        topics=[TOPIC(name=n, num_partitions=partitions, replication_factor=1) for n in names]
+    )
+
+
+async def started(**settings: int) -> Harness:
+    node = Harness(**settings)
+    node.quorum.become_leader(1, 1)
+    await node.broker(1, [uuid(1)])
+    return node
+
+
+def test_the_answer_waits_for_the_commit_and_the_next_request_sees_the_records() -> None:
+    async def scenario() -> None:
+        node = await started()
+        node.quorum.commits_at_once = False
+        first = asyncio.create_task(node.request(19, create("a")))
+        second = asyncio.create_task(node.request(19, create("a")))
+        await asyncio.sleep(0)
+        assert not first.done()
+        assert "a" in node.driver.speculative_image.topics.by_name
+        assert "a" not in node.publisher.image.topics.by_name
+        node.quorum.commit()
+        assert (await first).topics[0].error_code == 0
+        assert (await second).topics[0].error_code == ErrorCode.TOPIC_ALREADY_EXISTS
+        assert node.driver.speculative_image is node.publisher.image
+
+    run(scenario())
+
+
+def test_an_error_that_rests_on_uncommitted_state_waits_for_it_too() -> None:
+    async def scenario() -> None:
+        node = await started()
+        node.quorum.commits_at_once = False
+        first = asyncio.create_task(node.request(19, create("a")))
+        second = asyncio.create_task(node.request(19, create("a")))
+        await asyncio.sleep(0)
+        assert not second.done(), "'exists' is not yet true"
+        node.quorum.lose_leadership(2, 5, keep=0)
+        for task in (first, second):
+            with pytest.raises(ApiError, match="NOT_CONTROLLER"):
+                await task
+
+    run(scenario())
+
+
+def test_losing_leadership_fails_what_waits_and_forgets_it() -> None:
+    async def scenario() -> None:
+        node = await started()
+        node.quorum.commits_at_once = False
+        waiting = asyncio.create_task(node.request(19, create("lost")))
+        await asyncio.sleep(0)
+        node.quorum.lose_leadership(2, 5, keep=0)
+        with pytest.raises(ApiError) as caught:
+            await waiting
+        assert caught.value.code is ErrorCode.NOT_CONTROLLER
+        assert not node.driver.is_active
+        assert "lost" not in node.driver.speculative_image.topics.by_name
+        with pytest.raises(ApiError, match="node 2"):
+            await node.request(19, create("b"))
+
+    run(scenario())
+
+
+def test_a_controller_that_comes_back_starts_from_what_was_committed() -> None:
+    async def scenario() -> None:
+        node = await started()
+        node.quorum.commits_at_once = False
+        kept = asyncio.create_task(node.request(19, create("kept")))
+        lost = asyncio.create_task(node.request(19, create("lost")))
+        await asyncio.sleep(0)
+        node.quorum.lose_leadership(2, 5, keep=1)
+        for task in (kept, lost):
+            with pytest.raises(ApiError, match="NOT_CONTROLLER"):
+                await task
+        node.quorum.commits_at_once = True
+        node.quorum.become_leader(1, 6)
+        answer = await node.request(19, create("kept", "lost"))
+        assert [topic.error_code for topic in answer.topics] == [
+            ErrorCode.TOPIC_ALREADY_EXISTS,
+            0,
+        ]
+
+    run(scenario())
+
+
+def test_a_request_times_out_when_nothing_commits() -> None:
+    async def scenario() -> None:
+        node = await started()
+        node.quorum.commits_at_once = False
+        request = create("slow")
+        request.timeout_ms = 1
+        with pytest.raises(ApiError, match="REQUEST_TIMED_OUT"):
+            await node.request(19, request)
+        node.quorum.commit()
+        assert "slow" in node.publisher.image.topics.by_name, "it happened all the same"
+
+    run(scenario())
+
+
+def test_an_open_transaction_of_the_predecessor_is_aborted() -> None:
+    async def scenario() -> None:
+        node = await started()
+        node.quorum.lose_leadership(2, 5, keep=0)
+        node.quorum._add([BeginTransactionRecord(), TopicRecord(name="half", topic_id=uuid(9))], 5)
+        node.quorum.commit()
+        assert node.publisher.is_in_transaction
+        node.quorum.become_leader(1, 6)
+        assert node.records()[-1] == [AbortTransactionRecord(reason="Controller failover")]
+        node.quorum.commit()
+        assert "half" not in node.publisher.image.topics.by_name
+        answer = await node.request(19, create("half"))
+        assert answer.topics[0].error_code == 0
+
+    run(scenario())
+
+
+def test_too_many_partitions_in_one_request_are_refused_for_each_topic() -> None:
+    async def scenario() -> None:
+        node = await started()
+        done = len(node.quorum.batches)
+        answer = await node.request(19, create("a", "b", partitions=5001))
+        codes = [topic.error_code for topic in answer.topics]
+        assert codes == [ErrorCode.POLICY_VIOLATION, ErrorCode.POLICY_VIOLATION]
+        assert "10002" in answer.topics[0].error_message
+        assert node.records(done) == []
+
+    run(scenario())
+
+
+def test_producer_ids_come_in_blocks_of_a_thousand() -> None:
+    async def scenario() -> None:
+        node = await started()
+        epoch = node.publisher.image.cluster.brokers[1].epoch
+        request = AllocateProducerIdsRequest(broker_id=1, broker_epoch=epoch)
+        blocks = [await node.request(67, request) for _ in range(3)]
+        assert [b.producer_id_start for b in blocks] == [0, 1000, 2000]
+        assert {b.producer_id_len for b in blocks} == {1000}
+        stale = AllocateProducerIdsRequest(broker_id=1, broker_epoch=epoch + 1)
+        assert (await node.request(67, stale)).error_code == ErrorCode.STALE_BROKER_EPOCH
+
+    run(scenario())
+
+
+def test_an_idle_controller_writes_a_no_op_record() -> None:
+    async def scenario() -> None:
+        node = await started()
+        done = len(node.quorum.batches)
+        node.now_ms += 499
+        node.driver.run_periodic_tasks()
+        assert node.quorum.batches[done:] == []
+        node.now_ms += 1
+        node.driver.run_periodic_tasks()
+        assert [batch.records for batch in node.quorum.batches[done:]] == [[NoOpRecord()]]
+        node.driver.run_periodic_tasks()
+        assert len(node.quorum.batches) == done + 1
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("fields", "code"),
+    [
+        ({"cluster_id": "other"}, ErrorCode.INCONSISTENT_CLUSTER_ID),
+        ({"is_migrating_zk_broker": True}, ErrorCode.BROKER_ID_NOT_REGISTERED),
+        ({"features": []}, ErrorCode.INVALID_REGISTRATION),
+    ],
+)
+def test_registrations_that_are_refused(fields: dict[str, object], code: ErrorCode) -> None:
+    async def scenario() -> None:
+        node = await started()
+        answer = await node.request(62, registration(2, 7, [uuid(2)], **fields))
+        assert (answer.error_code, answer.broker_epoch) == (code, -1)
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(
+    "directories",
+    [[], [bytes(15) + b"\x01"], [uuid(5), uuid(5)], [uuid(1)]],
+    ids=["none", "reserved", "twice", "of broker 1"],
+)
+def test_directories_that_are_refused(directories: list[bytes]) -> None:
+    async def scenario() -> None:
+        node = await started()
+        answer = await node.request(62, registration(2, 7, directories))
+        assert answer.error_code == ErrorCode.INVALID_REGISTRATION
+
+    run(scenario())
+
+
+def test_the_same_process_registers_again_with_its_old_epoch() -> None:
+    async def scenario() -> None:
+        node = await started()
+        before = node.publisher.image.cluster.brokers[1]
+        again = await node.register(1, 101, [uuid(1), uuid(2)])
+        after = node.publisher.image.cluster.brokers[1]
+        assert again.broker_epoch == before.epoch
+        assert (after.is_fenced, after.directories) == (False, (uuid(1), uuid(2)))
+
+    run(scenario())
