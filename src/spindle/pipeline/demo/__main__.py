@@ -89,6 +89,7 @@ def _show_what_is_where(screen: Screen, layout: DemoLayout, node: DemoNode, keep
         (_from_here(layout.delta_table), "the Delta table"),
         (_from_here(layout.properties), "the node's configuration"),
         (_from_here(layout.server_log), "the node's log"),
+        (_from_here(layout.spark_log), "what Spark had to say"),
     ]
     screen.table(("path", "what"), rows)
     screen.title("What to try next")

@@ -48,6 +48,10 @@ class DemoLayout:
         return self.root / "server.log"
 
     @property
+    def spark_log(self) -> Path:
+        return self.root / "spark.log"
+
+    @property
     def pid_file(self) -> Path:
         return self.root / "node.pid"
 

@@ -1,7 +1,12 @@
 """The steps of the demo, in order."""
 
+import contextlib
+import os
+import sys
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from spindle.pipeline.demo import flights, questions, sending
@@ -91,7 +96,7 @@ class Tour:
 
         with self.screen.step('Spark reads the topic through the broker: format("spindle")'):
             started = time.monotonic()
-            with self.screen.waiting("starting Spark"):
+            with self.screen.waiting("starting Spark"), _errors_to(self.layout.spark_log):
                 self.spark = get_spark("spindle-demo")
             self.screen.say(
                 f"PySpark {self.spark.version} started in {time.monotonic() - started:.1f} s, "
@@ -195,6 +200,21 @@ class Tour:
         from deltalake import DeltaTable
 
         return self._session.read.parquet(*DeltaTable(str(self.layout.delta_table)).file_uris())
+
+
+@contextlib.contextmanager
+def _errors_to(path: Path) -> Iterator[None]:
+    """Send what processes that are started meanwhile write to their standard error to a file."""
+    sys.stderr.flush()
+    ours = os.dup(sys.stderr.fileno())
+    with path.open("ab") as file:
+        os.dup2(file.fileno(), sys.stderr.fileno())
+    try:
+        yield
+    finally:
+        sys.stderr.flush()
+        os.dup2(ours, sys.stderr.fileno())
+        os.close(ours)
 
 
 def _proof_cells(name: str, found: Fingerprint) -> tuple[str, str, str, str, str]:
