@@ -288,6 +288,12 @@ QUORUM_FLAGS = "--standalone, --initial-controllers, or --no-initial-controllers
             ("-f", "metadata.version=99"),
             "No MetadataVersion with feature level 99. Valid feature levels are from 7 to 31.",
         ),
+        (("-f", "metadata.version=31"), "metadata.version 4.4-IV0 is not yet stable."),
+        (
+            ("-r", "3.9", "-f", "eligible.leader.replicas.version=1"),
+            "eligible.leader.replicas.version could not be set to 1 because it depends on "
+            "metadata.version level 23",
+        ),
         (
             ("-r", "4.0", "-f", "metadata.version=25"),
             "Use --release-version instead of --feature metadata.version=X to avoid ambiguity.",
@@ -398,6 +404,13 @@ def test_standalone(node: Node) -> None:
     )
     assert (node.directories[0] / FIRST_SNAPSHOT).stat().st_size == 241
     assert not (node.directories[1] / "__cluster_metadata-0").exists()
+
+
+def test_a_dynamic_quorum_at_an_old_metadata_version(node: Node) -> None:
+    node.configure_dynamic()
+    code, out, _ = node.format("-s", "-r", "3.3")
+    assert code == 0
+    assert out.endswith(formatting("dynamic metadata voter directory", "metadata.version 3.3-IV3"))
 
 
 def test_initial_controllers_name_this_node(node: Node) -> None:

@@ -17,7 +17,8 @@ from spindle.metadata.features import (
 )
 
 _SHORT_MAX: Final = 32767
-_NEWEST_UNSTABLE_LEVEL: Final = LATEST_METADATA_VERSION + 1
+_UNSTABLE_LEVEL: Final = LATEST_METADATA_VERSION + 1
+_UNSTABLE_NAME: Final = "4.4-IV0"
 
 
 class StartingLevels(NamedTuple):
@@ -89,6 +90,9 @@ def starting_levels(
     for name in names:
         if not 0 <= levels[name] <= maxima[name]:
             raise ConfigError(f"No feature:{name} with feature level {levels[name]}")
+        if name == KRAFT_VERSION:
+            # Kafka's tool formats a dynamic quorum at any metadata.version.
+            continue
         reason = unmet_dependency(name, levels[name], {**levels, METADATA_VERSION: metadata_level})
         if reason is not None:
             raise ConfigError(reason)
@@ -102,13 +106,13 @@ def _metadata_level(release: int | None, given: int | None) -> int:
         raise ConfigError(
             "Use --release-version instead of --feature metadata.version=X to avoid ambiguity."
         )
-    if not MINIMUM_METADATA_VERSION <= given <= _NEWEST_UNSTABLE_LEVEL:
+    if not MINIMUM_METADATA_VERSION <= given <= _UNSTABLE_LEVEL:
         raise ConfigError(
             f"No MetadataVersion with feature level {given}. Valid feature levels are from "
-            f"{MINIMUM_METADATA_VERSION} to {_NEWEST_UNSTABLE_LEVEL}."
+            f"{MINIMUM_METADATA_VERSION} to {_UNSTABLE_LEVEL}."
         )
     if given > LATEST_METADATA_VERSION:
-        raise ConfigError(f"metadata.version {given} is not yet stable.")
+        raise ConfigError(f"metadata.version {_UNSTABLE_NAME} is not yet stable.")
     return metadata_version(given).level
 
 

@@ -111,6 +111,7 @@ def _decoded(text: str | None, what: str) -> bytes | None:
 
 
 def _iterations(text: str | None, mechanism: str) -> int:
+    shown = mechanism.replace("-", "_")
     if text is None:
         return DEFAULT_ITERATIONS
     if not text.isdecimal():
@@ -118,11 +119,11 @@ def _iterations(text: str | None, mechanism: str) -> int:
     iterations = int(text)
     if iterations < MIN_ITERATIONS:
         raise ConfigError(
-            f"The 'iterations' value must be >= {MIN_ITERATIONS} for add-scram using {mechanism}"
+            f"The 'iterations' value must be >= {MIN_ITERATIONS} for add-scram using {shown}"
         )
     if iterations > MAX_ITERATIONS:
         raise ConfigError(
-            f"The 'iterations' value must be <= {MAX_ITERATIONS} for add-scram using {mechanism}"
+            f"The 'iterations' value must be <= {MAX_ITERATIONS} for add-scram using {shown}"
         )
     return iterations
 
