@@ -31,15 +31,19 @@ class AbortedTransactions:
 
     def covers(self, header: BatchHeader) -> bool:
         """True if the (data) batch belongs to an aborted transaction. Call in offset order."""
-        last_offset = header.last_offset
-        while self._waiting and self._waiting[0][0] <= last_offset:
-            _, producer_id = heapq.heappop(self._waiting)
-            self._aborted_producers[producer_id] = None
+        self._advance_to(header.last_offset)
         return header.is_transactional and header.producer_id in self._aborted_producers
 
     def end_of_transaction(self, header: BatchHeader, records: list[Record]) -> None:
         """A control batch was passed: an abort marker ends its producer's aborted transaction."""
         if not records:
             raise CorruptRecords(f"control batch at offset {header.base_offset} has no record")
+        # A marker may be the first that is seen of its transaction: it ends that one, too.
+        self._advance_to(header.last_offset)
         if read_control_type(records[0].key) == ControlType.ABORT:
             self._aborted_producers.pop(header.producer_id, None)
+
+    def _advance_to(self, offset: int) -> None:
+        while self._waiting and self._waiting[0][0] <= offset:
+            _, producer_id = heapq.heappop(self._waiting)
+            self._aborted_producers[producer_id] = None
