@@ -85,6 +85,7 @@ class Log:
 
     __slots__ = (
         "_first_unstable_offset",
+        "_flushing",
         "_has_durable_identity",
         "_has_rolled",
         "_storage",
@@ -116,6 +117,7 @@ class Log:
         self._storage = storage
         self._has_durable_identity = has_durable_identity
         self._has_rolled = False
+        self._flushing: FlushTask | None = None
         self._unflushed_since_ms: int | None = None
         self.path = path
         self.topic_partition = topic_partition
@@ -480,6 +482,7 @@ class Log:
         self.log_start_offset = min(self.log_start_offset, offset)
         self.recovery_point = min(self.recovery_point, offset)
         self.high_watermark = min(self.high_watermark, offset)
+        self._limit_flush(offset)
         self._rebuild_producers(now_ms)
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
@@ -494,7 +497,13 @@ class Log:
         self.log_end_offset = offset
         self.recovery_point = offset
         self.high_watermark = offset
+        self._limit_flush(offset)
         self._note_unstable()
+
+    def _limit_flush(self, offset: int) -> None:
+        """What is written from `offset` on now is not in the flush that is under way."""
+        if self._flushing is not None:
+            self._flushing.end_offset = min(self._flushing.end_offset, offset)
 
     def _rebuild_producers(self, now_ms: int) -> None:
         producers = self.producers
@@ -562,15 +571,17 @@ class Log:
         if not self._has_durable_identity:
             self._make_identity_durable()
         unflushed = self.segments.from_offset(self.recovery_point)
-        return FlushTask(
+        self._flushing = FlushTask(
             self._storage.file_system,
             self.path,
             [path for segment in unflushed for path in segment.paths()],
             self.log_end_offset,
         )
+        return self._flushing
 
     def complete_flush(self, task: FlushTask) -> None:
         """A flush is done: recovery begins where it ended (or at a truncation since then)."""
+        self._flushing = None
         self._has_rolled = False
         self.recovery_point = max(self.recovery_point, min(task.end_offset, self.log_end_offset))
         if self.recovery_point == self.log_end_offset:
