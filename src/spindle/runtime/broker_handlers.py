@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from spindle.broker.context import RequestContext
 from spindle.broker.handlers.api_versions import api_rows, api_versions
+from spindle.broker.handlers.client_quotas import describe_client_quotas
 from spindle.broker.handlers.configs import (
     alter_configs,
     describe_configs,
@@ -14,6 +15,10 @@ from spindle.broker.handlers.configs import (
 from spindle.broker.handlers.delete_records import delete_records
 from spindle.broker.handlers.describe_cluster import describe_cluster
 from spindle.broker.handlers.describe_producers import describe_producers
+from spindle.broker.handlers.describe_security import (
+    describe_acls,
+    describe_user_scram_credentials,
+)
 from spindle.broker.handlers.describe_topic_partitions import describe_topic_partitions
 from spindle.broker.handlers.fetch import fetch
 from spindle.broker.handlers.groups import (
@@ -62,6 +67,7 @@ _LOCAL: Final[dict[int, Any]] = {
     21: delete_records,
     22: init_producer_id,
     23: offset_for_leader_epoch,
+    29: describe_acls,
     32: describe_configs,
     33: alter_configs,
     34: alter_replica_log_dirs,
@@ -69,6 +75,8 @@ _LOCAL: Final[dict[int, Any]] = {
     42: handle_delete_groups,
     44: incremental_alter_configs,
     47: handle_offset_delete,
+    48: describe_client_quotas,
+    50: describe_user_scram_credentials,
     60: describe_cluster,
     61: describe_producers,
     74: list_config_resources,

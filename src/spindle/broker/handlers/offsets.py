@@ -60,7 +60,8 @@ async def handle_offset_commit(
         response = await services.groups.commit_offsets(request, client_of(context))
     except ApiError as error:
         response = commit_error(request, error.code)
-    _merge(response.topics, refused)
+    if refused:
+        response.topics = _merged(refused, response.topics)
     return response
 
 
@@ -103,15 +104,14 @@ def _refused(
     )
 
 
-def _merge(topics: list[CommittedTopic], refused: list[CommittedTopic]) -> None:
-    """Add refused partitions to their topics."""
-    by_name = {(topic.name, topic.topic_id): topic for topic in topics}
-    for topic in refused:
-        present = by_name.get((topic.name, topic.topic_id))
-        if present is None:
-            topics.append(topic)
-        else:
+def _merged(refused: list[CommittedTopic], done: list[CommittedTopic]) -> list[CommittedTopic]:
+    """The refused partitions, then those that the coordinator answered for."""
+    topics = {(topic.name, topic.topic_id): topic for topic in refused}
+    for topic in done:
+        present = topics.setdefault((topic.name, topic.topic_id), topic)
+        if present is not topic:
             present.partitions += topic.partitions
+    return list(topics.values())
 
 
 # ---------------------------------------------------------------- OffsetFetch
@@ -252,12 +252,13 @@ async def handle_offset_delete(
         response = await services.groups.delete_offsets(request)
     except ApiError as error:
         return OffsetDeleteResponse(error_code=error.code)
-    present = {topic.name: topic for topic in response.topics}
-    for unknown_topic in refused:
-        if unknown_topic.name in present:
-            present[unknown_topic.name].partitions += unknown_topic.partitions
-        else:
-            response.topics.append(unknown_topic)
+    if refused:
+        named = {topic.name: topic for topic in refused}
+        for done in response.topics:
+            present = named.setdefault(done.name, done)
+            if present is not done:
+                present.partitions += done.partitions
+        response.topics = list(named.values())
     return response
 
 
