@@ -8,7 +8,6 @@ import pytest
 from peers.compare import Answer, Pair, tool_answer
 from peers.node import Node
 
-
 METADATA_DELAY_S = 0.2
 
 
@@ -128,16 +127,36 @@ def test_a_topic_inherits_a_dynamic_broker_config(pair: Pair) -> None:
     [
         ("--entity-type", "topics", "--entity-name", "missing", "--describe"),
         ("--entity-type", "topics", "--entity-name", "missing", "--describe", "--all"),
-        ("--entity-type", "topics", "--entity-name", "missing", "--alter")
-        + ("--add-config", "retention.ms=1"),
+        (
+            "--entity-type",
+            "topics",
+            "--entity-name",
+            "missing",
+            "--alter",
+            "--add-config",
+            "retention.ms=1",
+        ),
         ("--entity-type", "brokers", "--entity-name", "abc", "--describe"),
         ("--entity-type", "groups", "--entity-name", "g", "--describe"),
-        ("--entity-type", "groups", "--entity-name", "g", "--alter")
-        + ("--add-config", "consumer.session.timeout.ms=50000"),
-        ("--entity-type", "groups", "--entity-name", "g", "--alter")
-        + ("--add-config", "consumer.session.timeout.ms=1"),
+        (
+            "--entity-type",
+            "groups",
+            "--entity-name",
+            "g",
+            "--alter",
+            "--add-config",
+            "consumer.session.timeout.ms=50000",
+        ),
+        (
+            "--entity-type",
+            "groups",
+            "--entity-name",
+            "g",
+            "--alter",
+            "--add-config",
+            "consumer.session.timeout.ms=1",
+        ),
         ("--entity-type", "groups", "--entity-name", "g", "--describe", "--all"),
-        ("--entity-type", "topics", "--describe"),
         ("--entity-type", "brokers", "--describe"),
         ("--entity-type", "client-metrics", "--describe"),
     ],

@@ -27,6 +27,8 @@ from confluent_kafka.admin import (
     OffsetSpec,
     ResourceType,
 )
+from peers import clients
+from peers.clients import take
 from peers.compare import FIRST_TIMESTAMP_MS, Answer, Pair
 from peers.node import Node
 from peers.samples import CODECS, samples, seen
@@ -56,16 +58,9 @@ def try_create(node: Node, topic: str, partitions: int = 1, **config: str) -> An
 
 
 def create(node: Node, topic: str, partitions: int = 1, **config: str) -> None:
-    """Create a topic and wait until its partitions have leaders in the broker's metadata."""
-    assert try_create(node, topic, partitions, **config) is None
-    client = admin(node)
-    deadline = time.monotonic() + LIMIT_S
-    while time.monotonic() < deadline:
-        # Asking for all topics: asking for one by name could create it.
-        found = client.list_topics(timeout=LIMIT_S).topics.get(topic)
-        if found is not None and len(found.partitions) == partitions:
-            return
-    raise AssertionError(f"{topic} did not appear in the metadata")
+    """Create a topic that can be used at once."""
+    configs = {key.replace("_", "."): value for key, value in config.items()}
+    clients.create(node, topic, partitions, configs)
 
 
 def send(node: Node, topic: str, partition: int = 0, **config: object) -> list[Answer]:
@@ -116,17 +111,6 @@ def read(
     with consumer(node, **config) as one:
         one.assign([TopicPartition(topic, partition, offset)])
         return [_plain(message) for message in take(one, count)]
-
-
-def take(one: Consumer, count: int, limit_s: float = LIMIT_S) -> list[object]:
-    messages: list[object] = []
-    deadline = time.monotonic() + limit_s
-    while len(messages) < count and time.monotonic() < deadline:
-        for message in one.consume(count - len(messages), 0.5):
-            assert message.error() is None, message.error()
-            messages.append(message)
-    assert len(messages) == count
-    return messages
 
 
 def _plain(message: object) -> Answer:
@@ -387,7 +371,7 @@ def test_members_share_the_partitions(pair: Pair, strategy: str) -> None:
 
 
 def _assigned(members: list[Consumer], sizes: list[int]) -> list[int]:
-    """Poll until the members hold `sizes` partitions each; what they hold at the limit otherwise."""
+    """Poll until the members hold `sizes` partitions each; at the limit, what they hold then."""
     deadline = time.monotonic() + LIMIT_S
     found: list[int] = []
     while found != sizes and time.monotonic() < deadline:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from peers.compare import Answer, Pair, tool_answer
 from peers.node import Node
 
+METADATA_DELAY_S = 0.2
+
 
 def topics(pair: Pair, node: Node, *arguments: str) -> Answer:
-    """Answer of one kafka-topics command."""
-    return tool_answer(
-        pair.java_tools.run("topics", "--bootstrap-server", node.bootstrap, *arguments)
-    )
+    """Answer of one kafka-topics command, after the broker has seen what it changed."""
+    result = pair.java_tools.run("topics", "--bootstrap-server", node.bootstrap, *arguments)
+    if not {"--list", "--describe"} & set(arguments) and result.exit_code == 0:
+        time.sleep(METADATA_DELAY_S)
+    return tool_answer(result)
 
 
 def test_life_of_a_topic(pair: Pair) -> None:
@@ -36,9 +41,21 @@ def test_life_of_a_topic(pair: Pair) -> None:
 
 def test_configs_at_creation(pair: Pair) -> None:
     commands = [
-        ("--create", "--topic", "with-configs", "--partitions", "1")
-        + ("--config", "retention.ms=100000", "--config", "cleanup.policy=compact,delete")
-        + ("--config", "min.insync.replicas=1", "--config", "compression.type=zstd"),
+        (
+            "--create",
+            "--topic",
+            "with-configs",
+            "--partitions",
+            "1",
+            "--config",
+            "retention.ms=100000",
+            "--config",
+            "cleanup.policy=compact,delete",
+            "--config",
+            "min.insync.replicas=1",
+            "--config",
+            "compression.type=zstd",
+        ),
         ("--describe", "--topic", "with-configs"),
         ("--describe", "--topics-with-overrides"),
         ("--describe", "--topic", "with-configs", "--topics-with-overrides"),

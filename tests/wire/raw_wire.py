@@ -174,7 +174,7 @@ def leader_of(answer: bytes, partition: int) -> int:
         position += 2 + max(rack, 0)
     cluster = struct.unpack_from(">h", answer, position)[0]
     position += 2 + max(cluster, 0) + 4
-    topics, error = struct.unpack_from(">ih", answer, position)
+    topics, _error = struct.unpack_from(">ih", answer, position)
     assert topics == 1
     position += 6
     position += 2 + struct.unpack_from(">h", answer, position)[0] + 1

@@ -1,7 +1,7 @@
 """Play one script against two nodes and compare the answers.
 
 A script is a function of a `Node` that returns plain data. Before the comparison every address,
-path and id that belongs to one node only is replaced by a name, so equal behaviour gives equal data.
+path and id that belongs to one node only is replaced by a name: equal behaviour, equal data.
 """
 
 from __future__ import annotations

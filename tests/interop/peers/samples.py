@@ -31,7 +31,7 @@ class Sample:
 
 
 def samples(count: int = 50) -> list[Sample]:
-    """`count` different records: null, empty and large keys and values, headers, old and new times."""
+    """`count` different records: null, empty and long fields, headers, unordered times."""
     result = []
     for number in range(count):
         key = None if number % 5 == 0 else b"" if number % 7 == 0 else b"key-%d" % number

@@ -1,0 +1,311 @@
+"""One set of log directories, two programs: each reads, continues and checks the other's files."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from peers.clients import create, take
+from peers.java_tools import JavaTools
+from peers.node import KafkaNode, Node
+from peers.samples import CODECS, samples, seen
+
+pytestmark = pytest.mark.timeout(180)
+
+QUICK_JVM = ("-XX:TieredStopAtLevel=1", "-Xmx384m")
+SMALL_SEGMENTS = {"log.segment.bytes": "1048576"}
+LIMIT_S = 30.0
+
+Contents = dict[str, list[object]]
+
+
+class Disks:
+    """Log directories that are handed from one program to the other."""
+
+    def __init__(self, folder: Path, candidate_class: type[Node]) -> None:
+        self.folder = folder
+        self._classes = {"kafka": KafkaNode, "candidate": candidate_class}
+        self._first: Node | None = None
+        self.running: Node | None = None
+        self._turn = 0
+
+    def start(self, who: str) -> Node:
+        """Start `who` ("kafka" or "candidate") on the directories; the first one formats them."""
+        assert self.running is None
+        self._turn += 1
+        first = self._first
+        node = self._classes[who](
+            self.folder / f"{self._turn}-{who}",
+            directory_count=3,
+            overrides=dict(SMALL_SEGMENTS),
+            log_dirs=[] if first is None else first.log_dirs,
+            cluster_id=first.cluster_id if first else "4L6g3nShT-eMCtK--X86sw",
+            jvm_options=QUICK_JVM,
+        )
+        if first is None:
+            self._first = node
+            node.format()
+        node.start()
+        self.running = node
+        return node
+
+    def stop(self, how: str) -> None:
+        """End the running node: how is "clean" (SIGTERM) or "kill"."""
+        node, self.running = self.running, None
+        assert node is not None
+        if how == "clean":
+            assert node.stop() in (0, 143)
+        else:
+            node.kill()
+
+    @property
+    def log_dirs(self) -> list[Path]:
+        assert self._first is not None
+        return self._first.log_dirs
+
+
+@pytest.fixture
+def disks(tmp_path: Path, candidate_class: type[Node]) -> Iterator[Disks]:
+    one = Disks(tmp_path, candidate_class)
+    yield one
+    if one.running is not None:
+        one.running.kill()
+
+
+def write_everything(node: Node, prefix: str) -> None:
+    """Topics with every codec, a compacted one, a deleted one, configs, and a group's offsets."""
+    client = AdminClient({"bootstrap.servers": node.bootstrap})
+    for codec in CODECS:
+        create(node, f"{prefix}-{codec}", 2)
+        send_samples(node, f"{prefix}-{codec}", codec)
+    create(node, f"{prefix}-rolled", 1, {"segment.bytes": "1048576", "retention.ms": "-1"})
+    send_bulk(node, f"{prefix}-rolled", 4_000)
+    create(node, f"{prefix}-compacted", 3, {"cleanup.policy": "compact"})
+    send_bulk(node, f"{prefix}-compacted", 100)
+    create(node, f"{prefix}-gone", 3)
+    for future in client.delete_topics([f"{prefix}-gone"]).values():
+        future.result(LIMIT_S)
+    commit(node, f"{prefix}-group", f"{prefix}-none", 17)
+
+
+def send_samples(node: Node, topic: str, codec: str) -> None:
+    settings = {"bootstrap.servers": node.bootstrap, "compression.type": codec, "linger.ms": 20,
+                "enable.idempotence": True}  # fmt: skip
+    producer = Producer(settings)
+    for number, sample in enumerate(samples()):
+        producer.produce(
+            topic, key=sample.key, value=sample.value, headers=sample.headers,
+            timestamp=sample.timestamp_ms, partition=number % 2,
+        )  # fmt: skip
+    assert producer.flush(LIMIT_S) == 0
+
+
+def send_bulk(node: Node, topic: str, count: int) -> None:
+    producer = Producer({"bootstrap.servers": node.bootstrap, "linger.ms": 5})
+    for number in range(count):
+        producer.produce(topic, b"%d" % number + b"." * 1000, b"key-%d" % (number % 10), 0)
+    assert producer.flush(LIMIT_S) == 0
+
+
+def commit(node: Node, group: str, topic: str, offset: int) -> None:
+    consumer = Consumer({"bootstrap.servers": node.bootstrap, "group.id": group})
+    try:
+        consumer.commit(offsets=[TopicPartition(topic, 0, offset)], asynchronous=False)
+    finally:
+        consumer.close()
+
+
+def committed(node: Node, group: str, topic: str) -> int:
+    consumer = Consumer({"bootstrap.servers": node.bootstrap, "group.id": group})
+    try:
+        return int(consumer.committed([TopicPartition(topic, 0)], LIMIT_S)[0].offset)
+    finally:
+        consumer.close()
+
+
+def contents(node: Node) -> Contents:
+    """Every record of every topic that is not internal, by partition."""
+    settings = {
+        "bootstrap.servers": node.bootstrap,
+        "group.id": "reader",
+        "enable.auto.commit": False,
+        "check.crcs": True,
+    }
+    consumer = Consumer(settings)
+    found: Contents = {}
+    try:
+        topics = consumer.list_topics(timeout=LIMIT_S).topics
+        for name in sorted(topics):
+            for partition in sorted(topics[name].partitions):
+                if name.startswith("__"):
+                    continue
+                place = TopicPartition(name, partition, OFFSET_BEGINNING)
+                low, high = consumer.get_watermark_offsets(place, LIMIT_S)
+                consumer.assign([place])
+                records = take(consumer, high - low)
+                found[f"{name}-{partition}"] = [
+                    [one.offset(), *seen(one.key(), one.value(), one.headers(), one.timestamp()[1])]
+                    for one in records
+                ]
+    finally:
+        consumer.close()
+    return found
+
+
+def check_files(disks: Disks, java_tools: JavaTools) -> dict[str, int]:
+    """Run DumpLogSegments over every file; how many of each kind it accepted."""
+    counts: dict[str, int] = {}
+    for directory in disks.log_dirs:
+        for path in sorted(directory.rglob("*")):
+            options = _dump_options(path)
+            if options is None or path.stat().st_size == 0:
+                continue
+            result = java_tools.run("dump-log", "--files", str(path), *options).check()
+            problems = [
+                line
+                for line in (result.stdout + result.stderr).splitlines()
+                if re.search(
+                    r"isvalid: false|Mismatches in|Found timestamp mismatch|Exception"
+                    r"|invalid bytes|Non-consecutive|not in order|not found",
+                    line,
+                )
+            ]
+            assert problems == [], f"{path}: {problems[:5]}"
+            counts[path.suffix] = counts.get(path.suffix, 0) + 1
+    return counts
+
+
+def _dump_options(path: Path) -> list[str] | None:
+    if path.parent.name.endswith("-delete"):
+        return None  # its files stay as they were in use: indexes are not cut to size
+    in_metadata = path.parent.name == "__cluster_metadata-0"
+    if path.suffix == ".log":
+        return ["--cluster-metadata-decoder"] if in_metadata else ["--deep-iteration"]
+    if path.suffix == ".checkpoint" and in_metadata:
+        return ["--cluster-metadata-decoder"]
+    if path.suffix == ".index":
+        return ["--index-sanity-check"]
+    if path.suffix in (".timeindex", ".snapshot", ".txnindex"):
+        return []
+    return None
+
+
+@pytest.mark.parametrize("how", ["clean", "kill"])
+@pytest.mark.parametrize("order", [("candidate", "kafka"), ("kafka", "candidate")], ids="-".join)
+def test_each_continues_what_the_other_wrote(
+    disks: Disks, java_tools: JavaTools, order: tuple[str, str], how: str
+) -> None:
+    """Write, hand over, read and write more, hand back, read everything; check files each time."""
+    first, second = order
+    node = disks.start(first)
+    write_everything(node, "one")
+    before = contents(node)
+    disks.stop(how)
+    if how == "clean":
+        assert check_files(disks, java_tools)[".log"] >= 20
+
+    node = disks.start(second)
+    assert contents(node) == before
+    assert committed(node, "one-group", "one-none") == 17
+    commit(node, "one-group", "one-none", 23)
+    write_everything(node, "two")
+    for codec in CODECS:
+        send_samples(node, f"one-{codec}", codec)
+    both = contents(node)
+    disks.stop(how)
+    if how == "clean":
+        check_files(disks, java_tools)
+
+    node = disks.start(first)
+    assert contents(node) == both
+    assert committed(node, "one-group", "one-none") == 23
+    assert committed(node, "two-group", "two-none") == 17
+    send_samples(node, "two-zstd", "lz4")
+    disks.stop("clean")
+    assert check_files(disks, java_tools)[".log"] >= 30
+    for earlier, later in pairwise([before, both]):
+        assert all(later[place][: len(records)] == records for place, records in earlier.items())
+
+
+@pytest.mark.parametrize("writer", ["candidate", "kafka"])
+def test_directory_identity_survives(disks: Disks, writer: str) -> None:
+    """Directory ids, cluster id and topic ids stay what the first program made them."""
+    other = {"candidate": "kafka", "kafka": "candidate"}[writer]
+    node = disks.start(writer)
+    create(node, "kept", 6)
+    disks.stop("clean")
+    identity = _identity(disks.log_dirs)
+    disks.start(other)
+    disks.stop("clean")
+    assert _identity(disks.log_dirs) == identity
+    disks.start(writer)
+    disks.stop("clean")
+    assert _identity(disks.log_dirs) == identity
+    assert len(identity) == 3 + 6
+
+
+def _identity(log_dirs: list[Path]) -> dict[str, list[str]]:
+    """Contents of all meta.properties and partition.metadata files, comments left out."""
+    found = {}
+    for directory in log_dirs:
+        for path in [directory / "meta.properties", *directory.glob("kept-*/partition.metadata")]:
+            lines = path.read_text().splitlines()
+            found[str(path)] = sorted(line for line in lines if not line.startswith("#"))
+    return found
+
+
+@pytest.mark.parametrize("damage", ["torn", "garbage"])
+def test_a_damaged_tail_is_cut_alike(tmp_path: Path, candidate_class: type[Node],
+                                     damage: str) -> None:  # fmt: skip
+    """After kill -9 and a damaged end of the active segment both keep the same records."""
+    ends = []
+    for reader in ("kafka", "candidate"):
+        disks = Disks(tmp_path / reader, candidate_class)
+        try:
+            node = disks.start("kafka")
+            create(node, "damaged", 1)
+            for _ in range(20):
+                send_bulk(node, "damaged", 5)
+            disks.stop("kill")
+            (segment,) = [
+                path
+                for directory in disks.log_dirs
+                for path in directory.glob("damaged-0/00000000000000000000.log")
+            ]
+            data = segment.read_bytes()
+            segment.write_bytes(data[:-700] if damage == "torn" else data + b"\x00garbage" * 50)
+            node = disks.start(reader)
+            records = contents(node)["damaged-0"]
+            assert [record[0] for record in records] == list(range(len(records)))  # type: ignore[index]
+            ends.append(len(records))
+        finally:
+            if disks.running is not None:
+                disks.running.kill()
+    assert ends[0] == ends[1]
+    assert ends[0] == (95 if damage == "torn" else 100)
+
+
+def test_topic_configs_and_deletion_survive(disks: Disks, java_tools: JavaTools) -> None:
+    node = disks.start("candidate")
+    create(node, "configured", 1, {"retention.ms": "123456", "min.insync.replicas": "1"})
+    create(node, "deleted", 3)
+    create(node, "late", 1)
+    client = AdminClient({"bootstrap.servers": node.bootstrap})
+    client.delete_topics(["deleted"])["deleted"].result(LIMIT_S)
+    disks.stop("clean")
+    described = []
+    for who in ("kafka", "candidate"):
+        node = disks.start(who)
+        result = java_tools.run(
+            "topics", "--bootstrap-server", node.bootstrap, "--describe", "--exclude-internal"
+        ).check()
+        described.append(sorted(result.lines))
+        disks.stop("clean")
+    assert described[0] == described[1]
+    assert any("retention.ms=123456" in line for line in described[0])
+    assert not any("deleted" in line for line in described[0])
