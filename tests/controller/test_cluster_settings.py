@@ -1,0 +1,369 @@
+"""Feature levels, configurations, quotas, SCRAM credentials and ACLs through the controller."""
+
+import hashlib
+import hmac
+
+import pytest
+from controller_harness import Harness, run, uuid
+
+from spindle.common.errors import ErrorCode
+from spindle.protocol.messages.alter_client_quotas import AlterClientQuotasRequest
+from spindle.protocol.messages.alter_configs import AlterConfigsRequest
+from spindle.protocol.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+)
+from spindle.protocol.messages.create_acls import CreateAclsRequest
+from spindle.protocol.messages.create_topics import CreateTopicsRequest
+from spindle.protocol.messages.delete_acls import DeleteAclsRequest
+from spindle.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
+from spindle.protocol.messages.metadata_records import (
+    ClientQuotaRecord,
+    ConfigRecord,
+    FeatureLevelRecord,
+)
+from spindle.protocol.messages.update_features import UpdateFeaturesRequest
+
+UPDATE = UpdateFeaturesRequest.FeatureUpdateKey
+PREFIX = "The update failed for all features since the following feature had an error: "
+
+
+async def started(**settings: int) -> Harness:
+    node = Harness(**settings)
+    node.quorum.become_leader(1, 1)
+    await node.broker(1, [uuid(1), uuid(2)])
+    return node
+
+
+def features(*updates: tuple[str, int, int], dry_run: bool = False) -> UpdateFeaturesRequest:
+    return UpdateFeaturesRequest(
+        feature_updates=[
+            UPDATE(feature=name, max_version_level=level, upgrade_type=kind)
+            for name, level, kind in updates
+        ],
+        validate_only=dry_run,
+    )
+
+
+def test_levels_that_are_raised_are_written_even_if_they_are_so_already() -> None:
+    async def scenario() -> None:
+        node = await started(metadata_version=25)
+        done = len(node.quorum.batches)
+        for update in (("share.version", 1, 1), ("group.version", 1, 1)):
+            assert (await node.request(57, features(update))).error_code == 0
+        elr = "eligible.leader.replicas.version"
+        assert (await node.request(57, features((elr, 1, 1)))).error_code == 0
+        assert node.records(done) == [
+            [FeatureLevelRecord(name="share.version", feature_level=1)],
+            [FeatureLevelRecord(name="group.version", feature_level=1)],
+            [
+                ConfigRecord(
+                    resource_type=4, resource_name="", name="min.insync.replicas", value="1"
+                ),
+                FeatureLevelRecord(name=elr, feature_level=1),
+            ],
+        ]
+
+    run(scenario())
+
+
+def test_everything_to_4_3_raises_kraft_version_in_the_quorum_first() -> None:
+    async def scenario() -> None:
+        node = await started(metadata_version=29)
+        updates = [("metadata.version", 30, 1), ("kraft.version", 1, 1)]
+        assert (await node.request(57, features(*updates, dry_run=True))).error_code == 0
+        assert node.quorum.kraft_version == 0
+        done = len(node.quorum.batches)
+        assert (await node.request(57, features(*updates))).error_code == 0
+        assert node.quorum.kraft_version == 1
+        control, levels = node.quorum.batches[done:]
+        assert control.records == []
+        assert levels.records == [FeatureLevelRecord(name="metadata.version", feature_level=30)]
+        await node.heartbeat(1, node.publisher.image.cluster.brokers[1].epoch)
+        assert node.publisher.image.cluster.brokers[1].cordoned_directories == ()
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("update", "text"),
+    [
+        (
+            ("nosuch", 1, 1),
+            "Invalid update version 1 for feature nosuch. Local controller 1 does not support "
+            "this feature.",
+        ),
+        (
+            ("metadata.version", 99, 1),
+            "Invalid update version 99 for feature metadata.version. Local controller 1 only "
+            "supports versions 7-30",
+        ),
+        (
+            ("metadata.version", 29, 2),
+            "Unsupported metadata.version downgrade from 30 to 29. Refusing to perform the "
+            "requested downgrade because it might delete metadata information.",
+        ),
+        (
+            ("metadata.version", 29, 3),
+            "Unsupported metadata.version downgrade from 30 to 29. Unsafe metadata downgrade is "
+            "not supported in this version.",
+        ),
+    ],
+)
+def test_levels_that_are_refused(update: tuple[str, int, int], text: str) -> None:
+    async def scenario() -> None:
+        node = await started()
+        done = len(node.quorum.batches)
+        answer = await node.request(57, features(update))
+        assert answer.error_code == ErrorCode.INVALID_UPDATE_VERSION
+        assert answer.error_message == PREFIX + text
+        assert node.records(done) == []
+
+    run(scenario())
+
+
+def test_kraft_version_cannot_go_down() -> None:
+    async def scenario() -> None:
+        node = await started()
+        node.quorum.kraft_version = 1
+        answer = await node.request(57, features(("kraft.version", 0, 2)))
+        assert answer.error_message == PREFIX + (
+            "Invalid update version 0 for feature kraft.version. Can't downgrade the version of "
+            "this feature."
+        )
+
+    run(scenario())
+
+
+def test_other_features_go_down_freely_and_vanish_at_level_0() -> None:
+    async def scenario() -> None:
+        node = await started()
+        done = len(node.quorum.batches)
+        for update in (("group.version", 0, 2), ("transaction.version", 1, 2)):
+            assert (await node.request(57, features(update))).error_code == 0
+        assert node.records(done) == [
+            [FeatureLevelRecord(name="group.version", feature_level=0)],
+            [FeatureLevelRecord(name="transaction.version", feature_level=1)],
+        ]
+        levels = node.publisher.image.features.levels
+        assert "group.version" not in levels
+        assert levels["transaction.version"] == 1
+
+    run(scenario())
+
+
+def test_one_bad_level_fails_all_and_old_versions_hear_of_each() -> None:
+    async def scenario() -> None:
+        node = await started()
+        done = len(node.quorum.batches)
+        both = features(("group.version", 0, 2), ("nosuch", 1, 1))
+        assert (await node.request(57, both)).error_code == ErrorCode.INVALID_UPDATE_VERSION
+        assert node.records(done) == []
+        fine = await node.request(57, features(("group.version", 0, 2)), version=1)
+        assert [result.feature for result in fine.results] == ["group.version"]
+
+    run(scenario())
+
+
+def test_lists_are_appended_to_and_subtracted_from() -> None:
+    async def scenario() -> None:
+        node = await started()
+        topic = CreateTopicsRequest.CreatableTopic(name="t", num_partitions=1, replication_factor=1)
+        await node.request(19, CreateTopicsRequest(topics=[topic]))
+        resource = IncrementalAlterConfigsRequest.AlterConfigsResource
+
+        async def alter(key: str, operation: int, value: str | None) -> int:
+            config = resource.AlterableConfig(name=key, config_operation=operation, value=value)
+            request = IncrementalAlterConfigsRequest(
+                resources=[resource(resource_type=2, resource_name="t", configs=[config])]
+            )
+            code: int = (await node.request(44, request)).responses[0].error_code
+            return code
+
+        def policy() -> str | None:
+            return node.publisher.image.configs.topic("t").get("cleanup.policy")
+
+        assert await alter("cleanup.policy", 2, "compact") == 0
+        assert policy() == "delete,compact"
+        assert await alter("cleanup.policy", 2, "compact") == 0
+        assert policy() == "delete,compact"
+        assert await alter("cleanup.policy", 3, "delete") == 0
+        assert policy() == "compact"
+        assert await alter("retention.ms", 2, "5") == ErrorCode.INVALID_CONFIG
+        assert await alter("retention.ms", 0, None) == ErrorCode.INVALID_REQUEST
+        assert await alter("retention.ms", 0, "bad") == ErrorCode.INVALID_CONFIG
+        assert await alter("retention.ms", 7, "1") == ErrorCode.INVALID_REQUEST
+
+    run(scenario())
+
+
+def test_the_older_api_replaces_all_values_and_writes_only_differences() -> None:
+    async def scenario() -> None:
+        node = await started()
+        resource = AlterConfigsRequest.AlterConfigsResource
+
+        async def alter(**values: str) -> None:
+            configs = [resource.AlterableConfig(name=k, value=v) for k, v in values.items()]
+            request = AlterConfigsRequest(
+                resources=[resource(resource_type=4, resource_name="1", configs=configs)]
+            )
+            assert (await node.request(33, request)).responses[0].error_code == 0
+
+        await alter(a="1", b="2")
+        done = len(node.quorum.batches)
+        await alter(a="1", c="3")
+        assert node.records(done) == [
+            [
+                ConfigRecord(resource_type=4, resource_name="1", name="c", value="3"),
+                ConfigRecord(resource_type=4, resource_name="1", name="b", value=None),
+            ]
+        ]
+
+    run(scenario())
+
+
+def test_a_client_may_only_uncordon_at_the_controller_itself() -> None:
+    async def scenario() -> None:
+        node = Harness(controller_listener_names=("CONTROLLER",))
+        node.quorum.become_leader(1, 1)
+        await node.broker(1, [uuid(1), uuid(2)])
+        resource = IncrementalAlterConfigsRequest.AlterConfigsResource
+        config = resource.AlterableConfig(name="cordoned.log.dirs", value="/d1")
+        request = IncrementalAlterConfigsRequest(
+            resources=[resource(resource_type=4, resource_name="1", configs=[config])]
+        )
+        (answer,) = (await node.request(44, request)).responses
+        assert answer.error_code == ErrorCode.INVALID_CONFIG
+        assert "must be a subset of the current configuration value" in answer.error_message
+        assert (await node.driver.handle(44, request)).responses[0].error_code == 0  # type: ignore[attr-defined]
+        assert (await node.request(44, request)).responses[0].error_code == 0
+
+    run(scenario())
+
+
+ENTRY = AlterClientQuotasRequest.EntryData
+
+
+def quota(entity: dict[str, str | None], **values: float | None) -> AlterClientQuotasRequest:
+    return AlterClientQuotasRequest(
+        entries=[
+            ENTRY(
+                entity=[ENTRY.EntityData(entity_type=k, entity_name=v) for k, v in entity.items()],
+                ops=[
+                    ENTRY.OpData(key=key, value=value or 0.0, remove=value is None)
+                    for key, value in values.items()
+                ],
+            )
+        ]
+    )
+
+
+def test_quotas_are_set_once_and_removed_once() -> None:
+    async def scenario() -> None:
+        node = await started()
+        done = len(node.quorum.batches)
+        for value in (100000.0, 100000.0, None, None):
+            request = quota({"client-id": "c1"}, producer_byte_rate=value)
+            assert (await node.request(49, request)).entries[0].error_code == 0
+        entity = [ClientQuotaRecord.EntityData(entity_type="client-id", entity_name="c1")]
+        key = "producer_byte_rate"
+        assert node.records(done) == [
+            [ClientQuotaRecord(entity=entity, key=key, value=100000.0, remove=False)],
+            [ClientQuotaRecord(entity=entity, key=key, value=0.0, remove=True)],
+        ]
+        assert node.publisher.image.client_quotas.by_entity == {}
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        quota({}, producer_byte_rate=1.0),
+        quota({"planet": "x"}, producer_byte_rate=1.0),
+        quota({"user": ""}, producer_byte_rate=1.0),
+        quota({"ip": "::1", "user": "u"}, connection_creation_rate=1.0),
+        quota({"user": "u"}, nosuch=1.0),
+        quota({"user": "u"}, producer_byte_rate=0.0),
+        quota({"user": "u"}, producer_byte_rate=1.5),
+        quota({"user": "u"}, request_percentage=float("nan")),
+    ],
+)
+def test_quotas_that_are_refused(request_: AlterClientQuotasRequest) -> None:
+    async def scenario() -> None:
+        node = await started()
+        (entry,) = (await node.request(49, request_)).entries
+        assert entry.error_code == ErrorCode.INVALID_REQUEST
+        assert entry.error_message
+
+    run(scenario())
+
+
+def test_scram_credentials_are_derived_from_the_salted_password() -> None:
+    async def scenario() -> None:
+        node = await started()
+        scram = AlterUserScramCredentialsRequest
+        upsert = scram.ScramCredentialUpsertion(
+            name="alice", mechanism=1, iterations=4096, salt=b"s", salted_password=b"p" * 32
+        )
+        few = scram.ScramCredentialUpsertion(name="bob", mechanism=1, iterations=4095)
+        gone = scram.ScramCredentialDeletion(name="carol", mechanism=2)
+        answer = await node.request(51, scram(upsertions=[upsert, few], deletions=[gone]))
+        assert {result.user: result.error_code for result in answer.results} == {
+            "alice": 0,
+            "bob": ErrorCode.UNACCEPTABLE_CREDENTIAL,
+            "carol": ErrorCode.RESOURCE_NOT_FOUND,
+        }
+        ((user, credential),) = node.publisher.image.security.scram.items()
+        assert user == ("alice", 1)
+        client_key = hmac.digest(b"p" * 32, b"Client Key", "sha256")
+        assert credential.stored_key == hashlib.sha256(client_key).digest()
+        delete = scram(deletions=[scram.ScramCredentialDeletion(name="alice", mechanism=1)])
+        assert (await node.request(51, delete)).results[0].error_code == 0
+        assert node.publisher.image.security.scram == {}
+
+    run(scenario())
+
+
+def test_acls_need_an_authorizer_then_are_stored_once_and_deleted_by_filter() -> None:
+    async def scenario() -> None:
+        creation = CreateAclsRequest.AclCreation(
+            resource_type=2,
+            resource_name="t",
+            principal="User:u",
+            host="*",
+            operation=3,
+            permission_type=3,
+        )
+        create = CreateAclsRequest(creations=[creation])
+        plain = await started()
+        answer = await plain.request(30, create)
+        assert answer.results[0].error_code == ErrorCode.SECURITY_DISABLED
+        node = await started(has_authorizer=True)
+        for _ in range(2):
+            assert (await node.request(30, create)).results[0].error_code == 0
+        assert len(node.publisher.image.security.acls) == 1
+        bad = CreateAclsRequest(creations=[CreateAclsRequest.AclCreation(resource_type=2)])
+        assert (await node.request(30, bad)).results[0].error_code == ErrorCode.INVALID_REQUEST
+
+        def deletion(**fields: object) -> DeleteAclsRequest:
+            wanted = DeleteAclsRequest.DeleteAclsFilter(
+                **{
+                    "resource_type_filter": 1,
+                    "resource_name_filter": None,
+                    "pattern_type_filter": 1,
+                    "principal_filter": None,
+                    "host_filter": None,
+                    "operation": 1,
+                    "permission_type": 1,
+                    **fields,
+                }  # type: ignore[arg-type]
+            )
+            return DeleteAclsRequest(filters=[wanted])
+
+        other = await node.request(31, deletion(principal_filter="User:v"))
+        assert other.filter_results[0].matching_acls == []
+        gone = await node.request(31, deletion())
+        assert [acl.resource_name for acl in gone.filter_results[0].matching_acls] == ["t"]
+        assert node.publisher.image.security.acls == {}
+
+    run(scenario())
