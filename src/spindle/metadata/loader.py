@@ -92,12 +92,9 @@ class MetadataLoader:
         if isinstance(record, BeginTransactionRecord):
             if self._in_transaction:
                 raise ProtocolViolation(f"BeginTransactionRecord at {offset} inside a transaction")
-            if offset > 0:
+            if offset > batch.base_offset:
                 self._provenance = MetadataProvenance(
-                    offset - 1,
-                    batch.epoch,
-                    batch.append_time_ms,
-                    is_batch_aligned=offset == batch.base_offset,
+                    offset - 1, batch.epoch, batch.append_time_ms, is_batch_aligned=False
                 )
             self._publish(published)
             self._in_transaction = True
