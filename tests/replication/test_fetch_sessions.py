@@ -1,0 +1,144 @@
+"""Incremental fetch sessions (KIP-227)."""
+
+import pytest
+
+from spindle.common.errors import ErrorCode
+from spindle.protocol.messages.fetch import FetchRequest
+from spindle.replication.fetch_session import (
+    FetchContext,
+    FetchSessionCache,
+    PartitionKey,
+    SessionError,
+)
+
+NAMES, IDS = 12, 13
+
+
+class Cache(FetchSessionCache):
+    def __init__(self, slots: int = 10) -> None:
+        self._counter = 100
+
+        def next_id() -> int:
+            self._counter += 1
+            return self._counter
+
+        super().__init__(slots, next_id)
+
+
+def request(
+    session_id: int = 0,
+    epoch: int = 0,
+    wanted: dict[str, list[int]] | None = None,
+    forgotten: dict[str, list[int]] | None = None,
+    offset: int = 0,
+) -> FetchRequest:
+    return FetchRequest(
+        session_id=session_id,
+        session_epoch=epoch,
+        topics=[
+            FetchRequest.FetchTopic(
+                topic=topic,
+                partitions=[
+                    FetchRequest.FetchTopic.FetchPartition(partition=p, fetch_offset=offset)
+                    for p in partitions
+                ],
+            )
+            for topic, partitions in (wanted or {}).items()
+        ],
+        forgotten_topics_data=[
+            FetchRequest.ForgottenTopic(topic=topic, partitions=partitions)
+            for topic, partitions in (forgotten or {}).items()
+        ],
+    )
+
+
+def partitions(context: FetchContext) -> list[tuple[str, int]]:
+    return [(key.topic, key.partition) for key in context.partitions]
+
+
+def refused(cache: Cache, asked: FetchRequest, version: int = NAMES) -> ErrorCode:
+    with pytest.raises(SessionError) as caught:
+        cache.open(asked, version, 0)
+    return caught.value.code
+
+
+def test_without_a_session() -> None:
+    cache = Cache()
+    context = cache.open(request(epoch=-1, wanted={"a": [0]}), NAMES, 0)
+    assert context.session is None
+    assert context.session_id == 0
+    assert len(cache) == 0
+
+
+def test_an_incremental_request_names_only_changes() -> None:
+    cache = Cache()
+    session_id = cache.open(request(wanted={"a": [0, 1], "b": [0]}), NAMES, 0).session_id
+    assert session_id == 101
+    context = cache.open(request(session_id, 1, wanted={"c": [5]}, forgotten={"a": [1]}), NAMES, 0)
+    assert context.is_incremental
+    assert partitions(context) == [("a", 0), ("b", 0), ("c", 5)]
+    context = cache.open(request(session_id, 2, wanted={"b": [0]}, offset=7), NAMES, 0)
+    assert context.partitions[PartitionKey("b", bytes(16), 0)].fetch_offset == 7
+
+
+def test_refusals() -> None:
+    cache = Cache()
+    session_id = cache.open(request(wanted={"a": [0]}), NAMES, 0).session_id
+    assert refused(cache, request(999, 1)) is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert refused(cache, request(session_id, 5)) is ErrorCode.INVALID_FETCH_SESSION_EPOCH
+    assert refused(cache, request(session_id, 1), IDS) is ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+    # The session that changed between names and ids is gone.
+    assert refused(cache, request(session_id, 1)) is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+def test_a_full_request_replaces_the_session_it_names() -> None:
+    cache = Cache()
+    first = cache.open(request(wanted={"a": [0]}), NAMES, 0).session_id
+    second = cache.open(request(first, 0, wanted={"b": [0]}), NAMES, 0).session_id
+    assert second != first
+    assert len(cache) == 1
+
+
+def test_a_closing_request_ends_the_session() -> None:
+    cache = Cache()
+    session_id = cache.open(request(wanted={"a": [0]}), NAMES, 0).session_id
+    context = cache.open(request(session_id, -1, wanted={"a": [0]}), NAMES, 0)
+    assert context.session is None
+    assert len(cache) == 0
+
+
+def test_a_full_cache_serves_without_a_session_until_one_is_idle() -> None:
+    cache = Cache(slots=1)
+    old = cache.open(request(wanted={"a": [0]}), NAMES, 0).session_id
+    assert cache.open(request(wanted={"b": [0]}), NAMES, 1_000).session is None
+    new = cache.open(request(wanted={"b": [0]}), NAMES, 121_000).session_id
+    assert new not in (0, old)
+    assert refused(cache, request(old, 1)) is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+def test_served_partitions_go_last() -> None:
+    cache = Cache()
+    context = cache.open(request(wanted={"a": [0, 1, 2]}), NAMES, 0)
+    assert context.session is not None
+    context.session.move_to_end([PartitionKey("a", bytes(16), 0)])
+    assert partitions(context) != [("a", 0), ("a", 1), ("a", 2)]
+    again = cache.open(request(context.session_id, 1), NAMES, 0)
+    assert partitions(again) == [("a", 1), ("a", 2), ("a", 0)]
+
+
+def test_only_news_is_told() -> None:
+    cache = Cache()
+    context = cache.open(request(wanted={"a": [0]}), NAMES, 0)
+    partition = context.partitions[PartitionKey("a", bytes(16), 0)]
+    assert partition.is_news(5, 0)
+    assert not partition.is_news(5, 0)
+    assert partition.is_news(5, 1)
+
+
+def test_the_epoch_wraps() -> None:
+    cache = Cache()
+    context = cache.open(request(wanted={"a": [0]}), NAMES, 0)
+    assert context.session is not None
+    context.session.epoch = 2**31 - 1
+    cache.open(request(context.session_id, 2**31 - 1), NAMES, 0)
+    assert context.session.epoch == 1

@@ -1,0 +1,242 @@
+"""Frames in, answers out, in order: one connection with a transport that only notes things."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from struct import pack
+from typing import Any
+
+from spindle.common.errors import ProtocolViolation
+from spindle.common.ports import Bytes
+from spindle.runtime.connection import Answer, Connection
+
+PRODUCE, METADATA = 0, 3
+
+
+class Transport(asyncio.Transport):
+    def __init__(self) -> None:
+        super().__init__()
+        self.sent: list[bytes] = []
+        self.is_closed = False
+        self.is_reading = True
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return ("127.0.0.9", 5555) if name == "peername" else default
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        pass
+
+    def write(self, data: Any) -> None:
+        self.sent.append(bytes(data))
+
+    def writelines(self, list_of_data: Any) -> None:
+        self.sent.append(b"".join(map(bytes, list_of_data)))
+
+    def close(self) -> None:
+        self.is_closed = True
+
+    def abort(self) -> None:
+        self.is_closed = True
+
+    def pause_reading(self) -> None:
+        self.is_reading = False
+
+    def resume_reading(self) -> None:
+        self.is_reading = True
+
+
+class Server:
+    """Answers with the frame itself, when told to."""
+
+    max_request_bytes = 10_000_000
+
+    def __init__(self) -> None:
+        self.frames: list[bytes] = []
+        self.waiting: list[asyncio.Future[Answer]] = []
+        self.answers_at_once = False
+        self.accepts = True
+        self.open = 0
+
+    def dispatch(self, connection: Connection, frame: Bytes) -> Answer | Awaitable[Answer]:
+        self.frames.append(bytes(frame))
+        if bytes(frame).endswith(b"bad"):
+            raise ProtocolViolation("bad")
+        if self.answers_at_once:
+            return [bytes(frame)]
+        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self.waiting.append(future)
+        return future
+
+    def connection_opened(self, connection: Connection) -> bool:
+        self.open += self.accepts
+        return self.accepts
+
+    def connection_closed(self, connection: Connection) -> None:
+        self.open -= self.accepts
+
+    def bytes_received(self, count: int, /) -> None:
+        pass
+
+    def bytes_sent(self, count: int, /) -> None:
+        pass
+
+
+def frame(api_key: int, text: bytes) -> bytes:
+    body = pack(">h", api_key) + text
+    return pack(">i", len(body)) + body
+
+
+class Session:
+    def __init__(self) -> None:
+        self.server = Server()
+        self.connection = Connection(self.server, "PLAINTEXT")
+        self.transport = Transport()
+        self.connection.connection_made(self.transport)
+
+    def receive(self, data: bytes, piece: int = 1 << 30) -> None:
+        """Give the bytes to the connection, as a socket would."""
+        view = memoryview(data)
+        while view and not self.transport.is_closed:
+            buffer = self.connection.get_buffer(-1)
+            assert len(buffer) > 0
+            count = min(len(buffer), len(view), piece)
+            buffer[:count] = view[:count]
+            self.connection.buffer_updated(count)
+            view = view[count:]
+
+    async def answer(self, index: int, text: bytes) -> None:
+        self.server.waiting[index].set_result([text])
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+
+
+def run(scenario: Callable[[Session], Coroutine[Any, Any, None]]) -> None:
+    async def main() -> None:
+        await scenario(Session())
+
+    asyncio.run(main())
+
+
+def test_frames_may_come_in_any_pieces() -> None:
+    async def scenario(session: Session) -> None:
+        session.server.answers_at_once = True
+        frames = [frame(METADATA, b"x" * size) for size in (0, 1, 100, 65_000, 70_000, 3_000_000)]
+        session.receive(b"".join(frames[:3]))
+        session.receive(b"".join(frames[:4]), piece=7)
+        session.receive(b"".join(frames), piece=60_001)
+        expected = [f[4:] for f in frames[:3] + frames[:4] + frames]
+        assert session.server.frames == expected
+        assert session.transport.sent == expected
+
+    run(scenario)
+
+
+def test_a_request_waits_for_the_one_before_it() -> None:
+    async def scenario(session: Session) -> None:
+        session.receive(frame(METADATA, b"1") + frame(METADATA, b"2"))
+        assert len(session.server.frames) == 1
+        assert not session.transport.is_reading
+        await session.answer(0, b"one")
+        assert len(session.server.frames) == 2
+        assert session.transport.is_reading
+        await session.answer(1, b"two")
+        assert session.transport.sent == [b"one", b"two"]
+
+    run(scenario)
+
+
+def test_produce_requests_are_started_at_once_and_answered_in_order() -> None:
+    async def scenario(session: Session) -> None:
+        session.receive(frame(PRODUCE, b"1") + frame(PRODUCE, b"2") + frame(METADATA, b"3"))
+        assert len(session.server.frames) == 2
+        await session.answer(1, b"second")
+        assert session.transport.sent == []
+        await session.answer(0, b"first")
+        assert session.transport.sent == [b"first", b"second"]
+        assert len(session.server.frames) == 3
+
+    run(scenario)
+
+
+def test_no_answer_for_acks_0() -> None:
+    async def scenario(session: Session) -> None:
+        session.receive(frame(PRODUCE, b"1") + frame(METADATA, b"2"))
+        session.server.waiting[0].set_result(None)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert session.transport.sent == []
+        assert len(session.server.frames) == 2
+
+    run(scenario)
+
+
+def test_an_impossible_size_closes_the_connection() -> None:
+    for size in (0, -1, 2**31 - 1):
+
+        async def scenario(session: Session, size: int = size) -> None:
+            session.receive(pack(">i", size) + b"xxxx")
+            assert session.transport.is_closed
+            assert session.server.frames == []
+
+        run(scenario)
+
+
+def test_a_bad_request_closes_its_connection_only() -> None:
+    async def scenario(session: Session) -> None:
+        other = Session()
+        session.receive(frame(METADATA, b"bad") + frame(METADATA, b"more"))
+        assert session.transport.is_closed
+        assert len(session.server.frames) == 1
+        other.server.answers_at_once = True
+        other.receive(frame(METADATA, b"fine"))
+        assert other.transport.sent
+
+    run(scenario)
+
+
+def test_a_claimed_size_takes_no_memory_before_its_bytes_come() -> None:
+    async def scenario(session: Session) -> None:
+        session.receive(pack(">i", 9_000_000))
+        assert len(session.connection.get_buffer(-1)) <= 2 * 1024 * 1024
+        session.receive(b"\0\3" + b"y" * 8_999_998)
+        assert len(session.server.frames[0]) == 9_000_000
+
+    run(scenario)
+
+
+def test_a_peer_that_does_not_read_is_not_read_from() -> None:
+    async def scenario(session: Session) -> None:
+        session.server.answers_at_once = True
+        session.connection.pause_writing()
+        session.receive(frame(METADATA, b"1"))
+        assert session.server.frames == []
+        assert not session.transport.is_reading
+        session.connection.resume_writing()
+        assert len(session.transport.sent) == 1
+        assert session.transport.is_reading
+
+    run(scenario)
+
+
+def test_a_lost_connection_cancels_what_waits() -> None:
+    async def scenario(session: Session) -> None:
+        session.receive(frame(METADATA, b"1"))
+        gone: list[int] = []
+        session.connection.at_close(lambda: gone.append(1))
+        session.connection.connection_lost(None)
+        await asyncio.sleep(0)
+        assert session.server.waiting[0].cancelled()
+        assert gone == [1]
+        assert session.server.open == 0
+
+    run(scenario)
+
+
+def test_a_refused_connection_is_closed() -> None:
+    async def scenario(session: Session) -> None:
+        server = Server()
+        server.accepts = False
+        transport = Transport()
+        Connection(server, "PLAINTEXT").connection_made(transport)
+        assert transport.is_closed
+
+    run(scenario)
