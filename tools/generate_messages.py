@@ -10,6 +10,7 @@ import importlib
 from collections.abc import Iterator
 from dataclasses import MISSING, fields
 from enum import IntEnum
+from itertools import pairwise
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, get_args, get_origin, get_type_hints
@@ -127,7 +128,7 @@ def merged_order(orders: list[list[str]]) -> list[str]:
     """One order in which every version's order is kept; newest version first where it is free."""
     after: dict[str, list[str]] = {}
     for order in orders:
-        for left, right in zip(order, order[1:], strict=False):
+        for left, right in pairwise(order):
             after.setdefault(right, []).append(left)
         for name in order:
             after.setdefault(name, [])
@@ -144,6 +145,10 @@ def merged_order(orders: list[list[str]]) -> list[str]:
     for name in names:
         visit(name)
     return result
+
+
+def type_name(entry: FieldVersions) -> str:
+    return entry.kind if isinstance(entry.kind, str) else entry.kind.__name__
 
 
 def annotation(entry: FieldVersions, path: str) -> str:
@@ -247,8 +252,9 @@ def emit_class(
         yield f"{inner}) -> None:"
         for entry in entries:
             if default_text(entry) == "EMPTY":
-                fresh = "[]" if entry.is_array else f"{path}.{entry.kind.__name__}()"  # type: ignore[union-attr]
-                yield f"{inner}    self.{entry.name} = {fresh} if {entry.name} is EMPTY else {entry.name}"
+                fresh = "[]" if entry.is_array else f"{path}.{type_name(entry)}()"
+                given = f"{entry.name} is EMPTY else {entry.name}"
+                yield f"{inner}    self.{entry.name} = {fresh} if {given}"
             else:
                 yield f"{inner}    self.{entry.name} = {entry.name}"
 

@@ -1,1 +1,1 @@
-"""Kafka's wire and record formats: messages, framing, record batches. Knows no sockets and no files."""
+"""Kafka's wire and record formats: messages, framing, batches. Knows no sockets, no files."""

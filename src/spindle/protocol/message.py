@@ -17,8 +17,8 @@ class Field(NamedTuple):
     """One field of a struct.
 
     `type` is a primitive name (bool, int8, int16, uint16, int32, int64, float64, string, bytes,
-    records, uuid) or a message class. Versions are inclusive. `nullable` and `tagged` say from which
-    version on; NEVER for not at all.
+    records, uuid) or a message class. Versions are inclusive. `nullable` and `tagged` say from
+    which version on; NEVER for not at all.
     """
 
     name: str

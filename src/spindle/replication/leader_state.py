@@ -59,6 +59,11 @@ class LeaderState:
         return min(self.min_isr, len(self.replicas))
 
     @property
+    def is_alone(self) -> bool:
+        """No other replica has a say in the high watermark."""
+        return self.has_min_isr and all(replica == self.local_id for replica in self.isr)
+
+    @property
     def has_min_isr(self) -> bool:
         return len(self.isr) >= self.effective_min_isr
 
