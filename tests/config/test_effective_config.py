@@ -317,6 +317,13 @@ def test_cordons_are_checked_by_the_broker_itself(value: str, message: str) -> N
     validate_own_broker(NODE, {})
 
 
+def test_rules_between_keys_hold_for_dynamic_values_too() -> None:
+    with pytest.raises(ApiError, match=r"log\.retention\.ms must be -1") as caught:
+        validate_own_broker(NODE, {"log.retention.ms": "0"})
+    assert caught.value.code == REQUEST
+    validate_own_broker(NODE, {"log.retention.ms": "-1", "leader.replication.throttled.rate": "5"})
+
+
 def test_lists_and_defaults_for_append_and_subtract() -> None:
     rules = NodeConfigRules(NODE)
     assert rules.is_list(TOPIC, "cleanup.policy")

@@ -164,20 +164,27 @@ def _needs_broker(name: str) -> bool:
 
 
 def validate_own_broker(node: NodeConfig, values: Mapping[str, str]) -> None:
-    """Check what only the broker itself can know: that its directories exist (KIP-1066).
+    """Check what only a broker itself can know: that changed values go with its property file.
+
+    Args:
+        values: what is to be set, already accepted by `validate_broker`.
 
     Raises:
-        ApiError: INVALID_REQUEST; a cordoned directory is none of the node's.
+        ApiError: INVALID_REQUEST; a cordoned directory is none of the node's (KIP-1066), or a rule
+            between keys is broken.
     """
     text = values.get("cordoned.log.dirs")
-    if text is None:
-        return
-    cordoned = DYNAMIC_KEYS["cordoned.log.dirs"].parse(text)
-    assert isinstance(cordoned, tuple), cordoned
+    if text is not None:
+        cordoned = DYNAMIC_KEYS["cordoned.log.dirs"].parse(text)
+        assert isinstance(cordoned, tuple), cordoned
+        try:
+            check_cordoned_log_dirs(cordoned, node.log_dirs)
+        except ConfigError as error:
+            raise _invalid_request(f"requirement failed: {error}") from None
     try:
-        check_cordoned_log_dirs(cordoned, node.log_dirs)
+        NodeConfig.from_properties({**node.static, **values})
     except ConfigError as error:
-        raise _invalid_request(f"requirement failed: {error}") from None
+        raise _invalid_request(str(error)) from None
 
 
 def validate_group(node: NodeConfig, group: str, values: Mapping[str, str]) -> None:

@@ -269,5 +269,4 @@ def _check_replaced(services: BrokerServices, asked: _Replaced) -> None:
 
 def _check_broker_values(services: BrokerServices, name: str, values: Mapping[str, str]) -> None:
     validate_broker(name, values)
-    if name:
-        validate_own_broker(services.config, values)
+    validate_own_broker(services.config, values)
