@@ -130,7 +130,8 @@ def parse_record(
         if kind in (OFFSET_COMMIT_TYPE, _LEGACY_OFFSET_COMMIT_TYPE):
             offset_key, _ = decode(OffsetCommitKey, 1, key, 2)
             partition = TopicPartition(offset_key.topic, offset_key.partition)
-            return OffsetRecord(offset_key.group, partition, _parse_offset(value, record_offset))
+            committed = _parse_offset(value, record_offset)
+            return OffsetRecord(offset_key.group, partition, committed)
         if kind == GROUP_METADATA_TYPE:
             group_key, _ = decode(GroupMetadataKey, 2, key, 2)
             return GroupRecord(group_key.group, _parse_group(value, record_offset))
@@ -152,6 +153,15 @@ def _value_version(value: bytes, last_version: int, record_offset: int) -> int:
 def _parse_offset(value: bytes | None, record_offset: int) -> CommittedOffset | None:
     if value is None:
         return None
+    if len(value) == _PLAIN_OFFSET_VALUE.size:
+        # The form in which `_encode_offset` writes nearly all of them, unless it is another.
+        (version, offset, epoch, text, commit_ms, tags, tag, size, topic_id) = (
+            _PLAIN_OFFSET_VALUE.unpack(value)
+        )
+        if (version, text, tags, tag, size) == (_OFFSET_VALUE_VERSION, 1, 1, 0, 16):
+            return CommittedOffset(
+                offset, epoch, "", commit_ms, NO_TIMESTAMP_MS, topic_id, record_offset
+            )
     version = _value_version(value, OffsetCommitValue.LAST_VERSION, record_offset)
     stored, _ = decode(OffsetCommitValue, version, value, 2)
     return CommittedOffset(

@@ -27,7 +27,7 @@ from spindle.coordinator.outcome import Answer, Outcome, TimerChange, TimerKey, 
 from spindle.coordinator.records import CoordinatorRecord, encode_record, parse_record
 from spindle.coordinator.shard import NO_PRODUCER_ID, GroupShard
 from spindle.coordinator.timers import TimerQueue
-from spindle.protocol.records.batch import HEADER_BYTES, batches
+from spindle.protocol.records.batch import HEADER_BYTES, BatchHeader, batches
 from spindle.protocol.records.builder import SimpleRecord, build_batch
 from spindle.protocol.records.control import read_end_transaction
 from spindle.protocol.records.record import decode_records
@@ -41,6 +41,8 @@ Operation = Callable[[Token, int], Outcome]
 
 RECORD_OVERHEAD_BYTES: Final = 24
 """At most what a record adds to its key and value in a batch of less than 2 GiB."""
+RECORDS_WITHOUT_REST: Final = 1_000
+"""Loading replays about this many (6 ms) before other work of the event loop gets its turn."""
 _BASE_SEQUENCE: Final = 0
 
 
@@ -130,10 +132,14 @@ class ShardDriver:
     # ------------------------------------------------------------ life
 
     async def _load(self) -> None:
-        count = 0
+        count = rested = 0
         try:
             async for piece in self._log.read_batches(self.partition):
-                count += self._replay(piece)
+                for position, header in batches(piece):
+                    count += self._replay(piece, position, header)
+                    if count - rested >= RECORDS_WITHOUT_REST:
+                        rested = count
+                        await asyncio.sleep(0)
         except (ApiError, LogDirectoryFailed, CorruptRecords, CorruptLog) as error:
             if self.state is ShardState.LOADING:
                 self.state = ShardState.FAILED
@@ -147,23 +153,20 @@ class ShardDriver:
         )
         self._execute(self.shard.loaded(self._clock()), is_exclusive=False)
 
-    def _replay(self, piece: Bytes) -> int:
-        count = 0
-        for position, header in batches(piece):
-            records = decode_records(piece, position, header)
-            count += len(records)
-            producer_id = header.producer_id if header.is_transactional else NO_PRODUCER_ID
-            if header.is_control:
-                for record in records:
-                    marker = read_end_transaction(record)
-                    if marker is not None:
-                        self.shard.replay_marker(header.producer_id, marker.is_commit)
-                continue
+    def _replay(self, piece: Bytes, position: int, header: BatchHeader) -> int:
+        records = decode_records(piece, position, header)
+        if header.is_control:
             for record in records:
-                parsed = parse_record(record.key, record.value, record.offset)
-                if parsed is not None:
-                    self.shard.replay(parsed, producer_id)
-        return count
+                marker = read_end_transaction(record)
+                if marker is not None:
+                    self.shard.replay_marker(header.producer_id, marker.is_commit)
+            return len(records)
+        producer_id = header.producer_id if header.is_transactional else NO_PRODUCER_ID
+        for record in records:
+            parsed = parse_record(record.key, record.value, record.offset)
+            if parsed is not None:
+                self.shard.replay(parsed, producer_id)
+        return len(records)
 
     async def wait_loaded(self) -> None:
         """Return when loading has ended, one way or the other."""
