@@ -16,15 +16,10 @@ from spindle.config.definition import (
     SHORT,
     STRING,
     ConfigKey,
-    ConfigType,
-    ListOf,
-    OneOf,
-    OneOfIgnoringCase,
-    Range,
-    parse_type,
-    text_of,
 )
 from spindle.config.topic_keys import TOPIC_KEYS
+from spindle.config.validators import ListOf, OneOf, OneOfIgnoringCase, Range
+from spindle.config.values import ConfigType, parse_type, text_of
 
 
 @pytest.mark.parametrize(

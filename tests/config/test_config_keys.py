@@ -7,9 +7,10 @@ import pytest
 from spindle.config.broker_keys import BROKER_KEYS, DYNAMIC_KEYS, DYNAMIC_ONLY
 from spindle.config.broker_synonyms import is_dynamic
 from spindle.config.client_metrics_keys import CLIENT_METRICS_KEYS
-from spindle.config.definition import REQUIRED, ConfigKey, ConfigType, UpdateMode
+from spindle.config.definition import REQUIRED, ConfigKey, UpdateMode
 from spindle.config.group_keys import GROUP_BROKER_KEYS, GROUP_KEYS
 from spindle.config.topic_keys import BROKER_SYNONYMS, TOPIC_KEYS
+from spindle.config.values import ConfigType
 
 EVERY = [
     *DYNAMIC_KEYS.values(),

@@ -2,7 +2,8 @@
 
 from typing import Final
 
-from spindle.config.definition import INT, LIST, MEDIUM, ConfigKey, ListOf, key_table
+from spindle.config.definition import INT, LIST, MEDIUM, ConfigKey, key_table
+from spindle.config.validators import ListOf
 
 CLIENT_METRICS_KEYS: Final = key_table(
     (

@@ -11,12 +11,13 @@ from spindle.common.errors import ConfigError
 from spindle.config.broker_keys import BROKER_KEYS
 from spindle.config.broker_synonyms import broker_key, broker_synonyms, is_dynamic
 from spindle.config.client_metrics_keys import CLIENT_METRICS_KEYS
-from spindle.config.definition import ConfigKey, ConfigType, text_of
+from spindle.config.definition import ConfigKey
 from spindle.config.group_keys import GROUP_BROKER_KEYS, GROUP_KEYS
 from spindle.config.node_config import NodeConfig
 from spindle.config.resources import ConfigSource
 from spindle.config.topic_config import NO_CONFIG, default_of
 from spindle.config.topic_keys import BROKER_SYNONYMS, TOPIC_KEYS
+from spindle.config.values import ConfigType, text_of
 
 
 class ConfigSynonym(NamedTuple):

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from spindle.common.errors import ConfigError
 from spindle.common.ids import Endpoint
-from spindle.config.definition import ConfigValue, invalid_value
+from spindle.config.values import ConfigValue, invalid_value
 
 SECURITY_PROTOCOLS: Final[Mapping[str, int]] = {
     "PLAINTEXT": 0,

@@ -7,17 +7,8 @@ that the broker sets. A few keys have no broker key.
 from collections.abc import Mapping
 from typing import Final
 
-from spindle.config.definition import (
-    BOOLEAN,
-    INT,
-    MEDIUM,
-    STRING,
-    ConfigKey,
-    OneOf,
-    Range,
-    ShareOffsetReset,
-    key_table,
-)
+from spindle.config.definition import BOOLEAN, INT, MEDIUM, STRING, ConfigKey, key_table
+from spindle.config.validators import OneOf, Range, ShareOffsetReset
 
 _KEYS = (
     ConfigKey(

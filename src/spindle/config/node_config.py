@@ -12,7 +12,7 @@ from typing import Final
 from spindle.common.errors import ConfigError
 from spindle.common.ids import Endpoint
 from spindle.config.broker_keys import BROKER_KEYS
-from spindle.config.definition import ConfigValue, parse_all
+from spindle.config.definition import parse_all
 from spindle.config.endpoints import (
     SECURITY_PROTOCOLS,
     Address,
@@ -26,6 +26,7 @@ from spindle.config.endpoints import (
 )
 from spindle.config.node_checks import check_node
 from spindle.config.node_warnings import node_warnings
+from spindle.config.values import ConfigValue
 
 BROKER_ROLE: Final = "broker"
 CONTROLLER_ROLE: Final = "controller"

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from spindle.common.errors import ConfigError
 from spindle.config.broker_keys import BROKER_KEYS
-from spindle.config.definition import ConfigValue
 from spindle.config.topic_keys import BROKER_SYNONYMS, TOPIC_KEYS, Synonym
+from spindle.config.values import ConfigValue
 
 if TYPE_CHECKING:
     from spindle.config.node_config import NodeConfig

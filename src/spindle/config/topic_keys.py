@@ -17,13 +17,9 @@ from spindle.config.definition import (
     MEDIUM,
     STRING,
     ConfigKey,
-    GzipLevel,
-    ListOf,
-    OneOf,
-    Range,
-    ThrottledReplicas,
     key_table,
 )
+from spindle.config.validators import GzipLevel, ListOf, OneOf, Range, ThrottledReplicas
 
 _KEYS = (
     ConfigKey(

@@ -23,13 +23,14 @@ from spindle.config.client_metrics_keys import (
     MAX_INTERVAL_MS,
     MIN_INTERVAL_MS,
 )
-from spindle.config.definition import ConfigKey, ConfigValue, UpdateMode, parse_all
+from spindle.config.definition import ConfigKey, UpdateMode, parse_all
 from spindle.config.group_keys import GROUP_BROKER_KEYS, GROUP_KEYS
 from spindle.config.node_checks import check_cordoned_log_dirs
 from spindle.config.node_config import NodeConfig
 from spindle.config.resources import ResourceType
 from spindle.config.topic_config import NO_CONFIG, default_of
 from spindle.config.topic_keys import TOPIC_KEYS
+from spindle.config.values import ConfigValue
 
 
 def validate_resource(

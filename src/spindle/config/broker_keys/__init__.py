@@ -5,7 +5,7 @@ One module per subject. Whether a key is honoured or only accepted says its docu
 
 from typing import Final
 
-from spindle.config.broker_keys.coordinators import COORDINATORS_KEYS
+from spindle.config.broker_keys.groups import GROUPS_KEYS
 from spindle.config.broker_keys.log import LOG_KEYS
 from spindle.config.broker_keys.network import NETWORK_KEYS
 from spindle.config.broker_keys.node import NODE_KEYS
@@ -13,7 +13,11 @@ from spindle.config.broker_keys.quorum import QUORUM_KEYS
 from spindle.config.broker_keys.quotas import QUOTAS_KEYS
 from spindle.config.broker_keys.remote import REMOTE_KEYS
 from spindle.config.broker_keys.replication import REPLICATION_KEYS
+from spindle.config.broker_keys.sasl import SASL_KEYS
 from spindle.config.broker_keys.security import SECURITY_KEYS
+from spindle.config.broker_keys.share_groups import SHARE_GROUPS_KEYS
+from spindle.config.broker_keys.streams_groups import STREAMS_GROUPS_KEYS
+from spindle.config.broker_keys.tls import TLS_KEYS
 from spindle.config.broker_keys.transactions import TRANSACTIONS_KEYS
 from spindle.config.definition import key_table
 
@@ -30,11 +34,15 @@ DYNAMIC_KEYS: Final = key_table(
     NETWORK_KEYS,
     LOG_KEYS,
     REPLICATION_KEYS,
-    COORDINATORS_KEYS,
+    GROUPS_KEYS,
+    SHARE_GROUPS_KEYS,
+    STREAMS_GROUPS_KEYS,
     TRANSACTIONS_KEYS,
     QUOTAS_KEYS,
     REMOTE_KEYS,
     SECURITY_KEYS,
+    SASL_KEYS,
+    TLS_KEYS,
 )
 """Every key that a broker resource may have, by name, `DYNAMIC_ONLY` included."""
 

@@ -15,11 +15,8 @@ from spindle.config.definition import (
     PER_BROKER,
     STRING,
     ConfigKey,
-    GzipLevel,
-    ListOf,
-    OneOf,
-    Range,
 )
+from spindle.config.validators import GzipLevel, ListOf, OneOf, Range
 
 LOG_KEYS = (
     ConfigKey(

@@ -12,10 +12,8 @@ from spindle.config.definition import (
     PER_BROKER,
     STRING,
     ConfigKey,
-    ListOf,
-    OneOf,
-    Range,
 )
+from spindle.config.validators import ListOf, OneOf, Range
 
 NETWORK_KEYS = (
     ConfigKey(

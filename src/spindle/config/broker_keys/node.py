@@ -14,9 +14,8 @@ from spindle.config.definition import (
     REQUIRED,
     STRING,
     ConfigKey,
-    ListOf,
-    Range,
 )
+from spindle.config.validators import ListOf, Range
 
 NODE_KEYS = (
     ConfigKey(

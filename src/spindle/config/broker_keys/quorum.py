@@ -11,10 +11,9 @@ from spindle.config.definition import (
     REQUIRED,
     STRING,
     ConfigKey,
-    ListOf,
-    Range,
 )
 from spindle.config.endpoints import ServerList, VoterList
+from spindle.config.validators import ListOf, Range
 
 QUORUM_KEYS = (
     ConfigKey(

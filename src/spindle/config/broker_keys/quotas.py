@@ -1,17 +1,7 @@
 """Broker keys: quotas and metrics."""
 
-from spindle.config.definition import (
-    CLASS,
-    CLUSTER_WIDE,
-    INT,
-    LIST,
-    LONG,
-    LOW,
-    STRING,
-    ConfigKey,
-    ListOf,
-    Range,
-)
+from spindle.config.definition import CLASS, CLUSTER_WIDE, INT, LIST, LONG, LOW, STRING, ConfigKey
+from spindle.config.validators import ListOf, Range
 
 QUOTAS_KEYS = (
     ConfigKey(

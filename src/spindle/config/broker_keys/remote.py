@@ -11,9 +11,8 @@ from spindle.config.definition import (
     MEDIUM,
     STRING,
     ConfigKey,
-    NonEmptyText,
-    Range,
 )
+from spindle.config.validators import NonEmptyText, Range
 
 REMOTE_KEYS = (
     ConfigKey(

@@ -11,8 +11,8 @@ from spindle.config.definition import (
     MEDIUM,
     STRING,
     ConfigKey,
-    Range,
 )
+from spindle.config.validators import Range
 
 REPLICATION_KEYS = (
     ConfigKey(

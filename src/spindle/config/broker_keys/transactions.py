@@ -1,6 +1,7 @@
 """Broker keys: transactions (KIP-98, KIP-890, KIP-939)."""
 
-from spindle.config.definition import BOOLEAN, CLUSTER_WIDE, HIGH, INT, LOW, SHORT, ConfigKey, Range
+from spindle.config.definition import BOOLEAN, CLUSTER_WIDE, HIGH, INT, LOW, SHORT, ConfigKey
+from spindle.config.validators import Range
 
 TRANSACTIONS_KEYS = (
     ConfigKey(

@@ -1,0 +1,110 @@
+"""Configuration values: from text to value by type, and back.
+
+Decides which texts have a type, and how a value looks in an answer or an error message. The forms
+are those of Kafka's own (Java) configuration, as clients and tools show them.
+"""
+
+import re
+from enum import IntEnum
+from typing import TypeAlias
+
+from spindle.common.errors import ConfigError
+
+ConfigValue: TypeAlias = bool | int | float | str | tuple[str, ...] | None
+"""A parsed value: SHORT, INT, LONG are int; STRING, CLASS, PASSWORD are str; LIST is a tuple."""
+
+
+class ConfigType(IntEnum):
+    """The type of a key, by its number in a DescribeConfigs response."""
+
+    UNKNOWN = 0
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    SHORT = 4
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+    CLASS = 8
+    PASSWORD = 9
+
+
+def invalid_value(name: str, value: ConfigValue, reason: str | None = None) -> ConfigError:
+    """The refusal of a value."""
+    text = f"Invalid value {shown(value)} for configuration {name}"
+    return ConfigError(f"{text}: {reason}" if reason else text)
+
+
+# --- text to value ---
+
+_BLANK = "".join(map(chr, range(33)))
+_INTEGER = re.compile(r"[+-]?[0-9]+\Z")
+_DOUBLE = re.compile(
+    r"[+-]?(?:NaN|Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[fFdD]?)\Z"
+)
+_LIST_SEPARATOR = re.compile(r"\s*,\s*")
+_BITS = {ConfigType.SHORT: 16, ConfigType.INT: 32, ConfigType.LONG: 64}
+
+
+def parse_type(name: str, text: str, type: ConfigType) -> ConfigValue:
+    """The value of `text` by type alone (no range is checked).
+
+    Raises:
+        ConfigError: the text does not have that type.
+    """
+    trimmed = text.strip(_BLANK)
+    if type is ConfigType.BOOLEAN:
+        lowered = trimmed.lower()
+        if lowered not in ("true", "false"):
+            raise invalid_value(name, text, "Expected value to be either true or false")
+        return lowered == "true"
+    if type is ConfigType.LIST:
+        return tuple(_LIST_SEPARATOR.split(trimmed)) if trimmed else ()
+    if type is ConfigType.DOUBLE:
+        if not _DOUBLE.match(trimmed):
+            raise invalid_value(name, text, "Not a number of type DOUBLE")
+        return float(trimmed.rstrip("fFdD") if trimmed[-1] in "fFdD" else trimmed)
+    bits = _BITS.get(type)
+    if bits is None:
+        return trimmed
+    if not _INTEGER.match(trimmed) or not -(1 << bits - 1) <= int(trimmed) < 1 << bits - 1:
+        raise invalid_value(name, text, f"Not a number of type {type.name}")
+    return int(trimmed)
+
+
+# --- value to text ---
+
+
+def text_of(value: ConfigValue) -> str | None:
+    """The text of a value as DescribeConfigs shows it (a LIST joined by commas)."""
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, tuple):
+        return ",".join(value)
+    return _double_text(value) if isinstance(value, float) else str(value)
+
+
+def shown(value: ConfigValue) -> str:
+    """The text of a value inside an error message (a LIST in brackets, None as `null`)."""
+    if isinstance(value, tuple):
+        return f"[{', '.join(value)}]"
+    text = text_of(value)
+    return "null" if text is None else text
+
+
+def _double_text(value: float) -> str:
+    """Java's form of a double: always a fraction; an exponent outside 10^-3 .. 10^7."""
+    if value != value:
+        return "NaN"
+    if value in (float("inf"), float("-inf")):
+        return "Infinity" if value > 0 else "-Infinity"
+    if value == 0 or 1e-3 <= abs(value) < 1e7:
+        return repr(value)
+    for digits in range(1, 18):
+        text = f"{value:.{digits}e}"
+        if float(text) == value:
+            break
+    mantissa, _, exponent = text.partition("e")
+    return f"{mantissa}E{int(exponent)}"
