@@ -228,10 +228,12 @@ class TestRolling:
     def test_when_offsets_are_too_far_from_the_base(self) -> None:
         log = new_log(LogConfig())
         append(log, "a")
-        far = build_batch([SimpleRecord(b"k", b"far", NOW_MS)], base_offset=2**31)
-        log.append_as_follower(far, 0)
-        assert log.segments.base_offsets == [0, 2**31]
-        assert values(log) == [(0, "a"), (2**31, "far")]
+        far, farther = 2**31, 2**33
+        for offset in (far, farther):
+            record = SimpleRecord(b"k", b"far", NOW_MS)
+            log.append_as_follower(build_batch([record], base_offset=offset), 0)
+        assert log.segments.base_offsets == [0, 1, farther]
+        assert values(log) == [(0, "a"), (far, "far"), (farther, "far")]
 
     def test_an_empty_segment_that_offsets_are_too_far_from_is_replaced(self) -> None:
         log = new_log(LogConfig())

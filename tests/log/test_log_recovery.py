@@ -1,5 +1,7 @@
 """Loading after a clean stop, a kill, a power failure, and with damaged or half-finished files."""
 
+from dataclasses import replace
+
 import pytest
 from log_builders import (
     NOW_MS,
@@ -157,6 +159,33 @@ def test_segments_after_a_damaged_one_are_removed() -> None:
     names = files.list_directory(PATH)
     assert not [name for name in names if name.startswith(f"{bases[2]:020d}")]
     assert append(loaded, "next") == bases[2] - 1
+
+
+class TestGaps:
+    """A power failure may take the end of one segment and leave the next."""
+
+    def with_gap(self, files: MemoryFileSystem, config: LogConfig) -> list[int]:
+        bases = filled(files, 30, config).segments.base_offsets
+        path = f"{PATH}/{bases[1]:020d}.log"
+        last = [position for position, _ in batches(files.read_bytes(path))][-1]
+        files.open(path).truncate(last)
+        return bases
+
+    def test_what_follows_a_gap_is_removed(self) -> None:
+        files = MemoryFileSystem()
+        bases = self.with_gap(files, SMALL)
+        loaded = reload(files, is_clean=False)
+        assert loaded.segments.base_offsets == bases[:2]
+        assert loaded.log_end_offset == bases[2] - 1
+
+    def test_but_not_below_the_recovery_point_or_where_compaction_makes_gaps(self) -> None:
+        for recovery_point, policy in ((20, ("delete",)), (0, ("compact",))):
+            files = MemoryFileSystem()
+            config = replace(SMALL, cleanup_policy=policy)
+            bases = self.with_gap(files, config)
+            loaded = reload(files, config, is_clean=False, recovery_point=recovery_point)
+            assert loaded.segments.base_offsets == bases
+            assert loaded.log_end_offset == 30
 
 
 def test_segments_below_the_recovery_point_are_not_read() -> None:

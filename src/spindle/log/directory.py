@@ -303,7 +303,6 @@ class LogDirectory:
         A directory that was never loaded completely is closed without the mark.
         """
         for log in self.all_logs():
-            log.flush()
             log.close()
         if self._is_loaded:
             self.checkpoint_recovery_points()

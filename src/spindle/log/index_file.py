@@ -18,7 +18,16 @@ _SEARCH_BYTES: Final = 4096
 class IndexFile:
     """Entry storage of one index; entries are appended at the end or cut off there."""
 
-    __slots__ = ("_entry", "_handles", "_has_full_size", "_key", "count", "max_entries", "path")
+    __slots__ = (
+        "_entry",
+        "_handles",
+        "_has_full_size",
+        "_is_dirty",
+        "_key",
+        "count",
+        "max_entries",
+        "path",
+    )
 
     def __init__(
         self, handles: FileHandles, path: str, entry: Struct, key: Struct, max_bytes: int
@@ -33,6 +42,7 @@ class IndexFile:
         self._entry = entry
         self._key = key
         self._has_full_size = False
+        self._is_dirty = False
         self.path = path
         self.count = 0
         self.max_entries = max(1, max_bytes // entry.size)
@@ -44,6 +54,7 @@ class IndexFile:
         file.truncate(self.max_entries * self._entry.size)
         self.count = 0
         self._has_full_size = True
+        self._is_dirty = True
 
     def open_trimmed(self, size_bytes: int) -> bool:
         """Take the entries of a file that was closed; False if its size fits no whole entries."""
@@ -56,6 +67,7 @@ class IndexFile:
         self._handles.get(self.path, create=True).truncate(0)
         self.count = 0
         self._has_full_size = False
+        self._is_dirty = True
 
     def append(self, *fields: int) -> None:
         """Add an entry; the caller keeps to `max_entries` and to the order."""
@@ -65,6 +77,7 @@ class IndexFile:
             self._has_full_size = True
         file.pwrite(self._entry.pack(*fields), self.count * self._entry.size)
         self.count += 1
+        self._is_dirty = True
 
     def entry_at(self, index: int) -> tuple[int, ...]:
         """The entry at `index`, 0 <= index < count."""
@@ -77,16 +90,21 @@ class IndexFile:
             self.count = count
             self._handles.get(self.path).truncate(count * self._entry.size)
             self._has_full_size = False
+            self._is_dirty = True
 
     def trim(self) -> None:
         """Cut the file to its entries."""
         file = self._handles.get(self.path, create=True)
         if file.size() != self.count * self._entry.size:
             file.truncate(self.count * self._entry.size)
+            self._is_dirty = True
         self._has_full_size = False
 
     def sync(self) -> None:
-        self._handles.get(self.path, create=True).sync()
+        """Return when all changes since the last `sync` are on the device."""
+        if self._is_dirty:
+            self._handles.get(self.path, create=True).sync()
+            self._is_dirty = False
 
     def floor(self, number: int) -> int:
         """Index of the last entry whose leading number is <= `number`; -1 if there is none."""

@@ -1,10 +1,13 @@
 """Making logs: a new one in an empty directory, or one from the files of an earlier run."""
 
+from typing import Final
+
 from spindle.common.ids import TopicPartition
 from spindle.common.uuids import Uuid
 from spindle.log.leader_epochs import LeaderEpochs
 from spindle.log.log import LoadedState, Log, replay_producers
 from spindle.log.log_config import LogConfig
+from spindle.log.offset_index import MAX_RELATIVE_OFFSET
 from spindle.log.partition_metadata import read_partition_metadata, write_partition_metadata
 from spindle.log.producer_state import ProducerState
 from spindle.log.recovery import (
@@ -16,7 +19,9 @@ from spindle.log.recovery import (
 from spindle.log.segment import Segment
 from spindle.log.segments import Segments
 from spindle.log.storage import LogStorage
-from spindle.protocol.records.validation import NO_LIMIT_MS
+
+_NOWHERE: Final = 2**63 - 1
+_NEVER_MS: Final = 2**63 - 1
 
 
 def create_log(
@@ -88,7 +93,11 @@ def load_log(
     if opened and not is_clean:
         needed = Segments(opened).from_offset(recovery_point)
         to_recover = [segment for segment in opened if segment in needed or segment in unsound]
-    is_recovered = _recover(opened, to_recover, epochs, producers, log_start_offset)
+    # Compaction leaves gaps between segments; elsewhere a gap after the recovery point is a loss.
+    gaps_are_losses_from = _NOWHERE if config.is_compacted else recovery_point
+    is_recovered = _recover(
+        opened, to_recover, epochs, producers, log_start_offset, gaps_are_losses_from
+    )
     end_offset = opened[-1].end_of_batches()[0] if opened else log_start_offset
     if end_offset < log_start_offset:
         for segment in opened:
@@ -112,7 +121,10 @@ def load_log(
         end_offset,
         end_offset if is_clean and not unsound else min(recovery_point, end_offset),
     )
-    return Log(storage, path, topic_partition, topic_id, config, state, has_durable_identity=True)
+    # A run that was killed may have created the directory and never brought it to the device.
+    return Log(
+        storage, path, topic_partition, topic_id, config, state, has_durable_identity=is_clean
+    )
 
 
 def _recover(
@@ -121,18 +133,25 @@ def _recover(
     epochs: LeaderEpochs,
     producers: ProducerState,
     log_start_offset: int,
+    gaps_are_losses_from: int,
 ) -> bool:
-    """Recover these segments in order; after a torn one the rest of the log is removed."""
+    """Recover these segments in order; after a loss the rest of the log is removed.
+
+    A follower that kept what comes after a gap would never fetch what is missing.
+    """
     for segment in to_recover:
         if segment not in opened:
             break
         base_offset = segment.base_offset
-        producers.reload(log_start_offset, base_offset, 0, NO_LIMIT_MS)
+        producers.reload(log_start_offset, base_offset, 0, _NEVER_MS)
         replay_producers(Segments(opened), producers, base_offset)
         is_torn = recover_segment(segment, epochs, producers)
         producers.take_snapshot()
-        if is_torn:
-            after = opened.index(segment) + 1
+        after = opened.index(segment) + 1
+        end_offset = producers.map_end_offset
+        gap = opened[after].base_offset - end_offset if after < len(opened) else 0
+        is_loss = 0 < gap <= MAX_RELATIVE_OFFSET and end_offset >= gaps_are_losses_from
+        if is_torn or is_loss:
             for later in opened[after:]:
                 later.delete()
             del opened[after:]

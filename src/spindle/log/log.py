@@ -19,6 +19,7 @@ from spindle.log.flushing import FlushTask
 from spindle.log.leader_epochs import LeaderEpochs
 from spindle.log.log_config import LogConfig
 from spindle.log.lookup import TimestampOffset, find_max_timestamp, find_timestamp
+from spindle.log.offset_index import MAX_RELATIVE_OFFSET
 from spindle.log.partition_metadata import write_partition_metadata
 from spindle.log.producer_append import CompletedTransaction, ProducerAppend
 from spindle.log.producer_entry import BatchMetadata, ProducerStateEntry
@@ -244,7 +245,7 @@ class Log:
         last_offset = last.base_offset + last.last_offset_delta
         segment = self.segments.active
         if segment.must_roll(len(records), last_offset, max_timestamp, self.config, now_ms):
-            segment = self._roll_at(max(first.base_offset, self.log_end_offset), now_ms)
+            segment = self._roll_for(first.base_offset, last_offset, now_ms)
         self._assign_epochs(placed)
         if not self._has_durable_identity:
             self._make_identity_durable()
@@ -462,7 +463,10 @@ class Log:
     # Truncation.
 
     def truncate_to(self, offset: int, now_ms: int = 0) -> None:
-        """Remove everything at and after `offset`."""
+        """Remove everything at and after `offset`, on the device when this returns.
+
+        Records that were replaced must not come back after a power failure.
+        """
         if offset < 0:
             raise ValueError(f"cannot truncate {self.topic_partition} to offset {offset}")
         if offset >= self.log_end_offset:
@@ -477,6 +481,8 @@ class Log:
             self.segments.remove(segment)
             segment.delete()
         self.segments.active.truncate_to(offset)
+        self.segments.active.sync()
+        self._storage.file_system.sync_directory(self.path)
         self.log_end_offset = offset
         self.epochs.truncate_from_end(offset)
         self.log_start_offset = min(self.log_start_offset, offset)
@@ -490,6 +496,8 @@ class Log:
         for segment in list(self.segments):
             segment.delete()
         fresh = self._new_segment(offset, 0)
+        fresh.sync()
+        self._storage.file_system.sync_directory(self.path)
         self.segments = Segments([fresh])
         self.epochs.clear()
         self.producers.reset(offset)
@@ -520,6 +528,17 @@ class Log:
         if self.segments.active.size_bytes:
             self._roll_at(self.log_end_offset, now_ms)
 
+    def _roll_for(self, first_offset: int, last_offset: int, now_ms: int) -> Segment:
+        """A new segment for a follower's or leader's next batches.
+
+        It begins at the log end even if the batches come after a gap: so a gap between segments
+        means that data was lost, and recovery can tell. Only where offsets would be too far from
+        such a base does the gap stay.
+        """
+        if last_offset - self.log_end_offset <= MAX_RELATIVE_OFFSET:
+            return self._roll_at(self.log_end_offset, now_ms)
+        return self._roll_at(first_offset, now_ms)
+
     def _roll_at(self, base_offset: int, now_ms: int) -> Segment:
         active = self.segments.active
         self._has_rolled = True
@@ -529,6 +548,9 @@ class Log:
             active.delete()
         else:
             active.become_inactive()
+            if self.recovery_point >= self.log_end_offset:
+                # No flush to come would include this segment, whose indexes just changed.
+                active.sync()
         self.producers.map_end_offset = base_offset
         self.producers.take_snapshot()
         fresh = self._new_segment(base_offset, now_ms)
@@ -591,7 +613,9 @@ class Log:
         """Return when everything up to the log end is on the device; moves the recovery point."""
         if self.recovery_point < self.log_end_offset:
             task = self.begin_flush()
-            task.run()
+            for segment in self.segments.from_offset(self.recovery_point):
+                segment.sync()
+            self._storage.file_system.sync_directory(self.path)
             self.complete_flush(task)
 
     def must_flush(self, now_ms: int) -> bool:
@@ -621,10 +645,12 @@ class Log:
             segment.moved_to(path)
 
     def close(self) -> None:
-        """Leave the files so that they can be loaded without recovery (if they were flushed)."""
+        """Flush, and leave the files so that they can be loaded without recovery."""
         if not self._has_durable_identity:
             self._make_identity_durable()
         self.segments.active.become_inactive()
+        self.flush()
+        self.segments.active.sync()
         self.producers.map_end_offset = self.log_end_offset
         self.producers.take_snapshot()
         self._storage.handles.release_below(self.path)

@@ -60,6 +60,7 @@ class Segment:
     __slots__ = (
         "_bytes_since_index_entry",
         "_handles",
+        "_is_dirty",
         "_next_read_offset",
         "_next_read_position",
         "base_offset",
@@ -99,6 +100,7 @@ class Segment:
         self.max_timestamp_offset = base_offset
         self.roll_timestamp: int | None = NO_TIMESTAMP
         self._bytes_since_index_entry = 0
+        self._is_dirty = False
         self._next_read_offset = -1
         self._next_read_position = 0
 
@@ -107,6 +109,7 @@ class Segment:
     def create(self) -> None:
         """Make the files of an empty segment that will be written to."""
         self._handles.get(self.path, create=True).truncate(0)
+        self._is_dirty = True
         self.offset_index.create()
         self.time_index.create()
 
@@ -134,7 +137,11 @@ class Segment:
         return is_sound
 
     def reset_indexes(self) -> None:
-        """Drop all index entries; `note_batch` for each batch builds them again."""
+        """Drop all index entries; `note_batch` for each batch builds them again.
+
+        That is done where an earlier run ended badly, so its data may not be on the device either.
+        """
+        self._is_dirty = True
         self.offset_index.reset()
         self.time_index.reset()
         self.transaction_index.reset()
@@ -145,6 +152,7 @@ class Segment:
     def cut(self, size_bytes: int) -> None:
         """Cut the data to `size_bytes`, the end of a batch that the indexes reach."""
         self._handles.get(self.path).truncate(size_bytes)
+        self._is_dirty = True
         self.size_bytes = size_bytes
         self._next_read_offset = -1
         if size_bytes == 0:
@@ -157,8 +165,10 @@ class Segment:
         self.time_index.file.trim()
 
     def sync(self) -> None:
-        """Return when data and indexes are on the device."""
-        self._handles.get(self.path).sync()
+        """Return when all changes to data and indexes since the last `sync` are on the device."""
+        if self._is_dirty:
+            self._handles.get(self.path).sync()
+            self._is_dirty = False
         self.offset_index.file.sync()
         self.time_index.file.sync()
         self.transaction_index.sync()
@@ -211,6 +221,7 @@ class Segment:
         """
         start = self.size_bytes
         self._handles.get(self.path, create=True).pwrite(records, start)
+        self._is_dirty = True
         if self.roll_timestamp == NO_TIMESTAMP and start == 0:
             self.roll_timestamp = batches[0][1].max_timestamp
         for position, header in batches:

@@ -27,11 +27,12 @@ class AbortedTransaction(NamedTuple):
 class TransactionIndex:
     """The transaction index of one segment; most segments have none, and then there is no file."""
 
-    __slots__ = ("_count", "_handles", "path")
+    __slots__ = ("_count", "_handles", "_is_dirty", "path")
 
     def __init__(self, handles: FileHandles, directory: str, base_offset: int, suffix: str) -> None:
         self._handles = handles
         self._count = 0
+        self._is_dirty = False
         self.path = f"{directory}/{offset_name(base_offset, TRANSACTION_INDEX_SUFFIX)}{suffix}"
 
     def open(self, size_bytes: int) -> bool:
@@ -45,6 +46,7 @@ class TransactionIndex:
             self._handles.release(self.path)
             self._handles.file_system.remove(self.path)
         self._count = 0
+        self._is_dirty = False
 
     @property
     def is_empty(self) -> bool:
@@ -55,6 +57,7 @@ class TransactionIndex:
         file = self._handles.get(self.path, create=True)
         file.pwrite(_ENTRY.pack(_VERSION, *transaction), self._count * _ENTRY.size)
         self._count += 1
+        self._is_dirty = True
 
     def entries(self) -> list[AbortedTransaction]:
         """All transactions in order.
@@ -79,7 +82,10 @@ class TransactionIndex:
         if len(kept) < self._count:
             self._count = len(kept)
             self._handles.get(self.path).truncate(self._count * _ENTRY.size)
+            self._is_dirty = True
 
     def sync(self) -> None:
-        if self._count:
+        """Return when all changes since the last `sync` are on the device."""
+        if self._is_dirty:
             self._handles.get(self.path).sync()
+            self._is_dirty = False
