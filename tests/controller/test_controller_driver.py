@@ -220,3 +220,39 @@ def test_the_same_process_registers_again_with_its_old_epoch() -> None:
         assert (after.is_fenced, after.directories) == (False, (uuid(1), uuid(2)))
 
     run(scenario())
+
+
+def test_a_crashed_combined_node_comes_back_without_waiting_for_its_own_session() -> None:
+    async def scenario() -> None:
+        node = await started()
+        await node.broker(2, [uuid(2)])
+        before = node.publisher.image.cluster.brokers[1]
+        node.quorum.become_leader(1, 2)
+        own = registration(1, 555, [uuid(1)])
+        from_outside = await node.request(62, own)
+        assert from_outside.error_code == ErrorCode.DUPLICATE_BROKER_REGISTRATION
+        other = registration(2, 556, [uuid(2)])
+        assert (await node.driver.handle(62, other)).error_code == (  # type: ignore[attr-defined]
+            ErrorCode.DUPLICATE_BROKER_REGISTRATION
+        )
+        answer = await node.driver.handle(62, own)
+        assert answer.error_code == 0  # type: ignore[attr-defined]
+        after = node.publisher.image.cluster.brokers[1]
+        assert after.epoch > before.epoch
+        assert after.is_fenced
+        node.now_ms += 9001
+        node.driver.run_periodic_tasks()
+        assert node.records()[-1][-1].broker_id == 2, "the dead session of 1 fences nobody"  # type: ignore[attr-defined]
+
+    run(scenario())
+
+
+def test_an_empty_log_without_bootstrap_records_starts_at_the_newest_level() -> None:
+    async def scenario() -> None:
+        node = Harness()
+        node.driver._bootstrap.clear()
+        node.quorum.become_leader(1, 1)
+        node.quorum.commit()
+        assert node.publisher.image.features.levels == {"metadata.version": 30}
+
+    run(scenario())

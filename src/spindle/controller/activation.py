@@ -9,7 +9,12 @@ from collections.abc import Sequence
 from spindle.controller.decision import ControllerSettings, Decision
 from spindle.controller.topic_settings import MIN_INSYNC_REPLICAS
 from spindle.metadata.configs import BROKER_RESOURCE
-from spindle.metadata.features import ELR_VERSION, METADATA_TRANSACTION_LEVEL, METADATA_VERSION
+from spindle.metadata.features import (
+    ELR_VERSION,
+    LATEST_METADATA_VERSION,
+    METADATA_TRANSACTION_LEVEL,
+    METADATA_VERSION,
+)
 from spindle.metadata.image import MetadataImage
 from spindle.protocol.message import Message
 from spindle.protocol.messages.metadata_records import (
@@ -31,24 +36,24 @@ def activation_records(
     """The first records of a newly active controller; often none.
 
     Args:
-        bootstrap: the records of bootstrap.checkpoint, metadata.version first.
-
-    Raises:
-        ValueError: the log is empty and the bootstrap records set no metadata.version.
+        bootstrap: the records of bootstrap.checkpoint, metadata.version first. Disks formatted
+            before there was such a file give none; the newest metadata.version is taken then.
     """
     records: list[Message] = []
     if is_in_transaction:
         records.append(AbortTransactionRecord(reason="Controller failover"))
     if image.features.is_bootstrapped:
         return Decision(None, records, is_atomic=True)
+    body = list(bootstrap)
     levels = {
         record.name: record.feature_level
         for record in bootstrap
         if isinstance(record, FeatureLevelRecord)
     }
     if METADATA_VERSION not in levels:
-        raise ValueError("bootstrap records set no metadata.version: format the metadata directory")
-    body = list(bootstrap)
+        levels[METADATA_VERSION] = LATEST_METADATA_VERSION
+        newest = FeatureLevelRecord(name=METADATA_VERSION, feature_level=LATEST_METADATA_VERSION)
+        body.insert(0, newest)
     if levels.get(ELR_VERSION, 0) >= 1:
         body.append(default_min_insync_replicas(settings.min_insync_replicas))
     if levels[METADATA_VERSION] >= METADATA_TRANSACTION_LEVEL:

@@ -41,6 +41,8 @@ class Situation:
     next_write_offset: int
     now_ms: int
     kraft_version: int
+    is_own_process: bool
+    """The request comes from the broker in this very process."""
     is_forwarded: bool
     """A broker has checked the request before; False where a client asks a controller itself."""
 
@@ -72,6 +74,7 @@ OPERATIONS: Final[dict[int, Operation]] = {
         version=s.api_version,
         next_write_offset=s.next_write_offset,
         now_ms=s.now_ms,
+        is_own_process=s.is_own_process and r.broker_id == s.context.settings.node_id,
     ),
     63: lambda s, r: process_heartbeat(s.image, s.heartbeats, r, s.context),
     64: lambda s, r: unregister_broker(s.image, s.heartbeats, r, s.context),

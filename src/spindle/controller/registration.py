@@ -54,8 +54,12 @@ def register_broker(
     version: int,
     next_write_offset: int,
     now_ms: int,
+    is_own_process: bool = False,
 ) -> Decision[BrokerRegistrationResponse]:
     """Let a broker in. Its epoch is `next_write_offset`, unless the same process comes again.
+
+    `is_own_process` says that the broker lives in this controller's process. Then its previous
+    incarnation is known to be dead, and there is no session to wait out after a crash.
 
     Raises:
         ApiError: INCONSISTENT_CLUSTER_ID, DUPLICATE_BROKER_REGISTRATION, INVALID_REGISTRATION or
@@ -63,7 +67,8 @@ def register_broker(
     """
     existing = image.cluster.brokers.get(request.broker_id)
     _check_cluster_id(request.cluster_id, context.settings.cluster_id)
-    _check_session(existing, heartbeats, request, now_ms)
+    if not is_own_process:
+        _check_session(existing, heartbeats, request, now_ms)
     if request.is_migrating_zk_broker:
         raise ApiError(
             ErrorCode.BROKER_ID_NOT_REGISTERED, "Controller does not support migrating ZK brokers."

@@ -142,7 +142,8 @@ class ControllerDriver:
     ) -> Message:
         """Decide on a request and answer when its records are committed.
 
-        A request refused as a whole gets an answer that says so.
+        A request refused as a whole gets an answer that says so. Without a context the request
+        comes from this process itself.
 
         Raises:
             ApiError: NOT_CONTROLLER when this node is not (or no longer) the active controller,
@@ -243,6 +244,7 @@ class ControllerDriver:
             next_write_offset=self._quorum.log_end_offset,
             now_ms=self._clock(),
             kraft_version=self._quorum.kraft_version,
+            is_own_process=context is None,
             is_forwarded=context is None or context.listener not in own_listeners,
         )
 
