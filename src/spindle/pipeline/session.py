@@ -84,10 +84,9 @@ def get_spark(
 
 def register_sources(spark: "SparkSession") -> None:
     """Make `format("spindle")` and `format("spindle-segments")` known to any session."""
-    from spindle.pipeline.sources import segments
-    from spindle.pipeline.sources.broker import BrokerDataSource
+    from spindle.pipeline.sources import broker, segments
 
-    spark.dataSource.register(BrokerDataSource)
+    broker.register(spark)
     segments.register(spark)
 
 

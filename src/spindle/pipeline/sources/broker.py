@@ -3,21 +3,27 @@
     spark.read.format("spindle").option("kafka.bootstrap.servers", "...").option("subscribe", "t")
 
 Options and rows are those of Spark's built-in `kafka` source (see `broker_options`), without its
-jars. It works on any Kafka cluster.
+jars. It works on any Kafka cluster. Spark hands filters to a Python source only when
+`spark.sql.python.filterPushdown.enabled` is on, and refuses a source that can take them when it is
+off; so there are two classes and `register` picks.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
 from spindle.pipeline.records.columns import spark_ddl
+from spindle.pipeline.segments.pushdown import PushedFilters, narrow
 from spindle.pipeline.sources.broker_options import BrokerReadOptions, broker_read_options
 from spindle.pipeline.sources.broker_planning import plan_tasks
 from spindle.pipeline.sources.broker_ranges import OffsetRange
 from spindle.pipeline.sources.broker_reading import read_ranges
+
+PUSHDOWN_CONF = "spark.sql.python.filterPushdown.enabled"
 
 
 @dataclass
@@ -32,18 +38,30 @@ class BrokerReader(DataSourceReader):
 
     def __init__(self, options: BrokerReadOptions) -> None:
         self._options = options
+        self._filters = PushedFilters()
 
     def partitions(self) -> list[InputPartition]:
         """The tasks; a single one without ranges where there is nothing to read."""
-        return [RangesPartition(ranges) for ranges in plan_tasks(self._options) or [()]]
+        return [
+            RangesPartition(ranges) for ranges in plan_tasks(self._options, self._filters) or [()]
+        ]
 
     def read(self, partition: Any) -> Iterator[Any]:
         """The Arrow batches of a task."""
-        return read_ranges(self._options, partition.ranges)
+        return read_ranges(self._options, partition.ranges, self._filters)
+
+
+class FilteringBrokerReader(BrokerReader):
+    """The same with pushed filters: they narrow partitions, offsets and times."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Note the filters; all are returned, because Spark is to check the rows as well."""
+        self._filters = narrow(self._filters, filters)
+        return filters
 
 
 class BrokerDataSource(DataSource):
-    """`format("spindle")`."""
+    """`format("spindle")` for any session."""
 
     @classmethod
     def name(cls) -> str:
@@ -55,3 +73,16 @@ class BrokerDataSource(DataSource):
 
     def reader(self, schema: StructType) -> BrokerReader:
         return BrokerReader(broker_read_options(self.options))
+
+
+class FilteringBrokerDataSource(BrokerDataSource):
+    """`format("spindle")` for a session with filter pushdown."""
+
+    def reader(self, schema: StructType) -> BrokerReader:
+        return FilteringBrokerReader(broker_read_options(self.options))
+
+
+def register(spark: SparkSession) -> None:
+    """Make `spindle` known to a session, with filter pushdown if the session has it on."""
+    has_pushdown = str(spark.conf.get(PUSHDOWN_CONF, "false")).lower() == "true"
+    spark.dataSource.register(FilteringBrokerDataSource if has_pushdown else BrokerDataSource)

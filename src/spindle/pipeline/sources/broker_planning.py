@@ -8,6 +8,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Final
 
 from spindle.client.cluster import ClusterView, TopicView
@@ -15,6 +16,7 @@ from spindle.client.errors import ClientError, RequestTimedOut, is_worth_retryin
 from spindle.client.offsets import EARLIEST, LATEST
 from spindle.common.errors import ApiError
 from spindle.common.ids import TopicPartition
+from spindle.pipeline.segments.pushdown import PushedFilters
 from spindle.pipeline.sources.broker_limits import (
     AtOffsets,
     AtPosition,
@@ -40,6 +42,7 @@ _DEFAULT_RECORD_BYTES: Final = 100.0
 
 def plan_tasks(
     options: BrokerReadOptions,
+    filters: PushedFilters = PushedFilters(),  # noqa: B008  (immutable)
     *,
     cores: int | None = None,
     sleep: Callable[[float], None] = time.sleep,
@@ -47,6 +50,7 @@ def plan_tasks(
     """The ranges of each task.
 
     Args:
+        filters: what Spark will ask of the rows; offsets that cannot pass are not planned.
         cores: of all executors; those of this machine where None.
 
     Raises:
@@ -55,7 +59,7 @@ def plan_tasks(
         ClientError: brokers that cannot be asked.
     """
     with WireClient(options.client) as client:
-        ranges = _settle(client, options, sleep)
+        ranges = _settle(client, options, filters, sleep)
         if options.min_partitions is not None or options.max_records_per_partition is not None:
             return split_by_count(ranges, options.min_partitions, options.max_records_per_partition)
         count = len(os.sched_getaffinity(0)) if cores is None else cores
@@ -63,14 +67,17 @@ def plan_tasks(
 
 
 def _settle(
-    client: WireClient, options: BrokerReadOptions, sleep: Callable[[float], None]
+    client: WireClient,
+    options: BrokerReadOptions,
+    filters: PushedFilters,
+    sleep: Callable[[float], None],
 ) -> list[OffsetRange]:
     """The ranges to read; repeated while the topics change under the questions."""
     failures = 0
     while True:
         try:
             view, partitions = select_partitions(client, options.selection)
-            return _ranges(client, options, view, partitions)
+            return _filtered(client, _ranges(client, options, view, partitions), filters)
         except (ApiError, ClientError) as error:
             failures += 1
             gave_up = failures > options.offset_retries or isinstance(error, RequestTimedOut)
@@ -142,6 +149,35 @@ def _ranges(
     return [
         OffsetRange(each, view.topic(each.topic).topic_id, start[each], stop[each])
         for each in partitions
+    ]
+
+
+def _filtered(
+    client: WireClient, ranges: list[OffsetRange], filters: PushedFilters
+) -> list[OffsetRange]:
+    """The part of the ranges in which rows can pass the filters.
+
+    Only the lower bound of the time cuts: no earlier record passes it, while beyond an upper bound
+    older records may follow.
+    """
+    wanted = [each for each in ranges if filters.wants(each.partition)]
+    first: dict[TopicPartition, int] = {}
+    if filters.min_timestamp_ms is not None and wanted:
+        times = dict.fromkeys((each.partition for each in wanted), filters.min_timestamp_ms)
+        found = client.list_offsets(times)
+        first = {
+            each.partition: found[each.partition].offset
+            if found[each.partition].offset >= 0
+            else each.end_offset
+            for each in wanted
+        }
+    return [
+        replace(
+            each,
+            start_offset=max(each.start_offset, filters.min_offset, first.get(each.partition, 0)),
+            end_offset=min(each.end_offset, filters.end_offset),
+        )
+        for each in wanted
     ]
 
 

@@ -11,6 +11,7 @@ from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import TopicPartition
 from spindle.pipeline.records.decoder import BatchDecoder, RowFilter
 from spindle.pipeline.records.transactions import AbortedTransaction, AbortedTransactions
+from spindle.pipeline.segments.pushdown import PushedFilters
 from spindle.pipeline.sources.broker_options import BrokerReadOptions
 from spindle.pipeline.sources.broker_ranges import OffsetRange
 from spindle.pipeline.wire.cluster import WireClient
@@ -29,9 +30,11 @@ class DataLost(ClientError):
 
 
 def read_ranges(
-    options: BrokerReadOptions, ranges: tuple[OffsetRange, ...]
+    options: BrokerReadOptions,
+    ranges: tuple[OffsetRange, ...],
+    filters: PushedFilters = PushedFilters(),  # noqa: B008  (immutable)
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of the ranges, range after range, in offset order.
+    """The rows of the ranges whose time can pass the filters, range after range, by offset.
 
     Raises:
         DataLost: records are gone and the options say that this is an error.
@@ -40,14 +43,21 @@ def read_ranges(
     """
     with WireClient(options.client) as client:
         for each in ranges:
-            yield from _RangeReader(client, options, each).rows()
+            yield from _RangeReader(client, options, each, filters).rows()
 
 
 class _RangeReader:
-    def __init__(self, client: WireClient, options: BrokerReadOptions, wanted: OffsetRange) -> None:
+    def __init__(
+        self,
+        client: WireClient,
+        options: BrokerReadOptions,
+        wanted: OffsetRange,
+        filters: PushedFilters,
+    ) -> None:
         self._client = client
         self._options = options
         self._wanted = wanted
+        self._row_filter = _row_filter(wanted, filters)
         self._fetcher = PartitionFetcher(
             client,
             wanted.partition,
@@ -63,6 +73,7 @@ class _RangeReader:
 
     def rows(self) -> Iterator[pa.RecordBatch]:
         start: int | None = self._wanted.start_offset
+        refused = -1
         while start is not None:
             reached = start
             try:
@@ -74,7 +85,11 @@ class _RangeReader:
             except ApiError as error:
                 if error.code != ErrorCode.OFFSET_OUT_OF_RANGE:
                     raise
+                refused_before, refused = refused, reached
                 start = self._after_loss(reached)
+                if start == refused_before:
+                    # The leader says that it has the offset, and again does not give it.
+                    raise
             except TopicReplaced as error:
                 self._lost(reached, self._wanted.end_offset, str(error))
                 return
@@ -88,7 +103,9 @@ class _RangeReader:
         decoder = BatchDecoder(
             self._wanted.partition,
             self._options.columns,
-            RowFilter(max(run.start_offset, self._wanted.start_offset), self._wanted.end_offset),
+            self._row_filter._replace(
+                start_offset=max(run.start_offset, self._wanted.start_offset)
+            ),
             aborted=aborted,
             chunk_bytes=self._options.batch_bytes,
         )
@@ -117,3 +134,14 @@ class _RangeReader:
     def _lost(self, first: int, end: int, reason: str) -> None:
         if self._options.fail_on_data_loss:
             raise DataLost(self._wanted.partition, first, end, reason)
+
+
+def _row_filter(wanted: OffsetRange, filters: PushedFilters) -> RowFilter:
+    everything = RowFilter()
+    least, greatest = filters.min_timestamp_ms, filters.max_timestamp_ms
+    return RowFilter(
+        wanted.start_offset,
+        wanted.end_offset,
+        everything.min_timestamp_ms if least is None else least,
+        everything.max_timestamp_ms if greatest is None else greatest,
+    )
