@@ -1,0 +1,246 @@
+"""Exports without Spark: where they go on, files, and commits to a Delta table."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+from log_directory_files import OTHER_ID, TOPIC_ID, ReplicaWriter, format_directory, simple_records
+
+from spindle.common.ids import TopicPartition
+from spindle.common.uuids import uuid_text
+from spindle.pipeline.errors import DataLoss
+from spindle.pipeline.export.continuation import remaining_ranges
+from spindle.pipeline.export.delta_table import ExportTable
+from spindle.pipeline.export.model import (
+    Coverage,
+    ExportConflict,
+    ExportRefused,
+    PartitionKey,
+    Range,
+    WrittenFile,
+)
+from spindle.pipeline.export.parquet_files import (
+    FileSettings,
+    file_name,
+    parse_file_name,
+    write_range,
+)
+from spindle.pipeline.export.sources import export_source
+from spindle.pipeline.records.columns import KAFKA_COLUMNS, arrow_schema
+
+T0 = TopicPartition("topic", 0)
+KEY = PartitionKey(TOPIC_ID, 0)
+SCHEMA = arrow_schema(KAFKA_COLUMNS)
+
+
+@dataclass(frozen=True)
+class Piece:
+    partition: TopicPartition
+    topic_id: bytes
+    start_offset: int
+    end_offset: int
+
+
+@dataclass
+class FakeSource:
+    """Rows with offsets of the range; fails at `fails_at`."""
+
+    columns: tuple[str, ...] = KAFKA_COLUMNS
+    start_is_explicit: bool = False
+    fail_on_data_loss: bool = True
+    fails_at: int | None = None
+
+    def ranges(self) -> Sequence[Range]:
+        return []
+
+    def tasks(self, ranges: Sequence[Range]) -> list[tuple[Range, ...]]:
+        return [tuple(ranges)]
+
+    def read(self, piece: Range) -> Iterator[Any]:
+        for offset in range(piece.start_offset, piece.end_offset):
+            if offset == self.fails_at:
+                raise DataLoss("gone")
+            row = {"offset": offset, "partition": 0, "topic": "topic", "timestamp": offset * 1000}
+            arrays = [pa.array([row.get(field.name)]).cast(field.type) for field in SCHEMA]
+            yield pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
+
+
+def piece(start: int, end: int, topic_id: bytes = TOPIC_ID) -> Piece:
+    return Piece(T0, topic_id, start, end)
+
+
+def remaining(
+    pieces: list[Piece], held: Coverage | None, source: FakeSource | None = None
+) -> list[tuple[int, int]]:
+    covered = {} if held is None else {KEY: held}
+    found = remaining_ranges(source or FakeSource(), pieces, covered)
+    return [(each.start_offset, each.end_offset) for each in found]
+
+
+def test_a_new_partition_is_read_whole() -> None:
+    assert remaining([piece(5, 9), piece(0, 5)], None) == [(0, 5), (5, 9)]
+
+
+@pytest.mark.parametrize(
+    ("end", "expected"),
+    [(0, [(0, 5), (5, 9)]), (3, [(3, 5), (5, 9)]), (5, [(5, 9)]), (9, []), (20, [])],
+)
+def test_the_next_run_goes_on_where_the_table_ends(
+    end: int, expected: list[tuple[int, int]]
+) -> None:
+    assert remaining([piece(0, 5), piece(5, 9)], Coverage(0, end)) == expected
+
+
+def test_another_topic_id_is_another_partition() -> None:
+    assert remaining([piece(0, 5, OTHER_ID)], Coverage(0, 100)) == [(0, 5)]
+
+
+def test_a_gap_is_data_loss_or_refused() -> None:
+    with pytest.raises(DataLoss, match=r"offsets \[3, 5\) would be missing"):
+        remaining([piece(5, 9)], Coverage(0, 3))
+    lenient = FakeSource(fail_on_data_loss=False)
+    assert remaining([piece(5, 9)], Coverage(0, 3), lenient) == [(5, 9)]
+    explicit = FakeSource(start_is_explicit=True, fail_on_data_loss=False)
+    with pytest.raises(ExportRefused, match="Leave out the starting offset"):
+        remaining([piece(5, 9)], Coverage(0, 3), explicit)
+
+
+def test_rows_before_the_table_begins_are_refused_only_when_asked_for() -> None:
+    with pytest.raises(ExportRefused, match="begins at offset 4"):
+        remaining([piece(0, 9)], Coverage(4, 6), FakeSource(start_is_explicit=True))
+    assert remaining([piece(0, 9)], Coverage(4, 6)) == [(6, 9)]
+
+
+def test_file_names_say_what_is_inside() -> None:
+    name = file_name(piece(3, 9), "abc123", 7)
+    assert parse_file_name(name) == (KEY, Coverage(3, 9))
+    long = replace(piece(3, 9), partition=TopicPartition("t" * 249, 123456))
+    name = file_name(long, "f" * 12, 2**40)
+    assert len(name) < 255
+    assert parse_file_name(name) == (PartitionKey(TOPIC_ID, 123456), Coverage(3, 9))
+    assert parse_file_name("part-00001-0000.zstd.parquet") is None
+
+
+def settings(path: Path, run_id: str = "aa") -> FileSettings:
+    return FileSettings(str(path), run_id, "snappy")
+
+
+def test_a_file_holds_its_range(tmp_path: Path) -> None:
+    written = write_range(FakeSource(), piece(3, 9), settings(tmp_path), 0)
+    assert written is not None
+    assert (written.rows, written.min_timestamp_ms, written.max_timestamp_ms) == (6, 3, 8)
+    table = pq.read_table(tmp_path / written.name)
+    assert table.column("offset").to_pylist() == [3, 4, 5, 6, 7, 8]
+    assert written.size_bytes == (tmp_path / written.name).stat().st_size
+
+
+def test_nothing_is_left_of_a_range_without_rows_or_with_an_error(tmp_path: Path) -> None:
+    assert write_range(FakeSource(), piece(3, 3), settings(tmp_path), 0) is None
+    with pytest.raises(DataLoss):
+        write_range(FakeSource(fails_at=5), piece(3, 9), settings(tmp_path), 0)
+    assert list(tmp_path.iterdir()) == []
+
+
+def write(path: Path, start: int, end: int, run_id: str) -> list[WrittenFile]:
+    written = write_range(FakeSource(), piece(start, end), settings(path, run_id), 0)
+    assert written is not None
+    return [written]
+
+
+def offsets(path: Path) -> list[int]:
+    return sorted(DeltaTable(path).to_pyarrow_table().column("offset").to_pylist())
+
+
+def test_commits_carry_what_the_table_covers(tmp_path: Path) -> None:
+    path = str(tmp_path)
+    assert ExportTable(path).coverage(KEY) is None
+    assert ExportTable(path).version is None
+    files = write(tmp_path, 2, 5, "aa")
+    assert not DeltaTable.is_deltatable(path)
+    ExportTable(path).commit(SCHEMA, files, {KEY: Coverage(2, 5)}, {"topic": TOPIC_ID})
+    assert offsets(tmp_path) == [2, 3, 4]
+    assert ExportTable(path).coverage(KEY) == Coverage(2, 5)
+    write(tmp_path, 5, 8, "orphan")
+    files = write(tmp_path, 5, 8, "bb")
+    version = ExportTable(path).commit(SCHEMA, files, {KEY: Coverage(2, 8)}, {"topic": TOPIC_ID})
+    assert version == 1
+    assert offsets(tmp_path) == [2, 3, 4, 5, 6, 7]
+    assert ExportTable(path).coverage(KEY) == Coverage(2, 8)
+
+
+def test_coverage_survives_compaction(tmp_path: Path) -> None:
+    path = str(tmp_path)
+    for start in (0, 5):
+        files = write(tmp_path, start, start + 5, "aa")
+        coverage = {KEY: Coverage(0, start + 5)}
+        ExportTable(path).commit(SCHEMA, files, coverage, {"topic": TOPIC_ID})
+    DeltaTable(path).optimize.compact()
+    names = [uri.rpartition("/")[2] for uri in DeltaTable(path).file_uris()]
+    assert [parse_file_name(name) for name in names] == [None]
+    assert ExportTable(path).coverage(KEY) == Coverage(0, 10)
+    assert offsets(tmp_path) == list(range(10))
+
+
+def test_the_second_of_two_runs_is_refused(tmp_path: Path) -> None:
+    path = str(tmp_path)
+    first, second = ExportTable(path), ExportTable(path)
+    coverage = {KEY: Coverage(0, 5)}
+    first.commit(SCHEMA, write(tmp_path, 0, 5, "aa"), coverage, {"topic": TOPIC_ID})
+    with pytest.raises(ExportConflict, match="run again"):
+        second.commit(SCHEMA, write(tmp_path, 0, 5, "bb"), coverage, {"topic": TOPIC_ID})
+    third, fourth = ExportTable(path), ExportTable(path)
+    coverage = {KEY: Coverage(0, 9)}
+    third.commit(SCHEMA, write(tmp_path, 5, 9, "cc"), coverage, {"topic": TOPIC_ID})
+    with pytest.raises(ExportConflict, match="run again"):
+        fourth.commit(SCHEMA, write(tmp_path, 5, 9, "dd"), coverage, {"topic": TOPIC_ID})
+    assert offsets(tmp_path) == list(range(9))
+
+
+def test_a_table_knows_topics_of_another_id_and_other_columns(tmp_path: Path) -> None:
+    path = str(tmp_path)
+    files = write(tmp_path, 0, 5, "aa")
+    ExportTable(path).commit(SCHEMA, files, {KEY: Coverage(0, 5)}, {"topic": TOPIC_ID})
+    table = ExportTable(path)
+    assert not table.is_other_topic("topic", TOPIC_ID)
+    assert table.is_other_topic("topic", OTHER_ID)
+    assert not table.is_other_topic("other", OTHER_ID)
+    assert table.coverage(PartitionKey(OTHER_ID, 0)) is None
+    table.check_schema(SCHEMA)
+    with pytest.raises(ExportRefused, match="has the columns key, value"):
+        table.check_schema(arrow_schema(("key",)))
+
+
+def test_statistics_let_readers_skip_files(tmp_path: Path) -> None:
+    files = write(tmp_path, 0, 5, "aa")
+    ExportTable(str(tmp_path)).commit(SCHEMA, files, {KEY: Coverage(0, 5)}, {"topic": TOPIC_ID})
+    actions = pa.table(DeltaTable(tmp_path).get_add_actions(flatten=True)).to_pylist()
+    assert actions[0]["num_records"] == 5
+    assert (actions[0]["min.offset"], actions[0]["max.offset"]) == (0, 4)
+    assert actions[0]["max.timestamp"].microsecond == 4000
+
+
+def test_the_segments_source_of_an_export(tmp_path: Path) -> None:
+    writer = ReplicaWriter(format_directory(tmp_path / "d1"), T0)
+    writer.append_records(simple_records(100))
+    source = export_source(
+        "spindle-segments",
+        {"logDirs": str(tmp_path / "d1"), "subscribe": "topic", "taskBytes": "1000"},
+    )
+    (whole,) = source.ranges()
+    assert (whole.start_offset, whole.end_offset, whole.topic_id) == (0, 100, TOPIC_ID)
+    rest = remaining_ranges(source, [whole], {KEY: Coverage(0, 95)})
+    tasks = source.tasks(rest)
+    rows = [batch.num_rows for task in tasks for part in task for batch in source.read(part)]
+    assert sum(rows) == 5
+    with pytest.raises(ValueError, match="'csv' cannot be exported"):
+        export_source("csv", {})
+
+
+def test_ids_in_messages_are_in_their_text_form() -> None:
+    with pytest.raises(DataLoss, match=uuid_text(TOPIC_ID)):
+        remaining([piece(5, 9)], Coverage(0, 3))

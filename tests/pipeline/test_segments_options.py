@@ -1,0 +1,170 @@
+"""Options of `spindle-segments` and what pushed filters mean."""
+
+import datetime
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from spindle.common.ids import TopicPartition
+from spindle.pipeline.records.columns import ALL_COLUMNS, KAFKA_COLUMNS, select_columns
+from spindle.pipeline.segments.options import EARLIEST, LATEST, parse_segment_options
+from spindle.pipeline.segments.pushdown import PushedFilters, narrow
+
+BASE = {"logDirs": "/d", "subscribe": "t"}
+T0 = TopicPartition("t", 0)
+
+
+def test_defaults_are_those_of_a_batch_read() -> None:
+    options = parse_segment_options(BASE)
+    assert (options.start.everywhere, options.end.everywhere) == (EARLIEST, LATEST)
+    assert options.columns == KAFKA_COLUMNS
+    assert options.fail_on_data_loss
+    assert not options.is_read_committed
+    assert not options.start_is_explicit
+
+
+def test_names_are_case_insensitive() -> None:
+    options = parse_segment_options(
+        {"LOGDIRS": "/d", "Subscribe": "t", "failondataloss": "FALSE", "INCLUDEHEADERS": "true"}
+    )
+    assert not options.fail_on_data_loss
+    assert options.columns == ALL_COLUMNS
+
+
+def test_a_time_for_all_goes_before_times_before_offsets() -> None:
+    given = {
+        **BASE,
+        "startingTimestamp": "5",
+        "startingOffsetsByTimestamp": '{"t":{"0":6}}',
+        "startingOffsets": '{"t":{"0":7}}',
+    }
+    assert parse_segment_options(given).start.timestamp_of(T0) == 5
+    del given["startingTimestamp"]
+    assert parse_segment_options(given).start.timestamp_of(T0) == 6
+    del given["startingOffsetsByTimestamp"]
+    start = parse_segment_options(given).start
+    assert (start.timestamp_of(T0), start.offset_of(T0)) == (None, 7)
+
+
+@pytest.mark.parametrize(
+    ("changes", "finding"),
+    [
+        ({"logDirs": ""}, "logDirs is missing"),
+        ({"subscribe": None}, "exactly one .* given: none"),
+        ({"assign": '{"t":[0]}'}, "exactly one .* given: assign, subscribe"),
+        ({"subscribe": " , "}, "names no topic"),
+        ({"subscribe": None, "assign": "{"}, "assign: .* no JSON"),
+        ({"subscribe": None, "assign": '{"t":0}'}, r"assign: want"),
+        ({"subscribe": None, "assign": '{"t":[-1]}'}, r"assign: want"),
+        ({"subscribe": None, "assign": "{}"}, "names no partition"),
+        ({"subscribe": None, "subscribePattern": "("}, "no pattern"),
+        ({"startingOffsets": "latest"}, "cannot start a batch read"),
+        ({"startingOffsets": '{"t":{"0":-1}}'}, "cannot start a batch read"),
+        ({"endingOffsets": "earliest"}, "cannot end a batch read"),
+        ({"endingOffsets": '{"t":{"0":-2}}'}, "cannot end a batch read"),
+        ({"startingOffsets": '{"t":{"0":-3}}'}, "wrong entry '0': -3"),
+        ({"startingOffsets": '{"t":{"x":3}}'}, "wrong entry 'x': 3"),
+        ({"startingOffsets": '{"t":3}'}, "startingOffsets: want"),
+        ({"startingOffsets": "soon"}, "startingOffsets: 'soon' is no JSON"),
+        (
+            {"startingOffsets": '{"t":{"0":5}}', "endingOffsets": '{"t":{"0":4}}'},
+            "starting offset 5 is above ending 4",
+        ),
+        (
+            {"startingOffsets": '{"t":{"0":5}}', "endingOffsets": '{"t":{"1":9}}'},
+            "different partitions",
+        ),
+        ({"startingTimestamp": "now"}, "startingTimestamp: 'now'"),
+        ({"failOnDataLoss": "maybe"}, "failOnDataLoss: 'maybe' is none of true, false"),
+        ({"isolationLevel": "serializable"}, "none of read_uncommitted, read_committed"),
+        ({"end": "now"}, "option end"),
+        ({"minPartitions": "0"}, "minPartitions: '0' is no number above 0"),
+        ({"columns": "key,kee"}, "'kee' is not a column"),
+        ({"columns": "key,KEY"}, "named twice"),
+        ({"topicIds": '{"t":"abc"}'}, "topicIds: 'abc' is not an id"),
+    ],
+)
+def test_wrong_options_are_named(changes: dict[str, str | None], finding: str) -> None:
+    given = {**BASE, **changes}
+    with pytest.raises(ValueError, match=finding):
+        parse_segment_options({name: text for name, text in given.items() if text is not None})
+
+
+def test_patterns_match_whole_names_and_never_the_metadata_log() -> None:
+    topics = parse_segment_options({"logDirs": "/d", "subscribePattern": "t.*|__.*"}).topics
+    assert topics.wants(TopicPartition("topic", 0))
+    assert not topics.wants(TopicPartition("a-topic", 0))
+    assert topics.wants(TopicPartition("__consumer_offsets", 0))
+    assert not topics.wants(TopicPartition("__cluster_metadata", 0))
+    named = parse_segment_options({"logDirs": "/d", "subscribe": "__cluster_metadata"}).topics
+    assert named.wants(TopicPartition("__cluster_metadata", 0))
+
+
+def test_columns_keep_the_order_asked_for() -> None:
+    assert select_columns("offset, Key", include_headers=True) == ("offset", "key", "headers")
+
+
+@dataclass
+class EqualTo:
+    attribute: tuple[str, ...]
+    value: Any
+
+
+class In(EqualTo):
+    pass
+
+
+class GreaterThan(EqualTo):
+    pass
+
+
+class LessThanOrEqual(EqualTo):
+    pass
+
+
+class LessThan(EqualTo):
+    pass
+
+
+def moment(micros: int) -> datetime.datetime:
+    epoch = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+    return epoch + datetime.timedelta(microseconds=micros)
+
+
+def test_filters_narrow_each_other() -> None:
+    found = narrow(
+        PushedFilters(),
+        [
+            EqualTo(("topic",), "t"),
+            In(("partition",), (1, 2, None)),
+            In(("partition",), (2, 3)),
+            GreaterThan(("offset",), 9),
+            LessThan(("offset",), 20),
+            EqualTo(("key",), b"k"),
+            EqualTo(("headers", "key"), "k"),
+        ],
+    )
+    assert found == PushedFilters(frozenset(("t",)), frozenset((2,)), 10, 20)
+    assert found.wants(TopicPartition("t", 2))
+    assert not found.wants(TopicPartition("t", 1))
+
+
+def test_bounds_on_offsets() -> None:
+    assert narrow(PushedFilters(), [LessThanOrEqual(("offset",), 20)]).end_offset == 21
+    both = narrow(PushedFilters(), [In(("offset",), (7, 3, None))])
+    assert (both.min_offset, both.end_offset) == (3, 8)
+    assert narrow(PushedFilters(), [EqualTo(("offset",), None)]).end_offset == 0
+
+
+def test_bounds_on_times_keep_every_row_that_can_match() -> None:
+    def bounds(item: EqualTo) -> tuple[int | None, int | None]:
+        found = narrow(PushedFilters(), [item])
+        return found.min_timestamp_ms, found.max_timestamp_ms
+
+    assert bounds(GreaterThan(("timestamp",), moment(5000))) == (6, None)
+    assert bounds(GreaterThan(("timestamp",), moment(5001))) == (6, None)
+    assert bounds(LessThan(("timestamp",), moment(5000))) == (None, 4)
+    assert bounds(LessThanOrEqual(("timestamp",), moment(5999))) == (None, 5)
+    assert bounds(EqualTo(("timestamp",), moment(7000))) == (7, 7)
+    assert bounds(GreaterThan(("timestamp",), moment(-1500))) == (-1, None)
