@@ -6,6 +6,7 @@ from spindle.common.errors import ConfigError
 from spindle.common.ids import Endpoint
 from spindle.config.endpoints import Address, Voter
 from spindle.config.node_config import NodeConfig
+from spindle.config.node_support import check_supported
 
 COMBINED = {
     "process.roles": "broker,controller",
@@ -151,6 +152,9 @@ def test_an_unknown_key_is_a_warning_that_names_the_nearest() -> None:
 def test_other_warnings() -> None:
     heartbeat = config(COMBINED, **{"broker.heartbeat.interval.ms": "5000"})
     assert "5000 is more than half of broker.session.timeout.ms=9000" in heartbeat.warnings[0]
+    for key, value in (("config.providers", "file"), ("remote.log.storage.system.enable", "true")):
+        (warning,) = config(COMBINED, **{key: value}).warnings
+        assert warning.startswith(key)
     policy = config(COMBINED, **{"create.topic.policy.class.name": "com.example.Policy"})
     assert policy.warnings == (
         "create.topic.policy.class.name=com.example.Policy names a Java class, which cannot be "
@@ -259,12 +263,65 @@ def test_other_warnings() -> None:
         (COMBINED, {"max.connections.per.ip": "0"}, "lets nobody in"),
         (COMBINED, {"max.connections.per.ip.overrides": "h"}, "not of the form address:count"),
         (COMBINED, {"connections.max.idle.ms": "100"}, "must be less than"),
+        (COMBINED, {"log.cleaner.threads": "0"}, "log.cleaner.threads must be at least 1"),
+        (COMBINED, {"controller.quorum.voters": "1@h1:70000"}, "must be between 0 and 65535"),
+        (BROKER, {"controller.quorum.bootstrap.servers": "h:70000"}, "between 0 and 65535"),
+        (COMBINED, {"early.start.listeners": "SSL"}, "known are PLAINTEXT, CONTROLLER"),
+        (COMBINED, {"offsets.topic.compression.codec": "5"}, "=5 is no codec"),
+        (
+            COMBINED,
+            {"group.consumer.session.timeout.ms": "1"},
+            "group.consumer.session.timeout.ms=1 must be at least "
+            "group.consumer.min.session.timeout.ms=45000",
+        ),
+        (
+            COMBINED,
+            {"group.share.max.heartbeat.interval.ms": "1"},
+            "group.share.max.heartbeat.interval.ms=1 must be at least "
+            "group.share.min.heartbeat.interval.ms=5000",
+        ),
+        (
+            COMBINED,
+            {
+                "group.streams.max.heartbeat.interval.ms": "50000",
+                "group.streams.heartbeat.interval.ms": "45000",
+            },
+            "group.streams.heartbeat.interval.ms=45000 must be less than "
+            "group.streams.session.timeout.ms=45000",
+        ),
+        (COMBINED, {"group.streams.num.standby.replicas": "3"}, "max.standby.replicas=2"),
+        (COMBINED, {"group.share.max.share.sessions": "5"}, "group.share.max.size=200"),
+        (COMBINED, {"group.consumer.assignors": "a.B"}, "there is no assignor a.B"),
+        (COMBINED, {"group.coordinator.rebalance.protocols": "consumer"}, "must contain classic"),
     ],
 )
 def test_refusals(base: dict[str, str], changes: dict[str, str | None], message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         config(base, **changes)
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"listeners": "SASL_SSL://h1:1,CONTROLLER://h1:2",
+             "inter.broker.listener.name": "SASL_SSL",
+             "listener.security.protocol.map": "SASL_SSL:SASL_SSL,CONTROLLER:PLAINTEXT",
+             "sasl.mechanism.inter.broker.protocol": "GSSAPI"},
+            "SASL_SSL has the security protocol SASL_SSL, which this version does not serve",
+        ),
+        ({"authorizer.class.name": "org.example.A"}, "authorizer.class.name=org.example.A: this"),
+    ],
+)  # fmt: skip
+def test_protection_that_cannot_be_given_is_refused(
+    changes: dict[str, str | None], message: str
+) -> None:
+    node = config(COMBINED, **changes)
+    with pytest.raises(ConfigError) as caught:
+        check_supported(node)
+    assert message in str(caught.value)
+    check_supported(config(COMBINED))
 
 
 def test_one_port_for_ipv4_and_ipv6() -> None:

@@ -21,6 +21,7 @@ SECURITY_PROTOCOLS: Final[Mapping[str, int]] = {
 """Kafka's numbers of the security protocols by name."""
 
 WILDCARD_HOST: Final = "0.0.0.0"
+LAST_PORT: Final = 65535
 
 _LISTENER = re.compile(r"(.*)://\[?([0-9a-zA-Z\-%._:]*)\]?:(-?[0-9]+)\Z")
 _HOST_AND_PORT = re.compile(r"(?:.*?://)?\[?([0-9a-zA-Z\-%._:]*)\]?:([0-9]+)\Z")
@@ -112,8 +113,8 @@ def _parse_listener(key: str, entry: str, protocols: Mapping[str, int]) -> Endpo
         raise ConfigError(f"{key}: cannot parse '{entry}': it must be NAME://host:port")
     name, host, port_text = match[1].upper(), match[2], match[3]
     port = int(port_text)
-    if not 0 <= port <= 65535:
-        raise ConfigError(f"{key}: the port of '{entry}' must be between 0 and 65535")
+    if not 0 <= port <= LAST_PORT:
+        raise ConfigError(f"{key}: the port of '{entry}' must be between 0 and {LAST_PORT}")
     if name not in protocols:
         raise ConfigError(
             f"{key}: no security protocol is defined for listener {name}; add it to "
@@ -175,7 +176,7 @@ def _parse_voter(entry: str) -> Voter:
             entry,
             f"Failed to parse voter ID as an integer from {identifier}",
         )
-    return Voter(int(identifier), match[1], int(match[2]))
+    return Voter(int(identifier), match[1], _port(match[2], "controller.quorum.voters", entry))
 
 
 def parse_servers(key: str, entries: Iterable[str]) -> tuple[Address, ...]:
@@ -191,7 +192,13 @@ def _parse_server(key: str, entry: str) -> Address:
     match = _HOST_AND_PORT.match(entry)
     if match is None or not match[1]:
         raise invalid_value(key, entry, "Each entry should be in the form `{host}:{port}`.")
-    return Address(match[1], int(match[2]))
+    return Address(match[1], _port(match[2], key, entry))
+
+
+def _port(text: str, key: str, entry: str) -> int:
+    if int(text) > LAST_PORT:
+        raise invalid_value(key, entry, f"The port must be between 0 and {LAST_PORT}.")
+    return int(text)
 
 
 def is_valid_host(text: str) -> bool:

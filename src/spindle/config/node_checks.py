@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 
 from spindle.common.errors import ConfigError
 from spindle.config.endpoints import SECURITY_PROTOCOLS, WILDCARD_HOST, is_valid_host
+from spindle.config.group_checks import check_groups
 from spindle.config.topic_config import default_topic_config
 
 if TYPE_CHECKING:
     from spindle.config.node_config import NodeConfig
 
 _MIB = 1 << 20
+_LAST_CODEC = 4
 
 
 def check_node(config: "NodeConfig") -> None:
@@ -33,6 +35,9 @@ def check_node(config: "NodeConfig") -> None:
     _check_advertised_hosts(config)
     _check_inter_broker_security(config)
     _check_connections(config)
+    _check_early_start(config)
+    _check_codecs(config)
+    check_groups(config)
 
 
 def _check_ids(config: "NodeConfig") -> None:
@@ -56,7 +61,9 @@ def _check_log(config: "NodeConfig") -> None:
         raise ConfigError("log.retention.ms must be -1 (unlimited) or at least 1, but is 0")
     buffer_bytes = config.integer("log.cleaner.dedupe.buffer.size")
     threads = config.integer("log.cleaner.threads")
-    if threads and buffer_bytes // threads <= _MIB:
+    if threads == 0:
+        raise ConfigError("log.cleaner.threads must be at least 1, but is 0")
+    if buffer_bytes // threads <= _MIB:
         raise ConfigError(
             f"log.cleaner.dedupe.buffer.size={buffer_bytes} must be more than {_MIB} bytes for "
             f"each of log.cleaner.threads={threads}"
@@ -225,6 +232,29 @@ def _check_connections(config: "NodeConfig") -> None:
             f"connection.failed.authentication.delay.ms={delay_ms} must be less than "
             f"connections.max.idle.ms={idle_ms}"
         )
+
+
+def _check_early_start(config: "NodeConfig") -> None:
+    known = [endpoint.listener for endpoint in config.listeners]
+    known += config.controller_listener_names
+    for name in config.names("early.start.listeners"):
+        if name.upper() not in known:
+            raise ConfigError(
+                f"early.start.listeners: {name} is neither in listeners nor in "
+                f"controller.listener.names; known are {', '.join(dict.fromkeys(known))}"
+            )
+
+
+def _check_codecs(config: "NodeConfig") -> None:
+    for key in (
+        "offsets.topic.compression.codec",
+        "share.coordinator.state.topic.compression.codec",
+    ):
+        if not 0 <= config.integer(key) <= _LAST_CODEC:
+            raise ConfigError(
+                f"{key}={config.integer(key)} is no codec: known are 0 (none), 1 (gzip), "
+                "2 (snappy), 3 (lz4) and 4 (zstd)"
+            )
 
 
 def _per_ip_addresses(text: str) -> list[str]:

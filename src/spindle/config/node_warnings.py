@@ -22,6 +22,10 @@ def node_warnings(config: "NodeConfig") -> Iterator[str]:
             yield unknown_key_warning(name, BROKER_KEYS)
         elif name in BROKER_KEYS and BROKER_KEYS[name].type is CLASS and name != _PRINCIPAL_BUILDER:
             yield f"{name}={config.static[name]} names a Java class, which cannot be loaded"
+    if config.names("config.providers"):
+        yield "config.providers is not supported: placeholders in values stay as they are"
+    if config.flag("remote.log.storage.system.enable"):
+        yield "remote.log.storage.system.enable=true has no effect: there is no remote storage"
     if config.process_roles == ("broker",) and len(config.controller_listener_names) > 1:
         names = ",".join(config.controller_listener_names)
         yield f"controller.listener.names={names}: a broker uses only the first entry"
