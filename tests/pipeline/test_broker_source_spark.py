@@ -1,0 +1,95 @@
+"""The source `spindle` inside Spark, against a small broker."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from wire_broker import WireBroker
+
+from spindle.pipeline.session import get_spark
+from spindle.protocol.messages.fetch import FetchRequest
+from spindle.protocol.records.builder import SimpleRecord, build_batch
+
+pytestmark = pytest.mark.spark
+
+TIME_MS = 1_700_000_000_000
+RECORDS_PER_PARTITION = 1000
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[Any]:
+    session = get_spark("test-broker-source", master="local[2]")
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def broker() -> Iterator[WireBroker]:
+    with WireBroker() as running:
+        for partition in (0, 1):
+            log = running.log("a", partition)
+            for base in range(0, RECORDS_PER_PARTITION, 100):
+                records = [
+                    SimpleRecord(b"k%d" % n, b"v%d" % n, TIME_MS + n, (("h", b"%d" % partition),))
+                    for n in range(base, base + 100)
+                ]
+                log.append(build_batch(records, base))
+        yield running
+
+
+def load(spark: Any, broker: WireBroker, **options: str) -> Any:
+    reader = spark.read.format("spindle").option("kafka.bootstrap.servers", broker.address)
+    return reader.options(**({"subscribe": "a"} | options)).load()
+
+
+def test_rows_and_schema(spark: Any, broker: WireBroker) -> None:
+    rows = load(spark, broker, includeHeaders="true")
+    assert rows.schema.simpleString() == (
+        "struct<key:binary,value:binary,topic:string,partition:int,offset:bigint,"
+        "timestamp:timestamp,timestampType:int,headers:array<struct<key:string,value:binary>>>"
+    )
+    found = sorted(rows.collect(), key=lambda row: (row.partition, row.offset))
+    assert len(found) == 2 * RECORDS_PER_PARTITION
+    row = found[RECORDS_PER_PARTITION + 7]
+    assert (bytes(row.key), bytes(row.value), row.topic) == (b"k7", b"v7", "a")
+    assert (row.partition, row.offset, row.timestampType) == (1, 7, 0)
+    assert row.timestamp.astimezone(UTC) == datetime.fromtimestamp((TIME_MS + 7) / 1000, UTC)
+    assert [(h.key, bytes(h.value)) for h in row.headers] == [("h", b"1")]
+
+
+def test_options_decide_columns_and_tasks(spark: Any, broker: WireBroker) -> None:
+    rows = load(spark, broker, columns="offset", minPartitions="4")
+    assert rows.columns == ["offset"]
+    assert rows.rdd.getNumPartitions() == 4
+    assert rows.distinct().count() == RECORDS_PER_PARTITION
+
+
+def test_an_empty_read(spark: Any, broker: WireBroker) -> None:
+    assert load(spark, broker, endingOffsets='{"a": {"0": 0, "1": 0}}').count() == 0
+
+
+def test_filters_reach_the_broker(spark: Any, broker: WireBroker) -> None:
+    rows = load(spark, broker).where("partition = 1 and offset between 250 and 260")
+    assert rows.count() == 11
+    fetched = [request.topics[0].partitions[0] for request in broker.requests[FetchRequest]]
+    assert [(each.partition, each.fetch_offset) for each in fetched] == [(1, 250)]
+
+
+def test_a_limit_stops_early(spark: Any, broker: WireBroker) -> None:
+    assert len(load(spark, broker, fetchMaxBytes="1024", minPartitions="2").limit(3).collect()) == 3
+    assert len(broker.requests[FetchRequest]) < 2 * RECORDS_PER_PARTITION / 100
+
+
+def test_a_wrong_option_is_refused_when_the_read_is_made(spark: Any, broker: WireBroker) -> None:
+    with pytest.raises(Exception, match="startingOffsets: 'latest' makes no sense"):
+        load(spark, broker, startingOffsets="latest")
+
+
+def test_lost_records_fail_the_job_with_advice(spark: Any, broker: WireBroker) -> None:
+    broker.log("a", 0).log_start_offset = 500
+    given = {"startingOffsets": '{"a": {"0": 10, "1": 0}}'}
+    with pytest.raises(Exception, match="offsets 10 to 499 of a-0 cannot be read") as raised:
+        load(spark, broker, **given).count()
+    assert "failOnDataLoss=false" in str(raised.value)
+    assert load(spark, broker, failOnDataLoss="false", **given).count() == 1500
