@@ -248,6 +248,8 @@ CONFIG, REQUEST = ErrorCode.INVALID_CONFIG, ErrorCode.INVALID_REQUEST
         (METRICS, "m", "match", "x", CONFIG, "Illegal client matching pattern: x"),
         (METRICS, "m", "match", "client_id=a[", CONFIG,
          "Illegal client matching pattern: client_id=a["),
+        (METRICS, "m", "match", "client_id=a=b", CONFIG,
+         "Illegal client matching pattern: client_id=a=b"),
         (METRICS, "m", "match", "client_id=a.*,client_source_port=1", None, None),
         (METRICS, "", "interval.ms", "1000", REQUEST, "Subscription name can't be empty"),
         (ResourceType.BROKER_LOGGER, "1", "x", "INFO", REQUEST, "Unknown resource type 8"),

@@ -253,7 +253,7 @@ def validate_client_metrics(subscription: str, values: Mapping[str, str]) -> Non
 
 def _is_match_pattern(pattern: str) -> bool:
     name, equals, expression = (part.strip() for part in pattern.partition("="))
-    if not equals or not expression or name not in MATCH_PROPERTIES:
+    if not equals or not expression or "=" in expression or name not in MATCH_PROPERTIES:
         return False
     try:
         re.compile(expression)
