@@ -5,6 +5,8 @@ bytes.
 """
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from spindle.common.errors import CorruptRecords
 from spindle.common.ids import TopicPartition
@@ -17,10 +19,16 @@ from spindle.coordinator.records import (
     CoordinatorRecord,
     GroupRecord,
     OffsetRecord,
+    UnservedRecord,
     encode_record,
     parse_record,
 )
-from spindle.protocol.messages.coordinator_records import GroupMetadataValue
+from spindle.protocol.codec import decode, encode
+from spindle.protocol.messages.coordinator_records import (
+    GroupMetadataValue,
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
 from spindle.protocol.records.batch import read_header
 from spindle.protocol.records.builder import SimpleRecord, build_batch
 
@@ -145,9 +153,60 @@ def test_key_type_0_is_an_offset_too() -> None:
     assert parsed.group_id == "g"
 
 
-@pytest.mark.parametrize("kind", [3, 5, 6, 7, 8, 10, 15, 16, 17, 23, 99])
-def test_records_of_other_group_types_are_passed_over(kind: int) -> None:
+@pytest.mark.parametrize("kind", [9, 10, 15, 17, 23, 99])
+def test_records_of_share_and_streams_groups_are_passed_over(kind: int) -> None:
     assert parse_record(kind.to_bytes(2, "big") + b"\0\1g", b"\0\0", 0) is None
+
+
+@pytest.mark.parametrize("kind", [3, 4, 5, 6, 7, 8, 16])
+def test_keys_of_the_consumer_protocol_are_kept(kind: int) -> None:
+    key = kind.to_bytes(2, "big") + b"\0\1g\0\1m"
+    assert parse_record(key, b"?", 0) == UnservedRecord("g", key, is_tombstone=False)
+    tombstone = UnservedRecord("g", key, is_tombstone=True)
+    assert parse_record(key, None, 0) == tombstone
+    assert encode_record(tombstone) == (key, None)
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_other_value_of_the_common_length_is_read_as_what_it_is(version: int) -> None:
+    plain = 42
+    value = OffsetCommitValue(offset=5, commit_timestamp=6)
+    value.metadata = "x" * (plain - 2 - len(encode(value, version)))
+    encoded = version.to_bytes(2, "big") + encode(value, version)
+    assert len(encoded) == plain
+    key, _ = encode_record(OffsetRecord("g", TopicPartition("t", 0), None))
+    parsed = parse_record(key, encoded, 1)
+    assert parsed == OffsetRecord(
+        "g", TopicPartition("t", 0), CommittedOffset(5, -1, value.metadata, 6, record_offset=1)
+    )
+
+
+@given(
+    st.builds(
+        CommittedOffset,
+        st.integers(-1, 2**63 - 1),
+        st.integers(-1, 2**31 - 1),
+        st.text(max_size=20),
+        st.integers(-1, 2**63 - 1),
+        st.just(-1),
+        st.sampled_from([bytes(16), IN]),
+    ),
+    st.text(max_size=10),
+    st.text(max_size=10),
+    st.integers(0, 2**31 - 1),
+)
+def test_offsets_read_back(
+    committed: CommittedOffset, group: str, topic: str, partition: int
+) -> None:
+    record = OffsetRecord(group, TopicPartition(topic, partition), committed)
+    key, value = encode_record(record)
+    decoded, end = decode(OffsetCommitKey, 1, key, 2)
+    assert (decoded.group, decoded.topic, decoded.partition) == (group, topic, partition)
+    assert end == len(key)
+    assert value is not None
+    assert decode(OffsetCommitValue, 4, value, 2)[1] == len(value)
+    stored = committed._replace(record_offset=8)
+    assert parse_record(key, value, 8) == record._replace(committed=stored)
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from spindle.coordinator.outcome import (
     StaticMemberStored,
     TimerKey,
     Token,
+    UnservedBuried,
 )
 from spindle.coordinator.rebalance import (
     Rebalances,
@@ -94,6 +95,18 @@ class Memberships:
         if is_new_group and not out.records:
             out.records.append(group.empty_record())
             out.completions.append(GroupCreated(group.group_id))
+        if self._groups.is_unserved(group.group_id):
+            self._make_way(group, out)
+
+    def _make_way(self, group: ClassicGroup, out: Outcome) -> None:
+        """Bury what another protocol left under the id, before this group's first record."""
+        tombstones = self._groups.unserved_tombstones(group.group_id)
+        for tombstone in tombstones:
+            self._groups.replay_unserved(tombstone)
+        out.records[:0] = tombstones
+        if len(out.records) == len(tombstones):
+            out.records.append(group.empty_record())
+        out.completions.append(UnservedBuried(tombstones))
 
     def _has_room_for(self, group: ClassicGroup, member_id: str) -> bool:
         if group.state is GroupState.PREPARING_REBALANCE:

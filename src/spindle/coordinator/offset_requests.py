@@ -244,11 +244,12 @@ class OffsetRequests:
         """Delete each group that is Empty, with its offsets; the result of each."""
         for group_id in group_ids:
             group = self._groups.get(group_id)
-            if group is None:
+            if group is None and not self._groups.is_unserved(group_id):
                 yield group_id, ErrorCode.GROUP_ID_NOT_FOUND
                 continue
             try:
-                group.check_delete()
+                if group is not None:
+                    group.check_delete()
             except ApiError as error:
                 yield group_id, error.code
                 continue
@@ -261,7 +262,9 @@ class OffsetRequests:
         buried.update(dict.fromkeys(self._offsets.open_partitions(group_id)))
         for partition in buried:
             out.records.append(OffsetRecord(group_id, partition, None))
-        out.records.append(GroupRecord(group_id, None))
+        # A classic tombstone would end the other protocol's group too early for Kafka's replay.
+        unserved = self._groups.unserved_tombstones(group_id)
+        out.records += unserved or [GroupRecord(group_id, None)]
 
     def on_topics_deleted(self, topics: Sequence[tuple[Uuid, str]], out: Outcome) -> None:
         """Delete what groups committed for topics (id and name) that are gone."""
@@ -292,6 +295,9 @@ class OffsetRequests:
     def expire(self, now_ms: int, out: Outcome) -> None:
         """Tombstones for offsets past their retention, and for Empty groups without any left."""
         for group in self._groups:
+            if self._groups.is_unserved(group.group_id):
+                # Its members may come back to a coordinator that serves them.
+                continue
             is_last = self._expire_offsets(group, now_ms, out)
             if is_last and group.state is GroupState.EMPTY and not group.pending_joins:
                 out.records.append(GroupRecord(group.group_id, None))

@@ -9,7 +9,7 @@ When the append is committed it hands the records back to the shard (`GroupShard
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
 
-from spindle.coordinator.records import CoordinatorRecord
+from spindle.coordinator.records import CoordinatorRecord, UnservedRecord
 from spindle.protocol.message import Message
 
 Token: TypeAlias = object
@@ -60,6 +60,12 @@ class GroupCreated(NamedTuple):
     group_id: str
 
 
+class UnservedBuried(NamedTuple):
+    """Tombstones that make way for a classic group, forgotten again if they are not committed."""
+
+    tombstones: list[UnservedRecord]
+
+
 class AssignmentStored(NamedTuple):
     """The leader's assignment of one generation, by member id."""
 
@@ -82,7 +88,7 @@ class StaticMemberStored(NamedTuple):
     can_skip_assignment: bool
 
 
-Completion: TypeAlias = GroupCreated | AssignmentStored | StaticMemberStored
+Completion: TypeAlias = GroupCreated | UnservedBuried | AssignmentStored | StaticMemberStored
 
 
 @dataclass(slots=True)

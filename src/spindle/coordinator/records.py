@@ -2,8 +2,9 @@
 
 A key starts with its type (int16), a value with its version (int16). Values are written at the
 versions that Apache Kafka 4.3 writes: offsets 4 (1 where the client asked for a retention time of
-its own), classic groups 3. Types of newer group protocols are not ours: `parse_record` returns None
-for them and they stay in the log untouched.
+its own), classic groups 3. Groups of the consumer protocol (KIP-848) are not served, but Apache
+Kafka may have left some in the log: of their records the key is kept, so that they can be deleted.
+For share and streams groups `parse_record` returns None; they stay in the log untouched.
 """
 
 from struct import Struct
@@ -31,6 +32,10 @@ _INT16: Final = Struct(">h")
 _INT32: Final = Struct(">i")
 _TYPE_AND_LENGTH: Final = Struct(">hh")
 _PLAIN_OFFSET_VALUE: Final = Struct(">hqiBqBBB16s")
+
+BURIAL_ORDER: Final = (8, 7, 6, 5, 16, 4, 3)
+"""Types of the consumer protocol in the order in which Kafka's replay takes their tombstones:
+assignments before members, the group itself last."""
 
 NO_TIMESTAMP_MS: Final = -1
 NO_LEADER_EPOCH: Final = -1
@@ -68,7 +73,15 @@ class GroupRecord(NamedTuple):
     value: GroupMetadataValue | None
 
 
-CoordinatorRecord: TypeAlias = OffsetRecord | GroupRecord
+class UnservedRecord(NamedTuple):
+    """A record of a group of the consumer protocol (KIP-848); only tombstones are written."""
+
+    group_id: str
+    key: bytes
+    is_tombstone: bool
+
+
+CoordinatorRecord: TypeAlias = OffsetRecord | GroupRecord | UnservedRecord
 
 
 def encode_record(record: CoordinatorRecord) -> tuple[bytes, bytes | None]:
@@ -79,6 +92,9 @@ def encode_record(record: CoordinatorRecord) -> tuple[bytes, bytes | None]:
             return key, None
         version = _GROUP_VALUE_VERSION
         return key, _INT16.pack(version) + encode(record.value, version)
+    if isinstance(record, UnservedRecord):
+        assert record.is_tombstone, record
+        return record.key, None
     group, topic = record.group_id.encode(), record.partition.topic.encode()
     # Commits come by the ten thousand: put together by hand, key and value take 2 us instead
     # of 8 through the codec.
@@ -135,6 +151,10 @@ def parse_record(
         if kind == GROUP_METADATA_TYPE:
             group_key, _ = decode(GroupMetadataKey, 2, key, 2)
             return GroupRecord(group_key.group, _parse_group(value, record_offset))
+        if kind in BURIAL_ORDER:
+            # Every key of these types begins with the group id.
+            group_key, _ = decode(GroupMetadataKey, 2, key, 2)
+            return UnservedRecord(group_key.group, key, value is None)
     except (ProtocolViolation, StructError) as error:
         raise CorruptRecords(f"group record at offset {record_offset}: {error}") from None
     return None

@@ -32,6 +32,7 @@ from spindle.coordinator.outcome import (
     Completion,
     GroupCreated,
     Outcome,
+    StaticMemberStored,
     TimerKey,
     Token,
 )
@@ -47,6 +48,7 @@ from spindle.coordinator.records import (
     CoordinatorRecord,
     GroupRecord,
     OffsetRecord,
+    UnservedRecord,
 )
 from spindle.protocol.messages.delete_groups import DeleteGroupsResponse
 from spindle.protocol.messages.heartbeat import HeartbeatRequest
@@ -184,8 +186,23 @@ class GroupShard:
                 self.groups.remove(record.group_id)
             else:
                 self.groups.put(ClassicGroup.from_record(record))
+        elif isinstance(record, UnservedRecord):
+            self._replay_unserved(record)
         else:
             self._replay_offset(*record, producer_id)
+
+    def _replay_unserved(self, record: UnservedRecord) -> None:
+        self.groups.replay_unserved(record)
+        group = self.groups.get(record.group_id)
+        if (
+            record.is_tombstone
+            and not self.groups.is_unserved(record.group_id)
+            and group is not None
+            and group.is_simple
+            and not self.offsets.of_group(record.group_id)
+        ):
+            # It was only there for the offsets of the group that ended now.
+            self.groups.remove(record.group_id)
 
     def replay_marker(self, producer_id: int, is_commit: bool) -> None:
         """Take in the end of a producer's transaction."""
@@ -241,11 +258,15 @@ class GroupShard:
                 if committed is not None:
                     committed = CommittedOffset(*committed[:-1], record_offset)
                 self._replay_offset(group_id, partition, committed, NO_PRODUCER_ID)
+            elif isinstance(record, UnservedRecord):
+                self._replay_unserved(record)
             elif record.value is None:
                 self.groups.remove(record.group_id)
             else:
                 group = self.groups.get(record.group_id)
-                if group is not None:
+                if group is None:
+                    self.groups.put(ClassicGroup.from_record(record))
+                else:
                     group.is_stored = True
 
     def complete(self, completion: Completion, code: ErrorCode, now_ms: int) -> Outcome:
@@ -253,10 +274,14 @@ class GroupShard:
         out = Outcome()
         if isinstance(completion, AssignmentStored):
             self._memberships.finish_assignment(completion, code, now_ms, out)
-        elif not isinstance(completion, GroupCreated):
+        elif isinstance(completion, StaticMemberStored):
             self._memberships.finish_static_return(completion, code, now_ms, out)
         elif code is not ErrorCode.NONE:
-            self._undo_creation(completion.group_id, code, out)
+            if isinstance(completion, GroupCreated):
+                self._undo_creation(completion.group_id, code, out)
+            else:
+                for tombstone in completion.tombstones:
+                    self.groups.replay_unserved(tombstone._replace(is_tombstone=False))
         return out
 
     def _undo_creation(self, group_id: str, code: ErrorCode, out: Outcome) -> None:
