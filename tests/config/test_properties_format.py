@@ -28,6 +28,7 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00
         ("a=1\r\nb=2\rc=3", {"a": "1", "b": "2", "c": "3"}),
         ("a=1,\\\n   2,\\\n  3\nb=4", {"a": "1,2,3", "b": "4"}),
         ("a=\\\n# no comment", {"a": "# no comment"}),
+        ("\\\n# a comment\na=1", {"a": "1"}),
         ("\\\na=1", {"a": "1"}),
         ("a=x\\\\\nb=1", {"a": "x\\", "b": "1"}),
         ("a=1\\", {"a": "1"}),

@@ -58,17 +58,17 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
     for number, line in enumerate(natural, start=1):
         line = line.lstrip(_BLANK)
         if not pending:
+            # A continued line that holds nothing so far may still turn out to be a comment.
             first = number
             if not line or line[0] in "#!":
                 continue
         if (len(line) - len(line.rstrip("\\"))) % 2:
-            # The mark keeps a continuation apart from a comment even when it is empty so far.
-            pending = (pending or "\0") + line[:-1]
+            pending += line[:-1]
             continue
-        yield first, (pending + line).lstrip("\0")
+        yield first, pending + line
         pending = ""
-    if pending.lstrip("\0"):
-        yield first, pending.lstrip("\0")
+    if pending:
+        yield first, pending
 
 
 def _split(line: str) -> tuple[str, str]:
