@@ -1,13 +1,13 @@
 """Frames in, answers out, in order: one connection with a transport that only notes things."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from struct import pack
 from typing import Any
 
 from spindle.common.errors import ProtocolViolation
 from spindle.common.ports import Bytes
-from spindle.runtime.connection import Answer, Connection
+from spindle.runtime.connection import Answer, Connection, Deferred
 
 PRODUCE, METADATA = 0, 3
 
@@ -56,7 +56,7 @@ class Server:
         self.accepts = True
         self.open = 0
 
-    def dispatch(self, connection: Connection, frame: Bytes) -> Answer | Awaitable[Answer]:
+    def dispatch(self, connection: Connection, frame: Bytes) -> Answer | Deferred:
         self.frames.append(bytes(frame))
         if bytes(frame).endswith(b"bad"):
             raise ProtocolViolation("bad")
@@ -64,7 +64,7 @@ class Server:
             return [bytes(frame)]
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self.waiting.append(future)
-        return future
+        return Deferred(future, lambda answer: answer)
 
     def connection_opened(self, connection: Connection) -> bool:
         self.open += self.accepts

@@ -1,7 +1,8 @@
 """Brings the committed metadata to the broker: images in order, each followed by its reactions.
 
 `image` is what handlers see. It moves on only when the replicas of a delta are in place, so a topic
-that a client finds in metadata is one that this broker serves.
+that a client finds in metadata is one that this broker serves. Before `start` the log is only read:
+everything up to then becomes one delta, so that no state of the past is ever reacted to.
 """
 
 import asyncio
@@ -9,6 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from spindle.metadata.image import EMPTY_IMAGE, MetadataImage
+from spindle.metadata.initial import initial_publication
 from spindle.metadata.loader import Publication
 from spindle.raft.listener import LeaderAndEpoch
 
@@ -34,20 +36,23 @@ class BrokerMetadata:
         self._react = react
         self._on_fatal = on_fatal
         self._queue: asyncio.Queue[Publication] = asyncio.Queue()
+        self._is_started = False
         self._is_reacting = False
         self._task: asyncio.Task[None] | None = None
         self._watchers: list[tuple[Callable[[MetadataImage], bool], asyncio.Future[None]]] = []
         self._observers: list[Callable[[], None]] = []
 
     @property
-    def applied_offset(self) -> int:
-        """Last offset of the metadata log whose reactions are complete."""
-        if self._queue.empty() and not self._is_reacting:
+    def offset(self) -> int:
+        """Last offset that this broker has taken in: applied, or before `start` read."""
+        if not self._is_started or (self._queue.empty() and not self._is_reacting):
             return max(self._committed_offset, self.image.provenance.last_offset)
         return self.image.provenance.last_offset
 
     def start(self) -> None:
-        """Begin to apply. What was committed before waits in the queue."""
+        """Begin to react: first to everything that is committed by now, as one delta."""
+        self._is_started = True
+        self._queue.put_nowait(initial_publication(self.newest))
         self._task = asyncio.create_task(self._run(), name="metadata publisher")
 
     async def stop(self) -> None:
@@ -82,10 +87,13 @@ class BrokerMetadata:
 
     def on_publication(self, publication: Publication) -> None:
         self.newest = publication.image
-        self._queue.put_nowait(publication)
+        if self._is_started:
+            self._queue.put_nowait(publication)
 
     def on_committed(self, last_offset: int) -> None:
         self._committed_offset = last_offset
+        if not self._is_started:
+            self._announce()
 
     def on_leader_change(self, leader: LeaderAndEpoch) -> None:
         self.leader = leader

@@ -42,6 +42,7 @@ from spindle.runtime.topic_settings import SettingsOfTopics
 log = logging.getLogger(__name__)
 
 _INTERNAL_TOPIC_WAIT_S: Final = 5.0
+_NEVER_S: Final = 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +69,6 @@ class BrokerServer:
         self._env = env
         self._config = config
         self._metrics = metrics
-        self._is_first_publication = True
         self._settings = SettingsOfTopics(config)
         self.metadata = BrokerMetadata(self._react, env.on_fatal)
         self.replicas = Replicas(
@@ -148,11 +148,14 @@ class BrokerServer:
         self.metadata.observe(self.lifecycle.metadata_advanced)
         self._assignment_sender.start()
         self.lifecycle.start()
-        self.metadata.start()
         await self.lifecycle.caught_up
-        await self.metadata.wait_for(lambda image: bool(image.features.levels), 60.0)
+        self.metadata.start()
+        await self.metadata.catch_up(_NEVER_S)
+        await self.replicas.put_aside_strays()
         self.lifecycle.set_ready()
         await self.lifecycle.unfenced
+        # Un-fencing elects leaders: be one before the first client comes.
+        await self.metadata.catch_up(_NEVER_S)
         self._housekeeping.start()
         for server in self._servers:
             await server.open()
@@ -194,7 +197,7 @@ class BrokerServer:
             identity,
             times,
             env.channel,
-            lambda: self.metadata.applied_offset,
+            lambda: self.metadata.offset,
             self._on_epoch,
             env.on_fatal,
             env.random,
@@ -253,9 +256,6 @@ class BrokerServer:
         if is_broker_changed:
             self._settings.forget()
         await self.replicas.apply(local_changes(delta, self._config.node_id))
-        if self._is_first_publication and publication.image.features.levels:
-            self._is_first_publication = False
-            await self.replicas.put_aside_strays()
         if is_broker_changed:
             self.replicas.refresh_settings(None)
         else:

@@ -11,7 +11,7 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
 from struct import Struct
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, NamedTuple, Protocol, cast
 
 from spindle.common.errors import ProtocolViolation
 from spindle.common.ports import Bytes
@@ -31,12 +31,19 @@ Answer = list[Bytes] | None
 """The frame to send, in pieces; None for a request without an answer (acks=0)."""
 
 
+class Deferred(NamedTuple):
+    """An answer to come: `finish` makes the frame of what `result` gives, on the event loop."""
+
+    result: Awaitable[Any]
+    finish: Callable[[Any], Answer]
+
+
 class Dispatcher(Protocol):
     """What a connection needs of the server."""
 
     max_request_bytes: int
 
-    def dispatch(self, connection: "Connection", frame: Bytes) -> Answer | Awaitable[Answer]:
+    def dispatch(self, connection: "Connection", frame: Bytes) -> Answer | Deferred:
         """Answer one request; ProtocolViolation closes the connection."""
         ...
 
@@ -59,7 +66,7 @@ class _Pending:
         self.size_bytes = size_bytes
         self.is_done = False
         self.answer: Answer = None
-        self.task: asyncio.Future[Answer] | None = None
+        self.task: asyncio.Future[Any] | None = None
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -233,7 +240,7 @@ class Connection(asyncio.BufferedProtocol):
             log.exception("request of %s failed", self.client_address)
             self.close()
             return
-        if result is None or isinstance(result, list):
+        if not isinstance(result, Deferred):
             if not self._pending:
                 self._send(result)
                 return
@@ -244,11 +251,18 @@ class Connection(asyncio.BufferedProtocol):
         pending = _Pending(is_produce, len(frame))
         self._pending_bytes += pending.size_bytes
         self._pending.append(pending)
-        task = asyncio.ensure_future(result)
+        # A handler's promise is taken as it is: only a coroutine needs a task.
+        task = asyncio.ensure_future(result.result)
         pending.task = task
-        task.add_done_callback(lambda t: self._finished(pending, t))
+        finish = result.finish
+        task.add_done_callback(lambda t: self._finished(pending, t, finish))
 
-    def _finished(self, pending: _Pending, task: "asyncio.Future[Answer]") -> None:
+    def _finished(
+        self,
+        pending: _Pending,
+        task: "asyncio.Future[Any]",
+        finish: Callable[[Any], Answer],
+    ) -> None:
         self._pending_bytes -= pending.size_bytes
         if task.cancelled():
             if not self._is_closing:
@@ -262,7 +276,9 @@ class Connection(asyncio.BufferedProtocol):
                 log.error("request of %s failed", self.client_address, exc_info=error)
             self.close()
             return
-        pending.is_done, pending.answer = True, task.result()
+        if self._is_closing:
+            return
+        pending.is_done, pending.answer = True, finish(task.result())
         queue = self._pending
         while queue and queue[0].is_done:
             self._send(queue.popleft().answer)

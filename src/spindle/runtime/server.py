@@ -18,7 +18,6 @@ from spindle.common.ports import Bytes
 from spindle.protocol.api import (
     API_VERSIONS,
     APIS,
-    Api,
     request_class,
     response_header_version,
 )
@@ -26,7 +25,7 @@ from spindle.protocol.codec import decode, encode_parts
 from spindle.protocol.framing import read_request_header, response_prefix
 from spindle.protocol.message import Message
 from spindle.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from spindle.runtime.connection import Answer, Connection
+from spindle.runtime.connection import Answer, Connection, Deferred
 from spindle.runtime.request_metrics import RequestMetrics
 
 log = logging.getLogger(__name__)
@@ -176,7 +175,7 @@ class RequestServer:
 
     # -- requests
 
-    def dispatch(self, connection: Connection, frame: Bytes) -> Answer | Awaitable[Answer]:
+    def dispatch(self, connection: Connection, frame: Bytes) -> Answer | Deferred:
         header = read_request_header(frame)
         api_key, version = header.api_key, header.api_version
         handler = self._listener.handlers.get(api_key)
@@ -212,14 +211,12 @@ class RequestServer:
         if result is None or isinstance(result, Message):
             self._metrics.observe(api.name, self._loop.time() - started_s)
             return answer(context, result)
-        return self._when_ready(context, api, result, started_s)
 
-    async def _when_ready(
-        self, context: RequestContext, api: Api, result: Awaitable[Response], started_s: float
-    ) -> Answer:
-        response = await result
-        self._metrics.observe(api.name, self._loop.time() - started_s)
-        return answer(context, response)
+        def finish(response: Response) -> Answer:
+            self._metrics.observe(api.name, self._loop.time() - started_s)
+            return answer(context, response)
+
+        return Deferred(result, finish)
 
     def _unknown_api_versions(self, correlation_id: int) -> Answer:
         """Error 35 in the oldest form, so that the client can ask again (KIP-511)."""
