@@ -12,6 +12,7 @@ from spindle.common.errors import CorruptRecords
 from spindle.common.ids import TopicPartition
 from spindle.common.uuids import parse_uuid
 from spindle.coordinator.classic_group import ClassicGroup, GroupState
+from spindle.coordinator.group_record import group_of, group_record, new_group_record
 from spindle.coordinator.member import ClassicMember
 from spindle.coordinator.partitioning import java_string_hash, partition_for, utf16_length
 from spindle.coordinator.records import (
@@ -47,7 +48,7 @@ def offset(partition: int, value: int, epoch: int, timestamp_ms: int) -> OffsetR
 
 def test_new_group() -> None:
     group = ClassicGroup("gc", 1795269242614)
-    batch = batch_of([group.empty_record()], 1795269242621)
+    batch = batch_of([new_group_record(group)], 1795269242621)
     assert (len(batch), read_header(batch).crc) == (98, 3020611379)
 
 
@@ -69,7 +70,7 @@ def test_group_that_its_last_member_left() -> None:
     group.state = GroupState.PREPARING_REBALANCE
     group.remove("c-1")
     group.begin_generation(1795269246243)
-    batch = batch_of([group.record({})], 1795269246243)
+    batch = batch_of([group_record(group, {})], 1795269246243)
     assert (len(batch), read_header(batch).crc) == (106, 1561502865)
 
 
@@ -121,16 +122,16 @@ def test_record_of_a_group_with_members_reads_back() -> None:
     key, encoded = encode_record(record)
     assert (key[:2], encoded is not None and encoded[:2]) == (b"\0\2", b"\0\3")
     assert parse_record(key, encoded, 9) == record
-    group = ClassicGroup.from_record(record)
+    group = group_of(record)
     group.check()
     assert group.state is GroupState.STABLE
-    assert group.record({"m": b"ass"}) == record
+    assert group_record(group, {"m": b"ass"}) == record
 
 
 def test_old_record_without_rebalance_timeout_takes_the_session_timeout() -> None:
     member = GroupMetadataValue.MemberMetadata(member_id="m", session_timeout=45_000)
     value = GroupMetadataValue(protocol_type="consumer", protocol="range", members=[member])
-    group = ClassicGroup.from_record(GroupRecord("g", value))
+    group = group_of(GroupRecord("g", value))
     assert group.members["m"].rebalance_timeout_ms == 45_000
     assert group.leader_id == "m"
 

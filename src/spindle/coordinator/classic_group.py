@@ -9,16 +9,14 @@ A group without protocol type is *simple*: it only stores offsets that were comm
 KIP-62 (rebalance timeout), KIP-134 (initial delay), KIP-345 (static members), KIP-394 (member ids).
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from enum import Enum
 from typing import Final
 
 from spindle.common.errors import ApiError, ErrorCode, ProtocolViolation
 from spindle.coordinator.member import ClassicMember, Protocols, protocol_names
 from spindle.coordinator.outcome import Token
-from spindle.coordinator.records import NO_TIMESTAMP_MS, GroupRecord
 from spindle.protocol.codec import decode
-from spindle.protocol.messages.coordinator_records import GroupMetadataValue
 from spindle.protocol.messages.group_protocol import ConsumerProtocolSubscription
 
 CONSUMER_PROTOCOL_TYPE: Final = "consumer"
@@ -347,89 +345,6 @@ class ClassicGroup:
         assert all(member_id not in self.members for member_id in self.pending_joins)
         assert all(member_id in self.members for member_id in self.pending_syncs)
 
-    # ------------------------------------------------------------ records
-
-    def record(self, assignment: dict[str, bytes]) -> GroupRecord:
-        """The record of this generation with what each member is to read."""
-        name = self.protocol_name
-        members = [
-            GroupMetadataValue.MemberMetadata(
-                member_id=m.member_id,
-                group_instance_id=m.group_instance_id,
-                client_id=m.client_id,
-                client_host=m.client_host,
-                rebalance_timeout=m.rebalance_timeout_ms,
-                session_timeout=m.session_timeout_ms,
-                subscription=m.metadata(name) if name is not None else b"",
-                assignment=assignment[m.member_id],
-            )
-            for m in self.members.values()
-        ]
-        return GroupRecord(self.group_id, self._value(members))
-
-    def _value(self, members: list[GroupMetadataValue.MemberMetadata]) -> GroupMetadataValue:
-        stamp_ms = self.state_timestamp_ms
-        return GroupMetadataValue(
-            protocol_type=self.protocol_type or "",
-            generation=self.generation_id,
-            protocol=self.protocol_name,
-            leader=self.leader_id,
-            current_state_timestamp=NO_TIMESTAMP_MS if stamp_ms is None else stamp_ms,
-            members=members,
-        )
-
-    def empty_record(self) -> GroupRecord:
-        """The record that brings a group into being before anybody has joined."""
-        stamp_ms = self.state_timestamp_ms
-        value = GroupMetadataValue(
-            protocol_type="",
-            generation=0,
-            protocol=None,
-            leader=None,
-            current_state_timestamp=NO_TIMESTAMP_MS if stamp_ms is None else stamp_ms,
-        )
-        return GroupRecord(self.group_id, value)
-
-    @classmethod
-    def from_record(cls, record: GroupRecord) -> "ClassicGroup":
-        """The group as of its last stored generation: Stable with its members, or Empty."""
-        value = record.value
-        assert value is not None
-        stamp_ms = value.current_state_timestamp
-        group = cls(record.group_id, None if stamp_ms == NO_TIMESTAMP_MS else stamp_ms)
-        group.generation_id = value.generation
-        group.protocol_type = value.protocol_type or None
-        group.protocol_name = value.protocol
-        group.leader_id = value.leader
-        group.is_stored = True
-        for member in _stored_members(value):
-            group.add(member)
-        if group.members:
-            group.state = GroupState.STABLE
-        if group.leader_id not in group.members:
-            group.leader_id = next(iter(group.members), None)
-        group.subscribed_topics = group.compute_subscribed_topics()
-        return group
-
     def _count_protocols(self, protocols: Protocols, change: int) -> None:
         for name in protocol_names(protocols):
             self.supported_protocols[name] = self.supported_protocols.get(name, 0) + change
-
-
-def _stored_members(value: GroupMetadataValue) -> Iterable[ClassicMember]:
-    for stored in value.members:
-        # Records before version 1 have no rebalance timeout.
-        rebalance_timeout_ms = stored.rebalance_timeout
-        if rebalance_timeout_ms <= 0:
-            rebalance_timeout_ms = stored.session_timeout
-        yield ClassicMember(
-            member_id=stored.member_id,
-            group_instance_id=stored.group_instance_id,
-            client_id=stored.client_id,
-            client_host=stored.client_host,
-            rebalance_timeout_ms=rebalance_timeout_ms,
-            session_timeout_ms=stored.session_timeout,
-            protocol_type=value.protocol_type,
-            protocols=((value.protocol or "", stored.subscription),),
-            assignment=stored.assignment,
-        )

@@ -4,6 +4,7 @@ from collections.abc import Container, Sequence
 from typing import TypeAlias
 
 from spindle.coordinator.outcome import Token
+from spindle.protocol.messages.join_group import JoinGroupRequest
 
 Protocols: TypeAlias = tuple[tuple[str, bytes], ...]
 """Names of the protocols that a member speaks with its metadata for each, most liked first."""
@@ -79,6 +80,14 @@ class ClassicMember:
     def vote(self, candidates: Container[str]) -> str:
         """The first of the member's protocols that is a candidate (it speaks at least one)."""
         return next(name for name, _ in self.protocols if name in candidates)
+
+
+def protocols_of(request: JoinGroupRequest) -> Protocols:
+    """Name and metadata of each protocol; of one named twice the first counts."""
+    named: dict[str, bytes] = {}
+    for protocol in request.protocols:
+        named.setdefault(protocol.name, protocol.metadata)
+    return tuple(named.items())
 
 
 def protocol_names(protocols: Sequence[tuple[str, bytes]]) -> list[str]:

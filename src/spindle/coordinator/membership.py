@@ -9,14 +9,14 @@ from collections.abc import Callable
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.coordinator.classic_group import ClassicGroup, GroupState
 from spindle.coordinator.config import GroupCoordinatorConfig
+from spindle.coordinator.group_record import group_record, new_group_record
 from spindle.coordinator.group_table import GroupTable
-from spindle.coordinator.member import ClassicMember, Protocols
+from spindle.coordinator.member import ClassicMember, protocols_of
 from spindle.coordinator.outcome import (
     AssignmentStored,
     Client,
     GroupCreated,
     Outcome,
-    StaticMemberStored,
     TimerKey,
     Token,
     UnservedBuried,
@@ -25,11 +25,11 @@ from spindle.coordinator.rebalance import (
     Rebalances,
     answer_join,
     answer_sync,
-    fence_parked_requests,
     join_error,
     join_response,
     keep_alive,
 )
+from spindle.coordinator.static_members import StaticReturns
 from spindle.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from spindle.protocol.messages.join_group import JoinGroupRequest
 from spindle.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
@@ -37,22 +37,12 @@ from spindle.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResp
 
 KNOWN_MEMBER_ID_FROM_VERSION = 4
 """JoinGroup from here on takes new dynamic members only under an id given out before (KIP-394)."""
-SKIP_ASSIGNMENT_FROM_VERSION = 9
-"""JoinGroup from here on may tell a returning static leader to keep the assignment (KIP-814)."""
-
-
-def protocols_of(request: JoinGroupRequest) -> Protocols:
-    """Name and metadata of each protocol; of one named twice the first counts."""
-    named: dict[str, bytes] = {}
-    for protocol in request.protocols:
-        named.setdefault(protocol.name, protocol.metadata)
-    return tuple(named.items())
 
 
 class Memberships:
     """Decides on what members ask for."""
 
-    __slots__ = ("_config", "_groups", "_new_id", "_rebalances")
+    __slots__ = ("_config", "_groups", "_new_id", "_rebalances", "static_returns")
 
     def __init__(
         self,
@@ -65,6 +55,7 @@ class Memberships:
         self._groups = groups
         self._rebalances = rebalances
         self._new_id = new_id
+        self.static_returns = StaticReturns(groups, rebalances)
 
     # ------------------------------------------------------------ join
 
@@ -93,7 +84,7 @@ class Memberships:
         else:
             self._join_unknown(token, request, client, group, now_ms, out)
         if is_new_group and not out.records:
-            out.records.append(group.empty_record())
+            out.records.append(new_group_record(group))
             out.completions.append(GroupCreated(group.group_id))
         if self._groups.is_unserved(group.group_id):
             self._make_way(group, out)
@@ -105,7 +96,7 @@ class Memberships:
             self._groups.replay_unserved(tombstone)
         out.records[:0] = tombstones
         if len(out.records) == len(tombstones):
-            out.records.append(group.empty_record())
+            out.records.append(new_group_record(group))
         out.completions.append(UnservedBuried(tombstones))
 
     def _has_room_for(self, group: ClassicGroup, member_id: str) -> bool:
@@ -136,7 +127,7 @@ class Memberships:
         if instance_id is not None:
             member_id = f"{instance_id}-{self._new_id()}"
             if instance_id in group.static_members:
-                self._return_static(token, request, client, group, member_id, now_ms, out)
+                self.static_returns.begin(token, request, client, group, member_id, now_ms, out)
             else:
                 self._add_member(token, request, client, group, member_id, now_ms, out)
             return
@@ -229,101 +220,6 @@ class Memberships:
         keep_alive(group, member, now_ms, out, self._config.new_member_join_timeout_ms)
         self._rebalances.prepare_or_complete(group, now_ms, out)
 
-    def _return_static(
-        self,
-        token: Token,
-        request: JoinGroupRequest,
-        client: Client,
-        group: ClassicGroup,
-        member_id: str,
-        now_ms: int,
-        out: Outcome,
-    ) -> None:
-        instance_id = request.group_instance_id or ""
-        old = group.members[group.static_members[instance_id]]
-        old_leader_id = group.leader_id
-        fence_parked_requests(group, old, out)
-        out.cancel_timer(TimerKey("heartbeat", group.group_id, old.member_id))
-        member = group.replace_static_member(instance_id, member_id)
-        group.update_member(
-            member,
-            protocols_of(request),
-            request.rebalance_timeout_ms,
-            request.session_timeout_ms,
-            token,
-        )
-        keep_alive(group, member, now_ms, out)
-        if group.state is GroupState.STABLE:
-            if group.select_protocol() != group.protocol_name:
-                self._rebalances.prepare_or_complete(group, now_ms, out)
-                return
-            assignment = {m.member_id: m.assignment for m in group.members.values()}
-            out.records.append(group.record(assignment))
-            out.completions.append(
-                StaticMemberStored(
-                    group.group_id,
-                    instance_id,
-                    old.member_id,
-                    member_id,
-                    old_leader_id,
-                    old.protocols,
-                    old.rebalance_timeout_ms,
-                    old.session_timeout_ms,
-                    client.api_version >= SKIP_ASSIGNMENT_FROM_VERSION,
-                )
-            )
-        elif group.state is GroupState.COMPLETING_REBALANCE:
-            # The leader may be assigning to the old member id right now.
-            self._rebalances.prepare(group, now_ms, out)
-        else:
-            self._rebalances.complete_if_joined(group, now_ms, out)
-
-    def finish_static_return(
-        self, stored: StaticMemberStored, code: ErrorCode, now_ms: int, out: Outcome
-    ) -> None:
-        """The record with the new member id is committed, or could not be written."""
-        group = self._groups.get(stored.group_id)
-        member = None if group is None else group.members.get(stored.new_member_id)
-        if group is None or member is None:
-            return
-        if code is not ErrorCode.NONE:
-            self._undo_static_return(group, member, stored, code, now_ms, out)
-        elif group.state is not GroupState.STABLE:
-            # A rebalance began meanwhile and answers the join in its own time.
-            return
-        elif stored.can_skip_assignment:
-            is_leader = group.leader_id == member.member_id
-            response = join_response(
-                group, member.member_id, with_members=is_leader, skip_assignment=is_leader
-            )
-            answer_join(group, member, response, out)
-        else:
-            response = join_response(group, member.member_id, with_members=False)
-            # Under the new id it would take itself for a leader that has to assign.
-            response.leader = stored.old_leader_id or ""
-            answer_join(group, member, response, out)
-
-    def _undo_static_return(
-        self,
-        group: ClassicGroup,
-        member: ClassicMember,
-        stored: StaticMemberStored,
-        code: ErrorCode,
-        now_ms: int,
-        out: Outcome,
-    ) -> None:
-        answer_join(group, member, join_error(code), out)
-        group.update_member(
-            member,
-            stored.old_protocols,
-            stored.old_rebalance_timeout_ms,
-            stored.old_session_timeout_ms,
-            None,
-        )
-        old = group.replace_static_member(stored.group_instance_id, stored.old_member_id)
-        out.cancel_timer(TimerKey("heartbeat", group.group_id, stored.new_member_id))
-        keep_alive(group, old, now_ms, out)
-
     # ------------------------------------------------------------ sync
 
     def sync(self, token: Token, request: SyncGroupRequest, now_ms: int, out: Outcome) -> None:
@@ -352,7 +248,7 @@ class Memberships:
         if group.leader_id == member.member_id:
             given = {a.member_id: a.assignment for a in request.assignments}
             assignment = {member_id: given.get(member_id, b"") for member_id in group.members}
-            out.records.append(group.record(assignment))
+            out.records.append(group_record(group, assignment))
             stored = AssignmentStored(group.group_id, group.generation_id, assignment)
             out.completions.append(stored)
 

@@ -36,10 +36,6 @@ class OffsetStore:
         """Groups that have a committed offset."""
         return list(self._offsets)
 
-    def count(self) -> int:
-        """Committed offsets of all groups."""
-        return sum(map(len, self._offsets.values()))
-
     def has_open_transactions(self, group_id: str) -> bool:
         return group_id in self._open
 

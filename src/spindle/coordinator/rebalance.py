@@ -9,8 +9,9 @@ same time to ask for their assignment.
 from spindle.common.errors import ErrorCode
 from spindle.coordinator.classic_group import ClassicGroup, GroupState
 from spindle.coordinator.config import GroupCoordinatorConfig
+from spindle.coordinator.group_record import group_record
 from spindle.coordinator.member import ClassicMember
-from spindle.coordinator.outcome import Outcome, TimerKey, Token
+from spindle.coordinator.outcome import Outcome, TimerKey
 from spindle.protocol.messages.join_group import JoinGroupResponse
 from spindle.protocol.messages.sync_group import SyncGroupResponse
 
@@ -145,7 +146,7 @@ class Rebalances:
             return
         group.begin_generation(now_ms)
         if group.state is GroupState.EMPTY:
-            out.records.append(group.record({}))
+            out.records.append(group_record(group, {}))
             return
         for member in group.members.values():
             is_leader = group.leader_id == member.member_id
@@ -222,10 +223,3 @@ def fence_parked_requests(group: ClassicGroup, member: ClassicMember, out: Outco
     fenced = ErrorCode.FENCED_INSTANCE_ID
     answer_join(group, member, join_error(fenced, member.member_id), out)
     answer_sync(member, SyncGroupResponse(error_code=fenced), out)
-
-
-def parked_tokens(group: ClassicGroup) -> list[Token]:
-    """Every request of the group that waits for an answer."""
-    tokens = [m.awaiting_join for m in group.members.values()]
-    tokens += [m.awaiting_sync for m in group.members.values()]
-    return [token for token in tokens if token is not None]

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from spindle.common.errors import ErrorCode
 from spindle.common.ids import TopicPartition
 from spindle.common.uuids import Uuid
-from spindle.coordinator.classic_group import ClassicGroup, GroupState
+from spindle.coordinator.classic_group import GroupState
 from spindle.coordinator.config import GroupCoordinatorConfig
 from spindle.coordinator.descriptions import (
     DescribedGroup,
@@ -22,6 +22,7 @@ from spindle.coordinator.descriptions import (
     describe_group,
     list_groups,
 )
+from spindle.coordinator.group_record import group_of
 from spindle.coordinator.group_table import GroupTable
 from spindle.coordinator.membership import Memberships
 from spindle.coordinator.offset_requests import FetchedGroup, OffsetRequests
@@ -185,7 +186,7 @@ class GroupShard:
             if record.value is None:
                 self.groups.remove(record.group_id)
             else:
-                self.groups.put(ClassicGroup.from_record(record))
+                self.groups.put(group_of(record))
         elif isinstance(record, UnservedRecord):
             self._replay_unserved(record)
         else:
@@ -265,7 +266,7 @@ class GroupShard:
             else:
                 group = self.groups.get(record.group_id)
                 if group is None:
-                    self.groups.put(ClassicGroup.from_record(record))
+                    self.groups.put(group_of(record))
                 else:
                     group.is_stored = True
 
@@ -275,7 +276,7 @@ class GroupShard:
         if isinstance(completion, AssignmentStored):
             self._memberships.finish_assignment(completion, code, now_ms, out)
         elif isinstance(completion, StaticMemberStored):
-            self._memberships.finish_static_return(completion, code, now_ms, out)
+            self._memberships.static_returns.finish(completion, code, now_ms, out)
         elif code is not ErrorCode.NONE:
             if isinstance(completion, GroupCreated):
                 self._undo_creation(completion.group_id, code, out)

@@ -1,0 +1,132 @@
+"""A static member comes back under a new member id (KIP-345, KIP-814).
+
+In a Stable group that disturbs nobody as long as the choice of protocol stays: the new id is stored
+with the old assignment, and the member is answered when the record is committed. Whatever the old
+instance left waiting is fenced.
+"""
+
+from typing import Final
+
+from spindle.common.errors import ErrorCode
+from spindle.coordinator.classic_group import ClassicGroup, GroupState
+from spindle.coordinator.group_record import group_record
+from spindle.coordinator.group_table import GroupTable
+from spindle.coordinator.member import ClassicMember, protocols_of
+from spindle.coordinator.outcome import Client, Outcome, StaticMemberStored, TimerKey, Token
+from spindle.coordinator.rebalance import (
+    Rebalances,
+    answer_join,
+    fence_parked_requests,
+    join_error,
+    join_response,
+    keep_alive,
+)
+from spindle.protocol.messages.join_group import JoinGroupRequest
+
+SKIP_ASSIGNMENT_FROM_VERSION: Final = 9
+"""JoinGroup from here on may tell a returning static leader to keep the assignment."""
+
+
+class StaticReturns:
+    """Decides on joins without member id of instances that are members."""
+
+    __slots__ = ("_groups", "_rebalances")
+
+    def __init__(self, groups: GroupTable, rebalances: Rebalances) -> None:
+        self._groups = groups
+        self._rebalances = rebalances
+
+    def begin(
+        self,
+        token: Token,
+        request: JoinGroupRequest,
+        client: Client,
+        group: ClassicGroup,
+        member_id: str,
+        now_ms: int,
+        out: Outcome,
+    ) -> None:
+        instance_id = request.group_instance_id or ""
+        old = group.members[group.static_members[instance_id]]
+        old_leader_id = group.leader_id
+        fence_parked_requests(group, old, out)
+        out.cancel_timer(TimerKey("heartbeat", group.group_id, old.member_id))
+        member = group.replace_static_member(instance_id, member_id)
+        group.update_member(
+            member,
+            protocols_of(request),
+            request.rebalance_timeout_ms,
+            request.session_timeout_ms,
+            token,
+        )
+        keep_alive(group, member, now_ms, out)
+        if group.state is GroupState.STABLE:
+            if group.select_protocol() != group.protocol_name:
+                self._rebalances.prepare_or_complete(group, now_ms, out)
+                return
+            assignment = {m.member_id: m.assignment for m in group.members.values()}
+            out.records.append(group_record(group, assignment))
+            out.completions.append(
+                StaticMemberStored(
+                    group.group_id,
+                    instance_id,
+                    old.member_id,
+                    member_id,
+                    old_leader_id,
+                    old.protocols,
+                    old.rebalance_timeout_ms,
+                    old.session_timeout_ms,
+                    client.api_version >= SKIP_ASSIGNMENT_FROM_VERSION,
+                )
+            )
+        elif group.state is GroupState.COMPLETING_REBALANCE:
+            # The leader may be assigning to the old member id right now.
+            self._rebalances.prepare(group, now_ms, out)
+        else:
+            self._rebalances.complete_if_joined(group, now_ms, out)
+
+    def finish(
+        self, stored: StaticMemberStored, code: ErrorCode, now_ms: int, out: Outcome
+    ) -> None:
+        """The record with the new member id is committed, or could not be written."""
+        group = self._groups.get(stored.group_id)
+        member = None if group is None else group.members.get(stored.new_member_id)
+        if group is None or member is None:
+            return
+        if code is not ErrorCode.NONE:
+            self._undo(group, member, stored, code, now_ms, out)
+        elif group.state is not GroupState.STABLE:
+            # A rebalance began meanwhile and answers the join in its own time.
+            return
+        elif stored.can_skip_assignment:
+            is_leader = group.leader_id == member.member_id
+            response = join_response(
+                group, member.member_id, with_members=is_leader, skip_assignment=is_leader
+            )
+            answer_join(group, member, response, out)
+        else:
+            response = join_response(group, member.member_id, with_members=False)
+            # Under the new id it would take itself for a leader that has to assign.
+            response.leader = stored.old_leader_id or ""
+            answer_join(group, member, response, out)
+
+    def _undo(
+        self,
+        group: ClassicGroup,
+        member: ClassicMember,
+        stored: StaticMemberStored,
+        code: ErrorCode,
+        now_ms: int,
+        out: Outcome,
+    ) -> None:
+        answer_join(group, member, join_error(code), out)
+        group.update_member(
+            member,
+            stored.old_protocols,
+            stored.old_rebalance_timeout_ms,
+            stored.old_session_timeout_ms,
+            None,
+        )
+        old = group.replace_static_member(stored.group_instance_id, stored.old_member_id)
+        out.cancel_timer(TimerKey("heartbeat", group.group_id, stored.new_member_id))
+        keep_alive(group, old, now_ms, out)
