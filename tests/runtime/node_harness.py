@@ -1,0 +1,210 @@
+"""A whole node on the test's own event loop, and a small client that speaks to it over TCP."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from pathlib import Path
+from struct import pack, unpack
+from typing import Any, TypeVar
+
+from click.testing import CliRunner
+
+from spindle.cli.main import spindle
+from spindle.config.node_config import NodeConfig
+from spindle.protocol.api import APIS, response_class, response_header_version
+from spindle.protocol.codec import decode, encode
+from spindle.protocol.framing import request_prefix
+from spindle.protocol.message import Message
+from spindle.protocol.messages.create_topics import CreateTopicsRequest
+from spindle.protocol.messages.fetch import FetchRequest
+from spindle.protocol.messages.produce import ProduceRequest, ProduceResponse
+from spindle.protocol.records.batch import batches
+from spindle.protocol.records.builder import SimpleRecord, build_batch
+from spindle.protocol.records.record import Record, decode_records
+from spindle.runtime.node import Node
+
+CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
+R = TypeVar("R", bound=Message)
+
+
+class Home:
+    """A formatted node's folder."""
+
+    def __init__(self, folder: Path, directories: int = 3, **overrides: str) -> None:
+        self.directories = [folder / f"disk{number}" for number in range(1, directories + 1)]
+        self.properties = {
+            "process.roles": "broker,controller",
+            "node.id": "1",
+            "controller.quorum.voters": "1@127.0.0.1:65000",
+            "listeners": "PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0",
+            "controller.listener.names": "CONTROLLER",
+            "log.dirs": ",".join(map(str, self.directories)),
+            "offsets.topic.num.partitions": "4",
+            "offsets.topic.replication.factor": "1",
+            "group.initial.rebalance.delay.ms": "0",
+            **{key.replace("_", "."): value for key, value in overrides.items()},
+        }
+        self.file = folder / "server.properties"
+        self._write()
+
+    def _write(self) -> None:
+        lines = (f"{key}={value}\n" for key, value in self.properties.items())
+        self.file.write_text("".join(lines))
+
+    def format(self) -> "Home":
+        result = CliRunner().invoke(
+            spindle, ["storage", "format", "-t", CLUSTER_ID, "-c", str(self.file)]
+        )
+        assert result.exit_code == 0, result.output
+        return self
+
+    def config(self) -> NodeConfig:
+        return NodeConfig.from_properties(self.properties)
+
+
+class Client:
+    """One connection. `ask` sends at the newest version unless told otherwise."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._correlation_id = 0
+
+    async def ask(self, request: Message, version: int | None = None) -> Any:
+        api = APIS[request.API_KEY]
+        version = api.last_version if version is None else version
+        self._correlation_id += 1
+        prefix = request_prefix(api.key, version, self._correlation_id, "test")
+        await self.send(prefix + encode(request, version))
+        frame = await self.receive()
+        assert unpack(">i", frame[:4])[0] == self._correlation_id
+        start = 4 + response_header_version(api.key, version)
+        response, end = decode(response_class(api.key), version, frame, start)
+        assert end == len(frame)
+        return response
+
+    async def send(self, frame: bytes) -> None:
+        self._writer.write(pack(">i", len(frame)) + frame)
+        await self._writer.drain()
+
+    async def receive(self) -> bytes:
+        size = unpack(">i", await self._reader.readexactly(4))[0]
+        return await self._reader.readexactly(size)
+
+    def close(self) -> None:
+        self._writer.close()
+
+    async def create_topic(
+        self, name: str, partitions: int = 1, configs: dict[str, str] | None = None
+    ) -> bytes:
+        """The topic's id."""
+        topic = CreateTopicsRequest.CreatableTopic
+        response = await self.ask(
+            CreateTopicsRequest(
+                timeout_ms=10_000,
+                topics=[
+                    topic(
+                        name=name,
+                        num_partitions=partitions,
+                        replication_factor=1,
+                        configs=[
+                            topic.CreatableTopicConfig(name=key, value=value)
+                            for key, value in (configs or {}).items()
+                        ],
+                    )
+                ],
+            )
+        )
+        assert response.topics[0].error_code == 0, response
+        topic_id: bytes = response.topics[0].topic_id
+        return topic_id
+
+    async def produce(
+        self, topic: str, partition: int, records: bytes, acks: int = -1
+    ) -> ProduceResponse.TopicProduceResponse.PartitionProduceResponse:
+        """The answer for the one partition."""
+        data = ProduceRequest.TopicProduceData
+        response = await self.ask(
+            ProduceRequest(
+                acks=acks,
+                timeout_ms=5_000,
+                topic_data=[
+                    data(
+                        name=topic,
+                        partition_data=[
+                            data.PartitionProduceData(index=partition, records=records)
+                        ],
+                    )
+                ],
+            ),
+            version=12,
+        )
+        answer: ProduceResponse.TopicProduceResponse.PartitionProduceResponse = response.responses[
+            0
+        ].partition_responses[0]
+        return answer
+
+    async def fetch(
+        self, topic: str, partition: int, offset: int, *, max_wait_ms: int = 500, min_bytes: int = 1
+    ) -> Any:
+        """The answer for the one partition (version 12, without a session)."""
+        wanted = FetchRequest.FetchTopic
+        response = await self.ask(
+            FetchRequest(
+                max_wait_ms=max_wait_ms,
+                min_bytes=min_bytes,
+                max_bytes=1 << 25,
+                topics=[
+                    wanted(
+                        topic=topic,
+                        partitions=[
+                            wanted.FetchPartition(
+                                partition=partition,
+                                fetch_offset=offset,
+                                partition_max_bytes=1 << 25,
+                            )
+                        ],
+                    )
+                ],
+            ),
+            version=12,
+        )
+        return response.responses[0].partitions[0]
+
+
+def batch_of(*values: bytes, **options: Any) -> bytes:
+    return build_batch(
+        [SimpleRecord(value=v, timestamp_ms=1_700_000_000_000) for v in values], **options
+    )
+
+
+def records_in(data: bytes | memoryview | None) -> list[Record]:
+    data = data or b""
+    return [r for at, header in batches(data) for r in decode_records(data, at, header)]
+
+
+@asynccontextmanager
+async def running(home: Home) -> AsyncIterator[Node]:
+    """A started node; stopped in order at the end."""
+    node = Node(home.config())
+    try:
+        await node.start()
+        yield node
+    finally:
+        await node.stop()
+
+
+@asynccontextmanager
+async def connected(node: Node) -> AsyncIterator[Client]:
+    assert node.broker is not None
+    listener = node.broker.listeners[0]
+    reader, writer = await asyncio.open_connection("127.0.0.1", listener.port)
+    client = Client(reader, writer)
+    try:
+        yield client
+    finally:
+        client.close()
+
+
+def run(scenario: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    asyncio.run(asyncio.wait_for(scenario(), 60))

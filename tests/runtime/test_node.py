@@ -1,0 +1,321 @@
+"""One node from format to stop, over its own wire."""
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from node_harness import Client, Home, batch_of, connected, records_in, run, running
+
+from spindle.common.errors import ConfigError, ErrorCode
+from spindle.protocol.messages.api_versions import ApiVersionsRequest
+from spindle.protocol.messages.delete_records import DeleteRecordsRequest
+from spindle.protocol.messages.delete_topics import DeleteTopicsRequest
+from spindle.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
+from spindle.protocol.messages.init_producer_id import InitProducerIdRequest
+from spindle.protocol.messages.list_offsets import ListOffsetsRequest
+from spindle.protocol.messages.metadata import MetadataRequest
+
+
+def partition_folders(home: Home) -> dict[str, str]:
+    """Folder name -> disk."""
+    return {
+        folder.name: disk.name
+        for disk in home.directories
+        for folder in disk.iterdir()
+        if folder.is_dir() and not folder.name.startswith("__")
+    }
+
+
+async def list_offset(client: Client, topic: str, timestamp: int) -> int:
+    wanted = ListOffsetsRequest.ListOffsetsTopic
+    response = await client.ask(
+        ListOffsetsRequest(
+            replica_id=-1,
+            topics=[
+                wanted(
+                    name=topic,
+                    partitions=[
+                        wanted.ListOffsetsPartition(partition_index=0, timestamp=timestamp)
+                    ],
+                )
+            ],
+        )
+    )
+    answer = response.topics[0].partitions[0]
+    assert answer.error_code == 0
+    offset: int = answer.offset
+    return offset
+
+
+def test_records_survive_a_clean_restart(tmp_path: Path) -> None:
+    home = Home(tmp_path).format()
+
+    async def scenario() -> None:
+        async with running(home) as node, connected(node) as client:
+            topic_id = await client.create_topic("t", partitions=6)
+            answer = await client.produce("t", 4, batch_of(b"a", b"b"))
+            assert (answer.error_code, answer.base_offset) == (0, 0)
+            assert (await client.produce("t", 4, batch_of(b"c"))).base_offset == 2
+        folders = partition_folders(home)
+        assert sorted(folders) == [f"t-{n}" for n in range(6)]
+        assert sorted(folders.values()) == ["disk1", "disk1", "disk2", "disk2", "disk3", "disk3"]
+        assert all((disk / ".kafka_cleanshutdown").exists() for disk in home.directories)
+        async with running(home) as node, connected(node) as client:
+            assert not any((disk / ".kafka_cleanshutdown").exists() for disk in home.directories)
+            found = await client.fetch("t", 4, 0)
+            assert [r.value for r in records_in(found.records)] == [b"a", b"b", b"c"]
+            assert found.high_watermark == 3
+            metadata = await client.ask(MetadataRequest(topics=None))
+            assert metadata.topics[0].topic_id == topic_id
+            assert partition_folders(home) == folders
+
+    run(scenario)
+
+
+def test_a_node_that_was_not_stopped_recovers(tmp_path: Path) -> None:
+    home = Home(tmp_path).format()
+    (tmp_path / "copy").mkdir()
+    copy = Home(tmp_path / "copy")
+
+    async def scenario() -> None:
+        async with running(home) as node, connected(node) as client:
+            await client.create_topic("t")
+            for number in range(5):
+                await client.produce("t", 0, batch_of(b"%d" % number))
+            # What a killed process leaves: the files as they are now.
+            for source, target in zip(home.directories, copy.directories, strict=True):
+                _copy_tree(source, target)
+        log = next(copy.directories[0].parent.rglob("t-0/*.log"))
+        with log.open("ab") as file:
+            file.write(b"\0\0\0\0torn")
+        async with running(copy) as node, connected(node) as client:
+            found = await client.fetch("t", 0, 0)
+            assert [r.value for r in records_in(found.records)] == [b"0", b"1", b"2", b"3", b"4"]
+            assert (await client.produce("t", 0, batch_of(b"5"))).base_offset == 5
+
+    run(scenario)
+
+
+def _copy_tree(source: Path, target: Path) -> None:
+    for path in sorted(source.rglob("*")):
+        place = target / path.relative_to(source)
+        if path.is_dir():
+            place.mkdir(parents=True, exist_ok=True)
+        elif path.name != ".lock":
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_bytes(
+                path.read_bytes().rstrip(b"\0") if "index" in path.name else path.read_bytes()
+            )
+
+
+def test_topics_of_the_past_leave_the_disks_alone(tmp_path: Path) -> None:
+    """A topic that was deleted and created again is judged by its present id only (KIP-516)."""
+    home = Home(tmp_path).format()
+
+    async def scenario() -> None:
+        async with running(home) as node, connected(node) as client:
+            await client.create_topic("t")
+            await client.ask(
+                DeleteTopicsRequest(
+                    timeout_ms=5_000, topics=[DeleteTopicsRequest.DeleteTopicState(name="t")]
+                )
+            )
+            await client.create_topic("t")
+            await client.produce("t", 0, batch_of(b"kept"))
+        async with running(home) as node, connected(node) as client:
+            assert not [name for name in partition_folders(home) if name.endswith("-stray")]
+            found = await client.fetch("t", 0, 0)
+            assert [r.value for r in records_in(found.records)] == [b"kept"]
+
+    run(scenario)
+
+
+def test_a_foreign_partition_is_set_aside(tmp_path: Path) -> None:
+    home = Home(tmp_path).format()
+
+    async def scenario() -> None:
+        async with running(home) as node, connected(node) as client:
+            await client.create_topic("t")
+        _copy_tree(
+            next(d / "t-0" for d in home.directories if (d / "t-0").exists()),
+            home.directories[1] / "other-7",
+        )
+        async with running(home):
+            strays = [name for name in partition_folders(home) if name.endswith("-stray")]
+            assert len(strays) == 1
+            assert strays[0].startswith("other-7.")
+
+    run(scenario)
+
+
+def test_a_fetch_waits_for_data_and_is_answered_at_once(tmp_path: Path) -> None:
+    home = Home(tmp_path).format()
+
+    async def scenario() -> None:
+        async with running(home) as node, connected(node) as consumer, connected(node) as producer:
+            await producer.create_topic("t")
+            waiting = asyncio.ensure_future(consumer.fetch("t", 0, 0, max_wait_ms=30_000))
+            await asyncio.sleep(0.05)
+            assert not waiting.done()
+            await producer.produce("t", 0, batch_of(b"x"))
+            found = await asyncio.wait_for(waiting, 5)
+            assert [r.value for r in records_in(found.records)] == [b"x"]
+            empty = await consumer.fetch("t", 0, 1, max_wait_ms=10)
+            assert (empty.error_code, empty.high_watermark) == (0, 1)
+            assert not empty.records
+
+    run(scenario)
+
+
+def test_deleting_a_topic_answers_a_waiting_fetch(tmp_path: Path) -> None:
+    home = Home(tmp_path).format()
+
+    async def scenario() -> None:
+        async with running(home) as node, connected(node) as consumer, connected(node) as admin:
+            await admin.create_topic("t")
+            waiting = asyncio.ensure_future(consumer.fetch("t", 0, 0, max_wait_ms=30_000))
+            await asyncio.sleep(0.05)
+            await admin.ask(
+                DeleteTopicsRequest(
+                    timeout_ms=5_000, topics=[DeleteTopicsRequest.DeleteTopicState(name="t")]
+                )
+            )
+            found = await asyncio.wait_for(waiting, 5)
+            assert found.error_code in (
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                ErrorCode.NOT_LEADER_OR_FOLLOWER,
+            )
+
+    run(scenario)
+
+
+def test_offsets_by_time_and_deleted_records(tmp_path: Path) -> None:
+    home = Home(tmp_path).format()
+
+    async def scenario() -> None:
+        async with running(home) as node, connected(node) as client:
+            await client.create_topic("t")
+            for _ in range(3):
+                await client.produce("t", 0, batch_of(b"a", b"b"))
+            assert await list_offset(client, "t", -1) == 6
+            assert await list_offset(client, "t", -2) == 0
+            wanted = DeleteRecordsRequest.DeleteRecordsTopic
+            response = await client.ask(
+                DeleteRecordsRequest(
+                    timeout_ms=5_000,
+                    topics=[
+                        wanted(
+                            name="t",
+                            partitions=[wanted.DeleteRecordsPartition(partition_index=0, offset=3)],
+                        )
+                    ],
+                )
+            )
+            assert response.topics[0].partitions[0].low_watermark == 3
+            assert await list_offset(client, "t", -2) == 3
+            below = await client.fetch("t", 0, 1)
+            assert below.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+
+    run(scenario)
+
+
+def test_an_idempotent_producer_is_not_appended_twice(tmp_path: Path) -> None:
+    home = Home(tmp_path).format()
+
+    async def scenario() -> None:
+        async with running(home) as node, connected(node) as client:
+            await client.create_topic("t")
+            ids = await client.ask(InitProducerIdRequest(transactional_id=None))
+            assert (ids.error_code, ids.producer_epoch) == (0, 0)
+            batch = batch_of(b"a", producer_id=ids.producer_id, producer_epoch=0, base_sequence=0)
+            assert (await client.produce("t", 0, batch)).base_offset == 0
+            assert (await client.produce("t", 0, batch)).base_offset == 0
+            gap = batch_of(b"c", producer_id=ids.producer_id, producer_epoch=0, base_sequence=5)
+            refused = await client.produce("t", 0, gap)
+            assert refused.error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+            assert await list_offset(client, "t", -1) == 1
+            other = await client.ask(InitProducerIdRequest(transactional_id=None))
+            assert other.producer_id != ids.producer_id
+
+    run(scenario)
+
+
+def test_a_directory_that_dies_stalls_only_itself(tmp_path: Path) -> None:
+    home = Home(tmp_path).format()
+
+    async def scenario() -> None:
+        async with running(home) as node, connected(node) as client:
+            await client.create_topic("t", partitions=3)
+            assert node.broker is not None
+            folders = partition_folders(home)
+            dead = node.broker.replicas.lookup("t", 0)
+            assert dead is not None
+            alive = next(n for n in range(3) if folders[f"t-{n}"] != folders["t-0"])
+            dead.directory.executor.fail("EIO")
+            assert (await client.produce("t", alive, batch_of(b"x"))).error_code == 0
+            answer = await client.produce("t", 0, batch_of(b"x"))
+            assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+            dirs = await client.ask(DescribeLogDirsRequest(topics=None))
+            codes = {Path(r.log_dir).name: r.error_code for r in dirs.results}
+            assert codes.pop(folders["t-0"]) == ErrorCode.KAFKA_STORAGE_ERROR
+            assert set(codes.values()) == {0}
+            assert node.broker.metadata.leader.leader_id == 1
+
+    run(scenario)
+
+
+def test_what_is_advertised_is_served(tmp_path: Path) -> None:
+    home = Home(tmp_path).format()
+
+    async def scenario() -> None:
+        async with running(home) as node, connected(node) as client:
+            versions = await client.ask(
+                ApiVersionsRequest(client_software_name="t", client_software_version="1")
+            )
+            keys = [row.api_key for row in versions.api_keys]
+            assert keys == sorted(keys)
+            assert {0, 1, 2, 3, 8, 9, 10, 11, 12, 13, 14, 18, 19, 20, 22, 32, 35} <= set(keys)
+            assert not {24, 26, 68} & set(keys)
+            finalized = {f.name: f.max_version_level for f in versions.finalized_features}
+            assert finalized["metadata.version"] == 30
+
+    run(scenario)
+
+
+def test_a_directory_in_use_is_refused(tmp_path: Path) -> None:
+    home = Home(tmp_path).format()
+    program = (
+        "import fcntl, sys; file = open(sys.argv[1], 'w'); fcntl.lockf(file, fcntl.LOCK_EX); "
+        "print('held', flush=True); sys.stdin.read()"
+    )
+
+    async def scenario() -> None:
+        with pytest.raises(ConfigError, match="another process uses"):
+            async with running(home):
+                pass
+
+    lock = str(home.directories[1] / ".lock")
+    with subprocess.Popen(
+        [sys.executable, "-c", program, lock], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"held\n"
+        run(scenario)
+        holder.communicate()
+
+
+def test_a_port_in_use_is_refused(tmp_path: Path) -> None:
+    home = Home(tmp_path).format()
+
+    async def scenario() -> None:
+        server = await asyncio.start_server(lambda r, w: None, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        home.properties["listeners"] = f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:0"
+        with pytest.raises(ConfigError, match=f"failed to bind to 127.0.0.1:{port}"):
+            async with running(home):
+                pass
+        server.close()
+
+    run(scenario)
