@@ -8,6 +8,7 @@ from types import ModuleType
 
 import pytest
 
+from spindle import __version__
 from spindle.cli.main import run
 from spindle.config.node_config import NodeConfig
 
@@ -143,6 +144,11 @@ def test_help_lists_the_tools_without_importing_them(
     out = capsys.readouterr().out
     assert all(name in out for name in ("up", "server", "storage"))
     assert "spindle.cli.up" not in sys.modules
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["--version"]) == 0
+    assert capsys.readouterr().out == f"spindle {__version__}\n"
 
 
 @pytest.mark.parametrize("arguments", [["nosuch"], ["storage", "nosuch"], ["up", "--dirs", "0"]])

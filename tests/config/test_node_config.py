@@ -128,7 +128,9 @@ def test_cordons() -> None:
 
 
 def test_a_directory_given_twice_counts_once() -> None:
-    assert config(COMBINED, **{"log.dirs": "/a,/b,/a"}).log_dirs == ("/a", "/b")
+    node = config(COMBINED, **{"log.dirs": "/a,/b,/a"})
+    assert node.log_dirs == ("/a", "/b")
+    assert node.warnings == ("log.dirs=/a,/b,/a has repeated entries, which count once",)
 
 
 def test_an_unknown_key_is_a_warning_that_names_the_nearest() -> None:

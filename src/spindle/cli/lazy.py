@@ -15,8 +15,15 @@ class LazyGroup(click.Group):
     The short help stands here as well, so that listing the commands imports none of them.
     """
 
-    def __init__(self, name: str, *, help: str, commands: Mapping[str, tuple[str, str]]) -> None:
-        super().__init__(name, help=help)
+    def __init__(
+        self,
+        name: str,
+        *,
+        help: str,
+        commands: Mapping[str, tuple[str, str]],
+        params: list[click.Parameter],
+    ) -> None:
+        super().__init__(name, help=help, params=params)
         self._lazy = commands
 
     def list_commands(self, ctx: click.Context) -> list[str]:

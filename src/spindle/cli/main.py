@@ -7,12 +7,20 @@ from typing import NoReturn
 import click
 from click.exceptions import NoArgsIsHelpError
 
+from spindle import __version__
 from spindle.cli.failure import CommandFailed
 from spindle.cli.lazy import LazyGroup
 from spindle.common.errors import ConfigError
 
 FAILED = 1
 INTERRUPTED = 130
+
+
+def _print_version(context: click.Context, parameter: click.Parameter, is_asked: bool) -> None:
+    if is_asked and not context.resilient_parsing:
+        click.echo(f"spindle {__version__}")
+        context.exit()
+
 
 spindle = LazyGroup(
     "spindle",
@@ -22,6 +30,16 @@ spindle = LazyGroup(
         "server": ("spindle.cli.server:server", "Run a node."),
         "storage": ("spindle.cli.storage.commands:storage", "Format and inspect log directories."),
     },
+    params=[
+        click.Option(
+            ["--version"],
+            is_flag=True,
+            is_eager=True,
+            expose_value=False,
+            callback=_print_version,
+            help="Show the version and exit.",
+        )
+    ],
 )
 
 

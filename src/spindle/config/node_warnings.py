@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Final
 
 from spindle.config.broker_keys import BROKER_KEYS, DYNAMIC_ONLY
 from spindle.config.definition import CLASS
+from spindle.config.validators import ListOf
+from spindle.config.values import parse_type
 
 if TYPE_CHECKING:
     from spindle.config.node_config import NodeConfig
@@ -22,6 +24,12 @@ def node_warnings(config: "NodeConfig") -> Iterator[str]:
             yield unknown_key_warning(name, BROKER_KEYS)
         elif name in BROKER_KEYS and BROKER_KEYS[name].type is CLASS and name != _PRINCIPAL_BUILDER:
             yield f"{name}={config.static[name]} names a Java class, which cannot be loaded"
+    for name, text in config.static.items():
+        key = BROKER_KEYS.get(name)
+        if key is not None and isinstance(key.validator, ListOf):
+            given = parse_type(name, text, key.type)
+            if given != config.values[name]:
+                yield f"{name}={text} has repeated entries, which count once"
     if config.names("config.providers"):
         yield "config.providers is not supported: placeholders in values stay as they are"
     if config.flag("remote.log.storage.system.enable"):
