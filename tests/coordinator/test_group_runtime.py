@@ -416,6 +416,25 @@ def test_too_many_requests_behind_an_exclusive_one_are_refused() -> None:
     run(story)
 
 
+def test_records_that_wait_for_a_stuck_append_are_limited() -> None:
+    async def story() -> None:
+        broker = start_broker(partitions=1, settings=ShardSettings(max_pending_bytes=1_000))
+        await broker.groups.wait_loaded()
+        broker.log.gate = asyncio.Event()
+        waiting = []
+        for offset in range(2):
+            waiting.append(asyncio.ensure_future(commit(broker, offset, metadata="x" * 600)))
+            await settle()
+        with pytest.raises(ApiError, match="COORDINATOR_NOT_AVAILABLE"):
+            await commit(broker, 2)
+        broker.log.gate.set()
+        assert await asyncio.gather(*waiting) == [0, 0]
+        assert await commit(broker, 3) == 0
+        broker.groups.close()
+
+    run(story)
+
+
 def test_refusal_of_a_waiting_operation_reaches_its_caller() -> None:
     async def story() -> None:
         broker = start_broker(partitions=1)

@@ -80,6 +80,8 @@ class ShardSettings(NamedTuple):
     """`max.message.bytes` of `__consumer_offsets`."""
     codec: int = 0
     """`offsets.topic.compression.codec`."""
+    max_pending_bytes: int = 32 * 1024 * 1024
+    """Records that wait for an append; more requests get COORDINATOR_NOT_AVAILABLE until it ends."""
     max_waiting_operations: int = 10_000
     """Operations behind an exclusive one; more are refused with COORDINATOR_NOT_AVAILABLE."""
 
@@ -125,6 +127,7 @@ class ShardDriver:
         self._waiting: deque[_Work] = deque()
         self._writes: deque[_Write] = deque()
         self._in_flight: list[_Write] = []
+        self._pending_bytes = 0
         self._is_exclusive = False
         self._writer: asyncio.Task[None] | None = None
         self._loader = self._loop.create_task(self._load())
@@ -208,6 +211,8 @@ class ShardDriver:
             ApiError: the shard is not usable, or the operation refuses the request.
         """
         self.check_active()
+        if self._pending_bytes > self._settings.max_pending_bytes:
+            raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "too many records wait")
         future: asyncio.Future[Any] = self._loop.create_future()
         if self._must_wait(is_exclusive):
             if len(self._waiting) >= self._settings.max_waiting_operations:
@@ -261,6 +266,7 @@ class ShardDriver:
         size = sum([len(key) + len(value or b"") for key, value in encoded])
         size += RECORD_OVERHEAD_BYTES * len(encoded)
         self._writes.append(_Write(outcome, encoded, size))
+        self._pending_bytes += size
         if self._writer is None:
             self._writer = self._loop.create_task(self._write())
 
@@ -273,6 +279,7 @@ class ShardDriver:
                 code, base_offset = await self._append(self._in_flight)
                 writes, self._in_flight = self._in_flight, []
                 self._is_exclusive = False
+                self._pending_bytes -= sum([write.size_bytes for write in writes])
                 self._finish(writes, code, base_offset)
                 self._run_waiting()
         finally:
