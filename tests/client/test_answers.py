@@ -71,6 +71,14 @@ def test_partitions_without_a_leader(partition: TopicPartition, code: ErrorCode)
     assert raised.value.code == code
 
 
+@pytest.mark.parametrize("node_id", ["5", "four", ""])
+def test_brokers_by_the_name_of_a_resource(node_id: str) -> None:
+    view = cluster_view(metadata())
+    assert view.broker("4").port == 9
+    with pytest.raises(ApiError, match=f"broker '{node_id}'; brokers now: 4"):
+        view.broker(node_id)
+
+
 def test_asking_for_metadata_never_creates_topics() -> None:
     assert metadata_request(None).topics is None
     request = metadata_request(["a"])

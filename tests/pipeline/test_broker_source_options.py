@@ -24,6 +24,7 @@ from spindle.pipeline.sources.broker_options import (
     Subscribe,
     SubscribePattern,
     broker_read_options,
+    misspelt_options,
 )
 
 A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)
@@ -214,3 +215,17 @@ def test_options_of_streams_and_groups_have_no_effect() -> None:
 def test_fetch_size_by_option_before_property() -> None:
     assert read(**{"kafka.fetch.max.bytes": "2048"}).fetch_max_bytes == 2048
     assert read(fetchMaxBytes="4096", **{"kafka.fetch.max.bytes": "2048"}).fetch_max_bytes == 4096
+
+
+def test_options_that_look_like_another_are_told() -> None:
+    given = REQUIRED | {
+        "startingOffset": "earliest",
+        "include_headers": "true",
+        "path": "x",
+        "startingOffsets": "earliest",
+        "kafka.anything": "y",
+    }
+    assert misspelt_options(given) == {
+        "startingOffset": "startingOffsets",
+        "include_headers": "includeHeaders",
+    }

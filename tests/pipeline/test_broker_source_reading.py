@@ -396,5 +396,5 @@ def test_a_corrupt_batch_is_named(broker: WireBroker) -> None:
     batch = bytearray(numbered_batch(0, 3))
     batch[-1] ^= 1
     broker.log("bad", 0).append(bytes(batch))
-    with pytest.raises(CorruptRecords, match="bad-0.*offset 0"):
+    with pytest.raises(CorruptRecords, match=r"bad-0.*offset 0"):
         rows(broker, subscribe="bad")

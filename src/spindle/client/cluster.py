@@ -67,6 +67,20 @@ class ClusterView:
             raise ApiError(code, f"topic {name!r}")
         return found
 
+    def broker(self, node_id: str) -> BrokerAddress:
+        """A broker by the text of its id, as configuration resources name it.
+
+        Raises:
+            ApiError: there is no such broker now.
+        """
+        found = self.brokers.get(int(node_id)) if node_id.isdecimal() else None
+        if found is None:
+            known = ", ".join(map(str, sorted(self.brokers))) or "none"
+            raise ApiError(
+                ErrorCode.BROKER_NOT_AVAILABLE, f"broker {node_id!r}; brokers now: {known}"
+            )
+        return found
+
     def leader_of(self, of: TopicPartition) -> BrokerAddress:
         """The broker that leads a partition.
 

@@ -93,28 +93,27 @@ def _show_what_is_where(screen: Screen, layout: DemoLayout, node: DemoNode, keep
     ]
     screen.table(("path", "what"), rows)
     screen.title("What to try next")
-    command = _from_here(Path(sys.executable).with_name("spindle"))
+    spindle = _from_here(Path(sys.executable).with_name("spindle"))
     if keep:
         screen.say(f"The node is still running at {node.bootstrap_servers}. Stop it:")
         screen.command(f"kill $(cat {_from_here(layout.pid_file)})")
     else:
         screen.say("The node is stopped. Start it again, on the same directories:")
-        screen.command(f"{command} server start {_from_here(layout.properties)}")
-    screen.say("Read the disks with Spark; no node has to run:")
-    for line in _spark_lines(root):
-        screen.command(line)
+        screen.command(f"{spindle} server start {_from_here(layout.properties)}")
+    screen.say("A Spark session of your own:")
+    screen.command(
+        f"{_from_here(Path(sys.executable))} -i -c "
+        "'from spindle.pipeline.session import get_spark; spark = get_spark()'"
+    )
+    screen.say("In it, read through the broker, or the disks without any node:")
+    for source in (
+        f'"spindle").option("kafka.bootstrap.servers", "{node.bootstrap_servers}")',
+        f'"spindle-segments").option("logDirs", "{root}/disk*")',
+    ):
+        screen.command(f'spark.read.format({source}.option("subscribe", "{TOPIC}").load().show()')
     if not keep:
         screen.say("Run the demo again and leave the node running:")
         screen.command("make demo KEEP=1")
-
-
-def _spark_lines(root: str) -> list[str]:
-    python = _from_here(Path(sys.executable))
-    return [
-        f"{python} -i -c 'from spindle.pipeline.session import get_spark; spark = get_spark()'",
-        f'>>> reader = spark.read.format("spindle-segments").option("logDirs", "{root}/disk*")',
-        f'>>> reader.option("subscribe", "{TOPIC}").load().groupBy("partition").count().show()',
-    ]
 
 
 def _from_here(path: Path) -> str:

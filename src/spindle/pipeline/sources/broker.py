@@ -8,6 +8,7 @@ jars. It works on any Kafka cluster. Spark hands filters to a Python source only
 off; so there are two classes and `register` picks.
 """
 
+import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +19,11 @@ from pyspark.sql.types import StructType
 
 from spindle.pipeline.records.columns import spark_ddl
 from spindle.pipeline.segments.pushdown import PushedFilters, narrow
-from spindle.pipeline.sources.broker_options import BrokerReadOptions, broker_read_options
+from spindle.pipeline.sources.broker_options import (
+    BrokerReadOptions,
+    broker_read_options,
+    misspelt_options,
+)
 from spindle.pipeline.sources.broker_planning import plan_tasks
 from spindle.pipeline.sources.broker_ranges import OffsetRange
 from spindle.pipeline.sources.broker_reading import read_ranges
@@ -69,6 +74,11 @@ class BrokerDataSource(DataSource):
 
     def schema(self) -> str:
         """The row of Spark's `kafka` source, or the columns asked for. Checks all options."""
+        for name, nearest in misspelt_options(self.options).items():
+            # Spark's own source ignores what it does not know, so this may not be an error.
+            warnings.warn(
+                f"option {name} has no effect; is {nearest} meant?", RuntimeWarning, stacklevel=2
+            )
         return spark_ddl(broker_read_options(self.options).columns)
 
     def reader(self, schema: StructType) -> BrokerReader:

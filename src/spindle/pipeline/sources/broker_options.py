@@ -5,6 +5,7 @@ A job that reads with `format("kafka")` reads with `format("spindle")` unchanged
 consumer groups are accepted and have no effect, as upstream in a batch read.
 """
 
+import difflib
 import json
 import re
 from collections.abc import Mapping
@@ -30,6 +31,30 @@ _SELECTIONS: Final = ("assign", "subscribe", "subscribePattern")
 _MIB: Final = 1024 * 1024
 _MAX_BATCH_BYTES: Final = 1024 * _MIB
 _MAX_INT: Final = 2**31 - 1
+_WITHOUT_EFFECT: Final = (
+    "groupIdPrefix",
+    "maxOffsetsPerTrigger",
+    "minOffsetsPerTrigger",
+    "maxTriggerDelay",
+)
+_KNOWN: Final = (
+    *_SELECTIONS,
+    *End.START.value,
+    *End.STOP.value,
+    "startingOffsetsByTimestampStrategy",
+    "includeHeaders",
+    "failOnDataLoss",
+    "minPartitions",
+    "maxRecordsPerPartition",
+    "kafkaConsumer.pollTimeoutMs",
+    "fetchOffset.numRetries",
+    "fetchOffset.retryIntervalMs",
+    "columns",
+    "batchBytes",
+    "fetchMaxBytes",
+    "isolationLevel",
+    *_WITHOUT_EFFECT,
+)
 _REFUSED_PROPERTIES: Final = {
     "auto.offset.reset": "use the options startingOffsets and failOnDataLoss",
     "key.deserializer": "keys are returned as bytes; decode them with DataFrame functions",
@@ -122,6 +147,19 @@ def broker_read_options(given: Mapping[str, str]) -> BrokerReadOptions:
         offset_retries=_number(options, "fetchOffset.numRetries", 3, 0, _MAX_INT),
         offset_retry_interval_ms=_number(options, "fetchOffset.retryIntervalMs", 1000, 0, _MAX_INT),
     )
+
+
+def misspelt_options(given: Mapping[str, str]) -> dict[str, str]:
+    """Options that mean nothing here but look like one that does, with the one they look like."""
+    known = {name.lower(): name for name in _KNOWN}
+    found = {}
+    for key in given:
+        name = key.lower()
+        if name in known or name.startswith(_KAFKA_PREFIX):
+            continue
+        for nearest in difflib.get_close_matches(name, known, n=1, cutoff=0.8):
+            found[key] = known[nearest]
+    return found
 
 
 def _client(options: Mapping[str, str]) -> ClientSettings:

@@ -137,7 +137,7 @@ class WireClient:
             view = self.current_view(())
             for name in names:
                 request = describe_configs_request(kind, [name], keys)
-                connection = self._connection(view.brokers[int(name)])
+                connection = self._connection(view.broker(name))
                 described |= described_configs(connection.request(request, DescribeConfigsResponse))
             return described
 
