@@ -81,7 +81,7 @@ class ShardSettings(NamedTuple):
     codec: int = 0
     """`offsets.topic.compression.codec`."""
     max_pending_bytes: int = 32 * 1024 * 1024
-    """Records that wait for an append; more requests get COORDINATOR_NOT_AVAILABLE until it ends."""
+    """Records waiting for an append; beyond it requests get COORDINATOR_NOT_AVAILABLE."""
     max_waiting_operations: int = 10_000
     """Operations behind an exclusive one; more are refused with COORDINATOR_NOT_AVAILABLE."""
 
