@@ -11,9 +11,6 @@ from peers.java_tools import JavaTools
 from peers.node import KafkaNode, Node, SpindleNode
 from peers.paths import PeerUnavailable, java, kafka_libs
 
-# Fast start matters more than peak throughput for short scripts.
-QUICK_JVM = ("-XX:TieredStopAtLevel=1", "-Xmx384m")
-
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("interop")
@@ -75,10 +72,8 @@ def module_pair(
 ) -> Iterator[Pair]:
     folder = tmp_path_factory.mktemp("pair")
     nodes: list[Node] = [
-        KafkaNode(folder / "reference", overrides=dict(module_overrides), jvm_options=QUICK_JVM),
-        candidate_class(
-            folder / "candidate", overrides=dict(module_overrides), jvm_options=QUICK_JVM
-        ),
+        KafkaNode(folder / "reference", overrides=dict(module_overrides)),
+        candidate_class(folder / "candidate", overrides=dict(module_overrides)),
     ]
     try:
         for node in nodes:

@@ -58,6 +58,10 @@ _EXIT_TRACE = re.compile(
 )
 
 
+# For short-lived processes a fast start matters more than peak throughput.
+QUICK_JVM = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx384m")
+
+
 @dataclass(frozen=True, slots=True)
 class ToolResult:
     """What a tool answered: exit code and both streams as text."""
@@ -82,12 +86,10 @@ def main_class(tool: str) -> str:
 
 
 def java_command(*jvm_options: str, log4j: Path = LOG4J_CONFIG, extra_path: str = "") -> list[str]:
-    """Start of a command line: Java, quick-start options and Kafka's class path."""
+    """Start of a command line: Java, options, Kafka's class path; a main class must follow."""
     class_path = os.pathsep.join(filter(None, [extra_path, f"{kafka_libs()}/*"]))
     return [
         java(),
-        "-XX:+UseSerialGC",
-        "-Xshare:auto",
         *jvm_options,
         f"-Dlog4j2.configurationFile={log4j}",
         "-cp",
@@ -98,7 +100,7 @@ def java_command(*jvm_options: str, log4j: Path = LOG4J_CONFIG, extra_path: str 
 def run_in_new_jvm(tool: str, *arguments: str, timeout_s: float = 120) -> ToolResult:
     """Run one tool in a process of its own."""
     done = subprocess.run(
-        [*java_command("-XX:TieredStopAtLevel=1"), main_class(tool), *arguments],
+        [*java_command(*QUICK_JVM), main_class(tool), *arguments],
         capture_output=True,
         text=True,
         timeout=timeout_s,
@@ -197,7 +199,9 @@ class JavaTools:
 
     def _started(self) -> subprocess.Popen[bytes]:
         if self._process is None or self._process.poll() is not None:
-            command = java_command("-Xmx256m", extra_path=str(compiled_classes()))
+            command = java_command(
+                "-XX:+UseSerialGC", "-Xmx256m", extra_path=str(compiled_classes())
+            )
             self._process = subprocess.Popen(
                 [*command, "ToolServer"],
                 stdin=subprocess.PIPE,

@@ -20,7 +20,7 @@ from types import TracebackType
 
 import psutil
 
-from peers.java_tools import java_command
+from peers.java_tools import QUICK_JVM, java_command
 from peers.paths import JAVA_SOURCES, SPINDLE, PeerUnavailable
 
 READY = "Kafka Server started"
@@ -240,7 +240,7 @@ class KafkaNode(Node):
 
     def format_command(self) -> list[str]:
         return [
-            *self._java("-XX:TieredStopAtLevel=1"),
+            *self._java(*QUICK_JVM),
             "kafka.tools.StorageTool",
             "format",
             "-t",
@@ -250,8 +250,11 @@ class KafkaNode(Node):
         ]
 
     def start_command(self) -> list[str]:
-        options = self.jvm_options or ("-Xmx512m",)
-        return [*self._java(*options), "kafka.Kafka", str(self.properties_file)]
+        return [
+            *self._java(*(self.jvm_options or QUICK_JVM)),
+            "kafka.Kafka",
+            str(self.properties_file),
+        ]
 
 
 class SpindleNode(Node):

@@ -1,0 +1,6 @@
+"""Spindle next to Apache Kafka, alternating in one run."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "interop"))

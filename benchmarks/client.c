@@ -1,0 +1,225 @@
+/* Load client for the benchmarks, on librdkafka: no work per record in an interpreter.
+ *
+ *   client produce BOOTSTRAP TOPIC COUNT SIZE [key=value ...]
+ *   client consume BOOTSTRAP TOPIC COUNT 0    [key=value ...]
+ *   client latency BOOTSTRAP TOPIC COUNT SIZE [key=value ...]
+ *
+ * Partition 0 only; further words are configuration of librdkafka. Prints one JSON object.
+ * The few declarations that are needed stand here, so that no header has to be installed.
+ */
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+
+typedef struct rd_kafka_s rd_kafka_t;
+typedef struct rd_kafka_conf_s rd_kafka_conf_t;
+typedef struct rd_kafka_topic_s rd_kafka_topic_t;
+typedef struct rd_kafka_topic_conf_s rd_kafka_topic_conf_t;
+typedef struct {
+    int err;
+    rd_kafka_topic_t *rkt;
+    int32_t partition;
+    void *payload;
+    size_t len;
+    void *key;
+    size_t key_len;
+    int64_t offset;
+    void *_private;
+} rd_kafka_message_t;
+
+enum { PRODUCER = 0, CONSUMER = 1, OFFSET_BEGINNING = -2 };
+
+rd_kafka_conf_t *rd_kafka_conf_new(void);
+int rd_kafka_conf_set(rd_kafka_conf_t *, const char *, const char *, char *, size_t);
+void rd_kafka_conf_set_dr_msg_cb(rd_kafka_conf_t *,
+                                 void (*)(rd_kafka_t *, const rd_kafka_message_t *, void *));
+rd_kafka_t *rd_kafka_new(int, rd_kafka_conf_t *, char *, size_t);
+rd_kafka_topic_t *rd_kafka_topic_new(rd_kafka_t *, const char *, rd_kafka_topic_conf_t *);
+int rd_kafka_produce(rd_kafka_topic_t *, int32_t, int, void *, size_t, const void *, size_t, void *);
+int rd_kafka_produce_batch(rd_kafka_topic_t *, int32_t, int, rd_kafka_message_t *, int);
+int rd_kafka_poll(rd_kafka_t *, int);
+int rd_kafka_flush(rd_kafka_t *, int);
+int rd_kafka_outq_len(rd_kafka_t *);
+int rd_kafka_consume_start(rd_kafka_topic_t *, int32_t, int64_t);
+ssize_t rd_kafka_consume_batch(rd_kafka_topic_t *, int32_t, int, rd_kafka_message_t **, size_t);
+void rd_kafka_message_destroy(rd_kafka_message_t *);
+
+#define BATCH 2000
+#define POOL (8u << 20)
+
+static int64_t delivered, failed;
+
+static void on_delivery(rd_kafka_t *rk, const rd_kafka_message_t *message, void *opaque) {
+    (void)rk;
+    (void)opaque;
+    if (message->err)
+        failed++;
+    else
+        delivered++;
+}
+
+static double now_s(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static double cpu_s(void) {
+    struct rusage use;
+    getrusage(RUSAGE_SELF, &use);
+    return (double)(use.ru_utime.tv_sec + use.ru_stime.tv_sec) +
+           (double)(use.ru_utime.tv_usec + use.ru_stime.tv_usec) * 1e-6;
+}
+
+static void die(const char *what) {
+    fprintf(stderr, "%s\n", what);
+    exit(1);
+}
+
+/* Random bytes: an easy pattern would flatter whoever compresses or deduplicates. */
+static char *random_pool(void) {
+    char *pool = malloc(POOL + (1u << 20));
+    uint64_t state = 88172645463325252ull;
+    if (!pool)
+        die("out of memory");
+    for (size_t i = 0; i < POOL + (1u << 20); i++) {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        pool[i] = (char)state;
+    }
+    return pool;
+}
+
+static void produce(rd_kafka_t *rk, rd_kafka_topic_t *topic, int64_t count, size_t size) {
+    static rd_kafka_message_t messages[BATCH];
+    char *pool = random_pool();
+    size_t at = 0;
+    int64_t sent = 0;
+    double cpu, start;
+
+    if (rd_kafka_produce(topic, 0, 0, pool, size, NULL, 0, NULL) != 0 || rd_kafka_flush(rk, 30000))
+        die("the first record was not delivered");
+    delivered = 0;
+    cpu = cpu_s();
+    start = now_s();
+    while (sent < count) {
+        int wanted = count - sent < BATCH ? (int)(count - sent) : BATCH;
+        int done = 0;
+        memset(messages, 0, sizeof messages);
+        for (int i = 0; i < wanted; i++) {
+            messages[i].payload = pool + at;
+            messages[i].len = size;
+            at = (at + size) % POOL;
+        }
+        while (done < wanted) {
+            int taken = 0;
+            rd_kafka_produce_batch(topic, 0, 0, messages + done, wanted - done);
+            while (done + taken < wanted && !messages[done + taken].err)
+                taken++;
+            done += taken;
+            rd_kafka_poll(rk, done < wanted ? 5 : 0); /* the queue was full: let it drain */
+            for (int i = done; i < wanted; i++)
+                messages[i].err = 0;
+        }
+        sent += wanted;
+    }
+    if (rd_kafka_flush(rk, 120000) || failed || delivered != count)
+        die("records were not delivered");
+    printf("{\"seconds\": %.6f, \"client_cpu_s\": %.4f, \"records\": %lld}\n", now_s() - start,
+           cpu_s() - cpu, (long long)count);
+}
+
+static void consume(rd_kafka_topic_t *topic, int64_t count) {
+    static rd_kafka_message_t *messages[10000];
+    int64_t got = 0, bytes = 0;
+    double cpu = cpu_s(), start = now_s(), first = 0, limit = start + 120;
+
+    if (rd_kafka_consume_start(topic, 0, OFFSET_BEGINNING))
+        die("the consumer did not start");
+    while (got < count && now_s() < limit) {
+        ssize_t n = rd_kafka_consume_batch(topic, 0, 100, messages, 10000);
+        for (ssize_t i = 0; i < n; i++) {
+            if (!messages[i]->err) {
+                if (!got++)
+                    first = now_s();
+                bytes += (int64_t)messages[i]->len;
+            }
+            rd_kafka_message_destroy(messages[i]);
+        }
+    }
+    if (got < count)
+        die("records are missing");
+    printf("{\"seconds\": %.6f, \"first_s\": %.6f, \"client_cpu_s\": %.4f, \"records\": %lld, "
+           "\"bytes\": %lld}\n",
+           now_s() - start, first - start, cpu_s() - cpu, (long long)got, (long long)bytes);
+}
+
+static int by_value(const void *left, const void *right) {
+    double a = *(const double *)left, b = *(const double *)right;
+    return a < b ? -1 : a > b;
+}
+
+static void latency(rd_kafka_t *rk, rd_kafka_topic_t *topic, int64_t count, size_t size) {
+    char *pool = random_pool();
+    double *times = malloc((size_t)count * sizeof *times);
+    const int64_t warm_up = 500;
+
+    for (int64_t i = -warm_up; i < count; i++) {
+        double start = now_s();
+        int64_t before = delivered;
+        char *value = pool + (size_t)(i + warm_up) % 4096;
+        if (rd_kafka_produce(topic, 0, 0, value, size, NULL, 0, NULL))
+            die("produce failed");
+        while (delivered == before) {
+            rd_kafka_poll(rk, 1000);
+            if (failed)
+                die("a record was not delivered");
+        }
+        if (i >= 0)
+            times[i] = now_s() - start;
+    }
+    qsort(times, (size_t)count, sizeof *times, by_value);
+    printf("{\"p50_ms\": %.4f, \"p99_ms\": %.4f, \"max_ms\": %.4f, \"records\": %lld}\n",
+           times[count / 2] * 1e3, times[count * 99 / 100] * 1e3, times[count - 1] * 1e3,
+           (long long)count);
+}
+
+int main(int argc, char **argv) {
+    char error[512];
+    rd_kafka_conf_t *conf = rd_kafka_conf_new();
+    rd_kafka_topic_t *topic;
+    rd_kafka_t *rk;
+    int consuming;
+
+    if (argc < 6)
+        die("usage: client produce|consume|latency BOOTSTRAP TOPIC COUNT SIZE [key=value ...]");
+    consuming = !strcmp(argv[1], "consume");
+    if (rd_kafka_conf_set(conf, "bootstrap.servers", argv[2], error, sizeof error))
+        die(error);
+    for (int i = 6; i < argc; i++) {
+        char *value = strchr(argv[i], '=');
+        if (!value)
+            die("configuration must be key=value");
+        *value++ = 0;
+        if (rd_kafka_conf_set(conf, argv[i], value, error, sizeof error))
+            die(error);
+    }
+    if (!consuming)
+        rd_kafka_conf_set_dr_msg_cb(conf, on_delivery);
+    rk = rd_kafka_new(consuming ? CONSUMER : PRODUCER, conf, error, sizeof error);
+    if (!rk)
+        die(error);
+    topic = rd_kafka_topic_new(rk, argv[3], NULL);
+    if (consuming)
+        consume(topic, atoll(argv[4]));
+    else if (!strcmp(argv[1], "latency"))
+        latency(rk, topic, atoll(argv[4]), (size_t)atoll(argv[5]));
+    else
+        produce(rk, topic, atoll(argv[4]), (size_t)atoll(argv[5]));
+    fflush(stdout);
+    _Exit(0); /* the answer is out: no need to wait for librdkafka's threads */
+}

@@ -1,0 +1,315 @@
+"""What is measured. An item is a function of a running or fresh node that returns metrics.
+
+Every item leaves the node as it found it, but for page cache and heap.
+"""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+import socket
+import struct
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from confluent_kafka.admin import AdminClient, NewTopic
+from peers.clients import create
+from peers.node import Node
+
+from benchmarks import native_client
+
+Metrics = dict[str, float]
+MIB = 2**20
+GIB = 2**30
+LIMIT_S = 120.0
+
+_names = itertools.count()
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How much work each item does."""
+
+    volume_bytes: int = 2 * GIB
+    small_volume_bytes: int = 512 * MIB
+    latency_records: int = 20_000
+    topics: int = 200
+    restart_partitions: int = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One row of the table: name, unit, whether more is better, and the goal for the ratio.
+
+    The ratio is Spindle / Kafka; the goal is a lower bound where more is better, else an upper one.
+    """
+
+    name: str
+    unit: str
+    more_is_better: bool
+    goal: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A measurement: `run(node, sizes)` on a node that runs, or on a fresh one of its own."""
+
+    name: str
+    run: Callable[[Node, Sizes], Metrics]
+    metrics: tuple[Metric, ...]
+    fresh_node: bool = False
+    overrides: dict[str, str] = field(default_factory=dict)
+
+
+@contextmanager
+def topic_of(node: Node, partitions: int = 1) -> Iterator[str]:
+    """A topic that is deleted at the end."""
+    name = f"bench-{next(_names)}"
+    create(node, name, partitions)
+    try:
+        yield name
+    finally:
+        client = AdminClient({"bootstrap.servers": node.bootstrap})
+        client.delete_topics([name])[name].result(LIMIT_S)
+        # Deleted files keep the disk busy for a moment: it must not be the next one's.
+        time.sleep(1.5)
+
+
+def produce(size: int, acks: str) -> Callable[[Node, Sizes], Metrics]:
+    def run(node: Node, sizes: Sizes) -> Metrics:
+        volume = sizes.volume_bytes if size >= 1024 else sizes.small_volume_bytes
+        with topic_of(node) as topic:
+            return _produce(node, topic, volume // size, size, acks)
+
+    return run
+
+
+def _produce(node: Node, topic: str, count: int, size: int, acks: str) -> Metrics:
+    cpu = node.cpu_s()
+    result = native_client.run(
+        "produce", node.bootstrap, topic, count, size, acks=acks, batch_size=1_000_000,
+        batch_num_messages=100_000, linger_ms=5, queue_buffering_max_kbytes=262_144,
+        queue_buffering_max_messages=2_000_000,
+    )  # fmt: skip
+    volume = count * size
+    return {
+        "rate": volume / 1e6 / result["seconds"],
+        "broker_cpu": (node.cpu_s() - cpu) / (volume / 1e9),
+    }
+
+
+def consume(node: Node, sizes: Sizes) -> Metrics:
+    size = 1024
+    count = sizes.volume_bytes // size
+    with topic_of(node) as topic:
+        _produce(node, topic, count, size, "1")
+        cpu = node.cpu_s()
+        result = native_client.run(
+            "consume", node.bootstrap, topic, count, 0, fetch_message_max_bytes=8 * MIB,
+            fetch_max_bytes=64 * MIB, queued_max_messages_kbytes=262_144,
+            queued_min_messages=1_000_000, receive_message_max_bytes=128 * MIB,
+        )  # fmt: skip
+        volume = count * size
+        return {
+            "rate": volume / 1e6 / result["seconds"],
+            "broker_cpu": (node.cpu_s() - cpu) / (volume / 1e9),
+        }
+
+
+def one_in_flight(node: Node, sizes: Sizes) -> Metrics:
+    with topic_of(node) as topic:
+        result = native_client.run(
+            "latency", node.bootstrap, topic, sizes.latency_records, 1024, acks="1", linger_ms=0
+        )
+    return {"p50": result["p50_ms"], "p99": result["p99_ms"]}
+
+
+def create_topics(node: Node, sizes: Sizes) -> Metrics:
+    client = AdminClient({"bootstrap.servers": node.bootstrap})
+    client.list_topics(timeout=LIMIT_S)
+    run = next(_names)
+    names = [f"many-{run}-{number}" for number in range(sizes.topics)]
+    before = node.rss_bytes()
+    start = time.perf_counter()
+    futures = client.create_topics([NewTopic(name, 10) for name in names], operation_timeout=60)
+    for future in futures.values():
+        future.result(LIMIT_S)
+    seconds = time.perf_counter() - start
+    _wait_for_leaders(node, 10 * sizes.topics, f"many-{run}-")
+    grown = node.rss_bytes() - before
+    for future in client.delete_topics(names, operation_timeout=60).values():
+        future.result(LIMIT_S)
+    time.sleep(3)
+    return {"rate": 10 * sizes.topics / seconds, "memory": max(grown, 0) / MIB}
+
+
+def start(node: Node, sizes: Sizes) -> Metrics:
+    """A formatted node until it answers a metadata request; then its memory at rest."""
+    node.format()
+    begin = time.perf_counter()
+    node.start(wait=False)
+    wait_for_metadata(node)
+    seconds = time.perf_counter() - begin
+    cpu = node.cpu_s()
+    node.wait_ready()
+    time.sleep(3)
+    idle = node.rss_bytes()
+    create(node, "memory", 1)
+    _produce(node, "memory", sizes.volume_bytes // 1024, 1024, "1")
+    return {
+        "time": seconds,
+        "cpu": cpu,
+        "idle": idle / MIB,
+        "after_produce": node.rss_bytes() / MIB,
+    }
+
+
+def restart(node: Node, sizes: Sizes) -> Metrics:
+    """A node that leads many partitions with one record each: stopped and started, then killed."""
+    node.format()
+    node.start()
+    client = AdminClient({"bootstrap.servers": node.bootstrap})
+    wanted = sizes.restart_partitions
+    names = [f"restart-{number}" for number in range(wanted // 10)]
+    futures = client.create_topics([NewTopic(name, 10) for name in names], operation_timeout=60)
+    for future in futures.values():
+        future.result(LIMIT_S)
+    _wait_for_leaders(node, wanted, "restart-")
+    _one_record_each(node, names)
+    begin = time.perf_counter()
+    node.stop()
+    stop = time.perf_counter() - begin
+    clean, clean_cpu = _restarted(node, wanted)
+    node.kill()
+    killed, killed_cpu = _restarted(node, wanted)
+    return {
+        "stop": stop,
+        "clean": clean,
+        "clean_cpu": clean_cpu,
+        "killed": killed,
+        "killed_cpu": killed_cpu,
+    }
+
+
+def _restarted(node: Node, wanted: int) -> tuple[float, float]:
+    begin = time.perf_counter()
+    node.start(wait=False)
+    wait_for_metadata(node)
+    _wait_for_leaders(node, wanted, "restart-")
+    return time.perf_counter() - begin, node.cpu_s()
+
+
+def _one_record_each(node: Node, names: list[str]) -> None:
+    from confluent_kafka import Producer
+
+    producer = Producer({"bootstrap.servers": node.bootstrap})
+    for name in names:
+        for partition in range(10):
+            producer.produce(name, b"x" * 100, partition=partition)
+    assert producer.flush(60) == 0
+
+
+def _wait_for_leaders(node: Node, wanted: int, prefix: str) -> None:
+    """Until `wanted` partitions of the topics with `prefix` have a leader in the metadata."""
+    client = AdminClient({"bootstrap.servers": node.bootstrap, "log_level": 0})
+    deadline = time.monotonic() + LIMIT_S
+    while time.monotonic() < deadline:
+        topics = client.list_topics(timeout=LIMIT_S).topics
+        led = sum(
+            partition.leader >= 0
+            for name, topic in topics.items()
+            if name.startswith(prefix)
+            for partition in topic.partitions.values()
+        )
+        if led >= wanted:
+            return
+        time.sleep(0.01)
+    raise RuntimeError(f"{node.kind}: not every partition has a leader after {LIMIT_S} s")
+
+
+def wait_for_metadata(node: Node) -> None:
+    """Until a Metadata request is answered and names a broker."""
+    request = struct.pack(">hhi", 3, 1, 1) + struct.pack(">h", 1) + b"b" + struct.pack(">i", 0)
+    deadline = time.monotonic() + LIMIT_S
+    while time.monotonic() < deadline:
+        try:
+            with socket.create_connection(("127.0.0.1", node.port), 1) as connection:
+                connection.sendall(struct.pack(">i", len(request)) + request)
+                answer = connection.recv(12, socket.MSG_WAITALL)
+                if len(answer) == 12 and struct.unpack(">i", answer[8:])[0] > 0:
+                    return
+        except OSError:
+            pass  # not listening yet
+        time.sleep(0.005)
+    raise RuntimeError(f"{node.kind} does not answer")
+
+
+def free_bytes(folder: Path) -> int:
+    """Space that is left for the logs."""
+    return shutil.disk_usage(folder).free
+
+
+ITEMS: tuple[Item, ...] = (
+    Item(
+        "start",
+        start,
+        (
+            Metric("time", "s to first metadata answer", False, 0.3),
+            Metric("cpu", "CPU-s until then", False),
+            Metric("idle", "MiB resident, idle", False, 0.25),
+            Metric("after_produce", "MiB resident after produce", False, 0.17),
+        ),
+        fresh_node=True,
+    ),
+    *(
+        Item(
+            f"produce-{label}",
+            produce(size, acks),
+            (
+                Metric("rate", "MB/s", True, goal),
+                Metric("broker_cpu", "broker CPU-s per GB", False, 0.6),
+            ),
+        )
+        for label, size, acks, goal in [
+            ("1KiB-acks1", 1024, "1", 1.7),
+            ("1KiB-acksall", 1024, "all", 1.7),
+            ("100B-acks1", 100, "1", 1.5),
+        ]
+    ),
+    Item(
+        "consume-1KiB",
+        consume,
+        (
+            Metric("rate", "MB/s", True, 1.0),
+            Metric("broker_cpu", "broker CPU-s per GB", False),
+        ),
+    ),
+    Item(
+        "one-in-flight",
+        one_in_flight,
+        (Metric("p50", "ms p50", False, 1.0), Metric("p99", "ms p99", False, 1.0)),
+    ),
+    Item(
+        "create-topics",
+        create_topics,
+        (
+            Metric("rate", "partitions/s", True, 1.5),
+            Metric("memory", "MiB grown", False),
+        ),
+    ),
+    Item(
+        "restart",
+        restart,
+        (
+            Metric("stop", "s to stop", False),
+            Metric("clean", "s after a clean stop", False, 0.25),
+            Metric("clean_cpu", "CPU-s", False),
+            Metric("killed", "s after kill -9", False, 0.25),
+            Metric("killed_cpu", "CPU-s", False),
+        ),
+        fresh_node=True,
+    ),
+)

@@ -1,0 +1,101 @@
+"""Results as a table and as JSON."""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import dataclass, field
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.items import Item, Metric
+
+KINDS = ("kafka", "spindle")
+
+
+@dataclass(slots=True)
+class Results:
+    """Measured values by item, metric and program, in the order of measuring."""
+
+    values: dict[tuple[str, str, str], list[float]] = field(default_factory=dict)
+    failures: list[str] = field(default_factory=list)
+
+    def add(self, item: Item, kind: str, metrics: dict[str, float]) -> None:
+        for name, value in metrics.items():
+            self.values.setdefault((item.name, name, kind), []).append(value)
+
+    def of(self, item: Item, metric: Metric, kind: str) -> list[float]:
+        return self.values.get((item.name, metric.name, kind), [])
+
+    def ratio(self, item: Item, metric: Metric) -> float | None:
+        """Median of Spindle divided by median of Kafka; None when one is missing or zero."""
+        kafka, spindle = (self.of(item, metric, kind) for kind in KINDS)
+        if not kafka or not spindle or statistics.median(kafka) == 0:
+            return None
+        return statistics.median(spindle) / statistics.median(kafka)
+
+
+def meets_goal(metric: Metric, ratio: float) -> bool | None:
+    """Whether `ratio` reaches the goal; None where there is none."""
+    if metric.goal is None:
+        return None
+    return ratio >= metric.goal if metric.more_is_better else ratio <= metric.goal
+
+
+def table(items: list[Item], results: Results) -> Table:
+    """One row for each metric: median (minimum-maximum) of both, ratio and goal."""
+    output = Table(title="Apache Kafka 4.3.1 and Spindle, alternating: median (min-max)")
+    output.add_column("work")
+    output.add_column("unit")
+    for title in ("Kafka", "Spindle", "ratio", "goal"):
+        output.add_column(title, justify="right")
+    for item in items:
+        for metric in item.metrics:
+            ratio = results.ratio(item, metric)
+            reached = None if ratio is None else meets_goal(metric, ratio)
+            colour = {True: "green", False: "red", None: "default"}[reached]
+            sign = ">=" if metric.more_is_better else "<="
+            output.add_row(
+                item.name,
+                metric.unit,
+                *(_spread(results.of(item, metric, kind)) for kind in KINDS),
+                "" if ratio is None else f"[{colour}]{ratio:.2f}x[/]",
+                "" if metric.goal is None else f"{sign} {metric.goal:g}x",
+            )
+        output.add_section()
+    return output
+
+
+def as_json(items: list[Item], results: Results) -> dict[str, object]:
+    """The same as plain data, with every single value."""
+    rows = []
+    for item in items:
+        for metric in item.metrics:
+            rows.append(
+                {
+                    "item": item.name,
+                    "metric": metric.name,
+                    "unit": metric.unit,
+                    "more_is_better": metric.more_is_better,
+                    "goal": metric.goal,
+                    "ratio": results.ratio(item, metric),
+                    **{kind: results.of(item, metric, kind) for kind in KINDS},
+                }
+            )
+    return {"results": rows, "failures": results.failures}
+
+
+def show(items: list[Item], results: Results, console: Console) -> None:
+    """Print the table and what failed."""
+    console.print(table(items, results))
+    for failure in results.failures:
+        console.print(f"[red]failed:[/] {failure}")
+
+
+def _spread(values: list[float]) -> str:
+    if not values:
+        return "-"
+    numbers = [statistics.median(values), min(values), max(values)]
+    digits = 0 if numbers[0] >= 100 else 1 if numbers[0] >= 10 else 2
+    median, low, high = (f"{number:,.{digits}f}" for number in numbers)
+    return f"{median} ({low}-{high})"

@@ -1,0 +1,170 @@
+"""`make bench`: Apache Kafka and Spindle in turn, on the same machine, in the same minutes.
+
+python -m benchmarks.run [--quick] [--items produce-1KiB-acks1,one-in-flight] [--runs 5]
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import click
+from peers.node import KafkaNode, Node, NodeFailed, SpindleNode
+from peers.paths import PeerUnavailable, kafka_libs
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from benchmarks import native_client, spark
+from benchmarks.items import GIB, ITEMS, MIB, Item, Sizes
+from benchmarks.report import Results, as_json, show
+
+# What Kafka's own scripts pass to the JVM, with their heap of 1 GiB.
+KAFKA_JVM = (
+    "-Xms1g",
+    "-Xmx1g",
+    "-server",
+    "-XX:+UseG1GC",
+    "-XX:MaxGCPauseMillis=20",
+    "-XX:InitiatingHeapOccupancyPercent=35",
+    "-XX:+ExplicitGCInvokesConcurrent",
+)
+# Defaults of both programs otherwise; deleted logs must not fill the disk during the run.
+OVERRIDES = {"file.delete.delay.ms": "1000", "log.initial.task.delay.ms": "500"}
+CLASSES: tuple[type[Node], ...] = (KafkaNode, SpindleNode)
+QUICK = Sizes(
+    volume_bytes=256 * MIB,
+    small_volume_bytes=64 * MIB,
+    latency_records=3_000,
+    topics=50,
+    restart_partitions=100,
+)
+
+
+@click.command(help=__doc__)
+@click.option("--items", "names", help="Comma-separated items; all when left out.")
+@click.option("--list", "list_items", is_flag=True, help="Name the items and stop.")
+@click.option("--runs", default=5, show_default=True, help="Measurements for each program.")
+@click.option("--quick", is_flag=True, help="Small sizes and two runs: a smoke test.")
+@click.option("--volume-mib", type=int, help="Data for each produce or consume run of 1 KiB.")
+@click.option("--partitions", type=int, help="Partitions of the restart item.")
+@click.option("--json", "json_file", type=Path, help="Also write every value to this file.")
+@click.option("--data", type=Path, help="Folder for the logs (default: a temporary one).")
+def main(
+    names: str | None,
+    list_items: bool,
+    runs: int,
+    quick: bool,
+    volume_mib: int | None,
+    partitions: int | None,
+    json_file: Path | None,
+    data: Path | None,
+) -> None:
+    console = Console(width=140 if not sys.stdout.isatty() else None)
+    known = {item.name: item for item in ITEMS}
+    if list_items:
+        console.print("\n".join([*known, spark.NAME]))
+        return
+    wanted = [name.strip() for name in names.split(",")] if names else [*known, spark.NAME]
+    unknown = [name for name in wanted if name not in known and name != spark.NAME]
+    if unknown:
+        raise click.UsageError(f"unknown item {unknown[0]!r}; known: {', '.join(known)}, spark")
+    sizes = _sizes(quick, volume_mib, partitions)
+    runs = min(runs, 2) if quick else runs
+    try:
+        kafka_libs()
+        native_client.executable()
+    except PeerUnavailable as missing:
+        raise click.ClickException(str(missing)) from None
+    items = [known[name] for name in wanted if name in known]
+    results = Results()
+    with _folder(data) as folder, _progress(console) as progress:
+        _measure(items, sizes, runs, folder, results, progress)
+        if spark.NAME in wanted:
+            spark.measure(folder, 200_000 if quick else 5_000_000, results, progress)
+    show(items, results, console)
+    spark.show(results, console)
+    if json_file is not None:
+        json_file.write_text(json.dumps(as_json(items, results) | spark.as_json(results), indent=1))
+    sys.exit(1 if results.failures else 0)
+
+
+def _sizes(quick: bool, volume_mib: int | None, partitions: int | None) -> Sizes:
+    base = QUICK if quick else Sizes()
+    return Sizes(
+        volume_bytes=volume_mib * MIB if volume_mib else base.volume_bytes,
+        small_volume_bytes=base.small_volume_bytes,
+        latency_records=base.latency_records,
+        topics=base.topics,
+        restart_partitions=partitions or base.restart_partitions,
+    )
+
+
+def _measure(
+    items: list[Item], sizes: Sizes, runs: int, folder: Path, results: Results, progress: Progress
+) -> None:
+    shared = [item for item in items if not item.fresh_node]
+    bar = progress.add_task("measuring", total=len(items) * runs * len(CLASSES))
+    for item in (item for item in items if item.fresh_node):
+        for number in range(runs):
+            for node_class in CLASSES:
+                progress.update(bar, description=f"{item.name}: {node_class.kind}")
+                node = _node(node_class, folder / f"{item.name}-{number}-{node_class.kind}")
+                _one(item, node, sizes, results)
+                node.remove()
+                progress.advance(bar)
+    if not shared:
+        return
+    with ExitStack() as stack:
+        nodes = [_node(node_class, folder / node_class.kind) for node_class in CLASSES]
+        for node in nodes:
+            stack.callback(node.remove)
+            stack.enter_context(node)
+        for item in shared:
+            for _ in range(runs):
+                for node in nodes:
+                    progress.update(bar, description=f"{item.name}: {node.kind}")
+                    _one(item, node, sizes, results)
+                    progress.advance(bar)
+
+
+def _one(item: Item, node: Node, sizes: Sizes, results: Results) -> None:
+    try:
+        results.add(item, node.kind, item.run(node, sizes))
+    except (RuntimeError, NodeFailed, AssertionError, OSError) as failure:
+        results.failures.append(f"{item.name} on {node.kind}: {failure}")
+
+
+def _node(node_class: type[Node], folder: Path) -> Node:
+    return node_class(folder, 1, overrides=dict(OVERRIDES), jvm_options=KAFKA_JVM)
+
+
+@contextmanager
+def _folder(data: Path | None) -> Iterator[Path]:
+    folder = Path(tempfile.mkdtemp(prefix="spindle-bench-", dir=data))
+    free = shutil.disk_usage(folder).free
+    if free < 12 * GIB:
+        raise click.ClickException(f"{folder}: {free / GIB:.1f} GiB are free, 12 are needed")
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _progress(console: Console) -> Progress:
+    return Progress(
+        TextColumn("{task.description:<32}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=console,
+        transient=True,
+    )
+
+
+if __name__ == "__main__":
+    main()
