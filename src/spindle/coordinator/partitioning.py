@@ -1,6 +1,9 @@
 """Which partition of an internal topic a group or a transactional id belongs to."""
 
+from functools import lru_cache
 
+
+@lru_cache(maxsize=4_096)
 def java_string_hash(text: str) -> int:
     """Java's String.hashCode: over UTF-16 units, as a signed 32-bit number."""
     value = 0
