@@ -129,3 +129,6 @@ class OsFileSystem:
             os.fsync(fd)
         finally:
             os.close(fd)
+
+    def make_read_only(self, path: str) -> None:
+        os.chmod(path, os.stat(path).st_mode & ~0o222)

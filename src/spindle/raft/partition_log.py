@@ -40,6 +40,7 @@ class PartitionLog:
     def __init__(self, storage: LogStorage, log: Log) -> None:
         self._storage = storage
         self._log = log
+        self._flushed_segment = -1
 
     @classmethod
     def open(cls, storage: LogStorage, config: LogConfig, now_ms: int) -> "PartitionLog":
@@ -96,10 +97,12 @@ class PartitionLog:
 
     def truncate_to(self, offset: int) -> None:
         self._log.truncate_to(offset)
+        self._flushed_segment = -1
         self._log.epochs.make_durable()
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         self._log.truncate_fully_and_start_at(offset)
+        self._flushed_segment = -1
         self._log.begin_flush().run()
 
     def advance_start(self, offset: int, now_ms: int) -> None:
@@ -112,7 +115,18 @@ class PartitionLog:
         self._storage.delete_expired(now_ms)
 
     def flush(self) -> None:
-        self._log.flush()
+        """Bring the appended batches to the device.
+
+        Within one segment that is its data alone: a start reads it whole and rebuilds the indexes.
+        The first flush of a segment brings the names of its files with it.
+        """
+        segment = self._log.segments.active
+        if segment.base_offset == self._flushed_segment:
+            self._storage.handles.get(segment.path).sync()
+            self._log.recovery_point = self._log.log_end_offset
+        else:
+            self._log.flush()
+            self._flushed_segment = segment.base_offset
 
     def close(self) -> None:
         self._log.flush()

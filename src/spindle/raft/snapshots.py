@@ -128,9 +128,10 @@ class SnapshotPart:
         self._file.append(parts)
 
     def complete(self) -> None:
-        """Sync the file and give it its name. A snapshot of that name stays as it is."""
+        """Sync the file and give it its name, read-only. A snapshot of that name stays as it is."""
         self._file.sync()
         self._file.close()
+        self._file_system.make_read_only(self._path)
         target = f"{self._directory}/{snapshot_file_name(self.snapshot_id)}"
         if self._file_system.exists(target):
             self._file_system.remove(self._path)

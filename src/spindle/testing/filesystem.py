@@ -218,6 +218,10 @@ class MemoryFileSystem:
         directory = self._directory(path)
         directory.durable = dict(directory.entries)
 
+    def make_read_only(self, path: str) -> None:
+        self.check("make_read_only", path)
+        self._file(path)
+
     # Finding nodes.
 
     def _find(self, path: str) -> _File | _Directory | None:
