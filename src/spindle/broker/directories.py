@@ -81,7 +81,7 @@ class BrokerDirectory:
 
 
 def least_loaded(
-    directories: list[BrokerDirectory], cordoned: tuple[str, ...]
+    directories: list[BrokerDirectory], cordoned: Sequence[str]
 ) -> BrokerDirectory | None:
     """Where a new log goes: the online directory with the fewest logs, the first of them on a tie.
 

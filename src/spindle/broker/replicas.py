@@ -53,7 +53,7 @@ class Replicas:
         on_misplaced: AssignDirectory,
         now_ms: Callable[[], int],
         new_uuid: UuidSource,
-        cordoned: tuple[str, ...] = (),
+        cordoned: Sequence[str] = (),
     ) -> None:
         self.broker_id = broker_id
         self.directories = list(directories)
@@ -107,6 +107,10 @@ class Replicas:
         if partition.leader is None:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return ErrorCode.NONE
+
+    def is_cordoned(self, directory: BrokerDirectory) -> bool:
+        """Gets no new replicas (KIP-1066)."""
+        return directory.path in self._cordoned
 
     def remember_directory(self, where: TopicPartition, directory: BrokerDirectory) -> None:
         """Create the replica there once it comes (KIP-113); forgotten at a restart."""

@@ -1,5 +1,8 @@
 """`spindle server start`: run one node in the foreground until it is told to stop."""
 
+import os
+import sys
+
 import click
 
 from spindle.cli.property_file import load_node_config, parse_overrides
@@ -28,4 +31,9 @@ def start(file: str, overrides: tuple[str, ...]) -> int:
     # Only here, because every other command does without the server.
     from spindle.runtime.node import run_node
 
-    return run_node(config)
+    code = run_node(config)
+    if code == 1:
+        # A directory's thread may hang in a dead disk: the process must end all the same.
+        sys.stdout.flush()
+        os._exit(code)
+    return code

@@ -52,6 +52,7 @@ class BrokerEnvironment:
     config: NodeConfig
     cluster_id: str
     directories: Sequence[BrokerDirectory]
+    cordoned_paths: Sequence[str]
     previous_broker_epoch: int
     channel: ControllerChannel
     now_ms: Callable[[], int]
@@ -79,7 +80,7 @@ class BrokerServer:
             self._misplaced,
             env.now_ms,
             env.new_uuid,
-            config.cordoned_log_dirs,
+            env.cordoned_paths,
         )
         self._assignment_sender = AssignmentSender(
             Assignments(config.node_id),
@@ -174,7 +175,7 @@ class BrokerServer:
 
     def _make_lifecycle(self) -> BrokerLifecycle:
         env, config = self._env, self._config
-        cordoned = [d.directory_id for d in env.directories if d.path in config.cordoned_log_dirs]
+        cordoned = [d.directory_id for d in env.directories if d.path in env.cordoned_paths]
         identity = BrokerIdentity(
             broker_id=config.node_id,
             cluster_id=env.cluster_id,

@@ -68,6 +68,9 @@ class Node:
 
     def __init__(self, config: NodeConfig) -> None:
         self._config = config
+        # Directories are named by their absolute paths from here on, as Kafka does.
+        self._log_dirs = [os.path.abspath(path) for path in config.log_dirs]
+        self._metadata_log_dir = os.path.abspath(config.metadata_log_dir)
         self._loop = asyncio.get_running_loop()
         self._file_system = OsFileSystem()
         self._random = Random(secrets.randbits(64))
@@ -95,8 +98,8 @@ class Node:
         config = self._config
         identities = identify_directories(
             self._file_system,
-            config.log_dirs,
-            config.metadata_log_dir,
+            self._log_dirs,
+            self._metadata_log_dir,
             config.node_id,
             new_uuid,
             wall_clock_ms(),
@@ -106,11 +109,12 @@ class Node:
         controller_listeners = await self._bind_controller_listeners()
         self.quorum = await open_quorum(
             config,
+            metadata_log_dir=self._metadata_log_dir,
             cluster_id=identities.cluster_id,
-            directory_id=identities.directory_ids[config.metadata_log_dir],
+            directory_id=identities.directory_ids[self._metadata_log_dir],
             endpoints=self._controller_endpoints(controller_listeners),
             file_system=self._file_system,
-            thread=self._threads[config.metadata_log_dir],
+            thread=self._threads[self._metadata_log_dir],
             random=self._random,
             clock=self._clock,
             on_fault=lambda fault: self.fail(f"metadata quorum: {fault}"),
@@ -120,7 +124,7 @@ class Node:
             identities.cluster_id,
             self.quorum,
             self.publisher,
-            read_bootstrap_records(self._file_system, config.metadata_log_dir),
+            read_bootstrap_records(self._file_system, self._metadata_log_dir),
             new_uuid,
             self._clock,
             self._random,
@@ -147,7 +151,7 @@ class Node:
         log.info("roles: %s", ", ".join(config.process_roles))
         for listener in config.listeners:
             log.info("listener %s on %s:%d", listener.listener, listener.host, listener.port)
-        for path in config.log_dirs:
+        for path in self._log_dirs:
             if path in identities.offline:
                 log.error("log directory %s is offline: %s", path, identities.offline[path])
             else:
@@ -156,8 +160,7 @@ class Node:
 
     def _open_directories(self, identities: DirectoryIdentities) -> None:
         """Lock every directory and give it its thread."""
-        config = self._config
-        for path in dict.fromkeys((config.metadata_log_dir, *config.log_dirs)):
+        for path in dict.fromkeys((self._metadata_log_dir, *self._log_dirs)):
             thread = DirectoryThread(path, self._loop, self._directory_failed)
             self._threads[path] = thread
             if path in identities.offline:
@@ -166,7 +169,7 @@ class Node:
             try:
                 self._locks.append(DirectoryLock(path))
             except OSError as error:
-                if path == config.metadata_log_dir:
+                if path == self._metadata_log_dir:
                     raise ConfigError(
                         f"the metadata log directory {path} fails: {error}"
                     ) from error
@@ -175,7 +178,7 @@ class Node:
     def _make_broker(self, identities: DirectoryIdentities) -> BrokerServer:
         config = self._config
         directories = []
-        for path in dict.fromkeys(config.log_dirs):
+        for path in dict.fromkeys(self._log_dirs):
             store = LogDirectory(self._file_system, path)
             directory_id = identities.directory_ids.get(path, b"")
             directories.append(BrokerDirectory(path, directory_id, self._threads[path], store))
@@ -186,6 +189,7 @@ class Node:
             config=config,
             cluster_id=identities.cluster_id,
             directories=directories,
+            cordoned_paths=tuple(map(os.path.abspath, config.cordoned_log_dirs)),
             previous_broker_epoch=self._previous_broker_epoch(identities),
             channel=channel,
             now_ms=wall_clock_ms,
@@ -199,7 +203,7 @@ class Node:
         """The epoch of a run that ended in order in *all* directories, else -1 (KIP-966)."""
         if identities.offline:
             return UNKNOWN_BROKER_EPOCH
-        epochs = [read_clean_shutdown(self._file_system, p) for p in self._config.log_dirs]
+        epochs = [read_clean_shutdown(self._file_system, p) for p in self._log_dirs]
         first = epochs[0]
         if first is None or any(epoch != first for epoch in epochs):
             return UNKNOWN_BROKER_EPOCH
@@ -250,7 +254,7 @@ class Node:
         return self._fatal
 
     def _directory_failed(self, failure: LogDirectoryFailed) -> None:
-        if failure.path == self._config.metadata_log_dir:
+        if failure.path == self._metadata_log_dir:
             self.fail(f"the metadata log directory failed: {failure}")
         elif self.broker is not None:
             self.broker.directory_failed(failure)
@@ -328,8 +332,4 @@ def run_node(config: NodeConfig, on_ready: Callable[[Node], None] | None = None)
         code = asyncio.run(_run(config, on_ready))
     else:
         code = uvloop.run(_run(config, on_ready))
-    sys.stdout.flush()
-    if code == EXIT_FAILED:
-        # A directory thread may hang in a dead disk: do not wait for it.
-        os._exit(code)
     return code

@@ -30,6 +30,7 @@ class NoPeers:
 async def open_quorum(
     config: NodeConfig,
     *,
+    metadata_log_dir: str,
     cluster_id: str,
     directory_id: Uuid,
     endpoints: Sequence[Endpoint],
@@ -45,14 +46,14 @@ async def open_quorum(
         endpoints: this node's controller listeners as others reach them, the default one first.
     """
     integer = config.integer
-    storage = LogStorage(file_system, config.metadata_log_dir)
+    storage = LogStorage(file_system, metadata_log_dir)
     log_config = metadata_log_config(
         integer("metadata.log.segment.bytes"), integer("metadata.log.segment.ms")
     )
     partition_log = await thread.submit(PartitionLog.open, storage, log_config, clock())
     metadata_log = MetadataLog(
         file_system,
-        f"{config.metadata_log_dir}/{DIRECTORY_NAME}",
+        f"{metadata_log_dir}/{DIRECTORY_NAME}",
         partition_log,
         RetentionSettings(
             integer("metadata.max.retention.bytes"), integer("metadata.max.retention.ms")

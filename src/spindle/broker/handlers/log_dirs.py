@@ -49,7 +49,7 @@ async def _describe(
         log_dir=directory.path,
         total_bytes=total_bytes,
         usable_bytes=usable_bytes,
-        is_cordoned=directory.path in services.config.cordoned_log_dirs,
+        is_cordoned=services.replicas.is_cordoned(directory),
     )
     topics: dict[str, Result.DescribeLogDirsTopic] = {}
     for partition in services.replicas.in_directory(directory):
@@ -104,7 +104,7 @@ def _alter(services: BrokerServices, path: str, where: TopicPartition) -> ErrorC
         return ErrorCode.LOG_DIR_NOT_FOUND
     if target.is_offline:
         return ErrorCode.KAFKA_STORAGE_ERROR
-    if path in services.config.cordoned_log_dirs:
+    if replicas.is_cordoned(target):
         return ErrorCode.INVALID_REPLICA_ASSIGNMENT
     partition = replicas.lookup(where.topic, where.partition)
     if partition is not None and partition.is_offline:
