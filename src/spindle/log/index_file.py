@@ -47,6 +47,10 @@ class IndexFile:
         self.count = 0
         self.max_entries = max(1, max_bytes // entry.size)
 
+    def use(self, handles: FileHandles) -> None:
+        """Go on with other open files."""
+        self._handles = handles
+
     def create(self) -> None:
         """Make an empty file of full size."""
         file = self._handles.get(self.path, create=True)

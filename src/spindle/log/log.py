@@ -16,6 +16,7 @@ from spindle.common.ports import Bytes
 from spindle.common.uuids import Uuid
 from spindle.log.errors import OffsetOutOfRange, UnexpectedAppendOffset
 from spindle.log.flushing import FlushTask
+from spindle.log.handles import FileHandles
 from spindle.log.leader_epochs import LeaderEpochs
 from spindle.log.log_config import LogConfig
 from spindle.log.lookup import TimestampOffset, find_max_timestamp, find_timestamp
@@ -583,7 +584,16 @@ class Log:
         paths = segment.mark_deleted()
         snapshot = self.producers.mark_snapshot_deleted(segment.base_offset)
         for path in paths if snapshot is None else [*paths, snapshot]:
-            self._storage.delete_later(path, due_ms)
+            self.delete_later(path, due_ms)
+
+    def delete_later(self, path: str, due_ms: int) -> None:
+        """Remove a file of the log at `due_ms`."""
+        self._storage.delete_later(path, due_ms)
+
+    @property
+    def handles(self) -> FileHandles:
+        """The open files of the log's directory."""
+        return self._storage.handles
 
     # Flush, names, end of life.
 

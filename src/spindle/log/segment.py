@@ -185,6 +185,12 @@ class Segment:
         for part in (self, self.offset_index.file, self.time_index.file, self.transaction_index):
             part.path = f"{directory}/{part.path.rpartition('/')[2]}"
 
+    def use(self, handles: FileHandles) -> None:
+        """Go on with other open files: the segment was made in another thread."""
+        self._handles = handles
+        for index in (self.offset_index.file, self.time_index.file, self.transaction_index):
+            index.use(handles)
+
     def rename_suffix(self, old_suffix: str, new_suffix: str) -> None:
         """Give all files another suffix behind their names (`.cleaned` to `.swap` to none)."""
         for part in (self, self.offset_index.file, self.time_index.file, self.transaction_index):
@@ -262,12 +268,17 @@ class Segment:
 
     def _age_ms(self, max_timestamp: int, now_ms: int) -> int:
         """How much newer incoming records are than the first ones (or than the file)."""
+        first_timestamp = self.first_timestamp()
+        if first_timestamp >= 0:
+            return max_timestamp - first_timestamp
+        return now_ms - self.created_ms
+
+    def first_timestamp(self) -> int:
+        """The largest timestamp of the first batch; -1 if there is none. In ms."""
         if self.roll_timestamp is None:
             first = next(self._headers(0), None)
             self.roll_timestamp = first[1].max_timestamp if first else NO_TIMESTAMP
-        if self.roll_timestamp >= 0:
-            return max_timestamp - self.roll_timestamp
-        return now_ms - self.created_ms
+        return self.roll_timestamp
 
     def truncate_to(self, offset: int) -> None:
         """Remove the batch that holds `offset`, if one does, and everything after it."""

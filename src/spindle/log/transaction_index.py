@@ -35,6 +35,10 @@ class TransactionIndex:
         self._is_dirty = False
         self.path = f"{directory}/{offset_name(base_offset, TRANSACTION_INDEX_SUFFIX)}{suffix}"
 
+    def use(self, handles: FileHandles) -> None:
+        """Go on with other open files."""
+        self._handles = handles
+
     def open(self, size_bytes: int) -> bool:
         """Take the entries of an existing file; False if its size fits no whole entries."""
         self._count, rest = divmod(size_bytes, _ENTRY.size)
