@@ -347,3 +347,24 @@ def test_the_configuration_of_a_new_topic() -> None:
     assert found["max.message.bytes"] == ("2000000", ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG)
     assert found["cleanup.policy"] == ("compact,delete", ConfigSource.STATIC_BROKER_CONFIG)
     assert found["preallocate"] == ("false", ConfigSource.DEFAULT_CONFIG)
+
+
+@pytest.mark.parametrize(
+    ("value", "dynamic", "bound"),
+    [
+        ("17", {}, "not be greater than double the current value 8"),
+        ("3", {}, "at least half the current value 8"),
+        ("13", {"num.io.threads": "6"}, "not be greater than double the current value 6"),
+    ],
+)
+def test_a_pool_of_threads_is_resized_by_two_at_most(
+    value: str, dynamic: dict[str, str], bound: str
+) -> None:
+    with pytest.raises(ApiError, match=bound) as caught:
+        validate_own_broker(NODE, {"num.io.threads": value}, dynamic)
+    assert caught.value.code is ErrorCode.INVALID_REQUEST
+
+
+def test_a_pool_of_threads_may_double_and_halve() -> None:
+    for value in ("4", "8", "16"):
+        validate_own_broker(NODE, {"num.io.threads": value})

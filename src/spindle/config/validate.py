@@ -164,11 +164,23 @@ def _needs_broker(name: str) -> bool:
     return key is not None and key.update_mode is UpdateMode.PER_BROKER
 
 
-def validate_own_broker(node: NodeConfig, values: Mapping[str, str]) -> None:
+_THREAD_COUNTS: Final = (
+    "num.io.threads",
+    "num.network.threads",
+    "num.replica.fetchers",
+    "num.recovery.threads.per.data.dir",
+    "background.threads",
+)
+
+
+def validate_own_broker(
+    node: NodeConfig, values: Mapping[str, str], dynamic: Mapping[str, str] = NO_CONFIG
+) -> None:
     """Check what only a broker itself can know: that changed values go with its property file.
 
     Args:
         values: what is to be set, already accepted by `validate_broker`.
+        dynamic: the values that are set now, this broker's over the default of all.
 
     Raises:
         ApiError: INVALID_REQUEST; a cordoned directory is none of the node's (KIP-1066), or a rule
@@ -186,6 +198,25 @@ def validate_own_broker(node: NodeConfig, values: Mapping[str, str]) -> None:
         NodeConfig.from_properties({**node.static, **values})
     except ConfigError as error:
         raise _invalid_request(str(error)) from None
+    for name in _THREAD_COUNTS:
+        if name in values:
+            _check_thread_count(node, name, int(values[name]), dynamic.get(name))
+
+
+def _check_thread_count(node: NodeConfig, name: str, wanted: int, dynamic: str | None) -> None:
+    """A pool of threads is resized by a factor of two at most, as operators of Kafka know it."""
+    current = node.integer(name) if dynamic is None else int(dynamic)
+    if wanted > 2 * current:
+        bound = f"value should not be greater than double the current value {current}"
+    elif wanted < current / 2:
+        bound = f"value should be at least half the current value {current}"
+    else:
+        return
+    raise _invalid_request(
+        "Invalid value org.apache.kafka.common.config.ConfigException: Dynamic thread count update "
+        f"validation failed for {name}={wanted}, {bound} for configuration Invalid dynamic "
+        "configuration"
+    )
 
 
 def validate_group(node: NodeConfig, group: str, values: Mapping[str, str]) -> None:

@@ -102,7 +102,7 @@ def _described(services: BrokerServices, asked: _Asked) -> list[DescribedConfig]
     if asked.resource_type == ResourceType.TOPIC:
         check_topic_name(name)
         if name not in image.topics.by_name:
-            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic '{name}' does not exist.")
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
         return describe_topic(layers, image.configs.topic(name), keys)
     if asked.resource_type == ResourceType.BROKER:
         if not name:
@@ -269,4 +269,6 @@ def _check_replaced(services: BrokerServices, asked: _Replaced) -> None:
 
 def _check_broker_values(services: BrokerServices, name: str, values: Mapping[str, str]) -> None:
     validate_broker(name, values)
-    validate_own_broker(services.config, values)
+    configs = services.metadata.image.configs
+    dynamic = {**configs.default_broker(), **configs.broker(services.node_id)}
+    validate_own_broker(services.config, values, dynamic)
