@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 from wire_broker import WireBroker
 
 from spindle.pipeline.session import get_spark
@@ -19,9 +20,11 @@ RECORDS_PER_PARTITION = 1000
 
 @pytest.fixture(scope="module")
 def spark() -> Iterator[Any]:
+    running_before = SparkSession.getActiveSession()
     session = get_spark("test-broker-source", master="local[2]")
     yield session
-    session.stop()
+    if running_before is None:
+        session.stop()
 
 
 @pytest.fixture

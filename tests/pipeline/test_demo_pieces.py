@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -269,6 +270,8 @@ def test_a_failed_demo_says_why_and_exits_with_1(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(command.signal, "signal", lambda *_: None)
+    monkeypatch.setattr(command, "_stop_spark", lambda: None)
+    monkeypatch.setattr(command, "_children", list)
     (tmp_path / "file").write_text("x")
     out = io.StringIO()
     code = command.run(Screen(Console(file=out, width=200)), tmp_path, keep=False)
@@ -284,12 +287,26 @@ def test_an_interrupted_demo_leaves_nothing(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(command.signal, "signal", lambda *_: None)
+    monkeypatch.setattr(command, "_stop_spark", lambda: None)
+    monkeypatch.setattr(command, "_children", list)
     monkeypatch.setattr(DemoNode, "format", interrupt)
     out = io.StringIO()
     code = command.run(Screen(Console(file=out, width=200)), tmp_path / "demo", keep=True)
     assert code == 130
     assert "interrupted" in out.getvalue()
     assert not (tmp_path / "demo").exists()
+
+
+def test_left_over_children_are_ended_but_for_a_kept_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    sleep = [sys.executable, "-c", "import time; time.sleep(60)"]
+    with subprocess.Popen(sleep) as kept, subprocess.Popen(sleep) as other:
+        ours = [kept.pid, other.pid]
+        assert set(ours) <= set(command._children())
+        monkeypatch.setattr(command, "_children", lambda: ours)
+        command._end_children(but=kept.pid)
+        assert other.wait(10) == -signal.SIGTERM
+        assert kept.poll() is None
+        kept.kill()
 
 
 def test_a_client_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

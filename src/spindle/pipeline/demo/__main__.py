@@ -1,5 +1,6 @@
 """The command: `make demo`, or `python -m spindle.pipeline.demo [--dir DIR] [--keep]`."""
 
+import contextlib
 import os
 import signal
 import sys
@@ -63,6 +64,7 @@ def run(screen: Screen, directory: Path, keep: bool) -> int:
         _stop_spark()
         if not keep or exit_code:
             node.stop()
+        _end_children(but=node.pid)
         if exit_code == _INTERRUPTED:
             layout.remove()
     return exit_code
@@ -79,6 +81,22 @@ def _stop_spark() -> None:
         session = SparkSession.getActiveSession()
         if session is not None:
             session.stop()
+
+
+def _end_children(*, but: int | None) -> None:
+    """End what else we started: a Java that is interrupted in its start would outlive us."""
+    for pid in _children():
+        if pid != but:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM)
+
+
+def _children() -> list[int]:
+    """Processes that this thread started and that have not been waited for; Linux only."""
+    try:
+        return [int(pid) for pid in Path("/proc/thread-self/children").read_text().split()]
+    except OSError:
+        return []
 
 
 def _show_what_is_where(screen: Screen, layout: DemoLayout, node: DemoNode, keep: bool) -> None:

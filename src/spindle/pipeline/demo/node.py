@@ -99,6 +99,11 @@ class DemoNode:
     def is_running(self) -> bool:
         return self._process is not None and self._process.poll() is None
 
+    @property
+    def pid(self) -> int | None:
+        """The process id, None before the start."""
+        return None if self._process is None else self._process.pid
+
     def format(self) -> str:
         """Write the configuration, format the directories, return the cluster id.
 
