@@ -7,6 +7,7 @@ KIP-467 for errors of single records, KIP-390 for `compression.type`.)
 """
 
 from enum import IntEnum
+from struct import Struct
 from typing import Final, NamedTuple
 
 from spindle.common.errors import ApiError, CorruptRecords, ErrorCode
@@ -31,6 +32,11 @@ from spindle.protocol.records.record import Record, decode_records
 NO_LIMIT_MS: Final = 2**63 - 1
 DEFAULT_TIMESTAMP_AFTER_MAX_MS: Final = 3_600_000
 _ZSTD_SINCE_PRODUCE_VERSION: Final = 7
+_LENGTH: Final = Struct(">i")
+_LENGTH_POSITION: Final = 8
+_SMALLEST_LENGTH: Final = 14
+_LARGEST_LENGTH: Final = 2**31 - 1 - LOG_OVERHEAD_BYTES
+"""Lengths outside of these are corrupt; within, a batch may only not be all there."""
 _SHOWN_RECORD_ERRORS: Final = 3
 
 
@@ -84,7 +90,7 @@ def check_produce_request(records: Bytes | None, api_version: int) -> None:
             UNSUPPORTED_COMPRESSION_TYPE for zstd before version 7.
     """
     size = 0 if records is None else len(records)
-    if records is None or size < HEADER_BYTES:
+    if records is None or not _has_first_batch(records):
         raise ApiError(
             ErrorCode.INVALID_RECORD,
             f"Produce requests with version {api_version} must have at least one record batch "
@@ -109,6 +115,21 @@ def check_produce_request(records: Bytes | None, api_version: int) -> None:
             f"Produce requests with version {api_version} carry exactly one record batch per "
             f"partition; {size - header.size_bytes} bytes follow the first",
         )
+
+
+def _has_first_batch(records: Bytes) -> bool:
+    """Whether the bytes that the first batch claims have come; False for a batch that is cut off.
+
+    Raises:
+        ApiError: CORRUPT_MESSAGE for a length that no batch can have.
+    """
+    if len(records) < HEADER_BYTES:
+        return False
+    (length,) = _LENGTH.unpack_from(records, _LENGTH_POSITION)
+    if not _SMALLEST_LENGTH <= length <= _LARGEST_LENGTH:
+        raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"A batch says that it has {length} bytes")
+    complete: bool = length + LOG_OVERHEAD_BYTES <= len(records)
+    return complete
 
 
 def validate_for_append(
