@@ -31,7 +31,7 @@ from spindle.runtime.assignment_sender import AssignmentSender
 from spindle.runtime.broker_handlers import broker_handlers
 from spindle.runtime.broker_lifecycle import BrokerIdentity, BrokerLifecycle, LifecycleTimes
 from spindle.runtime.broker_metadata import BrokerMetadata
-from spindle.runtime.coordinator_config import group_coordinator_config
+from spindle.runtime.coordinator_config import group_coordinator_config, shard_settings
 from spindle.runtime.coordinator_log import ReplicaCoordinatorLog
 from spindle.runtime.coordinators import GroupCoordinator
 from spindle.runtime.housekeeping import Housekeeping
@@ -95,6 +95,7 @@ class BrokerServer:
             self.metadata,
             env.now_ms,
             env.new_uuid,
+            shard_settings(config),
         )
         self.replicas.on_leadership(self._on_leadership)
         self._producer_ids = ProducerIds(config.node_id, env.channel)

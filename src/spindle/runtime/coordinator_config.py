@@ -2,6 +2,7 @@
 
 from spindle.config.node_config import NodeConfig
 from spindle.coordinator.config import GroupCoordinatorConfig
+from spindle.runtime.coordinator_shard import ShardSettings
 
 
 def group_coordinator_config(node: NodeConfig) -> GroupCoordinatorConfig:
@@ -14,4 +15,13 @@ def group_coordinator_config(node: NodeConfig) -> GroupCoordinatorConfig:
         offset_metadata_max_bytes=integer("offset.metadata.max.bytes"),
         offsets_retention_ms=integer("offsets.retention.minutes") * 60_000,
         offsets_retention_check_interval_ms=integer("offsets.retention.check.interval.ms"),
+    )
+
+
+def shard_settings(node: NodeConfig) -> ShardSettings:
+    """How the shards append to `__consumer_offsets`."""
+    return ShardSettings(
+        commit_timeout_ms=node.integer("offsets.commit.timeout.ms"),
+        max_batch_bytes=node.integer("message.max.bytes"),
+        codec=node.integer("offsets.topic.compression.codec"),
     )
