@@ -68,20 +68,19 @@ def table(items: list[Item], results: Results) -> Table:
 
 def as_json(items: list[Item], results: Results) -> dict[str, object]:
     """The same as plain data, with every single value."""
-    rows = []
-    for item in items:
-        for metric in item.metrics:
-            rows.append(
-                {
-                    "item": item.name,
-                    "metric": metric.name,
-                    "unit": metric.unit,
-                    "more_is_better": metric.more_is_better,
-                    "goal": metric.goal,
-                    "ratio": results.ratio(item, metric),
-                    **{kind: results.of(item, metric, kind) for kind in KINDS},
-                }
-            )
+    rows = [
+        {
+            "item": item.name,
+            "metric": metric.name,
+            "unit": metric.unit,
+            "more_is_better": metric.more_is_better,
+            "goal": metric.goal,
+            "ratio": results.ratio(item, metric),
+            **{kind: results.of(item, metric, kind) for kind in KINDS},
+        }
+        for item in items
+        for metric in item.metrics
+    ]
     return {"results": rows, "failures": results.failures}
 
 

@@ -1,4 +1,13 @@
-NAME="spark"
-def measure(*a): pass
-def show(*a): pass
-def as_json(*a): return {}
+NAME = "spark"
+
+
+def measure(*a):
+    pass
+
+
+def show(*a):
+    pass
+
+
+def as_json(*a):
+    return {}

@@ -9,7 +9,14 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Producer,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient, TopicMetadata
 from peers.clients import create, take
 from peers.java_tools import JavaTools
@@ -25,6 +32,7 @@ OVERRIDES = {
     "broker.heartbeat.interval.ms": "500",
 }
 LIMIT_S = 30.0
+STARTING = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)
 
 Contents = dict[str, list[object]]
 
@@ -154,7 +162,7 @@ def contents(node: Node) -> Contents:
         ]
         total = 0
         for place in places:
-            low, high = consumer.get_watermark_offsets(place, LIMIT_S)
+            low, high = watermarks(consumer, place)
             total += high - low
             found[f"{place.topic}-{place.partition}"] = []
         consumer.assign(places)
@@ -165,6 +173,19 @@ def contents(node: Node) -> Contents:
     finally:
         consumer.close()
     return found
+
+
+def watermarks(consumer: Consumer, place: TopicPartition) -> tuple[int, int]:
+    """First and next offset of a partition, once the broker that starts serves it."""
+    deadline = time.monotonic() + LIMIT_S
+    while True:
+        try:
+            return consumer.get_watermark_offsets(place, LIMIT_S)
+        except KafkaException as failure:
+            error = failure.args[0].code()
+            if error not in STARTING or time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
 
 
 def _topics_with_leaders(consumer: Consumer) -> dict[str, TopicMetadata]:
