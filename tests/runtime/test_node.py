@@ -13,6 +13,7 @@ from spindle.protocol.messages.api_versions import ApiVersionsRequest
 from spindle.protocol.messages.delete_records import DeleteRecordsRequest
 from spindle.protocol.messages.delete_topics import DeleteTopicsRequest
 from spindle.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
+from spindle.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from spindle.protocol.messages.init_producer_id import InitProducerIdRequest
 from spindle.protocol.messages.list_offsets import ListOffsetsRequest
 from spindle.protocol.messages.metadata import MetadataRequest
@@ -317,5 +318,45 @@ def test_a_port_in_use_is_refused(tmp_path: Path) -> None:
             async with running(home):
                 pass
         server.close()
+
+    run(scenario)
+
+
+def test_a_cordoned_directory_gets_no_new_replicas(tmp_path: Path) -> None:
+    home = Home(tmp_path).format()
+    alter = IncrementalAlterConfigsRequest.AlterConfigsResource
+
+    async def cordon(client: Client, value: str) -> int:
+        response = await client.ask(
+            IncrementalAlterConfigsRequest(
+                resources=[
+                    alter(
+                        resource_type=4,
+                        resource_name="1",
+                        configs=[
+                            alter.AlterableConfig(
+                                name="cordoned.log.dirs", config_operation=0, value=value
+                            )
+                        ],
+                    )
+                ]
+            )
+        )
+        code: int = response.responses[0].error_code
+        return code
+
+    async def scenario() -> None:
+        async with running(home) as node, connected(node) as client:
+            assert await cordon(client, "/no/such") == ErrorCode.INVALID_REQUEST
+            cordoned = f"{home.directories[0]},{home.directories[2]}"
+            assert await cordon(client, cordoned) == 0
+            await client.create_topic("t", partitions=3)
+            assert set(partition_folders(home).values()) == {"disk2"}
+            dirs = await client.ask(DescribeLogDirsRequest(topics=None))
+            assert [r.is_cordoned for r in dirs.results] == [True, False, True]
+            assert await cordon(client, "") == 0
+            await client.create_topic("u", partitions=2)
+            folders = partition_folders(home)
+            assert {folders["u-0"], folders["u-1"]} == {"disk1", "disk3"}
 
     run(scenario)

@@ -41,7 +41,6 @@ class Replicas:
         directories: in the order of `log.dirs`.
         settings_of: the settings of a topic by name, from the committed image.
         on_misplaced: reports where a replica really is (KIP-858).
-        cordoned: paths that get no new replicas (KIP-1066).
     """
 
     def __init__(
@@ -53,7 +52,6 @@ class Replicas:
         on_misplaced: AssignDirectory,
         now_ms: Callable[[], int],
         new_uuid: UuidSource,
-        cordoned: Sequence[str] = (),
     ) -> None:
         self.broker_id = broker_id
         self.directories = list(directories)
@@ -62,7 +60,7 @@ class Replicas:
         self._on_misplaced = on_misplaced
         self._now_ms = now_ms
         self._new_uuid = new_uuid
-        self._cordoned = cordoned
+        self._cordoned: Sequence[str] = ()
         self._partitions: dict[tuple[str, int], Partition] = {}
         self._preferred: dict[TopicPartition, BrokerDirectory] = {}
         self._loaded: dict[TopicPartition, tuple[Log, BrokerDirectory]] = {}
@@ -107,6 +105,10 @@ class Replicas:
         if partition.leader is None:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return ErrorCode.NONE
+
+    def cordon(self, paths: Sequence[str]) -> None:
+        """Place no new replicas in these directories; replaces what was cordoned before."""
+        self._cordoned = tuple(paths)
 
     def is_cordoned(self, directory: BrokerDirectory) -> bool:
         """Gets no new replicas (KIP-1066)."""

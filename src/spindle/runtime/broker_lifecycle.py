@@ -59,7 +59,6 @@ class BrokerIdentity:
     features: dict[str, VersionRange]
     rack: str | None
     directories: Sequence[Uuid]
-    cordoned_directories: Sequence[Uuid]
     previous_broker_epoch: int
 
 
@@ -108,6 +107,7 @@ class BrokerLifecycle:
         self._is_ready = False
         self._wants_shutdown = False
         self._shutdown_allowed: asyncio.Future[None] = loop.create_future()
+        self._cordoned: list[Uuid] = []
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -134,6 +134,12 @@ class BrokerLifecycle:
         asyncio.get_running_loop().call_later(
             self._times.log_dir_failure_timeout_ms / 1000, self._check_reported, directory_id
         )
+
+    def set_cordoned(self, directory_ids: Sequence[Uuid]) -> None:
+        """Directories that get no new replicas from now on; told at once if they have changed."""
+        if list(directory_ids) != self._cordoned:
+            self._cordoned = list(directory_ids)
+            self._wake.set()
 
     def _check_reported(self, directory_id: Uuid) -> None:
         if directory_id not in self._acknowledged_offline:
@@ -246,9 +252,7 @@ class BrokerLifecycle:
             want_fence=not self._is_ready,
             want_shut_down=self._wants_shutdown,
             offline_log_dirs=offline,
-            cordoned_log_dirs=(
-                list(self._identity.cordoned_directories) if self.caught_up.done() else None
-            ),
+            cordoned_log_dirs=(list(self._cordoned) if self.caught_up.done() else None),
         )
         try:
             response: BrokerHeartbeatResponse = await self._channel.request(

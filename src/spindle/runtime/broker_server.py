@@ -24,6 +24,7 @@ from spindle.log.log import Log
 from spindle.log.log_config import LogConfig
 from spindle.metadata.configs import BROKER_RESOURCE, TOPIC_RESOURCE
 from spindle.metadata.features import SUPPORTED_FEATURES
+from spindle.metadata.image import MetadataImage
 from spindle.metadata.loader import Publication
 from spindle.metadata.local_changes import local_changes
 from spindle.replication.fetch_session import FetchSessionCache
@@ -80,7 +81,6 @@ class BrokerServer:
             self._misplaced,
             env.now_ms,
             env.new_uuid,
-            env.cordoned_paths,
         )
         self._assignment_sender = AssignmentSender(
             Assignments(config.node_id),
@@ -176,7 +176,6 @@ class BrokerServer:
 
     def _make_lifecycle(self) -> BrokerLifecycle:
         env, config = self._env, self._config
-        cordoned = [d.directory_id for d in env.directories if d.path in env.cordoned_paths]
         identity = BrokerIdentity(
             broker_id=config.node_id,
             cluster_id=env.cluster_id,
@@ -185,7 +184,6 @@ class BrokerServer:
             features=dict(SUPPORTED_FEATURES),
             rack=config.rack,
             directories=[d.directory_id for d in env.directories if not d.is_offline],
-            cordoned_directories=cordoned,
             previous_broker_epoch=env.previous_broker_epoch,
         )
         integer = config.integer
@@ -253,6 +251,7 @@ class BrokerServer:
     async def _react(self, publication: Publication) -> None:
         """Everything that a metadata delta means for this broker, in order."""
         delta = publication.delta
+        self._take_over_cordons(publication.image)
         changed = delta.configs.changed
         is_broker_changed = any(r.resource_type == BROKER_RESOURCE for r in changed)
         if is_broker_changed:
@@ -267,6 +266,25 @@ class BrokerServer:
         if delta.topics.deleted:
             gone = [(topic_id, topic.name) for topic_id, topic in delta.topics.deleted.items()]
             self.groups.on_topics_deleted(gone)
+
+    def _take_over_cordons(self, image: MetadataImage) -> None:
+        """`cordoned.log.dirs`, the dynamic value over the one of the property file (KIP-1066).
+
+        A dynamic value that names a directory which is none of this broker's counts as empty: the
+        directory may have been taken out of log.dirs since.
+        """
+        paths = [d.path for d in self._env.directories]
+        dynamic = image.configs.broker(self._config.node_id).get("cordoned.log.dirs")
+        if dynamic is None:
+            cordoned = list(self._env.cordoned_paths)
+        else:
+            wanted = [entry.strip() for entry in dynamic.split(",") if entry.strip()]
+            cordoned = paths if wanted == ["*"] else wanted
+            if any(path not in paths for path in cordoned):
+                cordoned = []
+        self.replicas.cordon(cordoned)
+        by_path = {d.path: d.directory_id for d in self._env.directories}
+        self.lifecycle.set_cordoned([by_path[path] for path in cordoned])
 
     def _on_leadership(self, partition: Partition, is_leader: bool) -> None:
         where = partition.topic_partition
