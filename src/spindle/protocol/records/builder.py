@@ -62,10 +62,18 @@ def build_batch(
         raise ValueError("a batch has at least one record")
     base_timestamp = records[0].timestamp_ms
     max_timestamp = max(record.timestamp_ms for record in records)
-    body = bytearray()
-    for delta, record in enumerate(records):
-        timestamp_delta = record.timestamp_ms - base_timestamp
-        encode_record(body, delta, timestamp_delta, record.key, record.value, record.headers)
+    body = b"".join(
+        [
+            encode_record(
+                delta,
+                record.timestamp_ms - base_timestamp,
+                record.key,
+                record.value,
+                record.headers,
+            )
+            for delta, record in enumerate(records)
+        ]
+    )
     attributes = codec | is_transactional * TRANSACTIONAL_FLAG | is_control * CONTROL_FLAG
     if log_append_time_ms is not None:
         attributes |= TIMESTAMP_TYPE_FLAG
@@ -114,11 +122,18 @@ def rebuild_batch(
     max_timestamp = header.max_timestamp
     if not header.has_log_append_time:
         max_timestamp = max(record.timestamp_ms for record in records)
-    body = bytearray()
-    for record in records:
-        offset_delta = record.offset - header.base_offset
-        timestamp_delta = record.timestamp_ms - base_timestamp
-        encode_record(body, offset_delta, timestamp_delta, record.key, record.value, record.headers)
+    body = b"".join(
+        [
+            encode_record(
+                record.offset - header.base_offset,
+                record.timestamp_ms - base_timestamp,
+                record.key,
+                record.value,
+                record.headers,
+            )
+            for record in records
+        ]
+    )
     rebuilt = header._replace(
         attributes=attributes,
         base_timestamp=base_timestamp,

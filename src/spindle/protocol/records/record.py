@@ -11,11 +11,14 @@ from spindle.common.errors import CorruptRecords
 from spindle.common.ports import Bytes
 from spindle.protocol.records.batch import HEADER_BYTES, NO_SEQUENCE, BatchHeader
 from spindle.protocol.records.compression import DEFAULT_LIMIT_BYTES, decompress
-from spindle.protocol.records.varint import read_varint, read_varlong, varint_bytes, write_varint
+from spindle.protocol.records.varint import encode_varint, read_varint, read_varlong
 
 RecordHeaders: TypeAlias = Sequence[tuple[str, bytes | None]]
 
 _MIN_RECORD_BYTES: Final = 7
+_ATTRIBUTES: Final = b"\0"
+_NULL: Final = b"\1"
+"""Zig-zag of -1, the length of a null field."""
 
 
 class Record(NamedTuple):
@@ -67,8 +70,8 @@ def decode_records(
 def _decode_all(data: bytes, count: int, header: BatchHeader) -> tuple[list[Record], int]:
     """`count` records from the beginning of `data`, and the position after them.
 
-    Nearly every number in a record has one byte, so that case stands here in line: decoding takes
-    1.2 us a record instead of 3 (100-byte values, no headers).
+    Most numbers in a record have one byte, so that case stands here in line: 1.25 us a record
+    instead of 1.6 with calls only (100-byte values, no headers).
     """
     base_offset, base_timestamp = header.base_offset, header.base_timestamp
     base_sequence = header.base_sequence
@@ -104,7 +107,7 @@ def _decode_all(data: bytes, count: int, header: BatchHeader) -> tuple[list[Reco
             offset_delta, at = read_varint(data, at)
         key, at = _read_field(data, at, end)
         value, at = _read_field(data, at, end)
-        headers: RecordHeaders = ()
+        headers: list[tuple[str, bytes | None]] = []
         if data[at] == 0:
             at += 1
         else:
@@ -158,46 +161,26 @@ def _read_field(data: bytes, position: int, end: int) -> tuple[bytes | None, int
 
 
 def encode_record(
-    output: bytearray,
     offset_delta: int,
     timestamp_delta: int,
     key: Bytes | None,
     value: Bytes | None,
     headers: RecordHeaders = (),
-) -> None:
-    """Append one record in the format of a version 2 batch."""
-    encoded_headers = [
-        (name.encode("utf-8", "surrogateescape"), content) for name, content in headers
+) -> bytes:
+    """One record in the format of a version 2 batch."""
+    parts: list[Bytes] = [
+        _ATTRIBUTES,
+        encode_varint(timestamp_delta),
+        encode_varint(offset_delta),
+        _NULL if key is None else encode_varint(len(key)),
+        key or b"",
+        _NULL if value is None else encode_varint(len(value)),
+        value or b"",
+        encode_varint(len(headers)),
     ]
-    length = (
-        1
-        + varint_bytes(timestamp_delta)
-        + varint_bytes(offset_delta)
-        + _field_bytes(key)
-        + _field_bytes(value)
-        + varint_bytes(len(encoded_headers))
-    )
-    for name, content in encoded_headers:
-        length += _field_bytes(name) + _field_bytes(content)
-    write_varint(output, length)
-    output.append(0)
-    write_varint(output, timestamp_delta)
-    write_varint(output, offset_delta)
-    _write_field(output, key)
-    _write_field(output, value)
-    write_varint(output, len(encoded_headers))
-    for name, content in encoded_headers:
-        _write_field(output, name)
-        _write_field(output, content)
-
-
-def _field_bytes(field: Bytes | None) -> int:
-    return 1 if field is None else varint_bytes(len(field)) + len(field)
-
-
-def _write_field(output: bytearray, field: Bytes | None) -> None:
-    if field is None:
-        output.append(1)  # zig-zag of -1
-        return
-    write_varint(output, len(field))
-    output += field
+    for name, content in headers:
+        encoded_name = name.encode("utf-8", "surrogateescape")
+        parts += (encode_varint(len(encoded_name)), encoded_name)
+        parts += (_NULL,) if content is None else (encode_varint(len(content)), content)
+    body = b"".join(parts)
+    return encode_varint(len(body)) + body

@@ -4,6 +4,7 @@ from spindle.common.errors import CorruptRecords
 
 _MAX_VARINT_BYTES = 5
 _MAX_VARLONG_BYTES = 10
+_PREPARED_COUNT = 2048
 
 
 def read_varint(data: bytes, position: int) -> tuple[int, int]:
@@ -25,26 +26,41 @@ def read_varlong(data: bytes, position: int) -> tuple[int, int]:
 
 
 def _read(data: bytes, position: int, max_bytes: int) -> tuple[int, int]:
-    result = 0
-    for shift, byte in enumerate(data[position : position + max_bytes]):
-        result |= (byte & 0x7F) << (7 * shift)
+    try:
+        byte = data[position]
         if byte < 0x80:
-            return (result >> 1) ^ -(result & 1), position + shift + 1
-    if position + max_bytes > len(data):
-        raise CorruptRecords(f"the records end within the number at byte {position}")
+            return (byte >> 1) ^ -(byte & 1), position + 1
+        # Most numbers that have more than one byte have two.
+        second = data[position + 1]
+        result = byte & 0x7F | second << 7
+        if second < 0x80:
+            return (result >> 1) ^ -(result & 1), position + 2
+        result &= 0x3FFF
+        for index in range(2, max_bytes):
+            byte = data[position + index]
+            result |= (byte & 0x7F) << (7 * index)
+            if byte < 0x80:
+                return (result >> 1) ^ -(result & 1), position + index + 1
+    except IndexError:
+        raise CorruptRecords(f"the records end within the number at byte {position}") from None
     raise CorruptRecords(f"the number at byte {position} has more than {max_bytes} bytes")
 
 
-def write_varint(output: bytearray, value: int) -> None:
-    """Append `value` (32 or 64 bits, signed)."""
+def encode_varint(value: int) -> bytes:
+    """The bytes of `value` (32 or 64 bits, signed)."""
+    if 0 <= value < _PREPARED_COUNT:
+        return _PREPARED[value]
+    return _encode(value)
+
+
+def _encode(value: int) -> bytes:
     encoded = value << 1 if value >= 0 else ~(value << 1)
+    output = bytearray()
     while encoded > 0x7F:
         output.append(encoded & 0x7F | 0x80)
         encoded >>= 7
     output.append(encoded)
+    return bytes(output)
 
 
-def varint_bytes(value: int) -> int:
-    """How many bytes `value` takes."""
-    encoded = value << 1 if value >= 0 else ~(value << 1)
-    return max(1, (encoded.bit_length() + 6) // 7)
+_PREPARED = tuple(_encode(value) for value in range(_PREPARED_COUNT))
