@@ -76,6 +76,7 @@ def test_a_time_for_all_goes_before_times_before_offsets() -> None:
             "different partitions",
         ),
         ({"startingTimestamp": "now"}, "startingTimestamp: 'now'"),
+        ({"minTimestamp": "-1"}, "minTimestamp: '-1' is no time in ms"),
         ({"failOnDataLoss": "maybe"}, "failOnDataLoss: 'maybe' is none of true, false"),
         ({"isolationLevel": "serializable"}, "none of read_uncommitted, read_committed"),
         ({"end": "now"}, "option end"),

@@ -33,6 +33,8 @@ class SegmentsExport:
     """Straight from log directories."""
 
     def __init__(self, options: SegmentOptions) -> None:
+        if options.row_bounds != PushedFilters():
+            raise ValueError("minTimestamp and maxTimestamp: an export takes all rows of a range")
         self._options = options
         self._settings = read_settings(options)
         self.columns = options.columns

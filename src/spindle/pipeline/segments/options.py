@@ -1,8 +1,20 @@
 """The options of `spindle-segments`: names, forms and precedence of Spark's `kafka` source.
 
 Which topics: exactly one of `assign`, `subscribe`, `subscribePattern`. Which offsets:
-`startingTimestamp` over `startingOffsetsByTimestamp` over `startingOffsets`, and the same for the
-end.
+`startingTimestamp` over `startingOffsetsByTimestamp` over `startingOffsets`, the same for the end;
+`startingOffsetsByTimestampStrategy`, `failOnDataLoss`, `includeHeaders`, `minPartitions` and
+`maxRecordsPerPartition` as there.
+
+Of its own it has:
+    logDirs         comma list of log directories or globs (required)
+    columns         comma list of the columns to return
+    minTimestamp, maxTimestamp   only rows with a time in these bounds, in ms, both inclusive
+    isolationLevel  read_uncommitted (default) or read_committed
+    end             where a partition ends: auto (the high watermark's checkpoint while a broker
+                    uses the directory, else the log end), checkpoint, or logEnd
+    topicIds        JSON map of topic to topic id, for directories that hold several
+    taskBytes, parallelism       size of a task, or the cores to cut tasks for
+    checkCrcs       verify checksums (default true)
 """
 
 import json
@@ -14,6 +26,7 @@ from typing import Any, Final, Literal
 from spindle.common.ids import TopicPartition
 from spindle.common.uuids import Uuid, parse_uuid
 from spindle.pipeline.records.columns import select_columns
+from spindle.pipeline.segments.pushdown import PushedFilters
 
 EARLIEST: Final = -2
 LATEST: Final = -1
@@ -90,6 +103,7 @@ class SegmentOptions:
     fail_on_data_loss: bool = True
     is_read_committed: bool = False
     end_rule: EndRule = "auto"
+    row_bounds: PushedFilters = field(default_factory=PushedFilters)
     topic_ids: Mapping[str, Uuid] = field(default_factory=dict)
     min_partitions: int | None = None
     max_records_per_partition: int | None = None
@@ -126,6 +140,10 @@ def parse_segment_options(options: Mapping[str, str]) -> SegmentOptions:
         fail_on_data_loss=_choice(given, "failOnDataLoss", _BOOLEANS, True),
         is_read_committed=_isolation(given),
         end_rule=_choice(given, "end", _END_RULES, "auto"),
+        row_bounds=PushedFilters(
+            min_timestamp_ms=_milliseconds(given, "minTimestamp"),
+            max_timestamp_ms=_milliseconds(given, "maxTimestamp"),
+        ),
         topic_ids=_topic_ids(given.get("topicids")),
         min_partitions=_positive(given, "minPartitions"),
         max_records_per_partition=_positive(given, "maxRecordsPerPartition"),
@@ -173,11 +191,9 @@ def _parse_assign(text: str) -> dict[str, tuple[int, ...]]:
 
 
 def _bound(given: Mapping[str, str], edge: str, default: int) -> OffsetBound:
-    one_timestamp = given.get(f"{edge}timestamp")
+    one_timestamp = _milliseconds(given, f"{edge}Timestamp")
     if one_timestamp is not None:
-        if not one_timestamp.strip().isdecimal():
-            raise ValueError(f"option {edge}Timestamp: {one_timestamp!r} is no time in ms")
-        return OffsetBound(default, timestamp_ms=int(one_timestamp))
+        return OffsetBound(default, timestamp_ms=one_timestamp)
     by_timestamp = given.get(f"{edge}offsetsbytimestamp")
     if by_timestamp is not None:
         name = f"{edge}OffsetsByTimestamp"
@@ -237,6 +253,15 @@ def _choice(given: Mapping[str, str], name: str, choices: Mapping[str, Any], def
     if text.strip().lower() not in choices:
         raise ValueError(f"option {name}: {text!r} is none of {', '.join(choices)}")
     return choices[text.strip().lower()]
+
+
+def _milliseconds(given: Mapping[str, str], name: str) -> int | None:
+    text = given.get(name.lower())
+    if text is None:
+        return None
+    if not text.strip().isdecimal():
+        raise ValueError(f"option {name}: {text!r} is no time in ms since 1970")
+    return int(text)
 
 
 def _positive(given: Mapping[str, str], name: str) -> int | None:

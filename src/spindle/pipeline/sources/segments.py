@@ -2,10 +2,15 @@
 
     spark.read.format("spindle-segments").option("logDirs", "/disk*/kafka").option("subscribe", "t")
 
-Options: see `spindle.pipeline.segments.options`. Rows are those of Spark's built-in `kafka`
-source. Spark hands filters to a Python source only when `spark.sql.python.filterPushdown.enabled`
-is on, and refuses a source that can take them when it is off; so there are two classes and
-`register` picks.
+Options: see `spindle.pipeline.segments.options`. Rows are those of Spark's built-in `kafka` source.
+
+Spark hands filters to a Python source only when `spark.sql.python.filterPushdown.enabled` is on,
+and refuses a source that can take them when it is off; so there are two classes and `register`
+picks. Leave it off, as `get_spark` does, unless every DataFrame is used in one place of one query:
+Spark 4.1 to 4.3 keeps what a pushed filter left to read and uses it for other queries of the same
+DataFrame, so that a query without a filter after one with a filter, and a union of two filters,
+lose rows. The options `minTimestamp`, `maxTimestamp`, `startingOffsets`, `assign` and so on narrow
+a read without that danger.
 """
 
 from collections.abc import Iterable, Iterator
@@ -39,7 +44,7 @@ class SegmentsReader(DataSourceReader):
 
     def __init__(self, options: SegmentOptions) -> None:
         self._options = options
-        self._filters = PushedFilters()
+        self._filters = options.row_bounds
         self._settings = read_settings(options)
 
     def partitions(self) -> list[InputPartition]:
@@ -55,7 +60,7 @@ class SegmentsReader(DataSourceReader):
 
 
 class FilteringSegmentsReader(SegmentsReader):
-    """The same with pushed filters: they narrow partitions, offsets and times."""
+    """The same with pushed filters: they narrow partitions, offsets and times further."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         """Note the filters; all are returned, because Spark is to check the rows as well."""

@@ -1,0 +1,249 @@
+"""`spindle-segments`, exports and checksums in a Spark session."""
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+from log_directory_files import (
+    OTHER_ID,
+    ReplicaWriter,
+    corrupt_byte,
+    format_directory,
+    simple_records,
+)
+
+from spindle.common.errors import CorruptLog
+from spindle.common.ids import TopicPartition
+from spindle.pipeline.checksum import checksum_of_batches, checksum_of_frame, checksum_of_table
+from spindle.pipeline.export import ExportProgress, ExportRefused, export_delta
+from spindle.pipeline.records.columns import ALL_COLUMNS
+from spindle.pipeline.records.decoder import BatchDecoder
+from spindle.pipeline.session import get_spark, register_sources
+from spindle.pipeline.sources.segments import PUSHDOWN_CONF
+from spindle.protocol.records.builder import SimpleRecord
+
+pytestmark = pytest.mark.spark
+
+KAFKA_SCHEMA = (
+    "key binary, value binary, topic string, partition int, offset bigint, "
+    "timestamp timestamp, timestampType int"
+)
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    warehouse = tmp_path_factory.mktemp("warehouse")
+    conf = {
+        "spark.driver.memory": "1g",
+        "spark.sql.shuffle.partitions": "1",
+        "spark.sql.warehouse.dir": str(warehouse),
+    }
+    session = get_spark("spindle-tests", "local[2]", conf)
+    yield session
+    session.stop()
+
+
+class Topic:
+    """A topic of two partitions on two directories, 600 records each in segments of 200."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.directories = f"{root}/d*"
+        self.writers = [
+            ReplicaWriter(format_directory(root / f"d{number}"), TopicPartition("flights", number))
+            for number in (0, 1)
+        ]
+        for writer in self.writers:
+            for first in (0, 200, 400):
+                if first:
+                    writer.roll()
+                writer.append_records(simple_records(200, first=first), codec=3)
+            (writer.directory / ".kafka_cleanshutdown").touch()
+
+    def options(self, **options: object) -> dict[str, str]:
+        given = {"logDirs": self.directories, "subscribe": "flights", **options}
+        return {name: str(value) for name, value in given.items()}
+
+    def frame(self, spark: Any, **options: object) -> Any:
+        reader = spark.read.format("spindle-segments")
+        return reader.options(**self.options(**options)).load()
+
+    def batches(self) -> Iterator[Any]:
+        """All rows, decoded without Spark."""
+        for writer in self.writers:
+            decoder = BatchDecoder(writer.partition)
+            for segment in sorted(writer.path.glob("*.log")):
+                yield from decoder.decode(segment.read_bytes())
+
+
+@pytest.fixture
+def topic(tmp_path: Path) -> Topic:
+    return Topic(tmp_path)
+
+
+def test_the_session_is_set_up_for_python_sources(spark: Any) -> None:
+    assert get_spark() is spark
+    assert os.environ["PYSPARK_PYTHON"] == sys.executable
+    assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
+    assert spark.conf.get(PUSHDOWN_CONF) == "false"
+    assert spark.sparkContext.getConf().get("spark.driver.bindAddress") == "127.0.0.1"
+    with pytest.raises(ValueError, match="'LOUD' is none of OFF"):
+        get_spark(log_level="LOUD")
+
+
+def test_rows_have_the_schema_of_the_kafka_source(spark: Any, topic: Topic) -> None:
+    frame = topic.frame(spark)
+    assert frame.schema == spark.createDataFrame([], KAFKA_SCHEMA).schema
+    rows = frame.orderBy("partition", "offset").collect()
+    assert [(row.partition, row.offset) for row in rows] == [
+        (partition, offset) for partition in (0, 1) for offset in range(600)
+    ]
+    assert (rows[0].topic, bytes(rows[0].key), rows[0].timestampType) == ("flights", b"key-0", 0)
+    assert rows[0].timestamp.timestamp() == 1000
+
+
+def test_headers_and_nulls(spark: Any, tmp_path: Path) -> None:
+    writer = ReplicaWriter(format_directory(tmp_path / "d1"), TopicPartition("t", 0))
+    writer.append_records(
+        [SimpleRecord(None, None, -1), SimpleRecord(b"", b"v", 5, [("a", b"x"), ("b", None)])]
+    )
+    reader = spark.read.format("spindle-segments").option("logDirs", f"{tmp_path}/d1")
+    frame = reader.option("subscribe", "t").option("includeHeaders", "true").load()
+    assert frame.schema.simpleString().endswith("headers:array<struct<key:string,value:binary>>>")
+    first, second = frame.orderBy("offset").collect()
+    assert (first.key, first.value, first.headers) == (None, None, None)
+    assert (bytes(second.key), [tuple(header) for header in second.headers]) == (
+        b"",
+        [("a", b"x"), ("b", None)],
+    )
+    micros = frame.selectExpr("unix_micros(timestamp) as micros").orderBy("micros").collect()
+    assert [row.micros for row in micros] == [-1000, 5000]
+
+
+def test_wanted_columns_and_sql(spark: Any, topic: Topic) -> None:
+    assert topic.frame(spark, columns="offset,partition").columns == ["offset", "partition"]
+    spark.sql(
+        "create or replace temporary view flights using `spindle-segments` options "
+        f"(logDirs '{topic.directories}', subscribe 'flights', columns 'offset')"
+    )
+    assert spark.sql("select count(*), max(offset) from flights").first()[:] == (1200, 599)
+
+
+def test_one_partition_is_split_over_tasks(spark: Any, topic: Topic) -> None:
+    frame = topic.frame(spark, taskBytes=8000)
+    assert frame.rdd.getNumPartitions() >= 4
+    rows = frame.select("partition", "offset").collect()
+    assert len(set(rows)) == len(rows) == 1200
+    assert topic.frame(spark).rdd.getNumPartitions() == 1
+
+
+def test_pushed_filters_are_exact_and_nothing_else_is_read(spark: Any, topic: Topic) -> None:
+    """Partition 0 is damaged: only reads that the filter keeps away from it succeed."""
+    for segment in topic.writers[0].path.glob("*.log"):
+        corrupt_byte(segment, 100)
+    spark.conf.set(PUSHDOWN_CONF, "true")
+    register_sources(spark)
+    try:
+        for condition, expected in (
+            ("partition = 1 and offset >= 590", 10),
+            ("topic = 'flights' and partition in (1) and offset between 100 and 104", 5),
+            ("partition = 1 and timestamp >= timestamp_millis(1000590)", 10),
+            ("partition = 1 and timestamp < timestamp_millis(1000003)", 3),
+            ("partition = 1 and offset = 7 and key = 'key-0'", 1),
+            ("topic = 'other'", 0),
+        ):
+            assert topic.frame(spark).where(condition).count() == expected, condition
+    finally:
+        spark.conf.set(PUSHDOWN_CONF, "false")
+        register_sources(spark)
+
+
+def test_queries_of_one_frame_do_not_disturb_each_other(spark: Any, topic: Topic) -> None:
+    """They would with filter pushdown, so a session has it off."""
+    frame = topic.frame(spark)
+    few, fewer = frame.where("partition = 1 and offset < 10"), frame.where("offset < 2")
+    assert (few.count(), frame.count(), fewer.count()) == (10, 1200, 4)
+    assert few.union(fewer).count() == 14
+
+
+def test_bounds_on_times_skip_what_lies_before_them(spark: Any, topic: Topic) -> None:
+    for writer in topic.writers:
+        corrupt_byte(writer.path / "00000000000000000000.log", 100)
+    bounds = {"minTimestamp": 1_000_300, "maxTimestamp": 1_000_449}
+    assert topic.frame(spark, **bounds).count() == 300
+    with pytest.raises(Exception, match=r"00000000000000000000\.log .*checksum"):
+        topic.frame(spark).count()
+
+
+def test_errors_name_the_option(spark: Any, topic: Topic) -> None:
+    with pytest.raises(Exception, match="option logDirs is missing"):
+        spark.read.format("spindle-segments").option("subscribe", "t").load()
+    with pytest.raises(Exception, match="not in the log directories"):
+        topic.frame(spark, subscribe="nothing").count()
+
+
+def test_an_export_is_complete_and_idempotent(spark: Any, topic: Topic) -> None:
+    table = topic.root / "table"
+    seen: list[ExportProgress] = []
+    first = export_delta(spark, table, topic.options(taskBytes=8000), progress=seen.append)
+    assert (first.rows, first.version) == (1200, 0)
+    assert [(each.start_offset, each.end_offset) for each in first.partitions] == [(0, 600)] * 2
+    assert (seen[-1].tasks_done, seen[-1].rows) == (seen[-1].tasks_total, 1200)
+
+    expected = checksum_of_batches(topic.batches())
+    assert checksum_of_table(table) == expected
+    assert checksum_of_frame(topic.frame(spark)) == expected
+
+    again = export_delta(spark, table, topic.options())
+    assert again.is_empty
+    assert again.version == 0
+    topic.writers[1].append_records(simple_records(30, first=600))
+    more = export_delta(spark, table, topic.options())
+    assert [(each.partition.partition, each.rows) for each in more.partitions] == [(1, 30)]
+    assert checksum_of_table(table) == checksum_of_batches(topic.batches())
+    assert spark.read.parquet(*DeltaTable(table).file_uris()).count() == 1230
+
+
+def test_a_failed_export_leaves_the_table_as_it_was(spark: Any, topic: Topic) -> None:
+    table = topic.root / "table"
+    export_delta(spark, table, topic.options(columns=",".join(ALL_COLUMNS)))
+    before = sorted(path.name for path in table.iterdir())
+    for writer in topic.writers:
+        for first in (600, 700):
+            writer.roll()
+            writer.append_records(simple_records(100, first=first))
+    corrupt_byte(topic.writers[1].path / "00000000000000000600.log", 100)
+    options = topic.options(columns=",".join(ALL_COLUMNS), taskBytes=4000)
+    with pytest.raises(Exception, match="checksum"):
+        export_delta(spark, table, options)
+    assert DeltaTable(table).version() == 0
+    assert sorted(path.name for path in table.iterdir()) == before
+
+
+def test_a_topic_that_was_created_again_is_not_mixed_in_silently(spark: Any, topic: Topic) -> None:
+    table = topic.root / "table"
+    export_delta(spark, table, topic.options())
+    other = Topic(topic.root / "later")
+    for writer in other.writers:
+        text = (writer.path / "partition.metadata").read_text().split("topic_id")[0]
+        (writer.path / "partition.metadata").write_text(f"{text}topic_id: ZWZnaGlqa2xtbm9wcXJzdA")
+    with pytest.raises(ExportRefused, match="ZWZnaGlqa2xtbm9wcXJzdA"):
+        export_delta(spark, table, other.options())
+    added = export_delta(spark, table, other.options(), recreated_topic="append")
+    assert {each.topic_id for each in added.partitions} == {OTHER_ID}
+    assert DeltaTable(table).count() == 2400
+
+
+def test_wrong_arguments_of_an_export(spark: Any, topic: Topic) -> None:
+    with pytest.raises(ValueError, match="'brotli' is none of snappy"):
+        export_delta(spark, topic.root / "x", topic.options(), compression="brotli")
+    with pytest.raises(ValueError, match="only local"):
+        export_delta(spark, "s3://bucket/x", topic.options())
+    corrupt = topic.writers[0].path / "partition.metadata"
+    corrupt.write_text("?")
+    with pytest.raises(CorruptLog, match="topic id"):
+        export_delta(spark, topic.root / "x", topic.options())
