@@ -9,9 +9,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-import pyarrow as pa
-
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame
 
 CHECKSUM_COLUMNS: Final = ("key", "value", "timestamp")
@@ -35,7 +34,7 @@ class RowChecksum(NamedTuple):
 NO_ROWS: Final = RowChecksum(0, 0)
 
 
-def checksum_of_batches(batches: Iterable[pa.RecordBatch]) -> RowChecksum:
+def checksum_of_batches(batches: "Iterable[pa.RecordBatch]") -> RowChecksum:
     """Of Arrow batches with the columns key and value (binary) and timestamp.
 
     Raises:

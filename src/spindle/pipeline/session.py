@@ -5,7 +5,6 @@ turns on what makes Python sources fast (Unix domain sockets), sets the time zon
 to UTC as Kafka timestamps want it, and registers the sources `spindle` and `spindle-segments`.
 """
 
-import importlib.util
 import logging
 import os
 import sys
@@ -13,8 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from spindle.pipeline.extra import SPARK, require
 from spindle.pipeline.java import Java, choose_java
-from spindle.pipeline.records.decoder import compile_kernel
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -57,13 +56,13 @@ def get_spark(
         warm_up: Compile the record kernel in this process, so that tasks find it in the cache.
 
     Raises:
-        ImportError: PySpark is not installed.
+        ImportError: PySpark or what the record kernel needs is not installed.
         NoJava: there is no Java 17 or newer.
         ValueError: an unknown log level.
     """
     if log_level not in _LOG_LEVELS:
         raise ValueError(f"log level {log_level!r} is none of {', '.join(_LOG_LEVELS)}")
-    _require_spark()
+    require(SPARK)
     from pyspark.sql import SparkSession
 
     settings = {**_CONF, **(conf or {})}
@@ -79,6 +78,8 @@ def get_spark(
     spark.sparkContext.setLogLevel(log_level)
     register_sources(spark)
     if warm_up:
+        from spindle.pipeline.records.decoder import compile_kernel
+
         compile_kernel()
     return spark
 
@@ -89,11 +90,6 @@ def register_sources(spark: "SparkSession") -> None:
 
     broker.register(spark)
     segments.register(spark)
-
-
-def _require_spark() -> None:
-    if importlib.util.find_spec("pyspark") is None:
-        raise ImportError("PySpark is not installed: pip install spindle[spark]")
 
 
 def _prepare_environment() -> Java:

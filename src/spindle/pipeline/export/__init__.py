@@ -4,8 +4,12 @@ Tasks decode records and write Parquet inside the Python worker, so rows never e
 driver then makes all files visible with one commit.
 """
 
-from spindle.pipeline.export.delta import export_delta
-from spindle.pipeline.export.model import (
+from spindle.pipeline.extra import DELTA, require
+
+require(DELTA)
+
+from spindle.pipeline.export.delta import export_delta  # noqa: E402  (needs what is required)
+from spindle.pipeline.export.model import (  # noqa: E402
     ExportConflict,
     ExportedPartition,
     ExportProgress,

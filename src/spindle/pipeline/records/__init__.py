@@ -2,3 +2,7 @@
 
 Nothing here imports Spark; numba and NumPy are imported with the first record that is decoded.
 """
+
+from spindle.pipeline.extra import ARROW, require
+
+require(ARROW)

@@ -1,0 +1,15 @@
+"""The libraries of the extra `spindle[spark]`, and the error where one is missing."""
+
+import importlib.util
+from typing import Final
+
+ARROW: Final = ("pyarrow", "numpy", "numba")
+SPARK: Final = ("pyspark", *ARROW)
+DELTA: Final = ("deltalake", *ARROW)
+
+
+def require(names: tuple[str, ...]) -> None:
+    """Raises ImportError, naming what to install, unless all these packages are there."""
+    missing = [name for name in names if importlib.util.find_spec(name) is None]
+    if missing:
+        raise ImportError(f"not installed: {', '.join(missing)}; run pip install spindle[spark]")
