@@ -49,6 +49,11 @@ def samples(count: int = 50) -> list[Sample]:
     return result
 
 
+def samples_with_content() -> list[Sample]:
+    """Samples without those that have neither key nor value, which some clients refuse."""
+    return [one for one in samples() if one.key is not None or one.value is not None]
+
+
 def seen(
     key: bytes | None, value: bytes | None, headers: object, timestamp_ms: int
 ) -> list[object]:
