@@ -144,6 +144,17 @@ class TestLeaderEpochs:
         again.load()
         assert again.entries == epochs.entries
 
+    @pytest.mark.parametrize("left", [b"", bytes(8)])
+    def test_what_a_power_failure_leaves_of_a_new_file_is_no_history(self, left: bytes) -> None:
+        files = MemoryFileSystem()
+        files.make_directories("/log")
+        files.write_atomically("/log/leader-epoch-checkpoint", left)
+        epochs = LeaderEpochs(files, "/log")
+        epochs.load()
+        assert epochs.entries == []
+        epochs.assign(3, 0)
+        assert files.read_bytes("/log/leader-epoch-checkpoint") == b"0\n1\n3 0\n"
+
     def test_impossible_entries_are_mistakes(self) -> None:
         with pytest.raises(ValueError, match="epoch -1 at offset 0"):
             epochs_of((-1, 0))

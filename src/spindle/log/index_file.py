@@ -54,7 +54,8 @@ class IndexFile:
     def create(self) -> None:
         """Make an empty file of full size."""
         file = self._handles.get(self.path, create=True)
-        file.truncate(0)
+        if file.size():
+            file.truncate(0)
         file.truncate(self.max_entries * self._entry.size)
         self.count = 0
         self._has_full_size = True

@@ -23,7 +23,7 @@ UNDEFINED: Final = OffsetAndEpoch(UNDEFINED_OFFSET, UNDEFINED_EPOCH)
 class LeaderEpochs:
     """The epoch history of one log, kept in a file of its directory."""
 
-    __slots__ = ("_directory", "_epochs", "_file_system", "_is_durable", "_starts")
+    __slots__ = ("_directory", "_epochs", "_file_system", "_has_content", "_is_durable", "_starts")
 
     def __init__(self, file_system: FileSystem, directory: str) -> None:
         """An empty history; `load` reads the file."""
@@ -31,6 +31,7 @@ class LeaderEpochs:
         self._directory = directory
         self._epochs: list[int] = []
         self._starts: list[int] = []
+        self._has_content = False
         self._is_durable = True
 
     def load(self) -> None:
@@ -43,7 +44,12 @@ class LeaderEpochs:
         if not self._file_system.exists(path):
             self._file_system.open(path, create=True).close()
             return
-        for line in checkpoint_lines(path, self._file_system.read_bytes(path)):
+        content = self._file_system.read_bytes(path)
+        # Zeros are what a power failure may leave of a file that was never brought to the device.
+        if not content.strip(b"\0"):
+            return
+        self._has_content = True
+        for line in checkpoint_lines(path, content):
             try:
                 epoch, start = map(int, line.split())
             except ValueError as error:
@@ -135,14 +141,17 @@ class LeaderEpochs:
     def store(self) -> None:
         """Replace the file with the present entries, without waiting for the device."""
         path = f"{self._directory}/{LEADER_EPOCH_CHECKPOINT}"
-        temporary = path + ".tmp"
-        file = self._file_system.open(temporary, create=True)
+        target = path + ".tmp" if self._has_content else path
+        file = self._file_system.open(target, create=True)
         try:
-            file.truncate(0)
+            if file.size():
+                file.truncate(0)
             file.pwrite(self._content(), 0)
         finally:
             file.close()
-        self._file_system.rename(temporary, path)
+        if self._has_content:
+            self._file_system.rename(target, path)
+        self._has_content = True
         self._is_durable = False
 
     def make_durable(self) -> None:
@@ -150,6 +159,7 @@ class LeaderEpochs:
         if not self._is_durable:
             path = f"{self._directory}/{LEADER_EPOCH_CHECKPOINT}"
             self._file_system.write_atomically(path, self._content())
+            self._has_content = True
             self._is_durable = True
 
     def _content(self) -> bytes:

@@ -108,7 +108,9 @@ class Segment:
 
     def create(self) -> None:
         """Make the files of an empty segment that will be written to."""
-        self._handles.get(self.path, create=True).truncate(0)
+        file = self._handles.get(self.path, create=True)
+        if file.size():
+            file.truncate(0)
         self._is_dirty = True
         self.offset_index.create()
         self.time_index.create()
