@@ -4,7 +4,8 @@
  *   client consume BOOTSTRAP TOPIC COUNT 0    [key=value ...]
  *   client latency BOOTSTRAP TOPIC COUNT SIZE [key=value ...]
  *
- * Partition 0 only; further words are configuration of librdkafka. Prints one JSON object.
+ * Further words are configuration of librdkafka, but for partition=N (default 0). Prints one JSON
+ * object.
  * The few declarations that are needed stand here, so that no header has to be installed.
  */
 #include <stdint.h>
@@ -51,6 +52,7 @@ void rd_kafka_message_destroy(rd_kafka_message_t *);
 #define POOL (8u << 20)
 
 static int64_t delivered, failed;
+static int32_t partition;
 
 static void on_delivery(rd_kafka_t *rk, const rd_kafka_message_t *message, void *opaque) {
     (void)rk;
@@ -101,7 +103,7 @@ static void produce(rd_kafka_t *rk, rd_kafka_topic_t *topic, int64_t count, size
     int64_t sent = 0;
     double cpu, start;
 
-    if (rd_kafka_produce(topic, 0, 0, pool, size, NULL, 0, NULL) != 0 || rd_kafka_flush(rk, 30000))
+    if (rd_kafka_produce(topic, partition, 0, pool, size, NULL, 0, NULL) != 0 || rd_kafka_flush(rk, 30000))
         die("the first record was not delivered");
     delivered = 0;
     cpu = cpu_s();
@@ -117,7 +119,7 @@ static void produce(rd_kafka_t *rk, rd_kafka_topic_t *topic, int64_t count, size
         }
         while (done < wanted) {
             int taken = 0;
-            rd_kafka_produce_batch(topic, 0, 0, messages + done, wanted - done);
+            rd_kafka_produce_batch(topic, partition, 0, messages + done, wanted - done);
             while (done + taken < wanted && !messages[done + taken].err)
                 taken++;
             done += taken;
@@ -138,10 +140,10 @@ static void consume(rd_kafka_topic_t *topic, int64_t count) {
     int64_t got = 0, bytes = 0;
     double cpu = cpu_s(), start = now_s(), first = 0, limit = start + 120;
 
-    if (rd_kafka_consume_start(topic, 0, OFFSET_BEGINNING))
+    if (rd_kafka_consume_start(topic, partition, OFFSET_BEGINNING))
         die("the consumer did not start");
     while (got < count && now_s() < limit) {
-        ssize_t n = rd_kafka_consume_batch(topic, 0, 100, messages, 10000);
+        ssize_t n = rd_kafka_consume_batch(topic, partition, 100, messages, 10000);
         for (ssize_t i = 0; i < n; i++) {
             if (!messages[i]->err) {
                 if (!got++)
@@ -172,7 +174,7 @@ static void latency(rd_kafka_t *rk, rd_kafka_topic_t *topic, int64_t count, size
         double start = now_s();
         int64_t before = delivered;
         char *value = pool + (size_t)(i + warm_up) % 4096;
-        if (rd_kafka_produce(topic, 0, 0, value, size, NULL, 0, NULL))
+        if (rd_kafka_produce(topic, partition, 0, value, size, NULL, 0, NULL))
             die("produce failed");
         while (delivered == before) {
             rd_kafka_poll(rk, 1000);
@@ -205,7 +207,9 @@ int main(int argc, char **argv) {
         if (!value)
             die("configuration must be key=value");
         *value++ = 0;
-        if (rd_kafka_conf_set(conf, argv[i], value, error, sizeof error))
+        if (!strcmp(argv[i], "partition"))
+            partition = atoi(value);
+        else if (rd_kafka_conf_set(conf, argv[i], value, error, sizeof error))
             die(error);
     }
     if (!consuming)

@@ -119,6 +119,14 @@ def consume(node: Node, sizes: Sizes) -> Metrics:
         }
 
 
+def warm_up(node: Node, sizes: Sizes) -> None:
+    """Let a JVM compile what the items will run; the same is done to Spindle."""
+    with topic_of(node) as topic:
+        _produce(node, topic, sizes.volume_bytes // 2 // 1024, 1024, "all")
+        native_client.run("consume", node.bootstrap, topic, sizes.volume_bytes // 2 // 1024, 0)
+        native_client.run("latency", node.bootstrap, topic, 5_000, 1024, acks="1", linger_ms=0)
+
+
 def one_in_flight(node: Node, sizes: Sizes) -> Metrics:
     with topic_of(node) as topic:
         result = native_client.run(

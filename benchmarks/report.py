@@ -58,7 +58,7 @@ def table(items: list[Item], results: Results) -> Table:
             output.add_row(
                 item.name,
                 metric.unit,
-                *(_spread(results.of(item, metric, kind)) for kind in KINDS),
+                *(spread(results.of(item, metric, kind)) for kind in KINDS),
                 "" if ratio is None else f"[{colour}]{ratio:.2f}x[/]",
                 "" if metric.goal is None else f"{sign} {metric.goal:g}x",
             )
@@ -86,12 +86,14 @@ def as_json(items: list[Item], results: Results) -> dict[str, object]:
 
 def show(items: list[Item], results: Results, console: Console) -> None:
     """Print the table and what failed."""
-    console.print(table(items, results))
+    if items:
+        console.print(table(items, results))
     for failure in results.failures:
         console.print(f"[red]failed:[/] {failure}")
 
 
-def _spread(values: list[float]) -> str:
+def spread(values: list[float]) -> str:
+    """Median, minimum and maximum with as many digits as make sense."""
     if not values:
         return "-"
     numbers = [statistics.median(values), min(values), max(values)]
