@@ -104,6 +104,7 @@ def _directories_offline(
     if not failed:
         return
     for directory in failed:
+        changes.settle()
         changes.directory_failed(broker.broker_id, directory)
     changes.records.append(
         BrokerRegistrationChangeRecord(

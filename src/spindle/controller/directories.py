@@ -9,7 +9,6 @@ from spindle.controller.partition_change import PartitionChange
 from spindle.controller.topic_settings import effective_min_isr
 from spindle.metadata.features import DIRECTORY_ASSIGNMENT_LEVEL
 from spindle.metadata.image import MetadataImage
-from spindle.metadata.partitions import PartitionRegistration
 from spindle.metadata.topics import TopicImage
 from spindle.protocol.messages.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,
@@ -33,7 +32,7 @@ def assign_replicas_to_dirs(
         raise ApiError(ErrorCode.UNSUPPORTED_VERSION, "Directory assignment is not supported yet.")
     broker = check_broker_epoch(image, request.broker_id, request.broker_epoch)
     changes = LeadershipChanges(image, context.settings)
-    offline: list[tuple[TopicImage, int, PartitionRegistration]] = []
+    offline: list[tuple[Uuid, int]] = []
     answers: list[_Directory] = []
     for directory in request.directories:
         is_online = broker.has_online_directory(directory.id)
@@ -45,11 +44,16 @@ def assign_replicas_to_dirs(
                 index = entry.partition_index
                 error = _assign(image, changes, topic, index, broker.broker_id, directory.id)
                 if error is ErrorCode.NONE and not is_online and topic is not None:
-                    offline.append((topic, index, topic.partitions[index]))
+                    offline.append((topic.topic_id, index))
                 results.append(_Partition(partition_index=index, error_code=error))
             topics.append(_Topic(topic_id=asked.topic_id, partitions=results))
         answers.append(_Directory(id=directory.id, topics=topics))
-    changes.update(offline, remove=broker.broker_id)
+    if offline:
+        topics_now = changes.settle().topics.by_id
+        changes.update(
+            ((topics_now[t], index, topics_now[t].partitions[index]) for t, index in offline),
+            remove=broker.broker_id,
+        )
     return Decision(AssignReplicasToDirsResponse(directories=answers), changes.records)
 
 

@@ -11,6 +11,7 @@ from spindle.common.uuids import Uuid
 from spindle.controller.decision import ControllerSettings
 from spindle.controller.partition_change import Election, PartitionChange
 from spindle.controller.topic_settings import effective_min_isr, is_unclean_election_enabled
+from spindle.metadata.delta import MetadataDelta
 from spindle.metadata.features import REGISTRATION_CHANGE_LEVEL
 from spindle.metadata.image import MetadataImage
 from spindle.metadata.partitions import PartitionRegistration
@@ -46,12 +47,23 @@ def has_leaderships(image: MetadataImage, broker_id: int) -> bool:
 
 
 class LeadershipChanges:
-    """Collects the records that one event about a broker causes."""
+    """Collects the records that events about brokers cause."""
 
     def __init__(self, image: MetadataImage, settings: ControllerSettings) -> None:
         self._image = image
+        self._settled_count = 0
         self.settings = settings
         self.records: list[Message] = []
+
+    def settle(self) -> MetadataImage:
+        """Let what follows see the records so far; needed between two events in one decision."""
+        if self._settled_count < len(self.records):
+            delta = MetadataDelta(self._image)
+            for record in self.records[self._settled_count :]:
+                delta.replay(record, self._image.provenance.last_offset)
+            self._image = delta.apply(self._image.provenance)
+            self._settled_count = len(self.records)
+        return self._image
 
     def fence(self, broker_id: int) -> None:
         """The broker is gone or wants to be: nothing is led by it or waits for it any more."""

@@ -97,6 +97,10 @@ class PartitionChange:
             self._record.leader_recovery_state = self.target_recovery_state
         return None if self._is_no_op() else self._record
 
+    def can_lead(self, replica: int) -> bool:
+        """Whether the replica's broker is alive and its directory online."""
+        return can_lead(self._image, self._partition, replica, is_active=self._is_active)
+
     def _complete_reassignment(self) -> None:
         if not self.target_removing and not self.target_adding:
             return
@@ -157,22 +161,19 @@ class PartitionChange:
             return self._partition.last_known_elr[0], True
         if self.election is Election.UNCLEAN:
             for replica in self.target_replicas:
-                if self._can_lead(replica):
+                if self.can_lead(replica):
                     return replica, True
         return NO_LEADER, False
 
     def _is_valid_leader(self, replica: int) -> bool:
         from_elr = self._elr_enabled and not self.target_isr and replica in self.target_elr
-        return (replica in self.target_isr or from_elr) and self._can_lead(replica)
+        return (replica in self.target_isr or from_elr) and self.can_lead(replica)
 
     def _can_elect_last_known_leader(self) -> bool:
         if not self._elr_enabled or self.target_elr or self.target_isr:
             return False
         known = self._partition.last_known_elr
-        return len(known) == 1 and self._can_lead(known[0])
-
-    def _can_lead(self, replica: int) -> bool:
-        return can_lead(self._image, self._partition, replica, is_active=self._is_active)
+        return len(known) == 1 and self.can_lead(known[0])
 
     def _bump_epoch_for_removed_replicas(self) -> None:
         # A removed replica that still believes in this epoch could go on acknowledging.
@@ -206,11 +207,12 @@ class PartitionChange:
             return
         old = self._partition
         leader = self._record.leader
-        if self._record.isr == [] and old.last_known_elr != (old.leader,):
+        is_known_gone = any(known not in self.target_replicas for known in old.last_known_elr)
+        if self._record.isr == [] and old.leader not in (NO_LEADER, *old.last_known_elr):
             # Only the first time: later there is no leader to remember.
             self._record.last_known_elr = [old.leader]
         elif old.last_known_elr and (
-            leader >= 0 or (old.leader != NO_LEADER and leader != NO_LEADER)
+            is_known_gone or leader >= 0 or (old.leader != NO_LEADER and leader != NO_LEADER)
         ):
             self._record.last_known_elr = []
 

@@ -166,14 +166,15 @@ def _cancel(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             "Invalid replica assignment: addingReplicas contains all replicas.",
         )
-    if not isr:
+    if not isr and partition.isr:
+        # All that is in sync is being added: whoever stays may lack records.
         if not is_unclean_allowed:
             raise ApiError(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
                 f"Unable to revert partition assignment for {topic.name}:{partition_id} because "
                 "it would require an unclean leader election.",
             )
-        isr = [replicas[0]]
+        isr = [next(filter(change.can_lead, replicas), replicas[0])]
     if is_unclean_allowed:
         change.election = Election.UNCLEAN
     change.target_isr = isr
