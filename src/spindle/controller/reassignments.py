@@ -174,7 +174,14 @@ def _cancel(
                 f"Unable to revert partition assignment for {topic.name}:{partition_id} because "
                 "it would require an unclean leader election.",
             )
-        isr = [next(filter(change.can_lead, replicas), replicas[0])]
+        isr = list(filter(change.can_lead, replicas))[:1]
+        if not isr:
+            # Kafka would name a dead replica as in sync: the data and the partition would be gone.
+            raise ApiError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"Unable to revert partition assignment for {topic.name}:{partition_id} because "
+                "none of the remaining replicas is alive.",
+            )
     if is_unclean_allowed:
         change.election = Election.UNCLEAN
     change.target_isr = isr
