@@ -5,10 +5,11 @@ from typing import Final
 from spindle.common.ids import TopicPartition
 from spindle.common.uuids import Uuid
 from spindle.log.leader_epochs import LeaderEpochs
-from spindle.log.log import LoadedState, Log, replay_producers
+from spindle.log.log import LoadedState, Log
 from spindle.log.log_config import LogConfig
 from spindle.log.offset_index import MAX_RELATIVE_OFFSET
 from spindle.log.partition_metadata import read_partition_metadata, write_partition_metadata
+from spindle.log.producer_changes import replay_producers
 from spindle.log.producer_state import ProducerState
 from spindle.log.recovery import (
     is_whole,

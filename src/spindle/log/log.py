@@ -10,11 +10,11 @@ Invariants: log_start_offset <= high_watermark <= log_end_offset; recovery_point
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from spindle.common.errors import ApiError, CorruptRecords, ErrorCode
+from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import OffsetAndEpoch, TopicPartition
 from spindle.common.ports import Bytes
 from spindle.common.uuids import Uuid
-from spindle.log.errors import OffsetOutOfRange, UnexpectedAppendOffset
+from spindle.log.errors import OffsetOutOfRange
 from spindle.log.flushing import FlushTask
 from spindle.log.handles import FileHandles
 from spindle.log.leader_epochs import LeaderEpochs
@@ -22,7 +22,9 @@ from spindle.log.log_config import LogConfig
 from spindle.log.lookup import TimestampOffset, find_max_timestamp, find_timestamp
 from spindle.log.offset_index import MAX_RELATIVE_OFFSET
 from spindle.log.partition_metadata import write_partition_metadata
-from spindle.log.producer_append import CompletedTransaction, ProducerAppend
+from spindle.log.placement import follower_batches, place_batches, writable
+from spindle.log.producer_append import CompletedTransaction
+from spindle.log.producer_changes import find_duplicate, producer_changes, replay_producers
 from spindle.log.producer_entry import BatchMetadata, ProducerStateEntry
 from spindle.log.producer_state import ProducerState
 from spindle.log.retention import deletable_segments
@@ -30,15 +32,7 @@ from spindle.log.segment import Segment
 from spindle.log.segments import Segments
 from spindle.log.storage import LogStorage
 from spindle.log.transaction_index import AbortedTransaction
-from spindle.protocol.records.batch import (
-    NO_TIMESTAMP,
-    BatchHeader,
-    batches,
-    check_crc,
-    patch_offset_and_epoch,
-)
-from spindle.protocol.records.control import read_end_transaction
-from spindle.protocol.records.record import decode_records
+from spindle.protocol.records.batch import NO_TIMESTAMP, BatchHeader, batches
 from spindle.protocol.records.validation import AppendOrigin, validate_for_append
 
 _NOTHING: Final = memoryview(b"")
@@ -172,7 +166,7 @@ class Log:
             ApiError: what `validate_for_append` or a producer's sequence refuses. Nothing is
                 written then.
         """
-        buffer = _writable(records)
+        buffer = writable(records)
         if validated:
             found = list(batches(buffer))
         else:
@@ -181,20 +175,11 @@ class Log:
             )
         if not found:
             return self._nothing_appended()
-        duplicate = self._find_duplicate(found, origin)
-        if duplicate is not None:
-            return duplicate
-        placed: list[tuple[int, BatchHeader]] = []
-        next_offset = self.log_end_offset
-        for position, header in found:
-            patch_offset_and_epoch(buffer, position, next_offset, leader_epoch)
-            placed.append(
-                (
-                    position,
-                    BatchHeader._make((next_offset, header[1], leader_epoch, *header[3:])),
-                )
-            )
-            next_offset += header.last_offset_delta + 1
+        if origin is AppendOrigin.CLIENT:
+            duplicate = find_duplicate(self.producers, found)
+            if duplicate is not None:
+                return self._duplicate_info(*duplicate)
+        placed = place_batches(buffer, found, self.log_end_offset, leader_epoch)
         return self._append(buffer, placed, origin, now_ms)
 
     def append_as_follower(self, records: Bytes, leader_epoch: int, now_ms: int = 0) -> AppendInfo:
@@ -207,31 +192,12 @@ class Log:
             CorruptRecords: a checksum is wrong or offsets do not ascend.
             UnexpectedAppendOffset: the first batch begins below the log end.
         """
-        found: list[tuple[int, BatchHeader]] = []
-        end = 0
-        next_offset = self.log_end_offset
-        for position, header in batches(records):
-            if header.leader_epoch > leader_epoch:
-                break
-            check_crc(records, position, header)
-            if header.base_offset < next_offset:
-                self._refuse_offset(header, is_first=not found)
-            next_offset = header.next_offset
-            found.append((position, header))
-            end = position + header.size_bytes
+        found, end = follower_batches(
+            records, leader_epoch, self.log_end_offset, self.topic_partition
+        )
         if not found:
             return self._nothing_appended()
         return self._append(memoryview(records)[:end], found, AppendOrigin.REPLICATION, now_ms)
-
-    def _refuse_offset(self, header: BatchHeader, *, is_first: bool) -> None:
-        if is_first:
-            raise UnexpectedAppendOffset(
-                self.topic_partition, header.base_offset, header.last_offset, self.log_end_offset
-            )
-        raise CorruptRecords(
-            f"batch with base offset {header.base_offset} follows a later one in the append to "
-            f"{self.topic_partition}"
-        )
 
     def _append(
         self,
@@ -241,7 +207,7 @@ class Log:
         now_ms: int,
     ) -> AppendInfo:
         first, last = placed[0][1], placed[-1][1]
-        changes, completed = self._producer_changes(records, placed, origin)
+        changes, completed = producer_changes(self.producers, records, placed, origin)
         max_timestamp = max([header.max_timestamp for _, header in placed])
         last_offset = last.base_offset + last.last_offset_delta
         segment = self.segments.active
@@ -298,20 +264,6 @@ class Log:
 
     # Producers.
 
-    def _find_duplicate(
-        self, found: Sequence[tuple[int, BatchHeader]], origin: AppendOrigin
-    ) -> AppendInfo | None:
-        if origin is not AppendOrigin.CLIENT:
-            return None
-        for _, header in found:
-            if header.producer_id < 0:
-                continue
-            entry = self.producers.get(header.producer_id)
-            earlier = entry.duplicate_of(header) if entry is not None else None
-            if earlier is not None:
-                return self._duplicate_info(earlier, header)
-        return None
-
     def _duplicate_info(self, earlier: BatchMetadata, header: BatchHeader) -> AppendInfo:
         return AppendInfo(
             earlier.first_offset,
@@ -322,31 +274,6 @@ class Log:
             True,
             0,
         )
-
-    def _producer_changes(
-        self, records: Bytes, placed: Sequence[tuple[int, BatchHeader]], origin: AppendOrigin
-    ) -> tuple[list[ProducerAppend], list[CompletedTransaction]]:
-        """What the batches do to producers; raises before anything is written."""
-        changes: dict[int, ProducerAppend] = {}
-        completed: list[CompletedTransaction] = []
-        for position, header in placed:
-            producer_id = header.producer_id
-            if producer_id < 0:
-                continue
-            change = changes.get(producer_id)
-            if change is None:
-                change = self.producers.prepare(producer_id, origin)
-                changes[producer_id] = change
-            if not header.is_control:
-                change.add_data(header, header.base_offset)
-                continue
-            control_records = decode_records(records, position, header)
-            marker = read_end_transaction(control_records[0]) if control_records else None
-            if marker is not None:
-                transaction = change.add_marker(marker, header, header.base_offset)
-                if transaction is not None:
-                    completed.append(transaction)
-        return list(changes.values()), completed
 
     def _complete(self, transaction: CompletedTransaction, segment: Segment) -> None:
         if transaction.is_aborted:
@@ -669,22 +596,3 @@ class Log:
         """Remove the partition's directory with everything in it, at once."""
         self._storage.handles.release_below(self.path)
         self._storage.file_system.remove_tree(self.path)
-
-
-def _writable(records: Bytes) -> bytearray | memoryview:
-    if isinstance(records, bytearray):
-        return records
-    if isinstance(records, memoryview) and not records.readonly:
-        return records
-    return bytearray(records)
-
-
-def replay_producers(segments: Segments, producers: ProducerState, end_offset: int) -> None:
-    """Bring producer state from its `map_end_offset` to `end_offset` by reading the batches."""
-    start_offset = producers.map_end_offset
-    if start_offset < end_offset:
-        for segment in segments.from_offset(start_offset):
-            for _, header, data in segment.scan(segment.offset_index.lookup(start_offset)):
-                if header.base_offset >= start_offset:
-                    producers.replay(data, 0, header)
-    producers.map_end_offset = end_offset
