@@ -183,7 +183,11 @@ def test_a_disk_error_goes_up_as_it_is(operation: str, error_number: int) -> Non
     log = new_log(storage=new_storage(files))
     log._storage.handles.close()
     files.faults.append(Fault("orders-0", operation, error_number))
-    with pytest.raises(OSError, match="injected") as caught:
+
+    def append_and_flush() -> None:
         append(log, "a")
         log.flush()
+
+    with pytest.raises(OSError, match="injected") as caught:
+        append_and_flush()
     assert caught.value.errno == error_number

@@ -60,6 +60,3 @@ class LogConfig:
     @property
     def deletes_old_segments(self) -> bool:
         return "delete" in self.cleanup_policy
-
-
-DEFAULT_LOG_CONFIG: Final = LogConfig()

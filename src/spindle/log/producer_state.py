@@ -5,7 +5,6 @@ closed, and rebuilt at load from the newest snapshot and the records after it.
 """
 
 from collections.abc import Iterable
-from typing import Final
 
 from spindle.common.errors import CorruptLog
 from spindle.common.ports import FileSystem
@@ -22,8 +21,6 @@ from spindle.protocol.records.batch import BatchHeader
 from spindle.protocol.records.control import read_end_transaction
 from spindle.protocol.records.record import decode_records
 from spindle.protocol.records.validation import AppendOrigin
-
-_KEPT_SNAPSHOTS: Final = 2
 
 
 class ProducerState:
@@ -160,26 +157,21 @@ class ProducerState:
         offsets = (parse_offset_name(name, PRODUCER_SNAPSHOT_SUFFIX) for name in names)
         self._snapshots = sorted(offset for offset in offsets if offset is not None)
 
-    @property
-    def snapshot_offsets(self) -> list[int]:
-        return list(self._snapshots)
+    def take_snapshot(self) -> None:
+        """Store the state at `map_end_offset`, unless a snapshot at or after it exists.
 
-    def take_snapshot(self, *, is_synced: bool = False) -> None:
-        """Store the state at `map_end_offset`, unless a snapshot at or after it exists."""
+        Nobody waits for the device: a snapshot that a power failure damaged is recognised by its
+        checksum, and the log itself says the same.
+        """
         offset = self.map_end_offset
         if offset <= (self._snapshots[-1] if self._snapshots else 0):
             return
-        content = encode_producer_snapshot(self._producers.values())
-        path = self._path(offset)
-        if is_synced:
-            self._file_system.write_atomically(path, content)
-        else:
-            file = self._file_system.open(path, create=True)
-            try:
-                file.truncate(0)
-                file.pwrite(content, 0)
-            finally:
-                file.close()
+        file = self._file_system.open(self._path(offset), create=True)
+        try:
+            file.truncate(0)
+            file.pwrite(encode_producer_snapshot(self._producers.values()), 0)
+        finally:
+            file.close()
         self._snapshots.append(offset)
 
     def reload(self, log_start_offset: int, end_offset: int, now_ms: int, expiry_ms: int) -> None:
@@ -198,7 +190,7 @@ class ProducerState:
             try:
                 entries = read_producer_snapshot(self._file_system, self._path(offset))
             except CorruptLog:
-                # The log itself says the same: an older snapshot means more to replay.
+                # An older snapshot only means more to replay.
                 self._remove_snapshot(offset)
                 continue
             self._take_over(entries, now_ms, expiry_ms)
@@ -231,12 +223,6 @@ class ProducerState:
         for offset in list(self._snapshots):
             if offset not in bases and [offset] != newest:
                 self._remove_snapshot(offset)
-
-    def remove_snapshots_below(self, offset: int) -> None:
-        """Snapshots of deleted segments go, except the last two of all."""
-        for at in self._snapshots[:-_KEPT_SNAPSHOTS]:
-            if at < offset:
-                self._remove_snapshot(at)
 
     def mark_snapshot_deleted(self, offset: int) -> str | None:
         """Rename the snapshot at a segment's base with the segment's files; its new path."""

@@ -43,11 +43,6 @@ class LogStorage:
         self._next_due_ms = min((due_ms for due_ms, _ in self._doomed), default=_NEVER_MS)
         return sum(self.remove_if_there(path) for path in due)
 
-    @property
-    def pending_deletions(self) -> list[tuple[int, str]]:
-        """(due time in ms, path) of what waits to be removed."""
-        return list(self._doomed)
-
     def remove_if_there(self, path: str) -> bool:
         """Remove a file or a whole directory; False if there was none."""
         try:
