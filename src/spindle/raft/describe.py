@@ -53,8 +53,8 @@ def _replica_state(
 ) -> DescribeQuorumResponse.TopicData.PartitionData.ReplicaState:
     if replica.key.id == core.local.key.id and core.is_voter:
         return _Partition.ReplicaState(
-            replica_id=core.local.key.id,
-            replica_directory_id=core.local.key.directory_id,
+            replica_id=replica.key.id,
+            replica_directory_id=replica.key.directory_id,
             log_end_offset=core.log.end_offset,
             last_fetch_timestamp=now_ms,
             last_caught_up_timestamp=now_ms,

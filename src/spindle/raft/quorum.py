@@ -164,7 +164,7 @@ class Quorum:
     def _handle_response(self, request_id: int, response: Message, now_ms: int) -> None:
         core = self.core
         sent = core.connections.answered(request_id)
-        if sent is None:
+        if sent is None or sent.message.API_KEY != response.API_KEY:
             return
         match response:
             case FetchResponse():

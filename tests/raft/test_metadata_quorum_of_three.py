@@ -1,0 +1,155 @@
+"""Three drivers in one process: election, replication to listeners, failover."""
+
+import asyncio
+from pathlib import Path
+from random import Random
+from time import monotonic, time
+
+from quorum_node import CLUSTER_ID, endpoints, key, static_voters
+from quorum_wire import Network
+from test_metadata_quorum import TOPIC, Recorder
+
+from spindle.common.filesystem import OsFileSystem
+from spindle.common.ids import OffsetAndEpoch
+from spindle.log.storage import LogStorage
+from spindle.protocol.messages.metadata_records import NoOpRecord
+from spindle.raft.core import LocalNode, QuorumSettings
+from spindle.raft.metadata_log import MetadataLog, RetentionSettings
+from spindle.raft.partition_log import DIRECTORY_NAME, PartitionLog, metadata_log_config
+from spindle.runtime.directory_thread import DirectoryThread
+from spindle.runtime.metadata_quorum import RaftMetadataQuorum
+
+FAST = QuorumSettings(
+    election_timeout_ms=100,
+    fetch_timeout_ms=600,
+    election_backoff_max_ms=50,
+    request_timeout_ms=500,
+    retry_backoff_ms=5,
+    fetch_snapshot_max_bytes=40,
+)
+_OFFSET_S = time() - monotonic()
+
+
+class Member:
+    """One node: voters are 1, 2 and 3, others observe."""
+
+    def __init__(self, node_id: int, root: Path, network: Network) -> None:
+        self.node_id = node_id
+        self.heard = Recorder()
+        self.faults: list[BaseException] = []
+        self._directory = root / f"node{node_id}"
+        self._directory.mkdir(exist_ok=True)
+        self._network = network
+
+    async def start(self) -> None:
+        path = str(self._directory)
+        files = OsFileSystem()
+        loop = asyncio.get_running_loop()
+        self.thread = DirectoryThread(path, loop, self.faults.append)
+        storage = await self.thread.submit(
+            PartitionLog.open, LogStorage(files, path), metadata_log_config(), 0
+        )
+        log = MetadataLog(
+            files, f"{path}/{DIRECTORY_NAME}", storage, RetentionSettings(max_bytes=1, max_ms=-1)
+        )
+        can_vote = self.node_id <= 3
+        local = LocalNode(
+            key(self.node_id),
+            CLUSTER_ID,
+            endpoints=endpoints(self.node_id) if can_vote else (),
+            can_vote=can_vote,
+        )
+        self.quorum = RaftMetadataQuorum(
+            local,
+            FAST,
+            static_voters(1, 2, 3),
+            log,
+            self.thread,
+            self._network,
+            Random(self.node_id),
+            lambda: int((_OFFSET_S + monotonic()) * 1000),
+            self.faults.append,
+        )
+        await self.quorum.start()
+        self.quorum.subscribe(self.heard)
+        self._network.nodes[9000 + self.node_id] = self.quorum
+
+    async def stop(self) -> None:
+        self._network.nodes.pop(9000 + self.node_id, None)
+        await self.quorum.stop(1)
+        self.thread.stop(5)
+
+    @property
+    def leads(self) -> bool:
+        return self.quorum.leader.leader_id == self.node_id
+
+
+async def the_leader(members: list[Member]) -> Member:
+    async with asyncio.timeout(20):
+        while True:
+            for member in members:
+                if member.leads:
+                    return member
+            await asyncio.sleep(0.005)
+
+
+def test_records_reach_every_node_and_survive_the_leader(tmp_path: Path) -> None:
+    async def run() -> None:
+        network = Network()
+        members = [Member(node_id, tmp_path, network) for node_id in (1, 2, 3, 4)]
+        for member in members:
+            await member.start()
+        leader = await the_leader(members)
+        epoch = leader.quorum.leader.epoch
+        last = leader.quorum.append(epoch, [TOPIC], is_atomic=True)
+        for member in members:
+            await member.heard.wait_for_offset(last)
+            assert member.heard.records == [TOPIC]
+            assert member.heard.leaders[-1] == leader.quorum.leader
+
+        await leader.stop()
+        rest = [member for member in members if member is not leader]
+        successor = await the_leader(rest)
+        assert successor.quorum.leader.epoch > epoch
+        epoch = successor.quorum.leader.epoch
+        last = successor.quorum.append(epoch, [NoOpRecord()], is_atomic=True)
+        for member in rest:
+            await member.heard.wait_for_offset(last)
+            assert member.heard.records == [TOPIC, NoOpRecord()]
+
+        returned = Member(leader.node_id, tmp_path, network)
+        await returned.start()
+        await returned.heard.wait_for_offset(last)
+        assert returned.heard.records == [TOPIC, NoOpRecord()]
+        members = [*rest, returned]
+        for member in members:
+            assert not member.faults
+            await member.stop()
+
+    asyncio.run(run())
+
+
+def test_a_node_that_comes_late_begins_with_the_snapshot(tmp_path: Path) -> None:
+    async def run() -> None:
+        network = Network()
+        members = [Member(node_id, tmp_path, network) for node_id in (1, 2)]
+        for member in members:
+            await member.start()
+        leader = await the_leader(members)
+        epoch = leader.quorum.leader.epoch
+        last = leader.quorum.append(epoch, [TOPIC], is_atomic=True)
+        await leader.heard.wait_for_offset(last)
+        await leader.quorum.write_snapshot(OffsetAndEpoch(last + 1, epoch), [TOPIC], 5)
+        late = Member(3, tmp_path, network)
+        await late.start()
+        await late.heard.wait_for(lambda heard: bool(heard.snapshots))
+        assert late.heard.snapshots == [OffsetAndEpoch(last + 1, epoch)]
+        assert late.heard.records == [TOPIC]
+        leader = await the_leader(members)
+        last = leader.quorum.append(leader.quorum.leader.epoch, [NoOpRecord()], is_atomic=True)
+        await late.heard.wait_for_offset(last)
+        assert late.heard.records == [TOPIC, NoOpRecord()]
+        for member in [*members, late]:
+            await member.stop()
+
+    asyncio.run(run())

@@ -1,0 +1,139 @@
+"""Connections to quorum members over real sockets."""
+
+import asyncio
+
+import pytest
+from quorum_node import CLUSTER_ID, key
+from quorum_wire import PeerServer
+
+from spindle.common.ids import OffsetAndEpoch
+from spindle.protocol.message import Message
+from spindle.protocol.messages.fetch import FetchResponse
+from spindle.protocol.messages.vote import VoteResponse
+from spindle.raft import requests
+from spindle.raft.ready import Destination
+from spindle.runtime.metadata_quorum import PeerLacksVersion, PeerUnavailable
+from spindle.runtime.quorum_peers import QuorumPeers
+
+
+def vote(*, is_pre_vote: bool) -> Message:
+    return requests.vote_request(
+        CLUSTER_ID, 1, key(1), key(2), OffsetAndEpoch(0, 0), is_pre_vote=is_pre_vote
+    )
+
+
+def fetch() -> Message:
+    return requests.fetch_request(CLUSTER_ID, 1, key(1), OffsetAndEpoch(0, 0), -1, 1000)
+
+
+def test_requests_share_a_connection_in_the_newest_common_version() -> None:
+    seen: list[tuple[str, int]] = []
+
+    def answer(request: Message, version: int) -> Message:
+        seen.append((type(request).__name__, version))
+        return VoteResponse() if len(seen) == 1 else FetchResponse(error_code=7)
+
+    async def run() -> None:
+        server = PeerServer(answer)
+        destination = await server.start()
+        peers = QuorumPeers("raft-client-1", 5)
+        assert await peers.request(destination, vote(is_pre_vote=True)) == VoteResponse()
+        assert await peers.request(destination, fetch()) == FetchResponse(error_code=7)
+        assert server.connections == 1
+        peers.close()
+        await server.stop()
+
+    asyncio.run(run())
+    assert seen == [("VoteRequest", 2), ("FetchRequest", 18)]
+
+
+def test_a_peer_without_pre_votes_gets_votes_only() -> None:
+    async def run() -> None:
+        server = PeerServer(lambda request, version: VoteResponse())
+        server.versions.api_keys[2].max_version = 1
+        destination = await server.start()
+        peers = QuorumPeers("raft-client-1", 5)
+        with pytest.raises(PeerLacksVersion, match="Vote"):
+            await peers.request(destination, vote(is_pre_vote=True))
+        assert isinstance(await peers.request(destination, vote(is_pre_vote=False)), VoteResponse)
+        peers.close()
+        await server.stop()
+
+    asyncio.run(run())
+
+
+def test_a_lost_connection_is_made_again() -> None:
+    answers = [None, VoteResponse()]
+
+    async def run() -> None:
+        server = PeerServer(lambda request, version: answers.pop(0))
+        destination = await server.start()
+        peers = QuorumPeers("raft-client-1", 5)
+        with pytest.raises(PeerUnavailable):
+            await peers.request(destination, vote(is_pre_vote=False))
+        assert isinstance(await peers.request(destination, vote(is_pre_vote=False)), VoteResponse)
+        assert server.connections == 2
+        peers.close()
+        await server.stop()
+
+    asyncio.run(run())
+
+
+def test_a_request_that_was_given_up_does_not_hold_up_the_next_one() -> None:
+    async def run() -> None:
+        asked = asyncio.Event()
+        hold = asyncio.Event()
+
+        async def hang(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            asked.set()
+            await hold.wait()
+            writer.close()
+
+        listener = await asyncio.start_server(hang, "127.0.0.1", 0)
+        destination = Destination(2, "127.0.0.1", listener.sockets[0].getsockname()[1])
+        peers = QuorumPeers("raft-client-1", 0.05)
+        with pytest.raises(PeerUnavailable, match="TimeoutError"):
+            await peers.request(destination, fetch())
+        assert asked.is_set()
+        hold.set()
+        peers.close()
+        listener.close()
+
+    asyncio.run(run())
+
+
+def test_an_answer_that_nobody_waits_for_any_more_is_not_taken_for_the_next() -> None:
+    async def run() -> None:
+        waiting: list[asyncio.Task[Message]] = []
+
+        def answer(request: Message, version: int) -> Message:
+            return VoteResponse() if type(request).__name__ == "VoteRequest" else FetchResponse()
+
+        server = PeerServer(answer)
+        destination = await server.start()
+        peers = QuorumPeers("raft-client-1", 5)
+        await peers.request(destination, vote(is_pre_vote=False))
+        waiting.append(asyncio.create_task(peers.request(destination, fetch())))
+        await asyncio.sleep(0)
+        second = await peers.request(destination, vote(is_pre_vote=False))
+        assert isinstance(second, VoteResponse)
+        assert server.connections == 2
+        with pytest.raises(PeerUnavailable):
+            await waiting[0]
+        peers.close()
+        await server.stop()
+
+    asyncio.run(run())
+
+
+def test_nobody_there() -> None:
+    async def run() -> None:
+        listener = await asyncio.start_server(lambda r, w: None, "127.0.0.1", 0)
+        port = listener.sockets[0].getsockname()[1]
+        listener.close()
+        await listener.wait_closed()
+        peers = QuorumPeers("raft-client-1", 5)
+        with pytest.raises(PeerUnavailable, match="ConnectionRefusedError"):
+            await peers.request(Destination(2, "127.0.0.1", port), fetch())
+
+    asyncio.run(run())
