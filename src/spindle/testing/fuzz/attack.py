@@ -1,0 +1,71 @@
+"""Sends cases to a node and judges what comes back on their connections."""
+
+import asyncio
+import contextlib
+from typing import Final
+
+from spindle.testing.fuzz.cases import SENTINEL_ID, Case
+from spindle.testing.fuzz.values import Known
+from spindle.testing.fuzz.wire import Finding, WireClient, read_answer
+
+_SOUND_S: Final = 30.0
+_DAMAGED_S: Final = 0.15
+_SENTINEL: Final = SENTINEL_ID.to_bytes(4, "big")
+
+
+async def attack(host: str, port: int, case: Case, known: Known) -> int:
+    """Send a case on a connection of its own; the number of answers that were read.
+
+    Raises:
+        Finding: an answer is missing, out of order or cannot be read.
+    """
+    client = await WireClient.connect(host, port)
+    try:
+        with contextlib.suppress(ConnectionError):
+            await _send(client, case)
+        if case.expected:
+            return await _read_expected(client, case, known)
+        return await _read_anything(client)
+    finally:
+        client.writer.transport.abort()
+
+
+async def _send(client: WireClient, case: Case) -> None:
+    piece = case.piece_bytes or len(case.data)
+    for start in range(0, len(case.data), max(piece, 1)):
+        if client.writer.is_closing() or client.reader.at_eof():
+            return
+        client.writer.write(case.data[start : start + piece])
+        if case.piece_bytes and start % (20 * piece) == 0:
+            await asyncio.sleep(0)
+    await client.writer.drain()
+
+
+async def _read_expected(client: WireClient, case: Case, known: Known) -> int:
+    """Answers in order, each whole, until the last or until the connection is closed."""
+    answers = 0
+    for sent in case.expected:
+        if not sent.is_answered:
+            continue
+        try:
+            frame = await asyncio.wait_for(client.read_frame(), _SOUND_S)
+        except (ConnectionError, asyncio.IncompleteReadError):
+            return answers
+        except TimeoutError:
+            raise Finding(
+                f"request {sent} of case {case.number} was neither answered nor its connection "
+                f"closed within {_SOUND_S:.0f} s"
+            ) from None
+        known.learn(read_answer(frame, sent.api_key, sent.version, sent.correlation_id))
+        answers += 1
+    return answers
+
+
+async def _read_anything(client: WireClient) -> int:
+    """What a damaged request was worth is the node's to say; a moment is enough."""
+    answers = 0
+    with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError, TimeoutError):
+        async with asyncio.timeout(_DAMAGED_S):
+            while not (await client.read_frame()).startswith(_SENTINEL):
+                answers += 1
+    return answers

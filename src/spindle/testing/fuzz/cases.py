@@ -1,0 +1,185 @@
+"""One case of a run: the bytes that one connection sends, made from the run's seed and a number."""
+
+from dataclasses import dataclass, field
+from random import Random
+from struct import Struct
+from typing import Final
+
+from spindle.protocol.api import API_VERSIONS, request_class
+from spindle.protocol.codec import encode
+from spindle.protocol.framing import request_prefix
+from spindle.protocol.messages.produce import ProduceRequest
+from spindle.testing.fuzz.harm import may_be_sent
+from spindle.testing.fuzz.values import Known, Values
+
+_SIZE: Final = Struct(">i")
+_MOST_TRIES: Final = 20
+SENTINEL_ID: Final = 0x5EED
+_EXTREMES: Final = (
+    b"\x7f\xff\xff\xff",
+    b"\x80\x00\x00\x00",
+    b"\xff\xff\xff\xff",
+    b"\x00\x00\x00\x00",
+    b"\x00\x0f\x42\x40",
+    b"\x7f\xff",
+    b"\xff\xff\xff\xff\x0f",
+    b"\x81\x89\x7a",
+    b"\x00",
+    b"\xff",
+)
+
+
+@dataclass(slots=True)
+class Sent:
+    """A request that is in its place and must be answered, unless the connection is closed."""
+
+    api_key: int
+    version: int
+    correlation_id: int
+    is_answered: bool
+
+
+@dataclass(slots=True)
+class Case:
+    """What one connection sends, and what it has to get back."""
+
+    number: int
+    title: str
+    data: bytes
+    expected: list[Sent] = field(default_factory=list)
+    """Empty for damaged input: then only the rest of the world is looked at."""
+    piece_bytes: int = 0
+    """The data goes out in pieces of this size; 0 for at once."""
+
+
+def frame(payload: bytes) -> bytes:
+    return _SIZE.pack(len(payload)) + payload
+
+
+def sentinel() -> bytes:
+    """A small request whose answer shows that everything before it was dealt with."""
+    return frame(request_prefix(API_VERSIONS, 0, SENTINEL_ID, "fuzz"))
+
+
+class CaseMaker:
+    """Makes the cases of a run. APIs and versions take turns, so that none is left out.
+
+    Args:
+        versions: API key -> first and last version, as the node advertises them.
+    """
+
+    def __init__(self, seed: int, versions: dict[int, tuple[int, int]], known: Known) -> None:
+        self._seed = seed
+        self._known = known
+        self._turns = [
+            (key, version)
+            for key, (first, last) in sorted(versions.items())
+            for version in range(first, last + 1)
+        ]
+        Random(seed).shuffle(self._turns)
+
+    @property
+    def turns(self) -> int:
+        """How many pairs of API and version there are."""
+        return len(self._turns)
+
+    def make(self, number: int) -> Case:
+        """The case of a number; the same again for what was learnt is the same."""
+        random = Random(f"{self._seed}:{number}")
+        key, version = self._turns[number % len(self._turns)]
+        pick = random.random()
+        if pick < 0.5:
+            return self._sound(random, number, key, version)
+        if pick < 0.55:
+            return Case(number, "noise", random.randbytes(random.randrange(1, 400)))
+        return self._damaged(random, number, key, version, pick)
+
+    def _request(
+        self, random: Random, key: int, version: int, correlation_id: int
+    ) -> tuple[bytes, Sent]:
+        """The payload of a request that may be sent to a node that others use."""
+        for _ in range(_MOST_TRIES):
+            request = Values(random, self._known).message(request_class(key), version)
+            prefix = request_prefix(key, version, correlation_id, "fuzz")
+            payload = prefix + encode(request, version)
+            if may_be_sent(payload):
+                is_silent = isinstance(request, ProduceRequest) and request.acks == 0
+                return payload, Sent(key, version, correlation_id, not is_silent)
+        payload = request_prefix(API_VERSIONS, 0, correlation_id, "fuzz")
+        return payload, Sent(API_VERSIONS, 0, correlation_id, True)
+
+    def _sound(self, random: Random, number: int, key: int, version: int) -> Case:
+        """Valid requests, one or several in a row, in any pieces, and the sentinel."""
+        count = random.choice((1, 1, 1, 2, 6))
+        parts, expected = [], []
+        for place in range(count):
+            if place:
+                key, version = random.choice(self._turns)
+            payload, sent = self._request(random, key, version, place)
+            parts.append(frame(payload))
+            expected.append(sent)
+        parts.append(sentinel())
+        expected.append(Sent(API_VERSIONS, 0, SENTINEL_ID, True))
+        piece = random.choice((0, 0, 0, 0, 1400, 64))
+        title = ", ".join(f"API {s.api_key} v{s.version}" for s in expected[:-1])
+        return Case(number, title, b"".join(parts), expected, piece)
+
+    def _damaged(self, random: Random, number: int, key: int, version: int, pick: float) -> Case:
+        for _ in range(_MOST_TRIES):
+            payload, _ = self._request(random, key, version, number & 0x7FFFFFFF)
+            if pick < 0.65:
+                changed, what = bytes(_header_game(random, payload)), "header"
+            elif pick < 0.7:
+                data = _wrong_size(random, payload)
+                return Case(number, f"API {key} v{version}, wrong size", data)
+            else:
+                changed, what = mutate(random, payload), "bytes"
+            if changed and may_be_sent(changed):
+                title = f"API {key} v{version}, changed {what}"
+                return Case(number, title, frame(changed) + sentinel())
+        return Case(number, "noise", random.randbytes(64))
+
+
+def mutate(random: Random, payload: bytes) -> bytes:
+    """Change a payload: flipped bits, extremes over lengths, cut, doubled, spliced."""
+    data = bytearray(payload)
+    for _ in range(random.choice((1, 1, 1, 2, 5))):
+        # Key and version stay, so that the damage reaches the request itself.
+        at = random.randrange(8, max(len(data), 9))
+        pick = random.randrange(6)
+        if pick == 0 and at < len(data):
+            data[at] ^= 1 << random.randrange(8)
+        elif pick == 1:
+            extreme = random.choice(_EXTREMES)
+            data[at : at + len(extreme)] = extreme
+        elif pick == 2:
+            del data[at:]
+        elif pick == 3:
+            end = min(len(data), at + random.randrange(1, 64))
+            data[at:at] = data[at:end] * random.choice((1, 1, 8))
+        elif pick == 4:
+            del data[at : at + random.randrange(1, 9)]
+        else:
+            data[at:at] = random.randbytes(random.randrange(1, 9))
+    return bytes(data)
+
+
+def _header_game(random: Random, payload: bytes) -> bytearray:
+    data = bytearray(payload)
+    pick = random.randrange(4)
+    if pick == 0:  # another API key
+        data[0:2] = random.choice((b"\xff\xff", b"\x03\xe7", random.randbytes(2)))
+    elif pick == 1:  # another version: the body is of the wrong form
+        data[2:4] = random.choice((b"\xff\xff", b"\x7f\xff", bytes((0, random.randrange(20)))))
+    elif pick == 2:  # the length of the client id
+        data[8:10] = random.choice((b"\xff\xff", b"\xff\xfe", b"\x7f\xff", b"\x00\x00"))
+    else:
+        del data[random.randrange(1, 14) :]
+    return data
+
+
+def _wrong_size(random: Random, payload: bytes) -> bytes:
+    size = random.choice(
+        (0, -1, -(1 << 31), (1 << 31) - 1, 104_857_601, 104_857_600, len(payload) + 1, 1, 7)
+    )
+    return _SIZE.pack(size) + payload

@@ -1,0 +1,170 @@
+"""A run: attackers, the canary and the watch, until the time is over or something is found."""
+
+import asyncio
+import contextlib
+import time
+from collections import deque
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from spindle.protocol.messages.create_topics import CreateTopicsRequest
+from spindle.protocol.messages.metadata import MetadataRequest
+from spindle.testing.fuzz.attack import attack
+from spindle.testing.fuzz.canary import Canary
+from spindle.testing.fuzz.cases import Case, CaseMaker
+from spindle.testing.fuzz.target import TargetNode
+from spindle.testing.fuzz.values import TOPICS, Known
+from spindle.testing.fuzz.wire import Finding, WireClient
+
+_CANARY_PAUSE_S: Final = 0.02
+_WATCH_S: Final = 0.5
+_GARDEN_S: Final = 2.0
+_KEPT_CASES: Final = 64
+_MOST_GROWTH_BYTES: Final = 400 * 1024 * 1024
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What came of a run."""
+
+    seed: int
+    cases: int = 0
+    answers: int = 0
+    turns: int = 0
+    grown_bytes: int = 0
+    latencies_ms: list[float] = field(default_factory=list)
+    finding: str | None = None
+    recent: deque[Case] = field(default_factory=lambda: deque(maxlen=_KEPT_CASES))
+
+    def quantile_ms(self, share: float) -> float:
+        """A quantile of the canary's latencies."""
+        ordered = sorted(self.latencies_ms)
+        return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to run. With `first_case` and `last_case` a part of a run is repeated.
+
+    `most_latency_ms` is what a request of the canary may take.
+    """
+
+    host: str
+    port: int
+    seed: int
+    seconds: float
+    attackers: int = 4
+    first_case: int = 0
+    last_case: int | None = None
+    most_latency_ms: float = 5_000.0
+
+
+class _Run:
+    def __init__(self, plan: Plan, node: TargetNode | None) -> None:
+        self.plan = plan
+        self.node = node
+        self.known = Known()
+        self.outcome = Outcome(plan.seed)
+        self.next_case = plan.first_case
+        self.ends_at = time.monotonic() + plan.seconds
+
+    @property
+    def is_over(self) -> bool:
+        last = self.plan.last_case
+        return time.monotonic() > self.ends_at or (last is not None and self.next_case > last)
+
+    async def all(self) -> None:
+        plan = self.plan
+        gardener = await WireClient.connect(plan.host, plan.port)
+        await self._plant(gardener)
+        maker = CaseMaker(plan.seed, await gardener.versions(), self.known)
+        self.outcome.turns = maker.turns
+        canary = Canary(await WireClient.connect(plan.host, plan.port))
+        await canary.prepare()
+        self.outcome.latencies_ms = canary.latencies_ms
+        helpers = [self._listen(canary), self._watch(), self._tend(gardener)]
+        tasks = [asyncio.ensure_future(work) for work in helpers]
+        tasks += [asyncio.ensure_future(self._attack(maker)) for _ in range(plan.attackers)]
+        try:
+            await asyncio.gather(*tasks)
+            await canary.sing()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            canary.close()
+            gardener.close()
+        if self.node is not None:
+            self.node.check()
+
+    async def _attack(self, maker: CaseMaker) -> None:
+        while not self.is_over:
+            case = maker.make(self.next_case)
+            self.next_case += 1
+            self.outcome.recent.append(case)
+            self.outcome.answers += await attack(self.plan.host, self.plan.port, case, self.known)
+            self.outcome.cases += 1
+
+    async def _listen(self, canary: Canary) -> None:
+        while not self.is_over:
+            await canary.sing()
+            worst = max(canary.latencies_ms[-16:])
+            if worst > self.plan.most_latency_ms:
+                raise Finding(f"a request of the canary took {worst:.0f} ms")
+            await asyncio.sleep(_CANARY_PAUSE_S)
+
+    async def _watch(self) -> None:
+        if self.node is None:
+            return
+        before = self.node.rss_bytes()
+        while not self.is_over:
+            await asyncio.sleep(_WATCH_S)
+            self.node.check()
+            grown = self.node.rss_bytes() - before
+            self.outcome.grown_bytes = max(self.outcome.grown_bytes, grown)
+            if grown > _MOST_GROWTH_BYTES:
+                raise Finding(f"the node's memory grew by {grown >> 20} MiB")
+
+    async def _tend(self, gardener: WireClient) -> None:
+        """Put back the topics that attackers delete."""
+        while not self.is_over:
+            await asyncio.sleep(_GARDEN_S)
+            await self._plant(gardener)
+
+    async def _plant(self, gardener: WireClient) -> None:
+        topic = CreateTopicsRequest.CreatableTopic
+        await gardener.ask(
+            CreateTopicsRequest(
+                timeout_ms=10_000,
+                topics=[topic(name=t, num_partitions=2, replication_factor=1) for t in TOPICS],
+            )
+        )
+        wanted = [MetadataRequest.MetadataRequestTopic(name=name) for name in TOPICS]
+        response = await gardener.ask(
+            MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
+        )
+        self.known.topic_ids = {t.name: t.topic_id for t in response.topics if not t.error_code}
+
+
+async def run(plan: Plan, node: TargetNode | None) -> Outcome:
+    """Run a plan against a node; without `node` its process and log are not looked at."""
+    whole = _Run(plan, node)
+    try:
+        await whole.all()
+    except Finding as finding:
+        whole.outcome.finding = str(finding)
+        if node is not None:
+            # A missing answer mostly has its reason in the log.
+            with contextlib.suppress(FileNotFoundError):
+                try:
+                    node.check()
+                except Finding as reason:
+                    whole.outcome.finding += f"\n{reason}"
+    return whole.outcome
+
+
+def write_cases(outcome: Outcome, path: Path) -> None:
+    """The last cases of a run, one a line: number, what it is, its bytes in hex."""
+    lines = (f"{case.number}\t{case.title}\t{case.data.hex()}\n" for case in outcome.recent)
+    path.write_text("".join(lines))

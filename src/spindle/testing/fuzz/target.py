@@ -1,0 +1,134 @@
+"""The node under test: a process of its own, with its log and its memory in view."""
+
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Final
+
+from spindle.testing.fuzz.wire import Finding
+
+_READY: Final = "Kafka Server started"
+_START_S: Final = 60.0
+_STOP_S: Final = 40.0
+_CLUSTER_ID: Final = "4L6g3nShT-eMCtK--X86sw"
+_TROUBLE: Final = re.compile(r"Traceback|\] (ERROR|CRITICAL) |never awaited|never retrieved")
+_CONTEXT_LINES: Final = 40
+_RUN: Final = "import sys; from spindle.cli.main import main; sys.exit(main())"
+
+
+class TargetNode:
+    """A combined node on free ports of the loopback interface.
+
+    Args:
+        folder: an empty folder for its directories and its log.
+        overrides: further keys of the property file.
+    """
+
+    def __init__(self, folder: Path, overrides: dict[str, str] | None = None) -> None:
+        self.host = "127.0.0.1"
+        self.port, self.controller_port = _free_ports()
+        self.output = folder / "node.log"
+        self._properties = folder / "server.properties"
+        keys = {
+            "process.roles": "broker,controller",
+            "node.id": "1",
+            "controller.quorum.voters": f"1@127.0.0.1:{self.controller_port}",
+            "listeners": f"PLAINTEXT://127.0.0.1:{self.port},"
+            f"CONTROLLER://127.0.0.1:{self.controller_port}",
+            "controller.listener.names": "CONTROLLER",
+            "log.dirs": ",".join(str(folder / f"disk{number}") for number in (1, 2)),
+            "offsets.topic.num.partitions": "4",
+            "offsets.topic.replication.factor": "1",
+            "group.initial.rebalance.delay.ms": "0",
+            "group.min.session.timeout.ms": "100",
+            **(overrides or {}),
+        }
+        text = "".join(f"{key}={value}\n" for key, value in keys.items())
+        self._properties.write_text(text)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._read_to = 0
+
+    def start(self) -> None:
+        """
+        Raises:
+            Finding: the node does not start.
+        """
+        file = str(self._properties)
+        command = [sys.executable, "-c", _RUN, "storage", "format", "-t", _CLUSTER_ID, "-c", file]
+        subprocess.run(command, check=True, capture_output=True)
+        with self.output.open("wb") as output:
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", _RUN, "server", "start", file],
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
+        end = time.monotonic() + _START_S
+        while _READY not in self.output.read_text(errors="replace"):
+            if self._process.poll() is not None or time.monotonic() > end:
+                raise Finding(f"the node did not start:\n{self.output.read_text()[-3000:]}")
+            time.sleep(0.05)
+
+    def stop(self) -> None:
+        """
+        Raises:
+            Finding: it does not stop when told to.
+        """
+        process = self._process
+        if process is None or process.poll() is not None:
+            return
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(_STOP_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            raise Finding(f"the node did not stop within {_STOP_S:.0f} s") from None
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def rss_bytes(self) -> int:
+        """Resident memory of the process."""
+        status = Path(f"/proc/{self.pid}/status").read_text()
+        found = re.search(r"VmRSS:\s+(\d+) kB", status)
+        return int(found[1]) * 1024 if found else 0
+
+    def check(self) -> None:
+        """
+        Raises:
+            Finding: the process has ended, or its log shows what no request may cause.
+        """
+        assert self._process is not None
+        code = self._process.poll()
+        with self.output.open("rb") as log:
+            log.seek(self._read_to)
+            news = log.read().decode(errors="replace")
+        complete = news.rfind("\n") + 1
+        lines = news[:complete].splitlines()
+        for number, line in enumerate(lines):
+            if _TROUBLE.search(line):
+                start = max(0, number - 3)
+                shown = "\n".join(lines[start : start + _CONTEXT_LINES])
+                self._read_to += len(news.encode())
+                raise Finding(f"the node logged:\n{shown}")
+        self._read_to += len(news[:complete].encode())
+        if code is not None:
+            raise Finding(f"the node ended with code {code}:\n" + "\n".join(lines[-20:]))
+
+
+def _free_ports() -> tuple[int, int]:
+    sockets = [socket.socket() for _ in range(2)]
+    try:
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        first, second = (int(one.getsockname()[1]) for one in sockets)
+        return first, second
+    finally:
+        for one in sockets:
+            one.close()
