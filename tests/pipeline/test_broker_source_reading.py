@@ -16,7 +16,7 @@ from spindle.pipeline.segments.pushdown import PushedFilters
 from spindle.pipeline.sources.broker_options import broker_read_options
 from spindle.pipeline.sources.broker_planning import plan_tasks
 from spindle.pipeline.sources.broker_ranges import OffsetRange
-from spindle.pipeline.sources.broker_reading import DataLost, read_ranges
+from spindle.pipeline.sources.broker_reading import DataLost, read_ranges, settled
 from spindle.pipeline.wire.fetcher import NoProgress
 from spindle.protocol.messages.describe_log_dirs import (
     DescribeLogDirsRequest,
@@ -280,6 +280,11 @@ def filtered(broker: WireBroker, filters: PushedFilters) -> tuple[list[tuple[int
     return found, sum(each.size for task in tasks for each in task)
 
 
+def test_bounds_on_times_as_options(broker: WireBroker) -> None:
+    found = rows(broker, minTimestamp=str(TIME_MS + 8), maxTimestamp=str(TIME_MS + 11))
+    assert [row["offset"] for row in found] == [8, 9, 10, 11, 8, 9, 10, 11]
+
+
 @pytest.mark.parametrize(
     ("filters", "expected", "planned_offsets"),
     [
@@ -312,6 +317,58 @@ def test_filters_narrow_what_is_planned_and_read(
     planned_offsets: int,
 ) -> None:
     assert filtered(broker, filters) == (expected, planned_offsets)
+
+
+# ---------------------------------------------------------------- open ends
+
+
+def read_again(broker: WireBroker, plan: Any, parsed: Any) -> list[tuple[int, int]]:
+    """The rows of a plan that is used once more, as Spark does."""
+    return [
+        (row["partition"], row["offset"])
+        for task in plan
+        for batch in read_ranges(parsed, settled(parsed, task))
+        for row in batch.to_pylist()
+    ]
+
+
+@pytest.mark.parametrize("min_partitions", [None, "5"])
+def test_what_arrives_after_planning_is_read(
+    broker: WireBroker, min_partitions: str | None
+) -> None:
+    broker.log("a", 2)
+    given = {} if min_partitions is None else {"minPartitions": min_partitions}
+    parsed = options(broker, **given)
+    tasks = plan_tasks(parsed, keep_empty_ends=True, cores=2)
+    before = read_again(broker, tasks, parsed)
+    assert sorted(before) == [(p, n) for p in (0, 1) for n in range(40)]
+    broker.log("a", 1).append(numbered_batch(40, 3))
+    broker.log("a", 2).append(numbered_batch(0, 2))
+    new = [(1, 40), (1, 41), (1, 42), (2, 0), (2, 1)]
+    assert sorted(read_again(broker, tasks, parsed)) == sorted(before + new)
+
+
+def test_what_is_gone_from_the_start_is_no_loss_to_a_read_from_earliest(
+    broker: WireBroker,
+) -> None:
+    parsed = options(broker, minPartitions="4")
+    tasks = plan_tasks(parsed)
+    broker.log("a", 0).log_start_offset = 25
+    expected = [(0, n) for n in range(25, 40)] + [(1, n) for n in range(40)]
+    assert sorted(read_again(broker, tasks, parsed)) == expected
+    with pytest.raises(DataLost):
+        list(read_ranges(parsed, tasks[0]))
+
+
+def test_limits_by_offset_stay_as_they_are(broker: WireBroker) -> None:
+    parsed = options(
+        broker,
+        startingOffsets=per_partition(p0=5, p1=39),
+        endingOffsets=per_partition(p0=7, p1=40),
+    )
+    tasks = plan_tasks(parsed, keep_empty_ends=True)
+    broker.log("a", 1).append(numbered_batch(40, 3))
+    assert read_again(broker, tasks, parsed) == [(0, 5), (0, 6), (1, 39)]
 
 
 # ---------------------------------------------------------------- loss

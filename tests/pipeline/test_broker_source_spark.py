@@ -43,7 +43,8 @@ def broker() -> Iterator[WireBroker]:
 
 def load(spark: Any, broker: WireBroker, **options: str) -> Any:
     reader = spark.read.format("spindle").option("kafka.bootstrap.servers", broker.address)
-    return reader.options(**({"subscribe": "a"} | options)).load()
+    selection = {} if "assign" in options else {"subscribe": "a"}
+    return reader.options(**(selection | options)).load()
 
 
 def test_rows_and_schema(spark: Any, broker: WireBroker) -> None:
@@ -72,11 +73,19 @@ def test_an_empty_read(spark: Any, broker: WireBroker) -> None:
     assert load(spark, broker, endingOffsets='{"a": {"0": 0, "1": 0}}').count() == 0
 
 
-def test_filters_reach_the_broker(spark: Any, broker: WireBroker) -> None:
-    rows = load(spark, broker).where("partition = 1 and offset between 250 and 260")
-    assert rows.count() == 11
+def test_bounds_reach_the_broker(spark: Any, broker: WireBroker) -> None:
+    rows = load(spark, broker, assign='{"a": [1]}', minTimestamp=str(TIME_MS + 250))
+    assert rows.count() == RECORDS_PER_PARTITION - 250
     fetched = [request.topics[0].partitions[0] for request in broker.requests[FetchRequest]]
-    assert [(each.partition, each.fetch_offset) for each in fetched] == [(1, 250)]
+    assert (fetched[0].partition, fetched[0].fetch_offset) == (1, 200)
+
+
+def test_every_action_reads_to_the_end_of_the_log(spark: Any, broker: WireBroker) -> None:
+    log = broker.log("a", 2)
+    rows = load(spark, broker)
+    assert rows.count() == 2 * RECORDS_PER_PARTITION
+    log.append(build_batch([SimpleRecord(b"k", b"v", TIME_MS)]))
+    assert rows.count() == 2 * RECORDS_PER_PARTITION + 1
 
 
 def test_a_limit_stops_early(spark: Any, broker: WireBroker) -> None:

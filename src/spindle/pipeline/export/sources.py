@@ -65,6 +65,8 @@ class BrokerExport:
         from spindle.pipeline.sources.broker_options import broker_read_options
 
         self._options = broker_read_options(options)
+        if self._options.row_bounds != PushedFilters():
+            raise ValueError("minTimestamp and maxTimestamp: an export takes all rows of a range")
         self.columns = tuple(self._options.columns)
         self.start_is_explicit = any(name.lower().startswith("starting") for name in options)
         self.fail_on_data_loss = self._options.fail_on_data_loss

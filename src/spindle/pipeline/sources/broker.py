@@ -3,9 +3,11 @@
     spark.read.format("spindle").option("kafka.bootstrap.servers", "...").option("subscribe", "t")
 
 Options and rows are those of Spark's built-in `kafka` source (see `broker_options`), without its
-jars. It works on any Kafka cluster. Spark hands filters to a Python source only when
-`spark.sql.python.filterPushdown.enabled` is on, and refuses a source that can take them when it is
-off; so there are two classes and `register` picks.
+jars. It works on any Kafka cluster. Spark plans a Python source once for each DataFrame, so
+partitions that are added to a topic, and a topic that is made anew, need a new DataFrame.
+
+Filters are pushed down only where the session has `spark.sql.python.filterPushdown.enabled` on. It
+is better off: `spindle.pipeline.sources.segments` says why. The options narrow a read as well.
 """
 
 import warnings
@@ -18,7 +20,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPa
 from pyspark.sql.types import StructType
 
 from spindle.pipeline.records.columns import spark_ddl
-from spindle.pipeline.segments.pushdown import PushedFilters, narrow
+from spindle.pipeline.segments.pushdown import narrow
 from spindle.pipeline.sources.broker_options import (
     BrokerReadOptions,
     broker_read_options,
@@ -26,7 +28,7 @@ from spindle.pipeline.sources.broker_options import (
 )
 from spindle.pipeline.sources.broker_planning import plan_tasks
 from spindle.pipeline.sources.broker_ranges import OffsetRange
-from spindle.pipeline.sources.broker_reading import read_ranges
+from spindle.pipeline.sources.broker_reading import read_ranges, settled
 
 PUSHDOWN_CONF = "spark.sql.python.filterPushdown.enabled"
 
@@ -43,21 +45,22 @@ class BrokerReader(DataSourceReader):
 
     def __init__(self, options: BrokerReadOptions) -> None:
         self._options = options
-        self._filters = PushedFilters()
+        self._filters = options.row_bounds
 
     def partitions(self) -> list[InputPartition]:
         """The tasks; a single one without ranges where there is nothing to read."""
         return [
-            RangesPartition(ranges) for ranges in plan_tasks(self._options, self._filters) or [()]
+            RangesPartition(ranges)
+            for ranges in plan_tasks(self._options, self._filters, keep_empty_ends=True) or [()]
         ]
 
     def read(self, partition: Any) -> Iterator[Any]:
         """The Arrow batches of a task."""
-        return read_ranges(self._options, partition.ranges, self._filters)
+        return read_ranges(self._options, settled(self._options, partition.ranges), self._filters)
 
 
 class FilteringBrokerReader(BrokerReader):
-    """The same with pushed filters: they narrow partitions, offsets and times."""
+    """The same with pushed filters: they narrow partitions, offsets and times further."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         """Note the filters; all are returned, because Spark is to check the rows as well."""

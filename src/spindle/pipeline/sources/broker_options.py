@@ -1,7 +1,8 @@
 """Options of the `spindle` source: names, rules and defaults of Spark's built-in `kafka` source.
 
 A job that reads with `format("kafka")` reads with `format("spindle")` unchanged. Added are
-`columns`, `batchBytes`, `fetchMaxBytes` and `isolationLevel`. Options that only concern streams or
+`columns`, `minTimestamp` and `maxTimestamp` (only rows with a time in these bounds, in ms, both
+inclusive), `batchBytes`, `fetchMaxBytes` and `isolationLevel`. Options that only concern streams or
 consumer groups are accepted and have no effect, as upstream in a batch read.
 """
 
@@ -16,6 +17,7 @@ from spindle.client.offsets import READ_COMMITTED
 from spindle.common.errors import ConfigError
 from spindle.common.ids import TopicPartition
 from spindle.pipeline.records.columns import select_columns
+from spindle.pipeline.segments.pushdown import PushedFilters
 from spindle.pipeline.sources.broker_limits import (
     End,
     NoMatch,
@@ -31,6 +33,7 @@ _SELECTIONS: Final = ("assign", "subscribe", "subscribePattern")
 _MIB: Final = 1024 * 1024
 _MAX_BATCH_BYTES: Final = 1024 * _MIB
 _MAX_INT: Final = 2**31 - 1
+_MAX_LONG: Final = 2**63 - 1
 _WITHOUT_EFFECT: Final = (
     "groupIdPrefix",
     "maxOffsetsPerTrigger",
@@ -50,6 +53,8 @@ _KNOWN: Final = (
     "fetchOffset.numRetries",
     "fetchOffset.retryIntervalMs",
     "columns",
+    "minTimestamp",
+    "maxTimestamp",
     "batchBytes",
     "fetchMaxBytes",
     "isolationLevel",
@@ -98,6 +103,7 @@ class BrokerReadOptions:
     stop: OffsetLimit
     no_match: NoMatch
     columns: tuple[str, ...]
+    row_bounds: PushedFilters
     fail_on_data_loss: bool
     min_partitions: int | None
     max_records_per_partition: int | None
@@ -135,9 +141,13 @@ def broker_read_options(given: Mapping[str, str]) -> BrokerReadOptions:
         stop=stop,
         no_match=no_match_strategy(options),
         columns=select_columns(options.get("columns"), _flag(options, "includeHeaders", False)),
+        row_bounds=PushedFilters(
+            min_timestamp_ms=_optional_number(options, "minTimestamp", 0, _MAX_LONG),
+            max_timestamp_ms=_optional_number(options, "maxTimestamp", 0, _MAX_LONG),
+        ),
         fail_on_data_loss=_flag(options, "failOnDataLoss", True),
-        min_partitions=_optional_number(options, "minPartitions", _MAX_INT),
-        max_records_per_partition=_optional_number(options, "maxRecordsPerPartition", 2**63 - 1),
+        min_partitions=_optional_number(options, "minPartitions", 1, _MAX_INT),
+        max_records_per_partition=_optional_number(options, "maxRecordsPerPartition", 1, _MAX_LONG),
         batch_bytes=_number(options, "batchBytes", _MIB, 1, _MAX_BATCH_BYTES),
         fetch_max_bytes=_number(
             options, "fetchMaxBytes", client.fetch_max_bytes, 1024, _MAX_BATCH_BYTES
@@ -237,8 +247,12 @@ def _flag(options: Mapping[str, str], name: str, default: bool) -> bool:
     return text.strip().lower() == "true"
 
 
-def _optional_number(options: Mapping[str, str], name: str, at_most: int) -> int | None:
-    return _number(options, name, 1, 1, at_most) if name.lower() in options else None
+def _optional_number(
+    options: Mapping[str, str], name: str, at_least: int, at_most: int
+) -> int | None:
+    if name.lower() not in options:
+        return None
+    return _number(options, name, at_least, at_least, at_most)
 
 
 def _number(

@@ -1,7 +1,8 @@
 """Plans a batch read on the driver: which partitions, which offsets, which tasks.
 
-All offsets are settled here, once: what arrives afterwards is not read, and every task knows its
-exact range.
+Spark keeps the plan of a Python source for as long as the DataFrame lives, while its `kafka` source
+asks for the ends of the log in every action. So open ends are planned as they are now, for cutting
+the read into tasks, and marked: the tasks ask again (`broker_reading.settled`).
 """
 
 import os
@@ -16,6 +17,7 @@ from spindle.client.errors import ClientError, RequestTimedOut, is_worth_retryin
 from spindle.client.offsets import EARLIEST, LATEST
 from spindle.common.errors import ApiError
 from spindle.common.ids import TopicPartition
+from spindle.pipeline.records.decoder import MAX_OFFSET
 from spindle.pipeline.segments.pushdown import PushedFilters
 from spindle.pipeline.sources.broker_limits import (
     AtOffsets,
@@ -32,7 +34,12 @@ from spindle.pipeline.sources.broker_options import (
     Subscribe,
     SubscribePattern,
 )
-from spindle.pipeline.sources.broker_ranges import OffsetRange, split_by_bytes, split_by_count
+from spindle.pipeline.sources.broker_ranges import (
+    OffsetRange,
+    split_by_bytes,
+    split_by_count,
+    with_empty_ends,
+)
 from spindle.pipeline.wire.cluster import WireClient
 
 Offsets = Mapping[TopicPartition, int]
@@ -42,15 +49,18 @@ _DEFAULT_RECORD_BYTES: Final = 100.0
 
 def plan_tasks(
     options: BrokerReadOptions,
-    filters: PushedFilters = PushedFilters(),  # noqa: B008  (immutable)
+    filters: PushedFilters | None = None,
     *,
+    keep_empty_ends: bool = False,
     cores: int | None = None,
     sleep: Callable[[float], None] = time.sleep,
 ) -> list[tuple[OffsetRange, ...]]:
     """The ranges of each task.
 
     Args:
-        filters: what Spark will ask of the rows; offsets that cannot pass are not planned.
+        filters: what Spark will ask of the rows; offsets that cannot pass are not planned. The
+            bounds of the options where None.
+        keep_empty_ends: plan also what is empty now and may have grown when the tasks run.
         cores: of all executors; those of this machine where None.
 
     Raises:
@@ -59,11 +69,15 @@ def plan_tasks(
         ClientError: brokers that cannot be asked.
     """
     with WireClient(options.client) as client:
-        ranges = _settle(client, options, filters, sleep)
+        ranges = _settle(client, options, filters or options.row_bounds, sleep)
         if options.min_partitions is not None or options.max_records_per_partition is not None:
-            return split_by_count(ranges, options.min_partitions, options.max_records_per_partition)
-        count = len(os.sched_getaffinity(0)) if cores is None else cores
-        return split_by_bytes(ranges, _bytes_per_offset(client, ranges), count)
+            tasks = split_by_count(
+                ranges, options.min_partitions, options.max_records_per_partition
+            )
+        else:
+            count = len(os.sched_getaffinity(0)) if cores is None else cores
+            tasks = split_by_bytes(ranges, _bytes_per_offset(client, ranges), count)
+    return with_empty_ends(tasks, ranges) if keep_empty_ends else tasks
 
 
 def _settle(
@@ -147,9 +161,27 @@ def _ranges(
                 f"{each} would start at offset {start[each]}, after its end {stop[each]}"
             )
     return [
-        OffsetRange(each, view.topic(each.topic).topic_id, start[each], stop[each])
+        OffsetRange(
+            each,
+            view.topic(each.topic).topic_id,
+            start[each],
+            stop[each],
+            from_earliest=_is_at(options.start, each, EARLIEST),
+            to_latest=_is_at(options.stop, each, LATEST),
+        )
         for each in partitions
     ]
+
+
+def _is_at(limit: OffsetLimit, partition: TopicPartition, position: int) -> bool:
+    """Whether a limit is an end of the log, and not an offset or a time."""
+    match limit:
+        case AtPosition(everywhere):
+            return everywhere == position
+        case AtOffsets(offsets):
+            return offsets[partition] == position
+        case _:
+            return False
 
 
 def _filtered(
@@ -176,6 +208,7 @@ def _filtered(
             each,
             start_offset=max(each.start_offset, filters.min_offset, first.get(each.partition, 0)),
             end_offset=min(each.end_offset, filters.end_offset),
+            to_latest=each.to_latest and filters.end_offset == MAX_OFFSET,
         )
         for each in wanted
     ]

@@ -21,12 +21,19 @@ _SMALL_READ_BYTES: Final = 4 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class OffsetRange:
-    """Offsets [start, end) of one partition, with the topic id they were planned for."""
+    """Offsets [start, end) of one partition, with the topic id they were planned for.
+
+    `from_earliest` says that the read was to start at whatever is there, so that a log that starts
+    later by now is no loss; `to_latest` that the range is the last one of a partition that is to
+    be read to its end, wherever that is by now. A read of exact offsets ignores both.
+    """
 
     partition: TopicPartition
     topic_id: Uuid
     start_offset: int
     end_offset: int
+    from_earliest: bool = False
+    to_latest: bool = False
 
     @property
     def size(self) -> int:
@@ -71,9 +78,9 @@ def split_by_bytes(
             is_last = len(tasks) == task_count
             fitting = rest.size if is_last else min(rest.size, max(1, int(room / per_offset)))
             end = rest.start_offset + fitting
-            tasks[-1].append(replace(rest, end_offset=end))
+            tasks[-1].append(_piece(each, rest.start_offset, end))
             room -= fitting * per_offset
-            rest = replace(rest, start_offset=end)
+            rest = _piece(each, end, each.end_offset)
     return [tuple(task) for task in tasks if task]
 
 
@@ -111,6 +118,21 @@ def _cut(each: OffsetRange, parts: int) -> list[OffsetRange]:
     for part in range(parts):
         end = start + (each.end_offset - start) // (parts - part)
         if end > start:
-            cut.append(replace(each, start_offset=start, end_offset=end))
+            cut.append(_piece(each, start, end))
         start = end
     return cut
+
+
+def _piece(each: OffsetRange, start: int, end: int) -> OffsetRange:
+    is_last = end == each.end_offset
+    return replace(each, start_offset=start, end_offset=end, to_latest=each.to_latest and is_last)
+
+
+def with_empty_ends(
+    tasks: list[tuple[OffsetRange, ...]], ranges: Iterable[OffsetRange]
+) -> list[tuple[OffsetRange, ...]]:
+    """Give the last task what is empty now but may have grown when it is read."""
+    empty = tuple(each for each in ranges if each.size <= 0 and each.to_latest)
+    if not empty:
+        return tasks
+    return [*tasks[:-1], (*(tasks[-1] if tasks else ()), *empty)]

@@ -1,6 +1,7 @@
 """Reads a task's ranges in a worker: Fetch, then the record kernel, then Arrow batches."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -32,9 +33,12 @@ class DataLost(ClientError):
 def read_ranges(
     options: BrokerReadOptions,
     ranges: tuple[OffsetRange, ...],
-    filters: PushedFilters = PushedFilters(),  # noqa: B008  (immutable)
+    filters: PushedFilters | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """The rows of the ranges whose time can pass the filters, range after range, by offset.
+
+    Args:
+        filters: the bounds of the options where None.
 
     Raises:
         DataLost: records are gone and the options say that this is an error.
@@ -43,7 +47,32 @@ def read_ranges(
     """
     with WireClient(options.client) as client:
         for each in ranges:
-            yield from _RangeReader(client, options, each, filters).rows()
+            yield from _RangeReader(client, options, each, filters or options.row_bounds).rows()
+
+
+def settled(options: BrokerReadOptions, ranges: tuple[OffsetRange, ...]) -> tuple[OffsetRange, ...]:
+    """The ranges with open ends as they are now.
+
+    Raises:
+        ApiError, ClientError: the brokers refuse, or cannot be reached.
+    """
+    earliest = {each.partition: EARLIEST for each in ranges if each.from_earliest}
+    latest = {each.partition: LATEST for each in ranges if each.to_latest}
+    if not earliest and not latest:
+        return ranges
+    with WireClient(options.client) as client:
+        first = client.list_offsets(earliest) if earliest else {}
+        end = client.list_offsets(latest) if latest else {}
+    return tuple(
+        replace(
+            each,
+            start_offset=max(each.start_offset, first[each.partition].offset)
+            if each.from_earliest
+            else each.start_offset,
+            end_offset=end[each.partition].offset if each.to_latest else each.end_offset,
+        )
+        for each in ranges
+    )
 
 
 class _RangeReader:
