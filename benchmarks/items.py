@@ -15,8 +15,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
-from peers.clients import create
+from peers.clients import create, settings
 from peers.node import Node
 
 from benchmarks import native_client
@@ -72,7 +73,7 @@ def topic_of(node: Node, partitions: int = 1) -> Iterator[str]:
     try:
         yield name
     finally:
-        client = AdminClient({"bootstrap.servers": node.bootstrap})
+        client = AdminClient(settings(node))
         client.delete_topics([name])[name].result(LIMIT_S)
         # Deleted files keep the disk busy for a moment: it must not be the next one's.
         time.sleep(1.5)
@@ -136,7 +137,7 @@ def one_in_flight(node: Node, sizes: Sizes) -> Metrics:
 
 
 def create_topics(node: Node, sizes: Sizes) -> Metrics:
-    client = AdminClient({"bootstrap.servers": node.bootstrap})
+    client = AdminClient(settings(node))
     client.list_topics(timeout=LIMIT_S)
     run = next(_names)
     names = [f"many-{run}-{number}" for number in range(sizes.topics)]
@@ -179,7 +180,7 @@ def restart(node: Node, sizes: Sizes) -> Metrics:
     """A node that leads many partitions with one record each: stopped and started, then killed."""
     node.format()
     node.start()
-    client = AdminClient({"bootstrap.servers": node.bootstrap})
+    client = AdminClient(settings(node))
     wanted = sizes.restart_partitions
     names = [f"restart-{number}" for number in range(wanted // 10)]
     futures = client.create_topics([NewTopic(name, 10) for name in names], operation_timeout=60)
@@ -211,9 +212,7 @@ def _restarted(node: Node, wanted: int) -> tuple[float, float]:
 
 
 def _one_record_each(node: Node, names: list[str]) -> None:
-    from confluent_kafka import Producer
-
-    producer = Producer({"bootstrap.servers": node.bootstrap})
+    producer = Producer(settings(node))
     for name in names:
         for partition in range(10):
             producer.produce(name, b"x" * 100, partition=partition)
@@ -222,7 +221,7 @@ def _one_record_each(node: Node, names: list[str]) -> None:
 
 def _wait_for_leaders(node: Node, wanted: int, prefix: str) -> None:
     """Until `wanted` partitions of the topics with `prefix` have a leader in the metadata."""
-    client = AdminClient({"bootstrap.servers": node.bootstrap, "log_level": 0})
+    client = AdminClient(settings(node))
     deadline = time.monotonic() + LIMIT_S
     while time.monotonic() < deadline:
         topics = client.list_topics(timeout=LIMIT_S).topics

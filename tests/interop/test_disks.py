@@ -91,7 +91,7 @@ def disks(tmp_path: Path, candidate_class: type[Node]) -> Iterator[Disks]:
 
 def write_everything(node: Node, prefix: str) -> None:
     """Topics with every codec, a compacted one, a deleted one, configs, and a group's offsets."""
-    client = AdminClient({"bootstrap.servers": node.bootstrap})
+    client = AdminClient({"bootstrap.servers": node.bootstrap, "log_level": 0})
     for codec in CODECS:
         create(node, f"{prefix}-{codec}", 2)
         send_samples(node, f"{prefix}-{codec}", codec)
@@ -106,7 +106,7 @@ def write_everything(node: Node, prefix: str) -> None:
 
 
 def send_samples(node: Node, topic: str, codec: str) -> None:
-    settings = {"bootstrap.servers": node.bootstrap, "compression.type": codec, "linger.ms": 20,
+    settings = {"bootstrap.servers": node.bootstrap, "log_level": 0, "compression.type": codec, "linger.ms": 20,
                 "enable.idempotence": True}  # fmt: skip
     producer = Producer(settings)
     for number, sample in enumerate(samples()):
@@ -118,7 +118,7 @@ def send_samples(node: Node, topic: str, codec: str) -> None:
 
 
 def send_bulk(node: Node, topic: str, count: int, flush_every: int = 1_000_000) -> None:
-    producer = Producer({"bootstrap.servers": node.bootstrap, "linger.ms": 5})
+    producer = Producer({"bootstrap.servers": node.bootstrap, "log_level": 0, "linger.ms": 5})
     for number in range(count):
         producer.produce(topic, b"%d" % number + b"." * 1000, b"key-%d" % (number % 10), 0)
         if number % flush_every == flush_every - 1:
@@ -127,7 +127,7 @@ def send_bulk(node: Node, topic: str, count: int, flush_every: int = 1_000_000) 
 
 
 def commit(node: Node, group: str, topic: str, offset: int) -> None:
-    consumer = Consumer({"bootstrap.servers": node.bootstrap, "group.id": group})
+    consumer = Consumer({"bootstrap.servers": node.bootstrap, "log_level": 0, "group.id": group})
     try:
         consumer.commit(offsets=[TopicPartition(topic, 0, offset)], asynchronous=False)
     finally:
@@ -135,7 +135,7 @@ def commit(node: Node, group: str, topic: str, offset: int) -> None:
 
 
 def committed(node: Node, group: str, topic: str) -> int:
-    consumer = Consumer({"bootstrap.servers": node.bootstrap, "group.id": group})
+    consumer = Consumer({"bootstrap.servers": node.bootstrap, "log_level": 0, "group.id": group})
     try:
         return int(consumer.committed([TopicPartition(topic, 0)], LIMIT_S)[0].offset)
     finally:
@@ -146,6 +146,7 @@ def contents(node: Node) -> Contents:
     """Every record of every topic that is not internal, by partition."""
     settings = {
         "bootstrap.servers": node.bootstrap,
+        "log_level": 0,
         "group.id": "reader",
         "enable.auto.commit": False,
         "check.crcs": True,
@@ -342,7 +343,7 @@ def test_topic_configs_and_deletion_survive(disks: Disks, java_tools: JavaTools)
     create(node, "configured", 1, {"retention.ms": "123456", "min.insync.replicas": "1"})
     create(node, "deleted", 3)
     create(node, "late", 1)
-    client = AdminClient({"bootstrap.servers": node.bootstrap})
+    client = AdminClient({"bootstrap.servers": node.bootstrap, "log_level": 0})
     client.delete_topics(["deleted"])["deleted"].result(LIMIT_S)
     disks.stop("clean")
     described = []

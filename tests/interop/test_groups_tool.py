@@ -32,13 +32,13 @@ def prepare(pair: Pair, node: Node, topic: str, group: str) -> None:
         "topics", "--bootstrap-server", node.bootstrap,
         "--create", "--topic", topic, "--partitions", "2",
     ).check()  # fmt: skip
-    producer = Producer({"bootstrap.servers": node.bootstrap})
+    producer = Producer({"bootstrap.servers": node.bootstrap, "log_level": 0})
     for number in range(20):
         producer.produce(
             topic, b"%d" % number, partition=number % 2, timestamp=FIRST_TIMESTAMP_MS + number
         )
     assert producer.flush(30) == 0
-    consumer = Consumer({"bootstrap.servers": node.bootstrap, "group.id": group})
+    consumer = Consumer({"bootstrap.servers": node.bootstrap, "log_level": 0, "group.id": group})
     try:
         consumer.commit(
             offsets=[TopicPartition(topic, 0, 3), TopicPartition(topic, 1, 10)], asynchronous=False
@@ -140,6 +140,7 @@ def test_an_active_group(pair: Pair) -> None:
         consumer = Consumer(
             {
                 "bootstrap.servers": node.bootstrap,
+                "log_level": 0,
                 "group.id": "active",
                 "client.id": "the-client",
                 "auto.offset.reset": "earliest",

@@ -16,7 +16,7 @@ def fill(pair: Pair, node: Node, topic: str, partitions: int = 2, records: int =
         "topics", "--bootstrap-server", node.bootstrap,
         "--create", "--topic", topic, "--partitions", str(partitions),
     ).check()  # fmt: skip
-    producer = Producer({"bootstrap.servers": node.bootstrap, "linger.ms": 5})
+    producer = Producer({"bootstrap.servers": node.bootstrap, "log_level": 0, "linger.ms": 5})
     for number in range(records):
         producer.produce(
             topic,

@@ -28,7 +28,7 @@ def fill(node: Node) -> None:
     for topic in ("mixed", "append-time", "trimmed"):
         for codec in CODECS:
             send(node, topic, codec, 1 if topic == "trimmed" else 2)
-    trim = AdminClient({"bootstrap.servers": node.bootstrap})
+    trim = AdminClient({"bootstrap.servers": node.bootstrap, "log_level": 0})
     from confluent_kafka import TopicPartition
 
     place = TopicPartition("trimmed", 0, 60)
@@ -39,6 +39,7 @@ def send(node: Node, topic: str, codec: str, partitions: int) -> None:
     producer = Producer(
         {
             "bootstrap.servers": node.bootstrap,
+            "log_level": 0,
             "compression.type": codec,
             "linger.ms": 20,
             "batch.num.messages": 20,

@@ -12,11 +12,20 @@ from peers.node import Node
 LIMIT_S = 30.0
 
 
+def settings(node: Node, **config: object) -> dict[str, object]:
+    """Configuration of a client of `node`; `_` stands for `.`. A node that stops is not news."""
+    return {
+        "bootstrap.servers": node.bootstrap,
+        "log_level": 0,
+        **{key.replace("_", "."): value for key, value in config.items()},
+    }
+
+
 def create(
     node: Node, topic: str, partitions: int = 1, config: dict[str, str] | None = None
 ) -> None:
     """Create a topic and wait until its partitions have leaders in the broker's metadata."""
-    client = AdminClient({"bootstrap.servers": node.bootstrap})
+    client = AdminClient(settings(node))
     client.create_topics([NewTopic(topic, partitions, config=config or {})])[topic].result(LIMIT_S)
     deadline = time.monotonic() + LIMIT_S
     while time.monotonic() < deadline:
