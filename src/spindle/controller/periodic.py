@@ -54,8 +54,3 @@ class Schedule:
     def run_again(self, task: Task, now_ms: int) -> None:
         """The task left work behind: it is due at once."""
         self._due_ms[task] = now_ms
-
-    def postpone(self, task: Task, now_ms: int) -> None:
-        """The task is not needed for one more interval."""
-        if task in self._due_ms:
-            self._due_ms[task] = now_ms + self._intervals[task]

@@ -280,8 +280,6 @@ class ControllerDriver:
             image = self._replay(records, first_offset)
         self._speculative = image
         self._next_offset = last_offset + 1
-        if self._schedule is not None:
-            self._schedule.postpone(Task.NO_OP_RECORD, self._clock())
 
     def _replay(self, records: Sequence[Message], first_offset: int) -> MetadataImage:
         delta = MetadataDelta(self._speculative)

@@ -259,4 +259,6 @@ def _settings(config: NodeConfig, cluster_id: str) -> ControllerSettings:
         leader_imbalance_check_interval_ms=1000
         * integer("leader.imbalance.check.interval.seconds"),
         unclean_leader_election_interval_ms=integer("unclean.leader.election.interval.ms"),
+        delete_topic_enable=config.flag("delete.topic.enable"),
+        controller_listener_names=config.controller_listener_names,
     )
