@@ -146,6 +146,13 @@ def test_a_compacted_topic_wants_keys() -> None:
     assert validate(batch_of(NOW_MS), rules).batches
 
 
+def test_what_a_coordinator_wrote_is_not_looked_into() -> None:
+    rules = RULES._replace(is_compacted=True)
+    keyless = build_batch([SimpleRecord(None, b"v", NOW_MS)])
+    assert validate(keyless, rules, AppendOrigin.COORDINATOR).batches
+    assert refusal(keyless, rules).code is ErrorCode.INVALID_RECORD
+
+
 def test_records_that_do_not_parse_on_a_compacted_topic() -> None:
     good = batch_of(NOW_MS)
     bad = seal_batch(read_header(good), b"\x00" * 20)

@@ -158,7 +158,7 @@ def validate_for_append(
     while position < len(records):
         header = _read_header(records, position)
         _check_batch(records, position, header, rules, origin, where)
-        replacement = _apply_rules(records, position, header, rules, now_ms, where)
+        replacement = _apply_rules(records, position, header, rules, now_ms, origin, where)
         if isinstance(replacement, bytes):
             rewritten[position] = replacement
             valid.append((position, header))
@@ -253,11 +253,14 @@ def _apply_rules(
     header: BatchHeader,
     rules: AppendRules,
     now_ms: int,
+    origin: AppendOrigin,
     where: object,
 ) -> BatchHeader | bytes:
     """The header after patches in place, or the bytes of a new batch."""
     must_convert = rules.codec is not None and rules.codec != header.codec
-    if must_convert or _must_see_records(header, rules, now_ms):
+    # What this broker built itself is not looked into: coordinators write keys, and present times.
+    is_foreign = origin is AppendOrigin.CLIENT
+    if must_convert or (is_foreign and _must_see_records(header, rules, now_ms)):
         decoded = _decode(records, position, header, where)
         _check_records(decoded, header, rules, now_ms, where)
         if must_convert:
