@@ -10,6 +10,7 @@ import pytest
 from wire_broker import WireBroker
 
 from spindle.client.errors import ConnectionLost
+from spindle.client.wire.fetcher import NoProgress
 from spindle.common.errors import ApiError, CorruptRecords, ErrorCode
 from spindle.common.ids import TopicPartition
 from spindle.pipeline.segments.pushdown import PushedFilters
@@ -17,7 +18,6 @@ from spindle.pipeline.sources.broker_options import broker_read_options
 from spindle.pipeline.sources.broker_planning import plan_tasks
 from spindle.pipeline.sources.broker_ranges import OffsetRange
 from spindle.pipeline.sources.broker_reading import DataLost, read_ranges, settled
-from spindle.pipeline.wire.fetcher import NoProgress
 from spindle.protocol.messages.describe_log_dirs import (
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,

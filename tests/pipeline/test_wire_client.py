@@ -13,18 +13,18 @@ from spindle.client.configs import ConfigResource
 from spindle.client.errors import ConnectionLost, RequestTimedOut, UnsupportedByPeer
 from spindle.client.fetching import FetchLimits
 from spindle.client.offsets import EARLIEST, LATEST, MAX_TIMESTAMP
-from spindle.common.errors import ApiError, CorruptRecords, ErrorCode, ProtocolViolation
-from spindle.common.ids import TopicPartition
-from spindle.common.uuids import ZERO_UUID
-from spindle.pipeline.wire.cluster import WireClient
-from spindle.pipeline.wire.fetcher import (
+from spindle.client.wire.cluster import WireClient
+from spindle.client.wire.fetcher import (
     NoProgress,
     PartitionFetcher,
     TopicReplaced,
     whole_batches,
 )
-from spindle.pipeline.wire.settings import ClientSettings, HostPort, client_settings
-from spindle.pipeline.wire.transport import BlockingConnection
+from spindle.client.wire.settings import ClientSettings, HostPort, client_settings
+from spindle.client.wire.transport import BlockingConnection
+from spindle.common.errors import ApiError, CorruptRecords, ErrorCode, ProtocolViolation
+from spindle.common.ids import TopicPartition
+from spindle.common.uuids import ZERO_UUID
 from spindle.protocol.message import Message
 from spindle.protocol.messages.fetch import FetchRequest, FetchResponse
 from spindle.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse

@@ -2,8 +2,8 @@
 
 import pytest
 
+from spindle.client.wire.settings import HostPort, client_settings
 from spindle.common.errors import ConfigError
-from spindle.pipeline.wire.settings import HostPort, client_settings
 
 SERVERS = {"bootstrap.servers": "a:1"}
 

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from spindle.client.wire.cluster import WireClient
+from spindle.client.wire.settings import client_settings
 from spindle.pipeline.demo import flights, questions, sending
 from spindle.pipeline.demo.node import LOG_DIRECTORIES, DemoError, DemoLayout, DemoNode
 from spindle.pipeline.demo.proof import Fingerprint, fingerprint_of_rows
 from spindle.pipeline.demo.screen import Screen, size_text
 from spindle.pipeline.demo.sending import PARTITIONS, TOPIC
-from spindle.pipeline.wire.cluster import WireClient
-from spindle.pipeline.wire.settings import client_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

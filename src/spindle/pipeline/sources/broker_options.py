@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from spindle.client.offsets import READ_COMMITTED
+from spindle.client.wire.settings import ClientSettings, client_settings
 from spindle.common.errors import ConfigError
 from spindle.common.ids import TopicPartition
 from spindle.pipeline.records.columns import select_columns
@@ -26,7 +27,6 @@ from spindle.pipeline.sources.broker_limits import (
     no_match_strategy,
     offset_limit,
 )
-from spindle.pipeline.wire.settings import ClientSettings, client_settings
 
 _KAFKA_PREFIX: Final = "kafka."
 _SELECTIONS: Final = ("assign", "subscribe", "subscribePattern")

@@ -15,6 +15,7 @@ from typing import Final
 from spindle.client.cluster import ClusterView, TopicView
 from spindle.client.errors import ClientError, RequestTimedOut, is_worth_retrying
 from spindle.client.offsets import EARLIEST, LATEST
+from spindle.client.wire.cluster import WireClient
 from spindle.common.errors import ApiError
 from spindle.common.ids import TopicPartition
 from spindle.pipeline.records.decoder import MAX_OFFSET
@@ -40,7 +41,6 @@ from spindle.pipeline.sources.broker_ranges import (
     split_by_count,
     with_empty_ends,
 )
-from spindle.pipeline.wire.cluster import WireClient
 
 Offsets = Mapping[TopicPartition, int]
 _DEFAULT_RECORD_BYTES: Final = 100.0

@@ -8,6 +8,8 @@ import pyarrow as pa
 from spindle.client.errors import ClientError
 from spindle.client.fetching import FetchLimits
 from spindle.client.offsets import EARLIEST, LATEST
+from spindle.client.wire.cluster import WireClient
+from spindle.client.wire.fetcher import FetchedRun, PartitionFetcher, TopicReplaced
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import TopicPartition
 from spindle.pipeline.records.decoder import BatchDecoder, RowFilter
@@ -15,8 +17,6 @@ from spindle.pipeline.records.transactions import AbortedTransaction, AbortedTra
 from spindle.pipeline.segments.pushdown import PushedFilters
 from spindle.pipeline.sources.broker_options import BrokerReadOptions
 from spindle.pipeline.sources.broker_ranges import OffsetRange
-from spindle.pipeline.wire.cluster import WireClient
-from spindle.pipeline.wire.fetcher import FetchedRun, PartitionFetcher, TopicReplaced
 
 
 class DataLost(ClientError):

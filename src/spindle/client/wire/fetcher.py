@@ -18,12 +18,12 @@ from spindle.client.fetching import (
     fetched_batches,
     last_version,
 )
+from spindle.client.wire.cluster import WireClient
+from spindle.client.wire.transport import BlockingConnection
 from spindle.common.errors import ApiError, CorruptRecords, ErrorCode
 from spindle.common.ids import TopicPartition
 from spindle.common.ports import Bytes
 from spindle.common.uuids import ZERO_UUID, Uuid, uuid_text
-from spindle.pipeline.wire.cluster import WireClient
-from spindle.pipeline.wire.transport import BlockingConnection
 from spindle.protocol.messages.fetch import FetchResponse
 
 _HEADER: Final = Struct(">qiib")  # base offset, length, leader epoch, magic

@@ -19,11 +19,11 @@ from spindle.client.offsets import (
     list_offsets_request,
 )
 from spindle.client.producing import ACKS_ALL, Appended, appended, last_version, produce_request
+from spindle.client.wire.settings import ClientSettings, HostPort
+from spindle.client.wire.transport import BlockingConnection
 from spindle.common.errors import ApiError
 from spindle.common.ids import TopicPartition
 from spindle.common.ports import Bytes
-from spindle.pipeline.wire.settings import ClientSettings, HostPort
-from spindle.pipeline.wire.transport import BlockingConnection
 from spindle.protocol.messages.describe_configs import DescribeConfigsResponse
 from spindle.protocol.messages.describe_log_dirs import DescribeLogDirsResponse
 from spindle.protocol.messages.list_offsets import ListOffsetsResponse

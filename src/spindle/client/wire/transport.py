@@ -10,9 +10,9 @@ from spindle.client.connection import Answer, ClientConnection, Negotiated, Rece
 from spindle.client.errors import ConnectionLost, RequestTimedOut
 from spindle.client.framing import FrameReader
 from spindle.client.versions import PeerVersions
+from spindle.client.wire.settings import ClientSettings, HostPort
 from spindle.common.errors import ProtocolViolation
 from spindle.common.ports import Bytes
-from spindle.pipeline.wire.settings import ClientSettings, HostPort
 from spindle.protocol.message import Message
 
 R = TypeVar("R", bound=Message)

@@ -1,4 +1,4 @@
-"""Which of Kafka's client properties the pipeline honours, with Kafka's defaults.
+"""Which of Kafka's client properties are honoured, with Kafka's defaults.
 
 Properties that only steer a consumer group or a deserializer mean nothing to a reader that assigns
 itself offsets and reads raw batches; they are accepted and ignored.
@@ -94,7 +94,7 @@ def _refuse_security(properties: Mapping[str, str]) -> None:
     if protocol != "PLAINTEXT":
         raise ConfigError(
             f"security.protocol is {protocol!r}: only PLAINTEXT is spoken here. Use a PLAINTEXT "
-            "listener of the brokers, or Spark's built-in kafka source"
+            "listener of the brokers"
         )
 
 
