@@ -69,15 +69,21 @@ class IndexFile:
 
     def reset(self) -> None:
         """Forget all entries; the file becomes empty (and is created if it is missing)."""
-        self._handles.get(self.path, create=True).truncate(0)
+        file = self._handles.get(self.path, create=True)
+        if file.size():
+            file.truncate(0)
         self.count = 0
         self._has_full_size = False
         self._is_dirty = True
 
-    def append(self, *fields: int) -> None:
-        """Add an entry; the caller keeps to `max_entries` and to the order."""
+    def append(self, *fields: int, is_final: bool = False) -> None:
+        """Add an entry; the caller keeps to `max_entries` and to the order.
+
+        Args:
+            is_final: no other will follow, so the file need not grow to its full size.
+        """
         file = self._handles.get(self.path, create=True)
-        if not self._has_full_size:
+        if not self._has_full_size and not is_final:
             file.truncate(max(self.max_entries, self.count + 1) * self._entry.size)
             self._has_full_size = True
         file.pwrite(self._entry.pack(*fields), self.count * self._entry.size)

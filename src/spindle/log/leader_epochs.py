@@ -21,9 +21,20 @@ UNDEFINED: Final = OffsetAndEpoch(UNDEFINED_OFFSET, UNDEFINED_EPOCH)
 
 
 class LeaderEpochs:
-    """The epoch history of one log, kept in a file of its directory."""
+    """The epoch history of one log, kept in a file of its directory.
 
-    __slots__ = ("_directory", "_epochs", "_file_system", "_has_content", "_is_durable", "_starts")
+    `is_stored` says whether the file (not necessarily the device) has the present entries.
+    """
+
+    __slots__ = (
+        "_directory",
+        "_epochs",
+        "_file_system",
+        "_has_content",
+        "_is_durable",
+        "_starts",
+        "is_stored",
+    )
 
     def __init__(self, file_system: FileSystem, directory: str) -> None:
         """An empty history; `load` reads the file."""
@@ -33,6 +44,7 @@ class LeaderEpochs:
         self._starts: list[int] = []
         self._has_content = False
         self._is_durable = True
+        self.is_stored = True
 
     def load(self) -> None:
         """Read the file; create an empty one if there is none.
@@ -86,6 +98,7 @@ class LeaderEpochs:
         self._remove_from(epoch, start_offset)
         self._epochs.append(epoch)
         self._starts.append(start_offset)
+        self.is_stored = False
         self._is_durable = False
         return True
 
@@ -152,6 +165,7 @@ class LeaderEpochs:
         if self._has_content:
             self._file_system.rename(target, path)
         self._has_content = True
+        self.is_stored = True
         self._is_durable = False
 
     def make_durable(self) -> None:
@@ -160,6 +174,7 @@ class LeaderEpochs:
             path = f"{self._directory}/{LEADER_EPOCH_CHECKPOINT}"
             self._file_system.write_atomically(path, self._content())
             self._has_content = True
+            self.is_stored = True
             self._is_durable = True
 
     def _content(self) -> bytes:

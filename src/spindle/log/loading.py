@@ -96,9 +96,7 @@ def load_log(
         to_recover = [segment for segment in opened if segment in needed or segment in unsound]
     # Compaction leaves gaps between segments; elsewhere a gap after the recovery point is a loss.
     gaps_are_losses_from = _NOWHERE if config.is_compacted else recovery_point
-    is_recovered = _recover(
-        opened, to_recover, epochs, producers, log_start_offset, gaps_are_losses_from
-    )
+    _recover(opened, to_recover, epochs, producers, log_start_offset, gaps_are_losses_from)
     end_offset = opened[-1].end_of_batches()[0] if opened else log_start_offset
     if end_offset < log_start_offset:
         for segment in opened:
@@ -110,7 +108,7 @@ def load_log(
         segment.create()
         opened = [segment]
     segments = Segments(opened)
-    _fit_epochs(epochs, log_start_offset, end_offset, must_store=is_recovered)
+    _fit_epochs(epochs, log_start_offset, end_offset)
     producers.remove_stray_snapshots(segments.base_offsets)
     producers.reload(log_start_offset, end_offset, now_ms, config.producer_id_expiration_ms)
     replay_producers(segments, producers, end_offset)
@@ -135,7 +133,7 @@ def _recover(
     producers: ProducerState,
     log_start_offset: int,
     gaps_are_losses_from: int,
-) -> bool:
+) -> None:
     """Recover these segments in order; after a loss the rest of the log is removed.
 
     A follower that kept what comes after a gap would never fetch what is missing.
@@ -144,7 +142,7 @@ def _recover(
         if segment not in opened:
             break
         base_offset = segment.base_offset
-        producers.reload(log_start_offset, base_offset, 0, _NEVER_MS)
+        producers.restore(log_start_offset, base_offset, 0, _NEVER_MS)
         replay_producers(Segments(opened), producers, base_offset)
         is_torn = recover_segment(segment, epochs, producers)
         producers.take_snapshot()
@@ -156,14 +154,11 @@ def _recover(
             for later in opened[after:]:
                 later.delete()
             del opened[after:]
-    return bool(to_recover)
 
 
-def _fit_epochs(
-    epochs: LeaderEpochs, log_start_offset: int, end_offset: int, *, must_store: bool
-) -> None:
-    """Cut the epoch history to the log."""
+def _fit_epochs(epochs: LeaderEpochs, log_start_offset: int, end_offset: int) -> None:
+    """Cut the epoch history to the log; what recovery found out about it is stored as well."""
     epochs.truncate_from_end(end_offset)
     epochs.truncate_from_start(log_start_offset)
-    if must_store and epochs.entries:
+    if not epochs.is_stored:
         epochs.store()

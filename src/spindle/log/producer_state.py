@@ -4,6 +4,7 @@ The state is a function of the log. It is stored at the start of each segment an
 closed, and rebuilt at load from the newest snapshot and the records after it.
 """
 
+from bisect import insort
 from collections.abc import Iterable
 
 from spindle.common.errors import CorruptLog
@@ -158,13 +159,13 @@ class ProducerState:
         self._snapshots = sorted(offset for offset in offsets if offset is not None)
 
     def take_snapshot(self) -> None:
-        """Store the state at `map_end_offset`, unless a snapshot at or after it exists.
+        """Store the state at `map_end_offset`, unless there is a snapshot at it.
 
         Nobody waits for the device: a snapshot that a power failure damaged is recognised by its
         checksum, and the log itself says the same.
         """
         offset = self.map_end_offset
-        if offset <= (self._snapshots[-1] if self._snapshots else 0):
+        if offset == 0 or offset in self._snapshots:
             return
         file = self._file_system.open(self._path(offset), create=True)
         try:
@@ -172,7 +173,7 @@ class ProducerState:
             file.pwrite(encode_producer_snapshot(self._producers.values()), 0)
         finally:
             file.close()
-        self._snapshots.append(offset)
+        insort(self._snapshots, offset)
 
     def reload(self, log_start_offset: int, end_offset: int, now_ms: int, expiry_ms: int) -> None:
         """Go back to the newest snapshot at or before `end_offset`, dropping those out of range.
@@ -181,12 +182,17 @@ class ProducerState:
         """
         for offset in [at for at in self._snapshots if not log_start_offset < at <= end_offset]:
             self._remove_snapshot(offset)
+        self.restore(log_start_offset, end_offset, now_ms, expiry_ms)
+
+    def restore(self, log_start_offset: int, end_offset: int, now_ms: int, expiry_ms: int) -> None:
+        """`reload` that leaves later snapshots where they are: the log may well reach them."""
         self._producers.clear()
         self._ongoing.clear()
         self._unreplicated.clear()
         self.map_end_offset = log_start_offset
-        while self._snapshots:
-            offset = self._snapshots[-1]
+        for offset in self._snapshots[::-1]:
+            if not log_start_offset < offset <= end_offset:
+                continue
             try:
                 entries = read_producer_snapshot(self._file_system, self._path(offset))
             except CorruptLog:

@@ -162,7 +162,9 @@ class Segment:
 
     def become_inactive(self) -> None:
         """Write the last time index entry and cut the indexes to their entries."""
-        self.time_index.append_if_later(self.max_timestamp, self.max_timestamp_offset)
+        self.time_index.append_if_later(
+            self.max_timestamp, self.max_timestamp_offset, is_final=True
+        )
         self.offset_index.file.trim()
         self.time_index.file.trim()
 

@@ -59,10 +59,12 @@ class TimeIndex:
             self.base_offset + first_offset
         )
 
-    def append_if_later(self, timestamp_ms: int, last_offset: int) -> None:
+    def append_if_later(
+        self, timestamp_ms: int, last_offset: int, *, is_final: bool = False
+    ) -> None:
         """Add an entry if its timestamp is larger than that of the last one."""
         if timestamp_ms > self.last.timestamp_ms:
-            self.file.append(timestamp_ms, last_offset - self.base_offset)
+            self.file.append(timestamp_ms, last_offset - self.base_offset, is_final=is_final)
             self.last = TimestampPosition(timestamp_ms, last_offset)
 
     def lookup(self, timestamp_ms: int) -> int:
