@@ -131,8 +131,10 @@ def test_only_news_is_told() -> None:
     context = cache.open(request(wanted={"a": [0]}), NAMES, 0)
     partition = context.partitions[PartitionKey("a", bytes(16), 0)]
     assert partition.is_news(5, 0)
+    partition.remember(5, 0)
     assert not partition.is_news(5, 0)
     assert partition.is_news(5, 1)
+    assert partition.is_news(4, 0)
 
 
 def test_the_epoch_wraps() -> None:

@@ -123,22 +123,7 @@ class Client:
         self, topic: str, partition: int, records: bytes, acks: int = -1
     ) -> ProduceResponse.TopicProduceResponse.PartitionProduceResponse:
         """The answer for the one partition."""
-        data = ProduceRequest.TopicProduceData
-        response = await self.ask(
-            ProduceRequest(
-                acks=acks,
-                timeout_ms=5_000,
-                topic_data=[
-                    data(
-                        name=topic,
-                        partition_data=[
-                            data.PartitionProduceData(index=partition, records=records)
-                        ],
-                    )
-                ],
-            ),
-            version=12,
-        )
+        response = await self.ask(produce_request(topic, partition, records, acks), version=12)
         answer: ProduceResponse.TopicProduceResponse.PartitionProduceResponse = response.responses[
             0
         ].partition_responses[0]
@@ -148,28 +133,33 @@ class Client:
         self, topic: str, partition: int, offset: int, *, max_wait_ms: int = 500, min_bytes: int = 1
     ) -> Any:
         """The answer for the one partition (version 12, without a session)."""
-        wanted = FetchRequest.FetchTopic
-        response = await self.ask(
-            FetchRequest(
-                max_wait_ms=max_wait_ms,
-                min_bytes=min_bytes,
-                max_bytes=1 << 25,
-                topics=[
-                    wanted(
-                        topic=topic,
-                        partitions=[
-                            wanted.FetchPartition(
-                                partition=partition,
-                                fetch_offset=offset,
-                                partition_max_bytes=1 << 25,
-                            )
-                        ],
-                    )
-                ],
-            ),
-            version=12,
-        )
+        request = fetch_request(topic, partition, offset)
+        request.max_wait_ms, request.min_bytes = max_wait_ms, min_bytes
+        response = await self.ask(request, version=12)
         return response.responses[0].partitions[0]
+
+
+def produce_request(topic: str, partition: int, records: bytes, acks: int = -1) -> ProduceRequest:
+    data = ProduceRequest.TopicProduceData
+    part = data.PartitionProduceData(index=partition, records=records)
+    return ProduceRequest(
+        acks=acks, timeout_ms=5_000, topic_data=[data(name=topic, partition_data=[part])]
+    )
+
+
+def fetch_request(topic: str, partition: int, offset: int) -> FetchRequest:
+    """For one partition, without a session."""
+    wanted = FetchRequest.FetchTopic
+    part = wanted.FetchPartition(
+        partition=partition, fetch_offset=offset, partition_max_bytes=1 << 25
+    )
+    return FetchRequest(
+        max_wait_ms=500,
+        min_bytes=1,
+        max_bytes=1 << 25,
+        session_epoch=-1,
+        topics=[wanted(topic=topic, partitions=[part])],
+    )
 
 
 def batch_of(*values: bytes, **options: Any) -> bytes:

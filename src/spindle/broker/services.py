@@ -5,7 +5,9 @@ from dataclasses import dataclass
 
 from spindle.broker.ports import ControllerChannel, EventLoop, MetadataView
 from spindle.broker.producer_ids import ProducerIds
+from spindle.broker.quota_enforcement import ClientQuotas
 from spindle.broker.replicas import Replicas
+from spindle.broker.traffic import Traffic
 from spindle.common.ports import RandomSource
 from spindle.config.node_config import NodeConfig
 from spindle.coordinator.ports import GroupCoordinatorPort
@@ -29,3 +31,5 @@ class BrokerServices:
     producer_ids: ProducerIds
     groups: GroupCoordinatorPort
     ensure_internal_topic: Callable[[str], Awaitable[None]]
+    quotas: ClientQuotas
+    traffic: Traffic

@@ -50,11 +50,13 @@ class FetchedPartition:
         self.last_fetched_epoch = wanted.last_fetched_epoch
 
     def is_news(self, high_watermark: int, log_start_offset: int) -> bool:
-        """Whether an answer without data has something to tell; remembers what is told."""
-        news = (high_watermark, log_start_offset) != (self.high_watermark, self.log_start_offset)
+        """Whether an answer without data has something to tell."""
+        return (high_watermark, log_start_offset) != (self.high_watermark, self.log_start_offset)
+
+    def remember(self, high_watermark: int, log_start_offset: int) -> None:
+        """The fetcher is told this."""
         self.high_watermark = high_watermark
         self.log_start_offset = log_start_offset
-        return news
 
 
 class FetchSession:
@@ -159,6 +161,10 @@ class FetchSessionCache:
         # Most recently used last: the first one is the one to evict.
         self._sessions[session.session_id] = self._sessions.pop(session.session_id)
         return FetchContext(session.partitions, session, is_incremental=True)
+
+    def forget(self, session: FetchSession) -> None:
+        """Close a session whose fetcher was not told of it."""
+        self._sessions.pop(session.session_id, None)
 
     def _open_full(self, request: FetchRequest, uses_topic_ids: bool, now_ms: int) -> FetchContext:
         if request.session_id != INVALID_SESSION_ID:

@@ -14,8 +14,10 @@ from spindle.broker.handlers.auto_topics import request_topics
 from spindle.broker.partition import Partition
 from spindle.broker.ports import ControllerChannel
 from spindle.broker.producer_ids import ProducerIds
+from spindle.broker.quota_enforcement import ClientQuotas
 from spindle.broker.replicas import Replicas, TopicSettings
 from spindle.broker.services import BrokerServices
+from spindle.broker.traffic import Traffic
 from spindle.common.errors import LogDirectoryFailed
 from spindle.common.ids import OFFSETS_TOPIC, Endpoint
 from spindle.common.uuids import Uuid, uuid_text
@@ -100,11 +102,18 @@ class BrokerServer:
         self.replicas.on_leadership(self._on_leadership)
         self._producer_ids = ProducerIds(config.node_id, env.channel)
         self._housekeeping = Housekeeping(self.replicas, config, env.now_ms)
+        loop = asyncio.get_running_loop()
+        self.traffic = Traffic()
+        self.quotas = ClientQuotas(
+            config.integer("quota.window.num"),
+            1000 * config.integer("quota.window.size.seconds"),
+            lambda: int(loop.time() * 1000),
+        )
         self.services = BrokerServices(
             node_id=config.node_id,
             cluster_id=env.cluster_id,
             config=config,
-            loop=asyncio.get_running_loop(),
+            loop=loop,
             now_ms=env.now_ms,
             random=env.random,
             metadata=self.metadata,
@@ -117,6 +126,8 @@ class BrokerServer:
             producer_ids=self._producer_ids,
             groups=self.groups,
             ensure_internal_topic=self._ensure_internal_topic,
+            quotas=self.quotas,
+            traffic=self.traffic,
         )
         handlers = broker_handlers(self.services)
         self.listeners = [
@@ -134,6 +145,7 @@ class BrokerServer:
             max_connections_per_ip=integer("max.connections.per.ip"),
             connections_max_idle_ms=integer("connections.max.idle.ms"),
             metrics=self._metrics,
+            quotas=self.quotas,
         )
 
     # -- start and stop
@@ -263,9 +275,11 @@ class BrokerServer:
             topics = [r.name for r in changed if r.resource_type == TOPIC_RESOURCE]
             if topics:
                 self.replicas.refresh_settings(topics)
+        self.quotas.update(publication.image.client_quotas)
         if delta.topics.deleted:
             gone = [(topic_id, topic.name) for topic_id, topic in delta.topics.deleted.items()]
             self.groups.on_topics_deleted(gone)
+            self.traffic.forget(name for _, name in gone)
 
     def _take_over_cordons(self, image: MetadataImage) -> None:
         """`cordoned.log.dirs`, the dynamic value over the one of the property file (KIP-1066).

@@ -96,6 +96,7 @@ class Connection(asyncio.BufferedProtocol):
         self._is_write_paused = False
         self._is_read_paused = False
         self._is_closing = False
+        self._mute: asyncio.TimerHandle | None = None
         self._at_close: list[Callable[[], None]] = []
 
     # -- the transport's callbacks
@@ -114,6 +115,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._is_closing = True
+        if self._mute is not None:
+            self._mute.cancel()
         self._frames.clear()
         for pending in self._pending:
             if pending.task is not None and not pending.is_produce:
@@ -220,7 +223,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _advance(self) -> None:
         """Start the requests that may start now."""
-        while self._frames and not self._is_write_paused and not self._is_closing:
+        while self._frames and not (self._is_write_paused or self._is_closing or self._mute):
             frame = self._frames[0]
             is_produce = len(frame) >= 2 and _API_KEY.unpack_from(frame)[0] == PRODUCE
             if self._pending and not (is_produce and self._pending[-1].is_produce):
@@ -301,7 +304,7 @@ class Connection(asyncio.BufferedProtocol):
         transport = self._transport
         if transport is None or self._is_closing:
             return
-        should_pause = bool(self._frames)
+        should_pause = bool(self._frames) or self._mute is not None
         if should_pause and not self._is_read_paused:
             self._is_read_paused = True
             transport.pause_reading()
@@ -314,6 +317,25 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def is_idle(self) -> bool:
         return not self._pending and not self._frames
+
+    def mute(self, delay_s: float) -> None:
+        """Neither read nor start requests for that long; what was started is answered (KIP-219)."""
+        if self._is_closing:
+            return
+        ends_s = self._loop.time() + delay_s
+        if self._mute is not None:
+            ends_s = max(ends_s, self._mute.when())
+            self._mute.cancel()
+        self._mute = self._loop.call_at(ends_s, self.unmute)
+        self._flow()
+
+    def unmute(self) -> None:
+        """Go on before the time is over."""
+        if self._mute is not None:
+            self._mute.cancel()
+            self._mute = None
+            self._advance()
+            self._flow()
 
     def at_close(self, function: Callable[[], None]) -> None:
         """Call `function` when the connection is gone."""

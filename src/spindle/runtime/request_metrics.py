@@ -1,25 +1,111 @@
-"""Counts and times of requests, kept as plain numbers on the data path and read by the exporter."""
+"""Counts and times of requests and connections: plain numbers on the data path, for the exporter.
 
-from collections import deque
+Times go into buckets of a sixteenth of an octave, so a quantile is right to about 3 % without any
+request being remembered. Quantiles speak of the last one to two minutes.
+"""
+
+from collections.abc import Sequence
+from math import frexp, ldexp
+from typing import Final
+
+_PARTS: Final = 16
+"""Buckets per octave."""
+_LOWEST: Final = -24
+_HIGHEST: Final = 12
+"""Exponents of two that are told apart: 60 ns to more than an hour."""
+_BUCKETS: Final = (_HIGHEST - _LOWEST + 1) * _PARTS
+_FIRST: Final = -_LOWEST * _PARTS - _PARTS
+_LEAST_S: Final = ldexp(0.5, _LOWEST)
+_MOST_S: Final = ldexp(0.99, _HIGHEST)
+_WINDOW_S: Final = 60.0
+
+
+class RequestTimes:
+    """How often one API was served on one listener, and how long it took.
+
+    Attributes:
+        count: requests since the start.
+        total_s: their times together.
+    """
+
+    __slots__ = ("_before", "_began_s", "_now", "api", "count", "listener", "total_s")
+
+    def __init__(self, api: str, listener: str) -> None:
+        self.api = api
+        self.listener = listener
+        self.count = 0
+        self.total_s = 0.0
+        self._now = [0] * _BUCKETS
+        self._before = [0] * _BUCKETS
+        self._began_s = 0.0
+
+    def observe(self, elapsed_s: float) -> None:
+        self.count += 1
+        self.total_s += elapsed_s
+        if not _LEAST_S < elapsed_s < _MOST_S:
+            elapsed_s = _LEAST_S if elapsed_s <= _LEAST_S else _MOST_S
+        mantissa, exponent = frexp(elapsed_s)
+        self._now[(exponent << 4) + int(mantissa * 32) + _FIRST] += 1
+
+    def quantiles_s(self, wanted: Sequence[float], now_s: float) -> list[float]:
+        """The times that these parts (0 to 1) of the recent requests did not exceed; 0 for none.
+
+        `now_s` is a clock that does not go back; it moves the window.
+        """
+        counts = [new + old for new, old in zip(self._now, self._before, strict=True)]
+        if now_s - self._began_s >= _WINDOW_S:
+            self._before, self._now = self._now, [0] * _BUCKETS
+            self._began_s = now_s
+        total = sum(counts)
+        return [_quantile_s(counts, total, part) for part in wanted]
+
+
+def _quantile_s(counts: Sequence[int], total: int, part: float) -> float:
+    if not total:
+        return 0.0
+    rank = part * total
+    seen = 0
+    for index, count in enumerate(counts):
+        seen += count
+        if count and seen >= rank:
+            octave, step = divmod(index, _PARTS)
+            return ldexp((_PARTS + step + 0.5) / (2 * _PARTS), octave + _LOWEST)
+    raise AssertionError("a rank is at most the total")
 
 
 class RequestMetrics:
-    """Per API: how many requests, total time, and the latest times for quantiles."""
+    """Of all listeners of a node.
 
-    __slots__ = ("bytes_in", "bytes_out", "counts", "recent_s", "total_s")
+    Attributes:
+        connections: open now.
+        connections_opened: accepted since the start.
+        connections_refused: turned away by a limit.
+        connections_muted: times that a quota made a connection wait.
+    """
+
+    __slots__ = (
+        "bytes_in",
+        "bytes_out",
+        "connections",
+        "connections_muted",
+        "connections_opened",
+        "connections_refused",
+        "times",
+    )
 
     def __init__(self) -> None:
         self.bytes_in = 0
         self.bytes_out = 0
-        self.counts: dict[str, int] = {}
-        self.total_s: dict[str, float] = {}
-        self.recent_s: dict[str, deque[float]] = {}
+        self.connections = 0
+        self.connections_opened = 0
+        self.connections_refused = 0
+        self.connections_muted = 0
+        self.times: dict[tuple[str, str], RequestTimes] = {}
 
-    def observe(self, api: str, elapsed_s: float) -> None:
-        if api not in self.counts:
-            self.counts[api] = 0
-            self.total_s[api] = 0.0
-            self.recent_s[api] = deque(maxlen=1024)
-        self.counts[api] += 1
-        self.total_s[api] += elapsed_s
-        self.recent_s[api].append(elapsed_s)
+    def of(self, api: str, listener: str) -> RequestTimes:
+        """The counters of an API on a listener, to be kept by who serves it."""
+        key = (api, listener)
+        found = self.times.get(key)
+        if found is None:
+            found = self.times[key] = RequestTimes(api, listener)
+        return found

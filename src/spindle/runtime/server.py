@@ -10,14 +10,18 @@ import logging
 import socket
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
+from time import perf_counter
 from typing import Any, Final
 
 from spindle.broker.context import RequestContext
+from spindle.broker.quota_enforcement import ClientQuotas, set_throttle_time
 from spindle.common.errors import ConfigError, ErrorCode, ProtocolViolation
 from spindle.common.ports import Bytes
 from spindle.protocol.api import (
     API_VERSIONS,
     APIS,
+    FETCH,
+    PRODUCE,
     request_class,
     response_header_version,
 )
@@ -25,6 +29,7 @@ from spindle.protocol.codec import decode, encode_parts
 from spindle.protocol.framing import read_request_header, response_prefix
 from spindle.protocol.message import Message
 from spindle.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from spindle.protocol.messages.fetch import FetchResponse
 from spindle.runtime.connection import Answer, Connection, Deferred
 from spindle.runtime.request_metrics import RequestMetrics
 
@@ -90,6 +95,7 @@ class RequestServer:
         max_connections_per_ip: int,
         connections_max_idle_ms: int,
         metrics: RequestMetrics,
+        quotas: ClientQuotas | None = None,
     ) -> None:
         self.max_request_bytes = max_request_bytes
         self._listener = listener
@@ -97,6 +103,9 @@ class RequestServer:
         self._max_connections_per_ip = max_connections_per_ip
         self._max_idle_s = connections_max_idle_ms / 1000 if connections_max_idle_ms > 0 else 0.0
         self._metrics = metrics
+        self._quotas = quotas or ClientQuotas(1, 1000, lambda: 0)
+        self._quotas.on_change(self._unmute_all)
+        self._times = {key: metrics.of(APIS[key].name, listener.name) for key in listener.handlers}
         self._connections: dict[Connection, None] = {}
         self._per_ip: Counter[str] = Counter()
         self._sweep: asyncio.TimerHandle | None = None
@@ -139,18 +148,23 @@ class RequestServer:
         address = connection.client_address
         if len(self._connections) >= self._max_connections:
             log.warning("refusing %s: max.connections=%d", address, self._max_connections)
+            self._metrics.connections_refused += 1
             return False
         if self._per_ip[address] >= self._max_connections_per_ip:
             limit = self._max_connections_per_ip
             log.warning("refusing %s: max.connections.per.ip=%d", address, limit)
+            self._metrics.connections_refused += 1
             return False
         self._connections[connection] = None
         self._per_ip[address] += 1
+        self._metrics.connections += 1
+        self._metrics.connections_opened += 1
         return True
 
     def connection_closed(self, connection: Connection) -> None:
         if connection in self._connections:
             del self._connections[connection]
+            self._metrics.connections -= 1
             self._per_ip[connection.client_address] -= 1
             if not self._per_ip[connection.client_address]:
                 del self._per_ip[connection.client_address]
@@ -172,6 +186,29 @@ class RequestServer:
 
     def bytes_sent(self, count: int, /) -> None:
         self._metrics.bytes_out += count
+
+    # -- quotas
+
+    def _throttle(
+        self, connection: Connection, context: RequestContext, frame_bytes: int, response: Response
+    ) -> None:
+        """Answer now, listen later: the client is told how long (KIP-219)."""
+        if context.api_key == PRODUCE:
+            is_answered = response is not None
+            wait_ms = self._quotas.charge_produce(context, frame_bytes, is_answered=is_answered)
+        elif context.api_key == FETCH:
+            # Charged by the handler: what goes over the quota is not read from the answer.
+            wait_ms = response.throttle_time_ms if isinstance(response, FetchResponse) else 0
+        else:
+            wait_ms = self._quotas.charge_request(context)
+        if wait_ms:
+            set_throttle_time(response, wait_ms)
+            self._metrics.connections_muted += 1
+            connection.mute(wait_ms / 1000)
+
+    def _unmute_all(self) -> None:
+        for connection in list(self._connections):
+            connection.unmute()
 
     # -- requests
 
@@ -206,16 +243,21 @@ class RequestServer:
             connection.client_software_name,
             connection.client_software_version,
         )
-        started_s = self._loop.time()
+        quotas, frame_bytes, times = self._quotas, len(frame), self._times[api_key]
+        started_s = perf_counter()
         result = handler(context, request)
-        if result is None or isinstance(result, Message):
-            self._metrics.observe(api.name, self._loop.time() - started_s)
-            return answer(context, result)
+        if quotas.is_active:
+            quotas.charge_time(context, perf_counter() - started_s)
 
         def finish(response: Response) -> Answer:
-            self._metrics.observe(api.name, self._loop.time() - started_s)
-            return answer(context, response)
+            if quotas.is_active:
+                self._throttle(connection, context, frame_bytes, response)
+            frame = answer(context, response)
+            times.observe(perf_counter() - started_s)
+            return frame
 
+        if result is None or isinstance(result, Message):
+            return finish(result)
         return Deferred(result, finish)
 
     def _unknown_api_versions(self, correlation_id: int) -> Answer:

@@ -15,9 +15,11 @@ from spindle.broker.topology import endpoint_of
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.uuids import ZERO_UUID
 from spindle.log.log import FetchedRecords, Log
+from spindle.protocol.codec import encode_parts
 from spindle.protocol.messages.fetch import FetchRequest, FetchResponse
 from spindle.protocol.records.batch import HEADER_BYTES
 from spindle.replication.fetch_session import (
+    INVALID_SESSION_ID,
     FetchContext,
     FetchedPartition,
     PartitionKey,
@@ -204,7 +206,13 @@ class _Fetch:
             if read.has_data and not read.has_news:
                 assert read.partition is not None
                 groups.setdefault(id(read.partition.directory), []).append(read)
-        self._read_groups(list(groups.values()), max(self.request.max_bytes, 0), False)
+        self._read_groups(list(groups.values()), self._max_bytes(), False)
+
+    def _max_bytes(self) -> int:
+        """The client's limit, or what its quota could ever pay for."""
+        quotas = self.services.quotas
+        wanted = max(self.request.max_bytes, 0)
+        return min(wanted, quotas.max_fetch_bytes(self.context)) if quotas.is_active else wanted
 
     def _read_groups(self, groups: list[list[_Read]], room: int, has_any: bool) -> None:
         if not groups:
@@ -247,7 +255,8 @@ class _Fetch:
         self.is_reading = False
         total = sum(len(read.data.records or b"") for read in self.reads)
         has_news = any(read.has_news for read in self.reads)
-        if total >= self.request.min_bytes or self.is_expired or has_news:
+        min_bytes = min(self.request.min_bytes, self._max_bytes())
+        if total >= min_bytes or self.is_expired or has_news:
             self._answer_when_complete()
         elif self.is_stale:
             self._on_progress()
@@ -289,8 +298,42 @@ class _Fetch:
 
     def _answer(self) -> None:
         self.close()
-        if not self.promise.done():
-            self.promise.set_result(self._response())
+        if self.promise.done():
+            return
+        response, shown = self._response()
+        wait_ms = self._charge(response)
+        if wait_ms:
+            self.promise.set_result(self._throttled(wait_ms))
+            return
+        self._count(shown)
+        self._remember(shown)
+        self.promise.set_result(response)
+
+    def _count(self, shown: list[_Read]) -> None:
+        of = self.services.traffic.of
+        for read in shown:
+            if read.partition is not None:
+                traffic = of(read.name)
+                traffic.fetches += 1
+                traffic.bytes_out += len(read.data.records or b"")
+                traffic.failed_fetches += read.data.error_code != ErrorCode.NONE
+
+    def _charge(self, response: FetchResponse) -> int:
+        """The ms that the client's quotas make it wait."""
+        quotas = self.services.quotas
+        if not quotas.is_active:
+            return 0
+        size_bytes = sum(map(len, encode_parts(response, self.context.api_version)))
+        return quotas.charge_fetch(self.context, size_bytes)
+
+    def _throttled(self, wait_ms: int) -> FetchResponse:
+        """Nothing but the time to wait; a session that has just begun is not begun (KIP-219)."""
+        session = self.session.session
+        if session is not None and not self.session.is_incremental:
+            self.services.fetch_sessions.forget(session)
+            session = None
+        session_id = session.session_id if session is not None else INVALID_SESSION_ID
+        return FetchResponse(session_id=session_id, throttle_time_ms=wait_ms)
 
     def close(self) -> None:
         """Stop waiting."""
@@ -300,20 +343,20 @@ class _Fetch:
             partition.unwatch(self._on_progress)
         self.watched = []
 
-    def _response(self) -> FetchResponse:
+    def _response(self) -> tuple[FetchResponse, list[_Read]]:
+        """The answer, and the reads that it shows."""
         session = self.session
         response = FetchResponse(session_id=session.session_id)
         topics: dict[tuple[str, bytes], Topic] = {}
-        served: list[PartitionKey] = []
+        shown: list[_Read] = []
         by_id = self.context.api_version >= _FIRST_TOPIC_ID_VERSION
         leaders: dict[int, None] = {}
         for read in self.reads:
             data = read.data
             is_news = read.wanted.is_news(data.high_watermark, data.log_start_offset)
-            if data.records:
-                served.append(read.key)
-            elif session.is_incremental and not is_news and not read.has_news:
+            if session.is_incremental and not (data.records or is_news or read.has_news):
                 continue
+            shown.append(read)
             name = "" if by_id else read.name
             key = (name, read.key.topic_id)
             if key not in topics:
@@ -322,10 +365,17 @@ class _Fetch:
             topics[key].partitions.append(data)
             if data.current_leader.leader_id >= 0:
                 leaders[data.current_leader.leader_id] = None
-        if session.session is not None:
-            session.session.move_to_end(served)
         self._add_endpoints(response, leaders)
-        return response
+        return response, shown
+
+    def _remember(self, shown: list[_Read]) -> None:
+        """What the fetcher has been told, and who goes last next time."""
+        session = self.session.session
+        if session is None:
+            return
+        for read in shown:
+            read.wanted.remember(read.data.high_watermark, read.data.log_start_offset)
+        session.move_to_end(read.key for read in shown if read.data.records)
 
     def _add_endpoints(self, response: FetchResponse, leaders: dict[int, None]) -> None:
         image = self.services.metadata.image

@@ -76,13 +76,18 @@ class _Produce:
             part.error_code, part.error_message = refusal.code, refusal.message
             return
         self.left += 1
+        traffic = self.services.traffic.of(partition.topic_partition.topic)
+        traffic.produces += 1
 
         def done(info: AppendInfo | None, error: BaseException | None) -> None:
             if info is not None:
                 part.base_offset = info.first_offset
                 part.log_append_time_ms = info.log_append_time_ms
                 part.log_start_offset = info.log_start_offset
+                traffic.bytes_in += info.size_bytes
+                traffic.messages_in += info.last_offset - info.first_offset + 1
             elif error is not None:
+                traffic.failed_produces += 1
                 self._failed(partition, part, error)
             self._finish_one()
 

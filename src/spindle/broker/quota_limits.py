@@ -1,0 +1,65 @@
+"""Which of the configured quotas holds for a client: the most specific one (KIP-55, KIP-546)."""
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from spindle.metadata.client_quotas import QuotaEntity
+
+_KNOWN_CLIENTS: Final = 10_000
+"""Client ids are the clients' own invention: what is remembered of them is bounded."""
+
+
+class QuotaLimit(NamedTuple):
+    """A limit, and who shares it: the clients with equal (user, client id); "" stands for all."""
+
+    shared_by: tuple[str, str]
+    limit: float
+
+
+class QuotaLimits:
+    """The limits of one quota key.
+
+    Args:
+        by_entity: all quotas of the image.
+        key: the quota, such as `producer_byte_rate`.
+    """
+
+    def __init__(self, by_entity: Mapping[QuotaEntity, Mapping[str, float]], key: str) -> None:
+        self._limits = {
+            (parts.get("user", ""), parts.get("client-id", "")): limits[key]
+            for parts, limits in ((dict(entity), limits) for entity, limits in by_entity.items())
+            if key in limits and "ip" not in parts
+        }
+        self._found: dict[tuple[str, str], QuotaLimit | None] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._limits)
+
+    def of(self, user: str, client_id: str) -> QuotaLimit | None:
+        """The limit of a client; None where nothing limits it."""
+        client = (user, client_id)
+        try:
+            return self._found[client]
+        except KeyError:
+            if len(self._found) >= _KNOWN_CLIENTS:
+                self._found.clear()
+            found = self._found[client] = self._find(user, client_id)
+            return found
+
+    def _find(self, user: str, client_id: str) -> QuotaLimit | None:
+        """In the order of precedence; None as a name means the default of its type."""
+        both, its_user, its_client_id = (user, client_id), (user, ""), ("", client_id)
+        levels: tuple[tuple[tuple[str | None, str | None], tuple[str, str]], ...] = (
+            ((user, client_id), both),
+            ((user, None), both),
+            ((user, ""), its_user),
+            ((None, client_id), both),
+            ((None, None), both),
+            ((None, ""), its_user),
+            (("", client_id), its_client_id),
+            (("", None), its_client_id),
+        )
+        for entity, shared_by in levels:
+            if entity in self._limits:
+                return QuotaLimit(shared_by, self._limits[entity])
+        return None

@@ -1,0 +1,125 @@
+"""The arithmetic of client quotas: how fast something goes, and how long to wait when too fast.
+
+Both measures are Kafka's, number for number: a rate over sliding windows (KIP-13), and a bucket of
+tokens that may be overdrawn once (KIP-599). Times are milliseconds of a clock that does not go
+back.
+"""
+
+from typing import Final
+
+MAX_THROTTLE_MS: Final = 2**31 - 1
+
+
+class WindowedRate:
+    """Amount per second, over the last `samples` windows.
+
+    A window begins with the first event after the one before it is over; quiet time takes no room.
+    One window more than counted is kept, because the oldest one usually overlaps the border.
+
+    Args:
+        samples: windows that count, >= 1.
+        window_ms: length of a window, >= 1.
+    """
+
+    __slots__ = ("_amounts", "_current", "_last_ms", "_samples", "_starts_ms", "_window_ms")
+
+    def __init__(self, samples: int, window_ms: int) -> None:
+        self._samples = samples
+        self._window_ms = window_ms
+        self._current = 0
+        self._amounts: list[float] = []
+        self._starts_ms: list[int] = []
+        self._last_ms: list[int] = []
+
+    def record(self, amount: float, now_ms: int) -> None:
+        """Add an amount; a negative one takes back what was recorded before."""
+        if not self._amounts:
+            self._open(now_ms)
+        current = self._current
+        if now_ms - self._starts_ms[current] >= self._window_ms:
+            current = self._current = (current + 1) % (self._samples + 1)
+            if current == len(self._amounts):
+                self._open(now_ms)
+            else:
+                self._reset(current, now_ms)
+        self._amounts[current] += amount
+        self._last_ms[current] = now_ms
+
+    def per_second(self, now_ms: int) -> float:
+        return self._total(now_ms) / (self.elapsed_ms(now_ms) / 1000)
+
+    def elapsed_ms(self, now_ms: int) -> int:
+        """The time over which `per_second` measures: a young rate is spread over all windows."""
+        if not self._starts_ms:
+            self._open(now_ms)
+        elapsed_ms = now_ms - min(self._starts_ms)
+        full = elapsed_ms // self._window_ms
+        return max(elapsed_ms + max(self._samples - 1 - full, 0) * self._window_ms, 1)
+
+    def is_forgotten(self, now_ms: int) -> bool:
+        """Nothing recorded counts any more: the same as a new one."""
+        return all(now_ms - last >= self._samples * self._window_ms for last in self._last_ms)
+
+    def _total(self, now_ms: int) -> float:
+        oldest_ms = now_ms - self._samples * self._window_ms
+        for index, last_ms in enumerate(self._last_ms):
+            if last_ms <= oldest_ms:
+                self._reset(index, now_ms)
+        return sum(self._amounts)
+
+    def _open(self, now_ms: int) -> None:
+        self._amounts.append(0.0)
+        self._starts_ms.append(now_ms)
+        self._last_ms.append(now_ms)
+
+    def _reset(self, index: int, now_ms: int) -> None:
+        self._amounts[index] = 0.0
+        self._starts_ms[index] = now_ms
+        self._last_ms[index] = now_ms
+
+
+class TokenBucket:
+    """Tokens that come back at a steady pace, at most as many as `samples` windows give.
+
+    It may be overdrawn by one request; the next one waits until nothing is owed any more.
+    """
+
+    __slots__ = ("_burst", "_filled_ms", "per_second", "tokens")
+
+    def __init__(self, samples: int, window_ms: int, per_second: float, now_ms: int) -> None:
+        self.per_second = per_second
+        self._burst = samples * window_ms / 1000 * per_second
+        self._filled_ms = now_ms
+        self.tokens = self._burst
+
+    def take(self, count: float, now_ms: int) -> None:
+        """Remove tokens (give back for a negative count)."""
+        self._fill(now_ms)
+        self.tokens = min(self.tokens - count, self._burst)
+
+    def wait_ms(self, now_ms: int) -> int:
+        """How long until nothing is owed; 0 when tokens may be taken now."""
+        self._fill(now_ms)
+        if self.tokens >= 0:
+            return 0
+        return round_half_up(-self.tokens / self.per_second * 1000)
+
+    def _fill(self, now_ms: int) -> None:
+        elapsed_ms = now_ms - self._filled_ms
+        self.tokens = min(self.tokens + elapsed_ms / 1000 * self.per_second, self._burst)
+        self._filled_ms = now_ms
+
+
+def throttle_ms(rate: WindowedRate, limit: float, now_ms: int) -> int:
+    """How long to do nothing, so that the rate falls to the limit; 0 while it is within it."""
+    per_second = rate.per_second(now_ms)
+    if per_second <= limit:
+        return 0
+    if limit <= 0:
+        return MAX_THROTTLE_MS
+    return round_half_up((per_second - limit) / limit * rate.elapsed_ms(now_ms))
+
+
+def round_half_up(wait_ms: float) -> int:
+    """To whole milliseconds within the 31 bits of an answer."""
+    return min(int(wait_ms + 0.5), MAX_THROTTLE_MS)

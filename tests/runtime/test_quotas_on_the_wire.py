@@ -1,0 +1,158 @@
+"""Client quotas over the wire: answered at once, then not read from."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from node_harness import (
+    Client,
+    Home,
+    batch_of,
+    connected,
+    fetch_request,
+    produce_request,
+    run,
+    running,
+)
+from test_connection import METADATA, PRODUCE, Session, frame
+from test_connection import run as run_connection
+
+from spindle.protocol.messages.alter_client_quotas import AlterClientQuotasRequest
+from spindle.protocol.messages.api_versions import ApiVersionsRequest
+
+Entry = AlterClientQuotasRequest.EntryData
+
+
+async def alter(client: Client, key: str, value: float | None) -> None:
+    """Set a quota of the client id that the harness uses, or remove it."""
+    response = await client.ask(
+        AlterClientQuotasRequest(
+            entries=[
+                Entry(
+                    entity=[Entry.EntityData(entity_type="client-id", entity_name="test")],
+                    ops=[Entry.OpData(key=key, value=value or 0.0, remove=value is None)],
+                )
+            ]
+        )
+    )
+    assert response.entries[0].error_code == 0, response
+
+
+async def produce(client: Client, topic: str, records: bytes, acks: int = 1) -> Any:
+    return await client.ask(produce_request(topic, 0, records, acks), version=12)
+
+
+def test_a_muted_connection_is_not_read_from() -> None:
+    async def scenario(session: Session) -> None:
+        connection = session.connection
+        session.receive(frame(PRODUCE, b"1") + frame(PRODUCE, b"2"))
+        connection.mute(3600)
+        assert not session.transport.is_reading
+        await session.answer(0, b"one")
+        await session.answer(1, b"two")
+        assert session.transport.sent == [b"one", b"two"]
+        session.receive(frame(METADATA, b"3"))
+        assert len(session.server.frames) == 2
+        connection.mute(1)
+        connection.unmute()
+        assert len(session.server.frames) == 3
+        await session.answer(2, b"three")
+        assert session.transport.is_reading
+
+    run_connection(scenario)
+
+
+def test_the_longer_of_two_waits_holds() -> None:
+    async def scenario(session: Session) -> None:
+        session.connection.mute(3600)
+        session.connection.mute(0)
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert not session.transport.is_reading
+        session.connection.unmute()
+        session.connection.mute(0)
+        await asyncio.sleep(0.001)
+        assert session.transport.is_reading
+        session.connection.mute(3600)
+        session.connection.connection_lost(None)
+        assert session.connection._mute is not None
+        assert session.connection._mute.cancelled()
+
+    run_connection(scenario)
+
+
+def test_a_producer_over_its_quota_is_answered_and_then_waits(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running(Home(tmp_path).format()) as node, connected(node) as client:
+            await client.create_topic("a")
+            assert (await produce(client, "a", batch_of(b"x" * 5000))).throttle_time_ms == 0
+            await alter(client, "producer_byte_rate", 100.0)
+            async with connected(node) as producer:
+                response = await produce(producer, "a", batch_of(b"x" * 5000))
+                assert response.responses[0].partition_responses[0].error_code == 0
+                assert 30_000 < response.throttle_time_ms < 50_000
+                waiting = asyncio.create_task(producer.ask(ApiVersionsRequest(), 0))
+                # Other connections go on; this one is heard when the quota is gone.
+                assert (await client.ask(ApiVersionsRequest(), 2)).throttle_time_ms == 0
+                assert not waiting.done()
+                await alter(client, "producer_byte_rate", None)
+                assert (await waiting).error_code == 0
+                assert (await produce(producer, "a", batch_of(b"x" * 5000))).throttle_time_ms == 0
+
+    run(scenario)
+
+
+def test_a_consumer_over_its_quota_gets_nothing_for_a_while(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running(Home(tmp_path).format()) as node, connected(node) as client:
+            await client.create_topic("a")
+            for _ in range(6):
+                await produce(client, "a", batch_of(b"x" * 3000))
+            await alter(client, "consumer_byte_rate", 1000.0)
+            async with connected(node) as consumer:
+                request = fetch_request("a", 0, 0)
+                first = await consumer.ask(request, 12)
+                assert first.throttle_time_ms == 0
+                assert 9_000 < len(first.responses[0].partitions[0].records) <= 10_000
+                second = await consumer.ask(request, 12)
+                assert second.throttle_time_ms > 0
+                assert second.responses == []
+                await alter(client, "consumer_byte_rate", None)
+                third = await consumer.ask(request, 12)
+                assert len(third.responses[0].partitions[0].records) > 18_000
+
+    run(scenario)
+
+
+def test_a_session_outlives_throttling(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running(Home(tmp_path).format()) as node, connected(node) as client:
+            await client.create_topic("a")
+            for _ in range(3):
+                await produce(client, "a", batch_of(b"x" * 3000))
+            sessions = node.broker.services.fetch_sessions  # type: ignore[union-attr]
+            request = fetch_request("a", 0, 0)
+            request.session_epoch = 0
+            opened = await client.ask(request, 12)
+            assert opened.session_id > 0
+            await alter(client, "consumer_byte_rate", 400.0)
+            async with connected(node) as consumer:
+                paid = await consumer.ask(fetch_request("a", 0, 0), 12)
+                assert paid.throttle_time_ms == 0
+            async with connected(node) as consumer:
+                # A session that begins is not kept when its first answer is withheld.
+                refused = await consumer.ask(request, 12)
+                assert (refused.session_id, refused.throttle_time_ms > 0) == (0, True)
+                assert len(sessions) == 1
+            request.session_id, request.session_epoch, request.topics = opened.session_id, 1, []
+            withheld = await client.ask(request, 12)
+            assert withheld.session_id == opened.session_id
+            assert withheld.throttle_time_ms > 0
+            assert withheld.responses == []
+            async with connected(node) as other:
+                await alter(other, "consumer_byte_rate", None)
+            request.session_epoch = 2
+            served = await client.ask(request, 12)
+            assert len(served.responses[0].partitions[0].records) > 9_000
+
+    run(scenario)
