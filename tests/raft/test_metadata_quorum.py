@@ -250,7 +250,7 @@ def test_a_new_listener_gets_the_snapshot_and_what_follows(tmp_path: Path) -> No
             quorum.append(1, [NoOpRecord()], is_atomic=False)
             await node.heard.wait_for_offset(2)
             for _ in range(100):
-                if quorum._quorum.core.log.start_offset == 2:
+                if quorum.log_start_offset == 2:
                     break
                 await asyncio.sleep(0.01)
             late = Recorder()

@@ -32,12 +32,6 @@ def test_two_voters_may_not_share_an_id() -> None:
         VoterSet([voter(1), voter(1)])
 
 
-def test_sets_that_differ_by_one_voter_share_a_majority() -> None:
-    three = VoterSet([voter(1), voter(2), voter(3)])
-    assert three.differs_by_at_most_one(three.without(key(2)))
-    assert not three.differs_by_at_most_one(VoterSet([voter(1)]))
-
-
 def test_a_set_is_in_force_from_its_offset_until_it_is_truncated() -> None:
     history = dynamic_history(1)
     both = VoterSet([voter(1), voter(2)])

@@ -103,6 +103,7 @@ class Quorum:
                 following.handle_snapshot_installed(core, event, now_ms)
             case LogCleaned(start_offset, snapshots):
                 core.log.cleaned(start_offset, snapshots)
+                core.history.forget_before(start_offset)
             case KRaftVersionUpgrade():
                 membership.upgrade_kraft_version(core, event, now_ms)
             case Resign(epoch):

@@ -113,12 +113,6 @@ class VoterSet:
     def without(self, key: ReplicaKey) -> "VoterSet":
         return VoterSet(voter for voter in self if voter.key != key)
 
-    def differs_by_at_most_one(self, other: "VoterSet") -> bool:
-        """Whether any majority of one set meets any majority of the other (KIP-853)."""
-        mine = frozenset(self.keys)
-        theirs = frozenset(other.keys)
-        return len(mine - theirs) <= 1 and len(theirs - mine) <= 1
-
 
 class VoterHistory:
     """Voter sets and kraft.version levels by the offset of their records.

@@ -15,26 +15,14 @@ from typing import Any, Final, NamedTuple
 from spindle.common.ids import Endpoint, OffsetAndEpoch
 from spindle.log.log_config import LogConfig
 from spindle.log.storage import LogStorage
+from spindle.protocol.api import response_class
 from spindle.protocol.codec import decode, encode
 from spindle.protocol.message import Message
-from spindle.protocol.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
+from spindle.protocol.messages.add_raft_voter import AddRaftVoterRequest
 from spindle.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from spindle.protocol.messages.begin_quorum_epoch import (
-    BeginQuorumEpochRequest,
-    BeginQuorumEpochResponse,
-)
-from spindle.protocol.messages.end_quorum_epoch import EndQuorumEpochRequest, EndQuorumEpochResponse
-from spindle.protocol.messages.fetch import FetchRequest, FetchResponse
-from spindle.protocol.messages.fetch_snapshot import FetchSnapshotRequest, FetchSnapshotResponse
-from spindle.protocol.messages.remove_raft_voter import (
-    RemoveRaftVoterRequest,
-    RemoveRaftVoterResponse,
-)
-from spindle.protocol.messages.update_raft_voter import (
-    UpdateRaftVoterRequest,
-    UpdateRaftVoterResponse,
-)
-from spindle.protocol.messages.vote import VoteRequest, VoteResponse
+from spindle.protocol.messages.fetch import FetchResponse
+from spindle.protocol.messages.fetch_snapshot import FetchSnapshotResponse
+from spindle.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
 from spindle.protocol.records.batch import batches
 from spindle.protocol.records.record import decode_records
 from spindle.raft.core import LocalNode, QuorumSettings
@@ -71,17 +59,6 @@ from spindle.testing.filesystem import MemoryFileSystem
 
 CLUSTER_ID: Final = "simulated-cluster-id00"
 ROOT: Final = "/node"
-_RESPONSES: Final[dict[type[Message], type[Message]]] = {
-    AddRaftVoterRequest: AddRaftVoterResponse,
-    ApiVersionsRequest: ApiVersionsResponse,
-    BeginQuorumEpochRequest: BeginQuorumEpochResponse,
-    EndQuorumEpochRequest: EndQuorumEpochResponse,
-    FetchRequest: FetchResponse,
-    FetchSnapshotRequest: FetchSnapshotResponse,
-    RemoveRaftVoterRequest: RemoveRaftVoterResponse,
-    UpdateRaftVoterRequest: UpdateRaftVoterResponse,
-    VoteRequest: VoteResponse,
-}
 _LOG_CONFIG: Final = LogConfig(
     segment_bytes=2000, segment_index_bytes=120, index_interval_bytes=200, retention_ms=-1
 )
@@ -582,7 +559,7 @@ class RaftSimulation:
             target.receive(message, answer)
 
         def answer(response: Message) -> None:
-            answer_kind = _RESPONSES[kind]
+            answer_kind = response_class(kind.API_KEY)
             data = encode(response, answer_kind.LAST_VERSION)
 
             def arrive() -> None:

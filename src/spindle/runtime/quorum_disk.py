@@ -1,0 +1,223 @@
+"""File work of the quorum, in rounds on the metadata directory's thread.
+
+While a round runs, what later steps want done collects and becomes the next round, with a single
+flush for all of it: appends are committed in groups without waiting for one another.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Any, NamedTuple, Protocol
+
+from spindle.common.errors import ErrorCode
+from spindle.common.ids import OffsetAndEpoch
+from spindle.protocol.message import Message
+from spindle.protocol.messages.fetch import FetchResponse
+from spindle.protocol.messages.fetch_snapshot import FetchSnapshotResponse
+from spindle.raft.metadata_log import MetadataLog
+from spindle.raft.ready import (
+    Append,
+    Flush,
+    InstallSnapshot,
+    LogOperation,
+    ReadLog,
+    ReadSnapshot,
+    Ready,
+    Truncate,
+    WriteSnapshotChunk,
+)
+from spindle.raft.snapshots import SnapshotInfo
+
+DiskCallback = Callable[[Any, BaseException | None], None]
+
+
+class DirectoryThread(Protocol):
+    """The metadata directory's thread: jobs run in order, callbacks on the event loop, too."""
+
+    def call(
+        self, callback: DiskCallback | None, function: Callable[..., Any], *args: Any
+    ) -> None: ...
+
+
+class InstalledSnapshot(NamedTuple):
+    """A fetched snapshot that is in place."""
+
+    snapshot_id: OffsetAndEpoch
+    info: SnapshotInfo
+
+
+class Round(NamedTuple):
+    """Steps whose file work is done.
+
+    Attributes:
+        reads: bytes read for replies, by token; with the file's size for a snapshot.
+        installed: a snapshot that took the place of the log.
+    """
+
+    readies: list[Ready]
+    reads: dict[int, Any]
+    installed: InstalledSnapshot | None = None
+
+
+class DiskRounds:
+    """Does the file work of `Ready`s in their order.
+
+    Args:
+        kraft_version: tells the level in force, which decides the form of the quorum-state file.
+        on_done: gets each finished round, on the event loop.
+        on_error: gets what ended the work for good.
+    """
+
+    def __init__(
+        self,
+        log: MetadataLog,
+        thread: DirectoryThread,
+        clock: Callable[[], int],
+        kraft_version: Callable[[], int],
+        on_done: Callable[[Round], None],
+        on_error: Callable[[BaseException], None],
+    ) -> None:
+        self._log = log
+        self._thread = thread
+        self._clock = clock
+        self._kraft_version = kraft_version
+        self._on_done = on_done
+        self._on_error = on_error
+        self._loop = asyncio.get_running_loop()
+        self._waiting: deque[Ready] = deque()
+        self._is_busy = False
+        self._is_due = False
+        self._is_stopped = False
+        self._idle: list[asyncio.Future[None]] = []
+
+    def add(self, ready: Ready) -> None:
+        """Queue a step's work; it begins when the present moment's steps are done."""
+        self._waiting.append(ready)
+        if not self._is_due and not self._is_busy:
+            self._is_due = True
+            self._loop.call_soon(self._begin)
+
+    def stop(self) -> None:
+        """Begin nothing more and report nothing more."""
+        self._is_stopped = True
+        self._tell_idle()
+
+    async def until_idle(self, deadline: float) -> None:
+        """Return when nothing is left to do, or at `deadline` in the event loop's time."""
+        if (self._waiting or self._is_busy) and not self._is_stopped:
+            idle: asyncio.Future[None] = self._loop.create_future()
+            self._idle.append(idle)
+            await asyncio.wait([idle], timeout=max(0.0, deadline - self._loop.time()))
+
+    def _begin(self) -> None:
+        self._is_due = False
+        if self._is_busy or self._is_stopped:
+            return
+        readies = list(self._waiting)
+        self._waiting.clear()
+        if any(_needs_disk(ready) for ready in readies):
+            self._is_busy = True
+            self._thread.call(self._end, self._run, readies, self._kraft_version(), self._clock())
+        else:
+            self._finish(Round(readies, {}))
+
+    def _end(self, finished: Round, error: BaseException | None) -> None:
+        self._is_busy = False
+        if error is not None:
+            self._on_error(error)
+        elif not self._is_stopped:
+            self._finish(finished)
+
+    def _finish(self, finished: Round) -> None:
+        self._on_done(finished)
+        if self._waiting and not self._is_due and not self._is_busy:
+            self._begin()
+        if not self._waiting and not self._is_busy:
+            self._tell_idle()
+
+    def _tell_idle(self) -> None:
+        for idle in self._idle:
+            if not idle.done():
+                idle.set_result(None)
+        self._idle.clear()
+
+    # ------------------------------------------------------------ on the directory's thread
+
+    def _run(self, readies: list[Ready], kraft_version: int, now_ms: int) -> Round:
+        reads: dict[int, Any] = {}
+        installed: InstalledSnapshot | None = None
+        last_flush = max(
+            (index for index, ready in enumerate(readies) if _flushes(ready)), default=-1
+        )
+        for index, ready in enumerate(readies):
+            if ready.election_state is not None:
+                self._log.write_election_state(ready.election_state, kraft_version)
+            for operation in ready.log_operations:
+                installed = self._do(operation, now_ms) or installed
+            if index == last_flush:
+                self._log.flush()
+            for reply in ready.replies:
+                if reply.read is not None:
+                    reads[reply.token] = self._read(reply.read)
+        return Round(readies, reads, installed)
+
+    def _do(self, operation: LogOperation, now_ms: int) -> InstalledSnapshot | None:
+        match operation:
+            case Append(batches=batches):
+                self._log.append(batches, now_ms)
+            case Truncate(offset):
+                self._log.truncate_to(offset)
+            case WriteSnapshotChunk(snapshot_id, position, data):
+                self._log.write_fetched_chunk(snapshot_id, position, data)
+            case InstallSnapshot(snapshot_id):
+                return InstalledSnapshot(snapshot_id, self._log.install_snapshot(snapshot_id))
+        return None
+
+    def _read(self, read: ReadLog | ReadSnapshot) -> Any:
+        if isinstance(read, ReadSnapshot):
+            return self._log.read_snapshot_slice(read.snapshot_id, read.position, read.max_bytes)
+        if self._log.start_offset <= read.offset < self._log.end_offset:
+            return self._log.read(read.offset, read.max_bytes)
+        return b""
+
+
+def add_bytes(response: Message, read: ReadLog | ReadSnapshot, found: Any) -> None:
+    """Put what a round read for a reply into its response."""
+    if isinstance(response, FetchResponse):
+        response.responses[0].partitions[0].records = found
+    elif isinstance(response, FetchSnapshotResponse) and isinstance(read, ReadSnapshot):
+        partition = response.topics[0].partitions[0]
+        data, size_bytes = found
+        if read.position >= size_bytes:
+            partition.error_code = ErrorCode.POSITION_OUT_OF_RANGE
+        else:
+            partition.size = size_bytes
+            partition.unaligned_records = data
+
+
+def run_on(thread: DirectoryThread, function: Callable[..., Any], *args: Any) -> Awaitable[Any]:
+    """The result of a function that runs on the directory's thread."""
+    future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+    def settle(result: Any, error: BaseException | None) -> None:
+        if future.cancelled():
+            return
+        if error is None:
+            future.set_result(result)
+        else:
+            future.set_exception(error)
+
+    thread.call(settle, function, *args)
+    return future
+
+
+def _needs_disk(ready: Ready) -> bool:
+    return (
+        ready.election_state is not None
+        or bool(ready.log_operations)
+        or any(reply.read is not None for reply in ready.replies)
+    )
+
+
+def _flushes(ready: Ready) -> bool:
+    return any(isinstance(operation, Flush) for operation in ready.log_operations)
