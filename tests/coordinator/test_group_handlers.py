@@ -130,6 +130,19 @@ def test_first_look_up_creates_the_topic(version: int, is_quick: bool) -> None:
     run(story)
 
 
+def test_the_topic_is_asked_for_once_however_many_keys_there_are() -> None:
+    async def story() -> None:
+        broker = await loaded(elect=False)
+        broker.metadata.image = image_of()
+        request = FindCoordinatorRequest(coordinator_keys=["a", "b", "c"])
+        response = await ask(broker, handlers.handle_find_coordinator, 4, request)
+        assert len(response.coordinators) == 3
+        assert broker.created == [OFFSETS_TOPIC]
+        broker.groups.close()
+
+    run(story)
+
+
 @pytest.mark.parametrize("leader", [-1, 2])
 def test_partition_without_a_live_leader_has_no_coordinator(leader: int) -> None:
     async def story() -> None:

@@ -342,6 +342,17 @@ def test_old_clients_choose_their_own_retention() -> None:
     assert s.fetch() == {}
 
 
+def test_a_retention_beyond_all_time_is_kept_for_as_long_as_a_record_can_say() -> None:
+    s = Scenario()
+    s.commit_offsets({("t", 0): 5}, retention_ms=2**63 - 1, version=4)
+    record = s.log[-1]
+    assert isinstance(record, OffsetRecord)
+    assert record.committed is not None
+    assert record.committed.expire_timestamp_ms == 2**63 - 1
+    s.advance(RETENTION_MS * 2)
+    assert s.fetch() == {("t", 0): 5}
+
+
 def test_open_transaction_keeps_offset_and_group() -> None:
     s = Scenario()
     s.commit_offsets({("t", 0): 5})

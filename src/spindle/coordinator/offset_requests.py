@@ -31,6 +31,7 @@ GROUP_NOT_FOUND_FROM_VERSION: Final = 9
 """OffsetCommit from here on says GROUP_ID_NOT_FOUND; before, ILLEGAL_GENERATION."""
 NO_RETENTION_MS: Final = -1
 INVALID_OFFSET: Final = -1
+_LAST_TIMESTAMP_MS: Final = 2**63 - 1
 
 FetchedGroup = OffsetFetchResponse.OffsetFetchResponseGroup
 FetchedTopic = FetchedGroup.OffsetFetchResponseTopics
@@ -83,7 +84,8 @@ class OffsetRequests:
         self._check_commit(request, client, now_ms, out)
         expire_ms = NO_TIMESTAMP_MS
         if request.retention_time_ms != NO_RETENTION_MS:
-            expire_ms = now_ms + request.retention_time_ms
+            # A time of the client's choice, so it may lie beyond what a record can hold.
+            expire_ms = min(now_ms + request.retention_time_ms, _LAST_TIMESTAMP_MS)
         limit = self._config.offset_metadata_max_bytes
         group_id = request.group_id
         topics = []

@@ -67,9 +67,15 @@ async def handle_find_coordinator(
     services: GroupServices, context: RequestContext, request: FindCoordinatorRequest
 ) -> FindCoordinatorResponse:
     """The leader of the internal partition that each key belongs to."""
-    if context.api_version < _BATCHED_FIND_FROM_VERSION:
+    is_batched = context.api_version >= _BATCHED_FIND_FROM_VERSION
+    name = COORDINATOR_TOPICS.get(request.key_type)
+    has_keys = not is_batched or bool(request.coordinator_keys)
+    if has_keys and name is not None and name not in services.metadata.image.topics.by_name:
+        # Once, however many keys are asked for: where it cannot be created this takes its time.
+        await services.ensure_internal_topic(name)
+    if not is_batched:
         try:
-            node_id, endpoint = await _find(services, context, request.key_type, request.key)
+            node_id, endpoint = _find(services, context, request.key_type, request.key)
         except ApiError as error:
             return FindCoordinatorResponse(
                 error_code=error.code, error_message=error.message, node_id=-1, port=-1
@@ -79,7 +85,7 @@ async def handle_find_coordinator(
     for key in request.coordinator_keys:
         found = FindCoordinatorResponse.Coordinator(key=key, node_id=-1, port=-1)
         try:
-            found.node_id, endpoint = await _find(services, context, request.key_type, key)
+            found.node_id, endpoint = _find(services, context, request.key_type, key)
             found.host, found.port = endpoint.host, endpoint.port
         except ApiError as error:
             found.error_code, found.error_message = error.code, error.message
@@ -87,14 +93,12 @@ async def handle_find_coordinator(
     return FindCoordinatorResponse(coordinators=coordinators)
 
 
-async def _find(
+def _find(
     services: GroupServices, context: RequestContext, key_type: int, key: str
 ) -> tuple[int, Endpoint]:
     name = COORDINATOR_TOPICS.get(key_type)
     if name is None:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"coordinator type {key_type} is not served")
-    if name not in services.metadata.image.topics.by_name:
-        await services.ensure_internal_topic(name)
     image = services.metadata.image
     topic = image.topics.by_name.get(name)
     if topic is not None and topic.partitions:

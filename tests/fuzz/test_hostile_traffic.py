@@ -1,0 +1,33 @@
+"""A node under hostile input for a few seconds; SPINDLE_FUZZ_SECONDS makes it longer."""
+
+import asyncio
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from spindle.testing.fuzz.run import Plan, run
+from spindle.testing.fuzz.target import TargetNode
+
+SECONDS = float(os.environ.get("SPINDLE_FUZZ_SECONDS", "20"))
+SEED = int(os.environ.get("SPINDLE_FUZZ_SEED", "2026"))
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[TargetNode]:
+    target = TargetNode(tmp_path)
+    try:
+        target.start()
+        yield target
+    finally:
+        target.stop()
+
+
+@pytest.mark.timeout(SECONDS + 120)
+def test_hostile_input_harms_nobody(node: TargetNode) -> None:
+    outcome = asyncio.run(run(Plan(node.host, node.port, SEED, SECONDS, attackers=6), node))
+    assert outcome.finding is None, f"seed {SEED}: {outcome.finding}"
+    assert outcome.cases > 100
+    assert outcome.answers > 20
+    assert len(outcome.latencies_ms) > 50
