@@ -54,6 +54,7 @@ class Server:
         self.waiting: list[asyncio.Future[Answer]] = []
         self.answers_at_once = False
         self.accepts = True
+        self.cannot_write = False
         self.open = 0
 
     def dispatch(self, connection: Connection, frame: Bytes) -> Answer | Deferred:
@@ -64,7 +65,12 @@ class Server:
             return [bytes(frame)]
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self.waiting.append(future)
-        return Deferred(future, lambda answer: answer)
+        return Deferred(future, self._write)
+
+    def _write(self, answer: Answer) -> Answer:
+        if self.cannot_write:
+            raise ValueError("does not fit its field")
+        return answer
 
     def connection_opened(self, connection: Connection) -> bool:
         self.open += self.accepts
@@ -189,6 +195,17 @@ def test_a_bad_request_closes_its_connection_only() -> None:
         other.server.answers_at_once = True
         other.receive(frame(METADATA, b"fine"))
         assert other.transport.sent
+
+    run(scenario)
+
+
+def test_an_answer_that_cannot_be_written_closes_its_connection() -> None:
+    async def scenario(session: Session) -> None:
+        session.server.cannot_write = True
+        session.receive(frame(METADATA, b"1"))
+        await session.answer(0, b"one")
+        assert session.transport.is_closed
+        assert session.transport.sent == []
 
     run(scenario)
 

@@ -281,7 +281,13 @@ class Connection(asyncio.BufferedProtocol):
             return
         if self._is_closing:
             return
-        pending.is_done, pending.answer = True, finish(task.result())
+        try:
+            pending.answer = finish(task.result())
+        except Exception:  # the rim again: an answer that cannot be written
+            log.exception("answer to %s failed", self.client_address)
+            self.close()
+            return
+        pending.is_done = True
         queue = self._pending
         while queue and queue[0].is_done:
             self._send(queue.popleft().answer)
