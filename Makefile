@@ -26,7 +26,7 @@ lock: ## Resolve the dependencies again and pin them
 	  --generate-hashes --python-version 3.11 --no-header --quiet -o requirements.lock
 
 demo: setup ## The main job on real input: clients in, three disks, Spark out (KEEP=1 leaves the node running)
-	@$(BIN)/python -m spindle.pipeline.demo $(if $(KEEP),--keep)
+	@KEEP=$(KEEP) $(BIN)/python -m spindle.pipeline.demo
 
 test: setup check unit ## Format, lint, types, import rules and all tests but interop
 
