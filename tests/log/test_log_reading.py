@@ -102,6 +102,26 @@ def test_a_gap_leads_to_the_next_batch() -> None:
         assert log.read(asked, 1, log.log_end_offset).first_offset == found
 
 
+@pytest.mark.parametrize(("at", "written"), [(16, b"\x07"), (8, b"\0\0\0\5"), (8, b"\xff" * 4)])
+def test_damage_is_named_by_file_and_position(at: int, written: bytes) -> None:
+    files = MemoryFileSystem()
+    log = new_log(LogConfig(), new_storage(files))
+    for _ in range(3):
+        append(log, "x" * 100)
+    size = log.size_bytes // 3
+    files.open(f"{log.path}/{0:020d}.log").pwrite(written, size + at)
+    with pytest.raises(CorruptLog, match=rf"0000\.log at byte {size}"):
+        log.read(2, 1000, 3)
+
+
+def test_a_length_past_the_end_of_the_file_is_not_read() -> None:
+    files = MemoryFileSystem()
+    log = new_log(LogConfig(), new_storage(files))
+    append(log, "x")
+    files.open(f"{log.path}/{0:020d}.log").pwrite(b"\x7f\xff\xff\x00", 8)
+    assert len(log.read(0, 1000, 1).records) == 0, "the batch is not found at all"
+
+
 def test_few_descriptors_suffice_for_many_segments() -> None:
     files = MemoryFileSystem()
     files.make_directories("/data")

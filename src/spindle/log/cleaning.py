@@ -95,7 +95,7 @@ class Cleaning:
 
         Raises:
             OSError: also FileNotFoundError if the log was deleted or renamed meanwhile.
-            CorruptRecords: a batch is damaged; the log stays as it is.
+            CorruptLog, CorruptRecords: a batch is damaged; the log stays as it is.
         """
         try:
             self._read_keys()

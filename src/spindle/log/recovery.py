@@ -58,10 +58,7 @@ def _complete_swap(
         base_offset = _base_offset(name)
         segment = Segment(handles, directory, base_offset, config, 0, SWAP_SUFFIX)
         segment.size_bytes = handles.file_system.size(segment.path)
-        try:
-            next_offset, _ = segment.end_of_batches()
-        except CorruptRecords as error:
-            raise CorruptLog(segment.path, 0, str(error)) from error
+        next_offset, _ = segment.end_of_batches()
         covered.append((base_offset, next_offset))
         handles.release(segment.path)
     if covered:
@@ -82,7 +79,7 @@ def is_whole(segment: Segment) -> bool:
     """True if the segment's file consists of batches to its end, as far as a quick look tells."""
     try:
         _, end = segment.end_of_batches()
-    except CorruptRecords:
+    except CorruptLog:
         return False
     return end == segment.size_bytes
 
@@ -155,7 +152,7 @@ def recover_segment(segment: Segment, epochs: LeaderEpochs, producers: ProducerS
             segment.note_batch(position, header)
             next_offset = header.next_offset
             end = position + header.size_bytes
-    except CorruptRecords:
+    except (CorruptLog, CorruptRecords):
         # Whatever follows the last good batch is a torn write; the log ends before it.
         pass
     producers.map_end_offset = next_offset

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from struct import Struct
 from typing import Final, NamedTuple
 
-from spindle.common.errors import CorruptRecords
+from spindle.common.errors import CorruptLog, CorruptRecords
 from spindle.common.ports import Bytes
 from spindle.log.handles import FileHandles
 from spindle.log.log_config import LogConfig
@@ -312,8 +312,8 @@ class Segment:
         """The whole batches from `position`, where one must start, up to `end`.
 
         Raises:
-            CorruptRecords: a header that cannot be one. An incomplete batch at the end is passed
-                over in silence.
+            CorruptLog: a header that cannot be one. An incomplete batch at the end is passed over
+                in silence.
         """
         limit = self.size_bytes if end is None else min(end, self.size_bytes)
         while limit - position >= HEADER_BYTES:
@@ -321,7 +321,7 @@ class Segment:
             data = memoryview(self._handles.get(self.path).pread(want, position))
             at = 0
             while len(data) - at >= HEADER_BYTES:
-                header = read_header(data, at)
+                header = self._header(data, at, position)
                 next_at = at + header.batch_length + LOG_OVERHEAD_BYTES
                 if next_at > len(data):
                     break
@@ -331,7 +331,7 @@ class Segment:
                 # Not even one batch fitted: read just that one, if the file has all of it.
                 if len(data) < HEADER_BYTES:
                     return
-                read_bytes = read_header(data, 0).size_bytes
+                read_bytes = self._header(data, 0, position).size_bytes
                 if read_bytes > limit - position:
                     return
             position += at
@@ -344,6 +344,9 @@ class Segment:
         At most `max_bytes`, but at least one batch if `min_one_batch`. Nothing if the next batch
         does not fit or begins at or after `end_offset`; None if the segment has no batch that ends
         at `offset` or later.
+
+        Raises:
+            CorruptLog: the bytes are not batches.
         """
         position: int | None = self._next_read_position
         if offset != self._next_read_offset:
@@ -359,11 +362,16 @@ class Segment:
         size = length + LOG_OVERHEAD_BYTES
         if base_offset >= end_offset:
             return _NOTHING
+        if position + size > self.size_bytes:
+            raise CorruptLog(self.path, position, f"a batch of {size} bytes passes the end")
         if size > max_bytes:
             if not min_one_batch:
                 return _NOTHING
             data = memoryview(file.pread(size, position))
-        cut = _cut_at_batch(data, end_offset)
+        try:
+            cut = _cut_at_batch(data, end_offset)
+        except CorruptRecords as error:
+            raise CorruptLog(self.path, position, str(error)) from error
         (delta,) = _LAST_OFFSET_DELTA.unpack_from(data, cut.last + _LAST_OFFSET_DELTA_POSITION)
         self._next_read_offset = cut.last_base_offset + delta + 1
         self._next_read_position = position + cut.end
@@ -383,7 +391,7 @@ class Segment:
             data = self._handles.get(self.path).pread(LOOKUP_BYTES, position)
             at = 0
             while len(data) - at >= HEADER_BYTES:
-                header = read_header(data, at)
+                header = self._header(data, at, position)
                 size = header.batch_length + LOG_OVERHEAD_BYTES
                 if position + at + size > self.size_bytes:
                     return
@@ -392,6 +400,13 @@ class Segment:
             if at == 0:
                 return
             position += at
+
+    def _header(self, data: Bytes, at: int, position: int) -> BatchHeader:
+        """The header at `at` of data that was read from `position` of the file."""
+        try:
+            return read_header(data, at)
+        except CorruptRecords as error:
+            raise CorruptLog(self.path, position + at, str(error)) from error
 
     def find_timestamp(self, timestamp_ms: int, start_offset: int) -> Iterator[ScannedBatch]:
         """Batches that may hold the first record of that time or later, at `start_offset` or later.
@@ -416,7 +431,7 @@ class Segment:
         """The offset after the last whole batch, and the position after it.
 
         Raises:
-            CorruptRecords: what follows the last indexed batch cannot be batches.
+            CorruptLog: what follows the last indexed batch cannot be batches.
         """
         next_offset = self.base_offset
         end = start = self.offset_index.last.position
