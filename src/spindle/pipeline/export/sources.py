@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from spindle.pipeline.export.model import ExportSource, Range
+from spindle.pipeline.segments.live import live_cluster
 from spindle.pipeline.segments.options import SegmentOptions, parse_segment_options
 from spindle.pipeline.segments.partitions import readable_partitions
 from spindle.pipeline.segments.pushdown import PushedFilters
@@ -35,19 +36,22 @@ class SegmentsExport:
     def __init__(self, options: SegmentOptions) -> None:
         if options.row_bounds != PushedFilters():
             raise ValueError("minTimestamp and maxTimestamp: an export takes all rows of a range")
-        self._options = options
-        self._settings = read_settings(options)
+        self._cluster = live_cluster(options)
+        self._options = options if self._cluster is None else self._cluster.located(options)
+        self._settings = read_settings(self._options)
         self.columns = options.columns
         self.start_is_explicit = options.start_is_explicit
         self.fail_on_data_loss = options.fail_on_data_loss
 
     def ranges(self) -> Sequence[Range]:
-        partitions = readable_partitions(self._options)
+        partitions = readable_partitions(self._options, self._cluster)
         resolved = resolve_ranges(self._options, partitions, PushedFilters())
         return [range_of(partition, start, end) for partition, start, end in resolved]
 
     def tasks(self, ranges: Sequence[Range]) -> list[tuple[Range, ...]]:
-        by_partition = {each.partition: each for each in readable_partitions(self._options)}
+        by_partition = {
+            each.partition: each for each in readable_partitions(self._options, self._cluster)
+        }
         resolved = [
             (by_partition[piece.partition], piece.start_offset, piece.end_offset)
             for piece in ranges

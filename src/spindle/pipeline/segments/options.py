@@ -6,7 +6,9 @@ Which topics: exactly one of `assign`, `subscribe`, `subscribePattern`. Which of
 `maxRecordsPerPartition` as there.
 
 Of its own it has:
-    logDirs         comma list of log directories or globs (required)
+    logDirs         comma list of log directories or globs
+    kafka.bootstrap.servers      optional: brokers to ask for present ends, topic ids and, without
+                    logDirs, for their directories (see `live`)
     columns         comma list of the columns to return
     minTimestamp, maxTimestamp   only rows with a time in these bounds, in ms, both inclusive
     isolationLevel  read_uncommitted (default) or read_committed
@@ -94,6 +96,7 @@ class SegmentOptions:
     """All options of a read from log directories, checked."""
 
     log_directories: str
+    """As given; may be empty where there are bootstrap servers."""
     topics: TopicSelection
     start: OffsetBound = OffsetBound(EARLIEST)
     end: OffsetBound = OffsetBound(LATEST)
@@ -110,6 +113,7 @@ class SegmentOptions:
     parallelism: int | None = None
     task_bytes: int | None = None
     check_crcs: bool = True
+    bootstrap_servers: str | None = None
 
 
 def parse_segment_options(options: Mapping[str, str]) -> SegmentOptions:
@@ -119,9 +123,13 @@ def parse_segment_options(options: Mapping[str, str]) -> SegmentOptions:
         ValueError: an option is missing, unknown in value, or contradicts another one.
     """
     given = {name.lower(): value for name, value in options.items()}
-    directories = given.get("logdirs") or given.get("path")
-    if not directories:
-        raise ValueError("option logDirs is missing: a comma list of log directories, or a glob")
+    directories = given.get("logdirs") or given.get("path") or ""
+    bootstrap_servers = given.get("kafka.bootstrap.servers")
+    if not directories and not bootstrap_servers:
+        raise ValueError(
+            "option logDirs is missing: a comma list of log directories, or a glob "
+            "(or kafka.bootstrap.servers, to ask a broker for them)"
+        )
     start = _bound(given, "starting", EARLIEST)
     end = _bound(given, "ending", LATEST)
     _check_bounds(start, end)
@@ -150,6 +158,7 @@ def parse_segment_options(options: Mapping[str, str]) -> SegmentOptions:
         parallelism=_positive(given, "parallelism"),
         task_bytes=_positive(given, "taskBytes"),
         check_crcs=_choice(given, "checkCrcs", _BOOLEANS, True),
+        bootstrap_servers=bootstrap_servers,
     )
 
 

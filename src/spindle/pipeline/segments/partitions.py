@@ -5,19 +5,21 @@ runs (it lags by up to `replica.high.watermark.checkpoint.interval.ms`, 5 s), or
 directory that nobody uses. For read_committed it is the last stable offset below that.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
 from spindle.common.ids import TopicPartition
 from spindle.common.uuids import Uuid, uuid_text
+from spindle.pipeline.errors import DataLoss
 from spindle.pipeline.segments.discovery import (
     Replica,
     expand_log_directories,
     find_replicas,
     select_topic_id,
 )
+from spindle.pipeline.segments.live import LiveCluster
 from spindle.pipeline.segments.options import EndRule, SegmentOptions, TopicSelection
 from spindle.pipeline.segments.segment_log import SegmentLog
 from spindle.pipeline.segments.small_files import (
@@ -71,11 +73,18 @@ class DirectoryState:
         return read_offset_checkpoint(self.path, RECOVERY_POINT_CHECKPOINT)
 
 
-def readable_partitions(options: SegmentOptions) -> list[ReadablePartition]:
+def readable_partitions(
+    options: SegmentOptions, cluster: LiveCluster | None = None
+) -> list[ReadablePartition]:
     """The partitions that the options select, ordered by topic and partition.
+
+    Args:
+        options: What to read and where.
+        cluster: Asked for topic ids and ends if given; else the directories alone decide.
 
     Raises:
         ValueError: a topic or partition is in none of the directories, or a topic has several ids.
+        DataLoss: no replica in the directories reaches the end that the cluster gave.
     """
     replicas = find_replicas(expand_log_directories(options.log_directories))
     wanted = [replica for replica in replicas if options.topics.wants(replica.partition)]
@@ -83,6 +92,13 @@ def readable_partitions(options: SegmentOptions) -> list[ReadablePartition]:
     by_topic: dict[str, list[Replica]] = {}
     for replica in wanted:
         by_topic.setdefault(replica.partition.topic, []).append(replica)
+    # Asked before the logs are looked at: a log then reaches at least as far as the cluster says.
+    ends: Mapping[TopicPartition, int] = {}
+    if cluster is not None:
+        options = cluster.identified(options, sorted(by_topic))
+        partitions = sorted({replica.partition for replica in wanted})
+        ends = cluster.end_offsets(partitions, is_read_committed=options.is_read_committed)
+        options = replace(options, end_rule="logEnd")
     states = {replica.directory.path: DirectoryState(replica.directory.path) for replica in wanted}
     found: list[ReadablePartition] = []
     for topic, candidates in sorted(by_topic.items()):
@@ -97,7 +113,11 @@ def readable_partitions(options: SegmentOptions) -> list[ReadablePartition]:
             ]
             # One replica for each partition: the one that is furthest, the first of equals.
             best = max(readable, key=lambda copy: copy.end_offset)
-            found.append(_committed(best) if options.is_read_committed else best)
+            if cluster is not None:
+                best = _ended(best, ends[best.partition], options.fail_on_data_loss)
+            elif options.is_read_committed:
+                best = _committed(best)
+            found.append(best)
     return found
 
 
@@ -125,15 +145,19 @@ def _readable(replica: Replica, directory: DirectoryState, rule: EndRule) -> Rea
 
 
 def _committed(partition: ReadablePartition) -> ReadablePartition:
-    end = max(partition.log_start_offset, last_stable_offset(partition.log, partition.end_offset))
-    return ReadablePartition(
-        partition.partition,
-        partition.topic_id,
-        partition.log,
-        partition.log_start_offset,
-        end,
-        partition.leader_epochs,
-    )
+    end = last_stable_offset(partition.log, partition.end_offset)
+    return replace(partition, end_offset=max(partition.log_start_offset, end))
+
+
+def _ended(partition: ReadablePartition, end: int, fail_on_data_loss: bool) -> ReadablePartition:
+    if end > partition.end_offset:
+        if fail_on_data_loss:
+            raise DataLoss(
+                f"{describe(partition)}: the cluster has it up to offset {end}, the replica in "
+                f"{partition.log.path} ends at {partition.end_offset}: it is not in sync"
+            )
+        return partition
+    return replace(partition, end_offset=max(partition.log_start_offset, end))
 
 
 def _check_all_found(topics: TopicSelection, replicas: Sequence[Replica], directories: str) -> None:

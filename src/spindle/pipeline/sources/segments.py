@@ -23,6 +23,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPa
 from pyspark.sql.types import StructType
 
 from spindle.pipeline.records.columns import spark_ddl
+from spindle.pipeline.segments.live import live_cluster
 from spindle.pipeline.segments.options import SegmentOptions, parse_segment_options
 from spindle.pipeline.segments.partitions import readable_partitions
 from spindle.pipeline.segments.pushdown import PushedFilters, narrow
@@ -43,13 +44,14 @@ class SegmentsReader(DataSourceReader):
     """Plans on the driver, reads in the tasks."""
 
     def __init__(self, options: SegmentOptions) -> None:
-        self._options = options
+        self._cluster = live_cluster(options)
+        self._options = options if self._cluster is None else self._cluster.located(options)
         self._filters = options.row_bounds
-        self._settings = read_settings(options)
+        self._settings = read_settings(self._options)
 
     def partitions(self) -> list[InputPartition]:
         """The tasks; a single one without ranges where there is nothing to read."""
-        partitions = readable_partitions(self._options)
+        partitions = readable_partitions(self._options, self._cluster)
         resolved = resolve_ranges(self._options, partitions, self._filters)
         tasks = plan_tasks(self._options, resolved)
         return [SegmentsPartition(ranges) for ranges in tasks or [()]]

@@ -1,0 +1,78 @@
+"""What a running cluster knows better than its directories: the present ends, topic ids and paths.
+
+With `kafka.bootstrap.servers` a read from directories ends at the high watermark (read_committed:
+the last stable offset) of the moment, where the checkpoint on disk is up to seconds old; a topic
+that was deleted and created again is read under its present id; and the directories need not be
+named where the brokers' paths are paths of this machine, too. Records still come from the disks.
+"""
+
+import glob
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from spindle.client.offsets import LATEST, READ_COMMITTED, READ_UNCOMMITTED
+from spindle.client.wire.cluster import WireClient
+from spindle.client.wire.settings import client_settings
+from spindle.common.errors import ConfigError
+from spindle.common.ids import TopicPartition
+from spindle.pipeline.segments.options import SegmentOptions
+
+
+@dataclass(frozen=True, slots=True)
+class LiveCluster:
+    """Asks the brokers at `bootstrap_servers`. Every question opens its own connections."""
+
+    bootstrap_servers: str
+
+    def located(self, options: SegmentOptions) -> SegmentOptions:
+        """The options with the brokers' log directories, unless directories are given.
+
+        Raises:
+            ValueError: none of the brokers' directories is on this machine.
+            ClientError: no broker can be asked.
+        """
+        if options.log_directories:
+            return options
+        with self._client() as client:
+            nodes = client.describe_log_dirs()
+        paths = [view.path for views in nodes.values() for view in views]
+        local = [path for path in dict.fromkeys(paths) if Path(path).is_dir()]
+        if not local:
+            raise ValueError(
+                f"none of the log directories of {self.bootstrap_servers} is on this machine "
+                f"({', '.join(paths) or 'it has none'}); name them with the option logDirs"
+            )
+        return replace(options, log_directories=",".join(map(glob.escape, local)))
+
+    def identified(self, options: SegmentOptions, topics: Sequence[str]) -> SegmentOptions:
+        """The options with the present ids of those of the topics that exist now."""
+        with self._client() as client:
+            found = client.metadata(topics).topics
+        present = {name: topic.topic_id for name, topic in found.items()}
+        return replace(options, topic_ids={**present, **options.topic_ids})
+
+    def end_offsets(
+        self, partitions: Sequence[TopicPartition], *, is_read_committed: bool
+    ) -> dict[TopicPartition, int]:
+        """High watermarks, or last stable offsets, of partitions.
+
+        Raises:
+            ApiError: a partition has no leader, or does not exist.
+            ClientError: a leader cannot be asked.
+        """
+        level = READ_COMMITTED if is_read_committed else READ_UNCOMMITTED
+        with self._client() as client:
+            found = client.list_offsets(dict.fromkeys(partitions, LATEST), isolation_level=level)
+        return {partition: offset.offset for partition, offset in found.items()}
+
+    def _client(self) -> WireClient:
+        try:
+            return WireClient(client_settings({"bootstrap.servers": self.bootstrap_servers}))
+        except ConfigError as error:
+            raise ValueError(f"option kafka.bootstrap.servers: {error}") from None
+
+
+def live_cluster(options: SegmentOptions) -> LiveCluster | None:
+    """The cluster that the options name, if they do."""
+    return None if options.bootstrap_servers is None else LiveCluster(options.bootstrap_servers)
