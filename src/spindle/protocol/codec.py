@@ -20,6 +20,8 @@ MAX_TAGGED_FIELDS: Final = 10_000
 BY_REFERENCE_BYTES: Final = 4096
 """Record sets of at least this size are handed on by reference and never copied."""
 
+_UNLIMITED: Final = 1 << 62
+
 M = TypeVar("M", bound=Message)
 Reference = tuple[int, Bytes]
 
@@ -73,6 +75,14 @@ def _bad_count(what: str, count: int) -> ProtocolViolation:
     return ProtocolViolation(f"{what} has {count} elements, at most {MAX_ELEMENTS} are allowed")
 
 
+class TooManyElements(ProtocolViolation):
+    """All arrays of a message together have more elements than the reader allows."""
+
+
+def _too_many(what: str) -> TooManyElements:
+    return TooManyElements(f"too many elements in all arrays together, the last one is {what}")
+
+
 class _Source:
     """Lines of a function under construction, with the objects that its globals need."""
 
@@ -84,6 +94,7 @@ class _Source:
             "too_long": _too_long,
             "bad_null": _bad_null,
             "bad_count": _bad_count,
+            "too_many": _too_many,
             "UV": _UVARINT,
             "ProtocolViolation": ProtocolViolation,
             "MAX_ELEMENTS": MAX_ELEMENTS,
@@ -146,9 +157,9 @@ def _read_value(
         if version >= field.nullable and not field.is_array:
             src.add(depth, "k = b[p]; p += 1")
             src.add(depth, f"if k > 127: {target} = None")
-            src.add(depth, f"else: {target}, p = {reader}(b, p, n)")
+            src.add(depth, f"else: {target}, p = {reader}(b, p, n, c)")
         else:
-            src.add(depth, f"{target}, p = {reader}(b, p, n)")
+            src.add(depth, f"{target}, p = {reader}(b, p, n, c)")
         return
     if kind in _FIXED:
         packer = Struct(">" + _FIXED[kind])
@@ -179,6 +190,8 @@ def _read_field(
         depth += 1
     src.add(depth, f"if k > n - p: raise too_long({field.name!r}, k, n - p)")
     src.add(depth, f"if k > MAX_ELEMENTS: raise bad_count({field.name!r}, k)")
+    src.add(depth, "c[0] -= k")
+    src.add(depth, f"if c[0] < 0: raise too_many({field.name!r})")
     if field.type in _FIXED:
         packer = Struct(">" + _FIXED[field.type])
         structure = src.bind("S", Struct)
@@ -214,12 +227,12 @@ def _read_tagged(src: _Source, tagged: list[Field], version: int) -> None:
     src.add(3, "p = q")
 
 
-Reader = Callable[[Bytes, int, int], tuple[Any, int]]
+Reader = Callable[[Bytes, int, int, list[int]], tuple[Any, int]]
 _readers: Final[dict[tuple[type[Message], int, bool], Reader]] = {}
 
 
 def _reader(message: type[Message], version: int, flexible: bool) -> Reader:
-    """A function (buffer, position, end) -> (message, position after it)."""
+    """A function (buffer, position, end, elements left) -> (message, position after it)."""
     reader = _readers.get((message, version, flexible))
     if reader is None:
         reader = _readers[message, version, flexible] = _make_reader(message, version, flexible)
@@ -231,7 +244,7 @@ def _make_reader(message: type[Message], version: int, flexible: bool) -> Reader
     plain, tagged = _in_version(message, version)
     src.scope["new"] = object.__new__
     src.scope["cls"] = message
-    src.add(0, "def function(b, p, n):")
+    src.add(0, "def function(b, p, n, c):")
     src.add(1, "m = new(cls)")
     present = {f.name for f in plain}
     for field in message.FIELDS:
@@ -266,17 +279,26 @@ def _make_reader(message: type[Message], version: int, flexible: bool) -> Reader
     return src.compile(f"read {message.__qualname__} v{version}")
 
 
-def decode(message: type[M], version: int, buffer: Bytes, position: int = 0) -> tuple[M, int]:
+def decode(
+    message: type[M],
+    version: int,
+    buffer: Bytes,
+    position: int = 0,
+    max_elements: int = _UNLIMITED,
+) -> tuple[M, int]:
     """Read a message of a version; the message and the position after it.
 
-    `records` fields are slices of the buffer: pass a memoryview to avoid copies.
+    `records` fields are slices of the buffer: pass a memoryview to avoid copies. `max_elements`
+    bounds what all arrays of the message may hold together, and with it time and memory: three
+    bytes can become an object of a hundred.
 
     Raises:
+        TooManyElements: there are more than `max_elements`.
         ProtocolViolation: the bytes are no such message.
     """
     reader = _reader(message, version, version >= message.FLEXIBLE_FROM)
     try:
-        result: tuple[M, int] = reader(buffer, position, len(buffer))
+        result: tuple[M, int] = reader(buffer, position, len(buffer), [max_elements])
     except (StructError, IndexError, UnicodeDecodeError) as error:
         raise ProtocolViolation(f"{message.__name__} v{version}: {error}") from None
     return result
@@ -453,6 +475,7 @@ def encode(message: Message, version: int) -> bytes:
 
 __all__ = [
     "EMPTY",
+    "TooManyElements",
     "decode",
     "encode",
     "encode_parts",

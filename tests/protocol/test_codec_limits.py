@@ -1,0 +1,77 @@
+"""What a frame may cost: caps on one array, on all arrays together and on tagged fields."""
+
+import tracemalloc
+from struct import pack
+
+import pytest
+
+from spindle.common.errors import ProtocolViolation
+from spindle.protocol.codec import TooManyElements, decode, encode
+from spindle.protocol.messages.describe_groups import DescribeGroupsRequest
+from spindle.protocol.messages.list_offsets import ListOffsetsRequest
+from spindle.protocol.messages.metadata import MetadataRequest
+from spindle.protocol.messages.offset_fetch import OffsetFetchRequest
+
+Group = OffsetFetchRequest.OffsetFetchRequestGroup
+Topic = Group.OffsetFetchRequestTopics
+
+
+def test_an_array_holds_a_million_elements() -> None:
+    allowed = pack(">i", 1_000_000) + b"\0\0" * 1_000_000
+    request, _ = decode(DescribeGroupsRequest, 0, allowed)
+    assert len(request.groups) == 1_000_000
+    with pytest.raises(ProtocolViolation, match="1000001 elements, at most 1000000"):
+        decode(DescribeGroupsRequest, 0, pack(">i", 1_000_001) + b"\0\0" * 1_000_001)
+
+
+def test_a_count_beyond_the_bytes_allocates_nothing() -> None:
+    tracemalloc.start()
+    try:
+        with pytest.raises(ProtocolViolation, match="topics of 999999 where 4 bytes are left"):
+            decode(MetadataRequest, 1, pack(">i", 999_999) + bytes(4))
+        assert tracemalloc.get_traced_memory()[1] < 100_000
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("count", [0, 1, 10_000])
+def test_unknown_tagged_fields_up_to_ten_thousand_are_skipped(count: int) -> None:
+    tags = bytearray()
+    for number in range(count):
+        tags += bytes((number & 127 | 128, number >> 7, 1, 7))
+    number_of_tags = bytes((count & 127 | 128, count >> 7)) if count > 127 else bytes((count,))
+    data = encode(DescribeGroupsRequest(groups=["g"]), 5)[:-1] + number_of_tags + tags
+    request, end = decode(DescribeGroupsRequest, 5, data)
+    assert (request.groups, end) == (["g"], len(data))
+
+
+def test_more_than_ten_thousand_tagged_fields_are_refused() -> None:
+    data = encode(DescribeGroupsRequest(groups=["g"]), 5)[:-1] + b"\x91\x4e" + b"\x01\x00" * 10_001
+    with pytest.raises(ProtocolViolation, match="10001 tagged fields"):
+        decode(DescribeGroupsRequest, 5, data)
+
+
+def test_elements_of_nested_arrays_count_together() -> None:
+    request = OffsetFetchRequest(
+        groups=[
+            Group(group_id="g", topics=[Topic(name="t", partition_indexes=[1, 2]) for _ in "abc"])
+            for _ in range(2)
+        ]
+    )
+    data = encode(request, 8)
+    elements = 2 + 2 * 3 + 2 * 3 * 2
+    assert decode(OffsetFetchRequest, 8, data, max_elements=elements)[0] == request
+    with pytest.raises(TooManyElements, match="partition_indexes"):
+        decode(OffsetFetchRequest, 8, data, max_elements=elements - 1)
+
+
+def test_many_small_arrays_cannot_explode_memory() -> None:
+    """Six bytes a topic, each of which would become an object with a list."""
+    data = pack(">i", -1) + pack(">i", 1_000_000) + b"\0\0\0\0\0\0" * 1_000_000
+    tracemalloc.start()
+    try:
+        with pytest.raises(TooManyElements):
+            decode(ListOffsetsRequest, 1, data, max_elements=500_000)
+        assert tracemalloc.get_traced_memory()[1] < 1_000_000
+    finally:
+        tracemalloc.stop()
