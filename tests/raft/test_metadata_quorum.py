@@ -103,7 +103,6 @@ class Node:
         self.quorum = quorum
         self.faults = faults
         self.heard = Recorder()
-        quorum.subscribe(self.heard)
 
 
 @asynccontextmanager
@@ -113,6 +112,7 @@ async def running(
     files: FileSystem | None = None,
     voters: tuple[int, ...] = (1,),
     retention: RetentionSettings | None = None,
+    is_started: bool = True,
 ) -> AsyncIterator[Node]:
     faults: list[BaseException] = []
     thread = DirectoryThread(directory, asyncio.get_running_loop(), faults.append)
@@ -138,8 +138,12 @@ async def running(
             clock,
             faults.append,
         )
-        await quorum.start()
-        yield Node(quorum, faults)
+        if is_started:
+            await quorum.start()
+        node = Node(quorum, faults)
+        if is_started:
+            quorum.subscribe(node.heard)
+        yield node
         if not faults:
             await quorum.stop(5)
     finally:
@@ -414,3 +418,13 @@ def test_a_stop_does_not_wait_for_voters_that_are_not_there(tmp_path: Path) -> N
                 await late
 
     asyncio.run(run())
+
+
+def test_what_was_not_started_is_stopped_all_the_same(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with running(str(tmp_path), is_started=False) as node:
+            assert node.quorum.leader == LeaderAndEpoch()
+            assert node.quorum.high_watermark is None
+
+    asyncio.run(run())
+    assert not (tmp_path / DIRECTORY_NAME / "quorum-state").exists()

@@ -41,6 +41,8 @@ from spindle.raft.roles import (
 )
 from spindle.raft.voters import KRaftVersionRange, ReplicaKey, Voter, VoterHistory, VoterSet
 
+LAST_EPOCH: Final = 2**31 - 2
+"""Epochs are 32 bits on the wire. One that leaves no room for another election is not believed."""
 _STORY_LENGTH: Final = 50
 _FIRST_BOOTSTRAP_ID: Final = -2
 _MAX_RETRY_EXPONENT: Final = 11
@@ -244,6 +246,13 @@ class QuorumCore:
         )
 
     def become_candidate(self, now_ms: int) -> None:
+        """Vote for the local node in the next epoch.
+
+        Raises:
+            QuorumFault: there is no further epoch.
+        """
+        if self.epoch > LAST_EPOCH:
+            raise QuorumFault(f"epoch {self.epoch} is the last one")
         self.enter(Candidate(self.epoch + 1, self.election_deadline_ms(now_ms), self._own_vote()))
 
     def become_resigned(self, candidates: list[ReplicaKey], now_ms: int) -> None:
@@ -280,6 +289,8 @@ class QuorumCore:
         self, leader_id: int, epoch: int, endpoints: tuple[Endpoint, ...], now_ms: int
     ) -> None:
         """A peer named an epoch and its leader; follow it if that is news."""
+        if epoch > LAST_EPOCH:
+            return
         if not endpoints and (voter := self.voters.get(leader_id)) is not None:
             endpoints = voter.endpoints
         is_known = leader_id >= 0 and leader_id != self.local.key.id

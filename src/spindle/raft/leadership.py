@@ -12,7 +12,7 @@ from spindle.protocol.messages.end_quorum_epoch import EndQuorumEpochRequest, En
 from spindle.raft import kraft_records, requests, responses
 from spindle.raft.appends import append_control
 from spindle.raft.connections import InFlight
-from spindle.raft.core import QuorumCore
+from spindle.raft.core import LAST_EPOCH, QuorumCore
 from spindle.raft.kraft_records import ControlRecord
 from spindle.raft.membership import finish_voter_change
 from spindle.raft.peers import (
@@ -110,7 +110,8 @@ def _remind_voters(core: QuorumCore, role: Leader, now_ms: int) -> None:
             if core.send_to_voter(voter, message, now_ms):
                 due_ms = now_ms + period_ms
                 role.begin_deadline_ms[voter.key.id] = due_ms
-        core.wake_at(max(due_ms, now_ms + 1))
+        if due_ms > now_ms:
+            core.wake_at(due_ms)
 
 
 def resign(core: QuorumCore, now_ms: int) -> None:
@@ -144,7 +145,8 @@ def poll_resigned(core: QuorumCore, role: Resigned, now_ms: int) -> None:
                 role.preferred_candidates,
             )
             core.send_to_voter(voter, message, now_ms)
-    core.wake_at(max(role.election_deadline_ms, now_ms + 1))
+    if role.election_deadline_ms > now_ms:
+        core.wake_at(role.election_deadline_ms)
 
 
 def handle_begin_response(
@@ -198,7 +200,7 @@ def handle_begin_request(
 def _check_sender(core: QuorumCore, leader_id: int, epoch: int) -> ErrorCode | None:
     if epoch < core.epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
-    return ErrorCode.INVALID_REQUEST if leader_id < 0 else None
+    return ErrorCode.INVALID_REQUEST if leader_id < 0 or epoch > LAST_EPOCH else None
 
 
 def _follow_sender(

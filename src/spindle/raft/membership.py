@@ -5,6 +5,7 @@ from typing import Any
 
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import Endpoint
+from spindle.common.uuids import ZERO_UUID
 from spindle.protocol.message import Message
 from spindle.protocol.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
 from spindle.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -43,6 +44,8 @@ def handle_add(core: QuorumCore, token: int, request: AddRaftVoterRequest, now_m
     voter = Voter(key, _endpoints(request.listeners))
     try:
         _check_change(core, request.cluster_id)
+        if key.id < 0 or key.directory_id == ZERO_UUID:
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"{key} cannot be a voter.")
         if core.voters.get(key.id) is not None:
             raise ApiError(
                 ErrorCode.DUPLICATE_VOTER,

@@ -252,7 +252,7 @@ class MetadataLog:
         self._note_snapshot(snapshot_id)
         self._storage.truncate_fully_and_start_at(snapshot_id.offset)
         for older in self._snapshots[:-1]:
-            self._file_system.remove(self.snapshot_path(older))
+            self._remove_if_there(self.snapshot_path(older))
         self._snapshots = [snapshot_id]
         return self.read_info(snapshot_id)
 
@@ -299,7 +299,12 @@ class MetadataLog:
     def _delete_expired(self, now_ms: int) -> None:
         self._storage.delete_expired(now_ms)
         while self._deleted and self._deleted[0][0] <= now_ms:
-            self._file_system.remove(self._deleted.pop(0)[1])
+            self._remove_if_there(self._deleted.pop(0)[1])
+
+    def _remove_if_there(self, path: str) -> None:
+        """What somebody else removed is no failure of the disk."""
+        if self._file_system.exists(path):
+            self._file_system.remove(path)
 
 
 def next_offset_after(records: Bytes, path: str) -> int:

@@ -5,7 +5,7 @@ from spindle.common.ids import OffsetAndEpoch
 from spindle.protocol.messages.vote import VoteRequest, VoteResponse
 from spindle.raft import requests, responses
 from spindle.raft.connections import InFlight
-from spindle.raft.core import QuorumCore, is_same_candidate, is_up_to_date
+from spindle.raft.core import LAST_EPOCH, QuorumCore, is_same_candidate, is_up_to_date
 from spindle.raft.leadership import start_leadership
 from spindle.raft.peers import (
     check_request,
@@ -66,6 +66,7 @@ def _check_vote(
         partition.last_offset < 0
         or partition.last_offset_epoch < 0
         or partition.last_offset_epoch > newest
+        or partition.replica_epoch > LAST_EPOCH
     ):
         return ErrorCode.INVALID_REQUEST
     if partition.replica_epoch < core.epoch:

@@ -105,6 +105,7 @@ class RaftMetadataQuorum:
         self._on_fault = on_fault
         self._loop = asyncio.get_running_loop()
         self._encoder = RecordEncoder()
+        self._is_started = False
         self._is_stopped = False
         self._answers: dict[int, asyncio.Future[Message]] = {}
         self._next_token = 0
@@ -132,12 +133,17 @@ class RaftMetadataQuorum:
             self._log, self._thread, stored.log.end_offset, self._encoder, self._fail
         )
         self._quorum = Quorum(self._local, self._settings, self._random, stored)
+        self._is_started = True
         self._step(Start())
         self._clean_timer = self._loop.call_later(_CLEAN_PERIOD_S, self._clean_periodically)
 
     async def stop(self, timeout_s: float) -> None:
         """Resign if leading, let the voters know, finish the file work, close the log."""
         if self._is_stopped:
+            return
+        if not self._is_started:
+            self._is_stopped = True
+            await run_on(self._thread, self._log.close)
             return
         deadline = self._loop.time() + timeout_s
         self._step(Shutdown())
@@ -182,8 +188,8 @@ class RaftMetadataQuorum:
 
     @property
     def leader(self) -> LeaderAndEpoch:
-        """The leader as the listeners know it."""
-        return self._quorum.core.visible_leader
+        """The leader as the listeners know it; none before the start."""
+        return self._quorum.core.visible_leader if self._is_started else LeaderAndEpoch()
 
     @property
     def leader_endpoint(self) -> Endpoint | None:
@@ -193,7 +199,7 @@ class RaftMetadataQuorum:
 
     @property
     def high_watermark(self) -> int | None:
-        return self._quorum.core.high_watermark
+        return self._quorum.core.high_watermark if self._is_started else None
 
     @property
     def log_end_offset(self) -> int:

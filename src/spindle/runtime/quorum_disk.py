@@ -175,6 +175,8 @@ class DiskRounds:
 
     def _read(self, read: ReadLog | ReadSnapshot) -> Any:
         if isinstance(read, ReadSnapshot):
+            if read.snapshot_id not in self._log.snapshot_ids:
+                return None  # cleaned up since the request was accepted
             return self._log.read_snapshot_slice(read.snapshot_id, read.position, read.max_bytes)
         if self._log.start_offset <= read.offset < self._log.end_offset:
             return self._log.read(read.offset, read.max_bytes)
@@ -187,8 +189,10 @@ def add_bytes(response: Message, read: ReadLog | ReadSnapshot, found: Any) -> No
         response.responses[0].partitions[0].records = found
     elif isinstance(response, FetchSnapshotResponse) and isinstance(read, ReadSnapshot):
         partition = response.topics[0].partitions[0]
-        data, size_bytes = found
-        if read.position >= size_bytes:
+        data, size_bytes = found or (b"", 0)
+        if found is None:
+            partition.error_code = ErrorCode.SNAPSHOT_NOT_FOUND
+        elif read.position >= size_bytes:
             partition.error_code = ErrorCode.POSITION_OUT_OF_RANGE
         else:
             partition.size = size_bytes
