@@ -3,6 +3,7 @@
 import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from hashlib import md5
 from pathlib import Path
 
 from spindle.common.ids import TopicPartition
@@ -21,7 +22,8 @@ def format_directory(path: Path, *, node_id: int = 1, cluster_id: str = CLUSTER_
     """An empty log directory with its identity."""
     path.mkdir(parents=True)
     text = f"#\n#Mon Jan 01\nversion=1\ncluster.id={cluster_id}\nnode.id={node_id}\n"
-    (path / "meta.properties").write_text(text + f"directory.id={path.name}\n")
+    directory_id = uuid_text(md5(str(path).encode()).digest())
+    (path / "meta.properties").write_text(f"{text}directory.id={directory_id}\n")
     return path
 
 

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from log_directory_files import CLUSTER_ID, TOPIC_ID, format_directory, write_checkpoint
+from log_directory_files import TOPIC_ID
 
 from spindle.common.errors import CorruptLog
 from spindle.common.ids import TopicPartition
@@ -18,11 +18,9 @@ from spindle.pipeline.segments.index_files import (
     read_transaction_index,
 )
 from spindle.pipeline.segments.small_files import (
+    current_replica,
     is_in_use,
-    parse_replica_name,
-    read_identity,
     read_leader_epochs,
-    read_offset_checkpoint,
     read_topic_id,
 )
 
@@ -51,52 +49,25 @@ sys.stdin.read()
     ],
 )
 def test_names_of_replica_directories(name: str, expected: TopicPartition | None) -> None:
-    assert parse_replica_name(name) == expected
+    assert current_replica(name) == expected
 
 
-def test_identity(tmp_path: Path) -> None:
-    identity = read_identity(format_directory(tmp_path / "d1", node_id=4))
-    assert identity == (CLUSTER_ID, 4, "d1")
-    (tmp_path / "meta.properties").write_text(
-        "version = 0\nbroker.id: 2\n! note\ncluster.id=a\\:b\n"
-    )
-    assert read_identity(tmp_path) == ("a:b", 2, None)
-    (tmp_path / "meta.properties").write_text("node.id=one\n")
-    with pytest.raises(CorruptLog, match="'one' is no number"):
-        read_identity(tmp_path)
-
-
-def test_topic_id(tmp_path: Path) -> None:
-    assert read_topic_id(tmp_path) is None
+def test_topic_ids(tmp_path: Path) -> None:
+    assert read_topic_id(tmp_path / "gone") is None
     (tmp_path / "partition.metadata").write_text("version: 0\ntopic_id: AQIDBAUGBwgJCgsMDQ4PEA")
     assert read_topic_id(tmp_path) == TOPIC_ID
     (tmp_path / "partition.metadata").write_text("version: 0\n")
-    with pytest.raises(CorruptLog, match="topic id"):
+    with pytest.raises(CorruptLog, match="partition metadata"):
         read_topic_id(tmp_path)
-
-
-def test_offset_checkpoint(tmp_path: Path) -> None:
-    entries = {TopicPartition("t", 0): 12, TopicPartition("a-b", 3): 0}
-    assert read_offset_checkpoint(tmp_path, "x") == {}
-    write_checkpoint(tmp_path, "x", entries)
-    assert read_offset_checkpoint(tmp_path, "x") == entries
-    (tmp_path / "x").write_text("")
-    assert read_offset_checkpoint(tmp_path, "x") == {}
-
-
-@pytest.mark.parametrize(
-    ("text", "finding"),
-    [("1\n0\n", "version"), ("0\n2\nt 0 1\n", "count"), ("0\n1\nt 0 x\n", "malformed")],
-)
-def test_damaged_checkpoints(tmp_path: Path, text: str, finding: str) -> None:
-    (tmp_path / "x").write_text(text)
-    with pytest.raises(CorruptLog, match=finding):
-        read_offset_checkpoint(tmp_path, "x")
 
 
 def test_leader_epochs(tmp_path: Path) -> None:
     (tmp_path / "leader-epoch-checkpoint").write_text("0\n2\n0 0\n4 120\n")
     assert read_leader_epochs(tmp_path) == ((0, 0), (4, 120))
+    assert read_leader_epochs(tmp_path / "gone") == ()
+    (tmp_path / "leader-epoch-checkpoint").write_text("0\n1\n0 x\n")
+    with pytest.raises(CorruptLog, match="malformed line '0 x'"):
+        read_leader_epochs(tmp_path)
 
 
 def test_a_directory_is_in_use_while_another_process_holds_its_lock(tmp_path: Path) -> None:

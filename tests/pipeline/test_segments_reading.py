@@ -18,7 +18,7 @@ from log_directory_files import (
     write_checkpoint,
 )
 
-from spindle.common.errors import CorruptLog
+from spindle.common.errors import ConfigError, CorruptLog
 from spindle.common.ids import TopicPartition
 from spindle.common.uuids import uuid_text
 from spindle.pipeline.errors import DataLoss, LogChanged
@@ -232,6 +232,10 @@ def test_what_is_not_there_is_named(directories: Directories) -> None:
     (directories.root / "d3").mkdir()
     with pytest.raises(ValueError, match=r"d3 has no meta\.properties"):
         directories.plan()
+    (directories.root / "d3" / "meta.properties").write_text("version=1\ncluster.id=x\n")
+    with pytest.raises(ConfigError, match=r"node\.id is missing"):
+        directories.plan()
+    (directories.root / "d3" / "meta.properties").unlink()
     (directories.root / "d3").rmdir()
     format_directory(directories.root / "d4", cluster_id="other")
     with pytest.raises(ValueError, match="mixes clusters"):
@@ -295,6 +299,11 @@ def test_a_new_leader_below_the_planned_end_is_noticed(directories: Directories)
     directories.t0.write_epochs([(0, 0), (3, 900)])
     with pytest.raises(LogChanged, match="leader epochs below offset 1200"):
         directories.read(tasks)
+
+
+def test_parts_of_a_partition_with_several_epochs(directories: Directories) -> None:
+    directories.t0.write_epochs([(0, 0), (3, 400), (4, 1100)])
+    assert directories.read(directories.plan(taskBytes=5000)) == ALL_ROWS
 
 
 def test_a_new_leader_behind_the_planned_end_is_fine(directories: Directories) -> None:

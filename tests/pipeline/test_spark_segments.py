@@ -245,5 +245,5 @@ def test_wrong_arguments_of_an_export(spark: Any, topic: Topic) -> None:
         export_delta(spark, "s3://bucket/x", topic.options())
     corrupt = topic.writers[0].path / "partition.metadata"
     corrupt.write_text("?")
-    with pytest.raises(CorruptLog, match="topic id"):
+    with pytest.raises(CorruptLog, match="partition metadata"):
         export_delta(spark, topic.root / "x", topic.options())

@@ -12,20 +12,15 @@ from typing import NamedTuple
 
 from spindle.common.ids import TopicPartition
 from spindle.common.uuids import ZERO_UUID, Uuid, uuid_text
-from spindle.pipeline.segments.small_files import (
-    META_PROPERTIES,
-    DirectoryIdentity,
-    parse_replica_name,
-    read_identity,
-    read_topic_id,
-)
+from spindle.log.identity import MetaProperties, meta_properties_path, parse_meta_properties
+from spindle.pipeline.segments.small_files import current_replica, read_topic_id
 
 
 class LogDirectory(NamedTuple):
     """A formatted log directory."""
 
     path: Path
-    identity: DirectoryIdentity
+    properties: MetaProperties
 
 
 class Replica(NamedTuple):
@@ -46,6 +41,7 @@ def expand_log_directories(text: str) -> list[LogDirectory]:
     Raises:
         ValueError: a path or glob names no directory, or one without `meta.properties`, or the
             directories belong to different clusters.
+        ConfigError: a `meta.properties` is malformed.
     """
     directories: list[LogDirectory] = []
     for part in (part.strip() for part in text.split(",")):
@@ -65,7 +61,7 @@ def find_replicas(directories: Iterable[LogDirectory]) -> list[Replica]:
     replicas: list[Replica] = []
     for directory in directories:
         names = sorted(entry.name for entry in directory.path.iterdir() if entry.is_dir())
-        partitions = [(parse_replica_name(name), directory.path / name) for name in names]
+        partitions = [(current_replica(name), directory.path / name) for name in names]
         replicas += sorted(
             Replica(partition, read_topic_id(path) or ZERO_UUID, directory)
             for partition, path in partitions
@@ -97,19 +93,20 @@ def select_topic_id(topic: str, replicas: Sequence[Replica], wanted: Uuid | None
 
 
 def _identified(path: Path) -> LogDirectory:
+    file = Path(meta_properties_path(str(path)))
     try:
-        return LogDirectory(path.resolve(), read_identity(path))
-    except FileNotFoundError as error:
+        return LogDirectory(path.resolve(), parse_meta_properties(file.read_bytes(), str(file)))
+    except FileNotFoundError:
         raise ValueError(
-            f"option logDirs: {path} has no {META_PROPERTIES}: it is no formatted log directory"
-        ) from error
+            f"option logDirs: {path} has no {file.name}: it is no formatted log directory"
+        ) from None
 
 
 def _check_one_cluster(directories: Sequence[LogDirectory]) -> None:
     clusters: dict[str, Path] = {}
     for directory in directories:
-        if directory.identity.cluster_id is not None:
-            clusters.setdefault(directory.identity.cluster_id, directory.path)
+        if directory.properties.cluster_id is not None:
+            clusters.setdefault(directory.properties.cluster_id, directory.path)
     if len(clusters) > 1:
         (one, first), (other, second) = list(clusters.items())[:2]
         raise ValueError(

@@ -12,6 +12,13 @@ from pathlib import Path
 
 from spindle.common.ids import TopicPartition
 from spindle.common.uuids import Uuid, uuid_text
+from spindle.log.checkpoints import (
+    HIGH_WATERMARKS,
+    LOG_STARTS,
+    RECOVERY_POINTS,
+    read_offset_checkpoint,
+)
+from spindle.log.clean_shutdown import CLEAN_SHUTDOWN_FILE
 from spindle.pipeline.errors import DataLoss
 from spindle.pipeline.segments.discovery import (
     Replica,
@@ -22,15 +29,7 @@ from spindle.pipeline.segments.discovery import (
 from spindle.pipeline.segments.live import LiveCluster
 from spindle.pipeline.segments.options import EndRule, SegmentOptions, TopicSelection
 from spindle.pipeline.segments.segment_log import SegmentLog
-from spindle.pipeline.segments.small_files import (
-    CLEAN_SHUTDOWN_FILE,
-    LOG_START_CHECKPOINT,
-    RECOVERY_POINT_CHECKPOINT,
-    REPLICATION_CHECKPOINT,
-    is_in_use,
-    read_leader_epochs,
-    read_offset_checkpoint,
-)
+from spindle.pipeline.segments.small_files import FILE_SYSTEM, is_in_use, read_leader_epochs
 from spindle.pipeline.segments.transaction_state import last_stable_offset
 
 
@@ -62,15 +61,18 @@ class DirectoryState:
 
     @cached_property
     def high_watermarks(self) -> dict[TopicPartition, int]:
-        return read_offset_checkpoint(self.path, REPLICATION_CHECKPOINT)
+        return self._checkpoint(HIGH_WATERMARKS)
 
     @cached_property
     def log_starts(self) -> dict[TopicPartition, int]:
-        return read_offset_checkpoint(self.path, LOG_START_CHECKPOINT)
+        return self._checkpoint(LOG_STARTS)
 
     @cached_property
     def recovery_points(self) -> dict[TopicPartition, int]:
-        return read_offset_checkpoint(self.path, RECOVERY_POINT_CHECKPOINT)
+        return self._checkpoint(RECOVERY_POINTS)
+
+    def _checkpoint(self, name: str) -> dict[TopicPartition, int]:
+        return read_offset_checkpoint(FILE_SYSTEM, str(self.path / name))
 
 
 def readable_partitions(

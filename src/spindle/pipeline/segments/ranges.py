@@ -76,14 +76,13 @@ def resolve_ranges(
 
 def range_of(partition: ReadablePartition, start: int, end: int) -> SegmentRange:
     """Offsets [start, end) of a partition, not yet located in its segments."""
-    epochs = tuple(entry for entry in partition.leader_epochs if entry[1] < end)
     return SegmentRange(
         partition.partition,
         partition.topic_id,
         str(partition.log.path),
         start,
         end,
-        leader_epochs=epochs,
+        leader_epochs=partition.leader_epochs,
     )
 
 

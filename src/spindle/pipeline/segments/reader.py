@@ -201,8 +201,8 @@ class _RangeReader:
     def _check_epochs(self) -> None:
         """A new leader that cut off what was planned also changed the epoch history below it."""
         end = self._piece.end_offset
-        now = tuple(entry for entry in read_leader_epochs(self._log.path) if entry[1] < end)
-        planned = self._piece.leader_epochs
+        now = [entry for entry in read_leader_epochs(self._log.path) if entry[1] < end]
+        planned = [entry for entry in self._piece.leader_epochs if entry[1] < end]
         # Retention drops old epochs from the front; the history that is left must be the planned
         # one.
         if now and planned and now[-1] != planned[-1]:

@@ -4,21 +4,11 @@ The aborted transactions come from the `.txnindex` files. The last stable offset
 transaction that is still open begins: from the newest producer snapshot and the batches after it.
 """
 
-from pathlib import Path
-from struct import Struct
-from typing import Final
-
-from crc32c import crc32c
-
-from spindle.common.errors import CorruptLog
+from spindle.log.producer_snapshot import read_producer_snapshot
 from spindle.pipeline.records.transactions import AbortedTransaction
 from spindle.pipeline.segments.index_files import read_transaction_index
 from spindle.pipeline.segments.segment_log import SegmentLog
-
-_SNAPSHOT_HEADER: Final = Struct(">hIi")
-_SNAPSHOT_ENTRY: Final = Struct(">qhiqiqiq")
-_CRC_COVERS_FROM: Final = 6
-_NO_TRANSACTION: Final = -1
+from spindle.pipeline.segments.small_files import FILE_SYSTEM
 
 
 def aborted_transactions(log: SegmentLog, start: int, end: int) -> list[AbortedTransaction]:
@@ -69,19 +59,12 @@ def _newest_snapshot(log: SegmentLog, end: int) -> tuple[int, dict[int, int]]:
     )
     for offset, path in reversed(snapshots):
         try:
-            return offset, _read_snapshot(path)
+            producers = read_producer_snapshot(FILE_SYSTEM, str(path))
         except FileNotFoundError:
             continue
+        return offset, {
+            producer.producer_id: producer.current_transaction_first_offset
+            for producer in producers
+            if producer.current_transaction_first_offset is not None
+        }
     return log.first_offset, {}
-
-
-def _read_snapshot(path: Path) -> dict[int, int]:
-    data = path.read_bytes()
-    body = data[_SNAPSHOT_HEADER.size :]
-    if len(data) < _SNAPSHOT_HEADER.size or len(body) % _SNAPSHOT_ENTRY.size:
-        raise CorruptLog(str(path), 0, f"producer snapshot of {len(data)} bytes")
-    entries = list(_SNAPSHOT_ENTRY.iter_unpack(body))
-    _, crc, count = _SNAPSHOT_HEADER.unpack_from(data)
-    if count != len(entries) or crc != crc32c(data[_CRC_COVERS_FROM:]):
-        raise CorruptLog(str(path), 0, "producer snapshot: wrong count or checksum")
-    return {entry[0]: entry[7] for entry in entries if entry[7] != _NO_TRANSACTION}
