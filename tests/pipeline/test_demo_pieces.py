@@ -216,19 +216,23 @@ def test_a_command_that_fails_is_shown(
 
 def test_a_node_left_running_is_stopped(layout: DemoLayout) -> None:
     layout.make_empty()
-    sleeper = [sys.executable, "-c", "import time; time.sleep(60)", str(layout.properties)]
-    with subprocess.Popen(sleeper) as process:
+    waiter = "import sys; print(flush=True); sys.stdin.read()"
+    command = [sys.executable, "-c", waiter, str(layout.properties)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()  # only now its command line is its own
         layout.pid_file.write_text(f"{process.pid}\n")
+        found = demo_node._left_over_pid(layout)
         # The process is our child: its end must be collected for it to vanish.
-        assert demo_node._left_over_pid(layout) == process.pid
-        process.terminate()
-        process.wait(10)
+        process.communicate(timeout=10)
+        assert found == process.pid
     stop_left_over(layout)
 
 
 def test_a_process_number_that_was_given_to_another_is_left_alone(layout: DemoLayout) -> None:
     layout.make_empty()
-    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as process:
+    command = [sys.executable, "-c", "import sys; sys.stdin.read()"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
         layout.pid_file.write_text(f"{process.pid}\n")
         stop_left_over(layout)
         assert process.poll() is None

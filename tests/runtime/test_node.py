@@ -17,6 +17,8 @@ from spindle.protocol.messages.incremental_alter_configs import IncrementalAlter
 from spindle.protocol.messages.init_producer_id import InitProducerIdRequest
 from spindle.protocol.messages.list_offsets import ListOffsetsRequest
 from spindle.protocol.messages.metadata import MetadataRequest
+from spindle.protocol.records.builder import SimpleRecord, build_batch
+from spindle.protocol.records.record import Record
 
 
 def partition_folders(home: Home) -> dict[str, str]:
@@ -358,5 +360,45 @@ def test_a_cordoned_directory_gets_no_new_replicas(tmp_path: Path) -> None:
             await client.create_topic("u", partitions=2)
             folders = partition_folders(home)
             assert {folders["u-0"], folders["u-1"]} == {"disk1", "disk3"}
+
+    run(scenario)
+
+
+def test_a_compacted_topic_keeps_the_newest_of_a_key(tmp_path: Path) -> None:
+    home = Home(
+        tmp_path, directories=1, log_initial_task_delay_ms="0", log_cleaner_backoff_ms="5"
+    ).format()
+
+    def keyed(*pairs: tuple[bytes, bytes]) -> bytes:
+        records = [SimpleRecord(key=k, value=v, timestamp_ms=1_700_000_000_000) for k, v in pairs]
+        return build_batch(records)
+
+    async def values(client: Client) -> list[bytes | None]:
+        records: list[Record] = []
+        offset, end = 0, 1
+        while offset < end:
+            found = await client.fetch("t", 0, offset)
+            records += [r for r in records_in(found.records) if r.offset >= offset]
+            offset, end = records[-1].offset + 1, found.high_watermark
+        return [r.value for r in records]
+
+    async def scenario() -> None:
+        async with running(home) as node, connected(node) as client:
+            configs = {
+                "cleanup.policy": "compact",
+                "min.cleanable.dirty.ratio": "0.01",
+                "segment.ms": "1",
+            }
+            await client.create_topic("t", configs=configs)
+            assert (await client.produce("t", 0, batch_of(b"no key"))).error_code == (
+                ErrorCode.INVALID_RECORD
+            )
+            await client.produce("t", 0, keyed((b"a", b"1"), (b"b", b"1"), (b"a", b"2")))
+            await client.produce("t", 0, keyed((b"b", b"2")))
+            newer = [SimpleRecord(key=b"c", value=b"x", timestamp_ms=1_700_000_100_000)]
+            assert (await client.produce("t", 0, build_batch(newer))).error_code == 0
+            kept = [b"2", b"2", b"x"]
+            while (found := await values(client)) != kept:
+                assert found == [b"1", b"1", *kept]
 
     run(scenario)

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from spindle.broker.ports import DirectoryExecutor
 from spindle.common.ids import TopicPartition
 from spindle.common.uuids import Uuid, UuidSource
+from spindle.log.cleaner import Cleaner
 from spindle.log.directory import LogDirectory
 from spindle.log.flushing import FlushTask
 from spindle.log.log import Log
@@ -24,11 +25,12 @@ class NewLog(NamedTuple):
 class BrokerDirectory:
     """One entry of `log.dirs`.
 
-    `store` and the methods that say so belong to the I/O thread, everything else to the event loop.
+    `store`, `cleaner` and the methods that say so belong to the I/O thread, everything else to the
+    event loop.
     `log_count` counts current and future logs, for the choice of a directory.
     """
 
-    __slots__ = ("directory_id", "executor", "log_count", "path", "store")
+    __slots__ = ("cleaner", "directory_id", "executor", "log_count", "path", "store")
 
     def __init__(
         self, path: str, directory_id: Uuid, executor: DirectoryExecutor, store: LogDirectory
@@ -37,6 +39,7 @@ class BrokerDirectory:
         self.directory_id = directory_id
         self.executor = executor
         self.store = store
+        self.cleaner = Cleaner(store)
         self.log_count = 0
 
     @property

@@ -1,4 +1,4 @@
-"""What a broker does on a schedule: checkpoints, flushes, retention, deferred deletions.
+"""What a broker does on a schedule: checkpoints, flushes, retention, compaction, deletions.
 
 All of it runs on the directories' I/O threads; the event loop only keeps the time.
 """
@@ -10,7 +10,7 @@ from typing import Final
 
 from spindle.broker.directories import BrokerDirectory
 from spindle.broker.replicas import Replicas
-from spindle.common.errors import LogDirectoryFailed
+from spindle.common.errors import CorruptLog, CorruptRecords, LogDirectoryFailed
 from spindle.config.node_config import NodeConfig
 
 log = logging.getLogger(__name__)
@@ -46,17 +46,25 @@ class Housekeeping:
                 self._checkpoint_high_watermarks,
             ),
         )
+        enabled = config.flag("log.cleaner.enable")
+        self._cleaner_backoff_ms = integer("log.cleaner.backoff.ms") if enabled else None
+        self._cleaner_map_bytes = integer("log.cleaner.dedupe.buffer.size")
+        self._initial_delay_ms = initial_ms
+        self._cleaners: list[asyncio.Task[None]] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._flushing: dict[BrokerDirectory, asyncio.Task[None]] = {}
 
     def start(self) -> None:
+        if self._cleaner_backoff_ms is not None:
+            for directory in self._replicas.directories:
+                self._cleaners.append(asyncio.create_task(self._compact(directory)))
         self._tasks = [
             asyncio.create_task(self._repeat(delay_ms, period_ms, function))
             for delay_ms, period_ms, function in self._schedule
         ]
 
     async def stop(self) -> None:
-        tasks = [*self._tasks, *self._flushing.values()]
+        tasks = [*self._tasks, *self._cleaners, *self._flushing.values()]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -70,6 +78,36 @@ class Housekeeping:
             for directory in self._replicas.directories:
                 if not directory.is_offline:
                     function(directory)
+
+    async def _compact(self, directory: BrokerDirectory) -> None:
+        """Compact the logs of a directory, the dirtiest first, one at a time."""
+        assert self._cleaner_backoff_ms is not None
+        await asyncio.sleep(self._initial_delay_ms / 1000)
+        while not directory.is_offline:
+            if not await self._compact_one(directory):
+                await asyncio.sleep(self._cleaner_backoff_ms / 1000)
+
+    async def _compact_one(self, directory: BrokerDirectory) -> bool:
+        """True if a log was compacted; the copying runs beside the directory's thread."""
+        executor, cleaner = directory.executor, directory.cleaner
+        try:
+            cleaning = await executor.submit(
+                cleaner.next_pass, self._now_ms(), self._cleaner_map_bytes
+            )
+            if cleaning is None:
+                return False
+            try:
+                result = await asyncio.to_thread(cleaning.run)
+            except (CorruptRecords, CorruptLog) as error:
+                log.error("compaction in %s: %s", directory.path, error)
+                await executor.submit(cleaner.give_up, cleaning.plan)
+                return False
+            return await executor.submit(cleaner.finish, result, self._now_ms())
+        except LogDirectoryFailed as failure:
+            log.warning("compaction: %s", failure)
+        except OSError as error:
+            executor.fail(error)
+        return False
 
     def _retain(self, directory: BrokerDirectory) -> None:
         directory.executor.submit_nowait(directory.store.apply_retention, self._now_ms())
