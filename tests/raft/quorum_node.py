@@ -8,7 +8,6 @@ from spindle.protocol.message import Message
 from spindle.protocol.messages.vote import VoteRequest
 from spindle.protocol.records.builder import SimpleRecord, build_batch
 from spindle.raft import responses
-from spindle.raft.core import LocalNode, QuorumSettings, StoredState
 from spindle.raft.log_view import LogView
 from spindle.raft.quorum import Quorum
 from spindle.raft.quorum_state import ElectionState
@@ -23,6 +22,7 @@ from spindle.raft.ready import (
     Start,
     Tick,
 )
+from spindle.raft.settings import LocalNode, QuorumSettings, StoredState
 from spindle.raft.voters import ReplicaKey, Voter, VoterHistory, VoterSet
 
 CLUSTER_ID = "5L6g3nShT-eMCtK--X86sw"

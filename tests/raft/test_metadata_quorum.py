@@ -32,12 +32,12 @@ from spindle.protocol.messages.raft_records import LeaderChangeMessage
 from spindle.protocol.records.batch import batches
 from spindle.raft import requests
 from spindle.raft.committed import decode_batches
-from spindle.raft.core import LocalNode, QuorumSettings
 from spindle.raft.kraft_records import read_control_records
 from spindle.raft.listener import CommittedBatch, LeaderAndEpoch, NotLeader
 from spindle.raft.metadata_log import MetadataLog, RetentionSettings
 from spindle.raft.partition_log import DIRECTORY_NAME, PartitionLog, metadata_log_config
 from spindle.raft.ready import Destination
+from spindle.raft.settings import LocalNode, QuorumSettings
 from spindle.runtime.directory_thread import DirectoryThread
 from spindle.runtime.metadata_quorum import PeerUnavailable, RaftMetadataQuorum
 from spindle.testing.filesystem import Fault, MemoryFileSystem

@@ -13,9 +13,9 @@ from spindle.common.filesystem import OsFileSystem
 from spindle.common.ids import OffsetAndEpoch
 from spindle.log.storage import LogStorage
 from spindle.protocol.messages.metadata_records import NoOpRecord
-from spindle.raft.core import LocalNode, QuorumSettings
 from spindle.raft.metadata_log import MetadataLog, RetentionSettings
 from spindle.raft.partition_log import DIRECTORY_NAME, PartitionLog, metadata_log_config
+from spindle.raft.settings import LocalNode, QuorumSettings
 from spindle.runtime.directory_thread import DirectoryThread
 from spindle.runtime.metadata_quorum import RaftMetadataQuorum
 

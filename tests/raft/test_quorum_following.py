@@ -24,7 +24,7 @@ from spindle.protocol.messages.update_raft_voter import (
 )
 from spindle.protocol.records.control import build_control_batch
 from spindle.raft import kraft_records
-from spindle.raft.core import QuorumFault, QuorumSettings
+from spindle.raft.core import QuorumFault
 from spindle.raft.log_view import LogView
 from spindle.raft.quorum_state import ElectionState
 from spindle.raft.ready import (
@@ -38,6 +38,7 @@ from spindle.raft.ready import (
     Truncate,
     WriteSnapshotChunk,
 )
+from spindle.raft.settings import QuorumSettings
 from spindle.raft.voters import VoterSet
 
 Data = FetchResponse.FetchableTopicResponse.PartitionData

@@ -13,7 +13,6 @@ from spindle.common.ports import RandomSource
 from spindle.protocol.message import Message
 from spindle.raft.connections import Connections
 from spindle.raft.listener import LeaderAndEpoch
-from spindle.raft.log_view import LogView
 from spindle.raft.membership_state import VoterChange
 from spindle.raft.progress import Progress
 from spindle.raft.quorum_state import ElectionState
@@ -39,7 +38,8 @@ from spindle.raft.roles import (
     VoteCount,
     check_move,
 )
-from spindle.raft.voters import KRaftVersionRange, ReplicaKey, Voter, VoterHistory, VoterSet
+from spindle.raft.settings import LocalNode, QuorumSettings, StoredState
+from spindle.raft.voters import ReplicaKey, Voter, VoterSet
 
 LAST_EPOCH: Final = 2**31 - 2
 """Epochs are 32 bits on the wire. One that leaves no room for another election is not believed."""
@@ -51,49 +51,6 @@ _BACKOFF_BASE_MS: Final = 50
 
 class QuorumFault(Exception):
     """The node cannot go on as a member of the quorum: its log contradicts what was committed."""
-
-
-class LocalNode(NamedTuple):
-    """Who the local node is.
-
-    Attributes:
-        controller_listener: name of the default controller listener.
-        endpoints: its controller listeners, the default one first; empty on brokers.
-        can_vote: True if it has the controller role.
-    """
-
-    key: ReplicaKey
-    cluster_id: str
-    controller_listener: str = "CONTROLLER"
-    endpoints: tuple[Endpoint, ...] = ()
-    can_vote: bool = True
-    versions: KRaftVersionRange = KRaftVersionRange()
-
-    @property
-    def voter(self) -> Voter:
-        return Voter(self.key, self.endpoints, self.versions)
-
-
-class QuorumSettings(NamedTuple):
-    """The `controller.quorum.*` settings, by their names there."""
-
-    election_timeout_ms: int = 1000
-    fetch_timeout_ms: int = 2000
-    election_backoff_max_ms: int = 1000
-    request_timeout_ms: int = 2000
-    retry_backoff_ms: int = 20
-    fetch_max_bytes: int = 1 << 20
-    fetch_snapshot_max_bytes: int = 1 << 20
-    auto_join: bool = False
-    bootstrap_servers: tuple[Endpoint, ...] = ()
-
-
-class StoredState(NamedTuple):
-    """What was found on the disk at start."""
-
-    election: ElectionState | None
-    log: LogView
-    history: VoterHistory
 
 
 class ParkedFetch(NamedTuple):

@@ -12,10 +12,10 @@ from spindle.common.ids import OffsetAndEpoch
 from spindle.common.ports import Bytes, FileSystem
 from spindle.protocol.records.batch import batches
 from spindle.raft import quorum_state, snapshots
-from spindle.raft.core import StoredState
 from spindle.raft.kraft_records import apply_to_history
 from spindle.raft.log_view import BOOTSTRAP_SNAPSHOT_ID, LogView
 from spindle.raft.quorum_state import ElectionState
+from spindle.raft.settings import StoredState
 from spindle.raft.snapshots import SnapshotInfo, SnapshotPart
 from spindle.raft.voters import VoterHistory, VoterSet
 

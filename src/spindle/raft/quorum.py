@@ -26,7 +26,7 @@ from spindle.protocol.messages.update_raft_voter import (
 )
 from spindle.protocol.messages.vote import VoteRequest, VoteResponse
 from spindle.raft import appends, following, joining, leadership, membership, serving, votes
-from spindle.raft.core import LocalNode, QuorumCore, QuorumSettings, StoredState
+from spindle.raft.core import QuorumCore
 from spindle.raft.describe import describe_quorum
 from spindle.raft.ready import (
     AppendRecords,
@@ -45,6 +45,7 @@ from spindle.raft.ready import (
     Start,
 )
 from spindle.raft.roles import Candidate, Follower, Leader, Prospective, Resigned, Unattached
+from spindle.raft.settings import LocalNode, QuorumSettings, StoredState
 
 _MAX_MOVES_PER_STEP = 8
 

@@ -13,7 +13,6 @@ from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import Endpoint, OffsetAndEpoch
 from spindle.common.ports import RandomSource
 from spindle.protocol.message import Message
-from spindle.raft.core import LocalNode, QuorumSettings
 from spindle.raft.listener import CommittedBatch, LeaderAndEpoch, NotLeader, QuorumListener
 from spindle.raft.metadata_log import MetadataLog
 from spindle.raft.quorum import Quorum
@@ -41,6 +40,7 @@ from spindle.raft.ready import (
 )
 from spindle.raft.responses import leader_destination
 from spindle.raft.roles import Resigned
+from spindle.raft.settings import LocalNode, QuorumSettings
 from spindle.raft.snapshots import SnapshotInfo, encode_snapshot
 from spindle.raft.voters import VoterSet
 from spindle.runtime.quorum_disk import DirectoryThread, DiskRounds, Round, add_bytes, run_on

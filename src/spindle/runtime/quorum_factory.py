@@ -9,9 +9,9 @@ from spindle.common.uuids import Uuid
 from spindle.config.node_config import NodeConfig
 from spindle.log.storage import LogStorage
 from spindle.protocol.message import Message
-from spindle.raft.core import LocalNode, QuorumSettings
 from spindle.raft.metadata_log import MetadataLog, RetentionSettings
 from spindle.raft.partition_log import DIRECTORY_NAME, PartitionLog, metadata_log_config
+from spindle.raft.settings import LocalNode, QuorumSettings
 from spindle.raft.snapshots import read_snapshot
 from spindle.raft.voters import ReplicaKey, Voter, VoterSet
 from spindle.runtime.directory_thread import DirectoryThread

@@ -25,7 +25,6 @@ from spindle.protocol.messages.fetch_snapshot import FetchSnapshotResponse
 from spindle.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
 from spindle.protocol.records.batch import batches
 from spindle.protocol.records.record import decode_records
-from spindle.raft.core import LocalNode, QuorumSettings
 from spindle.raft.listener import NotLeader
 from spindle.raft.metadata_log import MetadataLog, RetentionSettings
 from spindle.raft.partition_log import DIRECTORY_NAME, PartitionLog
@@ -53,6 +52,7 @@ from spindle.raft.ready import (
     WriteSnapshotChunk,
 )
 from spindle.raft.roles import Leader
+from spindle.raft.settings import LocalNode, QuorumSettings
 from spindle.raft.snapshots import SnapshotInfo, encode_snapshot, write_snapshot
 from spindle.raft.voters import ReplicaKey, Voter, VoterSet
 from spindle.testing.committed_truth import CommittedTruth, InvariantViolated
