@@ -3,8 +3,12 @@
 import os
 import shutil
 from collections.abc import Sequence
+from typing import Final
 
 from spindle.common.ports import Bytes, File
+
+
+_UNKNOWN: Final = -1
 
 
 class OsFile:
@@ -18,7 +22,13 @@ class OsFile:
             flags |= os.O_CREAT
         self.path = path
         self._fd = os.open(path, flags | os.O_CLOEXEC, 0o644)
-        self._end = os.fstat(self._fd).st_size
+        self._end = _UNKNOWN
+
+    def _end_position(self) -> int:
+        # Asked for only when it is needed: most files are opened to be read, or are new.
+        if self._end == _UNKNOWN:
+            self._end = os.fstat(self._fd).st_size
+        return self._end
 
     def pread(self, size_bytes: int, position: int, /) -> bytes:
         data = os.pread(self._fd, size_bytes, position)
@@ -41,12 +51,13 @@ class OsFile:
 
     def append(self, parts: Sequence[Bytes], /) -> int:
         total = sum(map(len, parts))
-        written = os.pwritev(self._fd, parts, self._end)
+        end = self._end_position()
+        written = os.pwritev(self._fd, parts, end)
         if written < total:
             rest = memoryview(b"".join(parts))
             while written < total:
-                written += os.pwrite(self._fd, rest[written:], self._end + written)
-        self._end += total
+                written += os.pwrite(self._fd, rest[written:], end + written)
+        self._end = end + total
         return total
 
     def pwrite(self, data: Bytes, position: int, /) -> None:
@@ -54,10 +65,11 @@ class OsFile:
         done = 0
         while done < len(view):
             done += os.pwrite(self._fd, view[done:], position + done)
-        self._end = max(self._end, position + len(view))
+        if self._end != _UNKNOWN:
+            self._end = max(self._end, position + len(view))
 
     def size(self) -> int:
-        return self._end
+        return self._end_position()
 
     def truncate(self, size_bytes: int, /) -> None:
         os.ftruncate(self._fd, size_bytes)
