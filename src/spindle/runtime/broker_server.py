@@ -32,7 +32,12 @@ from spindle.metadata.local_changes import local_changes
 from spindle.replication.fetch_session import FetchSessionCache
 from spindle.runtime.assignment_sender import AssignmentSender
 from spindle.runtime.broker_handlers import broker_handlers
-from spindle.runtime.broker_lifecycle import BrokerIdentity, BrokerLifecycle, LifecycleTimes
+from spindle.runtime.broker_lifecycle import (
+    BrokerIdentity,
+    BrokerLifecycle,
+    BrokerState,
+    LifecycleTimes,
+)
 from spindle.runtime.broker_metadata import BrokerMetadata
 from spindle.runtime.coordinator_config import group_coordinator_config, shard_settings
 from spindle.runtime.coordinator_log import ReplicaCoordinatorLog
@@ -135,6 +140,7 @@ class BrokerServer:
         ]
         self._servers = [self._server(listener) for listener in self.listeners]
         self.lifecycle: BrokerLifecycle
+        self._has_lifecycle = False
 
     def _server(self, listener: Listener) -> RequestServer:
         integer = self._config.integer
@@ -148,6 +154,10 @@ class BrokerServer:
             quotas=self.quotas,
         )
 
+    @property
+    def state(self) -> BrokerState:
+        return self.lifecycle.state if self._has_lifecycle else BrokerState.NOT_RUNNING
+
     # -- start and stop
 
     async def bind(self) -> None:
@@ -158,6 +168,7 @@ class BrokerServer:
     async def start(self) -> None:
         """Register, catch up, take over the replicas, be un-fenced, then open the listeners."""
         self.lifecycle = self._make_lifecycle()
+        self._has_lifecycle = True
         await self._load_logs()
         self.metadata.observe(self.lifecycle.metadata_advanced)
         self._assignment_sender.start()
@@ -192,7 +203,7 @@ class BrokerServer:
             broker_id=config.node_id,
             cluster_id=env.cluster_id,
             incarnation_id=env.new_uuid(),
-            endpoints=self._advertised(),
+            endpoints=self.advertised(),
             features=dict(SUPPORTED_FEATURES),
             rack=config.rack,
             directories=[d.directory_id for d in env.directories if not d.is_offline],
@@ -218,7 +229,7 @@ class BrokerServer:
     def _on_epoch(self, broker_epoch: int) -> None:
         self._producer_ids.broker_epoch = broker_epoch
 
-    def _advertised(self) -> list[Endpoint]:
+    def advertised(self) -> list[Endpoint]:
         """Advertised listeners; a port that was left to the system is the one it gave."""
         bound = {listener.name: listener for listener in self.listeners}
         return [

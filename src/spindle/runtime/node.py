@@ -9,20 +9,21 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from random import Random
 from typing import Final
 
-from spindle import __version__
 from spindle.broker.directories import BrokerDirectory
 from spindle.common.errors import ConfigError, CorruptLog, LogDirectoryFailed
-from spindle.common.filesystem import OsFileSystem
 from spindle.common.ids import Endpoint
-from spindle.common.uuids import Uuid, uuid_from_random, uuid_text
+from spindle.common.uuids import Uuid, uuid_from_random
+from spindle.config.broker_keys.spindle import LOG_FORMAT, METRICS_LISTENER
+from spindle.config.endpoints import parse_servers
 from spindle.config.node_config import NodeConfig
 from spindle.log.clean_shutdown import UNKNOWN_BROKER_EPOCH, read_clean_shutdown
 from spindle.log.directory import LogDirectory
 from spindle.log.identity import DirectoryIdentities, identify_directories
+from spindle.runtime.banner import directory_lines, identity_lines, level_line, listener_lines
 from spindle.runtime.broker_server import BrokerEnvironment, BrokerServer
 from spindle.runtime.controller_channel import ControllerChannel
 from spindle.runtime.controller_server import ControllerServer
@@ -31,6 +32,9 @@ from spindle.runtime.directory_thread import DirectoryThread
 from spindle.runtime.image_publisher import ImagePublisher
 from spindle.runtime.logging_setup import set_up_logging
 from spindle.runtime.metadata_quorum import RaftMetadataQuorum
+from spindle.runtime.metrics_disk import MeasuredFileSystem
+from spindle.runtime.metrics_parts import NodeParts
+from spindle.runtime.metrics_server import MetricsServer
 from spindle.runtime.quorum_factory import open_quorum, read_bootstrap_records
 from spindle.runtime.request_metrics import RequestMetrics
 from spindle.runtime.server import Listener, bind
@@ -72,7 +76,9 @@ class Node:
         self._log_dirs = [os.path.abspath(path) for path in config.log_dirs]
         self._metadata_log_dir = os.path.abspath(config.metadata_log_dir)
         self._loop = asyncio.get_running_loop()
-        self._file_system = OsFileSystem()
+        self._file_system = MeasuredFileSystem(
+            list(dict.fromkeys((self._metadata_log_dir, *self._log_dirs)))
+        )
         self._random = Random(secrets.randbits(64))
         self._clock = SteadyClock()
         self._metrics = RequestMetrics()
@@ -80,6 +86,9 @@ class Node:
         self._locks: list[DirectoryLock] = []
         self._stopped = asyncio.Event()
         self._fatal: str | None = None
+        self._is_quorum_started = False
+        self._is_serving = False
+        self.metrics_server: MetricsServer | None = None
         self.publisher = ImagePublisher()
         self.quorum: RaftMetadataQuorum | None = None
         self.controller: ControllerServer | None = None
@@ -104,8 +113,10 @@ class Node:
             new_uuid,
             wall_clock_ms(),
         )
-        self._log_banner(identities)
+        for line in identity_lines(config, identities.cluster_id):
+            log.info(line)
         self._open_directories(identities)
+        await self._start_metrics(identities.cluster_id)
         controller_listeners = await self._bind_controller_listeners()
         self.quorum = await open_quorum(
             config,
@@ -136,27 +147,54 @@ class Node:
             self.publisher.add(self.broker.metadata)
         self.controller.start()
         await self.quorum.start()
+        self._is_quorum_started = True
         self.quorum.subscribe(self.publisher)
         await self.controller.serve(controller_listeners, self._metrics)
         if self.broker is not None:
             await self._unless_fatal(asyncio.ensure_future(self.broker.start()))
+        self._is_serving = True
+        self._log_banner(identities, controller_listeners)
         gc.collect()
         gc.freeze()
 
-    def _log_banner(self, identities: DirectoryIdentities) -> None:
-        config = self._config
-        log.info(
-            "Spindle %s, node %d, cluster %s", __version__, config.node_id, identities.cluster_id
+    def _log_banner(
+        self, identities: DirectoryIdentities, controller_listeners: Sequence[Listener]
+    ) -> None:
+        """What the operator wants to know once it runs: ports and disks as they really are."""
+        lines = [level_line(self.publisher.image)]
+        if self.broker is not None:
+            lines += listener_lines(self.broker.listeners, self.broker.advertised())
+        lines += listener_lines(
+            controller_listeners, self._controller_endpoints(controller_listeners)
         )
-        log.info("roles: %s", ", ".join(config.process_roles))
-        for listener in config.listeners:
-            log.info("listener %s on %s:%d", listener.listener, listener.host, listener.port)
-        for path in self._log_dirs:
-            if path in identities.offline:
-                log.error("log directory %s is offline: %s", path, identities.offline[path])
-            else:
-                directory_id = uuid_text(identities.directory_ids[path])
-                log.info("log directory %s, id %s", path, directory_id)
+        lines += directory_lines(identities, self.broker, self._metadata_log_dir)
+        for line in lines:
+            log.info(line)
+
+    async def _start_metrics(self, cluster_id: str) -> None:
+        """Before anything that takes long, so that the node can be watched while it starts."""
+        address = self._config.optional_text(METRICS_LISTENER)
+        if address is None:
+            return
+        # Only a node that is watched pays for the library.
+        from spindle.runtime.metrics import NodeMetrics, node_labels
+
+        labels = node_labels(self._config, cluster_id)
+        metrics = NodeMetrics(self._config.node_id, labels, self._parts)
+        ((host, port),) = parse_servers(METRICS_LISTENER, [address])
+        self.metrics_server = MetricsServer(host, port, metrics.render, self.why_not_ready)
+        await self.metrics_server.start()
+        log.info("metrics, health and readiness on http://%s:%d", host, self.metrics_server.port)
+
+    def _parts(self) -> NodeParts:
+        return NodeParts(
+            requests=self._metrics,
+            disks=self._file_system.times.values(),
+            image=self.publisher.image,
+            is_active_controller=self.controller is not None and self.controller.driver.is_active,
+            quorum=self.quorum if self._is_quorum_started else None,
+            broker=self.broker,
+        )
 
     def _open_directories(self, identities: DirectoryIdentities) -> None:
         """Lock every directory and give it its thread."""
@@ -164,6 +202,7 @@ class Node:
             thread = DirectoryThread(path, self._loop, self._directory_failed)
             self._threads[path] = thread
             if path in identities.offline:
+                log.error("log directory %s is offline: %s", path, identities.offline[path])
                 thread.fail(identities.offline[path])
                 continue
             try:
@@ -218,7 +257,7 @@ class Node:
             await bind(listener)
         return listeners
 
-    def _controller_endpoints(self, bound: list[Listener]) -> list[Endpoint]:
+    def _controller_endpoints(self, bound: Sequence[Listener]) -> list[Endpoint]:
         ports = {listener.name: listener.port for listener in bound}
         return [
             e._replace(port=e.port or ports.get(e.listener, 0), host=e.host or socket.getfqdn())
@@ -248,6 +287,19 @@ class Node:
     def request_stop(self) -> None:
         self._stopped.set()
 
+    def why_not_ready(self) -> str | None:
+        """None while clients are served as they should be, else the reason in a few words."""
+        if self._fatal is not None:
+            return self._fatal
+        if self._stopped.is_set():
+            return "stopping"
+        if not self._is_serving:
+            return "starting"
+        if self.broker is None:
+            return None if self.publisher.leader.leader_id >= 0 else "the quorum has no leader"
+        own = self.publisher.image.cluster.brokers.get(self._config.node_id)
+        return None if own is not None and own.is_active else "the broker is fenced"
+
     async def wait_stopped(self) -> str | None:
         """Return when the node should stop; the fault that is the reason, if there is one."""
         await self._stopped.wait()
@@ -269,6 +321,8 @@ class Node:
             await self._bounded(self.controller.stop())
         if self.quorum is not None:
             await self._bounded(self.quorum.stop(_QUORUM_STOP_S))
+        if self.metrics_server is not None:
+            await self._bounded(self.metrics_server.stop())
         for path, thread in self._threads.items():
             if not thread.stop(_DISK_S):
                 log.error("log directory %s hangs; its thread is left behind", path)
@@ -324,7 +378,7 @@ def run_node(config: NodeConfig, on_ready: Callable[[Node], None] | None = None)
     143 after SIGTERM and 0 after Ctrl-C, both after a clean stop; 1 if it could not start or a
     fault ended it.
     """
-    set_up_logging()
+    set_up_logging(config.text(LOG_FORMAT))
     sys.setswitchinterval(0.0005)
     try:
         import uvloop

@@ -16,6 +16,7 @@ from spindle.config.broker_keys.replication import REPLICATION_KEYS
 from spindle.config.broker_keys.sasl import SASL_KEYS
 from spindle.config.broker_keys.security import SECURITY_KEYS
 from spindle.config.broker_keys.share_groups import SHARE_GROUPS_KEYS
+from spindle.config.broker_keys.spindle import SPINDLE_KEYS
 from spindle.config.broker_keys.streams_groups import STREAMS_GROUPS_KEYS
 from spindle.config.broker_keys.tls import TLS_KEYS
 from spindle.config.broker_keys.transactions import TRANSACTIONS_KEYS
@@ -43,6 +44,7 @@ DYNAMIC_KEYS: Final = key_table(
     SECURITY_KEYS,
     SASL_KEYS,
     TLS_KEYS,
+    SPINDLE_KEYS,
 )
 """Every key that a broker resource may have, by name, `DYNAMIC_ONLY` included."""
 

@@ -1,0 +1,69 @@
+"""The first lines of a node's log: what runs, where it listens, which disks it has."""
+
+import platform
+import sys
+from collections.abc import Iterator, Sequence
+
+from spindle import __version__
+from spindle.common.ids import Endpoint
+from spindle.common.uuids import uuid_text
+from spindle.config.node_config import NodeConfig
+from spindle.log.identity import DirectoryIdentities
+from spindle.metadata.image import MetadataImage
+from spindle.runtime.broker_server import BrokerServer
+from spindle.runtime.server import Listener
+
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+
+
+def identity_lines(config: NodeConfig, cluster_id: str) -> Iterator[str]:
+    """Before anything is opened."""
+    loop = "uvloop" if "uvloop" in sys.modules else "asyncio"
+    roles = ", ".join(config.process_roles)
+    yield f"Spindle {__version__}, Python {platform.python_version()}, {loop}"
+    yield f"node {config.node_id} ({roles}) of cluster {cluster_id}"
+
+
+def listener_lines(listeners: Sequence[Listener], advertised: Sequence[Endpoint]) -> Iterator[str]:
+    """With the ports that the system really gave."""
+    names = {endpoint.listener: endpoint for endpoint in advertised}
+    for listener in listeners:
+        line = f"listener {listener.name} on {listener.host or '*'}:{listener.port}"
+        known = names.get(listener.name)
+        yield f"{line}, advertised as {known.host}:{known.port}" if known else line
+
+
+def directory_lines(
+    identities: DirectoryIdentities, broker: BrokerServer | None, metadata_log_dir: str
+) -> Iterator[str]:
+    """One for each directory that works."""
+    for path, directory_id in identities.directory_ids.items():
+        if path in identities.offline:
+            continue
+        line = f"log directory {path}, id {uuid_text(directory_id)}"
+        found = broker.replicas.directory_at(path) if broker is not None else None
+        if broker is not None and found is not None:
+            partitions = broker.replicas.in_directory(found)
+            size_bytes = sum(partition.log.size_bytes for partition in partitions)
+            line += f": {len(partitions)} partitions, {size_text(size_bytes)}"
+            if broker.replicas.is_cordoned(found):
+                line += ", cordoned"
+        if path == metadata_log_dir:
+            line += ", holds the metadata log"
+        yield line
+
+
+def level_line(image: MetadataImage) -> str:
+    """The finalized features, which decide what is written."""
+    levels = ", ".join(f"{name} {level}" for name, level in sorted(image.features.levels.items()))
+    return f"features: {levels or 'none'}; metadata up to offset {image.provenance.last_offset}"
+
+
+def size_text(size_bytes: int) -> str:
+    """A size as people read it, such as `1.5 GiB`."""
+    size = float(size_bytes)
+    for unit in _UNITS:
+        if size < 1024 or unit == _UNITS[-1]:
+            return f"{size_bytes} B" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    raise AssertionError("the last unit takes every size")

@@ -1,0 +1,53 @@
+"""How numbers become Prometheus metrics: short ways to make families.
+
+Names are Kafka's (type, then name, in snake case), units are the base units of Prometheus: seconds
+and bytes. Rates are left to the reader: what Kafka shows per second is a counter here.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from prometheus_client import Metric
+
+QUANTILES: Final = (0.5, 0.95, 0.99, 0.999)
+
+Labels = Mapping[str, str]
+
+
+def gauge(name: str, documentation: str, value: float) -> Metric:
+    return gauges(name, documentation, [({}, value)])
+
+
+def gauges(name: str, documentation: str, values: Iterable[tuple[Labels, float]]) -> Metric:
+    """One sample for each (labels, value)."""
+    metric = Metric(name, documentation, "gauge")
+    for labels, value in values:
+        metric.add_sample(name, dict(labels), value)
+    return metric
+
+
+def counter(name: str, documentation: str, value: float) -> Metric:
+    return counters(name, documentation, [({}, value)])
+
+
+def counters(name: str, documentation: str, values: Iterable[tuple[Labels, float]]) -> Metric:
+    """One sample for each (labels, value); the name gets the suffix `_total`."""
+    metric = Metric(name, documentation, "counter")
+    for labels, value in values:
+        metric.add_sample(f"{name}_total", dict(labels), value)
+    return metric
+
+
+def summaries(
+    name: str,
+    documentation: str,
+    values: Iterable[tuple[Labels, int, float, Sequence[tuple[float, float]]]],
+) -> Metric:
+    """For each (labels, count, sum, [(quantile, value)])."""
+    metric = Metric(name, documentation, "summary")
+    for labels, count, total, quantiles in values:
+        for quantile, value in quantiles:
+            metric.add_sample(name, {**labels, "quantile": str(quantile)}, value)
+        metric.add_sample(f"{name}_count", dict(labels), count)
+        metric.add_sample(f"{name}_sum", dict(labels), total)
+    return metric

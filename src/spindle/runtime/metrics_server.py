@@ -1,0 +1,152 @@
+"""The HTTP side of operations: /metrics, /health and /ready, on the node's own event loop.
+
+Small on purpose: GET and HEAD, one request per connection, everything bounded. Whatever arrives
+here, clients of the node must not notice.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from http import HTTPStatus
+from typing import Final
+
+from spindle.common.errors import ConfigError
+
+log = logging.getLogger(__name__)
+
+_HEAD_BYTES: Final = 8192
+_MAX_CONNECTIONS: Final = 32
+_TIMEOUT_S: Final = 5.0
+_TEXT: Final = "text/plain; charset=utf-8"
+METRICS_CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+
+_Answer = tuple[HTTPStatus, str, bytes]
+
+
+class MetricsServer:
+    """Serves one address.
+
+    Args:
+        render: makes the text of /metrics; runs once at a time, for all who wait.
+        why_not_ready: None when the node serves clients, else the reason.
+        timeout_s: for a request to arrive, and for an answer to be taken.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        render: Callable[[], Awaitable[bytes]],
+        why_not_ready: Callable[[], str | None],
+        timeout_s: float = _TIMEOUT_S,
+    ) -> None:
+        self.host = host
+        self.port = port
+        self._render = render
+        self._why_not_ready = why_not_ready
+        self._timeout_s = timeout_s
+        self._rendering: asyncio.Task[bytes] | None = None
+        self._server: asyncio.Server | None = None
+        self._exchanges: set[asyncio.Task[None]] = set()
+
+    async def start(self) -> None:
+        """Begin to serve; port 0 becomes the one that the system gave.
+
+        Raises:
+            ConfigError: the address cannot be had.
+        """
+        try:
+            self._server = await asyncio.start_server(
+                self._accept, self.host, self.port, limit=_HEAD_BYTES
+            )
+        except OSError as error:
+            raise ConfigError(
+                f"spindle.metrics.listener: cannot listen on {self.host}:{self.port}: "
+                f"{error.strerror or error}"
+            ) from error
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    async def stop(self) -> None:
+        if self._server is not None:
+            self._server.close()
+        tasks: list[asyncio.Task[object]] = [*self._exchanges]
+        if self._rendering is not None:
+            tasks.append(self._rendering)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if len(self._exchanges) >= _MAX_CONNECTIONS:
+            writer.transport.abort()
+            return
+        task = asyncio.get_running_loop().create_task(self._exchange(reader, writer))
+        self._exchanges.add(task)
+        task.add_done_callback(self._exchanges.discard)
+
+    async def _exchange(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """One request and its answer, in bounded time."""
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                method, answer = await self._answer(reader)
+            writer.write(_response(method, answer))
+            writer.close()
+            async with asyncio.timeout(self._timeout_s):
+                await writer.wait_closed()
+        except (OSError, EOFError, TimeoutError) as error:
+            log.debug("metrics listener: %r", error)
+        except Exception:  # the rim: a metric that cannot be made must not end the task unseen
+            log.exception("metrics listener")
+        finally:
+            # Also for a peer that never takes its answer.
+            writer.transport.abort()
+
+    async def _answer(self, reader: asyncio.StreamReader) -> tuple[str, _Answer]:
+        try:
+            head = await reader.readuntil(b"\r\n\r\n")
+        except asyncio.LimitOverrunError:
+            return "GET", _text(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
+        words = head.split(b"\r\n", 1)[0].decode("latin-1").split(" ")
+        if len(words) != 3 or not words[2].startswith("HTTP/1."):
+            return "GET", _text(HTTPStatus.BAD_REQUEST)
+        method, target = words[0], words[1].partition("?")[0]
+        if method not in ("GET", "HEAD"):
+            return method, _text(HTTPStatus.METHOD_NOT_ALLOWED)
+        if target == "/metrics":
+            return method, (HTTPStatus.OK, METRICS_CONTENT_TYPE, await self._metrics())
+        if target == "/health":
+            return method, _text(HTTPStatus.OK, "alive")
+        if target == "/ready":
+            reason = self._why_not_ready()
+            if reason is None:
+                return method, _text(HTTPStatus.OK, "ready")
+            return method, _text(HTTPStatus.SERVICE_UNAVAILABLE, reason)
+        return method, _text(HTTPStatus.NOT_FOUND, "/metrics, /health and /ready are here")
+
+    async def _metrics(self) -> bytes:
+        if self._rendering is None or self._rendering.done():
+            self._rendering = asyncio.ensure_future(self._work())
+        # Shielded: one that goes away must not take the text from the others.
+        return await asyncio.shield(self._rendering)
+
+    async def _work(self) -> bytes:
+        return await self._render()
+
+
+def _text(status: HTTPStatus, text: str | None = None) -> _Answer:
+    return status, _TEXT, f"{text or status.phrase}\n".encode()
+
+
+def _response(method: str, answer: _Answer) -> bytes:
+    status, content_type, body = answer
+    lines = [
+        f"HTTP/1.1 {status.value} {status.phrase}",
+        f"Content-Type: {content_type}",
+        f"Content-Length: {len(body)}",
+        "Cache-Control: no-store",
+        "Connection: close",
+    ]
+    if status is HTTPStatus.METHOD_NOT_ALLOWED:
+        lines.append("Allow: GET, HEAD")
+    head = "\r\n".join([*lines, "", ""]).encode()
+    return head if method == "HEAD" else head + body

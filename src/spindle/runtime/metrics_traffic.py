@@ -1,0 +1,80 @@
+"""Metrics of what clients do: requests by API, connections, bytes and messages by topic."""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from prometheus_client import Metric
+
+from spindle.broker.traffic import TopicTraffic
+from spindle.runtime.metrics_families import QUANTILES, counter, counters, gauge, summaries
+from spindle.runtime.request_metrics import RequestMetrics
+
+_TOPIC_COUNTERS: Final = (
+    ("bytes_in", "Bytes of records appended for producers."),
+    ("bytes_out", "Bytes of records given to consumers."),
+    ("messages_in", "Records appended for producers."),
+    ("total_produce_requests", "Appends asked for by producers, by partition."),
+    ("total_fetch_requests", "Partitions in answers to consumers."),
+    ("failed_produce_requests", "Appends that failed."),
+    ("failed_fetch_requests", "Partitions answered with an error."),
+)
+_ATTRIBUTES: Final = {
+    "total_produce_requests": "produces",
+    "total_fetch_requests": "fetches",
+    "failed_produce_requests": "failed_produces",
+    "failed_fetch_requests": "failed_fetches",
+}
+
+
+def request_metrics(requests: RequestMetrics, now_s: float) -> Iterator[Metric]:
+    """Of all listeners. `now_s` is a clock that does not go back."""
+    yield summaries(
+        "kafka_network_request_metrics_total_time_seconds",
+        "Requests by API and listener: time from decoded to answered; quantiles of the last minute "
+        "or two.",
+        [
+            (
+                {"request": times.api, "listener": times.listener},
+                times.count,
+                times.total_s,
+                list(zip(QUANTILES, times.quantiles_s(QUANTILES, now_s), strict=True)),
+            )
+            for times in requests.times.values()
+            if times.count
+        ],
+    )
+    prefix = "kafka_server_socket_server_metrics"
+    yield gauge(f"{prefix}_connection_count", "Open connections.", requests.connections)
+    yield counter(
+        f"{prefix}_connection_creation", "Connections accepted.", requests.connections_opened
+    )
+    yield counter(
+        f"{prefix}_connection_refused",
+        "Connections turned away by max.connections or max.connections.per.ip.",
+        requests.connections_refused,
+    )
+    yield counter(
+        f"{prefix}_connection_throttled",
+        "Times that a quota made a connection wait.",
+        requests.connections_muted,
+    )
+    yield counter(f"{prefix}_incoming_byte", "Bytes received.", requests.bytes_in)
+    yield counter(f"{prefix}_outgoing_byte", "Bytes sent.", requests.bytes_out)
+
+
+def topic_metrics(
+    topics: Sequence[tuple[str, TopicTraffic]], total: TopicTraffic
+) -> Iterator[Metric]:
+    """By topic, and of all topics, deleted ones included."""
+    for name, documentation in _TOPIC_COUNTERS:
+        attribute = _ATTRIBUTES.get(name, name)
+        yield counters(
+            f"kafka_server_broker_topic_metrics_{name}",
+            documentation,
+            [({"topic": topic}, getattr(traffic, attribute)) for topic, traffic in topics],
+        )
+        yield counter(
+            f"kafka_server_broker_all_topics_metrics_{name}",
+            f"{documentation} All topics together.",
+            getattr(total, attribute),
+        )
