@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -88,6 +89,7 @@ def write(spark: SparkSession, plan: dict) -> dict[str, object]:  # type: ignore
     )
     target = {"kafka.bootstrap.servers": plan["bootstrap"], "topic": plan["sink"]}
     frame.write.format("kafka").option("includeHeaders", "true").options(**target).save()
+    time.sleep(plan["checkpoint_delay_s"])
     return compare(spark, plan, {"subscribe": plan["sink"]})
 
 

@@ -12,13 +12,11 @@ import pytest
 from confluent_kafka import (
     OFFSET_BEGINNING,
     Consumer,
-    KafkaError,
-    KafkaException,
     Producer,
     TopicPartition,
 )
 from confluent_kafka.admin import AdminClient, TopicMetadata
-from peers.clients import create, take
+from peers.clients import create, settings, take, watermarks
 from peers.java_tools import JavaTools
 from peers.node import KafkaNode, Node
 from peers.samples import CODECS, samples, seen
@@ -32,7 +30,6 @@ OVERRIDES = {
     "broker.heartbeat.interval.ms": "500",
 }
 LIMIT_S = 30.0
-STARTING = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)
 
 Contents = dict[str, list[object]]
 
@@ -91,7 +88,7 @@ def disks(tmp_path: Path, candidate_class: type[Node]) -> Iterator[Disks]:
 
 def write_everything(node: Node, prefix: str) -> None:
     """Topics with every codec, a compacted one, a deleted one, configs, and a group's offsets."""
-    client = AdminClient({"bootstrap.servers": node.bootstrap, "log_level": 0})
+    client = AdminClient(settings(node))
     for codec in CODECS:
         create(node, f"{prefix}-{codec}", 2)
         send_samples(node, f"{prefix}-{codec}", codec)
@@ -106,9 +103,9 @@ def write_everything(node: Node, prefix: str) -> None:
 
 
 def send_samples(node: Node, topic: str, codec: str) -> None:
-    settings = {"bootstrap.servers": node.bootstrap, "log_level": 0, "compression.type": codec, "linger.ms": 20,
-                "enable.idempotence": True}  # fmt: skip
-    producer = Producer(settings)
+    producer = Producer(
+        settings(node, compression_type=codec, linger_ms=20, enable_idempotence=True)
+    )
     for number, sample in enumerate(samples()):
         producer.produce(
             topic, key=sample.key, value=sample.value, headers=sample.headers,
@@ -118,7 +115,7 @@ def send_samples(node: Node, topic: str, codec: str) -> None:
 
 
 def send_bulk(node: Node, topic: str, count: int, flush_every: int = 1_000_000) -> None:
-    producer = Producer({"bootstrap.servers": node.bootstrap, "log_level": 0, "linger.ms": 5})
+    producer = Producer(settings(node, linger_ms=5))
     for number in range(count):
         producer.produce(topic, b"%d" % number + b"." * 1000, b"key-%d" % (number % 10), 0)
         if number % flush_every == flush_every - 1:
@@ -127,7 +124,7 @@ def send_bulk(node: Node, topic: str, count: int, flush_every: int = 1_000_000) 
 
 
 def commit(node: Node, group: str, topic: str, offset: int) -> None:
-    consumer = Consumer({"bootstrap.servers": node.bootstrap, "log_level": 0, "group.id": group})
+    consumer = Consumer(settings(node, group_id=group))
     try:
         consumer.commit(offsets=[TopicPartition(topic, 0, offset)], asynchronous=False)
     finally:
@@ -135,7 +132,7 @@ def commit(node: Node, group: str, topic: str, offset: int) -> None:
 
 
 def committed(node: Node, group: str, topic: str) -> int:
-    consumer = Consumer({"bootstrap.servers": node.bootstrap, "log_level": 0, "group.id": group})
+    consumer = Consumer(settings(node, group_id=group))
     try:
         return int(consumer.committed([TopicPartition(topic, 0)], LIMIT_S)[0].offset)
     finally:
@@ -144,14 +141,9 @@ def committed(node: Node, group: str, topic: str) -> int:
 
 def contents(node: Node) -> Contents:
     """Every record of every topic that is not internal, by partition."""
-    settings = {
-        "bootstrap.servers": node.bootstrap,
-        "log_level": 0,
-        "group.id": "reader",
-        "enable.auto.commit": False,
-        "check.crcs": True,
-    }
-    consumer = Consumer(settings)
+    consumer = Consumer(
+        settings(node, group_id="reader", enable_auto_commit=False, check_crcs=True)
+    )
     found: Contents = {}
     try:
         topics = _topics_with_leaders(consumer)
@@ -174,19 +166,6 @@ def contents(node: Node) -> Contents:
     finally:
         consumer.close()
     return found
-
-
-def watermarks(consumer: Consumer, place: TopicPartition) -> tuple[int, int]:
-    """First and next offset of a partition, once the broker that starts serves it."""
-    deadline = time.monotonic() + LIMIT_S
-    while True:
-        try:
-            return consumer.get_watermark_offsets(place, LIMIT_S)
-        except KafkaException as failure:
-            error = failure.args[0].code()
-            if error not in STARTING or time.monotonic() > deadline:
-                raise
-            time.sleep(0.05)
 
 
 def _topics_with_leaders(consumer: Consumer) -> dict[str, TopicMetadata]:
@@ -343,7 +322,7 @@ def test_topic_configs_and_deletion_survive(disks: Disks, java_tools: JavaTools)
     create(node, "configured", 1, {"retention.ms": "123456", "min.insync.replicas": "1"})
     create(node, "deleted", 3)
     create(node, "late", 1)
-    client = AdminClient({"bootstrap.servers": node.bootstrap, "log_level": 0})
+    client = AdminClient(settings(node))
     client.delete_topics(["deleted"])["deleted"].result(LIMIT_S)
     disks.stop("clean")
     described = []

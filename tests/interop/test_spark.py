@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from peers import spark_venv
 from peers.clients import create
@@ -16,6 +17,13 @@ from peers.node import KafkaNode, Node
 from peers.samples import CODECS, samples
 
 pytestmark = pytest.mark.timeout(300)
+
+# `spindle-segments` believes the checkpoint files of a running node: have them written often.
+CHECKPOINTS = {
+    "replica.high.watermark.checkpoint.interval.ms": "200",
+    "log.flush.start.offset.checkpoint.interval.ms": "200",
+}
+CHECKPOINT_DELAY_S = 1.5
 
 
 def fill(node: Node) -> None:
@@ -29,10 +37,9 @@ def fill(node: Node) -> None:
         for codec in CODECS:
             send(node, topic, codec, 1 if topic == "trimmed" else 2)
     trim = AdminClient({"bootstrap.servers": node.bootstrap, "log_level": 0})
-    from confluent_kafka import TopicPartition
-
     place = TopicPartition("trimmed", 0, 60)
     trim.delete_records([place])[place].result(30)
+    time.sleep(CHECKPOINT_DELAY_S)
 
 
 def send(node: Node, topic: str, codec: str, partitions: int) -> None:
@@ -63,6 +70,7 @@ def play(node: Node, folder: Path) -> Answer:
         "log_dirs": [str(path) for path in node.log_dirs],
         "folder": str(folder),
         "sink": "sink",
+        "checkpoint_delay_s": CHECKPOINT_DELAY_S,
         "reads": {
             "everything": {"subscribePattern": "mixed|append-time|trimmed|empty"},
             "range": {"subscribe": "mixed", "startingOffsets": offsets, "endingOffsets": ends},
@@ -96,7 +104,7 @@ def answer(
     """What Spark sees on a Spindle node, and (the sources work there too) on a Kafka node."""
     folder = tmp_path_factory.mktemp("spark")
     node_class = candidate_class if request.param == "candidate" else KafkaNode
-    node = node_class(folder / "node")
+    node = node_class(folder / "node", overrides=dict(CHECKPOINTS))
     try:
         with node:
             return play(node, folder)
