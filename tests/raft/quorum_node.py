@@ -8,6 +8,7 @@ from spindle.protocol.message import Message
 from spindle.protocol.messages.vote import VoteRequest
 from spindle.protocol.records.builder import SimpleRecord, build_batch
 from spindle.raft import responses
+from spindle.raft.invariants import check_invariants
 from spindle.raft.log_view import LogView
 from spindle.raft.quorum import Quorum
 from spindle.raft.quorum_state import ElectionState
@@ -99,6 +100,7 @@ class NodeUnderTest:
 
     def step(self, event: Event) -> Ready:
         self.ready = self.quorum.step(event, self.now_ms)
+        check_invariants(self.core)
         return self.ready
 
     def wait(self, duration_ms: int) -> Ready:

@@ -2,10 +2,12 @@
 
 import pytest
 from quorum_node import (
+    CLUSTER_ID,
     SNAPSHOT,
     NodeUnderTest,
     batch,
     dynamic_history,
+    endpoints,
     key,
     log_with,
     partition,
@@ -15,6 +17,7 @@ from quorum_node import (
 from spindle.common.errors import ErrorCode
 from spindle.common.ids import OffsetAndEpoch
 from spindle.protocol.messages.add_raft_voter import AddRaftVoterRequest
+from spindle.protocol.messages.begin_quorum_epoch import BeginQuorumEpochResponse
 from spindle.protocol.messages.fetch import FetchRequest, FetchResponse
 from spindle.protocol.messages.fetch_snapshot import FetchSnapshotRequest, FetchSnapshotResponse
 from spindle.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
@@ -23,7 +26,7 @@ from spindle.protocol.messages.update_raft_voter import (
     UpdateRaftVoterResponse,
 )
 from spindle.protocol.records.control import build_control_batch
-from spindle.raft import kraft_records
+from spindle.raft import kraft_records, requests
 from spindle.raft.core import QuorumFault
 from spindle.raft.log_view import LogView
 from spindle.raft.quorum_state import ElectionState
@@ -278,6 +281,22 @@ def test_each_piece_shows_that_the_leader_lives() -> None:
         node.now_ms += 1500
         node.answer(request, chunk(b"x", position, 9))
     assert node.role == "Follower"
+
+
+def test_nothing_is_appended_while_the_disk_replaces_the_log() -> None:
+    node = loading()
+    node.answer(node.sent_to(3), chunk(b"abc", 0, 3))
+    begin = requests.begin_quorum_epoch_request(CLUSTER_ID, 5, 2, endpoints(2), key(1))
+    node.ask(begin, BeginQuorumEpochResponse)
+    assert (node.role, node.core.epoch) == ("Follower", 5)
+    assert not node.ready.requests
+    node.wait(60_000)
+    assert node.role == "Follower"
+    assert not node.sent(FetchRequest)
+    node.step(SnapshotInstalled(SNAPSHOT, None, 0))
+    assert node.core.log.end == SNAPSHOT
+    node.wait(60_000)
+    assert node.role == "Prospective"
 
 
 @pytest.mark.parametrize("error", [ErrorCode.SNAPSHOT_NOT_FOUND, ErrorCode.POSITION_OUT_OF_RANGE])

@@ -68,6 +68,8 @@ class QuorumCore:
 
     Attributes:
         high_watermark: the highest one ever learned; a new leader's own may be unknown yet.
+        is_installing_snapshot: the disk is putting a snapshot in the place of the log. Until that
+            is reported nothing may be appended, whatever role the node has by then.
         ready: what the current step wants done.
         story: the last role changes, for reports of faults.
     """
@@ -86,6 +88,7 @@ class QuorumCore:
         self.parked_fetches: dict[int, ParkedFetch] = {}
         self.voter_change: VoterChange | None = None
         self.election_retries = 0
+        self.is_installing_snapshot = False
         self.is_shutting_down = False
         self.ready = Ready()
         self.story: deque[str] = deque(maxlen=_STORY_LENGTH)

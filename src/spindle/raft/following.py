@@ -32,13 +32,14 @@ def poll_follower(core: QuorumCore, role: Follower, now_ms: int) -> None:
     if core.is_shutting_down:
         return
     if core.is_voter:
-        if now_ms >= role.fetch_deadline_ms:
+        if now_ms < role.fetch_deadline_ms:
+            core.wake_at(role.fetch_deadline_ms)
+        elif not core.is_installing_snapshot:
             core.become_prospective(now_ms)
             return
-        core.wake_at(role.fetch_deadline_ms)
     if poll_membership(core, role, now_ms):
         return
-    if not core.log.is_flushed or (role.snapshot is not None and role.snapshot.is_installing):
+    if not core.log.is_flushed or core.is_installing_snapshot:
         return  # what was fetched is not acknowledged before it is on the disk
     leader = core.destination(role.leader_id, role.leader_endpoints)
     if leader is None or core.connections.is_failing(leader.id, now_ms):
@@ -111,6 +112,8 @@ def handle_fetch_response(
     role = core.role
     asked = sent.message.topics[0].partitions[0]  # type: ignore[attr-defined]
     if not isinstance(role, Follower) or asked.fetch_offset != core.log.end_offset:
+        return
+    if core.is_installing_snapshot:
         return
     if partition.diverging_epoch.epoch >= 0:
         end = OffsetAndEpoch(partition.diverging_epoch.end_offset, partition.diverging_epoch.epoch)
@@ -210,7 +213,7 @@ def handle_fetch_snapshot_response(
     core.ready.log_operations.append(WriteSnapshotChunk(answered, loading.position, data))
     loading.position += len(data)
     if loading.position >= partition.size:
-        loading.is_installing = True
+        core.is_installing_snapshot = True
         core.ready.log_operations.append(InstallSnapshot(answered))
     role.fetch_deadline_ms = now_ms + core.settings.fetch_timeout_ms
 
@@ -218,6 +221,7 @@ def handle_fetch_snapshot_response(
 def handle_snapshot_installed(core: QuorumCore, event: SnapshotInstalled, now_ms: int) -> None:
     """The log begins anew at the end of a snapshot; its voters are in force."""
     snapshot_id = event.snapshot_id
+    core.is_installing_snapshot = False
     core.log.reset_to(snapshot_id)
     core.history.clear()
     core.history.add_kraft_version(snapshot_id.offset - 1, event.kraft_version)

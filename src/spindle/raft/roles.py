@@ -93,11 +93,10 @@ class Leader:
 
 @dataclass(slots=True)
 class SnapshotFetch:
-    """A snapshot on its way from the leader: bytes so far, and whether all are there."""
+    """A snapshot on its way from the leader, and how many bytes of it are here."""
 
     snapshot_id: OffsetAndEpoch
     position: int = 0
-    is_installing: bool = False
 
 
 @dataclass(slots=True)

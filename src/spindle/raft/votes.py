@@ -87,7 +87,7 @@ def _give_vote(core: QuorumCore, candidate: ReplicaKey, now_ms: int) -> None:
 
 def poll_unattached(core: QuorumCore, role: Unattached, now_ms: int) -> None:
     """Become prospective when the election timeout is over; a sole voter need not wait."""
-    if not core.is_voter or core.is_shutting_down:
+    if not core.is_voter or core.is_shutting_down or core.is_installing_snapshot:
         return
     if core.is_sole_voter or now_ms >= role.election_deadline_ms:
         core.become_prospective(now_ms)

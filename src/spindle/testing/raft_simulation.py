@@ -25,6 +25,7 @@ from spindle.protocol.messages.fetch_snapshot import FetchSnapshotResponse
 from spindle.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
 from spindle.protocol.records.batch import batches
 from spindle.protocol.records.record import decode_records
+from spindle.raft.invariants import check_invariants
 from spindle.raft.listener import NotLeader
 from spindle.raft.metadata_log import MetadataLog, RetentionSettings
 from spindle.raft.partition_log import DIRECTORY_NAME, PartitionLog
@@ -174,6 +175,7 @@ class SimulatedNode:
             return
         before = quorum.core.high_watermark
         ready = quorum.step(event, self.simulation.now_ms)
+        check_invariants(quorum.core)
         after = quorum.core.high_watermark
         if before is not None and (after is None or after < before):
             raise InvariantViolated(f"{self}: high watermark fell from {before} to {after}")
