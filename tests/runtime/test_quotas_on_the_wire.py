@@ -14,8 +14,8 @@ from node_harness import (
     run,
     running,
 )
-from test_connection import METADATA, PRODUCE, Session, frame
-from test_connection import run as run_connection
+from test_server_connection import METADATA, PRODUCE, Session, frame
+from test_server_connection import run as run_connection
 
 from spindle.protocol.messages.alter_client_quotas import AlterClientQuotasRequest
 from spindle.protocol.messages.api_versions import ApiVersionsRequest

@@ -8,6 +8,7 @@ from typing import Any
 from spindle.common.errors import ProtocolViolation
 from spindle.common.ports import Bytes
 from spindle.runtime.connection import Answer, Connection, Deferred
+from spindle.runtime.request_limits import RequestLimits
 
 PRODUCE, METADATA = 0, 3
 
@@ -18,6 +19,7 @@ class Transport(asyncio.Transport):
         self.sent: list[bytes] = []
         self.is_closed = False
         self.is_reading = True
+        self.unsent_bytes = 0
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         return ("127.0.0.9", 5555) if name == "peername" else default
@@ -37,6 +39,9 @@ class Transport(asyncio.Transport):
     def abort(self) -> None:
         self.is_closed = True
 
+    def get_write_buffer_size(self) -> int:
+        return self.unsent_bytes
+
     def pause_reading(self) -> None:
         self.is_reading = False
 
@@ -47,14 +52,21 @@ class Transport(asyncio.Transport):
 class Server:
     """Answers with the frame itself, when told to."""
 
-    max_request_bytes = 10_000_000
-
-    def __init__(self) -> None:
+    def __init__(self, max_held_bytes: int = -1) -> None:
+        self.limits = RequestLimits(
+            max_request_bytes=10_000_000,
+            max_connections=100,
+            max_connections_per_ip=100,
+            per_ip_overrides={},
+            max_idle_ms=1000,
+            max_held_bytes=max_held_bytes,
+        )
         self.frames: list[bytes] = []
         self.waiting: list[asyncio.Future[Answer]] = []
         self.answers_at_once = False
         self.accepts = True
         self.cannot_write = False
+        self.is_alone = False
         self.open = 0
 
     def dispatch(self, connection: Connection, frame: Bytes) -> Answer | Deferred:
@@ -65,7 +77,7 @@ class Server:
             return [bytes(frame)]
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self.waiting.append(future)
-        return Deferred(future, self._write)
+        return Deferred(future, self._write, self.is_alone)
 
     def _write(self, answer: Answer) -> Answer:
         if self.cannot_write:
@@ -92,8 +104,8 @@ def frame(api_key: int, text: bytes) -> bytes:
 
 
 class Session:
-    def __init__(self) -> None:
-        self.server = Server()
+    def __init__(self, server: Server | None = None) -> None:
+        self.server = server or Server()
         self.connection = Connection(self.server, "PLAINTEXT")
         self.transport = Transport()
         self.connection.connection_made(self.transport)
@@ -255,5 +267,84 @@ def test_a_refused_connection_is_closed() -> None:
         transport = Transport()
         Connection(server, "PLAINTEXT").connection_made(transport)
         assert transport.is_closed
+
+    run(scenario)
+
+
+def test_above_the_limit_of_held_bytes_nothing_more_is_read() -> None:
+    async def scenario(_: Session) -> None:
+        server = Server(max_held_bytes=100)
+        first, second = Session(server), Session(server)
+        first.receive(frame(METADATA, b"x" * 200))
+        second.receive(frame(METADATA, b"small"))
+        assert len(server.frames) == 2
+        assert not second.transport.is_reading
+        await first.answer(0, b"done")
+        assert second.transport.is_reading
+        await second.answer(1, b"done")
+        assert server.limits.held_bytes == 0
+
+    run(scenario)
+
+
+def test_a_large_frame_is_begun_only_while_there_is_room_and_then_comes_to_its_end() -> None:
+    async def scenario(_: Session) -> None:
+        server = Server(max_held_bytes=1000)
+        first, second = Session(server), Session(server)
+        large = frame(METADATA, b"y" * 300_000)
+        first.receive(large[:100_000])
+        assert first.transport.is_reading
+        second.receive(large[:10_000])
+        assert not second.transport.is_reading
+        first.receive(large[100_000:])
+        assert len(server.frames) == 1
+        await first.answer(0, b"done")
+        assert second.transport.is_reading
+        second.connection.connection_lost(None)
+        assert server.limits.held_bytes == 0
+
+    run(scenario)
+
+
+def test_a_lost_connection_gives_back_what_it_held() -> None:
+    async def scenario(session: Session) -> None:
+        session.receive(frame(PRODUCE, b"1") + frame(METADATA, b"2"))
+        session.receive((frame(METADATA, b"z" * 100_000))[:5_000])
+        session.connection.connection_lost(None)
+        assert session.server.limits.held_bytes > 0, "the produce request is being worked on"
+        session.server.waiting[0].set_result(None)
+        await asyncio.sleep(0)
+        assert session.server.limits.held_bytes == 0
+
+    run(scenario)
+
+
+def test_a_request_that_must_be_alone_is_not_overtaken() -> None:
+    async def scenario(session: Session) -> None:
+        session.server.is_alone = True
+        session.receive(frame(PRODUCE, b"1") + frame(PRODUCE, b"2"))
+        assert len(session.server.frames) == 1
+        await session.answer(0, b"one")
+        assert len(session.server.frames) == 2
+
+    run(scenario)
+
+
+def test_a_peer_that_does_not_read_is_idle_unless_it_reads_slowly() -> None:
+    async def scenario(session: Session) -> None:
+        session.server.answers_at_once = True
+        connection, limits = session.connection, session.server.limits
+        session.transport.unsent_bytes = 5_000
+        connection.pause_writing()
+        session.receive(frame(METADATA, b"1"))
+        assert limits.unsent_bytes == 5_000
+        connection.last_active_s = 0.0
+        assert connection.is_idle_since(10.0)
+        session.transport.unsent_bytes = 4_000
+        assert not connection.is_idle_since(asyncio.get_running_loop().time() - 1)
+        assert limits.unsent_bytes == 4_000
+        session.transport.unsent_bytes = 0
+        connection.resume_writing()
+        assert limits.unsent_bytes == 0
 
     run(scenario)

@@ -43,6 +43,7 @@ from spindle.runtime.coordinator_config import group_coordinator_config, shard_s
 from spindle.runtime.coordinator_log import ReplicaCoordinatorLog
 from spindle.runtime.coordinators import GroupCoordinator
 from spindle.runtime.housekeeping import Housekeeping
+from spindle.runtime.request_limits import RequestLimits
 from spindle.runtime.request_metrics import RequestMetrics
 from spindle.runtime.server import Listener, RequestServer, bind
 from spindle.runtime.topic_settings import SettingsOfTopics
@@ -138,18 +139,15 @@ class BrokerServer:
         self.listeners = [
             Listener(e.listener, e.host, e.port, handlers) for e in config.broker_listeners
         ]
+        self._limits = RequestLimits.of(config)
         self._servers = [self._server(listener) for listener in self.listeners]
         self.lifecycle: BrokerLifecycle
         self._has_lifecycle = False
 
     def _server(self, listener: Listener) -> RequestServer:
-        integer = self._config.integer
         return RequestServer(
             listener,
-            max_request_bytes=integer("socket.request.max.bytes"),
-            max_connections=integer("max.connections"),
-            max_connections_per_ip=integer("max.connections.per.ip"),
-            connections_max_idle_ms=integer("connections.max.idle.ms"),
+            limits=self._limits,
             metrics=self._metrics,
             quotas=self.quotas,
         )

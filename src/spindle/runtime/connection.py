@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple, Protocol, cast
 from spindle.common.errors import ProtocolViolation
 from spindle.common.ports import Bytes
 from spindle.protocol.api import PRODUCE
+from spindle.runtime.request_limits import RequestLimits
 
 log = logging.getLogger(__name__)
 
@@ -36,12 +37,14 @@ class Deferred(NamedTuple):
 
     result: Awaitable[Any]
     finish: Callable[[Any], Answer]
+    is_alone: bool = False
+    """No later request is started before it is answered, not even if both are produce requests."""
 
 
 class Dispatcher(Protocol):
     """What a connection needs of the server."""
 
-    max_request_bytes: int
+    limits: RequestLimits
 
     def dispatch(self, connection: "Connection", frame: Bytes) -> Answer | Deferred:
         """Answer one request; ProtocolViolation closes the connection."""
@@ -80,6 +83,7 @@ class Connection(asyncio.BufferedProtocol):
         self.principal = "User:ANONYMOUS"
         self.last_active_s = 0.0
         self._dispatcher = dispatcher
+        self._limits = dispatcher.limits
         self._transport: asyncio.Transport | None = None
         self._loop = asyncio.get_running_loop()
         self._small = bytearray(_SMALL_BYTES)
@@ -90,9 +94,11 @@ class Connection(asyncio.BufferedProtocol):
         self._large_view = memoryview(b"")
         self._large_size = 0
         self._large_end = 0
+        self._large_held_bytes = 0
         self._frames: deque[Bytes] = deque()
         self._pending: deque[_Pending] = deque()
         self._pending_bytes = 0
+        self._unsent_bytes = 0
         self._is_write_paused = False
         self._is_read_paused = False
         self._is_closing = False
@@ -117,7 +123,11 @@ class Connection(asyncio.BufferedProtocol):
         self._is_closing = True
         if self._mute is not None:
             self._mute.cancel()
+        self._drop_large()
+        self._limits.forget(self._flow)
+        self._limits.release(sum(map(len, self._frames)))
         self._frames.clear()
+        self._note_unsent(0)
         for pending in self._pending:
             if pending.task is not None and not pending.is_produce:
                 pending.task.cancel()
@@ -133,12 +143,19 @@ class Connection(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         self._is_write_paused = True
+        if self._transport is not None:
+            self._note_unsent(self._transport.get_write_buffer_size())
         self._flow()
 
     def resume_writing(self) -> None:
         self._is_write_paused = False
+        self._note_unsent(0)
         self._advance()
         self._flow()
+
+    def _note_unsent(self, count: int) -> None:
+        self._limits.unsent_bytes += count - self._unsent_bytes
+        self._unsent_bytes = count
 
     def get_buffer(self, sizehint: int) -> memoryview:
         if self._large is not None:
@@ -155,7 +172,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._large_end += nbytes
                 if self._large_end == self._large_size:
                     frame = self._large_view[: self._large_size]
-                    self._large, self._large_view = None, memoryview(b"")
+                    self._drop_large()
                     self._accept(frame)
             else:
                 self._end += nbytes
@@ -170,8 +187,8 @@ class Connection(asyncio.BufferedProtocol):
         small, start, end = self._small, self._start, self._end
         while end - start >= 4:
             (size,) = _SIZE.unpack_from(small, start)
-            if not 0 < size <= self._dispatcher.max_request_bytes:
-                limit = self._dispatcher.max_request_bytes
+            if not 0 < size <= self._limits.max_request_bytes:
+                limit = self._limits.max_request_bytes
                 raise ProtocolViolation(
                     f"frame of {size} bytes; socket.request.max.bytes is {limit}"
                 )
@@ -189,6 +206,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._large_view[:have] = self._small_view[start + 4 : end]
                 self._large_end = have
                 start = end
+                self._flow()
         if start == end:
             start = end = 0
         elif start and (end == _SMALL_BYTES or self._needs_room(start, end)):
@@ -208,10 +226,16 @@ class Connection(asyncio.BufferedProtocol):
         self._large = grown
         self._large_view = memoryview(grown)
 
+    def _drop_large(self) -> None:
+        if self._large is not None:
+            self._limits.release(self._large_held_bytes)
+            self._large, self._large_view, self._large_held_bytes = None, memoryview(b""), 0
+
     def _accept(self, frame: Bytes) -> None:
         if self._is_closing:
             return
         self._frames.append(frame)
+        self._limits.hold(len(frame))
         self._advance()
         self._flow()
 
@@ -237,13 +261,16 @@ class Connection(asyncio.BufferedProtocol):
         try:
             result = self._dispatcher.dispatch(self, frame)
         except ProtocolViolation as violation:
+            self._limits.release(len(frame))
             self._refuse(violation)
             return
         except Exception:  # the rim: one bad request must not end the process
+            self._limits.release(len(frame))
             log.exception("request of %s failed", self.client_address)
             self.close()
             return
         if not isinstance(result, Deferred):
+            self._limits.release(len(frame))
             if not self._pending:
                 self._send(result)
                 return
@@ -251,7 +278,7 @@ class Connection(asyncio.BufferedProtocol):
             done.is_done, done.answer = True, result
             self._pending.append(done)
             return
-        pending = _Pending(is_produce, len(frame))
+        pending = _Pending(is_produce and not result.is_alone, len(frame))
         self._pending_bytes += pending.size_bytes
         self._pending.append(pending)
         # A handler's promise is taken as it is: only a coroutine needs a task.
@@ -267,6 +294,7 @@ class Connection(asyncio.BufferedProtocol):
         finish: Callable[[Any], Answer],
     ) -> None:
         self._pending_bytes -= pending.size_bytes
+        self._limits.release(pending.size_bytes)
         if task.cancelled():
             if not self._is_closing:
                 self.close()
@@ -311,6 +339,13 @@ class Connection(asyncio.BufferedProtocol):
         if transport is None or self._is_closing:
             return
         should_pause = bool(self._frames) or self._mute is not None
+        if not self._large_held_bytes and self._limits.is_full:
+            should_pause = True
+            self._limits.when_room(self._flow)
+        elif self._large is not None and not self._large_held_bytes:
+            # Its whole size at once: what was begun may come to its end.
+            self._large_held_bytes = self._large_size
+            self._limits.hold(self._large_size)
         if should_pause and not self._is_read_paused:
             self._is_read_paused = True
             transport.pause_reading()
@@ -320,9 +355,16 @@ class Connection(asyncio.BufferedProtocol):
 
     # -- for the server
 
-    @property
-    def is_idle(self) -> bool:
-        return not self._pending and not self._frames
+    def is_idle_since(self, time_s: float) -> bool:
+        """Nothing came, went or is being worked on since `time_s` of the loop's clock."""
+        if self._is_write_paused and self._transport is not None:
+            unsent_bytes = self._transport.get_write_buffer_size()
+            if unsent_bytes != self._unsent_bytes:
+                # The peer reads, if slowly.
+                self._note_unsent(unsent_bytes)
+                self.last_active_s = self._loop.time()
+        is_waiting = bool(self._frames) and not self._is_write_paused
+        return not self._pending and not is_waiting and self.last_active_s < time_s
 
     def mute(self, delay_s: float) -> None:
         """Neither read nor start requests for that long; what was started is answered (KIP-219)."""

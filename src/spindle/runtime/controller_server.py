@@ -34,6 +34,7 @@ from spindle.raft.listener import LeaderAndEpoch
 from spindle.runtime.controller import ControllerDriver
 from spindle.runtime.image_publisher import ImagePublisher
 from spindle.runtime.metadata_quorum import RaftMetadataQuorum
+from spindle.runtime.request_limits import RequestLimits
 from spindle.runtime.request_metrics import RequestMetrics
 from spindle.runtime.server import Handler, Listener, RequestServer
 
@@ -91,16 +92,13 @@ class ControllerServer:
 
     async def serve(self, listeners: Sequence[Listener], metrics: RequestMetrics) -> None:
         """Open the controller listeners, which are bound already."""
-        integer = self._config.integer
+        limits = RequestLimits.of(self._config)
         handlers = self._handlers()
         for listener in listeners:
             listener.handlers = handlers
             server = RequestServer(
                 listener,
-                max_request_bytes=integer("socket.request.max.bytes"),
-                max_connections=integer("max.connections"),
-                max_connections_per_ip=integer("max.connections.per.ip"),
-                connections_max_idle_ms=integer("connections.max.idle.ms"),
+                limits=limits,
                 metrics=metrics,
             )
             self._servers.append(server)

@@ -8,7 +8,6 @@ table holds: an API that has no handler is neither advertised nor accepted.
 import asyncio
 import logging
 import socket
-from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from time import perf_counter
 from typing import Any, Final
@@ -25,12 +24,14 @@ from spindle.protocol.api import (
     request_class,
     response_header_version,
 )
-from spindle.protocol.codec import decode, encode_parts
-from spindle.protocol.framing import read_request_header, response_prefix
+from spindle.protocol.codec import TooManyElements, decode, encode_parts
+from spindle.protocol.framing import RequestHeader, read_request_header, response_prefix
 from spindle.protocol.message import Message
 from spindle.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from spindle.protocol.messages.fetch import FetchResponse
+from spindle.protocol.messages.fetch import FetchRequest, FetchResponse
 from spindle.runtime.connection import Answer, Connection, Deferred
+from spindle.runtime.large_requests import INLINE_ELEMENTS, MAX_ELEMENTS, LargeRequests
+from spindle.runtime.request_limits import RequestLimits
 from spindle.runtime.request_metrics import RequestMetrics
 
 log = logging.getLogger(__name__)
@@ -40,6 +41,7 @@ Handler = Callable[[RequestContext, Any], Response | Awaitable[Response]]
 
 _IDLE_SWEEP_S: Final = 30.0
 _BACKLOG: Final = 512
+_SMALL_FETCH_BYTES: Final = 64 * 1024
 
 
 class Listener:
@@ -84,30 +86,25 @@ async def bind(listener: Listener) -> None:
 
 
 class RequestServer:
-    """Serves one listener. Limits hold for the listener's connections."""
+    """Serves one listener. `limits` may be shared with other listeners."""
 
     def __init__(
         self,
         listener: Listener,
         *,
-        max_request_bytes: int,
-        max_connections: int,
-        max_connections_per_ip: int,
-        connections_max_idle_ms: int,
+        limits: RequestLimits,
         metrics: RequestMetrics,
         quotas: ClientQuotas | None = None,
     ) -> None:
-        self.max_request_bytes = max_request_bytes
+        self.limits = limits
         self._listener = listener
-        self._max_connections = max_connections
-        self._max_connections_per_ip = max_connections_per_ip
-        self._max_idle_s = connections_max_idle_ms / 1000 if connections_max_idle_ms > 0 else 0.0
+        self._max_idle_s = max(limits.max_idle_ms, 0) / 1000
+        self._large = LargeRequests()
         self._metrics = metrics
         self._quotas = quotas or ClientQuotas(1, 1000, lambda: 0)
         self._quotas.on_change(self._unmute_all)
         self._times = {key: metrics.of(APIS[key].name, listener.name) for key in listener.handlers}
         self._connections: dict[Connection, None] = {}
-        self._per_ip: Counter[str] = Counter()
         self._sweep: asyncio.TimerHandle | None = None
         self._server: asyncio.Server | None = None
         self._loop = asyncio.get_running_loop()
@@ -139,24 +136,19 @@ class RequestServer:
             await asyncio.sleep(0.005)
         for connection in list(self._connections):
             connection.abort()
+        self._large.close()
 
     @property
     def connection_count(self) -> int:
         return len(self._connections)
 
     def connection_opened(self, connection: Connection) -> bool:
-        address = connection.client_address
-        if len(self._connections) >= self._max_connections:
-            log.warning("refusing %s: max.connections=%d", address, self._max_connections)
-            self._metrics.connections_refused += 1
-            return False
-        if self._per_ip[address] >= self._max_connections_per_ip:
-            limit = self._max_connections_per_ip
-            log.warning("refusing %s: max.connections.per.ip=%d", address, limit)
+        refusal = self.limits.admit(connection.client_address)
+        if refusal is not None:
+            log.warning("refusing %s: %s", connection.client_address, refusal)
             self._metrics.connections_refused += 1
             return False
         self._connections[connection] = None
-        self._per_ip[address] += 1
         self._metrics.connections += 1
         self._metrics.connections_opened += 1
         return True
@@ -165,9 +157,7 @@ class RequestServer:
         if connection in self._connections:
             del self._connections[connection]
             self._metrics.connections -= 1
-            self._per_ip[connection.client_address] -= 1
-            if not self._per_ip[connection.client_address]:
-                del self._per_ip[connection.client_address]
+            self.limits.leave(connection.client_address)
 
     def _schedule_sweep(self) -> None:
         if self._max_idle_s:
@@ -177,8 +167,9 @@ class RequestServer:
     def _close_idle(self) -> None:
         oldest = self._loop.time() - self._max_idle_s
         for connection in list(self._connections):
-            if connection.is_idle and connection.last_active_s < oldest:
-                connection.close()
+            if connection.is_idle_since(oldest):
+                # Not in order: a peer that does not read would keep it open for ever.
+                connection.abort()
         self._schedule_sweep()
 
     def bytes_received(self, count: int, /) -> None:
@@ -226,23 +217,22 @@ class RequestServer:
                 f"{api.name} version {version} is not supported, "
                 f"versions {api.first_version} to {api.last_version} are"
             )
-        request, _ = decode(request_class(api_key), version, frame, header.body)
+        cls = request_class(api_key)
+        try:
+            request, _ = decode(cls, version, frame, header.body, INLINE_ELEMENTS)
+        except TooManyElements:
+            context = self._context(connection, header)
+            # Nothing is started beside it, so that its place among the connection's appends stays.
+            return Deferred(self._serve_large(connection, context, frame, header.body), _same, True)
         if api_key == API_VERSIONS:
             assert isinstance(request, ApiVersionsRequest)
             if version >= 3:
                 connection.client_software_name = request.client_software_name
                 connection.client_software_version = request.client_software_version
-        context = RequestContext(
-            api_key,
-            version,
-            header.correlation_id,
-            header.client_id or "",
-            connection.client_address,
-            connection.listener,
-            connection.principal,
-            connection.client_software_name,
-            connection.client_software_version,
-        )
+        elif api_key == FETCH and self.limits.is_unsent_much:
+            assert isinstance(request, FetchRequest)
+            request.max_bytes = min(request.max_bytes, _SMALL_FETCH_BYTES)
+        context = self._context(connection, header)
         quotas, frame_bytes, times = self._quotas, len(frame), self._times[api_key]
         started_s = perf_counter()
         result = handler(context, request)
@@ -260,6 +250,42 @@ class RequestServer:
             return finish(result)
         return Deferred(result, finish)
 
+    def _context(self, connection: Connection, header: RequestHeader) -> RequestContext:
+        return RequestContext(
+            header.api_key,
+            header.api_version,
+            header.correlation_id,
+            header.client_id or "",
+            connection.client_address,
+            connection.listener,
+            connection.principal,
+            connection.client_software_name,
+            connection.client_software_version,
+        )
+
+    async def _serve_large(
+        self, connection: Connection, context: RequestContext, frame: Bytes, body: int
+    ) -> Answer:
+        """The same beside the event loop, as far as it can be (see `large_requests`)."""
+        cls, version = request_class(context.api_key), context.api_version
+        large = self._large
+        async with large.turn(len(frame)):
+            started_s = perf_counter()
+            request, _ = await large.on_thread(
+                lambda: decode(cls, version, frame, body, MAX_ELEMENTS)
+            )
+            result = self._listener.handlers[context.api_key](context, request)
+            if result is None or isinstance(result, Message):
+                response = result
+            else:
+                response = await result
+            if self._quotas.is_active:
+                self._quotas.charge_time(context, perf_counter() - started_s)
+                self._throttle(connection, context, len(frame), response)
+            parts = await large.on_thread(lambda: answer(context, response))
+            self._times[context.api_key].observe(perf_counter() - started_s)
+            return parts
+
     def _unknown_api_versions(self, correlation_id: int) -> Answer:
         """Error 35 in the oldest form, so that the client can ask again (KIP-511)."""
         api = APIS[API_VERSIONS]
@@ -275,6 +301,10 @@ class RequestServer:
         )
         parts = encode_parts(response, 0)
         return [response_prefix(sum(map(len, parts)), correlation_id, 0), *parts]
+
+
+def _same(answer: Answer) -> Answer:
+    return answer
 
 
 def answer(context: RequestContext, response: Response) -> Answer:

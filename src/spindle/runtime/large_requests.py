@@ -1,0 +1,79 @@
+"""Requests with very many elements: read and written on a thread, a few at a time.
+
+On the event loop, a request with a million elements would hold up everybody for seconds. Here it
+costs others only a share of the interpreter. Those that are under way at the same time have few
+bytes together, so that their objects, which are many times larger, stay bounded; the others wait.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from typing import Final, TypeVar
+
+INLINE_ELEMENTS: Final = 4_000
+"""A request with at most so many elements is dealt with on the event loop."""
+MAX_ELEMENTS: Final = 1_000_000
+"""What all arrays of one request may hold together."""
+_TOGETHER_BYTES: Final = 8 * 1024 * 1024
+
+T = TypeVar("T")
+
+
+class LargeRequests:
+    """The thread and the queue in front of it. Belongs to one event loop."""
+
+    def __init__(self, together_bytes: int = _TOGETHER_BYTES) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._together_bytes = together_bytes
+        self._used_bytes = 0
+        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self._thread: ThreadPoolExecutor | None = None
+
+    @asynccontextmanager
+    async def turn(self, size_bytes: int) -> AsyncIterator[None]:
+        """Wait, in order of arrival, until a request of this size may be worked on.
+
+        One that is larger than what is allowed together is worked on alone.
+        """
+        if self._waiting or not self._has_room(size_bytes):
+            promise: asyncio.Future[None] = self._loop.create_future()
+            self._waiting.append((size_bytes, promise))
+            try:
+                await promise
+            except asyncio.CancelledError:
+                if promise.done() and not promise.cancelled():
+                    self._give_back(size_bytes)
+                raise
+        else:
+            self._used_bytes += size_bytes
+        try:
+            yield
+        finally:
+            self._give_back(size_bytes)
+
+    async def on_thread(self, function: Callable[[], T]) -> T:
+        """The result of a function that needs nothing of the event loop."""
+        if self._thread is None:
+            self._thread = ThreadPoolExecutor(1, "large requests")
+        return await self._loop.run_in_executor(self._thread, function)
+
+    def close(self) -> None:
+        """Wait for what the thread is at."""
+        if self._thread is not None:
+            self._thread.shutdown(cancel_futures=True)
+
+    def _has_room(self, size_bytes: int) -> bool:
+        return not self._used_bytes or self._used_bytes + size_bytes <= self._together_bytes
+
+    def _give_back(self, size_bytes: int) -> None:
+        self._used_bytes -= size_bytes
+        while self._waiting:
+            next_bytes, promise = self._waiting[0]
+            if not promise.done():
+                if not self._has_room(next_bytes):
+                    return
+                self._used_bytes += next_bytes
+                promise.set_result(None)
+            self._waiting.popleft()

@@ -1,0 +1,135 @@
+"""What all connections of a broker, or of a controller, may take together.
+
+Connections are counted as they come: one too many is closed at once. Bytes of requests that were
+read and are not answered count against `queued.max.request.bytes`; above it no connection is read
+from until some of them are answered, except that a frame that was begun may come to its end.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Final
+
+from spindle.common.errors import ConfigError
+from spindle.config.node_config import NodeConfig
+
+NO_LIMIT: Final = -1
+_MOST_UNSENT_BYTES: Final = 256 * 1024 * 1024
+"""Above this much in answers that peers do not take, fetches are answered in small pieces."""
+
+
+class RequestLimits:
+    """Counts and bounds. Belongs to one event loop; all listeners of a role share it.
+
+    Attributes:
+        max_request_bytes: `socket.request.max.bytes`.
+        max_idle_ms: `connections.max.idle.ms`; 0 or less for no limit.
+        held_bytes: of requests that were read, or are being read, and are not answered.
+        unsent_bytes: of answers that wait for peers which do not read.
+    """
+
+    def __init__(
+        self,
+        *,
+        max_request_bytes: int,
+        max_connections: int,
+        max_connections_per_ip: int,
+        per_ip_overrides: dict[str, int],
+        max_idle_ms: int,
+        max_held_bytes: int,
+    ) -> None:
+        self.max_request_bytes = max_request_bytes
+        self.max_idle_ms = max_idle_ms
+        self.held_bytes = 0
+        self.unsent_bytes = 0
+        self._max_connections = max_connections
+        self._max_connections_per_ip = max_connections_per_ip
+        self._per_ip_overrides = per_ip_overrides
+        self._max_held_bytes = max_held_bytes
+        self._count = 0
+        self._per_ip: Counter[str] = Counter()
+        self._waiting: dict[Callable[[], None], None] = {}
+
+    @classmethod
+    def of(cls, config: NodeConfig) -> "RequestLimits":
+        """
+        Raises:
+            ConfigError: `max.connections.per.ip.overrides` is no list of address:count.
+        """
+        return cls(
+            max_request_bytes=config.integer("socket.request.max.bytes"),
+            max_connections=config.integer("max.connections"),
+            max_connections_per_ip=config.integer("max.connections.per.ip"),
+            per_ip_overrides=per_ip_overrides(config.text("max.connections.per.ip.overrides")),
+            max_idle_ms=config.integer("connections.max.idle.ms"),
+            max_held_bytes=config.integer("queued.max.request.bytes"),
+        )
+
+    # -- connections
+
+    def admit(self, address: str) -> str | None:
+        """Count a new connection, or say which limit refuses it."""
+        if self._count >= self._max_connections:
+            return f"max.connections={self._max_connections}"
+        most = self._per_ip_overrides.get(address, self._max_connections_per_ip)
+        if self._per_ip[address] >= most:
+            name = "max.connections.per.ip"
+            name += ".overrides" if address in self._per_ip_overrides else ""
+            return f"{name}={most}"
+        self._count += 1
+        self._per_ip[address] += 1
+        return None
+
+    def leave(self, address: str) -> None:
+        """A connection that was admitted is gone."""
+        self._count -= 1
+        self._per_ip[address] -= 1
+        if not self._per_ip[address]:
+            del self._per_ip[address]
+
+    # -- bytes
+
+    @property
+    def is_full(self) -> bool:
+        """No further request is to be read."""
+        return 0 <= self._max_held_bytes <= self.held_bytes
+
+    @property
+    def is_unsent_much(self) -> bool:
+        """Peers leave so much unread that answers should be small."""
+        return self.unsent_bytes > _MOST_UNSENT_BYTES
+
+    def hold(self, count: int) -> None:
+        self.held_bytes += count
+
+    def release(self, count: int) -> None:
+        """Bytes are free again; wakes who waits for room."""
+        self.held_bytes -= count
+        if self._waiting and not self.is_full:
+            waiting, self._waiting = self._waiting, {}
+            for wake in waiting:
+                wake()
+
+    def when_room(self, wake: Callable[[], None]) -> None:
+        """Call `wake` once when the limit is not reached any more."""
+        self._waiting[wake] = None
+
+    def forget(self, wake: Callable[[], None]) -> None:
+        self._waiting.pop(wake, None)
+
+
+def per_ip_overrides(text: str) -> dict[str, int]:
+    """`address:count` pairs, separated by commas; the address may be an IPv6 one.
+
+    Raises:
+        ConfigError: an entry is no such pair, or a count is negative.
+    """
+    limits: dict[str, int] = {}
+    for entry in filter(None, (part.strip() for part in text.split(","))):
+        address, colon, count = entry.rpartition(":")
+        if not colon or not address or not count.strip().isdecimal():
+            raise ConfigError(
+                f"max.connections.per.ip.overrides: {entry!r} is not address:count; "
+                "write for example 10.0.0.7:200,10.0.0.8:10"
+            )
+        limits[address.strip()] = int(count)
+    return limits
