@@ -19,11 +19,13 @@ from spindle.client.offsets import (
     list_offsets_request,
 )
 from spindle.client.producing import ACKS_ALL, Appended, appended, last_version, produce_request
+from spindle.client.versions import PeerVersions
 from spindle.client.wire.settings import ClientSettings, HostPort
 from spindle.client.wire.transport import BlockingConnection
 from spindle.common.errors import ApiError
 from spindle.common.ids import TopicPartition
 from spindle.common.ports import Bytes
+from spindle.protocol.message import Message
 from spindle.protocol.messages.describe_configs import DescribeConfigsResponse
 from spindle.protocol.messages.describe_log_dirs import DescribeLogDirsResponse
 from spindle.protocol.messages.list_offsets import ListOffsetsResponse
@@ -31,6 +33,7 @@ from spindle.protocol.messages.metadata import MetadataResponse
 from spindle.protocol.messages.produce import ProduceResponse
 
 T = TypeVar("T")
+R = TypeVar("R", bound=Message)
 _MS: Final = 1000
 
 
@@ -179,6 +182,34 @@ class WireClient:
         """
         leader = self.current_view((partition.topic,)).leader_of(partition)
         return BlockingConnection.open(HostPort(leader.host, leader.port), self.settings)
+
+    def ask(
+        self,
+        request: Message,
+        response: type[R],
+        *,
+        broker: BrokerAddress | None = None,
+        first_version: int = 0,
+        last_version: int | None = None,
+    ) -> R:
+        """One attempt to have a request answered by a broker, or by any with None.
+
+        Raises:
+            ClientError: the broker could not be asked, or serves no version within the bounds.
+        """
+        connection = self._any_connection() if broker is None else self._connection(broker)
+        return connection.request(
+            request, response, first_version=first_version, last_version=last_version
+        )
+
+    def versions(self, broker: BrokerAddress | None = None) -> PeerVersions:
+        """What a broker serves, or any with None; one attempt.
+
+        Raises:
+            ClientError: the broker cannot be reached.
+        """
+        connection = self._any_connection() if broker is None else self._connection(broker)
+        return connection.versions
 
     def forget_metadata(self) -> None:
         """Ask for fresh metadata next time: what is known has proved stale."""

@@ -1,0 +1,160 @@
+"""Configurations with their sources and synonyms, and incremental changes (KIP-226, KIP-339)."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+
+from spindle.client.admin.refusals import raise_refusal
+from spindle.client.configs import ConfigResource
+from spindle.client.wire.cluster import WireClient
+from spindle.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
+)
+from spindle.protocol.messages.incremental_alter_configs import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from spindle.protocol.messages.list_config_resources import (
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
+)
+
+_SET: Final = 0
+_DELETE: Final = 1
+_BROKERS_OWN: Final = (ConfigResource.BROKER, ConfigResource.BROKER_LOGGER)
+
+
+class ConfigSource(IntEnum):
+    """Where a value comes from, by the numbers of the protocol."""
+
+    UNKNOWN = 0
+    DYNAMIC_TOPIC_CONFIG = 1
+    DYNAMIC_BROKER_CONFIG = 2
+    DYNAMIC_DEFAULT_BROKER_CONFIG = 3
+    STATIC_BROKER_CONFIG = 4
+    DEFAULT_CONFIG = 5
+    DYNAMIC_BROKER_LOGGER_CONFIG = 6
+    DYNAMIC_CLIENT_METRICS_CONFIG = 7
+    DYNAMIC_GROUP_CONFIG = 8
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigSynonym:
+    """A value that applies where nothing before it does."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigEntry:
+    """One key. The value of a secret is None."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+    is_sensitive: bool
+    synonyms: tuple[ConfigSynonym, ...] = ()
+
+
+def describe(client: WireClient, kind: ConfigResource, name: str) -> list[ConfigEntry]:
+    """The configuration of one resource in the broker's order; a broker is asked for its own.
+
+    Raises:
+        ApiError: the resource was refused, or is a broker that does not exist now.
+        ClientError: no broker could be asked.
+    """
+    request = DescribeConfigsRequest(
+        resources=[
+            DescribeConfigsRequest.DescribeConfigsResource(
+                resource_type=kind, resource_name=name, configuration_keys=None
+            )
+        ],
+        include_synonyms=True,
+    )
+
+    def attempt() -> DescribeConfigsResponse:
+        own = kind in _BROKERS_OWN and name
+        broker = client.current_view(()).broker(name) if own else None
+        return client.ask(request, DescribeConfigsResponse, broker=broker)
+
+    entries: list[ConfigEntry] = []
+    for result in client.retrying(attempt).results:
+        raise_refusal(result.error_code, result.error_message)
+        entries += [_entry(each) for each in result.configs]
+    return entries
+
+
+def _entry(
+    result: DescribeConfigsResponse.DescribeConfigsResult.DescribeConfigsResourceResult,
+) -> ConfigEntry:
+    return ConfigEntry(
+        result.name,
+        result.value,
+        _source(result.config_source),
+        result.is_sensitive,
+        tuple(ConfigSynonym(s.name, s.value, _source(s.source)) for s in result.synonyms),
+    )
+
+
+def _source(number: int) -> ConfigSource:
+    try:
+        return ConfigSource(number)
+    except ValueError:
+        return ConfigSource.UNKNOWN
+
+
+def alter(
+    client: WireClient,
+    kind: ConfigResource,
+    name: str,
+    changes: Mapping[str, str],
+    deletions: Sequence[str],
+) -> None:
+    """Set and remove keys of one resource; a broker is asked for its own.
+
+    Raises:
+        ApiError: the cluster refused; nothing has changed.
+        ClientError: no broker could be asked.
+    """
+    resource = IncrementalAlterConfigsRequest.AlterConfigsResource
+    configs = [
+        resource.AlterableConfig(name=key, config_operation=_SET, value=value)
+        for key, value in changes.items()
+    ]
+    configs += [
+        resource.AlterableConfig(name=key, config_operation=_DELETE, value="") for key in deletions
+    ]
+    request = IncrementalAlterConfigsRequest(
+        resources=[resource(resource_type=kind, resource_name=name, configs=configs)]
+    )
+
+    def attempt() -> IncrementalAlterConfigsResponse:
+        own = kind in _BROKERS_OWN and name
+        broker = client.current_view(()).broker(name) if own else None
+        return client.ask(request, IncrementalAlterConfigsResponse, broker=broker)
+
+    for result in client.retrying(attempt).responses:
+        raise_refusal(result.error_code, result.error_message)
+
+
+def list_resources(client: WireClient, kind: ConfigResource) -> list[str]:
+    """Names of the resources of a kind that have a configuration of their own, in order.
+
+    Raises:
+        ApiError: the cluster refused.
+        ClientError: no broker could be asked, or none serves the question.
+    """
+    first_version = 0 if kind is ConfigResource.CLIENT_METRICS else 1
+    answer = client.retrying(
+        lambda: client.ask(
+            ListConfigResourcesRequest(resource_types=[kind]),
+            ListConfigResourcesResponse,
+            first_version=first_version,
+        )
+    )
+    raise_refusal(answer.error_code)
+    return sorted(each.resource_name for each in answer.config_resources)

@@ -1,0 +1,361 @@
+"""Consumer groups: list, describe, their committed offsets, delete.
+
+A group of the classic protocol and one of the new protocol (KIP-848) are described by different
+requests: the newer one is tried first where the broker serves it, as Kafka's clients do.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from spindle.client.admin.refusals import raise_refusal, refusal
+from spindle.client.cluster import BrokerAddress
+from spindle.client.wire.cluster import WireClient
+from spindle.common.errors import ApiError, ErrorCode, ProtocolViolation
+from spindle.common.ids import TopicPartition
+from spindle.protocol.codec import decode
+from spindle.protocol.messages.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+)
+from spindle.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from spindle.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from spindle.protocol.messages.find_coordinator import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+from spindle.protocol.messages.group_protocol import ConsumerProtocolAssignment
+from spindle.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from spindle.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from spindle.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
+from spindle.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
+
+_GROUP: Final = 0
+_LAST_VERSION_BY_NAME: Final = 9  # newer versions of offset requests name topics by id
+_CONSUMER_PROTOCOLS: Final = ("", "consumer")
+_FIRST_VERSION_WITH_EPOCH_AND_GROUPS: Final = 8
+_NOT_OF_THIS_KIND: Final = (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION)
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class GroupListing:
+    """One group as brokers list it; state and type are empty where the broker does not tell."""
+
+    group_id: str
+    protocol_type: str
+    state: str
+    group_type: str
+
+
+@dataclass(frozen=True, slots=True)
+class MemberDescription:
+    """One member. `epoch`, `target` are None in a classic group."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    host: str
+    assignment: tuple[TopicPartition, ...]
+    epoch: int | None = None
+    target: tuple[TopicPartition, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDescription:
+    """One group. `epoch` and `target_epoch` are None in a classic group."""
+
+    group_id: str
+    group_type: str
+    state: str
+    assignor: str
+    coordinator: BrokerAddress
+    members: tuple[MemberDescription, ...]
+    epoch: int | None = None
+    target_epoch: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedOffset:
+    """A committed position. `leader_epoch` is -1 where the committer did not know it."""
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+
+
+def find_coordinator(client: WireClient, group_id: str) -> BrokerAddress:
+    """The broker that coordinates a group; a single attempt.
+
+    Raises:
+        ApiError: there is none now.
+        ClientError: no broker could be asked.
+    """
+    request = FindCoordinatorRequest(key=group_id, key_type=_GROUP, coordinator_keys=[group_id])
+    answer = client.ask(request, FindCoordinatorResponse)
+    raise_refusal(answer.error_code, answer.error_message)
+    for found in answer.coordinators:
+        raise_refusal(found.error_code, found.error_message)
+        return BrokerAddress(found.node_id, found.host, found.port)
+    return BrokerAddress(answer.node_id, answer.host, answer.port)
+
+
+def _coordinated(client: WireClient, group_id: str, ask: Callable[[BrokerAddress], T]) -> T:
+    """Ask the coordinator of a group, wherever it moves."""
+    return client.retrying(lambda: ask(find_coordinator(client, group_id)))
+
+
+def list_groups(
+    client: WireClient, *, states: Sequence[str] = (), types: Sequence[str] = ()
+) -> list[GroupListing]:
+    """The consumer groups of all brokers, in order of their ids.
+
+    Args:
+        states, types: only groups in one of them; all with none.
+
+    Raises:
+        ApiError: a broker refused.
+        ClientError: a broker could not be asked, or is too old for the filters.
+    """
+    request = ListGroupsRequest(states_filter=list(states), types_filter=list(types))
+    first_version = 5 if types else 4 if states else 0
+
+    def attempt() -> list[GroupListing]:
+        listed = []
+        for _, broker in sorted(client.current_view(()).brokers.items()):
+            answer = client.ask(
+                request, ListGroupsResponse, broker=broker, first_version=first_version
+            )
+            raise_refusal(answer.error_code)
+            listed += [
+                GroupListing(g.group_id, g.protocol_type, g.group_state, g.group_type)
+                for g in answer.groups
+            ]
+        return listed
+
+    consumers = (g for g in client.retrying(attempt) if g.protocol_type in _CONSUMER_PROTOCOLS)
+    return sorted(consumers, key=lambda g: g.group_id)
+
+
+def describe_group(client: WireClient, group_id: str) -> GroupDescription:
+    """A consumer group of either protocol.
+
+    Raises:
+        ApiError: GROUP_ID_NOT_FOUND, or the coordinator refused.
+        ClientError: no broker could be asked.
+    """
+
+    def ask(coordinator: BrokerAddress) -> GroupDescription:
+        served = client.versions(coordinator).served(ConsumerGroupDescribeRequest.API_KEY)
+        if served is not None:
+            answer = client.ask(
+                ConsumerGroupDescribeRequest(group_ids=[group_id]),
+                ConsumerGroupDescribeResponse,
+                broker=coordinator,
+            ).groups[0]
+            error = refusal(answer.error_code, answer.error_message)
+            if error is None:
+                return _new_protocol(answer, coordinator)
+            if error.code not in _NOT_OF_THIS_KIND:
+                raise error
+        described = client.ask(
+            DescribeGroupsRequest(groups=[group_id]), DescribeGroupsResponse, broker=coordinator
+        ).groups[0]
+        raise_refusal(described.error_code, described.error_message)
+        return _classic_protocol(described, coordinator)
+
+    return _coordinated(client, group_id, ask)
+
+
+def _new_protocol(
+    group: ConsumerGroupDescribeResponse.DescribedGroup, coordinator: BrokerAddress
+) -> GroupDescription:
+    return GroupDescription(
+        group.group_id,
+        "Consumer",
+        group.group_state,
+        group.assignor_name,
+        coordinator,
+        tuple(
+            MemberDescription(
+                m.member_id,
+                m.instance_id,
+                m.client_id,
+                m.client_host,
+                _assigned(m.assignment.topic_partitions),
+                m.member_epoch,
+                _assigned(m.target_assignment.topic_partitions),
+            )
+            for m in group.members
+        ),
+        group.group_epoch,
+        group.assignment_epoch,
+    )
+
+
+def _assigned(
+    topics: Iterable[
+        ConsumerGroupDescribeResponse.DescribedGroup.Member.Assignment.TopicPartitions
+    ],
+) -> tuple[TopicPartition, ...]:
+    return tuple(TopicPartition(t.topic_name, p) for t in topics for p in t.partitions)
+
+
+def _classic_protocol(
+    group: DescribeGroupsResponse.DescribedGroup, coordinator: BrokerAddress
+) -> GroupDescription:
+    if group.protocol_type not in _CONSUMER_PROTOCOLS:
+        raise ApiError(
+            ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
+            f"group {group.group_id!r} has the protocol {group.protocol_type!r}, "
+            "it is no consumer group",
+        )
+    return GroupDescription(
+        group.group_id,
+        "Classic",
+        group.group_state,
+        group.protocol_data,
+        coordinator,
+        tuple(
+            MemberDescription(
+                m.member_id,
+                m.group_instance_id,
+                m.client_id,
+                m.client_host,
+                read_assignment(m.member_assignment),
+            )
+            for m in group.members
+        ),
+    )
+
+
+def read_assignment(data: bytes | memoryview) -> tuple[TopicPartition, ...]:
+    """The partitions in a classic member's assignment; none where it has no assignment.
+
+    Raises:
+        ProtocolViolation: the bytes are no assignment of the consumer protocol.
+    """
+    if not len(data):
+        return ()
+    if len(data) < 2:
+        raise ProtocolViolation("the assignment of a member has no version")
+    version = int.from_bytes(data[:2], "big", signed=True)
+    # Later versions only append fields: what this one knows is read from them as well.
+    known = min(version, ConsumerProtocolAssignment.LAST_VERSION)
+    assignment, _ = decode(ConsumerProtocolAssignment, known, data, 2)
+    return tuple(
+        TopicPartition(t.topic, p) for t in assignment.assigned_partitions for p in t.partitions
+    )
+
+
+def committed_offsets(client: WireClient, group_id: str) -> dict[TopicPartition, CommittedOffset]:
+    """All committed offsets of a group, in order of topic and partition.
+
+    Raises:
+        ApiError: the coordinator refused, or refused a partition.
+        ClientError: no broker could be asked.
+    """
+    request = OffsetFetchRequest(
+        groups=[OffsetFetchRequest.OffsetFetchRequestGroup(group_id=group_id, topics=None)]
+    )
+
+    def ask(coordinator: BrokerAddress) -> dict[TopicPartition, CommittedOffset]:
+        group = client.ask(
+            request,
+            OffsetFetchResponse,
+            broker=coordinator,
+            first_version=_FIRST_VERSION_WITH_EPOCH_AND_GROUPS,
+            last_version=_LAST_VERSION_BY_NAME,
+        ).groups[0]
+        raise_refusal(group.error_code)
+        offsets = {}
+        for topic in group.topics:
+            for each in topic.partitions:
+                raise_refusal(each.error_code)
+                offsets[TopicPartition(topic.name, each.partition_index)] = CommittedOffset(
+                    each.committed_offset, each.committed_leader_epoch, each.metadata or ""
+                )
+        return dict(sorted(offsets.items()))
+
+    return _coordinated(client, group_id, ask)
+
+
+def commit_offsets(
+    client: WireClient, group_id: str, offsets: Mapping[TopicPartition, int]
+) -> None:
+    """Set the position of a group that has no members.
+
+    Raises:
+        ApiError: the coordinator refused a partition; others may have been set.
+        ClientError: no broker could be asked.
+    """
+    topics: dict[str, OffsetCommitRequest.OffsetCommitRequestTopic] = {}
+    for (name, partition), offset in offsets.items():
+        topic = topics.setdefault(name, OffsetCommitRequest.OffsetCommitRequestTopic(name=name))
+        topic.partitions.append(
+            topic.OffsetCommitRequestPartition(
+                partition_index=partition,
+                committed_offset=offset,
+                committed_leader_epoch=-1,
+                committed_metadata="",
+            )
+        )
+    request = OffsetCommitRequest(
+        group_id=group_id,
+        generation_id_or_member_epoch=-1,
+        member_id="",
+        topics=list(topics.values()),
+    )
+
+    def ask(coordinator: BrokerAddress) -> None:
+        answer = client.ask(
+            request, OffsetCommitResponse, broker=coordinator, last_version=_LAST_VERSION_BY_NAME
+        )
+        for topic in answer.topics:
+            for each in topic.partitions:
+                raise_refusal(each.error_code)
+
+    _coordinated(client, group_id, ask)
+
+
+def delete_offsets(
+    client: WireClient, group_id: str, partitions: Iterable[TopicPartition]
+) -> dict[TopicPartition, ApiError | None]:
+    """Forget the offsets of a group; per partition what it was refused with, or None.
+
+    Raises:
+        ApiError: the coordinator refused all of it.
+        ClientError: no broker could be asked.
+    """
+    topics: dict[str, OffsetDeleteRequest.OffsetDeleteRequestTopic] = {}
+    for name, partition in partitions:
+        topic = topics.setdefault(name, OffsetDeleteRequest.OffsetDeleteRequestTopic(name=name))
+        topic.partitions.append(topic.OffsetDeleteRequestPartition(partition_index=partition))
+    request = OffsetDeleteRequest(group_id=group_id, topics=list(topics.values()))
+
+    def ask(coordinator: BrokerAddress) -> dict[TopicPartition, ApiError | None]:
+        answer = client.ask(request, OffsetDeleteResponse, broker=coordinator)
+        raise_refusal(answer.error_code)
+        return {
+            TopicPartition(topic.name, each.partition_index): refusal(each.error_code)
+            for topic in answer.topics
+            for each in topic.partitions
+        }
+
+    return _coordinated(client, group_id, ask)
+
+
+def delete_group(client: WireClient, group_id: str) -> None:
+    """Delete a group with its offsets.
+
+    Raises:
+        ApiError: the coordinator refused.
+        ClientError: no broker could be asked.
+    """
+
+    def ask(coordinator: BrokerAddress) -> None:
+        request = DeleteGroupsRequest(groups_names=[group_id])
+        for result in client.ask(request, DeleteGroupsResponse, broker=coordinator).results:
+            raise_refusal(result.error_code)
+
+    _coordinated(client, group_id, ask)

@@ -1,0 +1,174 @@
+"""Where partitions live and who leads them: reassignments, elections, moves between directories
+(KIP-455, KIP-460, KIP-113)."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+from spindle.client.admin.refusals import raise_refusal, refusal
+from spindle.client.wire.cluster import WireClient
+from spindle.common.errors import ApiError
+from spindle.common.ids import TopicPartition
+from spindle.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+)
+from spindle.protocol.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+)
+from spindle.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
+from spindle.protocol.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+)
+
+
+class ElectionType(IntEnum):
+    """Who may become the leader, by the numbers of the protocol."""
+
+    PREFERRED = 0
+    UNCLEAN = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Reassignment:
+    """A change of replicas under way."""
+
+    replicas: tuple[int, ...]
+    adding: tuple[int, ...]
+    removing: tuple[int, ...]
+
+
+def list_reassignments(
+    client: WireClient, partitions: Sequence[TopicPartition] | None = None
+) -> dict[TopicPartition, Reassignment]:
+    """The changes under way, of these partitions or of all, in order.
+
+    Raises:
+        ApiError: the controller refused.
+        ClientError: no broker could be asked.
+    """
+    topics = None
+    if partitions is not None:
+        topics = [
+            ListPartitionReassignmentsRequest.ListPartitionReassignmentsTopics(
+                name=name, partition_indexes=indexes
+            )
+            for name, indexes in _by_topic(partitions).items()
+        ]
+    request = ListPartitionReassignmentsRequest(
+        timeout_ms=client.settings.request_timeout_ms, topics=topics
+    )
+    answer = client.retrying(lambda: client.ask(request, ListPartitionReassignmentsResponse))
+    raise_refusal(answer.error_code, answer.error_message)
+    found = {
+        TopicPartition(topic.name, p.partition_index): Reassignment(
+            tuple(p.replicas), tuple(p.adding_replicas), tuple(p.removing_replicas)
+        )
+        for topic in answer.topics
+        for p in topic.partitions
+    }
+    return dict(sorted(found.items()))
+
+
+def alter_reassignments(
+    client: WireClient, targets: Mapping[TopicPartition, Sequence[int] | None]
+) -> dict[TopicPartition, ApiError | None]:
+    """Begin changes of replicas, or cancel them with None; per partition the refusal, or None.
+
+    Raises:
+        ApiError: the controller refused all of it.
+        ClientError: no broker could be asked.
+    """
+    topic_class = AlterPartitionReassignmentsRequest.ReassignableTopic
+    topics: dict[str, AlterPartitionReassignmentsRequest.ReassignableTopic] = {}
+    for (name, partition), replicas in targets.items():
+        topics.setdefault(name, topic_class(name=name)).partitions.append(
+            topic_class.ReassignablePartition(
+                partition_index=partition, replicas=None if replicas is None else list(replicas)
+            )
+        )
+    request = AlterPartitionReassignmentsRequest(
+        timeout_ms=client.settings.request_timeout_ms, topics=list(topics.values())
+    )
+    answer = client.retrying(lambda: client.ask(request, AlterPartitionReassignmentsResponse))
+    raise_refusal(answer.error_code, answer.error_message)
+    return {
+        TopicPartition(topic.name, p.partition_index): refusal(p.error_code, p.error_message)
+        for topic in answer.responses
+        for p in topic.partitions
+    }
+
+
+def elect_leaders(
+    client: WireClient, kind: ElectionType, partitions: Sequence[TopicPartition] | None
+) -> dict[TopicPartition, ApiError | None]:
+    """Elect leaders of these partitions, or of all; per partition the refusal, or None.
+
+    Raises:
+        ApiError: the controller refused all of it.
+        ClientError: no broker could be asked.
+    """
+    topics = None
+    if partitions is not None:
+        topics = [
+            ElectLeadersRequest.TopicPartitions(topic=name, partitions=indexes)
+            for name, indexes in _by_topic(partitions).items()
+        ]
+    request = ElectLeadersRequest(
+        election_type=kind,
+        topic_partitions=topics,
+        timeout_ms=client.settings.request_timeout_ms,
+    )
+    answer = client.retrying(lambda: client.ask(request, ElectLeadersResponse))
+    raise_refusal(answer.error_code)
+    return {
+        TopicPartition(topic.topic, p.partition_id): refusal(p.error_code, p.error_message)
+        for topic in answer.replica_election_results
+        for p in topic.partition_result
+    }
+
+
+def move_replicas(
+    client: WireClient, broker_id: int, directories: Mapping[TopicPartition, str]
+) -> dict[TopicPartition, ApiError | None]:
+    """Have a broker keep replicas in other directories; per partition the refusal, or None.
+
+    Raises:
+        ApiError: there is no such broker now.
+        ClientError: the broker could not be asked.
+    """
+    paths: dict[str, list[TopicPartition]] = {}
+    for partition, path in directories.items():
+        paths.setdefault(path, []).append(partition)
+    directory = AlterReplicaLogDirsRequest.AlterReplicaLogDir
+    request = AlterReplicaLogDirsRequest(
+        dirs=[
+            directory(
+                path=path,
+                topics=[
+                    directory.AlterReplicaLogDirTopic(name=name, partitions=indexes)
+                    for name, indexes in _by_topic(partitions).items()
+                ],
+            )
+            for path, partitions in paths.items()
+        ]
+    )
+
+    def attempt() -> AlterReplicaLogDirsResponse:
+        broker = client.current_view(()).broker(str(broker_id))
+        return client.ask(request, AlterReplicaLogDirsResponse, broker=broker)
+
+    return {
+        TopicPartition(topic.topic_name, p.partition_index): refusal(p.error_code)
+        for topic in client.retrying(attempt).results
+        for p in topic.partitions
+    }
+
+
+def _by_topic(partitions: Sequence[TopicPartition]) -> dict[str, list[int]]:
+    topics: dict[str, list[int]] = {}
+    for name, partition in partitions:
+        topics.setdefault(name, []).append(partition)
+    return topics

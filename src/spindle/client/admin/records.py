@@ -1,0 +1,55 @@
+"""DeleteRecords: move the start of partitions forward (KIP-107)."""
+
+from collections.abc import Mapping
+
+from spindle.client.admin.refusals import refusal
+from spindle.client.wire.cluster import WireClient
+from spindle.common.errors import ApiError
+from spindle.common.ids import TopicPartition
+from spindle.protocol.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
+
+LowWatermark = int
+
+
+def delete_records(
+    client: WireClient, before: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, LowWatermark | ApiError]:
+    """Delete the records before an offset of each partition; -1 means all there are.
+
+    The outcome is the new start of the log, or why there is none.
+
+    Raises:
+        ClientError: a leader could not be asked.
+    """
+    outcome: dict[TopicPartition, LowWatermark | ApiError] = {}
+    for partition, offset in before.items():
+        try:
+            outcome[partition] = client.retrying(
+                lambda p=partition, o=offset: _delete(client, p, o)  # type: ignore[misc]
+            )
+        except ApiError as error:
+            outcome[partition] = error
+    return outcome
+
+
+def _delete(client: WireClient, partition: TopicPartition, offset: int) -> LowWatermark:
+    view = client.current_view((partition.topic,))
+    leader = view.leader_of(partition)
+    topic = DeleteRecordsRequest.DeleteRecordsTopic
+    request = DeleteRecordsRequest(
+        topics=[
+            topic(
+                name=partition.topic,
+                partitions=[
+                    topic.DeleteRecordsPartition(partition_index=partition.partition, offset=offset)
+                ],
+            )
+        ],
+        timeout_ms=client.settings.request_timeout_ms,
+    )
+    answer = client.ask(request, DeleteRecordsResponse, broker=leader)
+    result = answer.topics[0].partitions[0]
+    error = refusal(result.error_code)
+    if error is not None:
+        raise error
+    return result.low_watermark

@@ -1,0 +1,118 @@
+"""SCRAM credentials of users (KIP-554). Only a salted hash of a password leaves this process."""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+from spindle.client.admin.refusals import raise_refusal, refusal
+from spindle.client.wire.cluster import WireClient
+from spindle.common.errors import ApiError
+from spindle.protocol.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+)
+from spindle.protocol.messages.describe_user_scram_credentials import (
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+)
+
+
+class ScramMechanism(IntEnum):
+    """The mechanisms, by the numbers of the protocol."""
+
+    SCRAM_SHA_256 = 1
+    SCRAM_SHA_512 = 2
+
+    @property
+    def text(self) -> str:
+        """The name in configurations."""
+        return self.name.replace("_", "-")
+
+    @property
+    def hash_name(self) -> str:
+        """The hash function."""
+        return f"sha{self.name.rpartition('_')[2]}"
+
+
+@dataclass(frozen=True, slots=True)
+class NewCredential:
+    """A credential to set."""
+
+    mechanism: ScramMechanism
+    iterations: int
+    password: str
+    salt: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ScramUser:
+    """The credentials of a user: mechanism name and iterations, or why they are not told."""
+
+    name: str
+    credentials: tuple[tuple[str, int], ...]
+    error: ApiError | None
+
+
+def describe_users(client: WireClient, names: Sequence[str]) -> list[ScramUser]:
+    """The users with credentials among these, or all with an empty sequence.
+
+    Raises:
+        ApiError: the broker refused.
+        ClientError: no broker could be asked.
+    """
+    request = DescribeUserScramCredentialsRequest(
+        users=[DescribeUserScramCredentialsRequest.UserName(name=name) for name in names]
+    )
+    answer = client.retrying(lambda: client.ask(request, DescribeUserScramCredentialsResponse))
+    raise_refusal(answer.error_code, answer.error_message)
+    return [
+        ScramUser(
+            result.user,
+            tuple((_mechanism_text(c.mechanism), c.iterations) for c in result.credential_infos),
+            refusal(result.error_code, result.error_message),
+        )
+        for result in answer.results
+    ]
+
+
+def _mechanism_text(number: int) -> str:
+    try:
+        return ScramMechanism(number).text
+    except ValueError:
+        return "UNKNOWN"
+
+
+def alter_user(
+    client: WireClient,
+    user: str,
+    additions: Sequence[NewCredential],
+    deletions: Sequence[ScramMechanism],
+) -> None:
+    """Set and remove credentials of one user.
+
+    Raises:
+        ApiError: the cluster refused.
+        ClientError: no broker could be asked.
+    """
+    request = AlterUserScramCredentialsRequest(
+        deletions=[
+            AlterUserScramCredentialsRequest.ScramCredentialDeletion(name=user, mechanism=each)
+            for each in deletions
+        ],
+        upsertions=[
+            AlterUserScramCredentialsRequest.ScramCredentialUpsertion(
+                name=user,
+                mechanism=each.mechanism,
+                iterations=each.iterations,
+                salt=each.salt,
+                salted_password=hashlib.pbkdf2_hmac(
+                    each.mechanism.hash_name, each.password.encode(), each.salt, each.iterations
+                ),
+            )
+            for each in additions
+        ],
+    )
+    answer = client.retrying(lambda: client.ask(request, AlterUserScramCredentialsResponse))
+    for result in answer.results:
+        raise_refusal(result.error_code, result.error_message)

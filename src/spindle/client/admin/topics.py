@@ -1,0 +1,242 @@
+"""Topics: list, describe with eligible leaders (KIP-966), create, extend, delete."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from spindle.client.admin.refusals import raise_refusal, refusal
+from spindle.client.cluster import TopicView
+from spindle.client.wire.cluster import WireClient
+from spindle.common.errors import ApiError
+from spindle.common.uuids import Uuid
+from spindle.protocol.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+)
+from spindle.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from spindle.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from spindle.protocol.messages.describe_topic_partitions import (
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+)
+
+_DESCRIBE_TOPIC_PARTITIONS = DescribeTopicPartitionsRequest.API_KEY
+_FIRST_VERSION_WITH_DEFAULTS = 4  # KIP-464: the broker chooses what is -1
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionDescription:
+    """One partition. `leader` is -1 for none; the lists of eligible leaders are None where the
+    broker does not tell."""
+
+    partition: int
+    leader: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    eligible: tuple[int, ...] | None = None
+    last_known_eligible: tuple[int, ...] | None = None
+    offline: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDescription:
+    """One topic with its partitions in order. `topic_id` is zero where brokers have none."""
+
+    name: str
+    topic_id: Uuid
+    is_internal: bool
+    partitions: tuple[PartitionDescription, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NewTopic:
+    """What to create. None leaves the choice to the broker; `assignment` is per partition."""
+
+    name: str
+    partitions: int | None = None
+    replication_factor: int | None = None
+    assignment: Mapping[int, Sequence[int]] = field(default_factory=dict)
+    configs: Mapping[str, str] = field(default_factory=dict)
+
+
+def list_topics(client: WireClient) -> dict[str, TopicView]:
+    """All topics by name, in order of the names."""
+    return dict(sorted(client.metadata().topics.items()))
+
+
+def describe_topics(
+    client: WireClient, names: Sequence[str], *, page_size: int = 2000
+) -> tuple[list[TopicDescription], dict[str, ApiError]]:
+    """The topics in order of their names, and why others are not told.
+
+    Args:
+        page_size: the most partitions in one answer.
+    """
+    if not names:
+        return [], {}
+    served = client.retrying(client.versions).served(_DESCRIBE_TOPIC_PARTITIONS)
+    if served is None:
+        return _describe_from_metadata(client, names)
+    found: dict[str, TopicDescription] = {}
+    refused: dict[str, ApiError] = {}
+    cursor: DescribeTopicPartitionsRequest.Cursor | None = None
+    while True:
+        request = DescribeTopicPartitionsRequest(
+            topics=[DescribeTopicPartitionsRequest.TopicRequest(name=n) for n in sorted(names)],
+            response_partition_limit=page_size,
+            cursor=cursor,
+        )
+        answer = client.retrying(
+            lambda request=request: client.ask(  # type: ignore[misc]
+                request, DescribeTopicPartitionsResponse
+            )
+        )
+        for topic in answer.topics:
+            name = topic.name or ""
+            error = refusal(topic.error_code)
+            if error is not None:
+                refused[name] = error
+            else:
+                found[name] = _joined(found.get(name), topic)
+        if answer.next_cursor is None:
+            return [found[name] for name in sorted(found)], refused
+        cursor = DescribeTopicPartitionsRequest.Cursor(
+            topic_name=answer.next_cursor.topic_name,
+            partition_index=answer.next_cursor.partition_index,
+        )
+
+
+def _joined(
+    known: TopicDescription | None,
+    topic: DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic,
+) -> TopicDescription:
+    partitions = tuple(
+        PartitionDescription(
+            p.partition_index,
+            p.leader_id,
+            tuple(p.replica_nodes),
+            tuple(p.isr_nodes),
+            tuple(p.eligible_leader_replicas or ()),
+            tuple(p.last_known_elr or ()),
+            tuple(p.offline_replicas),
+        )
+        for p in sorted(topic.partitions, key=lambda p: p.partition_index)
+    )
+    earlier = known.partitions if known is not None else ()
+    return TopicDescription(
+        topic.name or "", topic.topic_id, topic.is_internal, earlier + partitions
+    )
+
+
+def _describe_from_metadata(
+    client: WireClient, names: Sequence[str]
+) -> tuple[list[TopicDescription], dict[str, ApiError]]:
+    view = client.metadata(sorted(names))
+    found = [
+        TopicDescription(
+            topic.name,
+            topic.topic_id,
+            topic.is_internal,
+            tuple(
+                PartitionDescription(
+                    p.partition, p.leader, p.replicas, p.isr, offline=p.offline_replicas
+                )
+                for p in topic.partitions.values()
+            ),
+        )
+        for _, topic in sorted(view.topics.items())
+    ]
+    refused = {name: refusal(code) for name, code in view.refused.items()}
+    return found, {name: error for name, error in refused.items() if error is not None}
+
+
+def create_topic(client: WireClient, topic: NewTopic, *, validate_only: bool = False) -> None:
+    """Create a topic.
+
+    Raises:
+        ApiError: the cluster refused.
+        ClientError: no broker could be asked.
+    """
+    creatable = CreateTopicsRequest.CreatableTopic
+    request = CreateTopicsRequest(
+        topics=[
+            creatable(
+                name=topic.name,
+                num_partitions=-1 if topic.partitions is None else topic.partitions,
+                replication_factor=(
+                    -1 if topic.replication_factor is None else topic.replication_factor
+                ),
+                assignments=[
+                    creatable.CreatableReplicaAssignment(
+                        partition_index=partition, broker_ids=list(brokers)
+                    )
+                    for partition, brokers in topic.assignment.items()
+                ],
+                configs=[
+                    creatable.CreatableTopicConfig(name=key, value=value)
+                    for key, value in topic.configs.items()
+                ],
+            )
+        ],
+        timeout_ms=client.settings.request_timeout_ms,
+        validate_only=validate_only,
+    )
+    answer = client.retrying(
+        lambda: client.ask(
+            request, CreateTopicsResponse, first_version=_FIRST_VERSION_WITH_DEFAULTS
+        )
+    )
+    for result in answer.topics:
+        raise_refusal(result.error_code, result.error_message)
+
+
+def create_partitions(
+    client: WireClient, counts: Mapping[str, int], new: Mapping[str, Sequence[Sequence[int]]]
+) -> None:
+    """Extend topics to a number of partitions.
+
+    Args:
+        new: replicas of the new partitions of topics for which the caller decides.
+
+    Raises:
+        ApiError: the first topic that was refused.
+        ClientError: no broker could be asked.
+    """
+    topic = CreatePartitionsRequest.CreatePartitionsTopic
+    request = CreatePartitionsRequest(
+        topics=[
+            topic(
+                name=name,
+                count=count,
+                assignments=(
+                    [
+                        topic.CreatePartitionsAssignment(broker_ids=list(brokers))
+                        for brokers in new[name]
+                    ]
+                    if name in new
+                    else None
+                ),
+            )
+            for name, count in counts.items()
+        ],
+        timeout_ms=client.settings.request_timeout_ms,
+    )
+    answer = client.retrying(lambda: client.ask(request, CreatePartitionsResponse))
+    for result in answer.results:
+        raise_refusal(result.error_code, result.error_message)
+
+
+def delete_topics(client: WireClient, names: Sequence[str]) -> None:
+    """Delete topics by name.
+
+    Raises:
+        ApiError: the first topic that was refused.
+        ClientError: no broker could be asked.
+    """
+    request = DeleteTopicsRequest(
+        topics=[DeleteTopicsRequest.DeleteTopicState(name=name) for name in names],
+        topic_names=list(names),
+        timeout_ms=client.settings.request_timeout_ms,
+    )
+    answer = client.retrying(lambda: client.ask(request, DeleteTopicsResponse))
+    for result in answer.responses:
+        raise_refusal(result.error_code, result.error_message)
