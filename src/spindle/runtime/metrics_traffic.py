@@ -34,7 +34,7 @@ def request_metrics(requests: RequestMetrics, now_s: float) -> Iterator[Metric]:
         "or two.",
         [
             (
-                {"request": times.api, "listener": times.listener},
+                {"request": _kafka_name(times.api), "listener": times.listener},
                 times.count,
                 times.total_s,
                 list(zip(QUANTILES, times.quantiles_s(QUANTILES, now_s), strict=True)),
@@ -60,6 +60,11 @@ def request_metrics(requests: RequestMetrics, now_s: float) -> Iterator[Metric]:
     )
     yield counter(f"{prefix}_incoming_byte", "Bytes received.", requests.bytes_in)
     yield counter(f"{prefix}_outgoing_byte", "Bytes sent.", requests.bytes_out)
+
+
+def _kafka_name(api: str) -> str:
+    """`list_offsets` is ListOffsets to operators."""
+    return "".join(word.capitalize() for word in api.split("_"))
 
 
 def topic_metrics(

@@ -1,0 +1,95 @@
+"""Log lines in both forms, and the banner."""
+
+import json
+import logging
+import re
+from pathlib import Path
+
+import pytest
+from node_harness import Home, connected, run, running
+
+from spindle.common.errors import ConfigError
+from spindle.runtime.banner import size_text
+from spindle.runtime.logging_setup import JsonFormatter, TextFormatter
+
+
+def record(level: int, message: str, *args: object) -> logging.LogRecord:
+    return logging.LogRecord("spindle.x", level, "x.py", 1, message, args, None)
+
+
+def test_text_lines_look_like_those_of_kafka() -> None:
+    formatter = TextFormatter()
+    line = formatter.format(record(logging.WARNING, "disk %s is slow", "a"))
+    assert re.fullmatch(
+        r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}\] WARN disk a is slow \(spindle\.x\)", line
+    )
+    assert "] FATAL end (" in formatter.format(record(logging.CRITICAL, "end"))
+    assert "] INFO ok (" in formatter.format(record(logging.INFO, "ok"))
+
+
+def test_json_lines_are_one_object_each() -> None:
+    formatter = JsonFormatter()
+    broken = record(logging.ERROR, "two\nlines \N{SNOWMAN}")
+    try:
+        raise ValueError("why")
+    except ValueError as error:
+        broken.exc_info = (ValueError, error, error.__traceback__)
+    text = formatter.format(broken)
+    assert "\n" not in text
+    line = json.loads(text)
+    assert line["message"] == "two\nlines \N{SNOWMAN}"
+    assert (line["level"], line["logger"], line["thread"]) == ("ERROR", "spindle.x", "MainThread")
+    assert line["error"].endswith("ValueError: why")
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", line["time"])
+    assert json.loads(formatter.format(record(logging.WARNING, "x")))["level"] == "WARN"
+
+
+def test_the_form_is_a_checked_key(tmp_path: Path) -> None:
+    assert Home(tmp_path).config().text("spindle.log.format") == "text"
+    with pytest.raises(ConfigError, match=r"spindle\.log\.format"):
+        Home(tmp_path, spindle_log_format="xml").config()
+
+
+def test_the_banner_names_real_ports_ids_and_sizes(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        home = Home(tmp_path, cordoned_log_dirs=str(tmp_path / "disk2")).format()
+        async with running(home) as node, connected(node) as client:
+            await client.create_topic("a", partitions=2)
+        caplog.clear()
+        async with running(home) as node:
+            assert node.broker is not None
+            port = node.broker.listeners[0].port
+        text = "\n".join(caplog.messages)
+        assert re.search(r"Spindle \S+, Python 3\.\d+\.\d+", text)
+        assert re.search(r"node 1 \(broker, controller\) of cluster 4L6g3nShT-eMCtK--X86sw", text)
+        assert f"listener PLAINTEXT on 127.0.0.1:{port}, advertised as 127.0.0.1:{port}" in text
+        assert re.search(r"listener CONTROLLER on 127\.0\.0\.1:[1-9]", text)
+        directory = r"log directory \S+/disk{}, id [\w-]{{22}}: {} partitions, 0 B{}$"
+        for number, count, rest in ((1, 1, ", holds the metadata log"), (2, 0, ", cordoned")):
+            assert re.search(directory.format(number, count, rest), text, re.MULTILINE)
+        assert "metadata.version" in text
+
+    logger = logging.getLogger("spindle")
+    before = logger.propagate
+    logger.propagate = True
+    try:
+        with caplog.at_level(logging.INFO, logger="spindle"):
+            run(scenario)
+    finally:
+        logger.propagate = before
+
+
+@pytest.mark.parametrize(
+    ("size_bytes", "text"),
+    [
+        (0, "0 B"),
+        (1023, "1023 B"),
+        (1536, "1.5 KiB"),
+        (3 << 30, "3.0 GiB"),
+        (1 << 70, "1048576.0 PiB"),
+    ],
+)
+def test_sizes(size_bytes: int, text: str) -> None:
+    assert size_text(size_bytes) == text

@@ -1,0 +1,361 @@
+"""What the exporter serves, and that nobody can hurt the node through it."""
+
+import asyncio
+import math
+import os
+import random
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from node_harness import Home, batch_of, connected, run, running
+from prometheus_client.parser import text_string_to_metric_families
+
+from spindle.broker.traffic import Traffic
+from spindle.common.errors import ConfigError
+from spindle.runtime import metrics_server
+from spindle.runtime.metrics_disk import MeasuredFileSystem
+from spindle.runtime.metrics_server import MetricsServer
+from spindle.runtime.node import Node
+from spindle.runtime.request_metrics import RequestMetrics, RequestTimes
+
+Labels = tuple[tuple[str, str], ...]
+
+
+async def get(port: int, request: bytes) -> tuple[int, bytes, bytes]:
+    """Status, head and body of the answer."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(request)
+    answer = await reader.read()
+    writer.close()
+    head, _, body = answer.partition(b"\r\n\r\n")
+    return int(head.split(b" ")[1]), head, body
+
+
+def asking(path: str, method: str = "GET") -> bytes:
+    return f"{method} {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
+
+
+async def scrape(node: Node) -> dict[tuple[str, Labels], float]:
+    assert node.metrics_server is not None
+    status, head, body = await get(node.metrics_server.port, asking("/metrics"))
+    assert status == 200
+    assert b"version=0.0.4" in head
+    samples = {}
+    for family in text_string_to_metric_families(body.decode()):
+        assert family.documentation, family.name
+        for sample in family.samples:
+            samples[sample.name, tuple(sorted(sample.labels.items()))] = sample.value
+    return samples
+
+
+# -- the node
+
+
+def test_a_node_counts_what_its_clients_do(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        home = Home(tmp_path, spindle_metrics_listener="127.0.0.1:0").format()
+        async with running(home) as node, connected(node) as client:
+            await client.create_topic("a", partitions=3)
+            batch = batch_of(b"x" * 1000, b"y")
+            assert (await client.produce("a", 0, batch)).error_code == 0
+            assert (await client.produce("a", 1, batch)).error_code == 0
+            assert (await client.produce("a", 1, batch[:-1] + b"?")).error_code != 0
+            assert len((await client.fetch("a", 0, 0)).records) == len(batch)
+            samples = await scrape(node)
+            assert node.metrics_server is not None
+            ready = await get(node.metrics_server.port, asking("/ready"))
+            health = await get(node.metrics_server.port, asking("/health"))
+        assert (ready[0], health[0]) == (200, 200)
+        topic = (("topic", "a"),)
+        counted = {
+            name: samples[f"kafka_server_broker_topic_metrics_{name}_total", topic]
+            for name in (
+                "bytes_in",
+                "bytes_out",
+                "messages_in",
+                "total_produce_requests",
+                "failed_produce_requests",
+                "total_fetch_requests",
+            )
+        }
+        assert counted == {
+            "bytes_in": 2 * len(batch),
+            "bytes_out": len(batch),
+            "messages_in": 4,
+            "total_produce_requests": 3,
+            "failed_produce_requests": 1,
+            "total_fetch_requests": 1,
+        }
+        produce = (("listener", "PLAINTEXT"), ("request", "Produce"))
+        times = "kafka_network_request_metrics_total_time_seconds"
+        assert samples[f"{times}_count", produce] == 3
+        medians = [
+            value
+            for (name, labels), value in samples.items()
+            if name == times and ("quantile", "0.5") in labels and ("request", "Produce") in labels
+        ]
+        assert len(medians) == 1
+        assert 0 < medians[0] <= samples[f"{times}_sum", produce]
+        expected = {
+            "kafka_server_replica_manager_partition_count": 3,
+            "kafka_server_replica_manager_leader_count": 3,
+            "kafka_server_replica_manager_offline_replica_count": 0,
+            "kafka_server_replica_manager_under_replicated_partitions": 0,
+            "kafka_controller_kafka_controller_active_controller_count": 1,
+            "kafka_controller_kafka_controller_global_topic_count": 1,
+            "kafka_controller_kafka_controller_global_partition_count": 3,
+            "kafka_controller_kafka_controller_active_broker_count": 1,
+            "kafka_controller_kafka_controller_offline_partitions_count": 0,
+            "kafka_server_kafka_server_broker_state": 3,
+            "kafka_server_socket_server_metrics_connection_count": 1,
+            "kafka_server_socket_server_metrics_connection_creation_total": 1,
+            "kafka_server_raft_metrics_current_leader": 1,
+            "kafka_server_raft_metrics_number_of_voters": 1,
+        }
+        assert {name: samples[name, ()] for name in expected} == expected
+        for path in home.directories:
+            here = (("log_dir", str(path)),)
+            assert samples["kafka_log_log_manager_log_directory_partition_count", here] == 1
+            assert samples["kafka_log_log_manager_log_directory_offline", here] == 0
+        metadata = (("log_dir", str(home.directories[0])),)
+        assert samples["kafka_log_log_flush_stats_log_flush_time_seconds_count", metadata] > 0
+        assert samples["kafka_server_raft_metrics_current_state", (("state", "leader"),)] == 1
+        assert samples["process_resident_memory_bytes", ()] > 1e6
+
+    run(scenario)
+
+
+def test_a_dead_directory_and_a_deleted_topic_are_seen(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        home = Home(tmp_path, spindle_metrics_listener="127.0.0.1:0").format()
+        async with running(home) as node, connected(node) as client:
+            await client.create_topic("a", partitions=3)
+            await client.produce("a", 0, batch_of(b"x"))
+            dead = str(home.directories[1])
+            node._threads[dead].fail("unplugged")
+            await asyncio.sleep(0)
+            samples = await scrape(node)
+            assert samples["kafka_log_log_manager_offline_log_directory_count", ()] == 1
+            offline = "kafka_log_log_manager_log_directory_offline"
+            assert samples[offline, (("log_dir", dead),)] == 1
+            assert samples["kafka_server_replica_manager_offline_replica_count", ()] == 1
+            assert samples["kafka_server_replica_manager_leader_count", ()] == 2
+
+    run(scenario)
+
+
+def test_a_node_is_ready_only_while_it_serves(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        home = Home(tmp_path, spindle_metrics_listener="127.0.0.1:0").format()
+        node = Node(home.config())
+        assert node.why_not_ready() == "starting"
+        try:
+            await node.start()
+            assert node.why_not_ready() is None
+            node.fail("the end")
+            assert node.metrics_server is not None
+            status, _, body = await get(node.metrics_server.port, asking("/ready"))
+            assert (status, body) == (503, b"the end\n")
+            assert (await get(node.metrics_server.port, asking("/health")))[0] == 200
+        finally:
+            await node.stop()
+
+    run(scenario)
+
+
+def test_without_the_key_nothing_is_served(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running(Home(tmp_path).format()) as node:
+            assert node.metrics_server is None
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("value", ["9404", "host", ":9404", "a:b", "host:70000", "a:1,b:2"])
+def test_a_bad_address_is_refused_by_name(tmp_path: Path, value: str) -> None:
+    home = Home(tmp_path, spindle_metrics_listener=value)
+    with pytest.raises(ConfigError, match=r"spindle\.metrics\.listener"):
+        home.config()
+
+
+# -- hostile HTTP
+
+
+def serving(
+    scenario: Callable[[MetricsServer], Awaitable[None]], timeout_s: float = 5.0
+) -> dict[str, int]:
+    """Run a scenario against a server alone; how often it rendered."""
+    calls = {"rendered": 0}
+
+    async def render() -> bytes:
+        calls["rendered"] += 1
+        await asyncio.sleep(0.01)
+        return b"x" * 3_000_000 if calls["rendered"] > 1 else b"metrics\n"
+
+    async def main() -> None:
+        server = MetricsServer("127.0.0.1", 0, render, lambda: None, timeout_s)
+        await server.start()
+        try:
+            await asyncio.wait_for(scenario(server), 30)
+            assert (await get(server.port, asking("/health")))[0] == 200
+        finally:
+            await server.stop()
+
+    asyncio.run(main())
+    return calls
+
+
+def test_bad_requests_get_answers() -> None:
+    async def scenario(server: MetricsServer) -> None:
+        cases = {
+            b"GET /nowhere HTTP/1.1\r\n\r\n": 404,
+            b"POST /metrics HTTP/1.1\r\n\r\n": 405,
+            b"GET /metrics\r\n\r\n": 400,
+            b"\0\1\2\xff\r\n\r\n": 400,
+            b"GET /health HTTP/1.1\r\nX: " + b"y" * 20_000 + b"\r\n\r\n": 431,
+            b"GET /health?a=b HTTP/1.0\r\n\r\n": 200,
+        }
+        for request, expected in cases.items():
+            status, head, _ = await get(server.port, request)
+            assert status == expected, request[:40]
+            assert b"Connection: close" in head
+        status, head, body = await get(server.port, asking("/health", "HEAD"))
+        assert (status, body) == (200, b"")
+        assert b"Content-Length: 6" in head
+
+    serving(scenario)
+
+
+def test_who_says_nothing_or_takes_nothing_is_dropped() -> None:
+    async def scenario(server: MetricsServer) -> None:
+        await get(server.port, asking("/metrics"))
+        silent, _ = await asyncio.open_connection("127.0.0.1", server.port)
+        half, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        writer.write(b"GET /hea")
+        greedy, taker = await asyncio.open_connection("127.0.0.1", server.port, limit=1)
+        taker.write(asking("/metrics"))
+        assert await silent.read() == b""
+        assert await half.read() == b""
+        while server._exchanges:
+            await asyncio.wait(server._exchanges)
+        writer.close()
+        taker.close()
+        del greedy
+
+    serving(scenario, timeout_s=0.05)
+
+
+def test_many_at_once_share_one_rendering_and_have_a_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(metrics_server, "_MAX_CONNECTIONS", 8)
+
+    async def scenario(server: MetricsServer) -> None:
+        async def ask() -> bool:
+            reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+            writer.write(asking("/metrics"))
+            try:
+                return (await reader.read()).startswith(b"HTTP/1.1 200")
+            except ConnectionError:
+                return False
+            finally:
+                writer.close()
+
+        served = await asyncio.gather(*(ask() for _ in range(20)))
+        assert 1 <= sum(served) <= 8
+        while server._exchanges:
+            await asyncio.wait(server._exchanges)
+
+    assert serving(scenario)["rendered"] <= 8
+
+
+def test_a_taken_port_is_a_configuration_error() -> None:
+    async def scenario(server: MetricsServer) -> None:
+        async def render() -> bytes:
+            return b""
+
+        second = MetricsServer("127.0.0.1", server.port, render, lambda: None)
+        with pytest.raises(ConfigError, match=str(server.port)):
+            await second.start()
+
+    serving(scenario)
+
+
+# -- counting
+
+
+@given(st.lists(st.floats(1e-7, 3000), min_size=1, max_size=300))
+def test_quantiles_are_right_to_a_few_percent(times_s: list[float]) -> None:
+    times = RequestTimes("Produce", "PLAINTEXT")
+    for elapsed_s in times_s:
+        times.observe(elapsed_s)
+    ordered = sorted(times_s)
+    for part in (0.5, 0.95, 0.99, 0.999):
+        exact = ordered[math.ceil(part * len(ordered)) - 1]
+        assert times.quantiles_s([part], 0.0) == [pytest.approx(exact, rel=0.04)]
+
+
+def test_any_time_has_a_bucket() -> None:
+    times = RequestTimes("Produce", "PLAINTEXT")
+    for elapsed_s in (-1.0, 0.0, 1e-300, 5e-8, 1e9, math.inf):
+        times.observe(elapsed_s)
+    low, high = times.quantiles_s([0.5, 1.0], 0.0)
+    assert times.count == 6
+    assert 0 < low < 1e-7
+    assert high > 3000
+
+
+def test_quantiles_forget_after_two_windows() -> None:
+    times = RequestTimes("Produce", "PLAINTEXT")
+    assert times.quantiles_s([0.5], 0.0) == [0.0]
+    times.observe(1.0)
+    for now_s, is_remembered in ((1, True), (60, True), (90, True), (121, True), (190, False)):
+        assert (times.quantiles_s([0.5], now_s)[0] > 0) == is_remembered, now_s
+    assert (times.count, times.total_s) == (1, 1.0)
+
+
+def test_an_api_is_counted_once_per_listener() -> None:
+    metrics = RequestMetrics()
+    assert metrics.of("Fetch", "A") is metrics.of("Fetch", "A")
+    assert metrics.of("Fetch", "A") is not metrics.of("Fetch", "B")
+
+
+def test_deleted_topics_stay_in_the_total() -> None:
+    traffic = Traffic()
+    traffic.of("a").bytes_in += 5
+    traffic.of("b").bytes_in += 7
+    traffic.forget(["a", "never heard of"])
+    traffic.of("a").bytes_in += 1
+    assert traffic.total().bytes_in == 13
+    assert {name: t.bytes_in for name, t in traffic.by_topic.items()} == {"a": 1, "b": 7}
+
+
+def test_syncs_are_timed_by_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [str(tmp_path / name) for name in ("a", "ab")]
+    files = MeasuredFileSystem(names)
+    for name in names:
+        Path(name).mkdir()
+    rest = random.Random(1).randbytes(100)
+    for path in (f"{names[0]}/x", f"{names[1]}/y", f"{names[1]}/z", str(tmp_path / "elsewhere")):
+        file = files.open(path, create=True)
+        file.append([rest])
+        file.sync()
+        assert file.pread(100, 0) == rest
+        file.close()
+    first, second = files.times.values()
+    assert (first.syncs, second.syncs) == (1, 2)
+    assert 0 < second.take_longest_s() <= second.total_s
+    assert second.take_longest_s() == 0
+
+    def unplugged(_: int) -> None:
+        raise OSError("gone")
+
+    monkeypatch.setattr(os, "fdatasync", unplugged)
+    broken = files.open(f"{names[0]}/x")
+    with pytest.raises(OSError, match="gone"):
+        broken.sync()
+    broken.close()
+    assert (first.syncs, first.errors) == (1, 1)
