@@ -7,7 +7,6 @@ from typing import Final
 
 from spindle.common.ports import Bytes, File
 
-
 _UNKNOWN: Final = -1
 
 

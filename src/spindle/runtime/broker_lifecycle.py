@@ -50,15 +50,15 @@ class BrokerState(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class BrokerIdentity:
-    """What a broker says of itself when it registers. `directories` are the online ones."""
+    """What a broker says of itself when it registers; `directories` gives the online ones."""
 
     broker_id: int
     cluster_id: str
     incarnation_id: Uuid
-    endpoints: Sequence[Endpoint]
+    endpoints: Callable[[], Sequence[Endpoint]]
     features: dict[str, VersionRange]
     rack: str | None
-    directories: Sequence[Uuid]
+    directories: Callable[[], Sequence[Uuid]]
     previous_broker_epoch: int
 
 
@@ -219,7 +219,7 @@ class BrokerLifecycle:
                     port=e.port,
                     security_protocol=e.security_protocol,
                 )
-                for e in identity.endpoints
+                for e in identity.endpoints()
             ],
             features=[
                 BrokerRegistrationRequest.Feature(
@@ -230,7 +230,7 @@ class BrokerLifecycle:
                 for name, versions in identity.features.items()
             ],
             rack=identity.rack,
-            log_dirs=sorted(identity.directories, key=uuid_sort_key),
+            log_dirs=sorted(identity.directories(), key=uuid_sort_key),
             previous_broker_epoch=identity.previous_broker_epoch,
         )
         response: BrokerRegistrationResponse = await self._channel.request(

@@ -141,8 +141,7 @@ class BrokerServer:
         ]
         self._limits = RequestLimits.of(config)
         self._servers = [self._server(listener) for listener in self.listeners]
-        self.lifecycle: BrokerLifecycle
-        self._has_lifecycle = False
+        self.lifecycle = self._make_lifecycle()
 
     def _server(self, listener: Listener) -> RequestServer:
         return RequestServer(
@@ -154,7 +153,7 @@ class BrokerServer:
 
     @property
     def state(self) -> BrokerState:
-        return self.lifecycle.state if self._has_lifecycle else BrokerState.NOT_RUNNING
+        return self.lifecycle.state
 
     # -- start and stop
 
@@ -165,8 +164,6 @@ class BrokerServer:
 
     async def start(self) -> None:
         """Register, catch up, take over the replicas, be un-fenced, then open the listeners."""
-        self.lifecycle = self._make_lifecycle()
-        self._has_lifecycle = True
         await self._load_logs()
         self.metadata.observe(self.lifecycle.metadata_advanced)
         self._assignment_sender.start()
@@ -185,6 +182,8 @@ class BrokerServer:
 
     async def stop(self, timeout_s: float) -> None:
         """Leave in order: hand leaderships over, close the listeners, flush and mark the logs."""
+        if self.lifecycle.state is BrokerState.NOT_RUNNING:
+            return
         await self.lifecycle.controlled_shutdown(timeout_s)
         for server in self._servers:
             await server.close()
@@ -201,10 +200,10 @@ class BrokerServer:
             broker_id=config.node_id,
             cluster_id=env.cluster_id,
             incarnation_id=env.new_uuid(),
-            endpoints=self.advertised(),
+            endpoints=self.advertised,
             features=dict(SUPPORTED_FEATURES),
             rack=config.rack,
-            directories=[d.directory_id for d in env.directories if not d.is_offline],
+            directories=lambda: [d.directory_id for d in env.directories if not d.is_offline],
             previous_broker_epoch=env.previous_broker_epoch,
         )
         integer = config.integer

@@ -15,16 +15,10 @@ from spindle.raft.settings import LocalNode, QuorumSettings
 from spindle.raft.snapshots import read_snapshot
 from spindle.raft.voters import ReplicaKey, Voter, VoterSet
 from spindle.runtime.directory_thread import DirectoryThread
-from spindle.runtime.metadata_quorum import PeerUnavailable, RaftMetadataQuorum
+from spindle.runtime.metadata_quorum import RaftMetadataQuorum
+from spindle.runtime.quorum_peers import QuorumPeers
 
 BOOTSTRAP_CHECKPOINT = "bootstrap.checkpoint"
-
-
-class NoPeers:
-    """Stands where a node has no way to other quorum members (see LIMITATIONS)."""
-
-    async def request(self, destination: object, message: Message) -> Message:
-        raise PeerUnavailable(str(destination))
 
 
 async def open_quorum(
@@ -73,7 +67,10 @@ async def open_quorum(
         _static_voters(config, listener),
         metadata_log,
         thread,
-        NoPeers(),
+        QuorumPeers(
+            f"raft-client-{config.node_id}",
+            integer("controller.quorum.request.timeout.ms") / 1000,
+        ),
         random,
         clock,
         on_fault,
