@@ -99,10 +99,19 @@ def test_an_answer_over_the_rate_is_withheld_and_not_counted() -> None:
     broker = Broker({entity(user="u"): {"consumer_byte_rate": 1000.0}})
     assert broker.quotas.max_fetch_bytes(context()) == 10_000
     assert broker.quotas.max_fetch_bytes(context(user="v")) == 2**31 - 1
-    assert broker.quotas.charge_fetch(context(), 8_000) == 0
+    assert broker.quotas.charge_fetch(context(), lambda: 8_000) == 0
     for _ in range(5):
-        assert broker.quotas.charge_fetch(context(), 4_000) == 2_000
-    assert broker.quotas.charge_fetch(context(), 2_000) == 0
+        assert broker.quotas.charge_fetch(context(), lambda: 4_000) == 2_000
+    assert broker.quotas.charge_fetch(context(), lambda: 2_000) == 0
+
+
+def test_an_answer_is_measured_only_where_its_size_matters() -> None:
+    broker = Broker({entity(user="u"): {"request_percentage": 100.0}})
+
+    def never() -> int:
+        raise AssertionError("measured")
+
+    assert broker.quotas.charge_fetch(context(), never) == 0
 
 
 def test_thread_time_is_limited_and_waits_one_window_at_most() -> None:

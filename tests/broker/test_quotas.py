@@ -120,3 +120,15 @@ def test_a_bucket_is_overdrawn_once() -> None:
     assert bucket.wait_ms(START_MS + 20_000) == 0
     bucket.take(-1000, START_MS + 20_000)
     assert bucket.tokens == 11
+
+
+def test_a_bucket_changes_its_pace_and_keeps_what_is_owed() -> None:
+    bucket = TokenBucket(10, 1000, 1.0, START_MS)
+    bucket.take(20, START_MS)
+    bucket.set_pace(10.0, START_MS + 5_000)
+    assert bucket.wait_ms(START_MS + 5_000) == 500
+    bucket.set_pace(0.0, START_MS + 5_100)
+    assert bucket.wait_ms(START_MS + 5_100) == MAX_THROTTLE_MS
+    bucket.set_pace(1000.0, START_MS + 9_000)
+    assert bucket.wait_ms(START_MS + 60_000) == 0
+    assert bucket.tokens == 10_000

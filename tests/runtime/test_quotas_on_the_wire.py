@@ -17,8 +17,10 @@ from node_harness import (
 from test_server_connection import METADATA, PRODUCE, Session, frame
 from test_server_connection import run as run_connection
 
+from spindle.common.errors import ErrorCode
 from spindle.protocol.messages.alter_client_quotas import AlterClientQuotasRequest
 from spindle.protocol.messages.api_versions import ApiVersionsRequest
+from spindle.protocol.messages.create_topics import CreateTopicsRequest
 
 Entry = AlterClientQuotasRequest.EntryData
 
@@ -154,5 +156,30 @@ def test_a_session_outlives_throttling(tmp_path: Path) -> None:
             request.session_epoch = 2
             served = await client.ask(request, 12)
             assert len(served.responses[0].partitions[0].records) > 9_000
+
+    run(scenario)
+
+
+def test_creating_partitions_has_a_rate(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running(Home(tmp_path).format()) as node, connected(node) as client:
+            await alter(client, "controller_mutation_rate", 1.0)
+            topic = CreateTopicsRequest.CreatableTopic
+            wanted = [topic(name=n, num_partitions=8, replication_factor=1) for n in "abcd"]
+            async with connected(node) as creator:
+                response = await creator.ask(
+                    CreateTopicsRequest(topics=wanted, timeout_ms=5_000), version=7
+                )
+                codes = {result.name: result.error_code for result in response.topics}
+                refused = ErrorCode.THROTTLING_QUOTA_EXCEEDED
+                assert codes == {"a": 0, "b": 0, "c": refused, "d": refused}
+                assert 4_000 < response.throttle_time_ms <= 5_000
+                # The connection is muted for that time, too.
+                waiting = asyncio.create_task(creator.ask(ApiVersionsRequest(), 0))
+                await client.ask(ApiVersionsRequest(), 0)
+                assert not waiting.done()
+                await alter(client, "controller_mutation_rate", 1_000.0)
+                assert (await waiting).error_code == 0
+            assert node.publisher.image.topics.partition_count() == 16
 
     run(scenario)

@@ -105,7 +105,8 @@ class ClientQuotas:
         quotas = (self._produce, self._fetch, self._request)
         for quota in quotas:
             quota.update(image)
-        self.is_active = any(quota.limits for quota in quotas)
+        # Others are enforced elsewhere, but their throttling is done here.
+        self.is_active = bool(image.by_entity)
         for listener in self._on_change:
             listener()
 
@@ -128,12 +129,16 @@ class ClientQuotas:
         wait_ms = self._produce.charge(user, client_id, size_bytes, self._now_ms())
         return max(wait_ms, self.charge_request(context) if is_answered else 0)
 
-    def charge_fetch(self, context: RequestContext, size_bytes: int) -> int:
+    def charge_fetch(self, context: RequestContext, size_of: Callable[[], int]) -> int:
         """Record an answer to a consumer; the ms to wait.
 
-        Above zero the answer must be withheld: it is not recorded then.
+        `size_of` gives its bytes where they matter. Above zero the answer must be withheld: it is
+        not recorded then.
         """
         user, client_id, now_ms = user_of(context), context.client_id, self._now_ms()
+        if self._fetch.limits.of(user, client_id) is None:
+            return self.charge_request(context)
+        size_bytes = size_of()
         wait_ms = max(
             self._fetch.charge(user, client_id, size_bytes, now_ms), self.charge_request(context)
         )
@@ -150,6 +155,12 @@ class ClientQuotas:
 def user_of(context: RequestContext) -> str:
     """The name in the principal, as quotas name users."""
     return context.principal.partition(":")[2]
+
+
+def throttle_time(response: Any) -> int:
+    """The ms that an answer tells the client to wait; 0 where it cannot tell."""
+    wait_ms: int = getattr(response, "throttle_time_ms", 0)
+    return wait_ms
 
 
 def set_throttle_time(response: Any, wait_ms: int) -> None:

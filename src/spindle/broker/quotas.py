@@ -84,13 +84,22 @@ class TokenBucket:
     It may be overdrawn by one request; the next one waits until nothing is owed any more.
     """
 
-    __slots__ = ("_burst", "_filled_ms", "per_second", "tokens")
+    __slots__ = ("_burst", "_burst_s", "_filled_ms", "per_second", "tokens")
 
     def __init__(self, samples: int, window_ms: int, per_second: float, now_ms: int) -> None:
+        self._burst_s = samples * window_ms / 1000
         self.per_second = per_second
-        self._burst = samples * window_ms / 1000 * per_second
+        self._burst = self._burst_s * per_second
         self._filled_ms = now_ms
         self.tokens = self._burst
+
+    def set_pace(self, per_second: float, now_ms: int) -> None:
+        """Tokens come at another pace from now on; what is there or owed stays."""
+        if per_second != self.per_second:
+            self._fill(now_ms)
+            self.per_second = per_second
+            self._burst = self._burst_s * per_second
+            self.tokens = min(self.tokens, self._burst)
 
     def take(self, count: float, now_ms: int) -> None:
         """Remove tokens (give back for a negative count)."""
@@ -102,6 +111,8 @@ class TokenBucket:
         self._fill(now_ms)
         if self.tokens >= 0:
             return 0
+        if self.per_second <= 0:
+            return MAX_THROTTLE_MS
         return round_half_up(-self.tokens / self.per_second * 1000)
 
     def _fill(self, now_ms: int) -> None:

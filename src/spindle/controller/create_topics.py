@@ -7,8 +7,10 @@ from spindle.common.ids import METADATA_TOPIC
 from spindle.controller.assignment import check_manual_assignment, new_partition, place_replicas
 from spindle.controller.decision import (
     MAX_RECORDS_PER_OPERATION,
+    ChargePartitions,
     ControllerContext,
     Decision,
+    charge_nobody,
 )
 from spindle.controller.duplicates import repeated
 from spindle.controller.topic_names import NameCollisions, check_topic_name
@@ -26,7 +28,10 @@ _Result = CreateTopicsResponse.CreatableTopicResult
 
 
 def create_topics(
-    image: MetadataImage, request: CreateTopicsRequest, context: ControllerContext
+    image: MetadataImage,
+    request: CreateTopicsRequest,
+    context: ControllerContext,
+    charge: ChargePartitions = charge_nobody,
 ) -> Decision[CreateTopicsResponse]:
     """Create the topics that can be created; each other one gets its own error.
 
@@ -44,6 +49,7 @@ def create_topics(
         try:
             _check_creatable(image, topic, collisions, is_repeated=topic.name in duplicates)
             topic_records, result = _create(image, topic, context)
+            charge(result.num_partitions)
         except ApiError as error:
             result = _Result(name=topic.name, error_code=error.code, error_message=error.message)
         else:

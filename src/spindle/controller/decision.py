@@ -14,6 +14,15 @@ MAX_RECORDS_PER_OPERATION: Final = 10_000
 """An operation with more records is split over batches, or refused if it must be atomic."""
 
 
+ChargePartitions = Callable[[int], None]
+"""Called with a number of partitions about to be created or deleted; raises ApiError
+THROTTLING_QUOTA_EXCEEDED where the client's `controller_mutation_rate` is used up (KIP-599)."""
+
+
+def charge_nobody(count: int) -> None:
+    """For who has no quota."""
+
+
 @dataclass(slots=True)
 class Decision(Generic[R]):
     """Records to append, and the response to give once they are committed.

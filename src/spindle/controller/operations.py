@@ -9,7 +9,12 @@ from spindle.controller.alter_partition import alter_partition
 from spindle.controller.brokers import process_heartbeat
 from spindle.controller.configs import alter_configs, incremental_alter_configs
 from spindle.controller.create_topics import create_topics
-from spindle.controller.decision import ControllerContext, Decision
+from spindle.controller.decision import (
+    ChargePartitions,
+    ControllerContext,
+    Decision,
+    charge_nobody,
+)
 from spindle.controller.directories import assign_replicas_to_dirs
 from spindle.controller.elections import elect_leaders
 from spindle.controller.feature_updates import update_features
@@ -45,17 +50,18 @@ class Situation:
     """The request comes from the broker in this very process."""
     is_forwarded: bool
     """A broker has checked the request before; False where a client asks a controller itself."""
+    charge: ChargePartitions = charge_nobody
 
 
 Operation = Callable[[Situation, Any], Decision[Any]]
 
 OPERATIONS: Final[dict[int, Operation]] = {
-    19: lambda s, r: create_topics(s.image, r, s.context),
-    20: lambda s, r: delete_topics(s.image, r, s.context),
+    19: lambda s, r: create_topics(s.image, r, s.context, s.charge),
+    20: lambda s, r: delete_topics(s.image, r, s.context, s.charge),
     30: lambda s, r: create_acls(s.image, r, s.context),
     31: lambda s, r: delete_acls(s.image, r, s.context),
     33: lambda s, r: alter_configs(s.image, r, s.context, is_forwarded=s.is_forwarded),
-    37: lambda s, r: create_partitions(s.image, r, s.context),
+    37: lambda s, r: create_partitions(s.image, r, s.context, s.charge),
     43: lambda s, r: elect_leaders(s.image, r, s.context),
     44: lambda s, r: incremental_alter_configs(s.image, r, s.context, is_forwarded=s.is_forwarded),
     45: lambda s, r: alter_partition_reassignments(s.image, r, s.context),

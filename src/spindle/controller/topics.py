@@ -4,7 +4,12 @@ from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.uuids import ZERO_UUID, Uuid
 from spindle.controller.assignment import check_manual_assignment, new_partition, place_replicas
 from spindle.controller.create_topics import MAX_PARTITIONS_PER_REQUEST
-from spindle.controller.decision import ControllerContext, Decision
+from spindle.controller.decision import (
+    ChargePartitions,
+    ControllerContext,
+    Decision,
+    charge_nobody,
+)
 from spindle.controller.duplicates import repeated
 from spindle.metadata.image import MetadataImage
 from spindle.metadata.topics import TopicImage
@@ -25,7 +30,10 @@ UNKNOWN_TOPIC_ID_TEXT = "This server does not host this topic ID."
 
 
 def delete_topics(
-    image: MetadataImage, request: DeleteTopicsRequest, context: ControllerContext
+    image: MetadataImage,
+    request: DeleteTopicsRequest,
+    context: ControllerContext,
+    charge: ChargePartitions = charge_nobody,
 ) -> Decision[DeleteTopicsResponse]:
     """Delete topics named by name or by id; each gets its own result, in the order asked.
 
@@ -45,6 +53,7 @@ def delete_topics(
             if topic.topic_id in done:
                 kind = "name" if name is not None else "id"
                 raise ApiError(ErrorCode.INVALID_REQUEST, f"Duplicate topic {kind}.")
+            charge(len(topic.partitions))
         except ApiError as error:
             results.append(
                 _Deleted(
@@ -78,7 +87,10 @@ def _find(image: MetadataImage, name: str | None, topic_id: Uuid) -> TopicImage:
 
 
 def create_partitions(
-    image: MetadataImage, request: CreatePartitionsRequest, context: ControllerContext
+    image: MetadataImage,
+    request: CreatePartitionsRequest,
+    context: ControllerContext,
+    charge: ChargePartitions = charge_nobody,
 ) -> Decision[CreatePartitionsResponse]:
     """Add partitions to topics; each topic gets its own result.
 
@@ -92,12 +104,14 @@ def create_partitions(
         try:
             if topic.name in duplicates:
                 raise ApiError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
-            records += _grow(image, topic, context)
+            added = _grow(image, topic, context)
+            charge(len(added))
         except ApiError as error:
             results[topic.name] = _Grown(
                 name=topic.name, error_code=error.code, error_message=error.message
             )
         else:
+            records += added
             results[topic.name] = _Grown(name=topic.name)
     if len(records) > MAX_PARTITIONS_PER_REQUEST:
         raise ApiError(

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from spindle.broker.context import RequestContext
+from spindle.broker.quota_enforcement import set_throttle_time
 from spindle.common.errors import ApiError, ErrorCode, ProtocolViolation
 from spindle.controller.activation import activation_records
 from spindle.controller.brokers import fence_stale_broker
@@ -41,6 +42,7 @@ from spindle.protocol.messages.metadata_records import (
 )
 from spindle.raft.listener import LeaderAndEpoch, MetadataQuorum, NotLeader
 from spindle.runtime.image_publisher import ImagePublisher
+from spindle.runtime.mutation_quotas import MutationQuotas, Mutations
 
 logger = logging.getLogger(__name__)
 
@@ -98,8 +100,10 @@ class ControllerDriver:
         *,
         bootstrap: Sequence[Message],
         clock: Callable[[], int],
+        quotas: MutationQuotas | None = None,
     ) -> None:
         self._quorum = quorum
+        self._quotas = quotas or MutationQuotas(1, 1000)
         self._publisher = publisher
         self._context = context
         self._bootstrap = list(bootstrap)
@@ -157,7 +161,10 @@ class ControllerDriver:
             # Before anything can go wrong: a busy controller must not fence a broker that is alive.
             self._heartbeats.contact(request.broker_id, request.broker_epoch, self._clock())
         try:
-            decision = operation(self._situation(request, context), request)
+            mutations = self._quotas.begin(
+                self._publisher.image.client_quotas, api_key, context, self._clock()
+            )
+            decision = operation(self._situation(request, context, mutations), request)
             if decision.kraft_version is not None:
                 self._quorum.upgrade_kraft_version(
                     self._epoch, decision.kraft_version, is_validate_only=request.validate_only
@@ -169,6 +176,8 @@ class ControllerDriver:
             return error_answer(request, error)
         await self._committed(last_offset, getattr(request, "timeout_ms", 0) or DEFAULT_TIMEOUT_MS)
         response: Message = decision.response
+        if mutations.wait_ms:
+            set_throttle_time(response, mutations.wait_ms)
         return response
 
     # -------------------------------------------------------------- the quorum's side
@@ -234,7 +243,9 @@ class ControllerDriver:
 
     # -------------------------------------------------------------- decide, replay, append
 
-    def _situation(self, request: Message, context: RequestContext | None) -> Situation:
+    def _situation(
+        self, request: Message, context: RequestContext | None, mutations: Mutations
+    ) -> Situation:
         own_listeners = self._context.settings.controller_listener_names
         return Situation(
             image=self._speculative,
@@ -246,6 +257,7 @@ class ControllerDriver:
             kraft_version=self._quorum.kraft_version,
             is_own_process=context is None,
             is_forwarded=context is None or context.listener not in own_listeners,
+            charge=mutations.charge,
         )
 
     def _execute(self, decision: Decision[Any]) -> int:

@@ -34,6 +34,7 @@ from spindle.raft.listener import LeaderAndEpoch
 from spindle.runtime.controller import ControllerDriver
 from spindle.runtime.image_publisher import ImagePublisher
 from spindle.runtime.metadata_quorum import RaftMetadataQuorum
+from spindle.runtime.mutation_quotas import MutationQuotas
 from spindle.runtime.request_limits import RequestLimits
 from spindle.runtime.request_metrics import RequestMetrics
 from spindle.runtime.server import Handler, Listener, RequestServer
@@ -75,7 +76,13 @@ class ControllerServer:
         context = ControllerContext(
             _settings(config, cluster_id), NodeConfigRules(config), new_uuid, random
         )
-        self.driver = ControllerDriver(quorum, publisher, context, bootstrap=bootstrap, clock=clock)
+        quotas = MutationQuotas(
+            config.integer("controller.quota.window.num"),
+            1000 * config.integer("controller.quota.window.size.seconds"),
+        )
+        self.driver = ControllerDriver(
+            quorum, publisher, context, bootstrap=bootstrap, clock=clock, quotas=quotas
+        )
         self._snapshots = SnapshotGenerator(
             max_bytes=config.integer("metadata.log.max.record.bytes.between.snapshots"),
             max_interval_ms=config.integer("metadata.log.max.snapshot.interval.ms"),

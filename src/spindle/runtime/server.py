@@ -13,7 +13,7 @@ from time import perf_counter
 from typing import Any, Final
 
 from spindle.broker.context import RequestContext
-from spindle.broker.quota_enforcement import ClientQuotas, set_throttle_time
+from spindle.broker.quota_enforcement import ClientQuotas, set_throttle_time, throttle_time
 from spindle.common.errors import ConfigError, ErrorCode, ProtocolViolation
 from spindle.common.ports import Bytes
 from spindle.protocol.api import (
@@ -28,9 +28,9 @@ from spindle.protocol.codec import TooManyElements, decode, encode_parts
 from spindle.protocol.framing import RequestHeader, read_request_header, response_prefix
 from spindle.protocol.message import Message
 from spindle.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from spindle.protocol.messages.fetch import FetchRequest, FetchResponse
+from spindle.protocol.messages.fetch import FetchRequest
 from spindle.runtime.connection import Answer, Connection, Deferred
-from spindle.runtime.large_requests import INLINE_ELEMENTS, MAX_ELEMENTS, LargeRequests
+from spindle.runtime.large_requests import INLINE_ELEMENTS, LargeRequests, max_elements
 from spindle.runtime.request_limits import RequestLimits
 from spindle.runtime.request_metrics import RequestMetrics
 
@@ -187,11 +187,11 @@ class RequestServer:
         if context.api_key == PRODUCE:
             is_answered = response is not None
             wait_ms = self._quotas.charge_produce(context, frame_bytes, is_answered=is_answered)
-        elif context.api_key == FETCH:
-            # Charged by the handler: what goes over the quota is not read from the answer.
-            wait_ms = response.throttle_time_ms if isinstance(response, FetchResponse) else 0
         else:
-            wait_ms = self._quotas.charge_request(context)
+            # Fetches were charged by the handler, partitions created by the controller.
+            wait_ms = throttle_time(response)
+            if context.api_key != FETCH:
+                wait_ms = max(wait_ms, self._quotas.charge_request(context))
         if wait_ms:
             set_throttle_time(response, wait_ms)
             self._metrics.connections_muted += 1
@@ -272,15 +272,16 @@ class RequestServer:
         async with large.turn(len(frame)):
             started_s = perf_counter()
             request, _ = await large.on_thread(
-                lambda: decode(cls, version, frame, body, MAX_ELEMENTS)
+                lambda: decode(cls, version, frame, body, max_elements(context.api_key))
             )
             result = self._listener.handlers[context.api_key](context, request)
+            if self._quotas.is_active:
+                self._quotas.charge_time(context, perf_counter() - started_s)
             if result is None or isinstance(result, Message):
                 response = result
             else:
                 response = await result
             if self._quotas.is_active:
-                self._quotas.charge_time(context, perf_counter() - started_s)
                 self._throttle(connection, context, len(frame), response)
             parts = await large.on_thread(lambda: answer(context, response))
             self._times[context.api_key].observe(perf_counter() - started_s)

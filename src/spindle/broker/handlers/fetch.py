@@ -323,8 +323,10 @@ class _Fetch:
         quotas = self.services.quotas
         if not quotas.is_active:
             return 0
-        size_bytes = sum(map(len, encode_parts(response, self.context.api_version)))
-        return quotas.charge_fetch(self.context, size_bytes)
+        version = self.context.api_version
+        return quotas.charge_fetch(
+            self.context, lambda: sum(map(len, encode_parts(response, version)))
+        )
 
     def _throttled(self, wait_ms: int) -> FetchResponse:
         """Nothing but the time to wait; a session that has just begun is not begun (KIP-219)."""

@@ -1,0 +1,87 @@
+"""`controller_mutation_rate`: how many partitions a client may create and delete (KIP-599).
+
+Enforced by the active controller. Clients new enough to know the error are refused what goes beyond
+their tokens; for older ones it is done, and they wait.
+"""
+
+from typing import Final
+
+from spindle.broker.context import RequestContext
+from spindle.broker.quota_enforcement import user_of
+from spindle.broker.quota_limits import QuotaLimit, QuotaLimits
+from spindle.broker.quotas import TokenBucket
+from spindle.common.errors import ApiError, ErrorCode
+from spindle.controller.decision import ChargePartitions, charge_nobody
+from spindle.metadata.client_quotas import EMPTY_CLIENT_QUOTAS, ClientQuotasImage
+
+CONTROLLER_MUTATION_RATE: Final = "controller_mutation_rate"
+_MAX_BUCKETS: Final = 10_000
+
+FIRST_STRICT_VERSION: Final = {19: 6, 20: 5, 37: 3}
+"""CreateTopics, DeleteTopics and CreatePartitions: from which version on clients are refused."""
+
+
+class Mutations:
+    """What one request does. `wait_ms` is what its answer must say."""
+
+    def __init__(self, bucket: TokenBucket | None, now_ms: int, *, is_strict: bool) -> None:
+        self.wait_ms = 0
+        self.charge: ChargePartitions = charge_nobody if bucket is None else self._charge
+        self._bucket = bucket
+        self._now_ms = now_ms
+        self._is_strict = is_strict
+
+    def _charge(self, count: int) -> None:
+        assert self._bucket is not None
+        if not self._is_strict:
+            self._bucket.take(count, self._now_ms)
+            self.wait_ms = self._bucket.wait_ms(self._now_ms)
+            return
+        self.wait_ms = self._bucket.wait_ms(self._now_ms)
+        if self.wait_ms:
+            raise ApiError(
+                ErrorCode.THROTTLING_QUOTA_EXCEEDED, "The throttling quota has been exceeded."
+            )
+        self._bucket.take(count, self._now_ms)
+
+
+class MutationQuotas:
+    """The buckets of all clients.
+
+    Args:
+        samples: `controller.quota.window.num`.
+        window_ms: `controller.quota.window.size.seconds`.
+    """
+
+    def __init__(self, samples: int, window_ms: int) -> None:
+        self._samples = samples
+        self._window_ms = window_ms
+        self._image: ClientQuotasImage = EMPTY_CLIENT_QUOTAS
+        self._limits = QuotaLimits({}, CONTROLLER_MUTATION_RATE)
+        self._buckets: dict[tuple[str, str], TokenBucket] = {}
+
+    def begin(
+        self, image: ClientQuotasImage, api_key: int, context: RequestContext | None, now_ms: int
+    ) -> Mutations:
+        """For one request. Without a context nobody is charged: it comes from the node itself."""
+        if image is not self._image:
+            self._image = image
+            self._limits = QuotaLimits(image.by_entity, CONTROLLER_MUTATION_RATE)
+        first_strict = FIRST_STRICT_VERSION.get(api_key)
+        if context is None or first_strict is None or not self._limits:
+            return Mutations(None, now_ms, is_strict=False)
+        found = self._limits.of(user_of(context), context.client_id)
+        bucket = None if found is None else self._bucket(found, now_ms)
+        return Mutations(bucket, now_ms, is_strict=context.api_version >= first_strict)
+
+    def _bucket(self, found: QuotaLimit, now_ms: int) -> TokenBucket:
+        """The most recently used one goes last, the first one is dropped when there are many."""
+        bucket = self._buckets.pop(found.shared_by, None)
+        if bucket is None:
+            bucket = TokenBucket(self._samples, self._window_ms, found.limit, now_ms)
+            if len(self._buckets) >= _MAX_BUCKETS:
+                del self._buckets[next(iter(self._buckets))]
+        else:
+            bucket.set_pace(found.limit, now_ms)
+        self._buckets[found.shared_by] = bucket
+        return bucket
