@@ -113,9 +113,17 @@ def describe(
         resource_type=kind, resource_name=name, configuration_keys=list(keys) or None
     )
     request = DescribeConfigsRequest(resources=[asked], **options)
-    (result,) = describe_configs(services, context(), request).results
+    (result,) = asyncio.run(describe_configs(services, context(), request)).results
     assert (result.resource_type, result.resource_name) == (kind, name)
     return result
+
+
+def test_a_resource_named_again_is_refused(services: BrokerServices) -> None:
+    asked = DescribeConfigsRequest.DescribeConfigsResource(resource_type=TOPIC, resource_name="t")
+    request = DescribeConfigsRequest(resources=[asked, asked])
+    first, again = asyncio.run(describe_configs(services, context(), request)).results
+    assert first.error_code == ErrorCode.NONE
+    assert (again.error_code, again.configs) == (ErrorCode.INVALID_REQUEST, [])
 
 
 def test_a_topic(services: BrokerServices) -> None:

@@ -130,6 +130,26 @@ def test_first_look_up_creates_the_topic(version: int, is_quick: bool) -> None:
     run(story)
 
 
+def test_a_group_named_again_is_described_once_and_its_offsets_are_told_once() -> None:
+    async def story() -> None:
+        broker = await loaded()
+        described = await ask(
+            broker,
+            handlers.handle_describe_groups,
+            5,
+            DescribeGroupsRequest(groups=["a", "b", "a"]),
+        )
+        assert [group.group_id for group in described.groups] == ["a", "b"]
+        groups = [FetchGroup(group_id=name, topics=None) for name in ("a", "a")]
+        fetched = await ask(
+            broker, offsets.handle_offset_fetch, 9, OffsetFetchRequest(groups=groups)
+        )
+        assert [group.error_code for group in fetched.groups] == [0, ErrorCode.INVALID_REQUEST]
+        broker.groups.close()
+
+    run(story)
+
+
 def test_the_topic_is_asked_for_once_however_many_keys_there_are() -> None:
     async def story() -> None:
         broker = await loaded(elect=False)

@@ -14,11 +14,19 @@ from typing import Final, TypeVar
 
 INLINE_ELEMENTS: Final = 4_000
 """A request with at most so many elements is dealt with on the event loop."""
-MAX_ELEMENTS: Final = 1_000_000
-"""What all arrays of one request may hold together."""
+_MAX_ELEMENTS: Final = 100_000
+_PACED_ELEMENTS: Final = 1_000_000
+_PACED: Final = frozenset((2, 3, 9, 10, 15, 23, 32))
+"""APIs whose handlers let others have the event loop in between: ListOffsets, Metadata,
+OffsetFetch, FindCoordinator, DescribeGroups, OffsetForLeaderEpoch, DescribeConfigs."""
 _TOGETHER_BYTES: Final = 8 * 1024 * 1024
 
 T = TypeVar("T")
+
+
+def max_elements(api_key: int) -> int:
+    """What all arrays of one request may hold together; less where it is decided in one go."""
+    return _PACED_ELEMENTS if api_key in _PACED else _MAX_ELEMENTS
 
 
 class LargeRequests:

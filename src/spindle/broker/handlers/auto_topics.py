@@ -4,6 +4,7 @@ import re
 from typing import Final
 
 from spindle.broker.context import RequestContext
+from spindle.broker.pacing import paced
 from spindle.broker.services import BrokerServices
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
@@ -29,7 +30,7 @@ async def create_missing_topics(
     codes: dict[str, ErrorCode] = {}
     wanted: list[str] = []
     enabled = may_create and services.config.flag("auto.create.topics.enable")
-    for name in names:
+    async for name in paced(names):
         if not is_valid_name(name):
             codes[name] = ErrorCode.INVALID_TOPIC_EXCEPTION
         else:

@@ -13,6 +13,7 @@ from spindle.broker.handlers.broker_loggers import (
     change_logger_levels,
     describe_loggers,
 )
+from spindle.broker.pacing import paced
 from spindle.broker.services import BrokerServices
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.config.describe import (
@@ -54,13 +55,30 @@ _ReplaceResult = AlterConfigsResponse.AlterConfigsResourceResponse
 _DELETE_OPERATION: Final = 1
 
 
-def describe_configs(
+async def describe_configs(
     services: BrokerServices, context: RequestContext, request: DescribeConfigsRequest
 ) -> DescribeConfigsResponse:
-    """The effective configuration of each resource, sorted by key."""
-    return DescribeConfigsResponse(
-        results=[_describe(services, request, asked) for asked in request.resources]
-    )
+    """The effective configuration of each resource, sorted by key.
+
+    A resource named again is refused: all keys with their documentation are tens of kilobytes.
+    """
+    results = []
+    seen: set[tuple[int, str]] = set()
+    async for asked in paced(request.resources):
+        key = (asked.resource_type, asked.resource_name)
+        if key in seen:
+            results.append(
+                _Result(
+                    resource_type=asked.resource_type,
+                    resource_name=asked.resource_name,
+                    error_code=ErrorCode.INVALID_REQUEST,
+                    error_message="The resource is named twice in the request.",
+                )
+            )
+            continue
+        seen.add(key)
+        results.append(_describe(services, request, asked))
+    return DescribeConfigsResponse(results=results)
 
 
 def _describe(

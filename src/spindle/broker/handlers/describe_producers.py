@@ -17,12 +17,18 @@ async def describe_producers(
     services: BrokerServices, context: RequestContext, request: DescribeProducersRequest
 ) -> DescribeProducersResponse:
     response = DescribeProducersResponse()
+    seen: set[tuple[str, int]] = set()
     for topic in request.topics:
         result = Topic(name=topic.name)
         response.topics.append(result)
         for index in topic.partition_indexes:
             answer = Answer(partition_index=index)
             result.partitions.append(answer)
+            if (topic.name, index) in seen:
+                # A partition may have many producers: it is told once.
+                answer.error_code = ErrorCode.INVALID_REQUEST
+                continue
+            seen.add((topic.name, index))
             partition = services.replicas.lookup(topic.name, index)
             if partition is None:
                 answer.error_code = services.replicas.absent_error(

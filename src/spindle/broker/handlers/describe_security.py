@@ -3,6 +3,7 @@
 Spindle has no authorizer: ACLs are refused as Kafka refuses them where none is configured.
 """
 
+from collections import Counter
 from typing import Final
 
 from spindle.broker.context import RequestContext
@@ -38,8 +39,8 @@ def describe_user_scram_credentials(
         )
     asked = [u.name for u in request.users] if request.users else sorted(known)
     results = []
-    for name in dict.fromkeys(asked):
-        if asked.count(name) > 1:
+    for name, times in Counter(asked).items():
+        if times > 1:
             code, text = ErrorCode.DUPLICATE_RESOURCE, f"Cannot describe user twice: {name}"
         elif name not in known:
             code = ErrorCode.RESOURCE_NOT_FOUND

@@ -7,6 +7,7 @@ the answer into the form of the request's version.
 from typing import Final, Protocol
 
 from spindle.broker.context import RequestContext
+from spindle.broker.pacing import paced
 from spindle.broker.ports import MetadataView
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import NO_LEADER, OFFSETS_TOPIC, TRANSACTIONS_TOPIC, Endpoint
@@ -82,7 +83,7 @@ async def handle_find_coordinator(
             )
         return FindCoordinatorResponse(node_id=node_id, host=endpoint.host, port=endpoint.port)
     coordinators = []
-    for key in request.coordinator_keys:
+    async for key in paced(request.coordinator_keys):
         found = FindCoordinatorResponse.Coordinator(key=key, node_id=-1, port=-1)
         try:
             found.node_id, endpoint = _find(services, context, request.key_type, key)
@@ -197,7 +198,10 @@ async def handle_describe_groups(
     services: GroupServices, context: RequestContext, request: DescribeGroupsRequest
 ) -> DescribeGroupsResponse:
     """DescribeGroups: state and members, and from version 3 what the caller may do."""
-    groups = services.groups.describe_groups(request.groups, context.api_version)
+    groups = []
+    # Once each: a group with many members is large.
+    async for group_id in paced(dict.fromkeys(request.groups)):
+        groups += services.groups.describe_groups([group_id], context.api_version)
     if request.include_authorized_operations and context.api_version >= _OPERATIONS_FROM_VERSION:
         for group in groups:
             if group.error_code == ErrorCode.NONE:

@@ -7,6 +7,7 @@ from spindle.broker.authorized_operations import (
 )
 from spindle.broker.context import RequestContext
 from spindle.broker.handlers.auto_topics import create_missing_topics
+from spindle.broker.pacing import paced
 from spindle.broker.services import BrokerServices
 from spindle.broker.topology import alive_brokers, leader_error, offline_replicas
 from spindle.common.errors import ErrorCode
@@ -69,10 +70,13 @@ async def _asked(
         ]
     by_id = [t.topic_id for t in asked if t.topic_id != ZERO_UUID]
     if by_id:
-        return [_by_id(image, context, topic_id, operations) for topic_id in by_id]
+        return [
+            _by_id(image, context, topic_id, operations)
+            async for topic_id in paced(dict.fromkeys(by_id))
+        ]
     answers: list[Topic] = []
     missing: list[str] = []
-    for name in dict.fromkeys(t.name or "" for t in asked):
+    async for name in paced(dict.fromkeys(t.name or "" for t in asked)):
         known = image.topics.by_name.get(name)
         if known is not None:
             answers.append(_topic(image, context, known, operations))

@@ -9,6 +9,7 @@ from typing import Final
 
 from spindle.broker.context import RequestContext
 from spindle.broker.handlers.groups import GroupServices, client_of
+from spindle.broker.pacing import paced
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.uuids import ZERO_UUID
 from spindle.coordinator.append_errors import coordinator_error
@@ -123,10 +124,15 @@ async def handle_offset_fetch(
     """Committed offsets of one group, or from version 8 on of several."""
     version = context.api_version
     if version >= _BATCHED_FETCH_FROM_VERSION:
-        groups = [
-            await _fetch_group(services, version, group, request.require_stable)
-            for group in request.groups
-        ]
+        groups = []
+        seen: set[str] = set()
+        async for group in paced(request.groups):
+            if group.group_id in seen:
+                # An answer may hold all offsets of a group: once is enough.
+                groups.append(_fetch_error(group, ErrorCode.INVALID_REQUEST, version))
+                continue
+            seen.add(group.group_id)
+            groups.append(await _fetch_group(services, version, group, request.require_stable))
         return OffsetFetchResponse(groups=groups)
     group = RequestedGroup(
         group_id=request.group_id,

@@ -6,6 +6,7 @@ KIP-79, KIP-734 (max timestamp), KIP-405 (earliest local, latest tiered), KIP-32
 from typing import Any, Final
 
 from spindle.broker.context import RequestContext
+from spindle.broker.pacing import paced
 from spindle.broker.partition import Partition, error_code
 from spindle.broker.services import BrokerServices
 from spindle.common.errors import ApiError, ErrorCode, LogDirectoryFailed
@@ -42,12 +43,12 @@ async def list_offsets(
     seen: set[tuple[str, int]] = set()
     repeated: set[tuple[str, int]] = set()
     for topic in request.topics:
-        for asked in topic.partitions:
+        async for asked in paced(topic.partitions):
             key = (topic.name, asked.partition_index)
             (repeated if key in seen else seen).add(key)
-    for topic in request.topics:
+    async for topic in paced(request.topics):
         answers = []
-        for asked in topic.partitions:
+        async for asked in paced(topic.partitions):
             if (topic.name, asked.partition_index) in repeated:
                 answers.append(
                     Answer(
@@ -129,10 +130,10 @@ async def offset_for_leader_epoch(
 ) -> OffsetForLeaderEpochResponse:
     """Where an epoch ended, for clients that check whether their log was truncated."""
     response = OffsetForLeaderEpochResponse()
-    for topic in request.topics:
+    async for topic in paced(request.topics):
         result = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult(topic=topic.topic)
         response.topics.append(result)
-        for asked in topic.partitions:
+        async for asked in paced(topic.partitions):
             answer = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult.EpochEndOffset(
                 partition=asked.partition
             )
