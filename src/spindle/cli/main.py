@@ -10,6 +10,7 @@ from click.exceptions import NoArgsIsHelpError
 from spindle import __version__
 from spindle.cli.failure import CommandFailed
 from spindle.cli.lazy import LazyGroup
+from spindle.cli.tool_commands import TOOL_COMMANDS
 from spindle.common.errors import ConfigError
 
 FAILED = 1
@@ -29,6 +30,7 @@ spindle = LazyGroup(
         "up": ("spindle.cli.up:up", "Start a throw-away node to try things out."),
         "server": ("spindle.cli.server:server", "Run a node."),
         "storage": ("spindle.cli.storage.commands:storage", "Format and inspect log directories."),
+        **TOOL_COMMANDS,
     },
     params=[
         click.Option(

@@ -1,4 +1,4 @@
-"""The cluster itself: its id and brokers, the metadata quorum, feature levels (KIP-584, KIP-595)."""
+"""The cluster itself: id and nodes, the metadata quorum, feature levels (KIP-584, KIP-595)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

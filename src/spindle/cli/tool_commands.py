@@ -1,0 +1,17 @@
+"""Kafka's tools among the commands of `spindle`: where each is, and what it is for."""
+
+from typing import Final
+
+_TOOLS: Final = "spindle.cli.tools"
+
+TOOL_COMMANDS: Final = {
+    "topics": (f"{_TOOLS}.topics:topics", "Create, list, describe, extend and delete topics."),
+    "configs": (f"{_TOOLS}.configs:configs", "Show and change configurations and quotas."),
+    "groups": (f"{_TOOLS}.groups:groups", "List, describe, reset and delete consumer groups."),
+    "log-dirs": (f"{_TOOLS}.log_dirs:log_dirs", "Show what lies in the log directories."),
+    "get-offsets": (f"{_TOOLS}.get_offsets:get_offsets", "Show offsets of partitions."),
+    "delete-records": (
+        f"{_TOOLS}.delete_records:delete_records",
+        "Delete the oldest records of partitions.",
+    ),
+}

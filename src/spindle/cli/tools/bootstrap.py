@@ -1,0 +1,70 @@
+"""The client of a tool: addresses and a property file become a connection to the cluster."""
+
+from collections.abc import Mapping
+
+from spindle.cli.tools.failures import ToolFailed
+from spindle.cli.tools.options import Options
+from spindle.client.wire.cluster import WireClient
+from spindle.client.wire.settings import client_settings
+from spindle.config.properties import read_properties
+
+_MISSING_FILE = "java.nio.file.NoSuchFileException"
+
+
+def properties_of(file: str | None) -> dict[str, str]:
+    """The properties in a file; none without one.
+
+    Raises:
+        ToolFailed: the file cannot be read; the text is its name, as in Kafka's tools.
+        ConfigError: it is no property file.
+    """
+    if file is None:
+        return {}
+    try:
+        return dict(read_properties(file))
+    except FileNotFoundError:
+        raise ToolFailed(file, _MISSING_FILE) from None
+    except OSError as error:
+        raise ToolFailed(f"{file}: {error.strerror}", _MISSING_FILE) from None
+
+
+def connect(
+    servers: str | None,
+    properties: Mapping[str, str],
+    *,
+    client_id: str = "",
+    api_timeout_ms: int | None = None,
+) -> WireClient:
+    """A client of the cluster behind addresses; nothing is sent before the first question.
+
+    Raises:
+        ConfigError: an address or a property has no usable value.
+    """
+    merged = dict(properties)
+    if servers is not None:
+        merged["bootstrap.servers"] = servers
+    if client_id:
+        merged.setdefault("client.id", client_id)
+    merged.setdefault("client.id", "adminclient-1")
+    if api_timeout_ms is not None:
+        merged["default.api.timeout.ms"] = str(api_timeout_ms)
+    return WireClient(client_settings(merged))
+
+
+def connect_as(options: Options, **settings: str | int) -> WireClient:
+    """A client from `--bootstrap-server` and `--command-config`.
+
+    Args:
+        settings: what `connect` takes further.
+
+    Raises:
+        ToolFailed: the property file cannot be read.
+        ConfigError: an address or a property has no usable value.
+    """
+    properties = properties_of(options.one("command-config"))
+    return connect(
+        options.one("bootstrap-server"),
+        properties,
+        client_id=str(settings.get("client_id", "")),
+        api_timeout_ms=int(settings["api_timeout_ms"]) if "api_timeout_ms" in settings else None,
+    )

@@ -1,0 +1,41 @@
+"""The order in which Java's hash maps yield their keys.
+
+Where Kafka's tools print the entries of such a map, that order is what scripts and recorded outputs
+have. It follows from the hash codes alone, so the same lines can be printed here.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Final, TypeVar
+
+from spindle.common.ids import TopicPartition
+
+T = TypeVar("T")
+_WORD: Final = 0xFFFFFFFF
+_FIRST_CAPACITY: Final = 16
+
+
+def string_hash(text: str) -> int:
+    """`String.hashCode` as an unsigned word."""
+    value = 0
+    data = text.encode("utf-16-be", "surrogatepass")
+    for high, low in zip(data[::2], data[1::2], strict=True):
+        value = (31 * value + (high << 8 | low)) & _WORD
+    return value
+
+
+def partition_hash(partition: TopicPartition) -> int:
+    """`TopicPartition.hashCode` as an unsigned word."""
+    return (31 * (31 + partition.partition) + string_hash(partition.topic)) & _WORD
+
+
+def in_map_order(items: Iterable[T], hash_of: Callable[[T], int]) -> list[T]:
+    """The items as a HashMap yields them that got them in this order."""
+    listed = list(items)
+    capacity = _FIRST_CAPACITY
+    while len(listed) > capacity * 3 // 4:
+        capacity *= 2
+    return sorted(listed, key=lambda item: _spread(hash_of(item)) & capacity - 1)
+
+
+def _spread(value: int) -> int:
+    return value ^ value >> 16

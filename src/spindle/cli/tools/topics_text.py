@@ -1,0 +1,142 @@
+"""What `kafka-topics --describe` prints of a topic."""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from spindle.cli.tools.java_order import in_map_order, string_hash
+from spindle.client.admin.configs import ConfigEntry, ConfigSource
+from spindle.client.admin.partitions import Reassignment
+from spindle.client.admin.topics import PartitionDescription, TopicDescription
+from spindle.common.ids import NO_LEADER, TopicPartition
+from spindle.common.uuids import ZERO_UUID, uuid_text
+
+_MIN_ISR: Final = "min.insync.replicas"
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedTopic:
+    """A topic with everything that its description depends on.
+
+    `moves` has the changes of replicas under way, `brokers` the ids of the live brokers.
+    """
+
+    topic: TopicDescription
+    entries: Sequence[ConfigEntry]
+    moves: Mapping[TopicPartition, Reassignment]
+    brokers: Collection[int]
+
+    @property
+    def overrides(self) -> list[ConfigEntry]:
+        """The settings that are not defaults."""
+        ordered = in_map_order(self.entries, lambda each: string_hash(each.name))
+        return [each for each in ordered if each.source is not ConfigSource.DEFAULT_CONFIG]
+
+    @property
+    def min_isr(self) -> int:
+        """How many replicas in sync acks=all needs."""
+        return next((int(each.value or 1) for each in self.entries if each.name == _MIN_ISR), 1)
+
+    def move_of(self, partition: PartitionDescription) -> Reassignment | None:
+        """The change of replicas of a partition."""
+        return self.moves.get(TopicPartition(self.topic.name, partition.partition))
+
+    def replication_factor(self, partition: PartitionDescription) -> int:
+        """The number of replicas, without those that a change only adds."""
+        move = self.move_of(partition)
+        if move is None or not {*move.adding, *move.removing} & {*partition.replicas}:
+            return len(partition.replicas)
+        return len(move.replicas) - len(move.adding)
+
+
+_REPORTS: Final[Mapping[str, Callable[[DescribedTopic, PartitionDescription], bool]]] = {
+    "under-replicated-partitions": lambda topic, p: topic.replication_factor(p) > len(p.isr),
+    "unavailable-partitions": lambda topic, p: (
+        p.leader == NO_LEADER or p.leader not in topic.brokers
+    ),
+    "under-min-isr-partitions": lambda topic, p: (
+        p.leader == NO_LEADER or len(p.isr) < topic.min_isr
+    ),
+    "at-min-isr-partitions": lambda topic, p: len(p.isr) == topic.min_isr,
+}
+
+
+def summary_line(shown: DescribedTopic) -> str:
+    """The line of the topic itself."""
+    topic = shown.topic
+    words = [f"Topic: {topic.name}"]
+    if topic.topic_id != ZERO_UUID:
+        words.append(f"TopicId: {uuid_text(topic.topic_id)}")
+    factor = shown.replication_factor(topic.partitions[0]) if topic.partitions else 0
+    configs = ",".join(f"{each.name}={each.value}" for each in shown.overrides)
+    words += [
+        f"PartitionCount: {len(topic.partitions)}",
+        f"ReplicationFactor: {factor}",
+        f"Configs: {configs}",
+    ]
+    return "\t".join(words)
+
+
+def partition_lines(shown: DescribedTopic, reports: Sequence[str]) -> list[str]:
+    """One line for each partition, or for those that one of the reports is about."""
+    return [_partition_line(shown, each) for each in _selected(shown, reports)]
+
+
+def topic_json(shown: DescribedTopic, reports: Sequence[str]) -> dict[str, Any]:
+    """The same as a document."""
+    topic = shown.topic
+    return {
+        "topic": topic.name,
+        "topicId": uuid_text(topic.topic_id),
+        "internal": topic.is_internal,
+        "partitionCount": len(topic.partitions),
+        "configs": {each.name: each.value for each in shown.overrides},
+        "partitions": [
+            {
+                "partition": p.partition,
+                "leader": None if p.leader == NO_LEADER else p.leader,
+                "replicas": list(p.replicas),
+                "isr": list(p.isr),
+                "elr": None if p.eligible is None else list(p.eligible),
+                "lastKnownElr": (
+                    None if p.last_known_eligible is None else list(p.last_known_eligible)
+                ),
+                "offlineReplicas": list(p.offline),
+            }
+            for p in _selected(shown, reports)
+        ],
+    }
+
+
+def _selected(shown: DescribedTopic, reports: Sequence[str]) -> list[PartitionDescription]:
+    if not reports:
+        return list(shown.topic.partitions)
+    checks = [_REPORTS[name] for name in reports]
+    return [p for p in shown.topic.partitions if any(check(shown, p) for check in checks)]
+
+
+def _partition_line(shown: DescribedTopic, partition: PartitionDescription) -> str:
+    words = [
+        "",
+        f"Topic: {shown.topic.name}",
+        f"Partition: {partition.partition}",
+        f"Leader: {'none' if partition.leader == NO_LEADER else partition.leader}",
+        f"Replicas: {_ids(partition.replicas)}",
+        f"Isr: {_ids(partition.isr)}",
+    ]
+    move = shown.move_of(partition)
+    if move is not None:
+        words += [
+            f"Adding Replicas: {_ids(move.adding)}",
+            f"Removing Replicas: {_ids(move.removing)}",
+        ]
+    words += [
+        f"Elr: {'N/A' if partition.eligible is None else _ids(partition.eligible)}",
+        "LastKnownElr: "
+        + ("N/A" if partition.last_known_eligible is None else _ids(partition.last_known_eligible)),
+    ]
+    return "\t".join(words)
+
+
+def _ids(brokers: Sequence[int]) -> str:
+    return ",".join(map(str, brokers))
