@@ -16,9 +16,13 @@ INLINE_ELEMENTS: Final = 4_000
 """A request with at most so many elements is dealt with on the event loop."""
 _MAX_ELEMENTS: Final = 100_000
 _PACED_ELEMENTS: Final = 1_000_000
-_PACED: Final = frozenset((2, 3, 9, 10, 15, 23, 32))
+_FEW_ELEMENTS: Final = 30_000
+_COSTLY: Final = frozenset((8, 49, 51))
+"""OffsetCommit, whose records would not fit into one batch long before, AlterClientQuotas and
+AlterUserScramCredentials."""
+_PACED: Final = frozenset((2, 3, 10, 15, 23, 32))
 """APIs whose handlers let others have the event loop in between: ListOffsets, Metadata,
-OffsetFetch, FindCoordinator, DescribeGroups, OffsetForLeaderEpoch, DescribeConfigs."""
+FindCoordinator, DescribeGroups, OffsetForLeaderEpoch, DescribeConfigs."""
 _TOGETHER_BYTES: Final = 8 * 1024 * 1024
 
 T = TypeVar("T")
@@ -26,7 +30,9 @@ T = TypeVar("T")
 
 def max_elements(api_key: int) -> int:
     """What all arrays of one request may hold together; less where it is decided in one go."""
-    return _PACED_ELEMENTS if api_key in _PACED else _MAX_ELEMENTS
+    if api_key in _PACED:
+        return _PACED_ELEMENTS
+    return _FEW_ELEMENTS if api_key in _COSTLY else _MAX_ELEMENTS
 
 
 class LargeRequests:

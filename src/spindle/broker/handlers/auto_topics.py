@@ -8,6 +8,7 @@ from spindle.broker.pacing import paced
 from spindle.broker.services import BrokerServices
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from spindle.controller.create_topics import MAX_PARTITIONS_PER_REQUEST
 from spindle.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 
 _CREATE_TOPICS: Final = 19
@@ -26,6 +27,7 @@ async def create_missing_topics(
     """The code for each missing topic; those that may be are on their way afterwards.
 
     A topic that was just asked for is answered UNKNOWN_TOPIC_OR_PARTITION: the client asks again.
+    More names than the controller creates at once are answered so and not asked for.
     """
     codes: dict[str, ErrorCode] = {}
     wanted: list[str] = []
@@ -37,7 +39,7 @@ async def create_missing_topics(
             codes[name] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             if enabled:
                 wanted.append(name)
-    if wanted:
+    if wanted and len(wanted) <= MAX_PARTITIONS_PER_REQUEST:
         codes.update(await request_topics(services, context, wanted))
     return codes
 

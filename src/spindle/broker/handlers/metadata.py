@@ -85,10 +85,9 @@ async def _asked(
     if missing:
         may_create = request.allow_auto_topic_creation or context.api_version < 4
         codes = await create_missing_topics(services, context, missing, may_create=may_create)
-        answers += [
-            Topic(error_code=codes[name], name=name, is_internal=name in INTERNAL_TOPICS)
-            for name in missing
-        ]
+        async for name in paced(missing):
+            is_internal = name in INTERNAL_TOPICS
+            answers.append(Topic(error_code=codes[name], name=name, is_internal=is_internal))
     return answers
 
 
