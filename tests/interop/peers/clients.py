@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic, TopicMetadata
+from confluent_kafka.admin import AdminClient, NewTopic, TopicMetadata  # type: ignore[attr-defined]
 
 from peers.node import Node
 
@@ -18,7 +18,10 @@ _STARTING = (
 )
 
 
-def settings(node: Node, **config: object) -> dict[str, object]:
+Value = str | int | float | bool
+
+
+def settings(node: Node, **config: Value) -> dict[str, Value]:
     """Configuration of a client of `node`; `_` stands for `.`. A node that stops is not news."""
     return {
         "bootstrap.servers": node.bootstrap,

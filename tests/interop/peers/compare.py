@@ -102,8 +102,8 @@ def tool_answer(result: ToolResult) -> dict[str, Answer]:
 
 def difference(expected: Answer, actual: Answer) -> str:
     """Unified diff of two answers, as indented JSON."""
-    texts = [
+    before, after = (
         json.dumps(answer, indent=1, sort_keys=True, default=repr).splitlines()
         for answer in (expected, actual)
-    ]
-    return "\n".join(difflib.unified_diff(*texts, "kafka", "candidate", lineterm="", n=4))
+    )
+    return "\n".join(difflib.unified_diff(before, after, "kafka", "candidate", lineterm="", n=4))
