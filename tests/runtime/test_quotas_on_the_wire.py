@@ -173,6 +173,7 @@ def test_creating_partitions_has_a_rate(tmp_path: Path) -> None:
                 codes = {result.name: result.error_code for result in response.topics}
                 refused = ErrorCode.THROTTLING_QUOTA_EXCEEDED
                 assert codes == {"a": 0, "b": 0, "c": refused, "d": refused}
+                assert [result.error_message for result in response.topics] == [None] * 4
                 assert 4_000 < response.throttle_time_ms <= 5_000
                 # The connection is muted for that time, too.
                 waiting = asyncio.create_task(creator.ask(ApiVersionsRequest(), 0))

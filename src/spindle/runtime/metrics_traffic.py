@@ -30,8 +30,8 @@ def request_metrics(requests: RequestMetrics, now_s: float) -> Iterator[Metric]:
     """Of all listeners. `now_s` is a clock that does not go back."""
     yield summaries(
         "kafka_network_request_metrics_total_time_seconds",
-        "Requests by API and listener: time from decoded to answered; quantiles of the last minute "
-        "or two.",
+        "Requests by API and listener: time from the last byte to the answer; quantiles of the "
+        "last minute or two.",
         [
             (
                 {"request": _kafka_name(times.api), "listener": times.listener},

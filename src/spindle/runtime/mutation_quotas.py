@@ -39,9 +39,8 @@ class Mutations:
             return
         self.wait_ms = self._bucket.wait_ms(self._now_ms)
         if self.wait_ms:
-            raise ApiError(
-                ErrorCode.THROTTLING_QUOTA_EXCEEDED, "The throttling quota has been exceeded."
-            )
+            # Kafka gives no text with it.
+            raise ApiError(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
         self._bucket.take(count, self._now_ms)
 
 

@@ -197,6 +197,16 @@ class RequestServer:
             self._metrics.connections_muted += 1
             connection.mute(wait_ms / 1000)
 
+    def _throttled(
+        self, connection: Connection, context: RequestContext, frame_bytes: int, response: Response
+    ) -> Answer:
+        """The answer as quotas have it; the time to make it counts, too."""
+        started_s = perf_counter()
+        self._throttle(connection, context, frame_bytes, response)
+        frame = answer(context, response)
+        self._quotas.charge_time(context, perf_counter() - started_s)
+        return frame
+
     def _unmute_all(self) -> None:
         for connection in list(self._connections):
             connection.unmute()
@@ -218,6 +228,7 @@ class RequestServer:
                 f"versions {api.first_version} to {api.last_version} are"
             )
         cls = request_class(api_key)
+        started_s = perf_counter()
         try:
             request, _ = decode(cls, version, frame, header.body, INLINE_ELEMENTS)
         except TooManyElements:
@@ -234,15 +245,15 @@ class RequestServer:
             request.max_bytes = min(request.max_bytes, _SMALL_FETCH_BYTES)
         context = self._context(connection, header)
         quotas, frame_bytes, times = self._quotas, len(frame), self._times[api_key]
-        started_s = perf_counter()
         result = handler(context, request)
         if quotas.is_active:
             quotas.charge_time(context, perf_counter() - started_s)
 
         def finish(response: Response) -> Answer:
             if quotas.is_active:
-                self._throttle(connection, context, frame_bytes, response)
-            frame = answer(context, response)
+                frame = self._throttled(connection, context, frame_bytes, response)
+            else:
+                frame = answer(context, response)
             times.observe(perf_counter() - started_s)
             return frame
 
