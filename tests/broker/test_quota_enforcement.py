@@ -150,3 +150,19 @@ def test_invented_client_ids_take_bounded_memory(monkeypatch: pytest.MonkeyPatch
     for number in range(100):
         broker.produce(1, client_id=f"d{number % 3}")
     assert len(broker.quotas._produce._rates) < 50
+
+
+def test_connections_have_a_rate_by_address() -> None:
+    broker = Broker(
+        {
+            entity(ip=None): {"connection_creation_rate": 1.0},
+            entity(ip="10.0.0.1"): {"connection_creation_rate": 100.0},
+        }
+    )
+    charge = broker.quotas.charge_connection
+    assert [charge("10.0.0.2") for _ in range(12)] == [0] * 10 + [1000] * 2
+    assert [charge("10.0.0.1") for _ in range(12)] == [0] * 12
+    assert charge("10.0.0.3") == 0
+    broker.now_ms += 11_000
+    assert charge("10.0.0.2") == 0
+    assert broker.produce(10**9) == 0

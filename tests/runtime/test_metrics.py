@@ -112,6 +112,8 @@ def test_a_node_counts_what_its_clients_do(tmp_path: Path) -> None:
             "kafka_server_kafka_server_broker_state": 3,
             "kafka_server_socket_server_metrics_connection_count": 1,
             "kafka_server_socket_server_metrics_connection_creation_total": 1,
+            "kafka_network_socket_server_memory_pool_used_bytes": 0,
+            "kafka_network_socket_server_unsent_bytes": 0,
             "kafka_server_raft_metrics_current_leader": 1,
             "kafka_server_raft_metrics_number_of_voters": 1,
         }

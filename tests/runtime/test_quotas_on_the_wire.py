@@ -4,6 +4,7 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import pytest
 from node_harness import (
     Client,
     Home,
@@ -182,5 +183,26 @@ def test_creating_partitions_has_a_rate(tmp_path: Path) -> None:
                 await alter(client, "controller_mutation_rate", 1_000.0)
                 assert (await waiting).error_code == 0
             assert node.publisher.image.topics.partition_count() == 16
+
+    run(scenario)
+
+
+def test_connections_that_come_too_fast_are_closed_unheard(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        home = Home(tmp_path, quota_window_num="2").format()
+        async with running(home) as node, connected(node) as client:
+            entry = Entry(
+                entity=[Entry.EntityData(entity_type="ip", entity_name="127.0.0.1")],
+                ops=[Entry.OpData(key="connection_creation_rate", value=2.0)],
+            )
+            response = await client.ask(AlterClientQuotasRequest(entries=[entry]))
+            assert response.entries[0].error_code == 0, response
+            for _ in range(2):
+                async with connected(node) as quick:
+                    assert (await quick.ask(ApiVersionsRequest(), 0)).error_code == 0
+            async with connected(node) as late:
+                with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
+                    await late.ask(ApiVersionsRequest(), 0)
+            assert (await client.ask(ApiVersionsRequest(), 0)).error_code == 0
 
     run(scenario)

@@ -16,6 +16,7 @@ from spindle.metadata.client_quotas import EMPTY_CLIENT_QUOTAS, ClientQuotasImag
 PRODUCER_BYTE_RATE: Final = "producer_byte_rate"
 CONSUMER_BYTE_RATE: Final = "consumer_byte_rate"
 REQUEST_PERCENTAGE: Final = "request_percentage"
+CONNECTION_CREATION_RATE: Final = "connection_creation_rate"
 _MAX_RATES: Final = 10_000
 _INT_MAX: Final = 2**31 - 1
 
@@ -36,7 +37,10 @@ class _Quota:
 
     def charge(self, user: str, client_id: str, amount: float, now_ms: int) -> int:
         """Record an amount; the ms to wait."""
-        found = self.limits.of(user, client_id)
+        return self.charge_to(self.limits.of(user, client_id), amount, now_ms)
+
+    def charge_to(self, found: QuotaLimit | None, amount: float, now_ms: int) -> int:
+        """Record an amount against a limit of this quota; the ms to wait."""
         if found is None:
             return 0
         rate = self._rate(found, now_ms)
@@ -86,10 +90,11 @@ class ClientQuotas:
     def __init__(self, samples: int, window_ms: int, now_ms: Callable[[], int]) -> None:
         self.is_active = False
         self._now_ms = now_ms
-        self._max_request_ms = window_ms
+        self._window_ms = window_ms
         self._produce = _Quota(PRODUCER_BYTE_RATE, samples, window_ms)
         self._fetch = _Quota(CONSUMER_BYTE_RATE, samples, window_ms)
         self._request = _Quota(REQUEST_PERCENTAGE, samples, window_ms)
+        self._connect = _Quota(CONNECTION_CREATION_RATE, samples, window_ms)
         self._on_change: list[Callable[[], None]] = []
         self._image: ClientQuotasImage = EMPTY_CLIENT_QUOTAS
 
@@ -102,8 +107,7 @@ class ClientQuotas:
         if image.by_entity == self._image.by_entity:
             return
         self._image = image
-        quotas = (self._produce, self._fetch, self._request)
-        for quota in quotas:
+        for quota in (self._produce, self._fetch, self._request, self._connect):
             quota.update(image)
         # Others are enforced elsewhere, but their throttling is done here.
         self.is_active = bool(image.by_entity)
@@ -121,7 +125,16 @@ class ClientQuotas:
         if not self._request.limits:
             return 0
         wait_ms = self._request.charge(user_of(context), context.client_id, 0.0, self._now_ms())
-        return min(wait_ms, self._max_request_ms)
+        return min(wait_ms, self._window_ms)
+
+    def charge_connection(self, address: str) -> int:
+        """Record a new connection; the ms after which to close it unheard, 0 to serve it."""
+        found = self._connect.limits.of_address(address)
+        now_ms = self._now_ms()
+        wait_ms = self._connect.charge_to(found, 1, now_ms)
+        if wait_ms:
+            self._connect.charge_to(found, -1, now_ms)
+        return min(wait_ms, self._window_ms)
 
     def charge_produce(self, context: RequestContext, size_bytes: int, *, is_answered: bool) -> int:
         """Record a produce request of that size; the ms to wait."""

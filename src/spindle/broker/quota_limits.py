@@ -1,4 +1,7 @@
-"""Which of the configured quotas holds for a client: the most specific one (KIP-55, KIP-546)."""
+"""Which of the configured quotas holds for a client: the most specific one (KIP-55, KIP-546).
+
+Quotas of addresses (KIP-612) stand apart from those of users and client ids.
+"""
 
 from collections.abc import Mapping
 from typing import Final, NamedTuple
@@ -30,10 +33,20 @@ class QuotaLimits:
             for parts, limits in ((dict(entity), limits) for entity, limits in by_entity.items())
             if key in limits and "ip" not in parts
         }
+        self._ip_limits = {
+            parts["ip"]: limits[key]
+            for parts, limits in ((dict(entity), limits) for entity, limits in by_entity.items())
+            if key in limits and "ip" in parts
+        }
         self._found: dict[tuple[str, str], QuotaLimit | None] = {}
 
     def __bool__(self) -> bool:
-        return bool(self._limits)
+        return bool(self._limits) or bool(self._ip_limits)
+
+    def of_address(self, address: str) -> QuotaLimit | None:
+        """The limit of an address, or the default one; each address has it for itself."""
+        limit = self._ip_limits.get(address, self._ip_limits.get(None))
+        return None if limit is None else QuotaLimit(("", address), limit)
 
     def of(self, user: str, client_id: str) -> QuotaLimit | None:
         """The limit of a client; None where nothing limits it."""

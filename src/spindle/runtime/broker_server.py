@@ -139,14 +139,14 @@ class BrokerServer:
         self.listeners = [
             Listener(e.listener, e.host, e.port, handlers) for e in config.broker_listeners
         ]
-        self._limits = RequestLimits.of(config)
+        self.limits = RequestLimits.of(config)
         self._servers = [self._server(listener) for listener in self.listeners]
         self.lifecycle = self._make_lifecycle()
 
     def _server(self, listener: Listener) -> RequestServer:
         return RequestServer(
             listener,
-            limits=self._limits,
+            limits=self.limits,
             metrics=self._metrics,
             quotas=self.quotas,
         )

@@ -21,6 +21,16 @@ def broker_metrics(broker: BrokerServer) -> Iterator[Metric]:
         "7 shutting down.",
         broker.state,
     )
+    yield gauge(
+        "kafka_network_socket_server_memory_pool_used_bytes",
+        "Requests that were read, or are being read, and are not answered.",
+        broker.limits.held_bytes,
+    )
+    yield gauge(
+        "kafka_network_socket_server_unsent_bytes",
+        "Answers that wait for clients which do not read.",
+        broker.limits.unsent_bytes,
+    )
     yield from _directory_metrics(broker.replicas)
     yield from _replica_metrics(broker.replicas)
     yield from _group_metrics(broker.groups)

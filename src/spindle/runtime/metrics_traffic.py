@@ -50,7 +50,7 @@ def request_metrics(requests: RequestMetrics, now_s: float) -> Iterator[Metric]:
     )
     yield counter(
         f"{prefix}_connection_refused",
-        "Connections turned away by max.connections or max.connections.per.ip.",
+        "Connections turned away by max.connections, max.connections.per.ip or a quota.",
         requests.connections_refused,
     )
     yield counter(

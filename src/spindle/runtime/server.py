@@ -151,7 +151,17 @@ class RequestServer:
         self._connections[connection] = None
         self._metrics.connections += 1
         self._metrics.connections_opened += 1
+        if self._quotas.is_active:
+            self._limit_rate(connection)
         return True
+
+    def _limit_rate(self, connection: Connection) -> None:
+        """One that comes too fast is held unheard for a while and then closed (KIP-612)."""
+        wait_s = self._quotas.charge_connection(connection.client_address) / 1000
+        if wait_s:
+            self._metrics.connections_refused += 1
+            connection.mute(2 * wait_s)
+            self._loop.call_later(wait_s, connection.abort)
 
     def connection_closed(self, connection: Connection) -> None:
         if connection in self._connections:
