@@ -53,7 +53,11 @@ NodeFactory = Callable[..., Node]
 
 @pytest.fixture(scope="session")
 def candidate_class(request: pytest.FixtureRequest) -> type[Node]:
-    return SpindleNode if request.config.getoption("--candidate") == "spindle" else KafkaNode
+    return (
+        SpindleNode
+        if request.config.getoption("--candidate", "spindle") == "spindle"
+        else KafkaNode
+    )
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +85,7 @@ def module_pair(
             node.start(wait=False)
         for node in nodes:
             node.wait_ready()
-        yield Pair(nodes[0], nodes[1], java_tools, request.config.getoption("--differences"))
+        yield Pair(nodes[0], nodes[1], java_tools, request.config.getoption("--differences", None))
     finally:
         for node in nodes:
             node.remove()

@@ -26,7 +26,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def node(
     tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
 ) -> Iterator[Node]:
-    spindle = request.config.getoption("--wire-candidate") == "spindle"
+    spindle = request.config.getoption("--wire-candidate", "spindle") == "spindle"
     one: Node = (SpindleNode if spindle else KafkaNode)(
         tmp_path_factory.mktemp("node"), directory_count=2
     )
