@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from spindle.broker.fetch_memory import FetchMemory
 from spindle.broker.ports import ControllerChannel, EventLoop, MetadataView
 from spindle.broker.producer_ids import ProducerIds
 from spindle.broker.quota_enforcement import ClientQuotas
@@ -31,5 +32,6 @@ class BrokerServices:
     producer_ids: ProducerIds
     groups: GroupCoordinatorPort
     ensure_internal_topic: Callable[[str], Awaitable[None]]
+    fetch_memory: FetchMemory
     quotas: ClientQuotas
     traffic: Traffic

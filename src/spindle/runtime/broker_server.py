@@ -10,6 +10,7 @@ from typing import Final
 
 from spindle.broker.assignments import Assignments
 from spindle.broker.directories import BrokerDirectory
+from spindle.broker.fetch_memory import FetchMemory
 from spindle.broker.handlers.auto_topics import request_topics
 from spindle.broker.partition import Partition
 from spindle.broker.ports import ControllerChannel
@@ -132,6 +133,7 @@ class BrokerServer:
             producer_ids=self._producer_ids,
             groups=self.groups,
             ensure_internal_topic=self._ensure_internal_topic,
+            fetch_memory=FetchMemory(config.integer("fetch.max.bytes")),
             quotas=self.quotas,
             traffic=self.traffic,
         )

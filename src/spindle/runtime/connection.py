@@ -23,7 +23,11 @@ log = logging.getLogger(__name__)
 _SIZE: Final = Struct(">i")
 _API_KEY: Final = Struct(">h")
 _SMALL_BYTES: Final = 64 * 1024
-"""Frames up to this size are cut from a buffer that the connection keeps."""
+"""Frames up to this size are cut from a buffer of this size."""
+_NO_BYTES: Final = bytearray()
+_free_buffers: Final[list[bytearray]] = []
+"""A connection has a small buffer only while a part of a frame is in it."""
+_MOST_FREE_BUFFERS: Final = 64
 _FIRST_ALLOCATION_BYTES: Final = 2 * 1024 * 1024
 """A frame that claims to be larger gets its memory as its bytes arrive."""
 _PIPELINED_BYTES: Final = 64 * 1024 * 1024
@@ -86,8 +90,8 @@ class Connection(asyncio.BufferedProtocol):
         self._limits = dispatcher.limits
         self._transport: asyncio.Transport | None = None
         self._loop = asyncio.get_running_loop()
-        self._small = bytearray(_SMALL_BYTES)
-        self._small_view = memoryview(self._small)
+        self._small = _NO_BYTES
+        self._small_view = memoryview(_NO_BYTES)
         self._start = 0
         self._end = 0
         self._large: bytearray | None = None
@@ -124,6 +128,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._mute is not None:
             self._mute.cancel()
         self._drop_large()
+        self._drop_small()
         self._limits.forget(self._flow)
         self._limits.release(sum(map(len, self._frames)))
         self._frames.clear()
@@ -162,7 +167,17 @@ class Connection(asyncio.BufferedProtocol):
             if self._large_end == len(self._large):
                 self._grow_large()
             return self._large_view[self._large_end :]
+        if self._small is _NO_BYTES:
+            self._small = _free_buffers.pop() if _free_buffers else bytearray(_SMALL_BYTES)
+            self._small_view = memoryview(self._small)
         return self._small_view[self._end :]
+
+    def _drop_small(self) -> None:
+        """Let another connection have the buffer while nothing is in it."""
+        if self._small is not _NO_BYTES:
+            if len(_free_buffers) < _MOST_FREE_BUFFERS:
+                _free_buffers.append(self._small)
+            self._small, self._small_view = _NO_BYTES, memoryview(_NO_BYTES)
 
     def buffer_updated(self, nbytes: int) -> None:
         self._dispatcher.bytes_received(nbytes)
@@ -177,6 +192,8 @@ class Connection(asyncio.BufferedProtocol):
             else:
                 self._end += nbytes
                 self._cut_frames()
+                if not self._end:
+                    self._drop_small()
         except ProtocolViolation as violation:
             self._refuse(violation)
 

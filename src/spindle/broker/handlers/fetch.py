@@ -80,6 +80,7 @@ class _Fetch:
         self.is_expired = False
         self.is_reading = False
         self.is_stale = False
+        self.granted = 0
         self.reads: list[_Read] = []
 
     # -- deciding
@@ -206,7 +207,9 @@ class _Fetch:
             if read.has_data and not read.has_news:
                 assert read.partition is not None
                 groups.setdefault(id(read.partition.directory), []).append(read)
-        self._read_groups(list(groups.values()), self._max_bytes(), False)
+        wanted = sum(max(r.wanted.max_bytes, 0) for group in groups.values() for r in group)
+        self.granted = self.services.fetch_memory.grant(min(wanted, self._max_bytes()))
+        self._read_groups(list(groups.values()), self.granted, False)
 
     def _max_bytes(self) -> int:
         """The client's limit, or what its quota could ever pay for."""
@@ -253,14 +256,18 @@ class _Fetch:
 
     def _done_reading(self) -> None:
         self.is_reading = False
+        self.services.fetch_memory.give_back(self.granted)
         total = sum(len(read.data.records or b"") for read in self.reads)
         has_news = any(read.has_news for read in self.reads)
-        min_bytes = min(self.request.min_bytes, self._max_bytes())
+        min_bytes = min(self.request.min_bytes, self.granted)
         if total >= min_bytes or self.is_expired or has_news:
             self._answer_when_complete()
         elif self.is_stale:
             self._on_progress()
         else:
+            # It is read anew when there is more: whoever waits holds no memory.
+            for read in self.reads:
+                read.data.records = b""
             self._watch()
 
     def _answer_when_complete(self) -> None:
