@@ -1,0 +1,369 @@
+"""`kafka-consumer-groups`: list, describe, reset and delete consumer groups."""
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import click
+
+from spindle.cli.tools.bootstrap import connect_as
+from spindle.cli.tools.command import ToolCommand, tool_main
+from spindle.cli.tools.failures import FAILURES, ToolFailed, UsageError, failure
+from spindle.cli.tools.groups_offsets import delete_offsets_of_group, partitions_named
+from spindle.cli.tools.groups_reset import SCENARIOS, new_positions, plan_lines
+from spindle.cli.tools.groups_text import (
+    group_json,
+    listing_lines,
+    member_lines,
+    offset_lines,
+    partition_rows,
+    reset_lines,
+    state_lines,
+)
+from spindle.cli.tools.java_order import in_map_order, string_hash
+from spindle.cli.tools.options import (
+    BOOTSTRAP_SERVER,
+    COMMAND_CONFIG,
+    JSON,
+    Option,
+    OptionParser,
+    Options,
+)
+from spindle.client.admin.groups import (
+    GroupDescription,
+    GroupListing,
+    commit_offsets,
+    committed_offsets,
+    delete_group,
+    describe_group,
+    list_groups,
+)
+from spindle.client.admin.refusals import exception_text
+from spindle.client.offsets import LATEST
+from spindle.client.wire.cluster import WireClient
+from spindle.common.errors import ApiError
+from spindle.common.ids import TopicPartition
+
+_ACTIONS: Final = (
+    "list",
+    "describe",
+    "delete",
+    "reset-offsets",
+    "delete-offsets",
+    "validate-regex",
+)
+_STATES: Final = (
+    "Dead",
+    "PreparingRebalance",
+    "Reconciling",
+    "CompletingRebalance",
+    "Stable",
+    "Assigning",
+    "Empty",
+)
+_TYPES: Final = ("Consumer", "Classic")
+_DEFAULT_TIMEOUT_MS: Final = 5000
+_REBALANCING: Final = ("PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling")
+
+PARSER: Final = OptionParser(
+    "This tool helps to list all consumer groups, describe a consumer group, delete consumer group "
+    "info, or reset consumer group offsets.",
+    [
+        BOOTSTRAP_SERVER,
+        COMMAND_CONFIG,
+        JSON,
+        Option("group", "The group; may be repeated.", "group"),
+        Option("topic", "A topic, or topic:0,1 for some partitions; may be repeated.", "topic"),
+        Option("all-topics", "All topics that the group has positions in."),
+        Option("list", "Show the names of the groups."),
+        Option("describe", "Show positions and lag, members, or the state of groups."),
+        Option("all-groups", "All groups."),
+        Option("delete", "Delete groups with their positions."),
+        Option("timeout", "How long to wait for the coordinator, 5000 by default.", "ms"),
+        Option("reset-offsets", "Set the positions of groups without members."),
+        Option("delete-offsets", "Forget the positions of a group in topics."),
+        Option("validate-regex", "Say whether a pattern for subscriptions is valid.", "regex"),
+        Option("dry-run", "Only show what --reset-offsets would set."),
+        Option("execute", "Set the positions."),
+        Option("export", "Show the positions as lines that --from-file reads."),
+        Option("to-offset", "A position.", "offset"),
+        Option("from-file", "Positions of a file.", "file"),
+        Option("to-datetime", "The position at a time: YYYY-MM-DDTHH:mm:SS.sss.", "time"),
+        Option("by-duration", "The position of some time ago: PnDTnHnMnS.", "duration"),
+        Option("to-earliest", "The first records."),
+        Option("to-latest", "Behind the last records."),
+        Option("to-current", "Where the group is."),
+        Option("shift-by", "So many records on, or back.", "count"),
+        Option("members", "Describe the members."),
+        Option("verbose", "Describe in more detail."),
+        Option("offsets", "Describe positions and lag, which is what --describe does anyway."),
+        Option("state", "Describe the state, or list only these states.", "states", None, True),
+        Option("type", "List with types, or only these types.", "types", None, True),
+    ],
+)
+
+
+def _run(options: Options) -> int:
+    _check(options)
+    options.exactly_one(
+        f"Command must include exactly one action: --{', --'.join(_ACTIONS)}", *_ACTIONS
+    )
+    pattern = options.one("validate-regex")
+    if pattern is not None:
+        _validate(pattern)
+        return 0
+    try:
+        timeout_ms = options.integer("timeout")
+        with connect_as(options, api_timeout_ms=timeout_ms or _DEFAULT_TIMEOUT_MS) as client:
+            _act(options, client)
+    except FAILURES as error:
+        _print_failure(error)
+    return 0
+
+
+def _print_failure(error: BaseException) -> None:
+    """The tool says what went wrong and ends with 0 all the same, as Kafka's does."""
+    found = failure(error)
+    # Kafka's text is that of the outermost exception, which names the class of a refusal.
+    text = str(found) if isinstance(error, ApiError) and error.message else found.text
+    click.echo(f"\nError: Executing consumer group command failed due to {text}")
+    click.echo(str(found), err=True)
+
+
+def _act(options: Options, client: WireClient) -> None:
+    if options.has("list"):
+        _list(options, client)
+    elif options.has("describe"):
+        _describe(options, client)
+    elif options.has("delete"):
+        _delete(options, client)
+    elif options.has("reset-offsets"):
+        _reset(options, client)
+    else:
+        delete_offsets_of_group(client, options.text("group"), options.all("topic"))
+
+
+def _check(options: Options) -> None:
+    if not options.has("validate-regex"):
+        options.require("bootstrap-server")
+    for action in ("describe", "delete", "reset-offsets"):
+        if action == "reset-offsets" and options.has(action):
+            _check_execution(options)
+        if options.has(action) and not options.has("group") and not options.has("all-groups"):
+            raise UsageError(f"Option [{action}] takes one of these options: [group], [all-groups]")
+    if options.has("describe"):
+        _check_describe(options)
+    if options.has("delete") and options.has("topic"):
+        raise UsageError(
+            "The consumer does not support topic-specific offset deletion from a consumer group."
+        )
+    if options.has("delete-offsets") and not (options.has("group") and options.has("topic")):
+        raise UsageError("Option [delete-offsets] takes the following options: [group], [topic]")
+    if options.has("reset-offsets"):
+        for scenario in SCENARIOS:
+            options.forbid(scenario, *(each for each in SCENARIOS if each != scenario))
+    options.forbid("group", "all-groups", "list")
+    options.forbid("topic", "list", "describe")
+
+
+def _check_describe(options: Options) -> None:
+    if sum(map(options.has, ("members", "offsets", "state"))) > 1:
+        raise UsageError(
+            "Option [describe] takes at most one of these options: [members], [offsets], [state]"
+        )
+    if options.has("state") and options.one("state") is not None:
+        raise UsageError("Option [describe] does not take a value for [state]")
+
+
+def _check_execution(options: Options) -> None:
+    if options.has("dry-run") and options.has("execute"):
+        raise UsageError("Option [reset-offsets] only accepts one of [execute] and [dry-run]")
+    if not options.has("dry-run") and not options.has("execute"):
+        click.echo(
+            "WARN: No action will be performed as the --execute option is missing. In version "
+            "5.0, this command will require either --dry-run or --execute to be specified. You "
+            "should add the --dry-run option explicitly if you are scripting this command and "
+            "want to keep the current default behavior without prompting.",
+            err=True,
+        )
+
+
+def _list(options: Options, client: WireClient) -> None:
+    with_type, with_state = options.has("type"), options.has("state")
+    found = list_groups(
+        client,
+        states=_chosen(options.one("state"), _STATES, "state"),
+        types=_chosen(options.one("type"), _TYPES, "types"),
+    )
+    groups = in_map_order(found, lambda group: string_hash(group.group_id))
+    if options.has("json"):
+        click.echo(json.dumps([_listing_json(group) for group in found]))
+    elif with_type or with_state:
+        for line in listing_lines(groups, with_type=with_type, with_state=with_state):
+            click.echo(line)
+    else:
+        for group in groups:
+            click.echo(group.group_id)
+
+
+def _listing_json(group: GroupListing) -> dict[str, str]:
+    return {
+        "group": group.group_id,
+        "type": group.group_type,
+        "state": group.state,
+        "protocol": group.protocol_type,
+    }
+
+
+def _chosen(text: str | None, known: Sequence[str], what: str) -> list[str]:
+    """Names from a list, in any case.
+
+    Raises:
+        UsageError: one of them is unknown.
+    """
+    by_name = {name.lower(): name for name in known}
+    if not text:
+        return []
+    try:
+        return [by_name[part.strip().lower()] for part in text.split(",")]
+    except KeyError:
+        raise UsageError(
+            f"Invalid {what} list '{text}'. Valid {what.rstrip('s')}s are: {', '.join(known)}"
+        ) from None
+
+
+def _group_ids(options: Options, client: WireClient) -> list[str]:
+    if options.has("all-groups"):
+        found = (group.group_id for group in list_groups(client))
+        return in_map_order(found, string_hash)
+    return list(dict.fromkeys(options.all("group")))
+
+
+def _describe(options: Options, client: WireClient) -> None:
+    verbose = options.has("verbose")
+    wants_offsets = not options.has("members") and not options.has("state")
+    documents = []
+    described = [describe_group(client, group_id) for group_id in _group_ids(options, client)]
+    for group in sorted(described, key=lambda each: each.group_id):
+        if wants_offsets:
+            committed = committed_offsets(client, group.group_id)
+            assigned = (p for member in group.members for p in member.assignment)
+            rows = partition_rows(group, committed, _ends(client, [*committed, *assigned]))
+            lines = offset_lines(rows, verbose=verbose) if rows else []
+        else:
+            rows = None
+            render = member_lines if options.has("members") else state_lines
+            lines = render(group, verbose=verbose)
+        if options.has("json"):
+            documents.append(group_json(group, rows))
+        elif _has_members_to_show(group):
+            for line in lines:
+                click.echo(line)
+    if options.has("json"):
+        click.echo(json.dumps(documents))
+
+
+def _has_members_to_show(group: GroupDescription) -> bool:
+    """Say what is unusual about the group; false when there is nothing more to say."""
+    if group.state == "Dead":
+        click.echo(f"\nError: Consumer group '{group.group_id}' does not exist.")
+        return False
+    if group.state == "Empty":
+        click.echo(f"\nConsumer group '{group.group_id}' has no active members.", err=True)
+    elif group.state in _REBALANCING:
+        click.echo(f"\nWarning: Consumer group '{group.group_id}' is rebalancing.", err=True)
+    return True
+
+
+def _ends(client: WireClient, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    """End offsets of those of the partitions that still exist."""
+    wanted = list(dict.fromkeys(partitions))
+    if not wanted:
+        return {}
+    view = client.metadata(sorted({partition.topic for partition in wanted}))
+    there = [
+        p
+        for p in wanted
+        if p.topic in view.topics and p.partition in view.topic(p.topic).partitions
+    ]
+    found = client.list_offsets(dict.fromkeys(there, LATEST)) if there else {}
+    return {partition: each.offset for partition, each in found.items()}
+
+
+def _delete(options: Options, client: WireClient) -> None:
+    done: list[str] = []
+    failed: dict[str, ApiError] = {}
+    for group_id in _group_ids(options, client):
+        try:
+            delete_group(client, group_id)
+            done.append(group_id)
+        except ApiError as error:
+            failed[group_id] = error
+    if not failed:
+        names = ", ".join(done)
+        click.echo(f"Deletion of requested consumer groups ('{names}') was successful.")
+        return
+    click.echo("\nError: Deletion of some consumer groups failed:")
+    for group_id, refused in failed.items():
+        reason = exception_text(refused)
+        click.echo(f"* Group '{group_id}' could not be deleted due to: {reason}")
+    if done:
+        names = "', '".join(done)
+        click.echo(f"\nThese consumer groups were deleted successfully: '{names}'")
+
+
+def _reset(options: Options, client: WireClient) -> None:
+    offsets: dict[str, dict[TopicPartition, int]] = {}
+    for group_id in _group_ids(options, client):
+        state = _state_of(client, group_id)
+        if state not in ("Empty", "Dead"):
+            click.echo(
+                f"\nError: Assignments can only be reset if the group '{group_id}' is inactive, "
+                f"but the current state is {state}."
+            )
+            offsets[group_id] = {}
+            continue
+        partitions = _scope(options, client, group_id)
+        offsets[group_id] = new_positions(client, options, group_id, partitions)
+        if options.has("execute") and offsets[group_id]:
+            commit_offsets(client, group_id, offsets[group_id])
+    if options.has("export"):
+        click.echo(plan_lines(offsets, with_group=len(options.all("group")) != 1))
+    else:
+        for line in reset_lines(offsets):
+            click.echo(line)
+
+
+def _state_of(client: WireClient, group_id: str) -> str:
+    try:
+        return describe_group(client, group_id).state
+    except ApiError as error:
+        if error.code.name == "GROUP_ID_NOT_FOUND":
+            return "Dead"
+        raise
+
+
+def _scope(options: Options, client: WireClient, group_id: str) -> list[TopicPartition]:
+    if options.has("all-topics"):
+        return list(committed_offsets(client, group_id))
+    if options.has("topic"):
+        try:
+            return partitions_named(client, options.all("topic"))
+        except ToolFailed as error:
+            raise UsageError(error.message) from None
+    if options.has("from-file"):
+        return []
+    raise UsageError("One of the reset scopes should be defined: --all-topics, --topic.")
+
+
+def _validate(pattern: str) -> None:
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        click.echo(f"The regular expression `{pattern}` is invalid: {error}.")
+        return
+    click.echo(f"The regular expression `{pattern}` is valid.")
+
+
+groups = ToolCommand("groups", tool_main(PARSER, _run))

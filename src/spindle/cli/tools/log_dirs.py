@@ -1,0 +1,114 @@
+"""`kafka-log-dirs`: what lies in the log directories of brokers."""
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Final
+
+import click
+
+from spindle.cli.tools.bootstrap import connect_as
+from spindle.cli.tools.command import ToolCommand, tool_main
+from spindle.cli.tools.failures import ToolFailed
+from spindle.cli.tools.java_order import in_map_order, partition_hash, string_hash
+from spindle.cli.tools.options import (
+    BOOTSTRAP_SERVER,
+    COMMAND_CONFIG,
+    JSON,
+    Option,
+    OptionParser,
+    Options,
+)
+from spindle.client.admin.refusals import exception_class
+from spindle.client.log_dirs import LogDirView
+from spindle.common.errors import ErrorCode
+from spindle.common.ids import TopicPartition
+
+_FORMAT_VERSION: Final = 1
+
+PARSER: Final = OptionParser(
+    "This tool helps to query log directory usage on the specified brokers.",
+    [
+        BOOTSTRAP_SERVER,
+        COMMAND_CONFIG,
+        JSON,
+        Option("describe", "Show the directories."),
+        Option("topic-list", "Only these topics.", "t1,t2,..."),
+        Option("broker-list", "Only these brokers.", "1,2,..."),
+    ],
+)
+
+
+def _run(options: Options) -> int:
+    options.require("bootstrap-server", "describe")
+    topics = [name for name in options.text("topic-list").split(",") if name]
+    wanted = _broker_ids(options.text("broker-list"))
+    with connect_as(options, client_id="log-dirs-tool") as client:
+        known = sorted(client.metadata(()).brokers)
+        unknown = [broker for broker in wanted if broker not in known]
+        if unknown:
+            raise ToolFailed(
+                "ERROR: The given brokers do not exist from --broker-list: "
+                f"{_listed(unknown)}. Current existent brokers: {_listed(known)}"
+            )
+        asked = wanted or known
+        if not options.has("json"):
+            click.echo("Querying brokers for log directories information")
+        found = client.describe_log_dirs()
+        if not options.has("json"):
+            click.echo(f"Received log directory information from brokers {_listed(asked)}")
+    views = {broker: found[broker] for broker in asked if broker in found}
+    click.echo(json.dumps(document(views, topics), separators=(",", ":"), ensure_ascii=False))
+    return 0
+
+
+def _broker_ids(text: str) -> list[int]:
+    try:
+        return sorted({int(part) for part in text.split(",") if part})
+    except ValueError:
+        raise ToolFailed(f"--broker-list {text}: want numbers separated by commas") from None
+
+
+def document(views: Mapping[int, Sequence[LogDirView]], topics: Collection[str]) -> dict[str, Any]:
+    """The document of Kafka's tool, its fields in Kafka's order.
+
+    Args:
+        topics: leave out all others; empty for all.
+    """
+    return {
+        "brokers": [
+            {"broker": broker, "logDirs": [_directory(view, topics) for view in _ordered(each)]}
+            for broker, each in views.items()
+        ],
+        "version": _FORMAT_VERSION,
+    }
+
+
+def _ordered(views: Sequence[LogDirView]) -> list[LogDirView]:
+    return in_map_order(views, lambda view: string_hash(view.path))
+
+
+def _directory(view: LogDirView, topics: Collection[str]) -> dict[str, Any]:
+    shown = [p for p in view.replicas if not topics or p.topic in topics]
+    failed = view.error is not ErrorCode.NONE
+    return {
+        "partitions": [_replica(view, p) for p in in_map_order(shown, partition_hash)],
+        "error": exception_class(view.error) if failed else None,
+        "logDir": view.path,
+    }
+
+
+def _replica(view: LogDirView, partition: TopicPartition) -> dict[str, Any]:
+    replica = view.replicas[partition]
+    return {
+        "partition": str(partition),
+        "size": replica.size_bytes,
+        "offsetLag": replica.offset_lag,
+        "isFuture": replica.is_future,
+    }
+
+
+def _listed(brokers: Sequence[int]) -> str:
+    return ",".join(map(str, brokers))
+
+
+log_dirs = ToolCommand("log-dirs", tool_main(PARSER, _run))
