@@ -65,6 +65,18 @@ def test_a_muted_connection_is_not_read_from() -> None:
     run_connection(scenario)
 
 
+def test_a_muted_connection_can_be_idle() -> None:
+    async def scenario(session: Session) -> None:
+        # Its peer may be gone: nobody would notice while it is not read from.
+        session.connection.mute(10**6)
+        session.receive(frame(METADATA, b"1"))
+        assert session.connection.is_idle_since(float("inf"))
+        session.connection.unmute()
+        assert not session.connection.is_idle_since(float("inf"))
+
+    run_connection(scenario)
+
+
 def test_the_longer_of_two_waits_holds() -> None:
     async def scenario(session: Session) -> None:
         session.connection.mute(3600)

@@ -380,7 +380,7 @@ class Connection(asyncio.BufferedProtocol):
                 # The peer reads, if slowly.
                 self._note_unsent(unsent_bytes)
                 self.last_active_s = self._loop.time()
-        is_waiting = bool(self._frames) and not self._is_write_paused
+        is_waiting = bool(self._frames) and not (self._is_write_paused or self._mute)
         return not self._pending and not is_waiting and self.last_active_s < time_s
 
     def mute(self, delay_s: float) -> None:
