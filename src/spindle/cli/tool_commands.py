@@ -5,6 +5,7 @@ from typing import Final
 _TOOLS: Final = "spindle.cli.tools"
 
 TOOL_COMMANDS: Final = {
+    "home": ("spindle.cli.home.command:home", "Write a folder with Kafka's scripts."),
     "topics": (f"{_TOOLS}.topics:topics", "Create, list, describe, extend and delete topics."),
     "configs": (f"{_TOOLS}.configs:configs", "Show and change configurations and quotas."),
     "groups": (f"{_TOOLS}.groups:groups", "List, describe, reset and delete consumer groups."),

@@ -1,0 +1,1 @@
+"""`spindle home`: a folder shaped like a Kafka installation, for suites that spawn its scripts."""

@@ -1,0 +1,94 @@
+"""`kafka-server-stop.sh`: ends the nodes that were started from the same folder.
+
+Kafka's script ends every Kafka server on the machine; here the folder is part of a server's command
+line, so that two homes do not end each other's nodes.
+"""
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+import click
+
+from spindle.cli.tools.bootstrap import properties_of
+from spindle.cli.tools.command import FAILED
+from spindle.cli.tools.failures import FAILURES
+from spindle.cli.tools.options import Option, OptionParser, Options
+
+_OVERRIDE: Final = " --override "
+
+PARSER: Final = OptionParser(
+    "This script ends the nodes that were started from this folder.",
+    [
+        Option("process-role", "Only nodes with this role.", "role"),
+        Option("node-id", "Only the node with this number.", "id"),
+    ],
+)
+
+
+class RunningNode(NamedTuple):
+    """A server process and the property file it was started with."""
+
+    pid: int
+    file: str
+
+
+def stop_nodes(home: str, words: Sequence[str]) -> int:
+    """End the nodes of a folder, all or those that the words choose; the exit code.
+
+    The signal is SIGTERM, or what the variable SIGNAL names.
+    """
+    options = PARSER.parse(words) if words else None
+    processes = subprocess.run(
+        ["ps", "-axww", "-o", "pid=,args="], capture_output=True, text=True, check=True
+    )
+    nodes = running_nodes(processes.stdout.splitlines(), home)
+    chosen = [node for node in nodes if options is None or _is_meant(node, options)]
+    if not chosen:
+        click.echo("No kafka server to stop")
+        return FAILED
+    number = signal_number(os.environ.get("SIGNAL", "TERM"))
+    for node in chosen:
+        os.kill(node.pid, number)
+    return 0
+
+
+def running_nodes(lines: Iterable[str], home: str) -> list[RunningNode]:
+    """The nodes of a folder in the output of `ps`: process ids and command lines."""
+    mark = f" --home {home} kafka.Kafka "
+    nodes = []
+    for line in lines:
+        pid, _, command = line.strip().partition(" ")
+        _, found, words = command.partition(mark)
+        if found:
+            nodes.append(RunningNode(int(pid), words.partition(_OVERRIDE)[0].strip()))
+    return nodes
+
+
+def signal_number(name: str) -> int:
+    """The number of a signal by its name or number.
+
+    Raises:
+        ValueError: there is no such signal.
+    """
+    if name.isdecimal():
+        return signal.Signals(int(name))
+    try:
+        return signal.Signals[f"SIG{name.upper().removeprefix('SIG')}"]
+    except KeyError:
+        raise ValueError(f"SIGNAL is {name!r}, which is no signal") from None
+
+
+def _is_meant(node: RunningNode, options: Options) -> bool:
+    """Whether a node's property file agrees with the options; not where it cannot be read."""
+    try:
+        properties = properties_of(node.file)
+    except FAILURES:
+        return False
+    role, node_id = options.one("process-role"), options.one("node-id")
+    roles = [each.strip() for each in properties.get("process.roles", "").split(",")]
+    if node_id is not None and properties.get("node.id", "").strip() != node_id:
+        return False
+    return role is None or role in roles

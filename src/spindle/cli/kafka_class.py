@@ -1,0 +1,50 @@
+"""Runs a tool or a node by the name of Kafka's main class: `python -m spindle.cli.kafka_class`.
+
+The scripts of `spindle home` end here. The folder comes first (`--home DIR`), so that it is part of
+the command line by which `kafka-server-stop.sh` knows its nodes.
+"""
+
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+import click
+
+from spindle.cli.main import run
+from spindle.cli.tools.kafka_names import KAFKA_TOOLS
+
+_SERVER: Final = "kafka.Kafka"
+_STOP: Final = "spindle.ServerStop"
+_FAILED: Final = 1
+
+
+def run_class(home: str, java_class: str, words: Sequence[str]) -> int:
+    """Run a main class of Kafka by its Spindle counterpart; the exit code."""
+    if java_class == _SERVER:
+        if not words:
+            click.echo(f"USAGE: {_SERVER} server.properties [--override property=value]*", err=True)
+            return _FAILED
+        return run(["server", "start", *words])
+    if java_class == _STOP:
+        from spindle.cli.home.stop import stop_nodes
+
+        return stop_nodes(home, words)
+    for tool in KAFKA_TOOLS:
+        if tool.java_class == java_class:
+            return run([*tool.words, *words])
+    click.echo(f"Error: Could not find or load main class {java_class}", err=True)
+    return _FAILED
+
+
+def main(words: Sequence[str]) -> int:
+    """The exit code of a command line: `--home DIR CLASS ...`."""
+    match words:
+        case ["--home", home, java_class, *rest]:
+            return run_class(home, java_class, rest)
+        case _:
+            click.echo("USAGE: --home DIR classname [opts]", err=True)
+            return _FAILED
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
