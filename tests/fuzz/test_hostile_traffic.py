@@ -2,8 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
@@ -14,18 +13,9 @@ SECONDS = float(os.environ.get("SPINDLE_FUZZ_SECONDS", "20"))
 SEED = int(os.environ.get("SPINDLE_FUZZ_SEED", "2026"))
 
 
-@pytest.fixture
-def node(tmp_path: Path) -> Iterator[TargetNode]:
-    target = TargetNode(tmp_path)
-    try:
-        target.start()
-        yield target
-    finally:
-        target.stop()
-
-
 @pytest.mark.timeout(SECONDS + 120)
-def test_hostile_input_harms_nobody(node: TargetNode) -> None:
+def test_hostile_input_harms_nobody(start_node: Callable[..., TargetNode]) -> None:
+    node = start_node()
     outcome = asyncio.run(run(Plan(node.host, node.port, SEED, SECONDS, attackers=6), node))
     assert outcome.finding is None, f"seed {SEED}: {outcome.finding}"
     assert outcome.cases > 100

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-_TOGETHER_BYTES: Final = 256 * 1024 * 1024
+_TOGETHER_BYTES: Final = 128 * 1024 * 1024
 SMALL_FETCH_BYTES: Final = 64 * 1024
 
 

@@ -13,7 +13,7 @@ from spindle.common.errors import ConfigError
 from spindle.config.node_config import NodeConfig
 
 NO_LIMIT: Final = -1
-_MOST_UNSENT_BYTES: Final = 256 * 1024 * 1024
+_MOST_UNSENT_BYTES: Final = 128 * 1024 * 1024
 """Above this much in answers that peers do not take, fetches are answered in small pieces."""
 
 

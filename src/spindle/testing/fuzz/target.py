@@ -59,7 +59,9 @@ class TargetNode:
         """
         file = str(self._properties)
         command = [sys.executable, "-c", _RUN, "storage", "format", "-t", _CLUSTER_ID, "-c", file]
-        subprocess.run(command, check=True, capture_output=True)
+        formatted = subprocess.run(command, capture_output=True, text=True)
+        if formatted.returncode:
+            raise Finding(f"the directories cannot be formatted: {formatted.stderr}")
         with self.output.open("wb") as output:
             self._process = subprocess.Popen(
                 [sys.executable, "-c", _RUN, "server", "start", file],
