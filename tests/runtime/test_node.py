@@ -252,6 +252,7 @@ def test_a_directory_that_dies_stalls_only_itself(tmp_path: Path) -> None:
         async with running(home) as node, connected(node) as client:
             await client.create_topic("t", partitions=3)
             assert node.broker is not None
+            await node.broker.metadata.catch_up(5.0)
             folders = partition_folders(home)
             dead = node.broker.replicas.lookup("t", 0)
             assert dead is not None
@@ -353,11 +354,12 @@ def test_a_cordoned_directory_gets_no_new_replicas(tmp_path: Path) -> None:
             cordoned = f"{home.directories[0]},{home.directories[2]}"
             assert await cordon(client, cordoned) == 0
             await client.create_topic("t", partitions=3)
-            assert set(partition_folders(home).values()) == {"disk2"}
             dirs = await client.ask(DescribeLogDirsRequest(topics=None))
+            assert set(partition_folders(home).values()) == {"disk2"}
             assert [r.is_cordoned for r in dirs.results] == [True, False, True]
             assert await cordon(client, "") == 0
             await client.create_topic("u", partitions=2)
+            await client.ask(DescribeLogDirsRequest(topics=None))
             folders = partition_folders(home)
             assert {folders["u-0"], folders["u-1"]} == {"disk1", "disk3"}
 

@@ -1,7 +1,7 @@
 """What the broker needs of the runtime. The runtime implements these over asyncio and threads."""
 
 from collections.abc import Awaitable, Callable
-from typing import Any, Protocol, TypeVar, TypeVarTuple
+from typing import Any, Final, Protocol, TypeVar, TypeVarTuple
 
 from spindle.broker.context import RequestContext
 from spindle.common.errors import LogDirectoryFailed
@@ -67,11 +67,21 @@ class ControllerChannel(Protocol):
         ...
 
 
+CATCH_UP_S: Final = 5.0
+"""How long a request waits for replicas that are being made."""
+
+
 class MetadataView(Protocol):
     """The committed image as this broker has it."""
 
     image: MetadataImage
+    """The newest committed image."""
+
+    @property
+    def is_behind(self) -> bool:
+        """Replicas of `image` are still being made or taken down."""
+        ...
 
     async def catch_up(self, timeout_s: float) -> bool:
-        """Return when `image` has all that this node knows to be committed; False if too late."""
+        """Return when the replicas are as `image` wants them; False if that takes longer."""
         ...

@@ -5,7 +5,8 @@ leads, follows and deletes replicas, and reports one that lives in another direc
 """
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from typing import Final
 
 from spindle.broker.directories import BrokerDirectory, NewLog, least_loaded
 from spindle.broker.partition import Partition
@@ -22,6 +23,12 @@ log = logging.getLogger(__name__)
 
 AssignDirectory = Callable[[Uuid, int, Uuid], None]
 """Called with (topic id, partition, directory id) of a replica that is not where it is recorded."""
+
+
+_CREATED_AT_A_TIME: Final = 32
+
+Work = list[tuple[BecomeLeader | BecomeFollower, BrokerDirectory]]
+"""Replicas to be made in one directory."""
 
 
 class TopicSettings:
@@ -76,6 +83,16 @@ class Replicas:
 
     def lookup(self, topic: str, index: int) -> Partition | None:
         return self._partitions.get((topic, index))
+
+    def is_coming(self, topic: str, index: int) -> bool:
+        """The metadata names this broker as leader of a partition which it does not lead yet."""
+        partition = self._partitions.get((topic, index))
+        if partition is not None and partition.leader is not None:
+            return False
+        known = self._metadata.image.topics.by_name.get(topic)
+        if known is None or index not in known.partitions:
+            return False
+        return known.partitions[index].leader == self.broker_id
 
     def in_directory(self, directory: BrokerDirectory) -> list[Partition]:
         return [p for p in self._partitions.values() if p.directory is directory]
@@ -187,7 +204,7 @@ class Replicas:
 
     async def _host(self, instructions: Sequence[BecomeLeader | BecomeFollower]) -> None:
         """Take up or create the logs of replicas that are new here, one hop per directory."""
-        plan: dict[int, list[tuple[BecomeLeader | BecomeFollower, BrokerDirectory]]] = {}
+        plan: dict[int, Work] = {}
         for instruction in instructions:
             where = instruction.topic_partition
             found = self._loaded.pop(where, None)
@@ -203,12 +220,16 @@ class Replicas:
                 continue
             target.log_count += 1
             plan.setdefault(id(target), []).append((instruction, target))
-        for work in plan.values():
-            await self._create(work)
+        # All directories at the same time, for each has its own thread; but only so many at a time,
+        # for whatever else a directory has to do waits behind them.
+        longest = max(map(len, plan.values()), default=0)
+        for start in range(0, longest, _CREATED_AT_A_TIME):
+            parts = [work[start : start + _CREATED_AT_A_TIME] for work in plan.values()]
+            creations = [(part, self._begin_creation(part)) for part in parts if part]
+            for part, creation in creations:
+                await self._finish_creation(part, creation)
 
-    async def _create(
-        self, work: list[tuple[BecomeLeader | BecomeFollower, BrokerDirectory]]
-    ) -> None:
+    def _begin_creation(self, work: Work) -> Awaitable[list[Log]]:
         directory = work[0][1]
         wanted = [
             NewLog(
@@ -218,10 +239,14 @@ class Replicas:
             )
             for i, _ in work
         ]
+        return directory.executor.submit(directory.create_logs, wanted, self._now_ms())
+
+    async def _finish_creation(self, work: Work, creation: Awaitable[list[Log]]) -> None:
+        directory = work[0][1]
         try:
-            created = await directory.executor.submit(directory.create_logs, wanted, self._now_ms())
+            created = await creation
         except LogDirectoryFailed as failure:
-            log.error("cannot create %d replicas: %s", len(wanted), failure)
+            log.error("cannot create %d replicas: %s", len(work), failure)
             return
         for (instruction, _), new in zip(work, created, strict=True):
             self._add(instruction, new, directory)

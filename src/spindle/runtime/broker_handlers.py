@@ -41,6 +41,7 @@ from spindle.broker.handlers.offsets import (
 )
 from spindle.broker.handlers.offsets_of_logs import list_offsets, offset_for_leader_epoch
 from spindle.broker.handlers.produce import produce
+from spindle.broker.ports import CATCH_UP_S
 from spindle.broker.services import BrokerServices
 from spindle.common.errors import ApiError
 from spindle.controller.error_answers import error_answer
@@ -84,7 +85,8 @@ _LOCAL: Final[dict[int, Any]] = {
 }
 _QUORUM_FORWARDED: Final = (55, 80, 81)
 _API_VERSIONS: Final = 18
-_CATCH_UP_S: Final = 5.0
+_OF_REPLICAS: Final = (2, 21, 23, 34, 35, 61)
+"""Of replicas, beside Produce and Fetch, which wait only for the ones they need."""
 
 
 def broker_handlers(services: BrokerServices) -> dict[int, Handler]:
@@ -92,6 +94,8 @@ def broker_handlers(services: BrokerServices) -> dict[int, Handler]:
     handlers: dict[int, Handler] = {
         key: partial(function, services) for key, function in _LOCAL.items()
     }
+    for key in _OF_REPLICAS:
+        handlers[key] = partial(_when_caught_up, services, _LOCAL[key])
     for key in (*OPERATIONS, *_QUORUM_FORWARDED):
         if APIS[key].is_forwarded and APIS[key].on_broker and key not in handlers:
             handlers[key] = partial(_forward, services)
@@ -111,6 +115,14 @@ async def _forward(services: BrokerServices, context: RequestContext, request: M
         response: Message = await services.controller.request(context.api_key, request, context)
     except ApiError as error:
         return error_answer(request, error)
-    # Whoever created a topic here finds it here, without asking twice.
-    await services.metadata.catch_up(_CATCH_UP_S)
+    return response
+
+
+async def _when_caught_up(
+    services: BrokerServices, function: Any, context: RequestContext, request: Message
+) -> Message:
+    """Whoever created a topic a moment ago finds its replicas in place."""
+    if services.metadata.is_behind:
+        await services.metadata.catch_up(CATCH_UP_S)
+    response: Message = await function(services, context, request)
     return response

@@ -1,8 +1,10 @@
 """Brings the committed metadata to the broker: images in order, each followed by its reactions.
 
-`image` is what handlers see. It moves on only when the replicas of a delta are in place, so a topic
-that a client finds in metadata is one that this broker serves. Before `start` the log is only read:
-everything up to then becomes one delta, so that no state of the past is ever reacted to.
+`image` is what handlers see: the newest committed one. The reactions to it follow; while
+`is_behind`, a handler that misses a replica waits with `catch_up` instead of sending the client
+away, so a topic that a client finds in metadata is one that this broker serves. Before `start` the
+log is only read: everything up to then becomes one delta, so that no state of the past is ever
+reacted to.
 """
 
 import asyncio
@@ -23,14 +25,16 @@ class BrokerMetadata:
     """An image consumer that applies publications one after another.
 
     Attributes:
-        image: the newest image whose reactions are complete.
-        newest: the newest committed image.
+        image: the newest committed image, once the broker has caught up for the first time.
+        newest: the newest committed image, also before that.
+        applied: the newest image whose reactions are complete.
         leader: leader and epoch of the quorum as far as known.
     """
 
     def __init__(self, react: Reaction, on_fatal: Callable[[str], None]) -> None:
         self.image: MetadataImage = EMPTY_IMAGE
         self.newest: MetadataImage = EMPTY_IMAGE
+        self.applied: MetadataImage = EMPTY_IMAGE
         self.leader = LeaderAndEpoch()
         self._committed_offset = -1
         self._react = react
@@ -43,15 +47,21 @@ class BrokerMetadata:
         self._observers: list[Callable[[], None]] = []
 
     @property
+    def is_behind(self) -> bool:
+        """Reactions to `image` are under way."""
+        return self.applied is not self.image
+
+    @property
     def offset(self) -> int:
         """Last offset that this broker has taken in: applied, or before `start` read."""
         if not self._is_started or (self._queue.empty() and not self._is_reacting):
-            return max(self._committed_offset, self.image.provenance.last_offset)
-        return self.image.provenance.last_offset
+            return max(self._committed_offset, self.applied.provenance.last_offset)
+        return self.applied.provenance.last_offset
 
     def start(self) -> None:
         """Begin to react: first to everything that is committed by now, as one delta."""
         self._is_started = True
+        self.image = self.newest
         self._queue.put_nowait(initial_publication(self.newest))
         self._task = asyncio.create_task(self._run(), name="metadata publisher")
 
@@ -61,17 +71,17 @@ class BrokerMetadata:
             await asyncio.gather(self._task, return_exceptions=True)
 
     def observe(self, observer: Callable[[], None]) -> None:
-        """Call `observer` whenever `image` has moved."""
+        """Call `observer` whenever a reaction is complete."""
         self._observers.append(observer)
 
     async def catch_up(self, timeout_s: float) -> bool:
-        """Return when `image` has all that is committed now; False when the time is over."""
+        """Return when all that is committed now is applied; False when the time is over."""
         target = self.newest.provenance.last_offset
         return await self.wait_for(lambda i: i.provenance.last_offset >= target, timeout_s)
 
     async def wait_for(self, predicate: Callable[[MetadataImage], bool], timeout_s: float) -> bool:
-        """True as soon as the image fulfils the predicate, False when the time is over."""
-        if predicate(self.image):
+        """True as soon as the applied image fulfils the predicate, False if that takes longer."""
+        if predicate(self.applied):
             return True
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._watchers.append((predicate, future))
@@ -88,6 +98,7 @@ class BrokerMetadata:
     def on_publication(self, publication: Publication) -> None:
         self.newest = publication.image
         if self._is_started:
+            self.image = publication.image
             self._queue.put_nowait(publication)
 
     def on_committed(self, last_offset: int) -> None:
@@ -108,7 +119,7 @@ class BrokerMetadata:
                 log.exception("metadata up to %s", publication.image.provenance)
                 self._on_fatal("the metadata could not be applied")
                 return
-            self.image = publication.image
+            self.applied = publication.image
             self._is_reacting = False
             self._announce()
 
@@ -116,5 +127,5 @@ class BrokerMetadata:
         for observer in self._observers:
             observer()
         for predicate, future in self._watchers:
-            if not future.done() and predicate(self.image):
+            if not future.done() and predicate(self.applied):
                 future.set_result(None)

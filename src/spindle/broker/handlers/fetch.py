@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from spindle.broker.context import RequestContext
 from spindle.broker.partition import Partition, error_code
+from spindle.broker.ports import CATCH_UP_S
 from spindle.broker.services import BrokerServices
 from spindle.broker.topology import endpoint_of
 from spindle.common.errors import ApiError, ErrorCode
@@ -440,6 +441,31 @@ def fetch(
         session = services.fetch_sessions.open(request, context.api_version, services.now_ms())
     except SessionError as error:
         return FetchResponse(error_code=error.code)
+    if services.metadata.is_behind and _misses_a_replica(services, session):
+        return _after_reactions(services, context, request, session)
+    return _start(services, context, request, session)
+
+
+def _misses_a_replica(services: BrokerServices, session: FetchContext) -> bool:
+    by_id = services.metadata.image.topics.by_id
+    for key in session.partitions:
+        topic = by_id.get(key.topic_id)
+        if services.replicas.is_coming(topic.name if topic else key.topic, key.partition):
+            return True
+    return False
+
+
+async def _after_reactions(
+    services: BrokerServices, context: RequestContext, request: FetchRequest, session: FetchContext
+) -> FetchResponse:
+    """A topic was created a moment ago: its logs are on their way."""
+    await services.metadata.catch_up(CATCH_UP_S)
+    return await _start(services, context, request, session)
+
+
+def _start(
+    services: BrokerServices, context: RequestContext, request: FetchRequest, session: FetchContext
+) -> Awaitable[FetchResponse]:
     operation = _Fetch(services, context, request, session)
     promise: Awaitable[FetchResponse] = operation.promise
     operation.promise.add_done_callback(lambda _: operation.close())

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from spindle.broker.context import RequestContext
 from spindle.broker.partition import ACKS_ALL, Partition, error_code
+from spindle.broker.ports import CATCH_UP_S
 from spindle.broker.services import BrokerServices
 from spindle.broker.topology import endpoint_of
 from spindle.common.errors import ApiError, ErrorCode, ProtocolViolation
@@ -165,6 +166,35 @@ def produce(
     """
     if request.acks not in (ACKS_ALL, 0, 1):
         return _refuse_all(context, request, ErrorCode.INVALID_REQUIRED_ACKS)
+    if services.metadata.is_behind and _misses_a_replica(services, context, request):
+        return _after_reactions(services, context, request)
+    return _start(services, context, request)
+
+
+def _misses_a_replica(
+    services: BrokerServices, context: RequestContext, request: ProduceRequest
+) -> bool:
+    by_id = services.metadata.image.topics.by_id
+    for topic in request.topic_data:
+        name = topic.name
+        if context.api_version >= _FIRST_TOPIC_ID_VERSION and topic.topic_id in by_id:
+            name = by_id[topic.topic_id].name
+        if any(services.replicas.is_coming(name, p.index) for p in topic.partition_data):
+            return True
+    return False
+
+
+async def _after_reactions(
+    services: BrokerServices, context: RequestContext, request: ProduceRequest
+) -> ProduceResponse | None:
+    """The topic was created a moment ago: its logs are on their way."""
+    await services.metadata.catch_up(CATCH_UP_S)
+    return await _start(services, context, request)
+
+
+def _start(
+    services: BrokerServices, context: RequestContext, request: ProduceRequest
+) -> Awaitable[ProduceResponse | None]:
     operation = _Produce(services, context, request)
     operation.promise = services.loop.create_future()
     operation.start(request)
