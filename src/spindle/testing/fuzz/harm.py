@@ -11,7 +11,7 @@ from spindle.common.errors import ProtocolViolation
 from spindle.protocol.api import APIS, request_class
 from spindle.protocol.codec import decode
 from spindle.protocol.framing import read_request_header
-from spindle.testing.fuzz.values import TOPICS
+from spindle.testing.fuzz.values import DELETABLE_TOPICS, TOPICS
 
 _TOPIC: Final = 2
 _FEW_PARTITIONS: Final = 8
@@ -65,8 +65,8 @@ def _changes_topics_only(request: Any) -> bool:
 
 
 def _deletes_own(request: Any) -> bool:
-    return all(name in TOPICS for name in request.topic_names) and all(
-        topic.name is None or topic.name in TOPICS for topic in request.topics
+    return all(name in DELETABLE_TOPICS for name in request.topic_names) and all(
+        topic.name is None or topic.name in DELETABLE_TOPICS for topic in request.topics
     )
 
 

@@ -19,7 +19,7 @@ from spindle.testing.fuzz.wire import Finding, WireClient
 
 _CANARY_PAUSE_S: Final = 0.02
 _WATCH_S: Final = 0.5
-_GARDEN_S: Final = 2.0
+_GARDEN_S: Final = 1.0
 _KEPT_CASES: Final = 64
 _MOST_GROWTH_BYTES: Final = 400 * 1024 * 1024
 
@@ -103,7 +103,8 @@ class _Run:
             case = maker.make(self.next_case)
             self.next_case += 1
             self.outcome.recent.append(case)
-            self.outcome.answers += await attack(self.plan.host, self.plan.port, case, self.known)
+            answers = await attack(self.plan.host, self.plan.port, case, self.known)
+            self.outcome.answers += answers
             self.outcome.cases += 1
 
     async def _listen(self, canary: Canary) -> None:

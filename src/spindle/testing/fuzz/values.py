@@ -14,6 +14,8 @@ from spindle.protocol.messages.group_protocol import ConsumerProtocolSubscriptio
 from spindle.protocol.records.builder import SimpleRecord, build_batch
 
 TOPICS: Final = tuple(f"fuzz-{number}" for number in range(8))
+DELETABLE_TOPICS: Final = TOPICS[6:]
+"""The others stay, so that most requests find what they ask for."""
 GROUPS: Final = ("fuzz-group-a", "fuzz-group-b", "fuzz-group-c")
 STRANGE_TEXTS: Final = (
     "",
@@ -54,6 +56,19 @@ _RANGES: Final = {
 }
 _TIMES: Final = ("max_wait_ms", "timeout_ms", "rebalance_timeout_ms", "session_timeout_ms")
 _MOST_FINITE_MS: Final = 400
+_MOSTLY: Final = {
+    "acks": (-1, 1, 0),
+    "session_timeout_ms": (100, 300, 6_000),
+    "replica_id": (-1,),
+    "current_leader_epoch": (-1, -1, 0),
+    "fetch_offset": (0, 0, 1, 5),
+    "max_bytes": (1 << 20, 1 << 20, 1, 2**31 - 1),
+    "partition_max_bytes": (1 << 20, 1 << 20, 1, 2**31 - 1),
+    "min_bytes": (0, 1, 1, 2**31 - 1),
+    "timestamp": (-1, -2, -3, -4, -5, 0, 1_700_000_000_000),
+    "generation_id_or_member_epoch": (-1, 0, 1),
+}
+"""Values by which most requests get further than their first check."""
 _PARTITIONS: Final = frozenset(
     ("partition", "partitions", "partition_index", "index", "partition_indexes", "partition_id")
 )
@@ -116,7 +131,7 @@ class Values:
         if kind == "float64":
             return self.random.choice((0.0, 1.5, -1.0, 1e308, float("inf"), float("nan")))
         if kind == "uuid":
-            return self._uuid()
+            return self._uuid(cls)
         if kind == "records":
             return self.records()
         if kind == "bytes":
@@ -128,6 +143,8 @@ class Values:
     def _number(self, field: Field, kind: str) -> int:
         random = self.random
         low, high = _RANGES[kind]
+        if field.name in _MOSTLY and random.random() < 0.8:
+            return random.choice(_MOSTLY[field.name])
         if field.name in _TIMES or field.name.endswith("_timeout_ms"):
             return random.choice((low, -1, 0, 1, random.randrange(_MOST_FINITE_MS)))
         if field.name in self.known.numbers and random.random() < 0.7:
@@ -138,7 +155,7 @@ class Values:
             return random.choice((-1, 0, 1, 2, 3, 10_001, low, high))
         if field.name == "replication_factor":
             return random.choice((-1, 1, 1, 1, 0, 2, low, high))
-        if field.name in ("acks", "key_type", "config_operation", "resource_type", "endpoint_type"):
+        if field.name in ("key_type", "config_operation", "resource_type", "endpoint_type"):
             return random.choice((-1, 0, 1, 2, 3, 4, 8, 16, 32, low, high))
         pick = random.random()
         if pick < 0.35 and isinstance(field.default, int):
@@ -153,22 +170,27 @@ class Values:
         random = self.random
         if random.random() < 0.1:
             return random.choice(STRANGE_TEXTS)
+        if name == "member_id" and cls.__name__ == "JoinGroupRequest" and random.random() < 0.6:
+            return ""
         if name in ("member_id", "leader") and self.known.member_ids and random.random() < 0.8:
             return random.choice(self.known.member_ids)
         if "Config" in cls.__qualname__.rpartition(".")[2] and name in ("name", "value"):
             return random.choice(_CONFIG_KEYS if name == "name" else _CONFIG_VALUES)
         if "group" in name:
             return random.choice(GROUPS)
-        if name in ("protocol_type", "protocol_name"):
-            return random.choice(("consumer", "range", ""))
+        if name == "protocol_type":
+            return random.choice(("consumer", "consumer", "consumer", "connect", ""))
+        if name == "protocol_name" or cls.__name__ == "JoinGroupRequestProtocol":
+            return random.choice(("range", "range", "range", "sticky", ""))
         if name in ("topic", "name", "topics", "topic_names", "resource_name", "topic_name"):
             return random.choice(TOPICS)
         if name == "value":
             return random.choice(_CONFIG_VALUES)
         return random.choice(("", "a", "range", "consumer", "fuzz", "user", "client-id", "1"))
 
-    def _uuid(self) -> bytes:
-        ids = list(self.known.topic_ids.values())
+    def _uuid(self, cls: type[Message]) -> bytes:
+        names = DELETABLE_TOPICS if cls.__name__ == "DeleteTopicState" else TOPICS
+        ids = [self.known.topic_ids[n] for n in names if n in self.known.topic_ids]
         pick = self.random.random()
         if ids and pick < 0.7:
             return self.random.choice(ids)
@@ -199,7 +221,7 @@ class Values:
             SimpleRecord(
                 key=random.choice((None, b"", b"k", b"key" * 30)),
                 value=random.choice((None, b"", b"v" * random.randrange(2000))),
-                timestamp_ms=random.choice((-1, 0, 1_700_000_000_000, 1 << 61)),
+                timestamp_ms=random.choice((-1, *3 * [1_700_000_000_000], 1 << 61)),
                 headers=random.choice(((), (("h", b"x"), ("", None)))),
             )
             for _ in range(count)
