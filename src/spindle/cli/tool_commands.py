@@ -15,4 +15,9 @@ TOOL_COMMANDS: Final = {
         f"{_TOOLS}.delete_records:delete_records",
         "Delete the oldest records of partitions.",
     ),
+    "quorum": (f"{_TOOLS}.quorum:quorum", "Show and change the metadata quorum."),
+    "cluster": (f"{_TOOLS}.cluster:cluster", "Show the cluster's id and nodes; forget a broker."),
+    "features": (f"{_TOOLS}.features:features", "Show and change feature levels."),
+    "api-versions": (f"{_TOOLS}.api_versions:api_versions", "Show what brokers serve."),
+    "leader-election": (f"{_TOOLS}.leader_election:leader_election", "Elect leaders."),
 }
