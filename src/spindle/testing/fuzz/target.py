@@ -9,12 +9,12 @@ import time
 from pathlib import Path
 from typing import Final
 
+from spindle.testing.fuzz.values import CLUSTER_ID
 from spindle.testing.fuzz.wire import Finding
 
 _READY: Final = "Kafka Server started"
 _START_S: Final = 60.0
 _STOP_S: Final = 40.0
-_CLUSTER_ID: Final = "4L6g3nShT-eMCtK--X86sw"
 _TROUBLE: Final = re.compile(r"Traceback|\] (ERROR|CRITICAL) |never awaited|never retrieved")
 _CONTEXT_LINES: Final = 40
 _RUN: Final = "import sys; from spindle.cli.main import main; sys.exit(main())"
@@ -58,7 +58,7 @@ class TargetNode:
             Finding: the node does not start.
         """
         file = str(self._properties)
-        command = [sys.executable, "-c", _RUN, "storage", "format", "-t", _CLUSTER_ID, "-c", file]
+        command = [sys.executable, "-c", _RUN, "storage", "format", "-t", CLUSTER_ID, "-c", file]
         formatted = subprocess.run(command, capture_output=True, text=True)
         if formatted.returncode:
             raise Finding(f"the directories cannot be formatted: {formatted.stderr}")

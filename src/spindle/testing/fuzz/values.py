@@ -16,6 +16,9 @@ from spindle.protocol.records.builder import SimpleRecord, build_batch
 TOPICS: Final = tuple(f"fuzz-{number}" for number in range(8))
 DELETABLE_TOPICS: Final = TOPICS[6:]
 """The others stay, so that most requests find what they ask for."""
+CLUSTER_ID: Final = "4L6g3nShT-eMCtK--X86sw"
+"""Of the node that a run starts itself."""
+_QUORUM_REQUESTS: Final = ("Vote", "BeginQuorum", "EndQuorum", "FetchSnapshot", "DescribeQuorum")
 GROUPS: Final = ("fuzz-group-a", "fuzz-group-b", "fuzz-group-c")
 STRANGE_TEXTS: Final = (
     "",
@@ -176,12 +179,16 @@ class Values:
             return random.choice(self.known.member_ids)
         if "Config" in cls.__qualname__.rpartition(".")[2] and name in ("name", "value"):
             return random.choice(_CONFIG_KEYS if name == "name" else _CONFIG_VALUES)
+        if name == "cluster_id":
+            return random.choice((CLUSTER_ID, CLUSTER_ID, "other"))
         if "group" in name:
             return random.choice(GROUPS)
         if name == "protocol_type":
             return random.choice(("consumer", "consumer", "consumer", "connect", ""))
         if name == "protocol_name" or cls.__name__ == "JoinGroupRequestProtocol":
             return random.choice(("range", "range", "range", "sticky", ""))
+        if cls.__qualname__.startswith(_QUORUM_REQUESTS) and name in ("topic", "topic_name"):
+            return random.choice(("__cluster_metadata", "__cluster_metadata", TOPICS[0]))
         if name in ("topic", "name", "topics", "topic_names", "resource_name", "topic_name"):
             return random.choice(TOPICS)
         if name == "value":
