@@ -21,3 +21,12 @@ def test_hostile_input_harms_nobody(start_node: Callable[..., TargetNode]) -> No
     assert outcome.cases > 100
     assert outcome.answers > 20
     assert len(outcome.latencies_ms) > 50
+
+
+@pytest.mark.timeout(SECONDS + 120)
+def test_hostile_input_to_a_controller_ends_nothing(start_node: Callable[..., TargetNode]) -> None:
+    node = start_node()
+    plan = Plan(node.host, node.controller_port, SEED, SECONDS / 3, is_controller=True)
+    outcome = asyncio.run(run(plan, node))
+    assert outcome.finding is None, f"seed {SEED}: {outcome.finding}"
+    assert outcome.cases > 100

@@ -1,5 +1,7 @@
 """What a leader refuses, patches and converts before it appends."""
 
+import tracemalloc
+
 import pytest
 
 from spindle.common.errors import ApiError, ErrorCode
@@ -241,3 +243,26 @@ class TestProduceRequest:
     def test_zstd_needs_version_7(self) -> None:
         batch = batch_of(NOW_MS, codec=Codec.ZSTD)
         assert self.code(batch, 6) is ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+
+
+def test_more_records_than_are_looked_into_are_refused_unread() -> None:
+    batch = changed(
+        batch_of(NOW_MS, codec=Codec.ZSTD), record_count=1_000_001, last_offset_delta=1_000_000
+    )
+    assert validate(batch).batches, "nobody has to look into it"
+    error = refusal(batch, RULES._replace(is_compacted=True))
+    assert error.code is ErrorCode.MESSAGE_TOO_LARGE
+    assert "1000001 records" in str(error)
+
+
+def test_a_decompression_bomb_is_refused_before_it_takes_memory() -> None:
+    plain = build_batch([SimpleRecord(b"k", bytes(80 * 1024 * 1024), NOW_MS)], codec=Codec.ZSTD)
+    assert len(plain) < 10_000
+    tracemalloc.start()
+    try:
+        error = refusal(plain, RULES._replace(is_compacted=True))
+        assert tracemalloc.get_traced_memory()[1] < 100 * 1024 * 1024
+    finally:
+        tracemalloc.stop()
+    assert error.code is ErrorCode.INVALID_RECORD
+    assert "unpacks to more than" in str(error)

@@ -38,6 +38,10 @@ _SMALLEST_LENGTH: Final = 14
 _LARGEST_LENGTH: Final = 2**31 - 1 - LOG_OVERHEAD_BYTES
 """Lengths outside of these are corrupt; within, a batch may only not be all there."""
 _SHOWN_RECORD_ERRORS: Final = 3
+_MOST_DECODED_RECORDS: Final = 1_000_000
+_MOST_DECODED_BYTES: Final = 64 * 1024 * 1024
+_MOST_EXPANSION: Final = 8
+"""Bounds of what is unpacked to be looked into. A megabyte of zstd can be gigabytes of records."""
 
 
 class AppendOrigin(IntEnum):
@@ -288,10 +292,18 @@ def _must_see_records(header: BatchHeader, rules: AppendRules, now_ms: int) -> b
 
 
 def _decode(records: Bytes, position: int, header: BatchHeader, where: object) -> list[Record]:
+    if header.record_count > _MOST_DECODED_RECORDS:
+        # Clients take this error as a reason to send smaller batches.
+        raise ApiError(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"The record batch in the append to {where} has {header.record_count} records, where "
+            f"they have to be looked into at most {_MOST_DECODED_RECORDS} are taken",
+        )
+    limit_bytes = max(_MOST_DECODED_BYTES, _MOST_EXPANSION * header.size_bytes)
     # The client's own times are wanted here, whatever type of timestamp the batch claims to have.
     own_times = header._replace(attributes=header.attributes & ~TIMESTAMP_TYPE_FLAG)
     try:
-        return decode_records(records, position, own_times)
+        return decode_records(records, position, own_times, limit_bytes)
     except CorruptRecords as error:
         raise ApiError(
             ErrorCode.INVALID_RECORD, f"Records in the append to {where} do not parse: {error}"

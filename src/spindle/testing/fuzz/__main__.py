@@ -22,6 +22,7 @@ from spindle.testing.fuzz.wire import Finding
 @click.option("--first-case", default=0, show_default=True, help="First case of the seed.")
 @click.option("--last-case", type=int, help="Last case of the seed; for repeating a part of a run.")
 @click.option("--keep", type=click.Path(path_type=Path), help="Folder for the log and the cases.")
+@click.option("--controller", is_flag=True, help="Attack the controller's port.")
 def main(
     seconds: float,
     seed: int | None,
@@ -30,6 +31,7 @@ def main(
     first_case: int,
     last_case: int | None,
     keep: Path | None,
+    controller: bool,
 ) -> None:
     """Send valid, damaged and senseless requests to a node and look for harm.
 
@@ -41,11 +43,20 @@ def main(
         if bootstrap is None:
             node = TargetNode(Path(temporary))
             node.start()
-            host, port = node.host, node.port
+            host, port = node.host, node.controller_port if controller else node.port
         else:
             host, _, number = bootstrap.rpartition(":")
             port = int(number)
-        plan = Plan(host, port, seed, seconds, attackers, first_case, last_case)
+        plan = Plan(
+            host,
+            port,
+            seed,
+            seconds,
+            attackers,
+            first_case,
+            last_case,
+            is_controller=controller,
+        )
         click.echo(f"seed {seed}, {host}:{port}, {seconds:.0f} s")
         try:
             outcome = asyncio.run(run(plan, node))

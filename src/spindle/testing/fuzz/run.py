@@ -4,9 +4,10 @@ import asyncio
 import contextlib
 import time
 from collections import deque
+from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from spindle.protocol.messages.create_topics import CreateTopicsRequest
 from spindle.protocol.messages.metadata import MetadataRequest
@@ -58,6 +59,8 @@ class Plan:
     first_case: int = 0
     last_case: int | None = None
     most_latency_ms: float = 5_000.0
+    is_controller: bool = False
+    """The port is a controller's: there is no canary, as elections may be what was asked for."""
 
 
 class _Run:
@@ -76,6 +79,9 @@ class _Run:
 
     async def all(self) -> None:
         plan = self.plan
+        if plan.is_controller:
+            await self._controller()
+            return
         gardener = await WireClient.connect(plan.host, plan.port)
         await self._plant(gardener)
         maker = CaseMaker(plan.seed, await gardener.versions(), self.known)
@@ -83,18 +89,30 @@ class _Run:
         canary = Canary(await WireClient.connect(plan.host, plan.port))
         await canary.prepare()
         self.outcome.latencies_ms = canary.latencies_ms
-        helpers = [self._listen(canary), self._watch(), self._tend(gardener)]
-        tasks = [asyncio.ensure_future(work) for work in helpers]
-        tasks += [asyncio.ensure_future(self._attack(maker)) for _ in range(plan.attackers)]
+        try:
+            await self._until_over(maker, self._listen(canary), self._tend(gardener))
+            await canary.sing()
+        finally:
+            canary.close()
+            gardener.close()
+
+    async def _controller(self) -> None:
+        asker = await WireClient.connect(self.plan.host, self.plan.port)
+        maker = CaseMaker(self.plan.seed, await asker.versions(), self.known)
+        self.outcome.turns = maker.turns
+        await self._until_over(maker)
+        await asker.versions()
+        asker.close()
+
+    async def _until_over(self, maker: CaseMaker, *helpers: Coroutine[Any, Any, None]) -> None:
+        tasks = [asyncio.ensure_future(work) for work in (*helpers, self._watch())]
+        tasks += [asyncio.ensure_future(self._attack(maker)) for _ in range(self.plan.attackers)]
         try:
             await asyncio.gather(*tasks)
-            await canary.sing()
         finally:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-            canary.close()
-            gardener.close()
         if self.node is not None:
             self.node.check()
 
