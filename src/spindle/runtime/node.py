@@ -31,6 +31,7 @@ from spindle.runtime.directory_lock import DirectoryLock
 from spindle.runtime.directory_thread import DirectoryThread
 from spindle.runtime.image_publisher import ImagePublisher
 from spindle.runtime.logging_setup import set_up_logging
+from spindle.runtime.memory import keep_large_buffers
 from spindle.runtime.metadata_quorum import RaftMetadataQuorum
 from spindle.runtime.metrics_disk import MeasuredFileSystem
 from spindle.runtime.metrics_parts import NodeParts
@@ -380,6 +381,7 @@ def run_node(config: NodeConfig, on_ready: Callable[[Node], None] | None = None)
     """
     set_up_logging(config.text(LOG_FORMAT))
     sys.setswitchinterval(0.0005)
+    keep_large_buffers()
     try:
         import uvloop
     except ImportError:
