@@ -15,14 +15,14 @@ NAMES, IDS = 12, 13
 
 
 class Cache(FetchSessionCache):
-    def __init__(self, slots: int = 10) -> None:
+    def __init__(self, slots: int = 10, max_partitions: int = 1_000) -> None:
         self._counter = 100
 
         def next_id() -> int:
             self._counter += 1
             return self._counter
 
-        super().__init__(slots, next_id)
+        super().__init__(slots, next_id, max_partitions=max_partitions)
 
 
 def request(
@@ -144,3 +144,29 @@ def test_the_epoch_wraps() -> None:
     context.session.epoch = 2**31 - 1
     cache.open(request(context.session_id, 2**31 - 1), NAMES, 0)
     assert context.session.epoch == 1
+
+
+def test_sessions_remember_only_so_many_partitions_together() -> None:
+    cache = Cache(max_partitions=5)
+    first = cache.open(request(wanted={"a": [0, 1, 2]}), NAMES, 0)
+    assert first.session is not None
+    assert cache.open(request(wanted={"b": [0, 1, 2]}), NAMES, 0).session is None
+    second = cache.open(request(wanted={"b": [0, 1]}), NAMES, 0)
+    assert second.session is not None
+    # What grows beyond the limit loses its session; what shrinks makes room.
+    grown = request(second.session_id, 1, wanted={"b": [2]})
+    assert refused(cache, grown) is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert len(cache) == 1
+    cache.open(request(first.session_id, 1, forgotten={"a": [0, 1]}), NAMES, 0)
+    assert cache.open(request(wanted={"c": [0, 1, 2, 3]}), NAMES, 0).session is not None
+
+
+def test_idle_sessions_make_room_for_partitions() -> None:
+    cache = Cache(max_partitions=5)
+    cache.open(request(wanted={"a": [0, 1]}), NAMES, 0)
+    cache.open(request(wanted={"b": [0, 1]}), NAMES, 60_000)
+    assert cache.open(request(wanted={"c": [0, 1, 2]}), NAMES, 119_999).session is None
+    assert cache.open(request(wanted={"c": [0, 1, 2]}), NAMES, 120_000).session is not None
+    assert len(cache) == 2
+    assert cache.open(request(wanted={"c": list(range(6))}), NAMES, 500_000).session is None
+    assert len(cache) == 2

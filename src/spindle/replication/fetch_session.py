@@ -16,6 +16,7 @@ INVALID_SESSION_ID: Final = 0
 INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
 _MAX_EPOCH: Final = 2**31 - 1
+_MAX_PARTITIONS: Final = 500_000
 
 
 class PartitionKey(NamedTuple):
@@ -119,7 +120,7 @@ class FetchContext(NamedTuple):
 
 
 class FetchSessionCache:
-    """All sessions of a broker, at most `max_sessions`.
+    """All sessions of a broker, at most `max_sessions`, with at most `max_partitions` in all.
 
     Args:
         next_id: gives random positive 31-bit numbers.
@@ -127,11 +128,17 @@ class FetchSessionCache:
     """
 
     def __init__(
-        self, max_sessions: int, next_id: Callable[[], int], min_eviction_ms: int = 120_000
+        self,
+        max_sessions: int,
+        next_id: Callable[[], int],
+        min_eviction_ms: int = 120_000,
+        max_partitions: int = _MAX_PARTITIONS,
     ) -> None:
         self._max_sessions = max_sessions
         self._next_id = next_id
         self._min_eviction_ms = min_eviction_ms
+        self._max_partitions = max_partitions
+        self._partition_count = 0
         self._sessions: dict[int, FetchSession] = {}
 
     def __len__(self) -> int:
@@ -153,9 +160,15 @@ class FetchSessionCache:
         if session.epoch != epoch:
             raise SessionError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
         if session.uses_topic_ids != uses_topic_ids:
-            del self._sessions[session.session_id]
+            self.forget(session)
             raise SessionError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+        count_before = len(session.partitions)
         session.update(request)
+        self._partition_count += len(session.partitions) - count_before
+        if self._partition_count > self._max_partitions and len(session.partitions) > count_before:
+            # The fetcher starts anew with a full request, and is served without a session.
+            self.forget(session)
+            raise SessionError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         session.last_used_ms = now_ms
         session.epoch = 1 if epoch == _MAX_EPOCH else epoch + 1
         # Most recently used last: the first one is the one to evict.
@@ -163,14 +176,17 @@ class FetchSessionCache:
         return FetchContext(session.partitions, session, is_incremental=True)
 
     def forget(self, session: FetchSession) -> None:
-        """Close a session whose fetcher was not told of it."""
-        self._sessions.pop(session.session_id, None)
+        """Close a session, for example one whose fetcher was not told of it."""
+        if self._sessions.pop(session.session_id, None) is not None:
+            self._partition_count -= len(session.partitions)
 
     def _open_full(self, request: FetchRequest, uses_topic_ids: bool, now_ms: int) -> FetchContext:
         if request.session_id != INVALID_SESSION_ID:
-            self._sessions.pop(request.session_id, None)
+            known = self._sessions.get(request.session_id)
+            if known is not None:
+                self.forget(known)
         partitions = {key: FetchedPartition(wanted) for key, wanted in wanted_partitions(request)}
-        if request.session_epoch == FINAL_EPOCH or not self._has_room(now_ms):
+        if request.session_epoch == FINAL_EPOCH or not self._has_room(len(partitions), now_ms):
             return FetchContext(partitions, None, is_incremental=False)
         session_id = self._next_id()
         while session_id in self._sessions or session_id == INVALID_SESSION_ID:
@@ -178,15 +194,19 @@ class FetchSessionCache:
         session = FetchSession(session_id, uses_topic_ids, now_ms)
         session.partitions = partitions
         self._sessions[session_id] = session
+        self._partition_count += len(partitions)
         return FetchContext(partitions, session, is_incremental=False)
 
-    def _has_room(self, now_ms: int) -> bool:
-        if len(self._sessions) < self._max_sessions:
-            return True
-        if not self._sessions:
+    def _has_room(self, partition_count: int, now_ms: int) -> bool:
+        """Whether there is room for one more session, if need be in place of idle ones."""
+        if not self._max_sessions or partition_count > self._max_partitions:
             return False
-        oldest = next(iter(self._sessions.values()))
-        if now_ms - oldest.last_used_ms < self._min_eviction_ms:
-            return False
-        del self._sessions[oldest.session_id]
+        while (
+            len(self._sessions) >= self._max_sessions
+            or self._partition_count + partition_count > self._max_partitions
+        ):
+            oldest = next(iter(self._sessions.values()))
+            if now_ms - oldest.last_used_ms < self._min_eviction_ms:
+                return False
+            self.forget(oldest)
         return True
