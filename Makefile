@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 UV_VERSION := 0.13.9
 
-.PHONY: help setup lock demo test check unit interop bench clean
+.PHONY: help setup lock demo test check unit interop bench fuzz clean
 .DEFAULT_GOAL := help
 
 help: ## Show the targets
@@ -14,6 +14,8 @@ help: ## Show the targets
 setup: $(STAMP) ## Virtual environment with the locked dependencies; leaves .venv/bin/spindle
 
 $(STAMP): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "Python 3.11 or newer is needed: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)"; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@command -v uv >/dev/null 2>&1 || test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet uv==$(UV_VERSION)
 	@PATH="$(CURDIR)/$(BIN):$$PATH"; export VIRTUAL_ENV="$(CURDIR)/$(VENV)"; \
@@ -41,6 +43,9 @@ unit: setup
 interop: setup ## Apache Kafka, its tools and foreign clients against Spindle (needs mvn and Java 17+)
 	@$(BIN)/python tools/kafka/fetch.py
 	@$(BIN)/python -m pytest -q -m interop tests/interop
+
+fuzz: setup ## Hostile input against a node of its own, for SECONDS (default 300), by SEED
+	@$(BIN)/python -m spindle.testing.fuzz --seconds $(or $(SECONDS),300) $(if $(SEED),--seed $(SEED))
 
 bench: setup ## Spindle next to Apache Kafka in one run; a table of ratios
 	@$(BIN)/python tools/kafka/fetch.py

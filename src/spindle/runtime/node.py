@@ -48,6 +48,7 @@ EXIT_TERMINATED: Final = 128 + signal.SIGTERM
 _SHUTDOWN_S: Final = 30.0
 _DISK_S: Final = 10.0
 _QUORUM_STOP_S: Final = 5.0
+_GC_THRESHOLDS: Final = (20_000, 20, 50)
 
 
 def wall_clock_ms() -> int:
@@ -157,6 +158,8 @@ class Node:
         self._log_banner(identities, controller_listeners)
         gc.collect()
         gc.freeze()
+        # What is made per request is freed by its reference counts; look for cycles rarely.
+        gc.set_threshold(*_GC_THRESHOLDS)
 
     def _log_banner(
         self, identities: DirectoryIdentities, controller_listeners: Sequence[Listener]
