@@ -36,7 +36,6 @@ class Canary:
     def __init__(self, client: WireClient) -> None:
         self._client = client
         self._next_offset = 0
-        self._is_first = True
         self._topic: Any = None
         self._versions: dict[int, tuple[int, int]] = {}
         self.latencies_ms: list[float] = []
