@@ -20,4 +20,6 @@ TOOL_COMMANDS: Final = {
     "features": (f"{_TOOLS}.features:features", "Show and change feature levels."),
     "api-versions": (f"{_TOOLS}.api_versions:api_versions", "Show what brokers serve."),
     "leader-election": (f"{_TOOLS}.leader_election:leader_election", "Elect leaders."),
+    "produce": (f"{_TOOLS}.produce:produce", "Send the lines of standard input."),
+    "consume": (f"{_TOOLS}.consume:consume", "Print the records of topics."),
 }

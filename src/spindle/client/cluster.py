@@ -105,12 +105,16 @@ class ClusterView:
         return led
 
 
-def metadata_request(topics: Sequence[str] | None) -> MetadataRequest:
-    """Ask for these topics, or for all with None. Never creates a topic."""
+def metadata_request(topics: Sequence[str] | None, *, create: bool = False) -> MetadataRequest:
+    """Ask for these topics, or for all with None.
+
+    Args:
+        create: have topics that are missing created, where the brokers do that.
+    """
     wanted = None
     if topics is not None:
         wanted = [MetadataRequest.MetadataRequestTopic(name=name) for name in topics]
-    return MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
+    return MetadataRequest(topics=wanted, allow_auto_topic_creation=create)
 
 
 def cluster_view(response: MetadataResponse) -> ClusterView:

@@ -119,9 +119,11 @@ class ClientConnection:
             raise ClientError(f"{len(self._open)} requests are open, which is the limit")
         return self._enqueue(message, response, version)
 
-    def request_without_answer(self, message: Message) -> list[Bytes]:
+    def request_without_answer(
+        self, message: Message, *, last_version: int | None = None
+    ) -> list[Bytes]:
         """The bytes of a request that the broker will not answer (Produce with acks 0)."""
-        version = self.versions.pick(type(message))
+        version = self.versions.pick(type(message), last=last_version)
         return self._frame(message, version, self._take_correlation_id())
 
     def receive_frame(self, frame: memoryview) -> Received:

@@ -281,9 +281,14 @@ def committed_offsets(client: WireClient, group_id: str) -> dict[TopicPartition,
 
 
 def commit_offsets(
-    client: WireClient, group_id: str, offsets: Mapping[TopicPartition, int]
+    client: WireClient,
+    group_id: str,
+    offsets: Mapping[TopicPartition, int],
+    *,
+    generation: int = -1,
+    member_id: str = "",
 ) -> None:
-    """Set the position of a group that has no members.
+    """Set the position of a group, as a member of it or while it has none.
 
     Raises:
         ApiError: the coordinator refused a partition; others may have been set.
@@ -302,8 +307,8 @@ def commit_offsets(
         )
     request = OffsetCommitRequest(
         group_id=group_id,
-        generation_id_or_member_epoch=-1,
-        member_id="",
+        generation_id_or_member_epoch=generation,
+        member_id=member_id,
         topics=list(topics.values()),
     )
 

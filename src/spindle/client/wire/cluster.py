@@ -7,7 +7,13 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Self, TypeVar
 
-from spindle.client.cluster import BrokerAddress, ClusterView, cluster_view, metadata_request
+from spindle.client.cluster import (
+    BrokerAddress,
+    ClusterView,
+    TopicView,
+    cluster_view,
+    metadata_request,
+)
 from spindle.client.configs import ConfigResource, describe_configs_request, described_configs
 from spindle.client.errors import ClientError, ConnectionLost, RequestTimedOut, is_worth_retrying
 from spindle.client.log_dirs import LogDirView, describe_log_dirs_request, log_dir_views
@@ -85,6 +91,23 @@ class WireClient:
         """
         return self.retrying(lambda: self._fetch_metadata(topics))
 
+    def awaited_topic(self, name: str) -> TopicView:
+        """A topic whose partitions have leaders; it is created where the brokers do that.
+
+        Raises:
+            ApiError: it does not exist and is not created.
+            ClientError: no broker could be asked.
+        """
+
+        def attempt() -> TopicView:
+            request = metadata_request([name], create=True)
+            view = cluster_view(self._any_connection().request(request, MetadataResponse))
+            for partition in view.topic(name).partitions:
+                view.leader_of(TopicPartition(name, partition))
+            return view.topic(name)
+
+        return self.retrying(attempt)
+
     def list_offsets(
         self, timestamps: Mapping[TopicPartition, int], *, isolation_level: int | None = None
     ) -> dict[TopicPartition, FoundOffset]:
@@ -113,7 +136,7 @@ class WireClient:
             request = describe_log_dirs_request(topics)
             return {
                 node_id: log_dir_views(
-                    self._connection(broker).request(request, DescribeLogDirsResponse)
+                    self.connection(broker).request(request, DescribeLogDirsResponse)
                 )
                 for node_id, broker in sorted(view.brokers.items())
             }
@@ -140,7 +163,7 @@ class WireClient:
             view = self.current_view(())
             for name in names:
                 request = describe_configs_request(kind, [name], keys)
-                connection = self._connection(view.broker(name))
+                connection = self.connection(view.broker(name))
                 described |= described_configs(connection.request(request, DescribeConfigsResponse))
             return described
 
@@ -166,7 +189,7 @@ class WireClient:
             request = produce_request(
                 partition, topic_id, records, acks=acks, timeout_ms=timeout_ms
             )
-            response = self._connection(view.leader_of(partition)).request(
+            response = self.connection(view.leader_of(partition)).request(
                 request, ProduceResponse, last_version=last_version(topic_id)
             )
             return appended(partition, response)
@@ -191,15 +214,23 @@ class WireClient:
         broker: BrokerAddress | None = None,
         first_version: int = 0,
         last_version: int | None = None,
+        wait_ms: int = 0,
     ) -> R:
         """One attempt to have a request answered by a broker, or by any with None.
+
+        Args:
+            wait_ms: how long the broker may deliberately wait, on top of the request timeout.
 
         Raises:
             ClientError: the broker could not be asked, or serves no version within the bounds.
         """
-        connection = self._any_connection() if broker is None else self._connection(broker)
+        connection = self._any_connection() if broker is None else self.connection(broker)
         return connection.request(
-            request, response, first_version=first_version, last_version=last_version
+            request,
+            response,
+            first_version=first_version,
+            last_version=last_version,
+            wait_ms=wait_ms,
         )
 
     def versions(self, broker: BrokerAddress | None = None) -> PeerVersions:
@@ -208,7 +239,7 @@ class WireClient:
         Raises:
             ClientError: the broker cannot be reached.
         """
-        connection = self._any_connection() if broker is None else self._connection(broker)
+        connection = self._any_connection() if broker is None else self.connection(broker)
         return connection.versions
 
     def forget_metadata(self) -> None:
@@ -259,7 +290,7 @@ class WireClient:
                 wanted, isolation_level=level, timeout_ms=self.settings.request_timeout_ms
             )
             needs_max = MAX_TIMESTAMP in wanted.values()
-            response = self._connection(leader).request(
+            response = self.connection(leader).request(
                 request,
                 ListOffsetsResponse,
                 first_version=FIRST_VERSION_WITH_MAX_TIMESTAMP if needs_max else 0,
@@ -267,7 +298,12 @@ class WireClient:
             found |= found_offsets(response)
         return found
 
-    def _connection(self, broker: BrokerAddress) -> BlockingConnection:
+    def connection(self, broker: BrokerAddress) -> BlockingConnection:
+        """The shared connection to a broker, opened if need be; a single attempt.
+
+        Raises:
+            ClientError: the broker cannot be reached.
+        """
         return self._connect(HostPort(broker.host, broker.port))
 
     def _connect(self, address: HostPort) -> BlockingConnection:

@@ -109,6 +109,18 @@ class BlockingConnection:
         with self._closing_on_failure():
             self._send_all(parts)
 
+    def send_without_answer(self, message: Message, *, last_version: int | None = None) -> None:
+        """Send a request that the broker does not answer (Produce with acks 0).
+
+        Raises:
+            UnsupportedByPeer: there is no common version; the connection stays usable.
+            ConnectionLost: the broker hung up.
+            RequestTimedOut: the broker does not take the bytes.
+        """
+        parts = self._state.request_without_answer(message, last_version=last_version)
+        with self._closing_on_failure():
+            self._send_all(parts)
+
     def receive(self, *, wait_ms: int = 0) -> Message:
         """The answer to the oldest open request.
 

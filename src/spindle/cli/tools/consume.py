@@ -1,0 +1,231 @@
+"""`kafka-console-consumer`: prints records of topics, alone or as a member of a group."""
+
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Final
+
+import click
+
+from spindle.cli.tools.bootstrap import connect, properties_of
+from spindle.cli.tools.command import FAILED, ToolCommand, log_line, tool_main
+from spindle.cli.tools.consumption import Consumption, Start
+from spindle.cli.tools.failures import FAILURES, Failure, UsageError, failure
+from spindle.cli.tools.line_reader import key_values
+from spindle.cli.tools.options import (
+    BOOTSTRAP_SERVER,
+    COMMAND_CONFIG,
+    Option,
+    OptionParser,
+    Options,
+)
+from spindle.cli.tools.record_format import DEFAULT_FORMATTER, RecordFormat, check_formatter
+from spindle.client.offsets import EARLIEST, LATEST
+from spindle.common.ids import TopicPartition
+
+_MS: Final = 1000
+_LOGGER: Final = "org.apache.kafka.tools.consumer.ConsoleConsumer"
+_RESETS: Final = {"earliest": EARLIEST, "latest": LATEST}
+
+PARSER: Final = OptionParser(
+    "This tool helps to read data from Kafka topics and outputs it to standard output.",
+    [
+        BOOTSTRAP_SERVER,
+        COMMAND_CONFIG,
+        Option("topic", "The topic.", "topic"),
+        Option("include", "A pattern of topics.", "regex"),
+        Option("partition", "Only this partition.", "number"),
+        Option("offset", "Where to begin: an offset, earliest or latest (the default).", "offset"),
+        Option("from-beginning", "Begin with the first records where there is no position."),
+        Option("max-messages", "End after so many records.", "count"),
+        Option("timeout-ms", "End when no record has come for this long.", "ms"),
+        Option("skip-message-on-error", "Go on after a record that cannot be printed."),
+        Option("group", "Read as a member of this group, which keeps the positions.", "group"),
+        Option("isolation-level", "read_committed or read_uncommitted (the default).", "level"),
+        Option("formatter", "Class of the formatter.", "class"),
+        Option("formatter-config", "Property file of the formatter.", "file"),
+        Option(
+            "property",
+            "Of the formatter: print.timestamp, print.key, print.offset, print.epoch, "
+            "print.partition, print.headers, print.value, key.separator, line.separator, "
+            "headers.separator, null.literal.",
+            "key=value",
+        ),
+        Option("formatter-property", "The same.", "key=value"),
+        Option("key-deserializer", "Class of the key's deserializer.", "class"),
+        Option("value-deserializer", "Class of the value's deserializer.", "class"),
+        Option("consumer-property", "A property of the client.", "key=value"),
+        Option("command-property", "The same.", "key=value"),
+        Option("consumer.config", "Property file of the client.", "file"),
+        Option("enable-systest-events", "Has no effect."),
+    ],
+)
+
+
+def _run(options: Options) -> int:
+    _check(options)
+    properties = _client_properties(options)
+    group_id = properties.get("group.id")
+    if group_id is not None and options.has("partition"):
+        raise UsageError("Options group and partition cannot be specified together.")
+    start = _start(options, properties)
+    prints = check_formatter(options.text("formatter", DEFAULT_FORMATTER))
+    record_format = RecordFormat.of(_format_properties(options))
+    limit = options.integer("max-messages")
+    timeout_ms = options.integer("timeout-ms")
+    printed = 0
+    with (
+        _ending_on_signals(),
+        connect(
+            options.one("bootstrap-server"), properties, client_id="console-consumer"
+        ) as client,
+    ):
+        consumption = Consumption(client, start, group_id)
+        try:
+            last = time.monotonic()
+            while limit is None or limit < 0 or printed < limit:
+                left = None if limit is None or limit < 0 else limit - printed
+                records = consumption.next_records(left)
+                for record in records:
+                    if prints:
+                        sys.stdout.buffer.write(record_format.line(record))
+                    printed += 1
+                sys.stdout.flush()
+                if records:
+                    last = time.monotonic()
+                elif timeout_ms is not None and (time.monotonic() - last) * _MS > timeout_ms >= 0:
+                    _log_end("org.apache.kafka.common.errors.TimeoutException")
+                    break
+        except KeyboardInterrupt:
+            pass
+        except FAILURES as error:
+            _log_end(str(failure(error)))
+        finally:
+            consumption.close()
+            click.echo(f"Processed a total of {printed} messages", err=True)
+    return 0
+
+
+def _log_end(text: str) -> None:
+    log_line("ERROR", f"Error processing message, terminating consumer process: \n{text}", _LOGGER)
+
+
+@contextmanager
+def _ending_on_signals() -> Iterator[None]:
+    """SIGTERM ends the tool in order, like Ctrl-C."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    try:
+        before = signal.signal(signal.SIGTERM, interrupt)
+    except ValueError:
+        # Not the main thread: whoever runs the tool there also ends it.
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _check(options: Options) -> None:
+    if options.has("topic") == options.has("include"):
+        raise UsageError("Exactly one of --include/--topic is required. ")
+    if options.has("partition"):
+        if not options.has("topic"):
+            raise UsageError("The topic is required when partition is specified.")
+        if options.has("from-beginning") and options.has("offset"):
+            raise UsageError("Options from-beginning and offset cannot be specified together.")
+    elif options.has("offset"):
+        raise UsageError("The partition is required when offset is specified.")
+    options.require("bootstrap-server")
+
+
+def _client_properties(options: Options) -> dict[str, str]:
+    files = properties_of(options.one("command-config") or options.one("consumer.config"))
+    given = key_values([*options.all("consumer-property"), *options.all("command-property")])
+    groups = {
+        group
+        for group in (options.one("group"), files.get("group.id"), given.get("group.id"))
+        if group is not None
+    }
+    if len(groups) > 1:
+        names = ", ".join(f"'{group}'" for group in sorted(groups))
+        raise UsageError(
+            "The group ids provided in different places (directly using '--group', via "
+            "'--consumer-property', or via '--consumer.config') do not match. Detected group ids: "
+            f"{names}"
+        )
+    properties = files | given
+    if groups:
+        properties["group.id"] = groups.pop()
+    level = options.one("isolation-level")
+    if level is not None:
+        properties["isolation.level"] = level
+    return properties
+
+
+def _format_properties(options: Options) -> dict[str, str]:
+    properties = properties_of(options.one("formatter-config"))
+    properties |= key_values([*options.all("property"), *options.all("formatter-property")])
+    for option, key in (
+        ("key-deserializer", "key.deserializer"),
+        ("value-deserializer", "value.deserializer"),
+    ):
+        name = options.one(option)
+        if name is not None:
+            properties[key] = name
+    return properties
+
+
+def _start(options: Options, properties: dict[str, str]) -> Start:
+    reset = properties.get("auto.offset.reset")
+    if options.has("from-beginning") and reset not in (None, "earliest"):
+        raise UsageError(
+            "Can't simultaneously specify --from-beginning and "
+            f"'auto.offset.reset={reset}', please remove one option"
+        )
+    default = "earliest" if options.has("from-beginning") else reset or "latest"
+    if default not in _RESETS:
+        raise UsageError(f"auto.offset.reset is {default!r}, want earliest or latest")
+    only = None
+    number = options.integer("partition")
+    if number is not None:
+        only = TopicPartition(options.text("topic"), number)
+    return Start(
+        topic=options.one("topic"),
+        pattern=options.one("include"),
+        partition=only,
+        offset=_offset(options.one("offset")),
+        reset=_RESETS[default],
+    )
+
+
+def _offset(text: str | None) -> int | None:
+    if text is None:
+        return None
+    named = _RESETS.get(text.lower())
+    if named is not None:
+        return named
+    if not text.isdecimal():
+        raise UsageError(
+            f"The provided offset value '{text}' is incorrect. Valid values are 'earliest', "
+            "'latest', or a non-negative long."
+        )
+    return int(text)
+
+
+def _report(found: Failure) -> int:
+    click.echo(str(found), err=True)
+    return FAILED
+
+
+def _report_words(found: Failure) -> int:
+    raise UsageError(found.text)
+
+
+consume = ToolCommand("consume", tool_main(PARSER, _run, _report, on_bad_words=_report_words))

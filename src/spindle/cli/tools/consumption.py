@@ -1,0 +1,151 @@
+"""What a console consumer reads: partitions of its choice, or those that a group gives it."""
+
+import time
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from spindle.cli.tools.topic_filter import is_internal, topic_filter
+from spindle.client.errors import ClientError
+from spindle.client.wire.cluster import WireClient
+from spindle.client.wire.group_member import GroupMember
+from spindle.client.wire.reader import ConsumedRecord, OffsetLost, Reader
+from spindle.common.errors import ApiError
+from spindle.common.ids import TopicPartition
+
+_HEARTBEAT_S: Final = 3.0
+_COMMIT_S: Final = 5.0
+_PAUSE_S: Final = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """What to read, and where to begin. `offset` and `reset` may be EARLIEST or LATEST."""
+
+    topic: str | None
+    pattern: str | None
+    partition: TopicPartition | None
+    offset: int | None
+    reset: int
+
+
+class Consumption:
+    """Records one after another.
+
+    Args:
+        group_id: take part in this group; None reads without one and keeps no positions.
+    """
+
+    def __init__(self, client: WireClient, start: Start, group_id: str | None) -> None:
+        self._client = client
+        self._start = start
+        self._group_id = group_id
+        self._member: GroupMember | None = None
+        self._reader: Reader | None = None
+        self._fetched: deque[ConsumedRecord] = deque()
+        self._handed_out: dict[TopicPartition, int] = {}
+        self._heartbeat_at = 0.0
+        self._commit_at = 0.0
+
+    def next_records(self, limit: int | None) -> list[ConsumedRecord]:
+        """Records that have come, at most so many; none when none came for a moment.
+
+        Raises:
+            ApiError: refused for good.
+            ClientError: a broker could not be asked.
+        """
+        if self._reader is None:
+            self._reader = self._open()
+        if self._group_id is not None:
+            self._take_part()
+        if not self._fetched:
+            self._fetch(self._reader)
+        count = len(self._fetched) if limit is None else min(limit, len(self._fetched))
+        records = [self._fetched.popleft() for _ in range(count)]
+        for record in records:
+            self._handed_out[record.partition] = record.offset + 1
+        return records
+
+    def close(self) -> None:
+        """Commit what was handed out and leave the group, as far as brokers can be reached."""
+        if self._member is None:
+            return
+        try:
+            self._commit()
+            self._member.leave()
+        except (ApiError, ClientError):
+            # The group notices by itself when heartbeats stop.
+            return
+
+    def _fetch(self, reader: Reader) -> None:
+        if not reader.positions:
+            time.sleep(_PAUSE_S)
+            return
+        try:
+            self._fetched.extend(reader.poll())
+        except OffsetLost as lost:
+            reader.positions |= self._positions([lost.partition], self._start.reset)
+
+    def _open(self) -> Reader:
+        if self._group_id is None:
+            where = self._start.reset if self._start.offset is None else self._start.offset
+            return self._reader_at(self._positions(self._partitions(), where))
+        self._member = GroupMember(self._client, self._group_id, self._topics())
+        return self._join(self._member)
+
+    def _join(self, member: GroupMember) -> Reader:
+        assigned = member.join()
+        self._heartbeat_at = self._commit_at = time.monotonic()
+        known = {p: offset for p, offset in assigned.items() if offset is not None}
+        fresh = [p for p, offset in assigned.items() if offset is None]
+        return self._reader_at(known | self._positions(fresh, self._start.reset))
+
+    def _reader_at(self, positions: Mapping[TopicPartition, int]) -> Reader:
+        level = self._client.settings.isolation_level
+        return Reader(self._client, positions, isolation_level=level)
+
+    def _take_part(self) -> None:
+        assert self._member is not None
+        now = time.monotonic()
+        if now - self._commit_at >= _COMMIT_S:
+            self._commit()
+            self._commit_at = now
+        if now - self._heartbeat_at < _HEARTBEAT_S:
+            return
+        self._heartbeat_at = now
+        if not self._member.heartbeat():
+            self._commit()
+            self._fetched.clear()
+            self._reader = self._join(self._member)
+
+    def _commit(self) -> None:
+        assert self._member is not None
+        if self._handed_out:
+            self._member.commit(self._handed_out)
+            self._handed_out.clear()
+
+    def _topics(self) -> list[str]:
+        if self._start.topic is not None:
+            return [self._start.topic]
+        is_meant = topic_filter(self._start.pattern or "")
+        names = self._client.metadata().topics
+        return [name for name in names if is_meant(name) and not is_internal(name)]
+
+    def _partitions(self) -> list[TopicPartition]:
+        if self._start.partition is not None:
+            return [self._start.partition]
+        return [
+            TopicPartition(name, number)
+            for name in self._topics()
+            for number in self._client.awaited_topic(name).partitions
+        ]
+
+    def _positions(
+        self, partitions: Iterable[TopicPartition], where: int
+    ) -> dict[TopicPartition, int]:
+        wanted = list(partitions)
+        if where >= 0 or not wanted:
+            return dict.fromkeys(wanted, where)
+        found = self._client.list_offsets(dict.fromkeys(wanted, where))
+        return {partition: each.offset for partition, each in found.items()}

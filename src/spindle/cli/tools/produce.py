@@ -1,0 +1,249 @@
+"""`kafka-console-producer`: sends the lines of standard input."""
+
+import queue
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from typing import Final
+
+import click
+
+from spindle.cli.tools.bootstrap import connect, properties_of
+from spindle.cli.tools.command import FAILED, ToolCommand, log_line, tool_main
+from spindle.cli.tools.failures import Failure, ToolFailed, UsageError, failure
+from spindle.cli.tools.line_reader import LineFormat, key_values
+from spindle.cli.tools.options import (
+    BOOTSTRAP_SERVER,
+    COMMAND_CONFIG,
+    Option,
+    OptionParser,
+    Options,
+)
+from spindle.client.partitioning import partition_of_key
+from spindle.client.wire.producer import Producer
+from spindle.common.errors import ApiError
+from spindle.common.ids import TopicPartition
+from spindle.protocol.records.builder import SimpleRecord
+from spindle.protocol.records.compression import CODEC_NAMES
+
+_BATCH_BYTES: Final = 16 * 1024
+_LINGER_MS: Final = 1000
+_MS: Final = 1000
+_QUEUE_LINES: Final = 10_000
+_ACKS: Final = {"all": -1, "-1": -1, "1": 1, "0": 0}
+_CALLBACK: Final = "org.apache.kafka.clients.producer.internals.ErrorLoggingCallback"
+_KNOWN_READER: Final = "org.apache.kafka.tools.LineMessageReader"
+
+PARSER: Final = OptionParser(
+    "This tool helps to read data from standard input and publish it to Kafka.",
+    [
+        BOOTSTRAP_SERVER,
+        COMMAND_CONFIG,
+        Option("topic", "The topic.", "topic"),
+        Option("sync", "Send every line at once and wait for the answer."),
+        Option(
+            "compression-codec",
+            "none, gzip (without a value), snappy, lz4 or zstd.",
+            "codec",
+            may_lack_value=True,
+        ),
+        Option("batch-size", "Bytes of a partition to gather before sending.", "bytes"),
+        Option("max-partition-memory-bytes", "The same.", "bytes"),
+        Option("timeout", "How long a line may wait for others, 1000 by default.", "ms"),
+        Option("request-required-acks", "all (or -1, the default), 1 or 0.", "acks"),
+        Option("request-timeout-ms", "How long to wait for an answer.", "ms"),
+        Option("message-send-max-retries", "Accepted; retries end with the API timeout.", "count"),
+        Option("retry-backoff-ms", "First pause before a retry.", "ms"),
+        Option("metadata-expiry-ms", "Accepted; metadata is refreshed on errors.", "ms"),
+        Option("max-block-ms", "How long to try in all, 60000 by default.", "ms"),
+        Option("max-memory-bytes", "Accepted; little is held back.", "bytes"),
+        Option("socket-buffer-size", "Accepted; the system's size is used.", "bytes"),
+        Option("line-reader", f"Only {_KNOWN_READER}.", "class"),
+        Option(
+            "property",
+            "Of the line format: parse.key, key.separator, parse.headers, headers.delimiter, "
+            "headers.separator, headers.key.separator, ignore.error, null.marker.",
+            "key=value",
+        ),
+        Option("reader-property", "The same.", "key=value"),
+        Option("reader-config", "Property file of the line format.", "file"),
+        Option("producer-property", "A property of the client.", "key=value"),
+        Option("command-property", "The same.", "key=value"),
+        Option("producer.config", "Property file of the client.", "file"),
+    ],
+)
+
+
+class Batches:
+    """Gathers records by partition and sends a partition's when there are enough.
+
+    Args:
+        limit_bytes: sizes of keys and values that make a batch; 0 sends every record alone.
+    """
+
+    def __init__(self, producer: Producer, topic: str, partitions: int, limit_bytes: int) -> None:
+        self._producer = producer
+        self._topic = topic
+        self._partitions = partitions
+        self._limit_bytes = limit_bytes
+        self._gathered: dict[int, list[SimpleRecord]] = {}
+        self._size_bytes: dict[int, int] = {}
+        self._sticky = 0
+
+    def add(self, record: SimpleRecord) -> None:
+        """Take a record, and send its batch if it is full.
+
+        A refused batch is reported on standard error, as Kafka's tool does, and the next goes on.
+        """
+        partition = self._partition_of(record)
+        self._gathered.setdefault(partition, []).append(record)
+        size_bytes = len(record.key or b"") + len(record.value or b"")
+        self._size_bytes[partition] = self._size_bytes.get(partition, 0) + size_bytes
+        if self._size_bytes[partition] >= self._limit_bytes:
+            self._send(partition)
+
+    def flush(self) -> None:
+        """Send everything."""
+        for partition in list(self._gathered):
+            self._send(partition)
+
+    def _partition_of(self, record: SimpleRecord) -> int:
+        if record.key is None:
+            return self._sticky
+        return partition_of_key(bytes(record.key), self._partitions)
+
+    def _send(self, partition: int) -> None:
+        records = self._gathered.pop(partition)
+        self._size_bytes.pop(partition)
+        if partition == self._sticky:
+            # Records without a key fill one batch after another, each in the next partition.
+            self._sticky = (partition + 1) % self._partitions
+        try:
+            self._producer.send(TopicPartition(self._topic, partition), records)
+        except ApiError as error:
+            log_line(
+                "ERROR",
+                f"Error when sending message to topic {self._topic} with {len(records)} records "
+                f"with error: {failure(error)}",
+                _CALLBACK,
+            )
+
+
+def _run(options: Options) -> None:
+    options.require("topic")
+    if not options.has("bootstrap-server"):
+        raise UsageError('Missing required argument "[bootstrap-server]"')
+    reader = options.text("line-reader", _KNOWN_READER)
+    if reader != _KNOWN_READER:
+        raise ToolFailed(f"--line-reader {reader}: only {_KNOWN_READER} is known here")
+    line_format = LineFormat.of(
+        properties_of(options.one("reader-config"))
+        | key_values([*options.all("property"), *options.all("reader-property")])
+    )
+    properties = _client_properties(options)
+    linger_ms = options.integer("timeout")
+    topic = options.text("topic")
+    with connect(
+        options.one("bootstrap-server"), properties, client_id="console-producer"
+    ) as client:
+        producer = Producer(client, acks=_acks(options, properties), codec=_codec(options))
+        partitions = len(client.awaited_topic(topic).partitions)
+        batches = Batches(producer, topic, partitions, _limit_bytes(options))
+        linger_s = (_LINGER_MS if linger_ms is None else linger_ms) / _MS
+        try:
+            for number, line in _lines(batches, linger_s):
+                batches.add(line_format.record(line, number, time.time_ns() // 1_000_000))
+        finally:
+            batches.flush()
+
+
+def _client_properties(options: Options) -> dict[str, str]:
+    properties = properties_of(options.one("command-config") or options.one("producer.config"))
+    properties |= key_values([*options.all("producer-property"), *options.all("command-property")])
+    for option, key in (
+        ("request-timeout-ms", "request.timeout.ms"),
+        ("retry-backoff-ms", "retry.backoff.ms"),
+        ("max-block-ms", "default.api.timeout.ms"),
+    ):
+        value = options.integer(option)
+        if value is not None:
+            properties[key] = str(value)
+    return properties
+
+
+def _acks(options: Options, properties: dict[str, str]) -> int:
+    text = options.one("request-required-acks") or properties.get("acks", "all")
+    if text not in _ACKS:
+        raise ToolFailed(
+            f"Invalid value {text} for configuration acks: String must be one of: all, -1, 0, 1",
+            "org.apache.kafka.common.config.ConfigException",
+        )
+    return _ACKS[text]
+
+
+def _codec(options: Options) -> int:
+    if not options.has("compression-codec"):
+        return CODEC_NAMES["none"]
+    name = options.text("compression-codec", "gzip") or "gzip"
+    if name not in CODEC_NAMES:
+        raise ToolFailed(f"Unknown compression name: {name}")
+    return CODEC_NAMES[name]
+
+
+def _limit_bytes(options: Options) -> int:
+    if options.has("sync"):
+        return 0
+    for name in ("max-partition-memory-bytes", "batch-size"):
+        size_bytes = options.integer(name)
+        if size_bytes is not None:
+            return size_bytes
+    return _BATCH_BYTES
+
+
+def _lines(batches: Batches, linger_s: float) -> Iterator[tuple[int, str]]:
+    """Numbered lines of standard input; what is gathered is sent when they pause.
+
+    A thread reads ahead, because a blocking read of a pipe cannot time out.
+    """
+    waiting: queue.Queue[str | None] = queue.Queue(_QUEUE_LINES)
+    is_terminal = sys.stdin.isatty()
+    threading.Thread(target=_read_lines, args=(waiting, is_terminal), daemon=True).start()
+    number = 0
+    while True:
+        try:
+            line = waiting.get(timeout=linger_s if linger_s > 0 else None)
+        except queue.Empty:
+            batches.flush()
+            continue
+        if line is None:
+            return
+        number += 1
+        yield number, line
+        if linger_s <= 0:
+            batches.flush()
+
+
+def _read_lines(waiting: "queue.Queue[str | None]", is_terminal: bool) -> None:
+    stream = sys.stdin.buffer
+    while True:
+        if is_terminal:
+            click.echo(">", nl=False)
+        line = stream.readline()
+        if not line:
+            waiting.put(None)
+            return
+        text = line.decode("utf-8", "surrogateescape")
+        waiting.put(text.removesuffix("\n").removesuffix("\r"))
+
+
+def _report(found: Failure) -> int:
+    click.echo(str(found), err=True)
+    return FAILED
+
+
+def _report_words(found: Failure) -> int:
+    raise UsageError(found.text)
+
+
+produce = ToolCommand("produce", tool_main(PARSER, _run, _report, on_bad_words=_report_words))

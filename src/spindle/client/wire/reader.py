@@ -1,0 +1,182 @@
+"""Reads records of several partitions, each from its leader, a few at a time."""
+
+from collections.abc import Iterator, Mapping
+from typing import Final, NamedTuple, cast
+
+from spindle.client.admin.refusals import refusal
+from spindle.client.cluster import BrokerAddress
+from spindle.client.errors import ClientError
+from spindle.client.fetching import AbortedTransaction
+from spindle.client.offsets import READ_COMMITTED
+from spindle.client.wire.cluster import WireClient
+from spindle.common.errors import ApiError, ErrorCode
+from spindle.common.ids import TopicPartition
+from spindle.common.ports import Bytes
+from spindle.common.uuids import ZERO_UUID, Uuid
+from spindle.protocol.messages.fetch import FetchRequest, FetchResponse
+from spindle.protocol.records.batch import batches, check_crc
+from spindle.protocol.records.control import ControlType, read_control_type
+from spindle.protocol.records.record import RecordHeaders, decode_records
+
+_WITHOUT_SESSION: Final = -1
+_LAST_VERSION_BY_NAME: Final = 12
+_PARTITION_MAX_BYTES: Final = 1024 * 1024
+_MAX_BYTES: Final = 50 * 1024 * 1024
+_MAX_WAIT_MS: Final = 500
+
+
+class ConsumedRecord(NamedTuple):
+    """One record as a consumer sees it. `has_append_time` says whose clock the timestamp is of."""
+
+    partition: TopicPartition
+    offset: int
+    timestamp_ms: int
+    has_append_time: bool
+    leader_epoch: int
+    key: bytes | None
+    value: bytes | None
+    headers: RecordHeaders
+
+
+class OffsetLost(ClientError):
+    """A position is before the start or beyond the end of its partition."""
+
+    def __init__(self, partition: TopicPartition, offset: int) -> None:
+        super().__init__(f"offset {offset} of partition {partition} is not there")
+        self.partition = partition
+
+
+class Reader:
+    """Positions in partitions, and the records behind them.
+
+    Args:
+        isolation_level: READ_COMMITTED leaves out aborted transactions and stops before open ones.
+    """
+
+    def __init__(
+        self,
+        client: WireClient,
+        positions: Mapping[TopicPartition, int],
+        *,
+        isolation_level: int,
+        max_wait_ms: int = _MAX_WAIT_MS,
+    ) -> None:
+        self._client = client
+        self.positions = dict(positions)
+        self._isolation_level = isolation_level
+        self._max_wait_ms = max_wait_ms
+
+    def poll(self) -> list[ConsumedRecord]:
+        """The next records, in order within each partition; none when none came in time.
+
+        Raises:
+            OffsetLost: a position is not there; the others have not moved.
+            ApiError: a leader refused for good.
+            ClientError: a leader could not be asked.
+        """
+        return self._client.retrying(self._poll)
+
+    def _poll(self) -> list[ConsumedRecord]:
+        topics = sorted({partition.topic for partition in self.positions})
+        view = self._client.current_view(topics)
+        led = view.by_leader(self.positions)
+        names = {view.topic(name).topic_id: name for name in topics}
+        for leader, partitions in led.items():
+            self._ask(leader, partitions, names)
+        records: list[ConsumedRecord] = []
+        trouble: Exception | None = None
+        for leader in led:
+            # Every answer has to be taken, or the next question would get it.
+            try:
+                answer = self._client.connection(leader).receive(wait_ms=self._max_wait_ms)
+                refused = self._take(cast(FetchResponse, answer), names, records)
+                trouble = trouble or refused
+            except (ApiError, ClientError) as error:
+                trouble = error
+        if trouble is not None and not records:
+            raise trouble
+        return records
+
+    def _ask(
+        self, leader: BrokerAddress, partitions: list[TopicPartition], names: Mapping[Uuid, str]
+    ) -> None:
+        ids = {name: topic_id for topic_id, name in names.items()}
+        topics: dict[str, FetchRequest.FetchTopic] = {}
+        for each in partitions:
+            topic = topics.setdefault(
+                each.topic,
+                FetchRequest.FetchTopic(topic=each.topic, topic_id=ids[each.topic]),
+            )
+            topic.partitions.append(
+                FetchRequest.FetchTopic.FetchPartition(
+                    partition=each.partition,
+                    fetch_offset=self.positions[each],
+                    partition_max_bytes=_PARTITION_MAX_BYTES,
+                )
+            )
+        request = FetchRequest(
+            max_wait_ms=self._max_wait_ms,
+            min_bytes=1,
+            max_bytes=_MAX_BYTES,
+            isolation_level=self._isolation_level,
+            session_epoch=_WITHOUT_SESSION,
+            topics=list(topics.values()),
+        )
+        last = _LAST_VERSION_BY_NAME if ZERO_UUID in names else None
+        self._client.connection(leader).send(request, FetchResponse, last_version=last)
+
+    def _take(
+        self, answer: FetchResponse, names: Mapping[Uuid, str], records: list[ConsumedRecord]
+    ) -> ApiError | OffsetLost | None:
+        """Add the records of an answer; the first partition that was refused."""
+        error = refusal(answer.error_code)
+        if error is not None:
+            return error
+        trouble: ApiError | OffsetLost | None = None
+        for topic in answer.responses:
+            name = topic.topic or names[topic.topic_id]
+            for each in topic.partitions:
+                partition = TopicPartition(name, each.partition_index)
+                error = refusal(each.error_code, f"fetch of partition {partition}")
+                if error is None:
+                    aborted = [
+                        AbortedTransaction(a.producer_id, a.first_offset)
+                        for a in each.aborted_transactions or ()
+                    ]
+                    records += self._decoded(partition, each.records or b"", aborted)
+                elif error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
+                    trouble = OffsetLost(partition, self.positions[partition])
+                else:
+                    trouble = trouble or error
+        return trouble
+
+    def _decoded(
+        self, partition: TopicPartition, data: Bytes, aborted: list[AbortedTransaction]
+    ) -> Iterator[ConsumedRecord]:
+        committed_only = self._isolation_level == READ_COMMITTED
+        waiting = sorted(aborted, key=lambda each: -each.first_offset)
+        open_aborted: set[int] = set()
+        for at, header in batches(data):
+            check_crc(data, at, header)
+            while waiting and waiting[-1].first_offset <= header.last_offset:
+                open_aborted.add(waiting.pop().producer_id)
+            start, self.positions[partition] = self.positions[partition], header.next_offset
+            if header.is_control:
+                marker = decode_records(data, at, header)[0]
+                if read_control_type(marker.key) == ControlType.ABORT:
+                    open_aborted.discard(header.producer_id)
+                continue
+            if committed_only and header.is_transactional and header.producer_id in open_aborted:
+                continue
+            for record in decode_records(data, at, header):
+                if record.offset >= start:
+                    yield ConsumedRecord(
+                        partition,
+                        record.offset,
+                        record.timestamp_ms,
+                        header.has_log_append_time,
+                        header.leader_epoch,
+                        record.key,
+                        record.value,
+                        record.headers,
+                    )
