@@ -71,6 +71,8 @@ class Consumption:
         """Commit what was handed out and leave the group, as far as brokers can be reached."""
         if self._member is None:
             return
+        # A question that Ctrl-C interrupted may still be open on a connection.
+        self._client.close()
         try:
             self._commit()
             self._member.leave()

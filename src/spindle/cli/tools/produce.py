@@ -1,8 +1,8 @@
 """`kafka-console-producer`: sends the lines of standard input."""
 
-import queue
+import os
+import select
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from typing import Final
@@ -30,7 +30,7 @@ from spindle.protocol.records.compression import CODEC_NAMES
 _BATCH_BYTES: Final = 16 * 1024
 _LINGER_MS: Final = 1000
 _MS: Final = 1000
-_QUEUE_LINES: Final = 10_000
+_READ_BYTES: Final = 64 * 1024
 _ACKS: Final = {"all": -1, "-1": -1, "1": 1, "0": 0}
 _CALLBACK: Final = "org.apache.kafka.clients.producer.internals.ErrorLoggingCallback"
 _KNOWN_READER: Final = "org.apache.kafka.tools.LineMessageReader"
@@ -202,39 +202,26 @@ def _limit_bytes(options: Options) -> int:
 
 
 def _lines(batches: Batches, linger_s: float) -> Iterator[tuple[int, str]]:
-    """Numbered lines of standard input; what is gathered is sent when they pause.
-
-    A thread reads ahead, because a blocking read of a pipe cannot time out.
-    """
-    waiting: queue.Queue[str | None] = queue.Queue(_QUEUE_LINES)
+    """Numbered lines of standard input; what is gathered is sent when they pause."""
+    descriptor = sys.stdin.fileno()
     is_terminal = sys.stdin.isatty()
-    threading.Thread(target=_read_lines, args=(waiting, is_terminal), daemon=True).start()
+    buffered = b""
     number = 0
-    while True:
-        try:
-            line = waiting.get(timeout=linger_s if linger_s > 0 else None)
-        except queue.Empty:
-            batches.flush()
-            continue
-        if line is None:
-            return
-        number += 1
-        yield number, line
-        if linger_s <= 0:
-            batches.flush()
-
-
-def _read_lines(waiting: "queue.Queue[str | None]", is_terminal: bool) -> None:
-    stream = sys.stdin.buffer
     while True:
         if is_terminal:
             click.echo(">", nl=False)
-        line = stream.readline()
-        if not line:
-            waiting.put(None)
+        if not select.select([descriptor], [], [], linger_s)[0]:
+            batches.flush()
+            select.select([descriptor], [], [])
+        data = os.read(descriptor, _READ_BYTES)
+        *lines, buffered = (buffered + data).split(b"\n")
+        if not data and buffered:
+            lines, buffered = [buffered], b""
+        for line in lines:
+            number += 1
+            yield number, line.removesuffix(b"\r").decode("utf-8", "surrogateescape")
+        if not data:
             return
-        text = line.decode("utf-8", "surrogateescape")
-        waiting.put(text.removesuffix("\n").removesuffix("\r"))
 
 
 def _report(found: Failure) -> int:
