@@ -104,10 +104,8 @@ def level_text(feature: str, level: int) -> str:
     """A level as it is shown: that of metadata.version by its release."""
     if feature != METADATA_VERSION:
         return str(level)
-    try:
-        return metadata_version_name(level)
-    except ValueError:
-        return f"UNKNOWN {level}"
+    name = metadata_version_name(level)
+    return f"UNKNOWN {level}" if name == str(level) else name
 
 
 def _document(features: Sequence[FeatureLevels], epoch: int) -> dict[str, object]:

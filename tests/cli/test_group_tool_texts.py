@@ -1,0 +1,148 @@
+"""Tables, plans and times of `kafka-consumer-groups`."""
+
+import pytest
+
+from spindle.cli.tools.failures import ToolFailed
+from spindle.cli.tools.groups_offsets import outcome_lines, parse_partitions
+from spindle.cli.tools.groups_reset import (
+    parse_date_time,
+    parse_duration_ms,
+    parse_plan,
+    plan_lines,
+)
+from spindle.cli.tools.groups_text import (
+    assignment_text,
+    listing_lines,
+    member_lines,
+    offset_lines,
+    partition_rows,
+    reset_lines,
+    state_lines,
+)
+from spindle.client.admin.groups import (
+    CommittedOffset,
+    GroupDescription,
+    GroupListing,
+    MemberDescription,
+)
+from spindle.client.cluster import BrokerAddress
+from spindle.common.errors import ApiError, ErrorCode
+from spindle.common.ids import TopicPartition
+
+T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
+MEMBER = MemberDescription("m-1", None, "c", "/h", (T1, T0))
+
+
+def group(*members: MemberDescription, state: str = "Stable") -> GroupDescription:
+    at = BrokerAddress(1, "h", 9092)
+    return GroupDescription("g", "Classic", state, "range", at, members)
+
+
+def test_positions_and_lag() -> None:
+    committed = {T0: CommittedOffset(3, -1, ""), U0: CommittedOffset(1, 4, "")}
+    rows = partition_rows(group(MEMBER), committed, {T0: 10, T1: 5, U0: 1})
+    assert [(row.partition, row.lag) for row in rows] == [(T0, 7), (T1, None), (U0, 0)]
+    lines = offset_lines(rows, verbose=False)
+    assert lines[:2] == [
+        "",
+        "GROUP           TOPIC           PARTITION  CURRENT-OFFSET  LOG-END-OFFSET  LAG"
+        "             CONSUMER-ID     HOST            CLIENT-ID",
+    ]
+    assert lines[2].split() == ["g", "t", "0", "3", "10", "7", "m-1", "/h", "c"]
+    assert lines[4].split() == ["g", "u", "0", "1", "1", "0", "-", "-", "-"]
+    assert offset_lines(rows, verbose=True)[4].split()[3] == "4"
+
+
+def test_members() -> None:
+    assert member_lines(group(), verbose=False) == [
+        "",
+        "GROUP           CONSUMER-ID     HOST            CLIENT-ID       #PARTITIONS     ",
+    ]
+    static = MemberDescription("m-2", "i", "c", "/h", (), 5, (T0,))
+    lines = member_lines(group(MEMBER, static), verbose=True)
+    assert "GROUP-INSTANCE-ID" in lines[1]
+    assert lines[2].split() == ["g", "m-1", "/h", "c", "2", "-", "t:0,1", "-", "-"]
+    assert lines[3].split() == ["g", "m-2", "i", "/h", "c", "0", "5", "-", "5", "t:0"]
+    assert assignment_text([U0, T1, T0]) == "t:0,1;u:0"
+
+
+def test_the_state_of_a_group() -> None:
+    lines = state_lines(group(MEMBER), verbose=False)
+    assert lines[2] == (
+        "g               h:9092  (1)               range                Stable               1"
+    )
+
+
+def test_groups() -> None:
+    found = [GroupListing("g", "consumer", "Empty", "classic")]
+    assert listing_lines(found, with_type=True, with_state=False) == [
+        "GROUP                     TYPE                ",
+        "g                         Classic             ",
+    ]
+
+
+def test_new_positions_as_a_table_and_as_a_plan() -> None:
+    offsets = {"g": {T1: 5, T0: 3}}
+    assert reset_lines(offsets) == [
+        "",
+        "GROUP           TOPIC           PARTITION  NEW-OFFSET",
+        "g               t               1          5",
+        "g               t               0          3",
+    ]
+    assert reset_lines({}) == [""]
+    assert plan_lines(offsets, with_group=False) == "t,1,5\nt,0,3\n"
+    assert parse_plan(plan_lines(offsets, with_group=True), None) == offsets
+    assert parse_plan("t,1,5\n", "g") == {"g": {T1: 5}}
+    with pytest.raises(ToolFailed, match="line 1 of the plan is 't,x,5'"):
+        parse_plan("t,x,5\n", "g")
+
+
+@pytest.mark.parametrize(
+    ("text", "time_ms"),
+    [
+        ("1970-01-01T00:00:01.500", 1500),
+        ("1970-01-01T01:00:00.000+01:00", 0),
+        ("1970-01-01T00:00:00.250Z", 250),
+    ],
+)
+def test_times(text: str, time_ms: int) -> None:
+    assert parse_date_time(text) == time_ms
+
+
+@pytest.mark.parametrize("text", ["1970-01-01", "xTy"])
+def test_no_times(text: str) -> None:
+    with pytest.raises(ToolFailed, match="ParseException"):
+        parse_date_time(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "duration_ms"),
+    [("PT0S", 0), ("P1D", 86_400_000), ("PT1H2M3.5S", 3_723_500), ("-PT1S", -1000)],
+)
+def test_durations(text: str, duration_ms: int) -> None:
+    assert parse_duration_ms(text) == duration_ms
+
+
+@pytest.mark.parametrize("text", ["x", "P", "PT", "P1DT"])
+def test_no_durations(text: str) -> None:
+    with pytest.raises(ToolFailed, match="cannot be parsed to a Duration"):
+        parse_duration_ms(text)
+
+
+def test_partitions_by_name() -> None:
+    assert parse_partitions("t:0,1") == [T0, T1]
+    with pytest.raises(ToolFailed, match="Invalid partition 'x' specified in topic arg 't:x''"):
+        parse_partitions("t:x")
+    with pytest.raises(ToolFailed, match="expected topic name and partitions"):
+        parse_partitions("t:0:1")
+
+
+def test_forgotten_positions() -> None:
+    assert outcome_lines("g", None, {T0: None})[:2] == [
+        "Request succeeded for deleting offsets from group g.",
+        "",
+    ]
+    error = ApiError(ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, "still read")
+    lines = outcome_lines("g", error, {T0: error})
+    assert lines[1] == ("Error: Encountered some partition-level error, see the follow-up details.")
+    assert lines[-1].endswith("GroupSubscribedToTopicException: still read")

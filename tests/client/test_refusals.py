@@ -1,0 +1,39 @@
+"""Error codes as Kafka's clients show them."""
+
+import pytest
+
+from spindle.client.admin.refusals import (
+    exception_class,
+    exception_text,
+    refusal,
+    refusal_text,
+)
+from spindle.common.errors import ApiError, ErrorCode
+
+
+@pytest.mark.parametrize(
+    ("code", "name"),
+    [
+        (ErrorCode.GROUP_ID_NOT_FOUND, "GroupIdNotFoundException"),
+        (ErrorCode.TOPIC_ALREADY_EXISTS, "TopicExistsException"),
+        (ErrorCode.INVALID_TOPIC_EXCEPTION, "InvalidTopicException"),
+        (ErrorCode.KAFKA_STORAGE_ERROR, "KafkaStorageException"),
+        (ErrorCode.NON_EMPTY_GROUP, "GroupNotEmptyException"),
+    ],
+)
+def test_classes(code: ErrorCode, name: str) -> None:
+    assert exception_class(code) == f"org.apache.kafka.common.errors.{name}"
+
+
+def test_texts() -> None:
+    assert refusal(0, "ignored") is None
+    told = refusal(ErrorCode.INVALID_CONFIG, "because")
+    assert told is not None
+    assert refusal_text(told) == "because"
+    silent = refusal(ErrorCode.GROUP_ID_NOT_FOUND)
+    assert silent is not None
+    assert exception_text(silent).endswith("Exception: The group id does not exist.")
+    assert refusal_text(ApiError(ErrorCode.FENCED_LEADER_EPOCH)) == "FENCED_LEADER_EPOCH"
+    unknown = refusal(9999)
+    assert unknown is not None
+    assert unknown.code is ErrorCode.UNKNOWN_SERVER_ERROR
