@@ -22,4 +22,5 @@ TOOL_COMMANDS: Final = {
     "leader-election": (f"{_TOOLS}.leader_election:leader_election", "Elect leaders."),
     "produce": (f"{_TOOLS}.produce:produce", "Send the lines of standard input."),
     "consume": (f"{_TOOLS}.consume:consume", "Print the records of topics."),
+    "dump-log": (f"{_TOOLS}.dump_log:dump_log", "Show what is in segments and indexes."),
 }

@@ -28,10 +28,16 @@ def partition_hash(partition: TopicPartition) -> int:
     return (31 * (31 + partition.partition) + string_hash(partition.topic)) & _WORD
 
 
-def in_map_order(items: Iterable[T], hash_of: Callable[[T], int]) -> list[T]:
-    """The items as a HashMap yields them that got them in this order."""
+def in_map_order(
+    items: Iterable[T], hash_of: Callable[[T], int], *, is_sized: bool = False
+) -> list[T]:
+    """The items as a HashMap yields them that got them in this order.
+
+    Args:
+        is_sized: the map was made for the number of items instead of the usual 16.
+    """
     listed = list(items)
-    capacity = _FIRST_CAPACITY
+    capacity = 1 << max(0, len(listed) - 1).bit_length() if is_sized else _FIRST_CAPACITY
     while len(listed) > capacity * 3 // 4:
         capacity *= 2
     return sorted(listed, key=lambda item: _spread(hash_of(item)) & capacity - 1)

@@ -84,7 +84,7 @@ def document(views: Mapping[int, Sequence[LogDirView]], topics: Collection[str])
 
 
 def _ordered(views: Sequence[LogDirView]) -> list[LogDirView]:
-    return in_map_order(views, lambda view: string_hash(view.path))
+    return in_map_order(views, lambda view: string_hash(view.path), is_sized=True)
 
 
 def _directory(view: LogDirView, topics: Collection[str]) -> dict[str, Any]:

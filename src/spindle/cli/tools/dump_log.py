@@ -1,0 +1,207 @@
+"""`kafka-dump-log`: what is in segments, indexes, snapshots of producers and of metadata."""
+
+from pathlib import Path
+from struct import Struct
+from typing import Final
+
+import click
+
+from spindle.cli.tools.command import FAILED, ToolCommand, tool_main
+from spindle.cli.tools.dump_segment import SegmentDump
+from spindle.cli.tools.failures import Failure, ToolFailed
+from spindle.cli.tools.options import Option, OptionParser, Options
+from spindle.common.errors import CorruptLog, CorruptRecords
+from spindle.common.filesystem import OsFileSystem
+from spindle.log.producer_snapshot import read_producer_snapshot
+
+_OFFSET_ENTRY: Final = Struct(">ii")
+_TIME_ENTRY: Final = Struct(">qi")
+_ABORTED_ENTRY: Final = Struct(">hqqqq")
+
+PARSER: Final = OptionParser(
+    "This tool helps to parse a log file and dump its contents to the console, useful for "
+    "debugging a seemingly corrupt log segment.",
+    [
+        Option(
+            "files",
+            "Files: .log, .index, .timeindex, .txnindex, .snapshot, .checkpoint.",
+            "f1,f2,...",
+        ),
+        Option("deep-iteration", "Show records, not only batches."),
+        Option("print-data-log", "Show keys and values, too."),
+        Option("skip-record-metadata", "Leave out the numbers of records."),
+        Option("cluster-metadata-decoder", "Show metadata records as JSON."),
+        Option("index-sanity-check", "Only check that indexes are well formed."),
+        Option("verify-index-only", "Check that indexes agree with their segment."),
+        Option("max-bytes", "Stop after so many bytes of a segment.", "bytes"),
+        Option("max-message-size", "Accepted; records of any size are read.", "bytes"),
+    ],
+)
+
+
+def _run(options: Options) -> int:
+    options.require("files")
+    code = 0
+    for name in options.text("files").split(","):
+        click.echo(f"Dumping {name}")
+        try:
+            code = max(code, _dump(Path(name), options))
+        except (CorruptLog, CorruptRecords) as error:
+            click.echo(f"{name}: {error}", err=True)
+            code = FAILED
+    return code
+
+
+def _dump(path: Path, options: Options) -> int:
+    match path.suffix:
+        case ".log" | ".checkpoint":
+            return _dump_segment(path, options)
+        case ".index":
+            return _dump_offset_index(path, options)
+        case ".timeindex":
+            return _dump_time_index(path, options)
+        case ".txnindex":
+            _dump_aborted(path)
+        case ".snapshot":
+            _dump_producers(path)
+        case _:
+            click.echo(f"Ignoring unknown file {path}", err=True)
+    return 0
+
+
+def _dump_segment(path: Path, options: Options) -> int:
+    dump = SegmentDump(
+        with_records=any(
+            map(
+                options.has,
+                ("deep-iteration", "print-data-log", "cluster-metadata-decoder"),
+            )
+        ),
+        with_data=options.has("print-data-log") or options.has("cluster-metadata-decoder"),
+        with_numbers=not options.has("skip-record-metadata"),
+        as_metadata=options.has("cluster-metadata-decoder"),
+    )
+    for line in dump.head(path.name):
+        click.echo(line)
+    data = _read(path)
+    limit = options.integer("max-bytes")
+    for line in dump.lines(data if limit is None else data[:limit]):
+        click.echo(line)
+    if dump.trailing_bytes and limit is None:
+        click.echo(f"Found {dump.trailing_bytes} invalid bytes at the end of {path.name}")
+    return FAILED if dump.invalid else 0
+
+
+def _dump_offset_index(path: Path, options: Options) -> int:
+    data = _read(path)
+    base = base_offset(path)
+    if not data:
+        click.echo(f"{path} is empty.")
+        return 0
+    if len(data) % _OFFSET_ENTRY.size:
+        raise CorruptLog(str(path), len(data), f"not a multiple of {_OFFSET_ENTRY.size} bytes")
+    if options.has("index-sanity-check"):
+        click.echo(f"{path} passed sanity check.")
+        return 0
+    starts = _batch_starts(path.with_suffix(".log"))
+    wrong = []
+    for number, (relative, position) in enumerate(_OFFSET_ENTRY.iter_unpack(data)):
+        offset = base + relative
+        if number and not relative:
+            # The rest was preallocated and never written.
+            break
+        if starts.get(position, offset + 1) > offset:
+            wrong.append((offset, position))
+        if not options.has("verify-index-only"):
+            click.echo(f"offset: {offset} position: {position}")
+    for offset, position in wrong:
+        click.echo(
+            f"Index offset {offset} does not point to a batch at position {position} in "
+            f"{path.with_suffix('.log').name}",
+            err=True,
+        )
+    return FAILED if wrong else 0
+
+
+def _batch_starts(segment: Path) -> dict[int, int]:
+    """Base offsets by position."""
+    dump = SegmentDump(with_records=False, with_data=False, with_numbers=True, as_metadata=False)
+    return dump.batch_starts(_read(segment))
+
+
+def _dump_time_index(path: Path, options: Options) -> int:
+    data = _read(path)
+    base = base_offset(path)
+    if len(data) % _TIME_ENTRY.size:
+        raise CorruptLog(str(path), len(data), f"not a multiple of {_TIME_ENTRY.size} bytes")
+    if options.has("index-sanity-check"):
+        click.echo(f"{path} passed sanity check.")
+        return 0
+    last = -1
+    code = 0
+    for timestamp_ms, relative in _TIME_ENTRY.iter_unpack(data):
+        if timestamp_ms == 0 and relative == 0 and last >= 0:
+            break
+        if timestamp_ms < last:
+            click.echo(f"timestamp {timestamp_ms} follows {last} in {path.name}", err=True)
+            code = FAILED
+        last = timestamp_ms
+        if not options.has("verify-index-only"):
+            click.echo(f"timestamp: {timestamp_ms} offset: {base + relative}")
+    return code
+
+
+def _dump_aborted(path: Path) -> None:
+    data = _read(path)
+    whole = len(data) - len(data) % _ABORTED_ENTRY.size
+    for entry in _ABORTED_ENTRY.iter_unpack(data[:whole]):
+        version, producer_id, first, last, stable = entry
+        click.echo(
+            f"version: {version} producerId: {producer_id} firstOffset: {first} "
+            f"lastOffset: {last} lastStableOffset: {stable}"
+        )
+
+
+def _dump_producers(path: Path) -> None:
+    for entry in read_producer_snapshot(OsFileSystem(), str(path)):
+        first = entry.current_transaction_first_offset
+        line = (
+            f"producerId: {entry.producer_id} producerEpoch: {entry.producer_epoch} "
+            f"coordinatorEpoch: {entry.coordinator_epoch} currentTxnFirstOffset: "
+            f"{'OptionalLong.empty' if first is None else f'OptionalLong[{first}]'} "
+            f"lastTimestamp: {entry.last_timestamp_ms} "
+        )
+        for batch in entry.batches:
+            line += (
+                f"firstSequence: {batch.first_sequence} lastSequence: {batch.last_sequence} "
+                f"lastOffset: {batch.last_offset} offsetDelta: {batch.offset_delta} "
+                f"timestamp: {batch.timestamp_ms}"
+            )
+        click.echo(line)
+
+
+def base_offset(path: Path) -> int:
+    """The offset that a segment's or an index's name begins with.
+
+    Raises:
+        ToolFailed: the name does not begin with a number.
+    """
+    text = path.name.partition(".")[0]
+    if not text.isdecimal():
+        raise ToolFailed(f"{path.name} does not begin with an offset")
+    return int(text)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ToolFailed(f"{path}: {error.strerror}", "java.nio.file.NoSuchFileException") from None
+
+
+def _report(found: Failure) -> int:
+    click.echo(str(found), err=True)
+    return FAILED
+
+
+dump_log = ToolCommand("dump-log", tool_main(PARSER, _run, _report))
