@@ -28,7 +28,11 @@ class PartitionKey(NamedTuple):
 
 
 class FetchedPartition:
-    """What a fetcher wants of a partition, and what it was last told."""
+    """What a fetcher wants of a partition, and what it was last told.
+
+    `topic` is the name that a topic id had when it was first resolved, "" before: whoever is being
+    served when the topic goes is told about the name, and a new topic of that name is another one.
+    """
 
     __slots__ = (
         "current_leader_epoch",
@@ -37,11 +41,13 @@ class FetchedPartition:
         "last_fetched_epoch",
         "log_start_offset",
         "max_bytes",
+        "topic",
     )
 
     def __init__(self, wanted: FetchRequest.FetchTopic.FetchPartition) -> None:
         self.high_watermark = -1
         self.log_start_offset = -1
+        self.topic = ""
         self.update(wanted)
 
     def update(self, wanted: FetchRequest.FetchTopic.FetchPartition) -> None:

@@ -49,7 +49,12 @@ class _Read:
         self.wanted = wanted
         self.partition: Partition | None = None
         self.end_offset = -1
-        self.data = PartitionData(partition_index=key.partition, high_watermark=-1, records=b"")
+        self.data = PartitionData(
+            partition_index=key.partition,
+            high_watermark=-1,
+            aborted_transactions=None,
+            records=b"",
+        )
 
     @property
     def has_news(self) -> bool:
@@ -59,6 +64,11 @@ class _Read:
     @property
     def has_data(self) -> bool:
         return self.partition is not None and self.wanted.fetch_offset < self.end_offset
+
+
+def _hide_positions(data: PartitionData) -> None:
+    """Offsets of the log are told with records only, as Kafka does."""
+    data.high_watermark = data.last_stable_offset = data.log_start_offset = -1
 
 
 class _Fetch:
@@ -101,10 +111,10 @@ class _Fetch:
         names = self.services.metadata.image.topics.by_id
         by_id = self.context.api_version >= _FIRST_TOPIC_ID_VERSION
         for key, wanted in self.session.partitions.items():
-            name = key.topic
-            if by_id:
+            if by_id and not wanted.topic:
                 topic = names.get(key.topic_id)
-                name = topic.name if topic is not None else ""
+                wanted.topic = topic.name if topic is not None else ""
+            name = wanted.topic if by_id else key.topic
             read = _Read(key, name, wanted)
             self.reads.append(read)
             if by_id and not name:
@@ -140,9 +150,13 @@ class _Fetch:
             and wanted.last_fetched_epoch >= 0
             and self._diverges(log, wanted, data)
         ):
+            _hide_positions(data)
             return
         if not log.log_start_offset <= wanted.fetch_offset <= log.log_end_offset:
             data.error_code = ErrorCode.OFFSET_OUT_OF_RANGE
+            _hide_positions(data)
+        elif is_committed:
+            data.aborted_transactions = []
 
     def _diverges(self, log: Log, wanted: FetchedPartition, data: PartitionData) -> bool:
         end = log.end_offset_for_epoch(wanted.last_fetched_epoch)
