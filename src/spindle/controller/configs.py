@@ -5,7 +5,7 @@ rules that concern the cluster: the ELR needs one min.insync.replicas (KIP-966),
 directories need their metadata.version (KIP-1066).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from spindle.common.errors import ApiError, ErrorCode
@@ -61,7 +61,10 @@ def incremental_alter_configs(
         resource = ConfigResource(asked.resource_type, asked.resource_name)
         code, message = ErrorCode.NONE, None
         try:
-            _check_resource(image, resource, is_repeated=resource in duplicates)
+            values = [(c.name, c.value) for c in asked.configs if c.config_operation != DELETE]
+            names = [config.name for config in asked.configs]
+            _check_form(names, values, is_repeated=resource in duplicates)
+            _check_resource(image, resource)
             changes = _apply_operations(image, resource, asked, context)
             records += _change_records(image, resource, changes, context, is_forwarded=is_forwarded)
         except ApiError as error:
@@ -95,8 +98,11 @@ def alter_configs(
         resource = ConfigResource(asked.resource_type, asked.resource_name)
         code, message = ErrorCode.NONE, None
         try:
-            _check_resource(image, resource, is_repeated=resource in duplicates)
-            new = {config.name: config.value or "" for config in asked.configs}
+            values = [(config.name, config.value) for config in asked.configs]
+            names = [config.name for config in asked.configs]
+            _check_form(names, values, is_repeated=resource in duplicates)
+            _check_resource(image, resource)
+            new = {name: value or "" for name, value in values}
             old = image.configs.of(resource)
             changes: Changes = {k: v for k, v in new.items() if old.get(k) != v}
             changes |= {key: None for key in old if key not in new}
@@ -115,9 +121,22 @@ def alter_configs(
     return Decision(response, [] if request.validate_only else records, is_atomic=True)
 
 
-def _check_resource(image: MetadataImage, resource: ConfigResource, *, is_repeated: bool) -> None:
+def _check_form(
+    names: Sequence[str], values: Sequence[tuple[str, str | None]], *, is_repeated: bool
+) -> None:
+    """Refuse what is wrong whichever resource it is for; `values` are those to be set."""
     if is_repeated:
         raise ApiError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+    if len(set(names)) < len(names):
+        raise ApiError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
+    nulls = [name for name, value in values if value is None]
+    if nulls:
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(nulls)}"
+        )
+
+
+def _check_resource(image: MetadataImage, resource: ConfigResource) -> None:
     if resource.resource_type == TOPIC_RESOURCE:
         if resource.name not in image.topics.by_name:
             raise ApiError(
@@ -156,15 +175,12 @@ def _apply_operations(
     changes: Changes = {}
     for config in asked.configs:
         name, operation = config.name, config.config_operation
-        if name in changes:
-            raise ApiError(ErrorCode.INVALID_REQUEST, f"Error due to duplicate config keys: {name}")
         if operation == DELETE:
             changes[name] = None
             continue
-        if config.value is None:
-            raise ApiError(ErrorCode.INVALID_REQUEST, f"Null value not supported for: {name}")
+        value = config.value or ""
         if operation == SET:
-            changes[name] = config.value
+            changes[name] = value
             continue
         if operation not in (APPEND, SUBTRACT):
             raise ApiError(ErrorCode.INVALID_REQUEST, f"Unknown operation {operation} for {name}")
@@ -175,7 +191,7 @@ def _apply_operations(
                 f"Can't {verb} to key {name} because its type is not LIST.",
             )
         start = current.get(name, rules.default(resource.resource_type, name)) or ""
-        changes[name] = _edit_list(start, config.value, is_append=operation == APPEND)
+        changes[name] = _edit_list(start, value, is_append=operation == APPEND)
     # An unchanged value is still written: with min.insync.replicas that clears the ELR.
     return changes
 

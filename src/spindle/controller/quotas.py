@@ -1,7 +1,7 @@
 """AlterClientQuotas (KIP-546, KIP-612)."""
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
 
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.controller.decision import Decision
@@ -18,14 +18,27 @@ USER: Final = "user"
 CLIENT_ID: Final = "client-id"
 IP: Final = "ip"
 
-_CLIENT_KEYS: Final = {
-    "producer_byte_rate": True,
-    "consumer_byte_rate": True,
-    "request_percentage": False,
-    "controller_mutation_rate": False,
+
+class _Whole(NamedTuple):
+    """A limit that is a whole number of a Java type."""
+
+    kind: str
+    maximum: float
+
+
+_LONG: Final = _Whole("a LONG", 2.0**63)
+_INT: Final = _Whole("an INT", 2.0**31 - 1)
+_WHOLE_WITHIN: Final = 1e-6
+
+_Keys = Mapping[str, _Whole | None]
+_CLIENT_KEYS: Final[_Keys] = {
+    "producer_byte_rate": _LONG,
+    "consumer_byte_rate": _LONG,
+    "request_percentage": None,
+    "controller_mutation_rate": None,
 }
-"""Keys of users and client ids; True where only whole numbers make sense."""
-_IP_KEYS: Final = {"connection_creation_rate": True}
+"""Keys of users and client ids; None where fractions make sense."""
+_IP_KEYS: Final[_Keys] = {"connection_creation_rate": _INT}
 
 _Entry = AlterClientQuotasRequest.EntryData
 
@@ -112,14 +125,17 @@ def _entry_records(image: MetadataImage, entity: QuotaEntity, entry: _Entry) -> 
     return records
 
 
-def _check_value(allowed: dict[str, bool], key: str, value: float) -> None:
+def _check_value(allowed: _Keys, key: str, value: float) -> None:
     if key not in allowed:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"Invalid configuration key {key}")
     if not value > 0:
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"Quota {key} must be greater than 0")
+    limit = allowed[key]
+    if limit is None:
+        return
+    if value > limit.maximum:
         raise ApiError(
-            ErrorCode.INVALID_REQUEST, f"Quota {key} must be greater than 0, not {value}"
+            ErrorCode.INVALID_REQUEST, f"Proposed value for {key} is too large for {limit.kind}."
         )
-    if allowed[key] and abs(value - round(value)) > 1e-6:
-        raise ApiError(
-            ErrorCode.INVALID_REQUEST, f"Configuration {key} must be a whole number, not {value}"
-        )
+    if value % 1.0 > _WHOLE_WITHIN:
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"{key} cannot be a fractional value.")

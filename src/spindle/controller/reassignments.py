@@ -156,9 +156,7 @@ def _cancel(
     is_unclean_allowed: bool,
 ) -> None:
     if not partition.is_reassigning:
-        raise ApiError(
-            ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "No partition reassignment is in progress."
-        )
+        raise ApiError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
     replicas = [r for r in partition.replicas if r not in partition.adding_replicas]
     isr = [replica for replica in partition.isr if replica in replicas]
     if not replicas:

@@ -1,0 +1,112 @@
+"""Texts of refused configurations and quotas, as Apache Kafka 4.3.1 gives them."""
+
+import pytest
+from controller_harness import Harness, run, uuid
+
+from spindle.common.errors import ErrorCode
+from spindle.protocol.messages.alter_client_quotas import AlterClientQuotasRequest
+from spindle.protocol.messages.alter_configs import AlterConfigsRequest
+from spindle.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
+
+ENTRY = AlterClientQuotasRequest.EntryData
+SET, DELETE = 0, 1
+TWICE = "Error due to duplicate config keys"
+NULLS = "Null value not supported for : "
+
+Edits = list[tuple[str, str | None, int]]
+
+
+async def started() -> Harness:
+    node = Harness()
+    node.quorum.become_leader(1, 1)
+    await node.broker(1, [uuid(1)])
+    return node
+
+
+def one_by_one(edits: Edits) -> IncrementalAlterConfigsRequest:
+    resource = IncrementalAlterConfigsRequest.AlterConfigsResource
+    configs = [
+        resource.AlterableConfig(name=name, value=value, config_operation=operation)
+        for name, value, operation in edits
+    ]
+    changed = resource(resource_type=4, resource_name="1", configs=configs)
+    return IncrementalAlterConfigsRequest(resources=[changed])
+
+
+def as_a_whole(edits: Edits) -> AlterConfigsRequest:
+    resource = AlterConfigsRequest.AlterConfigsResource
+    configs = [resource.AlterableConfig(name=name, value=value) for name, value, _ in edits]
+    return AlterConfigsRequest(
+        resources=[resource(resource_type=4, resource_name="1", configs=configs)]
+    )
+
+
+@pytest.mark.parametrize(
+    ("edits", "text"),
+    [
+        ([("retention.ms", "1", SET), ("retention.ms", "2", SET)], TWICE),
+        ([("a", None, SET), ("b", "1", SET), ("b", None, SET)], TWICE),
+        ([("a", None, SET), ("b", "1", SET), ("c", None, SET)], NULLS + "a, c"),
+    ],
+)
+def test_keys_twice_and_values_that_are_null(edits: Edits, text: str) -> None:
+    async def scenario() -> None:
+        node = await started()
+        done = len(node.quorum.batches)
+        for key, request in ((44, one_by_one(edits)), (33, as_a_whole(edits))):
+            (answer,) = (await node.request(key, request)).responses
+            assert (answer.error_code, answer.error_message) == (ErrorCode.INVALID_REQUEST, text)
+        assert node.records(done) == []
+
+    run(scenario())
+
+
+def test_a_key_that_is_removed_needs_no_value() -> None:
+    async def scenario() -> None:
+        node = await started()
+        request = one_by_one([("log.retention.ms", None, DELETE)])
+        (answer,) = (await node.request(44, request)).responses
+        assert answer.error_code == ErrorCode.NONE
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("kind", "key", "value", "text"),
+    [
+        ("user", "consumer_byte_rate", -1.0, "Quota consumer_byte_rate must be greater than 0"),
+        ("user", "producer_byte_rate", 1.5, "producer_byte_rate cannot be a fractional value."),
+        (
+            "user", "producer_byte_rate", 1e30,
+            "Proposed value for producer_byte_rate is too large for a LONG.",
+        ),
+        (
+            "ip", "connection_creation_rate", 2.0**31,
+            "Proposed value for connection_creation_rate is too large for an INT.",
+        ),
+    ],
+)  # fmt: skip
+def test_values_of_quotas(kind: str, key: str, value: float, text: str) -> None:
+    async def scenario() -> None:
+        node = await started()
+        entity = [ENTRY.EntityData(entity_type=kind, entity_name="127.0.0.1")]
+        ops = [ENTRY.OpData(key=key, value=value)]
+        request = AlterClientQuotasRequest(entries=[ENTRY(entity=entity, ops=ops)])
+        (answer,) = (await node.request(49, request)).entries
+        assert (answer.error_code, answer.error_message) == (ErrorCode.INVALID_REQUEST, text)
+
+    run(scenario())
+
+
+def test_fractions_where_they_make_sense() -> None:
+    async def scenario() -> None:
+        node = await started()
+        entity = [ENTRY.EntityData(entity_type="user", entity_name="u")]
+        ops = [
+            ENTRY.OpData(key="request_percentage", value=12.5),
+            ENTRY.OpData(key="producer_byte_rate", value=2.0**31),
+        ]
+        request = AlterClientQuotasRequest(entries=[ENTRY(entity=entity, ops=ops)])
+        assert (await node.request(49, request)).entries[0].error_code == ErrorCode.NONE
+
+    run(scenario())
