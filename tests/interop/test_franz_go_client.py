@@ -1,0 +1,219 @@
+"""franz-go: the Go client and its administration client (kadm), played by the program in go/."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from peers.clients import create
+from peers.compare import FIRST_TIMESTAMP_MS, Answer, Pair
+from peers.node import Node
+from peers.paths import BUILD
+from peers.samples import CODECS
+
+SOURCES = Path(__file__).parent / "go"
+LIMIT_S = 40.0
+BUILD_LIMIT_S = 300.0
+SAMPLES = 100
+
+# What LIMITATIONS names as not served; such an API must be absent, not half there.
+NOT_SERVED = {
+    "AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn", "WriteTxnMarkers", "TxnOffsetCommit",
+    "DescribeTransactions", "ListTransactions", "ConsumerGroupHeartbeat", "ConsumerGroupDescribe",
+    "SASLHandshake", "SASLAuthenticate", "CreateDelegationToken", "RenewDelegationToken",
+    "ExpireDelegationToken", "DescribeDelegationToken", "ShareGroupHeartbeat",
+    "ShareGroupDescribe", "ShareFetch", "ShareAcknowledge", "InitializeShareGroupState",
+    "ReadShareGroupState", "WriteShareGroupState", "DeleteShareGroupState",
+    "ReadShareGroupStateSummary", "DescribeShareGroupOffsets", "AlterShareGroupOffsets",
+    "DeleteShareGroupOffsets", "StreamsGroupHeartbeat", "StreamsGroupDescribe",
+}  # fmt: skip
+
+Franz = Callable[..., list[str]]
+
+
+@pytest.fixture(scope="session")
+def program() -> Path:
+    """The compiled scripts; Go itself knows whether they are up to date."""
+    go = shutil.which("go")
+    if go is None:
+        pytest.skip("Go is not installed (https://go.dev/dl/, any version from 1.21)")
+    target = BUILD / "interop" / "franz"
+    target.parent.mkdir(parents=True, exist_ok=True)
+    done = subprocess.run(
+        [go, "build", "-buildvcs=false", "-o", str(target), "."],
+        cwd=SOURCES,
+        capture_output=True,
+        text=True,
+        timeout=BUILD_LIMIT_S,
+        check=False,
+    )
+    assert done.returncode == 0, f"the Go sources of the tests do not compile:\n{done.stderr}"
+    return target
+
+
+@pytest.fixture
+def franz(program: Path) -> Franz:
+    def run(node: Node, script: str, topic: str, *arguments: str) -> list[str]:
+        """Lines that one script prints."""
+        done = subprocess.run(
+            [str(program), script, node.bootstrap, topic, *arguments],
+            capture_output=True,
+            text=True,
+            timeout=LIMIT_S,
+            check=False,
+        )
+        assert done.returncode == 0, f"{node.kind}: {done.stdout[-4000:]}\n{done.stderr[:4000]}"
+        return [line.rstrip() for line in done.stdout.splitlines() if line.strip()]
+
+    return run
+
+
+def fill(
+    franz: Franz,
+    node: Node,
+    topic: str,
+    codec: str = "none",
+    acks: str = "all",
+    kind: str = "idempotent",
+) -> list[str]:
+    """Create a topic of two partitions with the samples of the Go program."""
+    create(node, topic, 2)
+    return franz(node, "produce", topic, codec, acks, kind, str(FIRST_TIMESTAMP_MS))
+
+
+@pytest.mark.parametrize(
+    ("acks", "kind"), [("all", "idempotent"), ("all", "plain"), ("1", "plain"), ("0", "plain")]
+)
+@pytest.mark.parametrize("codec", CODECS)
+def test_records_come_back_as_they_were_sent(
+    pair: Pair, franz: Franz, codec: str, acks: str, kind: str
+) -> None:
+    topic = f"franz-{codec}-{acks}-{kind}"
+
+    def script(node: Node) -> Answer:
+        return [fill(franz, node, topic, codec, acks, kind), franz(node, "consume", topic)]
+
+    sent, received = pair.compare(script)
+    assert len(sent) == len(received) == SAMPLES
+    assert sum(f"idempotent {str(kind == 'idempotent').lower()}" in line for line in received) == (
+        SAMPLES
+    )
+
+
+def test_positions(pair: Pair, franz: Franz) -> None:
+    def script(node: Node) -> Answer:
+        fill(franz, node, "franz-seek", "zstd")
+        return franz(node, "seek", "franz-seek", str(FIRST_TIMESTAMP_MS))
+
+    lines = pair.compare(script)
+    assert lines[0] == "exact [45 46 47 48 49]"
+    assert lines[1] == "before the end [47 48 49]"
+
+
+def test_two_members_share_and_resume(pair: Pair, franz: Franz) -> None:
+    def script(node: Node) -> Answer:
+        create(node, "franz-group", 4)
+        return franz(node, "group", "franz-group", "franz-members")
+
+    lines = pair.compare(script)
+    assert "together [0 1 2 3] changes 6 2" in lines
+    assert sum(line.startswith("committed ") for line in lines) == 4
+    assert "delete with members: NON_EMPTY_GROUP" in lines
+
+
+def test_static_member(pair: Pair, franz: Franz) -> None:
+    def script(node: Node) -> Answer:
+        create(node, "franz-static", 4)
+        return franz(node, "static", "franz-static", "franz-static-members")
+
+    assert "leave one done" in pair.compare(script)
+
+
+def test_committed_offsets(pair: Pair, franz: Franz) -> None:
+    def script(node: Node) -> Answer:
+        create(node, "franz-commits", 3)
+        return franz(node, "commits", "franz-commits", "franz-commits-group")
+
+    lines = pair.compare(script)
+    assert 'committed franz-commits 2 20 epoch 0 "note ünï 2" done' in lines
+
+
+def test_offsets_by_time(pair: Pair, franz: Franz) -> None:
+    def script(node: Node) -> Answer:
+        fill(franz, node, "franz-times", "lz4")
+        return franz(node, "times", "franz-times", str(FIRST_TIMESTAMP_MS))
+
+    lines = pair.compare(script)
+    assert "  franz-times 0 50 -1 epoch 0 done" in lines
+
+
+def test_deleted_records(pair: Pair, franz: Franz) -> None:
+    def script(node: Node) -> Answer:
+        fill(franz, node, "franz-delete")
+        return franz(node, "delete", "franz-delete")
+
+    lines = pair.compare(script)
+    assert lines[-1] == "starts 20 50"
+
+
+def test_log_directories(pair: Pair, franz: Franz) -> None:
+    def script(node: Node) -> Answer:
+        fill(franz, node, "franz-disks")
+        return franz(node, "disks", "franz-disks")
+
+    lines = pair.compare(script)
+    assert sum(line.startswith("directory <d") for line in lines) == 3
+    assert sum("lag 0 future false" in line for line in lines) == 2
+
+
+@pytest.mark.parametrize(
+    ("script_name", "expected"),
+    [
+        ("topics", "delete franz-topics done"),
+        ("configs", "append to a number done"),
+        ("broker", "everywhere done"),
+        ("quotas", "quotas 1"),
+    ],
+)
+def test_administration(pair: Pair, franz: Franz, script_name: str, expected: str) -> None:
+    topic = f"franz-{script_name}"
+
+    def script(node: Node) -> Answer:
+        if script_name == "configs":
+            create(node, topic)
+        return franz(node, script_name, topic)
+
+    assert expected in pair.compare(script)
+
+
+def test_a_cluster_of_one(pair: Pair, franz: Franz) -> None:
+    def script(node: Node) -> Answer:
+        fill(franz, node, "franz-cluster")
+        return franz(node, "cluster", "franz-cluster")
+
+    assert "producers done" in pair.compare(script)
+
+
+def test_topic_ids(pair: Pair, franz: Franz) -> None:
+    lines = pair.compare(lambda node: franz(node, "ids", "franz-ids"))
+    assert any(line.startswith("  produce version 13 done") for line in lines)
+    assert lines.count("old id") == 1
+
+
+def test_a_topic_that_is_made_again(pair: Pair, franz: Franz) -> None:
+    lines = pair.compare(lambda node: franz(node, "recreate", "franz-again"))
+    assert lines[-2:] == ["new topic", "  0 0 new 0"]
+
+
+def test_versions(pair: Pair, franz: Franz) -> None:
+    """The same ranges as Kafka's for every API that LIMITATIONS does not name."""
+
+    def script(node: Node) -> Answer:
+        lines = franz(node, "versions", "-")
+        return [line for line in lines if not set(line.split()) & NOT_SERVED]
+
+    lines = pair.compare(script)
+    assert "api 0 Produce 0 13" in lines
