@@ -83,7 +83,7 @@ def _check_creatable(
         raise ApiError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
     if topic.name == METADATA_TOPIC:
         raise ApiError(
-            ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+            ErrorCode.INVALID_REQUEST,
             f"Creation of internal topic {METADATA_TOPIC} is prohibited.",
         )
     check_topic_name(topic.name)

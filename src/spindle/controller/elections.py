@@ -34,6 +34,8 @@ def elect_leaders(
     Raises:
         ApiError: INVALID_REQUEST for an unknown kind of election.
     """
+    if request.topic_partitions == []:
+        return Decision(ElectLeadersResponse(), [])
     kind = _KINDS.get(request.election_type)
     if kind is None:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"Unknown election type {request.election_type}")
@@ -56,8 +58,7 @@ def elect_leaders(
                 results.append(
                     _Result(partition_id=partition_id, error_code=code, error_message=text)
                 )
-        if results or not is_everything:
-            answers.append(_TopicResult(topic=name, partition_result=results))
+        answers.append(_TopicResult(topic=name, partition_result=results))
     return Decision(ElectLeadersResponse(replica_election_results=answers), records)
 
 

@@ -201,6 +201,27 @@ def _delete_acls(request: DeleteAclsRequest, error: ApiError) -> Message:
     )
 
 
+def _elect_leaders(request: ElectLeadersRequest, error: ApiError) -> Message:
+    result = ElectLeadersResponse.ReplicaElectionResult
+    return ElectLeadersResponse(
+        error_code=error.code,
+        replica_election_results=[
+            result(
+                topic=asked.topic,
+                partition_result=[
+                    result.PartitionResult(
+                        partition_id=partition_id,
+                        error_code=error.code,
+                        error_message=error.message,
+                    )
+                    for partition_id in asked.partitions
+                ],
+            )
+            for asked in request.topic_partitions or []
+        ],
+    )
+
+
 def _code_only(response: Callable[..., Message]) -> Callable[[Any, ApiError], Message]:
     return lambda request, error: response(error_code=error.code)
 
@@ -225,7 +246,7 @@ _ANSWERS: Final[dict[type[Message], Callable[[Any, ApiError], Message]]] = {
     CreateTopicsRequest: _create_topics,
     DeleteAclsRequest: _delete_acls,
     DeleteTopicsRequest: _delete_topics,
-    ElectLeadersRequest: _code_only(ElectLeadersResponse),
+    ElectLeadersRequest: _elect_leaders,
     IncrementalAlterConfigsRequest: _incremental_alter_configs,
     ListPartitionReassignmentsRequest: _code_and_text(ListPartitionReassignmentsResponse),
     UnregisterBrokerRequest: _code_and_text(UnregisterBrokerResponse),

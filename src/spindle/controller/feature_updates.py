@@ -52,7 +52,7 @@ def update_features(
     planned = {**current, **{u.feature: u.max_version_level for u in request.feature_updates}}
     try:
         for update in request.feature_updates:
-            kind = _kind(update, version)
+            kind = UPGRADE if version == 0 else update.upgrade_type
             _check_update(image, update, kind, current.get(update.feature, 0), context)
             reason = unmet_dependency(update.feature, update.max_version_level, planned)
             if reason is not None:
@@ -66,7 +66,9 @@ def update_features(
         raise ApiError(error.code, text) from None
     records = _records(image, request, context)
     results = [
-        UpdateFeaturesResponse.UpdatableFeatureResult(feature=u.feature, error_message=None)
+        UpdateFeaturesResponse.UpdatableFeatureResult(
+            feature=u.feature, error_message=ErrorCode.NONE.name
+        )
         for u in request.feature_updates
         if version <= RESULTS_UNTIL_VERSION
     ]
@@ -78,12 +80,6 @@ def update_features(
         is_atomic=True,
         kraft_version=kraft_target if kraft_target > kraft_version else None,
     )
-
-
-def _kind(update: _Update, version: int) -> int:
-    if version == 0:
-        return SAFE_DOWNGRADE if update.allow_downgrade else UPGRADE
-    return update.upgrade_type
 
 
 def _check_update(
@@ -101,6 +97,8 @@ def _check_update(
         raise refuse("The controller does not support the given upgrade type.")
     if wanted < 0:
         raise refuse("A feature version cannot be less than 0.")
+    if wanted == 0 and name not in SUPPORTED_FEATURES:
+        raise refuse(f"Feature {name} not found.")
     reason = _unsupported(image, name, wanted, context.settings.node_id)
     if reason is not None:
         raise refuse(reason)

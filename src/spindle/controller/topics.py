@@ -35,46 +35,74 @@ def delete_topics(
     context: ControllerContext,
     charge: ChargePartitions = charge_nobody,
 ) -> Decision[DeleteTopicsResponse]:
-    """Delete topics named by name or by id; each gets its own result, in the order asked.
+    """Delete topics named by name or by id; each gets its own result.
 
     Raises:
         ApiError: TOPIC_DELETION_DISABLED.
     """
     if not context.settings.delete_topic_enable:
         raise ApiError(ErrorCode.TOPIC_DELETION_DISABLED, "Topic deletion is disabled.")
-    asked = [(state.name, bytes(state.topic_id)) for state in request.topics]
-    asked += [(name, ZERO_UUID) for name in request.topic_names]
-    records: list[Message] = []
-    results: list[_Deleted] = []
+    asked, results = _distinct(request)
+    records: list[RemoveTopicRecord] = []
     done: dict[Uuid, None] = {}
+    # Ids first: a name that leads to one of them is the one to be refused.
     for name, topic_id in asked:
         try:
             topic = _find(image, name, topic_id)
             if topic.topic_id in done:
-                kind = "name" if name is not None else "id"
-                raise ApiError(ErrorCode.INVALID_REQUEST, f"Duplicate topic {kind}.")
+                records = [r for r in records if r.topic_id != topic.topic_id]
+                results = [r for r in results if r.topic_id != topic.topic_id]
+                topic_id = topic.topic_id
+                raise ApiError(
+                    ErrorCode.INVALID_REQUEST,
+                    "The provided topic name maps to an ID that was already supplied.",
+                )
             charge(len(topic.partitions))
         except ApiError as error:
-            results.append(
-                _Deleted(
-                    name=name,
-                    topic_id=topic_id,
-                    error_code=error.code,
-                    error_message=error.message,
-                )
-            )
+            results.append(_refused(name, topic_id, error.code, error.message))
             continue
         done[topic.topic_id] = None
         records.append(RemoveTopicRecord(topic_id=topic.topic_id))
         results.append(_Deleted(name=topic.name, topic_id=topic.topic_id))
-    return Decision(DeleteTopicsResponse(responses=results), records, is_atomic=True)
+    return Decision(DeleteTopicsResponse(responses=results), [*records], is_atomic=True)
+
+
+def _distinct(
+    request: DeleteTopicsRequest,
+) -> tuple[list[tuple[str | None, Uuid]], list[_Deleted]]:
+    """What is asked for once, ids before names, and the refusals of everything else."""
+    results: list[_Deleted] = []
+    names = [*request.topic_names]
+    ids: list[Uuid] = []
+    for state in request.topics:
+        topic_id = bytes(state.topic_id)
+        if state.name is not None and topic_id != ZERO_UUID:
+            text = "You may not specify both topic name and topic id."
+            results.append(_refused(state.name, topic_id, ErrorCode.INVALID_REQUEST, text))
+        elif state.name is not None:
+            names.append(state.name)
+        elif topic_id != ZERO_UUID:
+            ids.append(topic_id)
+        else:
+            text = "Neither topic name nor id were specified."
+            results.append(_refused(None, ZERO_UUID, ErrorCode.INVALID_REQUEST, text))
+    repeated_names, repeated_ids = repeated(names), repeated(ids)
+    for name in dict.fromkeys(n for n in names if n in repeated_names):
+        text = "Duplicate topic name."
+        results.append(_refused(name, ZERO_UUID, ErrorCode.INVALID_REQUEST, text))
+    for topic_id in dict.fromkeys(i for i in ids if i in repeated_ids):
+        text = "Duplicate topic id."
+        results.append(_refused(None, topic_id, ErrorCode.INVALID_REQUEST, text))
+    asked: list[tuple[str | None, Uuid]] = [(None, i) for i in ids if i not in repeated_ids]
+    asked += [(name, ZERO_UUID) for name in names if name not in repeated_names]
+    return asked, results
+
+
+def _refused(name: str | None, topic_id: Uuid, code: ErrorCode, text: str | None) -> _Deleted:
+    return _Deleted(name=name, topic_id=topic_id, error_code=code, error_message=text)
 
 
 def _find(image: MetadataImage, name: str | None, topic_id: Uuid) -> TopicImage:
-    if name is None and topic_id == ZERO_UUID:
-        raise ApiError(ErrorCode.INVALID_REQUEST, "Neither topic name nor id were specified.")
-    if name is not None and topic_id != ZERO_UUID:
-        raise ApiError(ErrorCode.INVALID_REQUEST, "You may not specify both topic name and id.")
     if name is None:
         topic = image.topics.by_id.get(topic_id)
         if topic is None:

@@ -26,12 +26,10 @@ def endpoint_type_error(asked: int, served: int) -> DescribeClusterResponse | No
             error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE,
             error_message=f"The request was sent to an endpoint of type {other}, "
             f"but we wanted an endpoint of type {kind}",
-            endpoint_type=asked,
         )
     return DescribeClusterResponse(
         error_code=ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
         error_message=f"Unsupported endpoint type {asked}",
-        endpoint_type=asked,
     )
 
 

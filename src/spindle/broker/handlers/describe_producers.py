@@ -4,6 +4,8 @@ from spindle.broker.context import RequestContext
 from spindle.broker.partition import error_code
 from spindle.broker.services import BrokerServices
 from spindle.common.errors import ApiError, ErrorCode, LogDirectoryFailed
+from spindle.controller.topic_names import check_topic_name
+from spindle.controller.topics import UNKNOWN_TOPIC_TEXT
 from spindle.protocol.messages.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -11,6 +13,14 @@ from spindle.protocol.messages.describe_producers import (
 
 Topic = DescribeProducersResponse.TopicResponse
 Answer = Topic.PartitionResponse
+
+
+def _no_such_topic(name: str) -> tuple[ErrorCode, str | None]:
+    try:
+        check_topic_name(name)
+    except ApiError as error:
+        return error.code, error.message
+    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_TEXT
 
 
 async def describe_producers(
@@ -34,6 +44,8 @@ async def describe_producers(
                 answer.error_code = services.replicas.absent_error(
                     topic.name, index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 )
+                if topic.name not in services.metadata.image.topics.by_name:
+                    answer.error_code, answer.error_message = _no_such_topic(topic.name)
                 continue
             answer.error_code = services.replicas.leader_error(partition, -1)
             if answer.error_code:

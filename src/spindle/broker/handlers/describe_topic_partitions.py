@@ -25,10 +25,22 @@ def describe_topic_partitions(
     if request.cursor is not None:
         first_name, first_partition = request.cursor.topic_name, request.cursor.partition_index
     asked = {t.name: None for t in request.topics} or image.topics.by_name
+    if request.cursor is not None and (
+        first_partition < 0 or (request.topics and first_name not in asked)
+    ):
+        return DescribeTopicPartitionsResponse(
+            topics=[
+                Topic(error_code=ErrorCode.INVALID_REQUEST, name=topic.name)
+                for topic in request.topics
+            ]
+        )
     limit = services.config.integer("max.request.partition.size.limit")
     room = max(1, min(request.response_partition_limit, limit))
     response = DescribeTopicPartitionsResponse()
     for name in sorted(n for n in asked if n >= first_name):
+        if room == 0:
+            response.next_cursor = Cursor(topic_name=name, partition_index=0)
+            break
         topic = image.topics.by_name.get(name)
         if topic is None:
             code = (

@@ -81,7 +81,12 @@ async def handle_find_coordinator(
             return FindCoordinatorResponse(
                 error_code=error.code, error_message=error.message, node_id=-1, port=-1
             )
-        return FindCoordinatorResponse(node_id=node_id, host=endpoint.host, port=endpoint.port)
+        return FindCoordinatorResponse(
+            error_message=ErrorCode.NONE.name,
+            node_id=node_id,
+            host=endpoint.host,
+            port=endpoint.port,
+        )
     coordinators = []
     async for key in paced(request.coordinator_keys):
         found = FindCoordinatorResponse.Coordinator(key=key, node_id=-1, port=-1)

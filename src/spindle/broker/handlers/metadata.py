@@ -29,6 +29,8 @@ async def metadata(
     """Answer from the committed image; topics that may be are created for the next request."""
     image = services.metadata.image
     operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
+    if _asks_for_ids_too_early(context, request):
+        return _refused(request)
     wants_all = request.topics is None or (context.api_version == 0 and not request.topics)
     if wants_all:
         topics = [
@@ -55,19 +57,29 @@ async def metadata(
     )
 
 
+def _asks_for_ids_too_early(context: RequestContext, request: MetadataRequest) -> bool:
+    """Versions 10 and 11 have the field, but no broker ever served it."""
+    return context.api_version < _FIRST_ID_REQUEST_VERSION and any(
+        t.name is None or t.topic_id != ZERO_UUID for t in request.topics or []
+    )
+
+
+def _refused(request: MetadataRequest) -> MetadataResponse:
+    return MetadataResponse(
+        cluster_id=None,
+        controller_id=-1,
+        topics=[
+            Topic(error_code=ErrorCode.INVALID_REQUEST, name=t.name or "", topic_id=t.topic_id)
+            for t in request.topics or []
+        ],
+    )
+
+
 async def _asked(
     services: BrokerServices, context: RequestContext, request: MetadataRequest, operations: int
 ) -> list[Topic]:
     image = services.metadata.image
     asked = request.topics or []
-    if context.api_version < _FIRST_ID_REQUEST_VERSION and any(
-        t.name is None or t.topic_id != ZERO_UUID for t in asked
-    ):
-        # The versions have the field, but no broker ever served it.
-        return [
-            Topic(error_code=ErrorCode.INVALID_REQUEST, name=t.name or "", topic_id=t.topic_id)
-            for t in asked
-        ]
     by_id = [t.topic_id for t in asked if t.topic_id != ZERO_UUID]
     if by_id:
         return [

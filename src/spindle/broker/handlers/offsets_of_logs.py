@@ -48,8 +48,12 @@ async def list_offsets(
             (repeated if key in seen else seen).add(key)
     async for topic in paced(request.topics):
         answers = []
+        refused: set[int] = set()
         async for asked in paced(topic.partitions):
+            if asked.partition_index in refused:
+                continue
             if (topic.name, asked.partition_index) in repeated:
+                refused.add(asked.partition_index)
                 answers.append(
                     Answer(
                         partition_index=asked.partition_index,

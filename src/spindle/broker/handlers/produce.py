@@ -13,6 +13,7 @@ from spindle.broker.ports import CATCH_UP_S
 from spindle.broker.services import BrokerServices
 from spindle.broker.topology import endpoint_of
 from spindle.common.errors import ApiError, ErrorCode, ProtocolViolation
+from spindle.common.ids import INTERNAL_TOPICS
 from spindle.log.log import AppendInfo
 from spindle.protocol.messages.produce import ProduceRequest, ProduceResponse
 from spindle.protocol.records.validation import (
@@ -26,6 +27,17 @@ PartitionResponse = Topic.PartitionProduceResponse
 
 _FIRST_TOPIC_ID_VERSION: Final = 13
 _FIRST_CURRENT_LEADER_VERSION: Final = 10
+_INTERNAL_WRITER: Final = "__admin_client"
+"""The client id that may append to internal topics."""
+_ERRORS_BEFORE_THE_LOG: Final = (
+    ErrorCode.CORRUPT_MESSAGE,
+    ErrorCode.KAFKA_STORAGE_ERROR,
+    ErrorCode.MESSAGE_TOO_LARGE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.RECORD_LIST_TOO_LARGE,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+)
+"""Answered without the log's start."""
 _LEADER_ERRORS: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
@@ -52,6 +64,8 @@ class _Produce:
         image = services.metadata.image
         self.left = 1
         for topic in request.topic_data:
+            if not topic.partition_data:
+                continue
             name = topic.name
             missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             if by_id:
@@ -74,10 +88,14 @@ class _Produce:
         try:
             check_produce_request(data.records, self.context.api_version)
         except ApiError as refusal:
-            part.error_code, part.error_message = refusal.code, refusal.message
+            part.error_code = refusal.code
+            return
+        topic = partition.topic_partition.topic
+        if topic in INTERNAL_TOPICS and self.context.client_id != _INTERNAL_WRITER:
+            part.error_code = ErrorCode.INVALID_TOPIC_EXCEPTION
             return
         self.left += 1
-        traffic = self.services.traffic.of(partition.topic_partition.topic)
+        traffic = self.services.traffic.of(topic)
         traffic.produces += 1
 
         def done(info: AppendInfo | None, error: BaseException | None) -> None:
@@ -96,9 +114,10 @@ class _Produce:
 
     def _failed(self, partition: Partition, part: PartitionResponse, error: BaseException) -> None:
         part.error_code = error_code(error)
-        if isinstance(error, ApiError):
-            part.error_message = error.message
+        if part.error_code not in _ERRORS_BEFORE_THE_LOG:
+            part.log_start_offset = partition.log.log_start_offset
         if isinstance(error, RecordsRejected):
+            part.error_message = _rejection_text(error)
             part.record_errors = [
                 PartitionResponse.BatchIndexAndErrorMessage(
                     batch_index=e.batch_index, batch_index_error_message=e.message
@@ -154,6 +173,18 @@ class _Produce:
                     if part.error_code == ErrorCode.NONE and part.base_offset < 0:
                         part.error_code = ErrorCode.REQUEST_TIMED_OUT
             self._settle()
+
+
+def _rejection_text(error: RecordsRejected) -> str:
+    """The only text that Kafka gives: clients show it, and the first three errors in it."""
+    shown = ", ".join(
+        f"RecordError(batchIndex={e.batch_index}, message='{e.message}')"
+        for e in error.record_errors[:3]
+    )
+    return (
+        f"One or more records have been rejected due to {len(error.record_errors)} record errors "
+        f"in total, and only showing the first three errors at most: [{shown}]"
+    )
 
 
 def produce(
