@@ -18,8 +18,12 @@ CHAPTERS: dict[str, list[Case]] = wire_cases.CHAPTERS
 DELIBERATE: list[tuple[str, str]] = [
     (
         r"^(metadata|create_topics|create_partitions|delete_topics|elect_leaders|list_groups"
-        r"|describe_acls|describe_client_quotas|api_versions|list_config_resources) / .*: order ",
+        r"|describe_acls|describe_configs|offset_fetch|delete_groups|alter_client_quotas|describe_client_quotas|api_versions|list_config_resources) / .*: order ",
         "Kafka's order is that of a hash",
+    ),
+    (
+        r"^init_producer_id / producer id",
+        "Spindle waits for the first block of producer ids; Kafka has the client ask again",
     ),
     (
         r"^find_coordinator / group coordinator",

@@ -1,5 +1,7 @@
 """The requests that Kafka and Spindle are asked alike, by subject. `{v}` is the version."""
 
+# ruff: noqa: E501 - the requests are a table: one line each reads best
+
 from __future__ import annotations
 
 from typing import Any
@@ -89,6 +91,7 @@ SETUP = [
         produce("audit-deleterecords", batch(*([b"x"] * 20))),
         range(12, 13),
     ),
+    Case("producer id", "init_producer_id", {"transactional_id": None}, range(4, 5)),
     Case("group coordinator", "find_coordinator", {"key": "g", "key_type": 0}, range(1, 2),
          settle_s=1.5),
 ]  # fmt: skip
@@ -128,16 +131,24 @@ METADATA = [  # The flag against creation exists from version 4 on.
     Case("all by null", "metadata", {"topics": None, **NO_AUTO}),
     Case("all by empty", "metadata", {"topics": [], **NO_AUTO}),
     Case("one", "metadata", topics_named("audit-two", **NO_AUTO)),
-    Case("auto creation by an old client", "metadata", topics_named("audit-old-{v}"), range(4),
-         settle_s=0.2),
+    Case(
+        "auto creation by an old client",
+        "metadata",
+        topics_named("audit-old-{v}"),
+        range(4),
+        settle_s=0.2,
+    ),
     Case("same twice", "metadata", topics_named("audit-two", "audit-two", **NO_AUTO)),
-    Case("unknown", "metadata", topics_named("audit-none", "audit-two", **NO_AUTO),
-         range(4, 14)),
+    Case("unknown", "metadata", topics_named("audit-none", "audit-two", **NO_AUTO), range(4, 14)),
     Case("bad names", "metadata", topics_named("", ".", "..", "a b", LONG_NAME, **NO_AUTO)),
     Case("bad names, creating", "metadata", topics_named("", ".", "a b", LONG_NAME)),
     Case("auto creation", "metadata", topics_named("audit-auto-{v}"), settle_s=SETTLE_S),
-    Case("internal, not created", "metadata", topics_named("__transaction_state", **NO_AUTO),
-         range(4, 14)),
+    Case(
+        "internal, not created",
+        "metadata",
+        topics_named("__transaction_state", **NO_AUTO),
+        range(4, 14),
+    ),
     Case("null name and no id", "metadata", topics_named(None, **NO_AUTO)),
     Case("by id", "metadata", topics_by_id("audit-two")),
     Case("by unknown id", "metadata", topics_by_id("audit-none", "audit-two")),
@@ -359,7 +370,9 @@ def paged(names: list[str], limit: int, cursor: tuple[str, int] | None = None) -
     return {
         "topics": [{"name": name} for name in names],
         "response_partition_limit": limit,
-        "cursor": None if cursor is None else {"topic_name": cursor[0], "partition_index": cursor[1]},
+        "cursor": None
+        if cursor is None
+        else {"topic_name": cursor[0], "partition_index": cursor[1]},
     }
 
 
@@ -394,7 +407,6 @@ PRODUCE = [
     Case("no partition", "produce",
          lambda s: {"acks": -1, "timeout_ms": 1, "topic_data": [
              {"name": "audit-two", "topic_id": s.topic_ids["audit-two"]}]}),
-    Case("null records", "produce", produce("audit-two", None)),
     Case("no records", "produce", produce("audit-two", b"")),
     Case("two batches", "produce", produce("audit-two", GOOD + GOOD)),
     Case("bad crc", "produce", produce("audit-two", GOOD[:-1] + b"\x7f")),
@@ -522,7 +534,9 @@ def list_offsets(name: str, timestamp: int, partition: int = 0, **more: Any) -> 
     }  # fmt: skip
 
 
-def for_epoch(name: str, epoch: int, current: int = -1, partition: int = 0, replica: int = -1) -> Body:
+def for_epoch(
+    name: str, epoch: int, current: int = -1, partition: int = 0, replica: int = -1
+) -> Body:
     return {
         "replica_id": replica,
         "topics": [{"topic": name, "partitions": [
@@ -625,9 +639,7 @@ def fetch_offsets(group: str, name: str | None, *indexes: int, **more: Any) -> A
             {"name": name, "topic_id": state.topic_ids.get(name, OTHER_ID),
              "partition_indexes": list(indexes)}
         ]  # fmt: skip
-        old = None if topics is None else [
-            {"name": name, "partition_indexes": list(indexes)}
-        ]
+        old = None if topics is None else [{"name": name, "partition_indexes": list(indexes)}]
         return {
             "group_id": group,
             "topics": old,
@@ -696,7 +708,10 @@ def join(group: str, member: str = "", **more: Any) -> Body:
         "rebalance_timeout_ms": 1_000,
         "member_id": member,
         "protocol_type": "consumer",
-        "protocols": [{"name": "range", "metadata": b"m"}, {"name": "roundrobin", "metadata": b"n"}],
+        "protocols": [
+            {"name": "range", "metadata": b"m"},
+            {"name": "roundrobin", "metadata": b"n"},
+        ],
         **more,
     }
 
@@ -846,7 +861,9 @@ DESCRIBE_CONFIGS = [
 ]  # fmt: skip
 
 
-def incremental(kind: int, name: str, *rows: tuple[str, int, str | None], validate: bool = True) -> Body:
+def incremental(
+    kind: int, name: str, *rows: tuple[str, int, str | None], validate: bool = True
+) -> Body:
     return {
         "validate_only": validate,
         "resources": [
@@ -866,7 +883,18 @@ def whole(kind: int, name: str, *rows: tuple[str, str | None], validate: bool = 
     }  # fmt: skip
 
 
-BAD_VALUES = ("", "x", "-1", "-2", "0", "1.5", "99999999999999999999", "true", " 1 ", "delete,,compact")
+BAD_VALUES = (
+    "",
+    "x",
+    "-1",
+    "-2",
+    "0",
+    "1.5",
+    "99999999999999999999",
+    "true",
+    " 1 ",
+    "delete,,compact",
+)
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
 RESOURCES = (
     (TOPIC_CONFIG, "audit-config"), (TOPIC_CONFIG, "audit-none"), (TOPIC_CONFIG, ""), (BROKER_CONFIG, "1"),
@@ -933,7 +961,9 @@ ALTER_CONFIGS = [
 ]  # fmt: skip
 
 
-def quota(entity: list[tuple[str, str | None]], *ops: tuple[str, float, bool], validate: bool = False) -> Body:
+def quota(
+    entity: list[tuple[str, str | None]], *ops: tuple[str, float, bool], validate: bool = False
+) -> Body:
     return {
         "validate_only": validate,
         "entries": [{"entity": [{"entity_type": kind, "entity_name": name} for kind, name in entity],
@@ -944,7 +974,9 @@ def quota(entity: list[tuple[str, str | None]], *ops: tuple[str, float, bool], v
 def components(*rows: tuple[str, int, str | None], strict: bool = False) -> Body:
     return {
         "strict": strict,
-        "components": [{"entity_type": kind, "match_type": how, "match": what} for kind, how, what in rows],
+        "components": [
+            {"entity_type": kind, "match_type": how, "match": what} for kind, how, what in rows
+        ],
     }
 
 
@@ -1016,9 +1048,11 @@ QUOTAS = [
 
 def move(path: str, name: str, *indexes: int) -> Any:
     """`path`: the number of a log directory, or a path."""
+
     def body(state: State) -> Body:
         folder = str(state.node.log_dirs[int(path)]) if path.isdigit() else path
         return {"dirs": [{"path": folder, "topics": [{"name": name, "partitions": list(indexes)}]}]}
+
     return body
 
 

@@ -232,7 +232,8 @@ def differences(path: str, expected: Any, actual: Any) -> Iterator[str]:
         else:
             missing = [one for one in expected if one not in actual]
             extra = [one for one in actual if one not in expected]
-            yield f"{path}: only in kafka {_short(missing)}, only in candidate {_short(extra)}"
+            counts = f"{len(expected)} -> {len(actual)} elements"
+            yield f"{path}: {counts}, only kafka {_short(missing)}, only other {_short(extra)}"
     elif expected != actual:
         yield f"{path}: {_short(expected)} -> {_short(actual)}"
 
@@ -242,6 +243,8 @@ def _title(element: Any, index: int = 0) -> str:
         found = [element[key] for key in _NAMING if element.get(key)]
         if found:
             return " ".join(map(str, found))
+        if "entity" in element:
+            return repr(sorted(map(repr, element["entity"])))
     return str(index) if isinstance(element, dict | list) else str(element)
 
 
