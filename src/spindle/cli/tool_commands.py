@@ -23,4 +23,5 @@ TOOL_COMMANDS: Final = {
     "produce": (f"{_TOOLS}.produce:produce", "Send the lines of standard input."),
     "consume": (f"{_TOOLS}.consume:consume", "Print the records of topics."),
     "dump-log": (f"{_TOOLS}.dump_log:dump_log", "Show what is in segments and indexes."),
+    "reassign": (f"{_TOOLS}.reassign:reassign", "Move replicas between brokers and directories."),
 }

@@ -1,0 +1,139 @@
+"""Moves of replicas between the directories of their broker (KIP-113)."""
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+import click
+
+from spindle.cli.tools.failures import ToolFailed
+from spindle.cli.tools.json_file import COMMAND
+from spindle.cli.tools.reassignment_plan import Replica
+from spindle.client.admin.partitions import move_replicas
+from spindle.client.admin.refusals import exception_text
+from spindle.client.admin.topics import describe_topics
+from spindle.client.wire.cluster import WireClient
+from spindle.common.errors import ApiError, ErrorCode
+from spindle.common.ids import TopicPartition
+
+_PAUSE_S: Final = 0.1
+_MS: Final = 1000
+
+
+class Places(NamedTuple):
+    """The directory of every replica, and where those that move are going."""
+
+    directories: Mapping[Replica, str]
+    futures: Mapping[Replica, str]
+
+
+def places_of(client: WireClient) -> Places:
+    """Where all replicas lie.
+
+    Raises:
+        ApiError: a broker refused.
+        ClientError: a broker could not be asked.
+    """
+    directories: dict[Replica, str] = {}
+    futures: dict[Replica, str] = {}
+    for broker, views in client.describe_log_dirs().items():
+        for view in views:
+            for partition, each in view.replicas.items():
+                into = futures if each.is_future else directories
+                into[Replica(broker, partition)] = view.path
+    return Places(directories, futures)
+
+
+def current_replicas(
+    client: WireClient, topics: Sequence[str], *, missing_ok: bool = False
+) -> dict[TopicPartition, tuple[int, ...]]:
+    """The brokers of all partitions of topics.
+
+    Raises:
+        ApiError: a topic does not exist, unless `missing_ok`.
+        ClientError: no broker could be asked.
+    """
+    described, refused = describe_topics(client, topics)
+    for name, error in refused.items():
+        if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise error
+        if not missing_ok:
+            raise ApiError(error.code, f"Topic {name} not found.")
+    return {
+        TopicPartition(topic.name, partition.partition): partition.replicas
+        for topic in described
+        for partition in topic.partitions
+    }
+
+
+def active_moves(targets: Mapping[Replica, str], places: Places) -> dict[Replica, str]:
+    """Those of the replicas that move now, with the directory that they leave."""
+    return {
+        replica: places.directories[replica]
+        for replica in targets
+        if replica in places.futures and replica in places.directories
+    }
+
+
+def move_lines(targets: Mapping[Replica, str], places: Places) -> list[str]:
+    """How far each replica is."""
+    return [_move_line(replica, target, places) for replica, target in targets.items()]
+
+
+def _move_line(replica: Replica, target: str, places: Places) -> str:
+    partition, broker = replica.partition, replica.broker
+    current, future = places.directories.get(replica), places.futures.get(replica)
+    if current is None:
+        return (
+            f"Partition {partition} is not found in any live log dir on broker {broker}. There is "
+            "likely an offline log directory on the broker."
+        )
+    if future == target:
+        return f"Reassignment of replica {replica} is still in progress."
+    if future is not None:
+        return (
+            f"Partition {partition} on broker {broker} is being moved to log dir {future} instead "
+            f"of {target}."
+        )
+    if current == target:
+        return f"Reassignment of replica {replica} completed successfully."
+    return (
+        f"Partition {partition} on broker {broker} is not being moved from log dir {current} to "
+        f"{target}."
+    )
+
+
+def start_moves(client: WireClient, targets: Mapping[Replica, str], timeout_ms: int) -> None:
+    """Have brokers begin moves; a replica that is not there yet is asked for again.
+
+    Raises:
+        ToolFailed: a broker refused, or the time is over.
+        ClientError: a broker could not be asked.
+    """
+    waiting = dict(targets)
+    deadline = time.monotonic() + timeout_ms / _MS
+    while waiting:
+        for broker in sorted({replica.broker for replica in waiting}):
+            _start_on(client, broker, waiting)
+        if not waiting:
+            return
+        if time.monotonic() >= deadline:
+            names = ",".join(map(str, sorted(waiting)))
+            plural = "" if len(waiting) == 1 else "s"
+            raise ToolFailed(
+                f"Timed out before log directory move{plural} could be started for: {names}"
+            )
+        time.sleep(_PAUSE_S)
+
+
+def _start_on(client: WireClient, broker: int, waiting: dict[Replica, str]) -> None:
+    wanted = {r.partition: path for r, path in waiting.items() if r.broker == broker}
+    for partition, error in sorted(move_replicas(client, broker, wanted).items()):
+        replica = Replica(broker, partition)
+        if error is None:
+            click.echo(
+                f"Successfully started moving log directory to {waiting.pop(replica)} for replica "
+                f"{partition} with broker {broker} "
+            )
+        elif error.code is not ErrorCode.REPLICA_NOT_AVAILABLE:
+            raise ToolFailed(f"Failed to alter dir for {replica}: {exception_text(error)}", COMMAND)

@@ -1,0 +1,102 @@
+"""Limits on the traffic of reassignments: set when a plan begins, removed when it is done."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import click
+
+from spindle.cli.tools.reassignment_plan import Plan
+from spindle.client.admin import configs
+from spindle.client.configs import ConfigResource
+from spindle.client.wire.cluster import WireClient
+from spindle.common.ids import TopicPartition
+
+_BROKER_RATES: Final = (
+    "leader.replication.throttled.rate",
+    "follower.replication.throttled.rate",
+)
+_DIRECTORY_RATE: Final = "replica.alter.log.dirs.io.max.bytes.per.second"
+_LEADERS: Final = "leader.replication.throttled.replicas"
+_FOLLOWERS: Final = "follower.replication.throttled.replicas"
+
+
+def set_throttles(
+    client: WireClient,
+    plan: Plan,
+    current: Mapping[TopicPartition, Sequence[int]],
+    *,
+    between_brokers: int | None,
+    between_directories: int | None,
+) -> None:
+    """Set the limits that were asked for, in bytes per second, and say so.
+
+    Raises:
+        ApiError: the cluster refused.
+        ClientError: no broker could be asked.
+    """
+    if between_brokers is None and between_directories is None:
+        return
+    click.echo(
+        "Warning: You must run --verify periodically, until the reassignment completes, to ensure "
+        "the throttle is removed."
+    )
+    if between_brokers is not None:
+        for topic, settings in throttled_replicas(plan, current).items():
+            configs.alter(client, ConfigResource.TOPIC, topic, settings, ())
+        involved = {b for p, brokers in plan.replicas.items() for b in (*brokers, *current[p])}
+        for broker in sorted(involved):
+            rates = dict.fromkeys(_BROKER_RATES, str(between_brokers))
+            configs.alter(client, ConfigResource.BROKER, str(broker), rates, ())
+        click.echo(f"The inter-broker throttle limit was set to {between_brokers} B/s")
+    if between_directories is not None:
+        for broker in sorted({replica.broker for replica in plan.directories}):
+            rates = {_DIRECTORY_RATE: str(between_directories)}
+            configs.alter(client, ConfigResource.BROKER, str(broker), rates, ())
+        click.echo(f"The replica-alter-dir throttle limit was set to {between_directories} B/s")
+
+
+def throttled_replicas(
+    plan: Plan, current: Mapping[TopicPartition, Sequence[int]]
+) -> dict[str, dict[str, str]]:
+    """The settings of each topic: who sends (partition:broker) and who receives."""
+    leaders: dict[str, list[str]] = {}
+    followers: dict[str, list[str]] = {}
+    for partition, target in plan.replicas.items():
+        sources = current[partition]
+        topic, number = partition
+        leaders.setdefault(topic, []).extend(f"{number}:{broker}" for broker in sources)
+        followers.setdefault(topic, []).extend(
+            f"{number}:{broker}" for broker in target if broker not in sources
+        )
+    return {
+        topic: {
+            _LEADERS: ",".join(sorted(leaders[topic])),
+            _FOLLOWERS: ",".join(sorted(followers[topic])),
+        }
+        for topic in leaders
+    }
+
+
+def clear_throttles(client: WireClient, plan: Plan) -> None:
+    """Remove the limits of all brokers and of the plan's topics, and say so.
+
+    Raises:
+        ApiError: the cluster refused.
+        ClientError: no broker could be asked.
+    """
+    alive = client.metadata(()).brokers
+    brokers = sorted({*alive, *(b for each in plan.replicas.values() for b in each)})
+    names = ",".join(map(str, brokers))
+    click.echo(f"Clearing broker-level throttles on broker{_plural(brokers)} {names}")
+    for broker in brokers:
+        if broker in alive:
+            keys = (*_BROKER_RATES, _DIRECTORY_RATE)
+            configs.alter(client, ConfigResource.BROKER, str(broker), {}, keys)
+    topics = sorted({partition.topic for partition in plan.replicas})
+    click.echo(f"Clearing topic-level throttles on topic{_plural(topics)} {','.join(topics)}")
+    for topic in topics:
+        configs.alter(client, ConfigResource.TOPIC, topic, {}, (_LEADERS, _FOLLOWERS))
+
+
+def _plural(things: Sequence[object]) -> str:
+    return "" if len(things) == 1 else "s"
