@@ -16,7 +16,7 @@ from spindle.cli.home.layout import write_home
 from spindle.cli.home.stop import RunningNode, running_nodes, signal_number
 from spindle.cli.kafka_class import main as run_class
 from spindle.cli.main import run
-from spindle.cli.tools.kafka_names import KAFKA_TOOLS
+from spindle.cli.tools.kafka_names import KAFKA_TOOLS, KafkaTool
 from spindle.cli.up import free_port
 
 START_LIMIT_S = 30.0
@@ -196,6 +196,14 @@ def test_classes_that_are_not_there(capsys: pytest.CaptureFixture[str]) -> None:
 )
 def test_nodes_in_the_process_list(lines: Sequence[str], nodes: list[RunningNode]) -> None:
     assert running_nodes(lines, "/a b") == nodes
+
+
+@pytest.mark.parametrize("tool", KAFKA_TOOLS, ids=lambda tool: tool.script)
+def test_every_tool_is_a_command(tool: KafkaTool, capsys: pytest.CaptureFixture[str]) -> None:
+    run([*tool.words, "--help"])
+    captured = capsys.readouterr()
+    assert "--help" in captured.out + captured.err
+    assert "Usage: spindle [OPTIONS]" not in captured.err
 
 
 def test_signals() -> None:

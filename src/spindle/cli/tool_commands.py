@@ -24,4 +24,6 @@ TOOL_COMMANDS: Final = {
     "consume": (f"{_TOOLS}.consume:consume", "Print the records of topics."),
     "dump-log": (f"{_TOOLS}.dump_log:dump_log", "Show what is in segments and indexes."),
     "reassign": (f"{_TOOLS}.reassign:reassign", "Move replicas between brokers and directories."),
+    "produce-perf": (f"{_TOOLS}.produce_perf:produce_perf", "Measure sending."),
+    "consume-perf": (f"{_TOOLS}.consume_perf:consume_perf", "Measure reading."),
 }
