@@ -18,6 +18,9 @@ SOURCES = Path(__file__).parent / "go"
 LIMIT_S = 40.0
 BUILD_LIMIT_S = 300.0
 SAMPLES = 100
+RELEASE = "v4.3"
+# 2.1 is the oldest that Kafka 4 serves; 2.8 brings topic ids, 3.6 comes before fetches by id alone.
+OLDER_RELEASES = ["v2.1", "v2.8", "v3.6"]
 
 # What LIMITATIONS names as not served; such an API must be absent, not half there.
 NOT_SERVED = {
@@ -50,16 +53,18 @@ def program() -> Path:
         timeout=BUILD_LIMIT_S,
         check=False,
     )
-    assert done.returncode == 0, f"the Go sources of the tests do not compile:\n{done.stderr}"
+    assert done.returncode == 0, f"go build failed:\n{done.stderr}"
     return target
 
 
 @pytest.fixture
 def franz(program: Path) -> Franz:
-    def run(node: Node, script: str, topic: str, *arguments: str) -> list[str]:
-        """Lines that one script prints."""
+    def run(
+        node: Node, script: str, topic: str, *arguments: str, release: str = RELEASE
+    ) -> list[str]:
+        """Lines that one script prints, as a client of a release of Kafka."""
         done = subprocess.run(
-            [str(program), script, node.bootstrap, topic, *arguments],
+            [str(program), "-as", release, script, node.bootstrap, topic, *arguments],
             capture_output=True,
             text=True,
             timeout=LIMIT_S,
@@ -197,6 +202,15 @@ def test_a_cluster_of_one(pair: Pair, franz: Franz) -> None:
     assert "producers done" in pair.compare(script)
 
 
+def test_limits(pair: Pair, franz: Franz) -> None:
+    """Small batches and fetches lose nothing; a topic that nobody made; too large a record."""
+    lines = pair.compare(lambda node: franz(node, "limits", "franz-limits"))
+    flows = [line.rpartition(" ") for line in lines if " 1501 " in line]
+    assert len(flows) == 4
+    assert len({checksum for _, _, checksum in flows}) == 1
+    assert lines[-1].startswith("too large: MESSAGE_TOO_LARGE")
+
+
 def test_topic_ids(pair: Pair, franz: Franz) -> None:
     lines = pair.compare(lambda node: franz(node, "ids", "franz-ids"))
     assert any(line.startswith("  produce version 13 done") for line in lines)
@@ -206,6 +220,40 @@ def test_topic_ids(pair: Pair, franz: Franz) -> None:
 def test_a_topic_that_is_made_again(pair: Pair, franz: Franz) -> None:
     lines = pair.compare(lambda node: franz(node, "recreate", "franz-again"))
     assert lines[-2:] == ["new topic", "  0 0 new 0"]
+
+
+@pytest.mark.parametrize(
+    ("script_name", "arguments", "expected"),
+    [
+        ("consume", [], "codec 3 time 0 epochs 0 0 idempotent true transactional false"),
+        ("seek", [str(FIRST_TIMESTAMP_MS)], "out of range [0 1 2 3"),
+        ("times", [str(FIRST_TIMESTAMP_MS)], " 0 50 -1 epoch 0 done"),
+        ("delete", [], "starts 20 50"),
+        ("disks", [], "lag 0 future false"),
+        ("topics", [], "fewer franz-"),
+        ("configs", [], "INVALID_REQUEST: Error due to duplicate config keys"),
+        ("group", ["members"], "together [0 1 2 3] changes 6 2"),
+    ],
+)
+@pytest.mark.parametrize("release", OLDER_RELEASES)
+def test_older_clients(
+    pair: Pair, franz: Franz, release: str, script_name: str, arguments: list[str], expected: str
+) -> None:
+    topic = f"franz-{release}-{script_name}"
+    words = [f"{release}-{word}" if word == "members" else word for word in arguments]
+
+    def script(node: Node) -> Answer:
+        sent: list[str] = []
+        if script_name == "group":
+            create(node, topic, 4)
+        elif script_name != "topics":
+            create(node, topic, 2)
+            first = str(FIRST_TIMESTAMP_MS)
+            sent = franz(node, "produce", topic, "lz4", "all", "idempotent", first, release=release)
+        return [sent, franz(node, script_name, topic, *words, release=release)]
+
+    _, lines = pair.compare(script)
+    assert any(expected in line for line in lines)
 
 
 def test_versions(pair: Pair, franz: Franz) -> None:

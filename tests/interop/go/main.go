@@ -1,12 +1,14 @@
 // Command franz plays scripts with franz-go against one node and prints what it sees, line by line.
 //
-// Usage: franz SCRIPT ADDRESS TOPIC [ARGUMENT...]. Equal behaviour of two nodes gives equal lines:
-// what belongs to one node only (ids, clocks, addresses) is checked here and not printed.
+// Usage: franz [-as VERSION] SCRIPT ADDRESS TOPIC [ARGUMENT...]. With -as the client speaks no newer
+// versions of the APIs than that release of Kafka. Equal behaviour of two nodes gives equal lines:
+// what belongs to one node only (ids, clocks) is checked here and not printed.
 package main
 
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"strconv"
@@ -15,6 +17,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kversion"
 )
 
 const limit = 30 * time.Second
@@ -25,6 +28,7 @@ type play struct {
 	address   string
 	topic     string
 	arguments []string
+	versions  *kversion.Versions
 }
 
 var scripts = map[string]func(play){
@@ -44,17 +48,21 @@ var scripts = map[string]func(play){
 	"cluster":  cluster,
 	"ids":      topicIDs,
 	"recreate": recreate,
+	"limits":   limits,
 	"versions": versions,
 }
 
 func main() {
-	if len(os.Args) < 4 || scripts[os.Args[1]] == nil {
-		fmt.Fprintln(os.Stderr, "usage: franz SCRIPT ADDRESS TOPIC [ARGUMENT...]")
+	release := flag.String("as", "v4.3", "newest `release` of Kafka whose API versions are used")
+	flag.Parse()
+	words, versions := flag.Args(), kversion.FromString(*release)
+	if len(words) < 3 || scripts[words[0]] == nil || versions == nil {
+		fmt.Fprintln(os.Stderr, "usage: franz [-as VERSION] SCRIPT ADDRESS TOPIC [ARGUMENT...]")
 		os.Exit(2)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
-	scripts[os.Args[1]](play{ctx, os.Args[2], os.Args[3], os.Args[4:]})
+	scripts[words[0]](play{ctx, words[1], words[2], words[3:], versions})
 }
 
 // check ends the program when a step fails that every node must be able to do.
@@ -68,6 +76,7 @@ func (p play) client(options ...kgo.Opt) *kgo.Client {
 	client, err := kgo.NewClient(append([]kgo.Opt{
 		kgo.SeedBrokers(p.address),
 		kgo.ClientID("franz"),
+		kgo.MaxVersions(p.versions),
 		kgo.MetadataMinAge(50 * time.Millisecond),
 	}, options...)...)
 	check(err)

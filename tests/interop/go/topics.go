@@ -104,7 +104,10 @@ func (p play) partitionPages(admin *kadm.Client) {
 	request.Topics = append(request.Topics, topic)
 	for {
 		response, err := request.RequestWith(p.ctx, client)
-		check(err)
+		if err != nil {
+			fmt.Println("pages", word(err))
+			return
+		}
 		for _, topic := range response.Topics {
 			fmt.Println("page", code(topic.ErrorCode), optional(topic.Topic), topic.IsInternal,
 				topic.AuthorizedOperations)
