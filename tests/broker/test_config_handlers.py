@@ -168,7 +168,7 @@ def test_groups_and_client_metrics(services: BrokerServices) -> None:
     ("kind", "name", "code", "message"),
     [
         (TOPIC, "no", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ""),
-        (BROKER, "2", ErrorCode.INVALID_REQUEST, "expected 1, but received 2"),
+        (BROKER, "2", ErrorCode.INVALID_REQUEST, "1 or empty string, but received 2"),
         (BROKER, "x", ErrorCode.INVALID_REQUEST, "Broker id must be an integer, but it is: x"),
         (LOGGER, "", ErrorCode.INVALID_REQUEST, "Broker id must not be empty"),
         (GROUP, "", ErrorCode.INVALID_REQUEST, "Group name must not be empty"),

@@ -34,7 +34,8 @@ _RANDOM_ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-
 _BASE64_ID = re.compile(r"(?<![A-Za-z0-9_-])[A-Za-z0-9_-]{21}[AQgw](?![A-Za-z0-9_-])")
 
 _NAMING = (
-    "name", "topic", "topic_name", "group_id", "resource_name", "member_id", "entity_type",
+    "name", "topic", "topic_name", "group_id", "resource_name", "resource_type",
+    "member_id", "entity_type",
     "partition_index", "key", "log_dir", "broker_id", "feature", "user",
 )  # fmt: skip
 
@@ -42,7 +43,7 @@ _NAMING = (
 _ANY_VALUE = {"throttle_time_ms"}
 _SIGN_ONLY = {
     "total_bytes", "usable_bytes", "last_fetch_timestamp", "last_caught_up_timestamp",
-    "log_end_offset_of_quorum", "session_id", "finalized_features_epoch", "log_append_time_ms",
+    "log_end_offset", "session_id", "producer_id", "finalized_features_epoch", "log_append_time_ms",
 }  # fmt: skip
 
 
@@ -157,9 +158,13 @@ def play(node: Node, cases: list[Case], versions: dict[str, range]) -> dict[str,
             for version in case.versions or versions.get(case.api, range(0)):
                 learn_topic_ids(wire, state, case)
                 body = case.body(state) if callable(case.body) else case.body
+                began = time.monotonic()
                 answer = wire.ask(case.api, version, with_version(body, version))
                 if case.keep is not None:
                     case.keep(state, answer)
+                taken_s = time.monotonic() - began
+                if taken_s > 0.5:
+                    print(f"{node.kind} {case.api} / {case.name} v{version}: {taken_s:.1f} s")
                 answers[f"{case.api} / {case.name} v{version}"] = comparable(answer, state)
                 if case.settle_s and node.kind == "kafka":
                     time.sleep(case.settle_s)
@@ -203,8 +208,8 @@ def _field(message: Message, one: Field, state: State) -> Any:
         return "<any>"
     if one.name in _SIGN_ONLY and isinstance(value, int):
         return "<positive>" if value > 0 else value
-    if one.name == "port" and value == state.node.port:
-        return "<port>"
+    if one.name == "port" and value in (state.node.port, state.node.controller_port):
+        return "<port>" if value == state.node.port else "<controller port>"
     if one.type == "uuid":
         ids = value if isinstance(value, list) else [value]
         return ["<id>" if any(each or b"") else "<zero id>" for each in ids]

@@ -63,8 +63,8 @@ def incremental_alter_configs(
         try:
             values = [(c.name, c.value) for c in asked.configs if c.config_operation != DELETE]
             names = [config.name for config in asked.configs]
-            _check_form(names, values, is_repeated=resource in duplicates)
-            _check_resource(image, resource)
+            check_form(names, values, is_repeated=resource in duplicates)
+            _check_type(resource)
             changes = _apply_operations(image, resource, asked, context)
             records += _change_records(image, resource, changes, context, is_forwarded=is_forwarded)
         except ApiError as error:
@@ -100,8 +100,8 @@ def alter_configs(
         try:
             values = [(config.name, config.value) for config in asked.configs]
             names = [config.name for config in asked.configs]
-            _check_form(names, values, is_repeated=resource in duplicates)
-            _check_resource(image, resource)
+            check_form(names, values, is_repeated=resource in duplicates)
+            _check_type(resource)
             new = {name: value or "" for name, value in values}
             old = image.configs.of(resource)
             changes: Changes = {k: v for k, v in new.items() if old.get(k) != v}
@@ -121,8 +121,8 @@ def alter_configs(
     return Decision(response, [] if request.validate_only else records, is_atomic=True)
 
 
-def _check_form(
-    names: Sequence[str], values: Sequence[tuple[str, str | None]], *, is_repeated: bool
+def check_form(
+    names: Sequence[str], values: Sequence[tuple[str, str | None]], *, is_repeated: bool = False
 ) -> None:
     """Refuse what is wrong whichever resource it is for; `values` are those to be set."""
     if is_repeated:
@@ -136,7 +136,23 @@ def _check_form(
         )
 
 
-def _check_resource(image: MetadataImage, resource: ConfigResource) -> None:
+def _check_type(resource: ConfigResource) -> None:
+    known = (TOPIC_RESOURCE, BROKER_RESOURCE, CLIENT_METRICS_RESOURCE, GROUP_RESOURCE)
+    if resource.resource_type not in known:
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource.resource_type}")
+
+
+def _check_named(resource: ConfigResource) -> None:
+    """Only brokers have values for all of them."""
+    if resource.name or resource.resource_type == BROKER_RESOURCE:
+        return
+    if resource.resource_type == CLIENT_METRICS_RESOURCE:
+        raise ApiError(ErrorCode.INVALID_REQUEST, "Subscription name can't be empty")
+    kind = "topic" if resource.resource_type == TOPIC_RESOURCE else "group"
+    raise ApiError(ErrorCode.INVALID_REQUEST, f"Default {kind} resources are not allowed.")
+
+
+def _check_existence(image: MetadataImage, resource: ConfigResource) -> None:
     if resource.resource_type == TOPIC_RESOURCE:
         if resource.name not in image.topics.by_name:
             raise ApiError(
@@ -155,13 +171,6 @@ def _check_resource(image: MetadataImage, resource: ConfigResource) -> None:
             and (int(resource.name) not in image.cluster.controllers)
         ):
             raise ApiError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"No such node: {resource.name}.")
-    elif resource.resource_type in (CLIENT_METRICS_RESOURCE, GROUP_RESOURCE):
-        if not resource.name:
-            raise ApiError(ErrorCode.INVALID_REQUEST, "The resource name must not be empty.")
-    else:
-        raise ApiError(
-            ErrorCode.INVALID_REQUEST, f"Unsupported resource type {resource.resource_type}."
-        )
 
 
 def _apply_operations(
@@ -217,7 +226,9 @@ def _change_records(
     current = image.configs.of(resource)
     after = {key: value for key, value in current.items() if key not in changes}
     after |= {key: value for key, value in changes.items() if value is not None}
+    _check_named(resource)
     context.config_rules.validate(resource.resource_type, resource.name, after)
+    _check_existence(image, resource)
     _check_min_insync_replicas(image, resource, changes)
     _check_cordoned(image, resource, current, changes, is_forwarded=is_forwarded)
     records: list[Message] = [

@@ -1,10 +1,12 @@
 """AlterClientQuotas (KIP-546, KIP-612)."""
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.controller.decision import Decision
+from spindle.controller.duplicates import repeated
 from spindle.metadata.client_quotas import QuotaEntity, quota_entity
 from spindle.metadata.image import MetadataImage
 from spindle.protocol.message import Message
@@ -28,6 +30,12 @@ class _Whole(NamedTuple):
 
 _LONG: Final = _Whole("a LONG", 2.0**63)
 _INT: Final = _Whole("an INT", 2.0**31 - 1)
+_ADDRESS: Final = re.compile(
+    r"[0-9a-fA-F:]*:[0-9a-fA-F:.]*"
+    r"|[a-zA-Z0-9]([a-zA-Z0-9-]{0,62}[a-zA-Z0-9])?(\.[a-zA-Z0-9]([a-zA-Z0-9-]{0,62}[a-zA-Z0-9])?)*"
+)
+"""The form of an IP address or a host's name; names are not looked up here."""
+_MAX_HOST_NAME_LENGTH: Final = 253
 _WHOLE_WITHIN: Final = 1e-6
 
 _Keys = Mapping[str, _Whole | None]
@@ -77,6 +85,10 @@ def alter_client_quotas(
     return Decision(response, [] if request.validate_only else records, is_atomic=True)
 
 
+def _is_address(name: str) -> bool:
+    return len(name) <= _MAX_HOST_NAME_LENGTH and _ADDRESS.fullmatch(name) is not None
+
+
 def _check_entity(pairs: Sequence[tuple[str, str | None]]) -> QuotaEntity:
     if not pairs:
         raise ApiError(ErrorCode.INVALID_REQUEST, "Invalid empty client quota entity")
@@ -90,6 +102,10 @@ def _check_entity(pairs: Sequence[tuple[str, str | None]]) -> QuotaEntity:
             raise ApiError(ErrorCode.INVALID_REQUEST, f"Duplicate entity type {entity_type}")
         if name == "":
             raise ApiError(ErrorCode.INVALID_REQUEST, f"Empty {entity_type} not supported")
+        if entity_type == IP and name is not None and not _is_address(name):
+            raise ApiError(
+                ErrorCode.INVALID_REQUEST, f"{name} is not a valid IP or resolvable host."
+            )
     if IP in types and len(types) > 1:
         raise ApiError(
             ErrorCode.INVALID_REQUEST,
@@ -103,6 +119,8 @@ def _entry_records(image: MetadataImage, entity: QuotaEntity, entry: _Entry) -> 
     current = image.client_quotas.by_entity.get(entity, {})
     allowed = _IP_KEYS if entity[0][0] == IP else _CLIENT_KEYS
     records: list[Message] = []
+    for key in repeated(op.key for op in entry.ops):
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"Duplicate quota key {key}")
     for op in entry.ops:
         if op.remove:
             if op.key not in current:

@@ -55,7 +55,8 @@ def alter_partition_reassignments(
         responses.append(_TopicAnswer(name=asked.name, partitions=answers))
     response = AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=request.allow_replication_factor_change,
-        error_message=None,
+        # Kafka tells an empty request from others by the text.
+        error_message=None if request.topics else "",
         responses=responses,
     )
     return Decision(response, records)

@@ -154,7 +154,7 @@ def create_partitions(
 def _grow(image: MetadataImage, topic: _Grow, context: ControllerContext) -> list[PartitionRecord]:
     existing = image.topics.by_name.get(topic.name)
     if existing is None:
-        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")  # Kafka gives no text here
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)  # Kafka gives no text here
     first = len(existing.partitions)
     if topic.count == first:
         raise ApiError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {first} partition(s).")

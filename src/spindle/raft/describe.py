@@ -27,7 +27,6 @@ def describe_quorum(
         leader_id=core.leader_id,
         leader_epoch=core.epoch,
         high_watermark=core.leader_high_watermark,
-        error_message=None,
     )
     nodes: list[DescribeQuorumResponse.Node] = []
     if isinstance(role, Leader):
@@ -45,7 +44,7 @@ def describe_quorum(
             error_message=None,
         )
     topic = _Topic(topic_name=METADATA_TOPIC, partitions=[partition])
-    return DescribeQuorumResponse(error_message=None, topics=[topic], nodes=nodes)
+    return DescribeQuorumResponse(topics=[topic], nodes=nodes)
 
 
 def _replica_state(
@@ -83,7 +82,6 @@ def _nodes(core: QuorumCore) -> list[DescribeQuorumResponse.Node]:
 
 def _refusal(request: DescribeQuorumRequest) -> DescribeQuorumResponse:
     return DescribeQuorumResponse(
-        error_message=None,
         topics=[
             _Topic(
                 topic_name=topic.topic_name,
@@ -91,7 +89,7 @@ def _refusal(request: DescribeQuorumRequest) -> DescribeQuorumResponse:
                     _Partition(
                         partition_index=partition.partition_index,
                         error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                        error_message=None,
+                        error_message="This server does not host this topic-partition.",
                     )
                     for partition in topic.partitions
                 ],

@@ -25,6 +25,7 @@ _LEVELS: Final = {
 }
 _NAMES: Final = {level: name for name, level in _LEVELS.items()}
 _SET, _DELETE = 0, 1
+_OTHER_OPERATIONS: Final = {2: "APPEND", 3: "SUBTRACT"}
 
 
 def describe_loggers(names: Sequence[str] | None = None) -> list[DescribedConfig]:
@@ -54,9 +55,10 @@ def change_logger_levels(
     known = _logger_names()
     for name, operation, level in operations:
         if operation not in (_SET, _DELETE):
+            verb = _OTHER_OPERATIONS.get(operation, str(operation))
             raise ApiError(
                 ErrorCode.INVALID_REQUEST,
-                f"Operation {operation} is not allowed for the logger {name}: only SET and DELETE",
+                f"{verb} operation is not allowed for the BROKER_LOGGER resource",
             )
         if name not in known:
             raise ApiError(ErrorCode.INVALID_CONFIG, f"Logger {name} does not exist!")
@@ -64,7 +66,7 @@ def change_logger_levels(
             raise ApiError(
                 ErrorCode.INVALID_CONFIG,
                 f"Cannot set the log level of {name} to {level} as it is not a supported log "
-                f"level. Valid log levels are {', '.join(_LEVELS)}",
+                f"level. Valid log levels are {', '.join(sorted(_LEVELS))}",
             )
         if operation == _DELETE and name == ROOT:
             raise ApiError(

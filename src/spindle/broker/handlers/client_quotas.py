@@ -34,7 +34,7 @@ def describe_client_quotas(
         for entity, limits in services.metadata.image.client_quotas.by_entity.items()
         if _matches(entity, request)
     ]
-    return DescribeClientQuotasResponse(error_message=None, entries=entries)
+    return DescribeClientQuotasResponse(error_message="", entries=entries)
 
 
 def _refusal(request: DescribeClientQuotasRequest) -> tuple[ErrorCode, str] | None:

@@ -27,6 +27,7 @@ from spindle.config.describe import (
 )
 from spindle.config.resources import ResourceType
 from spindle.config.validate import validate_broker, validate_own_broker
+from spindle.controller.configs import check_form
 from spindle.controller.topic_names import check_topic_name
 from spindle.metadata.configs import ConfigResource
 from spindle.metadata.image import MetadataImage
@@ -53,6 +54,8 @@ _Replaced = AlterConfigsRequest.AlterConfigsResource
 _ReplaceResult = AlterConfigsResponse.AlterConfigsResourceResponse
 
 _DELETE_OPERATION: Final = 1
+_OTHER_NODE: Final = "Unexpected node id. Expected {}, but"
+_OTHER_BROKER: Final = "Unexpected broker id, expected {}, but"
 
 
 async def describe_configs(
@@ -125,10 +128,10 @@ def _described(services: BrokerServices, asked: _Asked) -> list[DescribedConfig]
     if asked.resource_type == ResourceType.BROKER:
         if not name:
             return describe_default_broker(image.configs.default_broker(), keys)
-        _check_own_id(services, name)
+        _check_own_id(services, name, "Unexpected broker id, expected {} or empty string, but")
         return describe_broker(layers, keys)
     if asked.resource_type == ResourceType.BROKER_LOGGER:
-        _check_own_id(services, name)
+        _check_own_id(services, name, "Unexpected broker id, expected {} but")
         return describe_loggers(keys)
     own = image.configs.of(ConfigResource(asked.resource_type, name))
     if asked.resource_type == ResourceType.GROUP:
@@ -140,17 +143,20 @@ def _described(services: BrokerServices, asked: _Asked) -> list[DescribedConfig]
     raise ApiError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {asked.resource_type}")
 
 
-def _check_own_id(services: BrokerServices, name: str) -> None:
+def _check_own_id(
+    services: BrokerServices, name: str, unexpected: str, noun: str = "Broker"
+) -> None:
+    """`unexpected` is the text for another node's id; `{}` stands for the own one."""
     if not name:
         raise ApiError(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
     if not name.removeprefix("-").isdecimal():
         raise ApiError(
-            ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}"
+            ErrorCode.INVALID_REQUEST, f"{noun} id must be an integer, but it is: {name}"
         )
     if int(name) != services.node_id:
         raise ApiError(
             ErrorCode.INVALID_REQUEST,
-            f"Unexpected broker id, expected {services.node_id}, but received {name}",
+            f"{unexpected.format(services.node_id)} received {name}",
         )
 
 
@@ -229,21 +235,17 @@ async def incremental_alter_configs(
 
 def _change_own(services: BrokerServices, asked: _Changed, *, validate_only: bool) -> bool:
     """Check a change of a broker or its loggers; True if nothing is left for the controller."""
+    values = [(c.name, c.value) for c in asked.configs if c.config_operation != _DELETE_OPERATION]
+    check_form([config.name for config in asked.configs], values)
     if asked.resource_type == ResourceType.BROKER_LOGGER:
-        _check_own_id(services, asked.resource_name)
+        _check_own_id(services, asked.resource_name, _OTHER_NODE, "Node")
         operations = [(c.name, c.config_operation, c.value) for c in asked.configs]
         change_logger_levels(operations, validate_only=validate_only)
         return True
     if asked.resource_name:
-        _check_own_id(services, asked.resource_name)
+        _check_own_id(services, asked.resource_name, _OTHER_BROKER, "Node")
     _check_broker_values(
-        services,
-        asked.resource_name,
-        {
-            config.name: config.value
-            for config in asked.configs
-            if config.config_operation != _DELETE_OPERATION and config.value is not None
-        },
+        services, asked.resource_name, {name: value for name, value in values if value is not None}
     )
     return False
 
@@ -279,8 +281,9 @@ async def alter_configs(
 
 
 def _check_replaced(services: BrokerServices, asked: _Replaced) -> None:
+    check_form([c.name for c in asked.configs], [(c.name, c.value) for c in asked.configs])
     if asked.resource_name:
-        _check_own_id(services, asked.resource_name)
+        _check_own_id(services, asked.resource_name, _OTHER_BROKER, "Node")
     values = {config.name: config.value for config in asked.configs if config.value is not None}
     _check_broker_values(services, asked.resource_name, values)
 

@@ -48,7 +48,9 @@ def describe_topic_partitions(
                 if is_valid_name(name)
                 else ErrorCode.INVALID_TOPIC_EXCEPTION
             )
-            response.topics.append(Topic(error_code=code, name=name))
+            response.topics.append(
+                Topic(error_code=code, name=name, topic_authorized_operations=TOPIC_OPERATIONS)
+            )
             continue
         answer = Topic(
             name=name,

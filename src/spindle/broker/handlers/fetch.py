@@ -119,6 +119,7 @@ class _Fetch:
             self.reads.append(read)
             if by_id and not name:
                 read.data.error_code = ErrorCode.UNKNOWN_TOPIC_ID
+                read.data.aborted_transactions = []
                 continue
             self._check(read)
 
@@ -130,6 +131,7 @@ class _Fetch:
             data.error_code = replicas.absent_error(
                 read.name, read.key.partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             )
+            data.aborted_transactions = []
             return
         read.partition = partition
         if read.key.topic_id not in (ZERO_UUID, partition.topic_id):

@@ -78,7 +78,7 @@ async def alter_replica_log_dirs(
     answers: dict[str, AlterReplicaLogDirsResponse.AlterReplicaLogDirTopicResult] = {}
     for wanted in request.dirs:
         for topic in wanted.topics:
-            if topic.name not in answers:
+            if topic.partitions and topic.name not in answers:
                 answers[topic.name] = AlterReplicaLogDirsResponse.AlterReplicaLogDirTopicResult(
                     topic_name=topic.name
                 )

@@ -99,7 +99,14 @@ async def _asked(
         codes = await create_missing_topics(services, context, missing, may_create=may_create)
         async for name in paced(missing):
             is_internal = name in INTERNAL_TOPICS
-            answers.append(Topic(error_code=codes[name], name=name, is_internal=is_internal))
+            answers.append(
+                Topic(
+                    error_code=codes[name],
+                    name=name,
+                    is_internal=is_internal,
+                    topic_authorized_operations=operations,
+                )
+            )
     return answers
 
 

@@ -177,6 +177,8 @@ class _Produce:
 
 def _rejection_text(error: RecordsRejected) -> str:
     """The only text that Kafka gives: clients show it, and the first three errors in it."""
+    if error.code == ErrorCode.INVALID_TIMESTAMP:
+        return "One or more records have been rejected due to invalid timestamp"
     shown = ", ".join(
         f"RecordError(batchIndex={e.batch_index}, message='{e.message}')"
         for e in error.record_errors[:3]
