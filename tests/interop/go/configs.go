@@ -214,6 +214,11 @@ func quotas(p play) {
 	change("large for an address", false, kadm.ClientQuotaEntity{{Type: "ip", Name: &address}},
 		kadm.AlterClientQuotaOp{Key: "connection_creation_rate", Value: 1e10})
 	change("no entity", false, nil, rate)
+	empty := ""
+	change("no name", false, kadm.ClientQuotaEntity{{Type: "user", Name: &empty}}, rate)
+	change("key of another entity", false, kadm.ClientQuotaEntity{{Type: "ip", Name: &address}}, rate)
+	change("remove what is not set", false, entity,
+		kadm.AlterClientQuotaOp{Key: "controller_mutation_rate", Remove: true})
 	change("remove", false, entity,
 		kadm.AlterClientQuotaOp{Key: "producer_byte_rate", Remove: true},
 		kadm.AlterClientQuotaOp{Key: "request_percentage", Remove: true})
