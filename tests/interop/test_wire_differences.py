@@ -17,17 +17,63 @@ CHAPTERS: dict[str, list[Case]] = wire_cases.CHAPTERS
 # Where Spindle differs and why: (pattern of the line, reason).
 DELIBERATE: list[tuple[str, str]] = [
     (
-        r"^(metadata|create_topics|create_partitions|delete_topics|elect_leaders|list_groups"
-        r"|describe_acls|describe_configs|offset_fetch|delete_groups|alter_client_quotas|describe_client_quotas|api_versions|list_config_resources) / .*: order ",
+        r"^(alter_client_quotas|api_versions|create_partitions|create_topics|delete_groups"
+        r"|delete_topics|describe_acls|describe_client_quotas|describe_configs|elect_leaders"
+        r"|list_config_resources|list_groups|metadata|offset_fetch) / .*: order ",
         "Kafka's order is that of a hash",
     ),
+    (r"^api_versions / .*api_keys: 75 -> ", "LIMITATIONS: APIs that are not served"),
     (
-        r"^init_producer_id / producer id",
-        "Spindle waits for the first block of producer ids; Kafka has the client ask again",
+        r"^init_producer_id / producer id|^find_coordinator / group coordinator",
+        "Spindle waits until it can answer; Kafka has the client ask again",
+    ),
+    (r"^init_producer_id / .*producer_id: 0 -> ", "follows from the one before"),
+    (r"^fetch / from a follower", "LIMITATIONS: fetch from followers"),
+    (r"^(fetch|list_offsets) / isolation 2", "Kafka fails with UNKNOWN_SERVER_ERROR"),
+    (
+        r"^metadata / null name and no id|^describe_topic_partitions / 14"
+        r"|^incremental_alter_configs / .* 9 5\.|^create_partitions / too many"
+        r"|^produce / codec 5|^alter_user_scram_credentials / 9\.",
+        "Kafka fails with UNKNOWN_SERVER_ERROR; Spindle says what is wrong",
     ),
     (
-        r"^find_coordinator / group coordinator",
-        "Spindle answers the first search when __consumer_offsets is there; Kafka has it repeated",
+        r"^create_topics / counts.*Excessively large"
+        r"|^alter_user_scram_credentials / [56]\.results\[t\]\.error_message: 'Too "
+        r"|^incremental_alter_configs / .* 9 5\..*error_message"
+        r"|^(incremental_)?alter_configs / 4 '1': listeners .*error_message"
+        r"|^describe_user_scram_credentials / .*twice"
+        r"|^describe_client_quotas / .*\.error_message: '[^']"
+        r"|^alter_client_quotas / .*'ip'.*error_message: 'Invalid quota entity combination"
+        r"|^alter_client_quotas / key twice.*error_message"
+        r"|^produce / far future.*batch_index_error_message"
+        r"|^(describe_configs|find_coordinator) / .*error_message: 'This most likely occurs"
+        r"|^find_coordinator / 'bad key' type 2.*error_message: ''"
+        r"|^add_raft_voter / .*error_message",
+        "the error is the same, its text is more exact",
+    ),
+    (
+        r"^incremental_alter_configs / 4 '1?': (retention.ms|cleanup.policy) [23] .*error_message"
+        r": 'Unknown config name",
+        "of two errors Spindle names the other",
+    ),
+    (
+        r"^alter_client_quotas / (user twice|not a number)",
+        "Kafka stores a quota that is no number, and takes the second of two users",
+    ),
+    (r"^describe_configs / logger.*documentation: '' -> None", "loggers have no documentation"),
+    (r"^describe_groups / all\.groups: 5 -> 4", "a group that is named twice is told once"),
+    (
+        r"^describe_log_dirs / one topic.*topics: (1 -> 0|0 -> 1)",
+        "directories of equal count are chosen by chance",
+    ),
+    (r"^describe_quorum / metadata.*high_watermark", "the logs of two clusters"),
+    (
+        r"^produce / sequence again.*log_append_time_ms",
+        "a repeated batch is answered without a time; clients do not read it",
+    ),
+    (
+        r"^produce / magic 3.*(error_code: 2 -> 87|error_message: 'Invalid magic)",
+        "INVALID_RECORD for every unknown format",
     ),
 ]
 

@@ -318,7 +318,7 @@ PARTITIONS = [
     Case("unknown", "create_partitions", partitions(("audit-none", 2, None), ("", 2, None))),
     Case("twice", "create_partitions", partitions(("audit-two", 3, None), ("audit-two", 4, None))),
     Case("validated", "create_partitions", partitions(("audit-two", 5, None), validate=True)),
-    Case("too many", "create_partitions", partitions(("audit-two", 2_000_000, None), validate=True)),
+    Case("too many", "create_partitions", partitions(("audit-two", 11_000, None), validate=True)),
     *(
         Case(f"bad assignment {assigned}", "create_partitions",
              partitions(("audit-two", 4, assigned), validate=True))
@@ -762,7 +762,7 @@ MEMBERS = [
     Case("long session", "join_group", join("audit-x", session_timeout_ms=100_000_000)),
     Case("no protocols", "join_group", join("audit-x", protocols=[])),
     Case("no protocol type", "join_group", join("audit-x", protocol_type="")),
-    Case("bad instance", "join_group", join("audit-x", group_instance_id="a b")),
+    Case("bad instance", "join_group", join("audit-bad{v}", group_instance_id="a b")),
     Case("needs an id", "join_group", join("audit-members"), range(4, 10), keep=keep_member),
     Case("joins", "join_group", rejoin("audit-members"), one(9), keep=keep_member),
     Case("early heartbeat", "heartbeat", as_member(group_id="audit-members")),

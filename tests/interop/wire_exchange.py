@@ -158,13 +158,9 @@ def play(node: Node, cases: list[Case], versions: dict[str, range]) -> dict[str,
             for version in case.versions or versions.get(case.api, range(0)):
                 learn_topic_ids(wire, state, case)
                 body = case.body(state) if callable(case.body) else case.body
-                began = time.monotonic()
                 answer = wire.ask(case.api, version, with_version(body, version))
                 if case.keep is not None:
                     case.keep(state, answer)
-                taken_s = time.monotonic() - began
-                if taken_s > 0.5:
-                    print(f"{node.kind} {case.api} / {case.name} v{version}: {taken_s:.1f} s")
                 answers[f"{case.api} / {case.name} v{version}"] = comparable(answer, state)
                 if case.settle_s and node.kind == "kafka":
                     time.sleep(case.settle_s)

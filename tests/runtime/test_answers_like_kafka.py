@@ -7,6 +7,7 @@ import pytest
 from node_harness import Client, Home, batch_of, connected, produce_request, run, running
 
 from spindle.common.errors import ErrorCode
+from spindle.protocol.messages.alter_client_quotas import AlterClientQuotasRequest
 from spindle.protocol.messages.create_topics import CreateTopicsRequest
 from spindle.protocol.messages.delete_records import DeleteRecordsRequest
 from spindle.protocol.messages.delete_topics import DeleteTopicsRequest
@@ -43,12 +44,39 @@ async def refused_batches_tell_the_log_start(client: Client) -> None:
     assert found == (ErrorCode.CORRUPT_MESSAGE, -1, None)
 
 
+async def transactions_need_their_coordinator(client: Client) -> None:
+    batch = batch_of(b"x", producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)
+    part = await client.produce("two", 1, batch)
+    assert part.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    assert (await client.fetch("two", 1, 0, max_wait_ms=0)).high_watermark == 0
+
+
+async def quotas_of_what_is_no_address_are_refused(client: Client) -> None:
+    entry = AlterClientQuotasRequest.EntryData
+    for name, code in (
+        ("10.0.0.1", ErrorCode.NONE),
+        ("::1", ErrorCode.NONE),
+        ("host-1.example", ErrorCode.NONE),
+        ("nonsense...", ErrorCode.INVALID_REQUEST),
+        (":" * 30_000 + "x", ErrorCode.INVALID_REQUEST),
+    ):
+        entity = [entry.EntityData(entity_type="ip", entity_name=name)]
+        ops = [entry.OpData(key="connection_creation_rate", value=5.0)]
+        request = AlterClientQuotasRequest(entries=[entry(entity=entity, ops=ops)])
+        assert (await client.ask(request)).entries[0].error_code == code, name[:20]
+    request.entries = [entry(entity=[entry.EntityData(entity_type="user", entity_name="u")])]
+    request.entries[0].ops = [entry.OpData(key="producer_byte_rate", value=5.0)] * 2
+    assert (await client.ask(request)).entries[0].error_code == ErrorCode.INVALID_REQUEST
+
+
 async def rejected_records_are_named(client: Client) -> None:
     part = await client.produce("compact", 0, batch_of(b"no key"))
     assert part.error_code == ErrorCode.INVALID_RECORD
     assert part.error_message is not None
     assert "1 record errors" in part.error_message
-    assert part.record_errors[0].batch_index_error_message in part.error_message
+    shown = part.record_errors[0].batch_index_error_message
+    assert shown is not None
+    assert shown in part.error_message
 
 
 async def topics_without_partitions_are_left_out(client: Client) -> None:
@@ -166,6 +194,8 @@ async def values_are_judged_before_existence(client: Client) -> None:
 CHECKS = [
     internal_topics_take_no_records,
     refused_batches_tell_the_log_start,
+    transactions_need_their_coordinator,
+    quotas_of_what_is_no_address_are_refused,
     rejected_records_are_named,
     topics_without_partitions_are_left_out,
     fetches_out_of_range_tell_no_positions,

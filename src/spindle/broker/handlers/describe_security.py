@@ -47,7 +47,7 @@ def describe_user_scram_credentials(
             text = f"Attempt to describe a user credential that does not exist: {name}"
         else:
             infos = sorted(known[name], key=lambda info: info.mechanism)
-            results.append(Result(user=name, error_message=None, credential_infos=infos))
+            results.append(Result(user=name, error_message="", credential_infos=infos))
             continue
         results.append(Result(user=name, error_code=code, error_message=text))
-    return DescribeUserScramCredentialsResponse(error_message=None, results=results)
+    return DescribeUserScramCredentialsResponse(error_message="", results=results)

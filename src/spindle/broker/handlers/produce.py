@@ -16,6 +16,7 @@ from spindle.common.errors import ApiError, ErrorCode, ProtocolViolation
 from spindle.common.ids import INTERNAL_TOPICS
 from spindle.log.log import AppendInfo
 from spindle.protocol.messages.produce import ProduceRequest, ProduceResponse
+from spindle.protocol.records.batch import MAGIC, TRANSACTIONAL_FLAG
 from spindle.protocol.records.validation import (
     AppendOrigin,
     RecordsRejected,
@@ -25,6 +26,8 @@ from spindle.protocol.records.validation import (
 Topic = ProduceResponse.TopicProduceResponse
 PartitionResponse = Topic.PartitionProduceResponse
 
+_MAGIC_BYTE: Final = 16
+_ATTRIBUTES_LOW_BYTE: Final = 22
 _FIRST_TOPIC_ID_VERSION: Final = 13
 _FIRST_CURRENT_LEADER_VERSION: Final = 10
 _INTERNAL_WRITER: Final = "__admin_client"
@@ -199,9 +202,24 @@ def produce(
     """
     if request.acks not in (ACKS_ALL, 0, 1):
         return _refuse_all(context, request, ErrorCode.INVALID_REQUIRED_ACKS)
+    if _is_transactional(request):
+        # Nobody could end the transaction: consumers would wait for it for ever.
+        code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        return _refuse_all(context, request, code)
     if services.metadata.is_behind and _misses_a_replica(services, context, request):
         return _after_reactions(services, context, request)
     return _start(services, context, request)
+
+
+def _is_transactional(request: ProduceRequest) -> bool:
+    return any(
+        data.records is not None
+        and len(data.records) > _ATTRIBUTES_LOW_BYTE
+        and data.records[_ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL_FLAG
+        and data.records[_MAGIC_BYTE] == MAGIC
+        for topic in request.topic_data
+        for data in topic.partition_data
+    )
 
 
 def _misses_a_replica(

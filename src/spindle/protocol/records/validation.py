@@ -328,7 +328,10 @@ def _check_records(
             )
         elif rules.is_compacted and record.key is None and not header.is_control:
             errors.append(
-                RecordError(index, f"Compacted topic cannot accept message without key in {where}")
+                RecordError(
+                    index,
+                    f"Compacted topic cannot accept message without key in topic partition {where}",
+                )
             )
         elif (
             not rules.uses_log_append_time
