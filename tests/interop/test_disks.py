@@ -44,8 +44,11 @@ class Disks:
         self.running: Node | None = None
         self._turn = 0
 
-    def start(self, who: str) -> Node:
-        """Start `who` ("kafka" or "candidate") on the directories; the first one formats them."""
+    def start(self, who: str, address: tuple[int, int] | None = None) -> Node:
+        """Start `who` ("kafka" or "candidate") on the directories; the first one formats them.
+
+        `address` is the client and the controller port to take; free ones where it is left out.
+        """
         assert self.running is None
         self._turn += 1
         first = self._first
@@ -56,6 +59,9 @@ class Disks:
             log_dirs=[] if first is None else first.log_dirs,
             cluster_id=first.cluster_id if first else "4L6g3nShT-eMCtK--X86sw",
         )
+        if address is not None:
+            node.port, node.controller_port = address
+            node.write_properties()
         if first is None:
             self._first = node
             node.format()
@@ -341,3 +347,53 @@ def test_topic_configs_and_deletion_survive(disks: Disks, java_tools: JavaTools)
 def _sorted_configs(line: str) -> str:
     head, separator, configs = line.partition("Configs: ")
     return head + separator + ",".join(sorted(configs.split(",")))
+
+
+def test_an_idempotent_producer_goes_on_across_the_change(disks: Disks) -> None:
+    """One producer writes on while the node at its address becomes the other program and back."""
+    node = disks.start("candidate")
+    address = node.port, node.controller_port
+    create(node, "numbers")
+    producer = Producer(
+        settings(node)
+        | {
+            "enable.idempotence": True,
+            "message.timeout.ms": 120_000,
+            "linger.ms": 2,
+            "reconnect.backoff.max.ms": 200,
+        }
+    )
+    failed: list[str] = []
+    sent = 0
+
+    def send(count: int) -> None:
+        nonlocal sent
+        for _ in range(count):
+            producer.produce(
+                "numbers",
+                str(sent),
+                on_delivery=lambda error, _: failed.append(str(error)) if error else None,
+            )
+            sent += 1
+            producer.poll(0)
+
+    for who, how in (("kafka", "clean"), ("candidate", "kill"), ("kafka", "kill")):
+        send(3_000)
+        producer.poll(0.05)
+        disks.stop(how)
+        send(500)
+        node = disks.start(who, address)
+    send(3_000)
+    assert producer.flush(60) == 0
+    assert failed == []
+    disks.stop("clean")
+    node = disks.start("candidate", address)
+    place = TopicPartition("numbers", 0, OFFSET_BEGINNING)
+    consumer = Consumer(settings(node) | {"group.id": "reader"})
+    try:
+        consumer.assign([place])
+        values = [message.value() for message in take(consumer, sent)]
+        assert values == [str(number).encode() for number in range(sent)]
+        assert watermarks(consumer, place) == (0, sent)
+    finally:
+        consumer.close()
