@@ -63,12 +63,17 @@ def produce_request(
 
 
 def record_batch(
-    values: list[bytes], *, magic: int = 2, break_crc: bool = False, count: int | None = None
+    values: list[bytes],
+    *,
+    magic: int = 2,
+    attributes: int = 0,
+    break_crc: bool = False,
+    count: int | None = None,
 ) -> bytes:
     """An uncompressed batch of records without keys; options make it wrong on purpose."""
     records = b"".join(_record(number, value) for number, value in enumerate(values))
     body = struct.pack(
-        ">hiqqqhii", 0, len(values) - 1, 1_000, 1_000, -1, -1, -1,
+        ">hiqqqhii", attributes, len(values) - 1, 1_000, 1_000, -1, -1, -1,
         len(values) if count is None else count,
     ) + records  # fmt: skip
     checksum = crc32c.crc32c(body) ^ (1 if break_crc else 0)

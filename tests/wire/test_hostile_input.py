@@ -218,6 +218,16 @@ def test_produce_without_acks_has_no_answer(node: Node, topic: str) -> None:
         assert client.correlation_id() == 2
 
 
+@pytest.mark.parametrize("attributes", [0, 0x10], ids=["unknown topic", "transactional"])
+def test_failed_produce_without_acks_ends_the_connection(
+    node: Node, topic: str, attributes: int
+) -> None:
+    name = topic if attributes else "no.such/topic"
+    with connect(node) as client:
+        client.send(produce_request(name, record_batch([b"x"], attributes=attributes), 1, acks=0))
+        assert client.is_closed_by_server()
+
+
 def test_a_client_that_does_not_read_holds_up_nobody(node: Node) -> None:
     with connect(node) as deaf, connect(node) as other:
         deaf.socket.settimeout(0.3)

@@ -260,6 +260,8 @@ def _start(
 def _refuse_all(
     context: RequestContext, request: ProduceRequest, code: ErrorCode
 ) -> ProduceResponse:
+    if request.acks == 0:
+        raise ProtocolViolation(f"produce with acks=0 failed: {code.name}")
     return ProduceResponse(
         responses=[
             Topic(
