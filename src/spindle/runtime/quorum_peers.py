@@ -5,6 +5,7 @@ machine sends one request at a time to a peer, and asks again.
 """
 
 import asyncio
+import socket
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final
@@ -127,7 +128,7 @@ class QuorumPeers:
         return link
 
     async def _connect(self, destination: Destination) -> _Link:
-        reader, writer = await asyncio.open_connection(destination.host, destination.port)
+        reader, writer = await _open(destination)
         link = _Link(reader, writer, self._client_id)
         try:
             await link.negotiate()
@@ -143,6 +144,23 @@ class QuorumPeers:
         if link is not None:
             with suppress(OSError):
                 link.close()
+
+
+async def _open(destination: Destination) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """A connection to the first address of the destination that accepts one.
+
+    The name is looked up first, as uvloop goes on looking when `open_connection` is cancelled and
+    leaves an error behind that nobody retrieves.
+    """
+    loop = asyncio.get_running_loop()
+    found = await loop.getaddrinfo(destination.host, destination.port, type=socket.SOCK_STREAM)
+    failure = OSError(f"{destination.host} has no address")
+    for *_, address in found:
+        try:
+            return await asyncio.open_connection(str(address[0]), destination.port)
+        except OSError as error:
+            failure = error
+    raise failure
 
 
 def _oldest_version(message: Message) -> int:
