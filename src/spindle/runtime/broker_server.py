@@ -46,7 +46,7 @@ from spindle.runtime.coordinators import GroupCoordinator
 from spindle.runtime.housekeeping import Housekeeping
 from spindle.runtime.request_limits import RequestLimits
 from spindle.runtime.request_metrics import RequestMetrics
-from spindle.runtime.server import Listener, RequestServer, bind
+from spindle.runtime.server import Listen, Listener, RequestServer, bind
 from spindle.runtime.topic_settings import SettingsOfTopics
 
 log = logging.getLogger(__name__)
@@ -69,6 +69,7 @@ class BrokerEnvironment:
     new_uuid: Callable[[], Uuid]
     random: Random
     on_fatal: Callable[[str], None]
+    listen: Listen
 
 
 class BrokerServer:
@@ -162,7 +163,7 @@ class BrokerServer:
     async def bind(self) -> None:
         """Take the ports, so that registration can name them. Nothing is accepted yet."""
         for listener in self.listeners:
-            await bind(listener)
+            await bind(listener, self._env.listen)
 
     async def start(self) -> None:
         """Register, catch up, take over the replicas, be un-fenced, then open the listeners."""

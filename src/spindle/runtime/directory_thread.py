@@ -8,6 +8,7 @@ touches the directory until the process restarts (KIP-112, KIP-858).
 import asyncio
 import logging
 import threading
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Awaitable, Callable
 from queue import SimpleQueue
@@ -26,8 +27,8 @@ Callback = Callable[[Any, BaseException | None], None]
 _Job = tuple[Callable[..., Any], tuple[Any, ...], Callback | None]
 
 
-class DirectoryThread:
-    """Runs functions on the thread of one log directory, in the order of submission."""
+class DirectoryDoor(ABC):
+    """What is the same wherever the functions run: their order, and what a failure means."""
 
     def __init__(
         self,
@@ -39,18 +40,13 @@ class DirectoryThread:
         self.failure: LogDirectoryFailed | None = None
         self._loop = loop
         self._on_failure = on_failure
-        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
-        self._done: deque[tuple[Callback, Any, BaseException | None]] = deque()
-        self._is_drain_due = False
-        self._thread = threading.Thread(target=self._run, name=f"io {path}", daemon=True)
-        self._thread.start()
 
+    @abstractmethod
     def call(self, callback: Callback | None, function: Callable[..., Any], *args: Any) -> None:
-        """Run `function(*args)` on the thread, then `callback` on the event loop."""
-        self._jobs.put((function, args, callback))
+        """Run `function(*args)` after what was submitted before, then `callback` on the loop."""
 
     def submit(self, function: Callable[[*Ts], T], *args: *Ts) -> Awaitable[T]:
-        """The result of `function(*args)` run on the thread, to be awaited on the event loop."""
+        """The result of `function(*args)` run there, to be awaited on the event loop."""
         future: asyncio.Future[T] = self._loop.create_future()
 
         def settle(result: T, error: BaseException | None) -> None:
@@ -61,22 +57,16 @@ class DirectoryThread:
             else:
                 future.set_exception(error)
 
-        self._jobs.put((function, args, settle))
+        self.call(settle, function, *args)
         return future
 
     def submit_nowait(self, function: Callable[..., Any], *args: Any) -> None:
         """Run without waiting; an unexpected error is logged."""
-        self._jobs.put((function, args, self._log_error))
+        self.call(self._log_error, function, *args)
 
     def _log_error(self, _: Any, error: BaseException | None) -> None:
         if error is not None and not isinstance(error, LogDirectoryFailed):
             log.error("%s: background work failed", self.path, exc_info=error)
-
-    def stop(self, timeout_s: float) -> bool:
-        """Finish what was submitted and end the thread; False if it hangs on its disk."""
-        self._jobs.put(None)
-        self._thread.join(timeout_s)
-        return not self._thread.is_alive()
 
     def fail(self, cause: BaseException | str) -> LogDirectoryFailed:
         """Take the directory offline. May be called from any thread; the first cause stays."""
@@ -85,19 +75,49 @@ class DirectoryThread:
             self._loop.call_soon_threadsafe(self._on_failure, self.failure)
         return self.failure
 
+    def _perform(
+        self, function: Callable[..., Any], args: tuple[Any, ...]
+    ) -> tuple[Any, BaseException | None]:
+        if self.failure is not None:
+            return None, self.failure
+        try:
+            return function(*args), None
+        except (OSError, CorruptLog) as cause:
+            return None, self.fail(cause)
+        except Exception as cause:  # noqa: BLE001 - handed to whoever waits for it
+            return None, cause
+
+
+class DirectoryThread(DirectoryDoor):
+    """Runs functions on the thread of one log directory, in the order of submission."""
+
+    def __init__(
+        self,
+        path: str,
+        loop: asyncio.AbstractEventLoop,
+        on_failure: Callable[[LogDirectoryFailed], None],
+    ) -> None:
+        super().__init__(path, loop, on_failure)
+        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
+        self._done: deque[tuple[Callback, Any, BaseException | None]] = deque()
+        self._is_drain_due = False
+        self._thread = threading.Thread(target=self._run, name=f"io {path}", daemon=True)
+        self._thread.start()
+
+    def call(self, callback: Callback | None, function: Callable[..., Any], *args: Any) -> None:
+        self._jobs.put((function, args, callback))
+
+    def stop(self, timeout_s: float) -> bool:
+        """Finish what was submitted and end the thread; False if it hangs on its disk."""
+        self._jobs.put(None)
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
     def _run(self) -> None:
         jobs = self._jobs
         while (job := jobs.get()) is not None:
             function, args, callback = job
-            result = None
-            error: BaseException | None = self.failure
-            if error is None:
-                try:
-                    result = function(*args)
-                except (OSError, CorruptLog) as cause:
-                    error = self.fail(cause)
-                except Exception as cause:  # noqa: BLE001 - handed to whoever waits for it
-                    error = cause
+            result, error = self._perform(function, args)
             if callback is not None:
                 self._done.append((callback, result, error))
                 if not self._is_drain_due:

@@ -4,19 +4,15 @@ import asyncio
 import gc
 import logging
 import os
-import secrets
 import signal
 import socket
 import sys
-import time
 from collections.abc import Awaitable, Callable, Sequence
-from random import Random
 from typing import Final
 
 from spindle.broker.directories import BrokerDirectory
 from spindle.common.errors import ConfigError, CorruptLog, LogDirectoryFailed
 from spindle.common.ids import Endpoint
-from spindle.common.uuids import Uuid, uuid_from_random
 from spindle.config.broker_keys.spindle import LOG_FORMAT, METRICS_LISTENER
 from spindle.config.endpoints import parse_servers
 from spindle.config.node_config import NodeConfig
@@ -27,13 +23,11 @@ from spindle.runtime.banner import directory_lines, identity_lines, level_line, 
 from spindle.runtime.broker_server import BrokerEnvironment, BrokerServer
 from spindle.runtime.controller_channel import ControllerChannel
 from spindle.runtime.controller_server import ControllerServer
-from spindle.runtime.directory_lock import DirectoryLock
-from spindle.runtime.directory_thread import DirectoryThread
 from spindle.runtime.image_publisher import ImagePublisher
 from spindle.runtime.logging_setup import set_up_logging
+from spindle.runtime.machine import LocalMachine, Lock, Machine, NodeDirectory
 from spindle.runtime.memory import keep_large_buffers
 from spindle.runtime.metadata_quorum import RaftMetadataQuorum
-from spindle.runtime.metrics_disk import MeasuredFileSystem
 from spindle.runtime.metrics_parts import NodeParts
 from spindle.runtime.metrics_server import MetricsServer
 from spindle.runtime.quorum_factory import open_quorum, read_bootstrap_records
@@ -51,41 +45,21 @@ _QUORUM_STOP_S: Final = 5.0
 _GC_THRESHOLDS: Final = (20_000, 20, 50)
 
 
-def wall_clock_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
-class SteadyClock:
-    """Milliseconds since the epoch by a clock that never goes back."""
-
-    def __init__(self) -> None:
-        self._offset_ns = time.time_ns() - time.monotonic_ns()
-
-    def __call__(self) -> int:
-        return (time.monotonic_ns() + self._offset_ns) // 1_000_000
-
-
-def new_uuid() -> Uuid:
-    return uuid_from_random(secrets.token_bytes)
-
-
 class Node:
     """The parts of one process. Made and used on its event loop."""
 
-    def __init__(self, config: NodeConfig) -> None:
+    def __init__(self, config: NodeConfig, machine: Machine | None = None) -> None:
         self._config = config
+        self._machine = machine or LocalMachine()
         # Directories are named by their absolute paths from here on, as Kafka does.
         self._log_dirs = [os.path.abspath(path) for path in config.log_dirs]
         self._metadata_log_dir = os.path.abspath(config.metadata_log_dir)
-        self._loop = asyncio.get_running_loop()
-        self._file_system = MeasuredFileSystem(
+        self._file_system = self._machine.file_system(
             list(dict.fromkeys((self._metadata_log_dir, *self._log_dirs)))
         )
-        self._random = Random(secrets.randbits(64))
-        self._clock = SteadyClock()
         self._metrics = RequestMetrics()
-        self._threads: dict[str, DirectoryThread] = {}
-        self._locks: list[DirectoryLock] = []
+        self._threads: dict[str, NodeDirectory] = {}
+        self._locks: list[Lock] = []
         self._stopped = asyncio.Event()
         self._fatal: str | None = None
         self._is_quorum_started = False
@@ -106,14 +80,14 @@ class Node:
             CorruptLog: the metadata log or quorum state cannot be read.
             LogDirectoryFailed: the metadata directory fails.
         """
-        config = self._config
+        config, machine = self._config, self._machine
         identities = identify_directories(
             self._file_system,
             self._log_dirs,
             self._metadata_log_dir,
             config.node_id,
-            new_uuid,
-            wall_clock_ms(),
+            machine.new_uuid,
+            machine.wall_clock_ms(),
         )
         for line in identity_lines(config, identities.cluster_id):
             log.info(line)
@@ -128,8 +102,8 @@ class Node:
             endpoints=self._controller_endpoints(controller_listeners),
             file_system=self._file_system,
             thread=self._threads[self._metadata_log_dir],
-            random=self._random,
-            clock=self._clock,
+            random=machine.random,
+            clock=machine.steady_clock_ms,
             on_fault=lambda fault: self.fail(f"metadata quorum: {fault}"),
         )
         self.controller = ControllerServer(
@@ -138,9 +112,9 @@ class Node:
             self.quorum,
             self.publisher,
             read_bootstrap_records(self._file_system, self._metadata_log_dir),
-            new_uuid,
-            self._clock,
-            self._random,
+            machine.new_uuid,
+            machine.steady_clock_ms,
+            machine.random,
         )
         self.controller.endpoints = self._controller_endpoints(controller_listeners)
         if config.is_broker:
@@ -156,10 +130,6 @@ class Node:
             await self._unless_fatal(asyncio.ensure_future(self.broker.start()))
         self._is_serving = True
         self._log_banner(identities, controller_listeners)
-        gc.collect()
-        gc.freeze()
-        # What is made per request is freed by its reference counts; look for cycles rarely.
-        gc.set_threshold(*_GC_THRESHOLDS)
 
     def _log_banner(
         self, identities: DirectoryIdentities, controller_listeners: Sequence[Listener]
@@ -193,7 +163,7 @@ class Node:
     def _parts(self) -> NodeParts:
         return NodeParts(
             requests=self._metrics,
-            disks=self._file_system.times.values(),
+            disks=self._machine.disk_times(),
             image=self.publisher.image,
             is_active_controller=self.controller is not None and self.controller.driver.is_active,
             quorum=self.quorum if self._is_quorum_started else None,
@@ -203,14 +173,14 @@ class Node:
     def _open_directories(self, identities: DirectoryIdentities) -> None:
         """Lock every directory and give it its thread."""
         for path in dict.fromkeys((self._metadata_log_dir, *self._log_dirs)):
-            thread = DirectoryThread(path, self._loop, self._directory_failed)
+            thread = self._machine.open_directory(path, self._directory_failed)
             self._threads[path] = thread
             if path in identities.offline:
                 log.error("log directory %s is offline: %s", path, identities.offline[path])
                 thread.fail(identities.offline[path])
                 continue
             try:
-                self._locks.append(DirectoryLock(path))
+                self._locks.append(self._machine.lock_directory(path))
             except OSError as error:
                 if path == self._metadata_log_dir:
                     raise ConfigError(
@@ -235,10 +205,11 @@ class Node:
             cordoned_paths=tuple(map(os.path.abspath, config.cordoned_log_dirs)),
             previous_broker_epoch=self._previous_broker_epoch(identities),
             channel=channel,
-            now_ms=wall_clock_ms,
-            new_uuid=new_uuid,
-            random=self._random,
+            now_ms=self._machine.wall_clock_ms,
+            new_uuid=self._machine.new_uuid,
+            random=self._machine.random,
             on_fatal=self.fail,
+            listen=self._machine.listen,
         )
         return BrokerServer(environment, self._metrics)
 
@@ -258,7 +229,7 @@ class Node:
             Listener(e.listener, e.host, e.port, {}) for e in self._config.controller_listeners
         ]
         for listener in listeners:
-            await bind(listener)
+            await bind(listener, self._machine.listen)
         return listeners
 
     def _controller_endpoints(self, bound: Sequence[Listener]) -> list[Endpoint]:
@@ -362,6 +333,7 @@ async def _run(config: NodeConfig, on_ready: Callable[[Node], None] | None) -> i
         await node.start()
         if not node._stopped.is_set():
             log.info("[KafkaRaftServer nodeId=%d] Kafka Server started", config.node_id)
+            _collect_garbage_rarely()
             if on_ready is not None:
                 on_ready(node)
         fatal = await node.wait_stopped()
@@ -374,6 +346,13 @@ async def _run(config: NodeConfig, on_ready: Callable[[Node], None] | None) -> i
     if fatal is not None:
         return EXIT_FAILED
     return EXIT_TERMINATED if was_terminated else EXIT_OK
+
+
+def _collect_garbage_rarely() -> None:
+    """What is made per request is freed by its reference counts."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*_GC_THRESHOLDS)
 
 
 def run_node(config: NodeConfig, on_ready: Callable[[Node], None] | None = None) -> int:

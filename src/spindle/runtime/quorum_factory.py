@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
+from spindle.broker.ports import DirectoryExecutor
 from spindle.common.errors import ConfigError
 from spindle.common.ids import Endpoint
 from spindle.common.ports import FileSystem, RandomSource
@@ -14,7 +15,6 @@ from spindle.raft.partition_log import DIRECTORY_NAME, PartitionLog, metadata_lo
 from spindle.raft.settings import LocalNode, QuorumSettings
 from spindle.raft.snapshots import read_snapshot
 from spindle.raft.voters import ReplicaKey, Voter, VoterSet
-from spindle.runtime.directory_thread import DirectoryThread
 from spindle.runtime.metadata_quorum import RaftMetadataQuorum
 from spindle.runtime.quorum_peers import QuorumPeers
 
@@ -29,7 +29,7 @@ async def open_quorum(
     directory_id: Uuid,
     endpoints: Sequence[Endpoint],
     file_system: FileSystem,
-    thread: DirectoryThread,
+    thread: DirectoryExecutor,
     random: RandomSource,
     clock: Callable[[], int],
     on_fault: Callable[[BaseException], None],

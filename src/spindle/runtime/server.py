@@ -7,14 +7,13 @@ table holds: an API that has no handler is neither advertised nor accepted.
 
 import asyncio
 import logging
-import socket
 from collections.abc import Awaitable, Callable, Mapping
 from time import perf_counter
 from typing import Any, Final
 
 from spindle.broker.context import RequestContext
 from spindle.broker.quota_enforcement import ClientQuotas, set_throttle_time, throttle_time
-from spindle.common.errors import ConfigError, ErrorCode, ProtocolViolation
+from spindle.common.errors import ErrorCode, ProtocolViolation
 from spindle.common.ports import Bytes
 from spindle.protocol.api import (
     API_VERSIONS,
@@ -38,6 +37,8 @@ log = logging.getLogger(__name__)
 
 Response = Message | None
 Handler = Callable[[RequestContext, Any], Response | Awaitable[Response]]
+Listen = Callable[[str, str, int], Awaitable[Any]]
+"""Makes a bound socket of a listener's name, host and port (`Machine.listen`)."""
 
 _IDLE_SWEEP_S: Final = 30.0
 _BACKLOG: Final = 512
@@ -56,33 +57,17 @@ class Listener:
         self.host = host
         self.port = port
         self.handlers = handlers
-        self.socket: socket.socket | None = None
+        self.socket: Any = None
 
 
-async def bind(listener: Listener) -> None:
+async def bind(listener: Listener, listen: Listen) -> None:
     """Take the port; port 0 becomes the one that the system gave.
 
     Raises:
         ConfigError: the address cannot be had.
     """
-    loop = asyncio.get_running_loop()
-    try:
-        found = await loop.getaddrinfo(
-            listener.host or None, listener.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )
-        family, kind, protocol, _, address = min(found, key=lambda f: f[0] != socket.AF_INET)
-        bound = socket.socket(family, kind, protocol)
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        bound.bind(address)
-        bound.listen(_BACKLOG)
-    except OSError as error:
-        raise ConfigError(
-            f"Socket server failed to bind to {listener.host}:{listener.port} "
-            f"(listener {listener.name}): {error.strerror or error}"
-        ) from error
-    bound.setblocking(False)
-    listener.socket = bound
-    listener.port = bound.getsockname()[1]
+    listener.socket = await listen(listener.name, listener.host, listener.port)
+    listener.port = listener.socket.getsockname()[1]
 
 
 class RequestServer:

@@ -1,0 +1,133 @@
+"""What a node uses of the machine that it runs on: clocks, randomness, disks, ports.
+
+A node gets one of these and nothing else of the outside but its event loop, so that a simulation
+runs the very same node on disks, clocks and a network of its own.
+"""
+
+import asyncio
+import secrets
+import socket
+import time
+from collections.abc import Callable, Collection, Sequence
+from random import Random
+from typing import Any, Final, Protocol
+
+from spindle.broker.ports import DirectoryExecutor
+from spindle.common.errors import ConfigError, LogDirectoryFailed
+from spindle.common.ports import FileSystem
+from spindle.common.uuids import Uuid, uuid_from_random
+from spindle.runtime.directory_lock import DirectoryLock
+from spindle.runtime.directory_thread import DirectoryThread
+from spindle.runtime.metrics_disk import DiskTimes, MeasuredFileSystem
+
+_BACKLOG: Final = 512
+
+DirectoryFailureListener = Callable[[LogDirectoryFailed], None]
+
+
+class NodeDirectory(DirectoryExecutor, Protocol):
+    """The I/O thread of a log directory, as the node that owns it sees it."""
+
+    def stop(self, timeout_s: float) -> bool:
+        """Finish what was submitted and end; False if that takes longer."""
+        ...
+
+
+class Lock(Protocol):
+    def release(self) -> None: ...
+
+
+class Machine(Protocol):
+    """One machine, for one node."""
+
+    random: Random
+
+    def wall_clock_ms(self) -> int:
+        """Milliseconds since the epoch, as people set it: stamps records, measures nothing."""
+        ...
+
+    def steady_clock_ms(self) -> int:
+        """Milliseconds since the epoch by a clock that never goes back."""
+        ...
+
+    def new_uuid(self) -> Uuid: ...
+
+    def file_system(self, directories: Sequence[str]) -> FileSystem:
+        """The disks; these directories are watched."""
+        ...
+
+    def disk_times(self) -> Collection[DiskTimes]:
+        """What was measured in the watched directories."""
+        ...
+
+    def open_directory(self, path: str, on_failure: DirectoryFailureListener) -> NodeDirectory:
+        """The I/O thread of a directory. Call on the event loop."""
+        ...
+
+    def lock_directory(self, path: str) -> Lock:
+        """Keep every other process out of the directory.
+
+        Raises:
+            ConfigError: another process holds it.
+            OSError: the directory cannot be written.
+        """
+        ...
+
+    async def listen(self, name: str, host: str, port: int) -> Any:
+        """A bound socket for `create_server`, which queues connections until then.
+
+        Raises:
+            ConfigError: the address of the listener `name` cannot be had.
+        """
+        ...
+
+
+class LocalMachine:
+    """The machine that this process runs on."""
+
+    def __init__(self) -> None:
+        self.random = Random(secrets.randbits(64))
+        self._offset_ns = time.time_ns() - time.monotonic_ns()
+        self._times: Collection[DiskTimes] = ()
+
+    def wall_clock_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    def steady_clock_ms(self) -> int:
+        return (time.monotonic_ns() + self._offset_ns) // 1_000_000
+
+    def new_uuid(self) -> Uuid:
+        return uuid_from_random(secrets.token_bytes)
+
+    def file_system(self, directories: Sequence[str]) -> FileSystem:
+        measured = MeasuredFileSystem(directories)
+        self._times = measured.times.values()
+        return measured
+
+    def disk_times(self) -> Collection[DiskTimes]:
+        return self._times
+
+    def open_directory(self, path: str, on_failure: DirectoryFailureListener) -> NodeDirectory:
+        return DirectoryThread(path, asyncio.get_running_loop(), on_failure)
+
+    def lock_directory(self, path: str) -> Lock:
+        return DirectoryLock(path)
+
+    async def listen(self, name: str, host: str, port: int) -> socket.socket:
+        loop = asyncio.get_running_loop()
+        try:
+            found = await loop.getaddrinfo(
+                host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+            )
+            family, kind, protocol, _, address = min(found, key=lambda f: f[0] != socket.AF_INET)
+            bound = socket.socket(family, kind, protocol)
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            bound.bind(address)
+            bound.listen(_BACKLOG)
+        except OSError as error:
+            raise ConfigError(
+                f"Socket server failed to bind to {host}:{port} "
+                f"(listener {name}): {error.strerror or error}"
+            ) from error
+        bound.setblocking(False)
+        return bound
