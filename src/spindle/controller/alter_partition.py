@@ -5,8 +5,7 @@ from collections.abc import Mapping
 from spindle.common.errors import ErrorCode
 from spindle.controller.brokers import check_broker_epoch
 from spindle.controller.decision import ControllerContext, Decision
-from spindle.controller.partition_change import Election, PartitionChange
-from spindle.controller.topic_settings import effective_min_isr, is_unclean_election_enabled
+from spindle.controller.partition_changes import PartitionChanges
 from spindle.metadata.image import MetadataImage
 from spindle.metadata.partitions import (
     NO_LEADER_CHANGE,
@@ -40,12 +39,13 @@ def alter_partition(
         ApiError: STALE_BROKER_EPOCH.
     """
     check_broker_epoch(image, request.broker_id, request.broker_epoch)
+    changes = PartitionChanges(image, context.settings)
     records: list[Message] = []
     topics: list[_Topic] = []
     for asked in request.topics:
         topic = image.topics.by_id.get(asked.topic_id)
         answers = [
-            _alter(image, topic, data, request.broker_id, context, records)
+            _alter(image, changes, topic, data, request.broker_id, records)
             for data in asked.partitions
         ]
         topics.append(_Topic(topic_id=asked.topic_id, partitions=answers))
@@ -54,10 +54,10 @@ def alter_partition(
 
 def _alter(
     image: MetadataImage,
+    changes: PartitionChanges,
     topic: TopicImage | None,
     data: _Asked,
     broker_id: int,
-    context: ControllerContext,
     records: list[Message],
 ) -> _Answer:
     def refused(code: ErrorCode) -> _Answer:
@@ -72,16 +72,7 @@ def _alter(
     code = _validate(image, partition, data, broker_id, new_isr)
     if code is not ErrorCode.NONE:
         return refused(code)
-    change = PartitionChange(
-        image,
-        topic.topic_id,
-        data.partition_index,
-        partition,
-        is_active=image.cluster.is_active,
-        min_isr=effective_min_isr(image, context.settings, topic),
-    )
-    if is_unclean_election_enabled(image, context.settings, topic.name):
-        change.election = Election.UNCLEAN
+    change = changes.by_policy(topic, data.partition_index, partition)
     change.target_isr = [replica for replica, _ in new_isr]
     change.target_recovery_state = data.leader_recovery_state
     record = change.build()

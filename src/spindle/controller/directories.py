@@ -5,11 +5,11 @@ from spindle.common.uuids import Uuid
 from spindle.controller.brokers import check_broker_epoch
 from spindle.controller.decision import ControllerContext, Decision
 from spindle.controller.leadership import LeadershipChanges
-from spindle.controller.partition_change import PartitionChange
-from spindle.controller.topic_settings import effective_min_isr
+from spindle.controller.partition_changes import PartitionChanges
 from spindle.metadata.features import DIRECTORY_ASSIGNMENT_LEVEL
 from spindle.metadata.image import MetadataImage
 from spindle.metadata.topics import TopicImage
+from spindle.protocol.message import Message
 from spindle.protocol.messages.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,
     AssignReplicasToDirsResponse,
@@ -32,6 +32,7 @@ def assign_replicas_to_dirs(
         raise ApiError(ErrorCode.UNSUPPORTED_VERSION, "Directory assignment is not supported yet.")
     broker = check_broker_epoch(image, request.broker_id, request.broker_epoch)
     changes = LeadershipChanges(image, context.settings)
+    assignments = PartitionChanges(image, context.settings)
     offline: list[tuple[Uuid, int]] = []
     answers: list[_Directory] = []
     for directory in request.directories:
@@ -42,7 +43,9 @@ def assign_replicas_to_dirs(
             results: list[_Partition] = []
             for entry in asked.partitions:
                 index = entry.partition_index
-                error = _assign(image, changes, topic, index, broker.broker_id, directory.id)
+                error = _assign(
+                    assignments, changes.records, topic, index, broker.broker_id, directory.id
+                )
                 if error is ErrorCode.NONE and not is_online and topic is not None:
                     offline.append((topic.topic_id, index))
                 results.append(_Partition(partition_index=index, error_code=error))
@@ -58,8 +61,8 @@ def assign_replicas_to_dirs(
 
 
 def _assign(
-    image: MetadataImage,
-    changes: LeadershipChanges,
+    assignments: PartitionChanges,
+    records: list[Message],
     topic: TopicImage | None,
     partition_id: int,
     broker_id: int,
@@ -72,16 +75,9 @@ def _assign(
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if broker_id not in partition.replicas:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
-    change = PartitionChange(
-        image,
-        topic.topic_id,
-        partition_id,
-        partition,
-        is_active=image.cluster.is_active,
-        min_isr=effective_min_isr(image, changes.settings, topic),
-    )
-    change.directories = {**change.directories, broker_id: directory}
+    change = assignments.of(topic, partition_id, partition)
+    change.new_directories = {broker_id: directory}
     record = change.build()
     if record is not None:
-        changes.records.append(record)
+        records.append(record)
     return ErrorCode.NONE

@@ -7,8 +7,9 @@ from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import NO_LEADER
 from spindle.controller.decision import ControllerContext, ControllerSettings, Decision
 from spindle.controller.leadership import partitions_where
-from spindle.controller.partition_change import Election, PartitionChange
-from spindle.controller.topic_settings import effective_min_isr, is_unclean_election_enabled
+from spindle.controller.partition_change import Election
+from spindle.controller.partition_changes import PartitionChanges
+from spindle.controller.topic_settings import is_unclean_election_enabled
 from spindle.metadata.image import MetadataImage
 from spindle.metadata.partitions import PartitionRegistration
 from spindle.metadata.topics import TopicImage
@@ -44,6 +45,7 @@ def elect_leaders(
         asked = [(name, list(t.partitions)) for name, t in image.topics.by_name.items()]
     else:
         asked = [(entry.topic, list(entry.partitions)) for entry in request.topic_partitions]
+    changes = PartitionChanges(image, context.settings)
     records: list[Message] = []
     answers: list[_TopicResult] = []
     for name, partition_ids in asked:
@@ -51,7 +53,7 @@ def elect_leaders(
         for partition_id in partition_ids:
             code, text = ErrorCode.NONE, None
             try:
-                records.append(_elect(image, name, partition_id, kind, context.settings))
+                records.append(_elect(image, changes, name, partition_id, kind))
             except ApiError as error:
                 code, text = error.code, error.message
             if not (is_everything and code is ErrorCode.ELECTION_NOT_NEEDED):
@@ -63,7 +65,7 @@ def elect_leaders(
 
 
 def _elect(
-    image: MetadataImage, name: str, partition_id: int, kind: Election, settings: ControllerSettings
+    image: MetadataImage, changes: PartitionChanges, name: str, partition_id: int, kind: Election
 ) -> PartitionChangeRecord:
     topic = image.topics.by_name.get(name)
     if topic is None:
@@ -81,7 +83,9 @@ def _elect(
         raise ApiError(
             ErrorCode.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition."
         )
-    record = _change(image, topic, partition_id, partition, kind, settings)
+    change = changes.of(topic, partition_id, partition)
+    change.election = kind
+    record = change.build()
     if record is not None:
         return record
     if kind is Election.PREFERRED:
@@ -122,33 +126,16 @@ def _elect_many(
     kind: Election,
     is_wanted: Callable[[TopicImage, PartitionRegistration], bool],
 ) -> Decision[bool]:
+    changes = PartitionChanges(image, settings)
     records: list[Message] = []
     for topic, partition_id, partition in partitions_where(image, lambda _: True):
         if not is_wanted(topic, partition):
             continue
-        record = _change(image, topic, partition_id, partition, kind, settings)
+        change = changes.of(topic, partition_id, partition)
+        change.election = kind
+        record = change.build()
         if record is not None:
             if len(records) == MAX_ELECTIONS_PER_PASS:
                 return Decision(True, records)
             records.append(record)
     return Decision(False, records)
-
-
-def _change(
-    image: MetadataImage,
-    topic: TopicImage,
-    partition_id: int,
-    partition: PartitionRegistration,
-    kind: Election,
-    settings: ControllerSettings,
-) -> PartitionChangeRecord | None:
-    change = PartitionChange(
-        image,
-        topic.topic_id,
-        partition_id,
-        partition,
-        is_active=image.cluster.is_active,
-        min_isr=effective_min_isr(image, settings, topic),
-    )
-    change.election = kind
-    return change.build()

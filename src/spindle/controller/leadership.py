@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from spindle.common.ids import NO_LEADER
 from spindle.common.uuids import Uuid
 from spindle.controller.decision import ControllerSettings
-from spindle.controller.partition_change import Election, PartitionChange
-from spindle.controller.topic_settings import effective_min_isr, is_unclean_election_enabled
+from spindle.controller.partition_changes import PartitionChanges
 from spindle.metadata.delta import MetadataDelta
 from spindle.metadata.features import REGISTRATION_CHANGE_LEVEL
 from spindle.metadata.image import MetadataImage
@@ -141,24 +140,12 @@ class LeadershipChanges:
         `remove` and `unclean` leave the ISR and cannot lead; `add` can lead though the image still
         has it fenced; the log of `unclean` may be short, so it also leaves the ELR.
         """
-        cluster = self._image.cluster
-
-        def is_active(replica: int) -> bool:
-            if replica in (remove, unclean):
-                return False
-            return replica == add or cluster.is_active(replica)
-
+        active = {b.broker_id for b in self._image.cluster.brokers.values() if b.is_active}
+        active |= {add}
+        active -= {remove, unclean}
+        changes = PartitionChanges(self._image, self.settings, active.__contains__)
         for topic, partition_id, partition in partitions:
-            change = PartitionChange(
-                self._image,
-                topic.topic_id,
-                partition_id,
-                partition,
-                is_active=is_active,
-                min_isr=effective_min_isr(self._image, self.settings, topic),
-            )
-            if is_unclean_election_enabled(self._image, self.settings, topic.name):
-                change.election = Election.UNCLEAN
+            change = changes.by_policy(topic, partition_id, partition)
             if unclean != NO_BROKER:
                 change.unclean_shutdown_replicas = (unclean,)
             change.target_isr = [r for r in partition.isr if r not in (remove, unclean)]

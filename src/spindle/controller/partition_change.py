@@ -78,9 +78,7 @@ class PartitionChange:
         self.target_elr = list(partition.elr)
         self.target_recovery_state = partition.leader_recovery_state
         self.unclean_shutdown_replicas: tuple[int, ...] = ()
-        self.directories: Mapping[int, Uuid] = dict(
-            zip(partition.replicas, partition.directories, strict=True)
-        )
+        self.new_directories: Mapping[int, Uuid] = {}
 
     def build(self) -> PartitionChangeRecord | None:
         """The record, or None where nothing changes."""
@@ -218,15 +216,22 @@ class PartitionChange:
 
     def _record_assignment(self) -> None:
         old = self._partition
-        if self.target_replicas and self.target_replicas != list(old.replicas):
+        are_replicas_new = self.target_replicas != list(old.replicas)
+        if self.target_replicas and are_replicas_new:
             self._record.replicas = self.target_replicas
         if self.target_removing != list(old.removing_replicas):
             self._record.removing_replicas = self.target_removing
         if self.target_adding != list(old.adding_replicas):
             self._record.adding_replicas = self.target_adding
-        if self._image.metadata_version >= DIRECTORY_ASSIGNMENT_LEVEL:
+        if (are_replicas_new or self.new_directories) and (
+            self._image.metadata_version >= DIRECTORY_ASSIGNMENT_LEVEL
+        ):
+            known = {
+                **dict(zip(old.replicas, old.directories, strict=True)),
+                **self.new_directories,
+            }
             directories = [
-                self.directories.get(replica) or self._image.cluster.default_directory(replica)
+                known.get(replica) or self._image.cluster.default_directory(replica)
                 for replica in self.target_replicas
             ]
             if directories != list(old.directories):

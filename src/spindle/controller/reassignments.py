@@ -4,7 +4,8 @@ from spindle.common.errors import ApiError, ErrorCode
 from spindle.controller.assignment import check_manual_assignment
 from spindle.controller.decision import ControllerContext, Decision
 from spindle.controller.partition_change import Election, PartitionChange
-from spindle.controller.topic_settings import effective_min_isr, is_unclean_election_enabled
+from spindle.controller.partition_changes import PartitionChanges
+from spindle.controller.topic_settings import is_unclean_election_enabled
 from spindle.metadata.image import MetadataImage
 from spindle.metadata.partitions import PartitionRegistration
 from spindle.metadata.topics import TopicImage
@@ -110,14 +111,7 @@ def _alter(
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             f"Unable to find partition {name}:{partition_id}.",
         )
-    change = PartitionChange(
-        image,
-        topic.topic_id,
-        partition_id,
-        partition,
-        is_active=image.cluster.is_active,
-        min_isr=effective_min_isr(image, context.settings, topic),
-    )
+    change = PartitionChanges(image, context.settings).of(topic, partition_id, partition)
     if target is None:
         is_unclean_allowed = is_unclean_election_enabled(image, context.settings, name)
         _cancel(change, topic, partition_id, partition, is_unclean_allowed=is_unclean_allowed)

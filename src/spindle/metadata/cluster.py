@@ -1,6 +1,5 @@
 """Registered brokers and controllers in the image (KIP-631, KIP-858, KIP-919, KIP-1066)."""
 
-from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -61,10 +60,7 @@ class BrokerRegistration:
             return True
         if directory == DIRECTORY_LOST:
             return False
-        if not self.directories:
-            return True
-        at = bisect_left(self.directories, uuid_sort_key(directory), key=uuid_sort_key)
-        return at < len(self.directories) and self.directories[at] == directory
+        return not self.directories or directory in self.directories
 
     def has_uncordoned_directory(self) -> bool:
         """Whether new replicas may be placed here."""

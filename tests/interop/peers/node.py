@@ -1,4 +1,4 @@
-"""A single combined node under test, whichever program it is.
+"""A node under test, whichever program it is.
 
 `Node` owns the property file, ports, log directories and process of one node; `KafkaNode` and
 `SpindleNode` differ only in the commands that format and start it.
@@ -14,6 +14,7 @@ import socket
 import subprocess
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -65,10 +66,11 @@ def random_uuid() -> str:
 
 @dataclass
 class Node(ABC):
-    """One combined broker and controller in `folder`.
+    """One node in `folder`, combined broker and controller if `roles` says nothing else.
 
     `overrides` are further keys of the property file. `log_dirs` may name the directories of
-    another node, which is how one program takes over the other's disks.
+    another node, which is how one program takes over the other's disks. `voters` are the nodes of
+    the controller quorum, where that is not this node alone; set them before `write_properties`.
     """
 
     folder: Path
@@ -78,6 +80,8 @@ class Node(ABC):
     cluster_id: str = field(default_factory=random_uuid)
     node_id: int = 1
     jvm_options: tuple[str, ...] = ()
+    roles: tuple[str, ...] = ("broker", "controller")
+    voters: Sequence[Node] = ()
 
     kind = "node"
 
@@ -116,11 +120,16 @@ class Node(ABC):
 
     def properties(self) -> dict[str, str]:
         """Contents of the property file."""
+        listeners = {
+            "broker": f"PLAINTEXT://{self.bootstrap}",
+            "controller": f"CONTROLLER://{self.controller}",
+        }
+        voters = self.voters or [self]
         return {
-            "process.roles": "broker,controller",
+            "process.roles": ",".join(self.roles),
             "node.id": str(self.node_id),
-            "controller.quorum.voters": f"{self.node_id}@{self.controller}",
-            "listeners": f"PLAINTEXT://{self.bootstrap},CONTROLLER://{self.controller}",
+            "controller.quorum.voters": ",".join(f"{v.node_id}@{v.controller}" for v in voters),
+            "listeners": ",".join(listeners[role] for role in self.roles),
             "controller.listener.names": "CONTROLLER",
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
             "log.dirs": ",".join(str(path) for path in self.log_dirs),

@@ -1,0 +1,61 @@
+"""Where changes of partitions begin: each is given its topic's settings, looked up once a topic."""
+
+from collections.abc import Callable
+
+from spindle.common.uuids import ZERO_UUID
+from spindle.controller.decision import ControllerSettings
+from spindle.controller.partition_change import Election, PartitionChange
+from spindle.controller.topic_settings import effective_min_isr, is_unclean_election_enabled
+from spindle.metadata.image import MetadataImage
+from spindle.metadata.partitions import PartitionRegistration
+from spindle.metadata.topics import TopicImage
+
+
+class PartitionChanges:
+    """Begins changes that are all decided on one image.
+
+    Args:
+        is_active: which brokers may lead; those of the image unless said otherwise.
+    """
+
+    def __init__(
+        self,
+        image: MetadataImage,
+        settings: ControllerSettings,
+        is_active: Callable[[int], bool] | None = None,
+    ) -> None:
+        self._image = image
+        self._settings = settings
+        self._is_active = is_active or image.cluster.is_active
+        self._topic_id = ZERO_UUID
+        self._min_isr = 0
+        self._policy = Election.ONLINE
+
+    def of(
+        self, topic: TopicImage, partition_id: int, partition: PartitionRegistration
+    ) -> PartitionChange:
+        """A change that keeps everything as it is, but for a leader that cannot lead."""
+        if topic.topic_id != self._topic_id:
+            self._look_up(topic)
+        return PartitionChange(
+            self._image,
+            topic.topic_id,
+            partition_id,
+            partition,
+            is_active=self._is_active,
+            min_isr=self._min_isr,
+        )
+
+    def by_policy(
+        self, topic: TopicImage, partition_id: int, partition: PartitionRegistration
+    ) -> PartitionChange:
+        """The same; at worst the new leader is an unclean one, if the topic's policy allows it."""
+        change = self.of(topic, partition_id, partition)
+        change.election = self._policy
+        return change
+
+    def _look_up(self, topic: TopicImage) -> None:
+        self._topic_id = topic.topic_id
+        self._min_isr = effective_min_isr(self._image, self._settings, topic)
+        is_unclean = is_unclean_election_enabled(self._image, self._settings, topic.name)
+        self._policy = Election.UNCLEAN if is_unclean else Election.ONLINE
