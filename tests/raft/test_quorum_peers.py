@@ -16,7 +16,7 @@ from spindle.protocol.messages.fetch import FetchResponse
 from spindle.protocol.messages.vote import VoteResponse
 from spindle.raft import requests
 from spindle.raft.ready import Destination
-from spindle.runtime.metadata_quorum import PeerLacksVersion, PeerUnavailable
+from spindle.runtime.peers import PeerLacksVersion, PeerUnavailable
 from spindle.runtime.quorum_peers import QuorumPeers
 
 

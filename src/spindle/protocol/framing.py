@@ -52,19 +52,19 @@ def read_request_header(buffer: Bytes) -> RequestHeader:
     return RequestHeader(api_key, api_version, correlation_id, client_id, position)
 
 
-def _skip_tagged_fields(buffer: Bytes, position: int) -> int:
+def _skip_tagged_fields(buffer: Bytes, position: int, header: str = "request header") -> int:
     try:
         count, position = read_uvarint(buffer, position)
         if count > MAX_TAGGED_FIELDS:
-            raise ProtocolViolation(f"{count} tagged fields in a request header")
+            raise ProtocolViolation(f"{count} tagged fields in a {header}")
         for _ in range(count):
             _, position = read_uvarint(buffer, position)
             size, position = read_uvarint(buffer, position)
             position += size
             if position > len(buffer):
-                raise ProtocolViolation("tagged field exceeds the request header")
+                raise ProtocolViolation(f"tagged field exceeds the {header}")
     except IndexError:
-        raise ProtocolViolation("request header ends within its tagged fields") from None
+        raise ProtocolViolation(f"{header} ends within its tagged fields") from None
     return position
 
 
@@ -81,3 +81,19 @@ def response_prefix(size_bytes: int, correlation_id: int, header_version: int) -
     if header_version == 0:
         return _RESPONSE.pack(size_bytes + 4, correlation_id)
     return _RESPONSE.pack(size_bytes + 5, correlation_id) + b"\0"
+
+
+def response_body(buffer: Bytes, correlation_id: int, header_version: int) -> int:
+    """Where the body of a response begins, whose header is at the start of the buffer.
+
+    Raises:
+        ProtocolViolation: the bytes are no header, or that of another request.
+    """
+    if len(buffer) < SIZE.size:
+        raise ProtocolViolation(f"response of {len(buffer)} bytes is shorter than its header")
+    (found,) = SIZE.unpack_from(buffer)
+    if found != correlation_id:
+        raise ProtocolViolation(f"response to request {found}, {correlation_id} was asked")
+    if header_version == 0:
+        return SIZE.size
+    return _skip_tagged_fields(buffer, SIZE.size, "response header")

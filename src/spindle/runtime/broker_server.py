@@ -44,6 +44,7 @@ from spindle.runtime.coordinator_config import group_coordinator_config, shard_s
 from spindle.runtime.coordinator_log import ReplicaCoordinatorLog
 from spindle.runtime.coordinators import GroupCoordinator
 from spindle.runtime.housekeeping import Housekeeping
+from spindle.runtime.peers import Peers
 from spindle.runtime.request_limits import RequestLimits
 from spindle.runtime.request_metrics import RequestMetrics
 from spindle.runtime.server import Listen, Listener, RequestServer, bind
@@ -65,6 +66,8 @@ class BrokerEnvironment:
     cordoned_paths: Sequence[str]
     previous_broker_epoch: int
     channel: ControllerChannel
+    connect: Callable[[str], Peers]
+    """Makes connections to other brokers; the argument is how they see this client named."""
     now_ms: Callable[[], int]
     new_uuid: Callable[[], Uuid]
     random: Random

@@ -1,18 +1,23 @@
-"""The way from a broker to the active controller (KIP-590): waits for one, and asks again.
+"""The way from a node to the active controller (KIP-590): waits for one, and asks again.
 
-On a combined node the active controller is this process. A request that meets a controller which
-has just lost its leadership is sent again to the next one, until the time is over.
+The active controller may be this process, or another that is reached at its controller listener. A
+request that meets a controller which has lost its leadership, or whose node does not answer, is
+sent again to the next one, until the time is over.
 """
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import Any, Final, Protocol
 
 from spindle.broker.context import RequestContext
-from spindle.common.errors import ApiError, ErrorCode
+from spindle.broker.forwarding import open_response, seal_request
+from spindle.common.errors import ApiError, ErrorCode, ProtocolViolation
+from spindle.common.ids import Endpoint
 from spindle.metadata.loader import Publication
 from spindle.protocol.message import Message
 from spindle.raft.listener import LeaderAndEpoch
+from spindle.raft.ready import Destination
+from spindle.runtime.peers import PeerLacksVersion, Peers, PeerUnavailable
 
 _TIMEOUT_S: Final = 30.0
 _RETRY_S: Final = 0.05
@@ -27,12 +32,32 @@ class LocalController(Protocol):
 
 
 class ControllerChannel:
-    """Sends requests to the controller that leads the quorum. An image consumer."""
+    """Sends requests to the controller that leads the quorum. An image consumer.
 
-    def __init__(self, controller: LocalController, timeout_s: float = _TIMEOUT_S) -> None:
-        self._controller = controller
+    Args:
+        leader_endpoint: where the quorum's leader is reached, None while that is not known.
+    """
+
+    def __init__(
+        self,
+        node_id: int,
+        local: LocalController,
+        leader_endpoint: Callable[[], Endpoint | None],
+        peers: Peers,
+        timeout_s: float = _TIMEOUT_S,
+    ) -> None:
+        self._node_id = node_id
+        self._local = local
+        self._leader_endpoint = leader_endpoint
+        self._peers = peers
         self._timeout_s = timeout_s
+        self._leader = LeaderAndEpoch()
         self._has_leader = asyncio.Event()
+        self._attempts: set[asyncio.Task[Any]] = set()
+
+    def close(self) -> None:
+        self._abandon_attempts()
+        self._peers.close()
 
     def on_publication(self, publication: Publication) -> None:
         """Only the leader matters here."""
@@ -41,7 +66,10 @@ class ControllerChannel:
         """Only the leader matters here."""
 
     def on_leader_change(self, leader: LeaderAndEpoch) -> None:
+        self._leader = leader
         if leader.leader_id >= 0:
+            # Whoever led before may hang: nobody waits for its answer.
+            self._abandon_attempts()
             self._has_leader.set()
         else:
             self._has_leader.clear()
@@ -49,10 +77,11 @@ class ControllerChannel:
     async def request(
         self, api_key: int, message: Message, context: RequestContext | None = None
     ) -> Any:
-        """The controller's answer.
+        """The controller's answer. With a context the request is that of a client.
 
         Raises:
-            ApiError: REQUEST_TIMED_OUT when no controller answers in time.
+            ApiError: REQUEST_TIMED_OUT when no controller answers in time, UNSUPPORTED_VERSION when
+                the active one does not serve the request.
         """
         try:
             async with asyncio.timeout(self._timeout_s):
@@ -66,9 +95,51 @@ class ControllerChannel:
     async def _ask(self, api_key: int, message: Message, context: RequestContext | None) -> Any:
         while True:
             await self._has_leader.wait()
+            asked = self._leader
             try:
-                return await self._controller.request(api_key, message, context)
+                if asked.leader_id == self._node_id:
+                    return await self._local.request(api_key, message, context)
+                return await self._ask_remote(asked.leader_id, message, context)
             except ApiError as error:
                 if error.code is not ErrorCode.NOT_CONTROLLER:
                     raise
-            await asyncio.sleep(_RETRY_S)
+            except (PeerUnavailable, ProtocolViolation):
+                pass
+            if self._leader == asked:
+                await asyncio.sleep(_RETRY_S)
+
+    async def _ask_remote(
+        self, leader_id: int, message: Message, context: RequestContext | None
+    ) -> Any:
+        endpoint = self._leader_endpoint()
+        if endpoint is None:
+            raise PeerUnavailable(f"the address of controller {leader_id} is not known")
+        destination = Destination(leader_id, endpoint.host, endpoint.port)
+        attempt = asyncio.ensure_future(self._exchange(destination, message, context))
+        self._attempts.add(attempt)
+        try:
+            await asyncio.wait((attempt,))
+        finally:
+            self._attempts.discard(attempt)
+            attempt.cancel()
+        if attempt.cancelled():
+            raise PeerUnavailable(f"controller {leader_id} is not the active one any more")
+        return attempt.result()
+
+    async def _exchange(
+        self, destination: Destination, message: Message, context: RequestContext | None
+    ) -> Message:
+        request = message if context is None else seal_request(message, context)
+        try:
+            response = await self._peers.request(destination, request)
+        except PeerLacksVersion as error:
+            raise ApiError(ErrorCode.UNSUPPORTED_VERSION, str(error)) from error
+        if context is not None:
+            return open_response(response, message, context)  # type: ignore[arg-type]
+        if getattr(response, "error_code", ErrorCode.NONE) == ErrorCode.NOT_CONTROLLER:
+            raise ApiError(ErrorCode.NOT_CONTROLLER)
+        return response
+
+    def _abandon_attempts(self) -> None:
+        for attempt in self._attempts:
+            attempt.cancel()

@@ -10,9 +10,10 @@ from random import Random
 from typing import Any, Final
 
 from spindle.broker.context import RequestContext
+from spindle.broker.forwarding import open_request, seal_response
 from spindle.broker.handlers.api_versions import api_rows, api_versions
 from spindle.broker.handlers.describe_cluster import CONTROLLERS, endpoint_type_error
-from spindle.common.errors import ApiError, ErrorCode
+from spindle.common.errors import ApiError, ErrorCode, ProtocolViolation
 from spindle.common.ids import Endpoint
 from spindle.common.uuids import Uuid
 from spindle.config.dynamic import NodeConfigRules
@@ -30,11 +31,15 @@ from spindle.protocol.messages.describe_cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,
 )
+from spindle.protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
 from spindle.raft.listener import LeaderAndEpoch
 from spindle.runtime.controller import ControllerDriver
+from spindle.runtime.controller_channel import ControllerChannel
 from spindle.runtime.image_publisher import ImagePublisher
+from spindle.runtime.large_requests import max_elements
 from spindle.runtime.metadata_quorum import RaftMetadataQuorum
 from spindle.runtime.mutation_quotas import MutationQuotas
+from spindle.runtime.peers import Peers
 from spindle.runtime.request_limits import RequestLimits
 from spindle.runtime.request_metrics import RequestMetrics
 from spindle.runtime.server import Handler, Listener, RequestServer
@@ -42,15 +47,21 @@ from spindle.runtime.server import Handler, Listener, RequestServer
 log = logging.getLogger(__name__)
 
 _API_VERSIONS: Final = 18
+_ENVELOPE: Final = 58
 _DESCRIBE_CLUSTER: Final = 60
 _CONTROLLER_REGISTRATION: Final = 70
 QUORUM_APIS: Final = frozenset((1, 52, 53, 54, 55, 59, 80, 81, 82))
 """Fetch (of the metadata log), Vote, Begin- and EndQuorumEpoch, DescribeQuorum, FetchSnapshot,
 Add-, Remove- and UpdateRaftVoter."""
+_FORWARDED: Final = frozenset((*OPERATIONS, *QUORUM_APIS))
 
 
 class ControllerServer:
-    """Everything of a node that concerns the quorum's requests."""
+    """Everything of a node that concerns the quorum's requests.
+
+    Attributes:
+        channel: the way to the active controller, in this process or another.
+    """
 
     def __init__(
         self,
@@ -62,7 +73,11 @@ class ControllerServer:
         new_uuid: Callable[[], Uuid],
         clock: Callable[[], int],
         random: Random,
+        peers: Peers,
     ) -> None:
+        self.channel = ControllerChannel(
+            config.node_id, self, lambda: quorum.leader_endpoint, peers
+        )
         self._config = config
         self._cluster_id = cluster_id
         self._quorum = quorum
@@ -96,6 +111,8 @@ class ControllerServer:
         self._publisher.add(self)
         if self._config.is_controller:
             self.driver.start()
+        # After the driver, so that a request that waits for a leader finds the local one active.
+        self._publisher.add(self.channel)
 
     async def serve(self, listeners: Sequence[Listener], metrics: RequestMetrics) -> None:
         """Open the controller listeners, which are bound already."""
@@ -114,6 +131,7 @@ class ControllerServer:
     async def stop(self) -> None:
         for server in self._servers:
             await server.close()
+        self.channel.close()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -137,10 +155,29 @@ class ControllerServer:
             return error_answer(request, error)
         return response
 
+    async def _answer_envelope(
+        self, context: RequestContext, envelope: EnvelopeRequest
+    ) -> EnvelopeResponse:
+        """A client's request that a broker passes on."""
+        try:
+            request, client = open_request(envelope, _FORWARDED.__contains__, max_elements)
+        except (ApiError, ProtocolViolation) as error:
+            log.warning("refusing an envelope from %s: %s", context.client_address, error)
+            code = error.code if isinstance(error, ApiError) else ErrorCode.INVALID_REQUEST
+            return EnvelopeResponse(error_code=code)
+        try:
+            response = await self.request(client.api_key, request, client)
+        except ApiError as error:
+            if error.code is ErrorCode.NOT_CONTROLLER:
+                return EnvelopeResponse(error_code=error.code)
+            response = error_answer(request, error)
+        return seal_response(response, client)
+
     def _handlers(self) -> dict[int, Handler]:
         served = (key for key in (*OPERATIONS, *QUORUM_APIS) if APIS[key].on_controller)
         handlers: dict[int, Handler] = dict.fromkeys(served, self._answer)
         handlers[_DESCRIBE_CLUSTER] = self._describe_cluster
+        handlers[_ENVELOPE] = self._answer_envelope
         rows = api_rows((*handlers, _API_VERSIONS))
 
         def versions(context: RequestContext, request: Any) -> Message:
@@ -232,7 +269,7 @@ class ControllerServer:
             ],
         )
         try:
-            response = await self.request(_CONTROLLER_REGISTRATION, request)
+            response = await self.channel.request(_CONTROLLER_REGISTRATION, request)
             if response.error_code:
                 raise ApiError(ErrorCode(response.error_code), response.error_message)
         except ApiError as error:

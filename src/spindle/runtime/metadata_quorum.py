@@ -7,7 +7,7 @@ goes out when its file work is done; what it commits reaches the listeners at on
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import Endpoint, OffsetAndEpoch
@@ -19,7 +19,6 @@ from spindle.raft.quorum import Quorum
 from spindle.raft.ready import (
     Append,
     AppendRecords,
-    Destination,
     Event,
     Flush,
     KRaftVersionUpgrade,
@@ -43,6 +42,7 @@ from spindle.raft.roles import Resigned
 from spindle.raft.settings import LocalNode, QuorumSettings
 from spindle.raft.snapshots import SnapshotInfo, encode_snapshot
 from spindle.raft.voters import VoterSet
+from spindle.runtime.peers import PeerLacksVersion, Peers, PeerUnavailable
 from spindle.runtime.quorum_disk import DirectoryThread, DiskRounds, Round, add_bytes, run_on
 from spindle.runtime.quorum_feed import ListenerFeed, RecordEncoder
 
@@ -51,27 +51,6 @@ logger = logging.getLogger(__name__)
 SERVED_APIS: Final = frozenset((1, 52, 53, 54, 55, 59, 80, 81, 82))
 """Keys of the APIs that `handle` serves."""
 _CLEAN_PERIOD_S: Final = 60.0
-
-
-class PeerUnavailable(Exception):
-    """A peer gave no answer: it cannot be reached, was too slow, or closed the connection."""
-
-
-class PeerLacksVersion(Exception):
-    """A peer knows no version of the request that could carry it."""
-
-
-class Peers(Protocol):
-    """Connections to the other nodes of the quorum."""
-
-    async def request(self, destination: Destination, message: Message) -> Message:
-        """Send and wait for the answer.
-
-        Raises:
-            PeerUnavailable: no answer will come.
-            PeerLacksVersion: the peer cannot be asked that.
-        """
-        ...
 
 
 class RaftMetadataQuorum:

@@ -21,7 +21,6 @@ from spindle.log.directory import LogDirectory
 from spindle.log.identity import DirectoryIdentities, identify_directories
 from spindle.runtime.banner import directory_lines, identity_lines, level_line, listener_lines
 from spindle.runtime.broker_server import BrokerEnvironment, BrokerServer
-from spindle.runtime.controller_channel import ControllerChannel
 from spindle.runtime.controller_server import ControllerServer
 from spindle.runtime.image_publisher import ImagePublisher
 from spindle.runtime.logging_setup import set_up_logging
@@ -30,6 +29,7 @@ from spindle.runtime.memory import keep_large_buffers
 from spindle.runtime.metadata_quorum import RaftMetadataQuorum
 from spindle.runtime.metrics_parts import NodeParts
 from spindle.runtime.metrics_server import MetricsServer
+from spindle.runtime.peer_pool import PeerPool
 from spindle.runtime.quorum_factory import open_quorum, read_bootstrap_records
 from spindle.runtime.request_metrics import RequestMetrics
 from spindle.runtime.server import Listener, bind
@@ -115,6 +115,7 @@ class Node:
             machine.new_uuid,
             machine.steady_clock_ms,
             machine.random,
+            self._connect(f"node-{config.node_id}-to-controller"),
         )
         self.controller.endpoints = self._controller_endpoints(controller_listeners)
         if config.is_broker:
@@ -188,6 +189,10 @@ class Node:
                     ) from error
                 thread.fail(error)
 
+    def _connect(self, client_id: str) -> PeerPool:
+        """Connections to other nodes."""
+        return PeerPool(client_id, self._config.integer("controller.socket.timeout.ms") / 1000)
+
     def _make_broker(self, identities: DirectoryIdentities) -> BrokerServer:
         config = self._config
         directories = []
@@ -196,15 +201,14 @@ class Node:
             directory_id = identities.directory_ids.get(path, b"")
             directories.append(BrokerDirectory(path, directory_id, self._threads[path], store))
         assert self.controller is not None
-        channel = ControllerChannel(self.controller)
-        self.publisher.add(channel)
         environment = BrokerEnvironment(
             config=config,
             cluster_id=identities.cluster_id,
             directories=directories,
             cordoned_paths=tuple(map(os.path.abspath, config.cordoned_log_dirs)),
             previous_broker_epoch=self._previous_broker_epoch(identities),
-            channel=channel,
+            channel=self.controller.channel,
+            connect=self._connect,
             now_ms=self._machine.wall_clock_ms,
             new_uuid=self._machine.new_uuid,
             random=self._machine.random,

@@ -1,0 +1,68 @@
+"""Connections for many requests at a time to the same node.
+
+Answers of a connection come in order, and one of them may wait for a commit: so every request has a
+connection for itself, and connections are used again.
+"""
+
+import asyncio
+from typing import Final
+
+from spindle.protocol.message import Message
+from spindle.raft.ready import Destination
+from spindle.runtime.peer_link import PeerLink, open_link, peer_errors
+
+_MAX_LINKS: Final = 16
+
+
+class PeerPool:
+    """`Peers` over TCP. Beyond `max_links` open requests, further ones wait for their turn."""
+
+    def __init__(self, client_id: str, timeout_s: float, max_links: int = _MAX_LINKS) -> None:
+        self._client_id = client_id
+        self._timeout_s = timeout_s
+        self._turns = asyncio.Semaphore(max_links)
+        self._idle: dict[Destination, list[PeerLink]] = {}
+        self._is_closed = False
+
+    async def request(self, destination: Destination, message: Message) -> Message:
+        """Send and wait for the answer.
+
+        Raises:
+            PeerUnavailable: no answer will come.
+            PeerLacksVersion: the peer serves no version of the request.
+        """
+        async with self._turns, peer_errors(destination, self._timeout_s):
+            link = self._take(destination) or await open_link(destination, self._client_id)
+            try:
+                answer = await link.request(message)
+            except BaseException:
+                link.close()
+                raise
+            self._give_back(destination, link)
+            return answer
+
+    def close(self) -> None:
+        """Close the idle connections now, and each other one after its answer."""
+        self._is_closed = True
+        self.forget(None)
+
+    def forget(self, kept: Destination | None) -> None:
+        """Close idle connections, but for those to `kept`."""
+        for destination in [d for d in self._idle if d != kept]:
+            for link in self._idle.pop(destination):
+                link.close()
+
+    def _take(self, destination: Destination) -> PeerLink | None:
+        links = self._idle.get(destination, [])
+        while links:
+            link = links.pop()
+            if not link.is_closed:
+                return link
+            link.close()
+        return None
+
+    def _give_back(self, destination: Destination, link: PeerLink) -> None:
+        if self._is_closed:
+            link.close()
+        else:
+            self._idle.setdefault(destination, []).append(link)

@@ -1,0 +1,31 @@
+"""The port to other nodes: one request, one answer. `QuorumPeers` and `PeerPool` are over TCP."""
+
+from typing import Protocol
+
+from spindle.protocol.message import Message
+from spindle.raft.ready import Destination
+
+
+class PeerUnavailable(Exception):
+    """A peer gave no answer: it cannot be reached, was too slow, or closed the connection."""
+
+
+class PeerLacksVersion(Exception):
+    """A peer knows no version of the request that could carry it."""
+
+
+class Peers(Protocol):
+    """Connections to other nodes of the cluster."""
+
+    async def request(self, destination: Destination, message: Message) -> Message:
+        """Send and wait for the answer.
+
+        Raises:
+            PeerUnavailable: no answer will come.
+            PeerLacksVersion: the peer cannot be asked that.
+        """
+        ...
+
+    def close(self) -> None:
+        """Close all connections."""
+        ...

@@ -1,0 +1,61 @@
+"""Several nodes on the test's own event loop, each with its own folder and real sockets."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Sequence
+from contextlib import ExitStack, asynccontextmanager
+from pathlib import Path
+
+from node_harness import Home
+
+from spindle.runtime.node import Node
+
+COMBINED = "broker,controller"
+
+
+def free_ports(count: int) -> list[int]:
+    """Different ports that nobody uses now."""
+    with ExitStack() as stack:
+        drawn = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for one in drawn:
+            one.bind(("127.0.0.1", 0))
+        return [int(one.getsockname()[1]) for one in drawn]
+
+
+def cluster_homes(folder: Path, roles: Sequence[str], **overrides: str) -> list[Home]:
+    """Formatted folders of nodes 1, 2, ... with these roles; controllers are static voters."""
+    ports = free_ports(len(roles))
+    voters = ",".join(
+        f"{number}@127.0.0.1:{port}"
+        for number, (role, port) in enumerate(zip(roles, ports, strict=True), 1)
+        if "controller" in role
+    )
+    homes = []
+    for number, (role, port) in enumerate(zip(roles, ports, strict=True), 1):
+        place = folder / f"node{number}"
+        place.mkdir()
+        listeners = {
+            "broker": "PLAINTEXT://127.0.0.1:0",
+            "controller": f"CONTROLLER://127.0.0.1:{port}",
+        }
+        settings = {
+            "process_roles": role,
+            "node_id": str(number),
+            "controller_quorum_voters": voters,
+            "listeners": ",".join(listeners[part] for part in role.split(",")),
+            **overrides,
+        }
+        homes.append(Home(place, 2, **settings).format())
+    return homes
+
+
+@asynccontextmanager
+async def running_cluster(homes: Sequence[Home]) -> AsyncIterator[list[Node]]:
+    """Started nodes; at the end all brokers are stopped first, as they need a controller for it."""
+    nodes = [Node(home.config()) for home in homes]
+    try:
+        await asyncio.gather(*(node.start() for node in nodes))
+        yield nodes
+    finally:
+        await asyncio.gather(*(node.broker.stop(10) for node in nodes if node.broker is not None))
+        await asyncio.gather(*(node.stop() for node in nodes))
