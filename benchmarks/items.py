@@ -12,8 +12,9 @@ import struct
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
@@ -55,14 +56,26 @@ class Metric:
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
-    """A measurement: `run(node, sizes)` on a node that runs, or on a fresh one of its own."""
+class Subject:
+    """What an item runs on: a node or a cluster, made by `make(node class, folder)`.
+
+    It is shared by the items that name it, formatted, started and warmed up; or, if it is not
+    shared, fresh for every run, which does all that itself. Either has `kind` and `remove()`.
+    """
 
     name: str
-    run: Callable[[Node, Sizes], Metrics]
+    make: Callable[[type[Node], Path], Any]
+    is_shared: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A measurement: `run(subject, sizes)`."""
+
+    name: str
+    run: Callable[[Any, Sizes], Metrics]
     metrics: tuple[Metric, ...]
-    fresh_node: bool = False
-    overrides: dict[str, str] = field(default_factory=dict)
+    subject: Subject
 
 
 @contextmanager
@@ -239,25 +252,51 @@ def _wait_for_leaders(node: Node, wanted: int, prefix: str) -> None:
 
 def wait_for_metadata(node: Node) -> None:
     """Until a Metadata request is answered and names a broker."""
-    request = struct.pack(">hhi", 3, 1, 1) + struct.pack(">h", 1) + b"b" + struct.pack(">i", 0)
     deadline = time.monotonic() + LIMIT_S
     while time.monotonic() < deadline:
-        try:
-            with socket.create_connection(("127.0.0.1", node.port), 1) as connection:
-                connection.sendall(struct.pack(">i", len(request)) + request)
-                answer = connection.recv(12, socket.MSG_WAITALL)
-                if len(answer) == 12 and struct.unpack(">i", answer[8:])[0] > 0:
-                    return
-        except OSError:
-            pass  # not listening yet
+        if named_brokers(node) > 0:
+            return
         time.sleep(0.005)
     raise RuntimeError(f"{node.kind} does not answer")
+
+
+def named_brokers(node: Node) -> int:
+    """How many brokers the node's metadata names; 0 while it does not answer."""
+    request = struct.pack(">hhi", 3, 1, 1) + struct.pack(">h", 1) + b"b" + struct.pack(">i", 0)
+    try:
+        with socket.create_connection(("127.0.0.1", node.port), 1) as connection:
+            connection.sendall(struct.pack(">i", len(request)) + request)
+            answer = connection.recv(12, socket.MSG_WAITALL)
+    except OSError:
+        return 0  # not listening yet
+    return int(struct.unpack(">i", answer[8:])[0]) if len(answer) == 12 else 0
 
 
 def free_bytes(folder: Path) -> int:
     """Space that is left for the logs."""
     return shutil.disk_usage(folder).free
 
+
+# What Kafka's own scripts pass to the JVM, with their heap of 1 GiB.
+KAFKA_JVM = (
+    "-Xms1g",
+    "-Xmx1g",
+    "-server",
+    "-XX:+UseG1GC",
+    "-XX:MaxGCPauseMillis=20",
+    "-XX:InitiatingHeapOccupancyPercent=35",
+    "-XX:+ExplicitGCInvokesConcurrent",
+)
+# Defaults of both programs otherwise; deleted logs must not fill the disk during the run.
+OVERRIDES = {"file.delete.delay.ms": "1000", "log.initial.task.delay.ms": "500"}
+
+
+def _one_node(node_class: type[Node], folder: Path) -> Node:
+    return node_class(folder, 1, overrides=dict(OVERRIDES), jvm_options=KAFKA_JVM)
+
+
+SHARED_NODE = Subject("node", _one_node, is_shared=True)
+FRESH_NODE = Subject("fresh node", _one_node)
 
 ITEMS: tuple[Item, ...] = (
     Item(
@@ -269,7 +308,7 @@ ITEMS: tuple[Item, ...] = (
             Metric("idle", "MiB resident, idle", False, 0.25),
             Metric("after_produce", "MiB resident after produce", False, 0.17),
         ),
-        fresh_node=True,
+        FRESH_NODE,
     ),
     *(
         Item(
@@ -279,6 +318,7 @@ ITEMS: tuple[Item, ...] = (
                 Metric("rate", "MB/s", True, goal),
                 Metric("broker_cpu", "broker CPU-s per GB", False, 0.6),
             ),
+            SHARED_NODE,
         )
         for label, size, acks, goal in [
             ("1KiB-acks1", 1024, "1", 1.7),
@@ -293,11 +333,13 @@ ITEMS: tuple[Item, ...] = (
             Metric("rate", "MB/s", True, 1.0),
             Metric("broker_cpu", "broker CPU-s per GB", False),
         ),
+        SHARED_NODE,
     ),
     Item(
         "one-in-flight",
         one_in_flight,
         (Metric("p50", "ms p50", False, 1.0), Metric("p99", "ms p99", False, 1.0)),
+        SHARED_NODE,
     ),
     Item(
         "create-topics",
@@ -306,6 +348,7 @@ ITEMS: tuple[Item, ...] = (
             Metric("rate", "partitions/s", True, 1.5),
             Metric("memory", "MiB grown", False),
         ),
+        SHARED_NODE,
     ),
     Item(
         "restart",
@@ -317,6 +360,6 @@ ITEMS: tuple[Item, ...] = (
             Metric("killed", "s after kill -9", False, 0.25),
             Metric("killed_cpu", "CPU-s", False),
         ),
-        fresh_node=True,
+        FRESH_NODE,
     ),
 )

@@ -12,29 +12,26 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import click
 from peers.node import KafkaNode, Node, NodeFailed, SpindleNode
 from peers.paths import PeerUnavailable, kafka_libs
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+)
 
 from benchmarks import native_client, spark
-from benchmarks.items import GIB, ITEMS, MIB, Item, Sizes, warm_up
+from benchmarks.cluster_items import CLUSTER_ITEMS
+from benchmarks.items import GIB, ITEMS, MIB, Item, Sizes, Subject, warm_up
 from benchmarks.report import Results, as_json, show
 
-# What Kafka's own scripts pass to the JVM, with their heap of 1 GiB.
-KAFKA_JVM = (
-    "-Xms1g",
-    "-Xmx1g",
-    "-server",
-    "-XX:+UseG1GC",
-    "-XX:MaxGCPauseMillis=20",
-    "-XX:InitiatingHeapOccupancyPercent=35",
-    "-XX:+ExplicitGCInvokesConcurrent",
-)
-# Defaults of both programs otherwise; deleted logs must not fill the disk during the run.
-OVERRIDES = {"file.delete.delay.ms": "1000", "log.initial.task.delay.ms": "500"}
 CLASSES: tuple[type[Node], ...] = (KafkaNode, SpindleNode)
 QUICK = Sizes(
     volume_bytes=256 * MIB,
@@ -65,7 +62,7 @@ def main(
     data: Path | None,
 ) -> None:
     console = Console(width=140 if not sys.stdout.isatty() else None)
-    known = {item.name: item for item in ITEMS}
+    known = {item.name: item for item in (*ITEMS, *CLUSTER_ITEMS)}
     if list_items:
         console.print("\n".join([*known, spark.NAME]))
         return
@@ -109,43 +106,58 @@ def _sizes(quick: bool, volume_mib: int | None, partitions: int | None) -> Sizes
 def _measure(
     items: list[Item], sizes: Sizes, runs: int, folder: Path, results: Results, progress: Progress
 ) -> None:
-    shared = [item for item in items if not item.fresh_node]
     bar = progress.add_task("measuring", total=len(items) * runs * len(CLASSES))
-    for item in (item for item in items if item.fresh_node):
+    for item in (item for item in items if not item.subject.is_shared):
         for number in range(runs):
             for node_class in CLASSES:
                 progress.update(bar, description=f"{item.name}: {node_class.kind}")
-                node = _node(node_class, folder / f"{item.name}-{number}-{node_class.kind}")
-                _one(item, node, sizes, results)
-                node.remove()
+                subject = item.subject.make(
+                    node_class, folder / f"{item.name}-{number}-{node_class.kind}"
+                )
+                try:
+                    _one(item, subject, sizes, results)
+                finally:
+                    subject.remove()
                 progress.advance(bar)
-    if not shared:
-        return
+    for shared in dict.fromkeys(item.subject for item in items if item.subject.is_shared):
+        some = [item for item in items if item.subject is shared]
+        _measure_shared(shared, some, sizes, runs, folder, results, progress, bar)
+
+
+def _measure_shared(
+    shared: Subject,
+    items: list[Item],
+    sizes: Sizes,
+    runs: int,
+    folder: Path,
+    results: Results,
+    progress: Progress,
+    bar: TaskID,
+) -> None:
     with ExitStack() as stack:
-        nodes = [_node(node_class, folder / node_class.kind) for node_class in CLASSES]
-        for node in nodes:
-            stack.callback(node.remove)
-            stack.enter_context(node)
-        for node in nodes:
-            progress.update(bar, description=f"warm-up: {node.kind}")
-            warm_up(node, sizes)
-        for item in shared:
+        subjects = [
+            shared.make(node_class, folder / f"{shared.name}-{node_class.kind}")
+            for node_class in CLASSES
+        ]
+        for subject in subjects:
+            stack.callback(subject.remove)
+            stack.enter_context(subject)
+        for subject in subjects:
+            progress.update(bar, description=f"warm-up: {subject.kind}")
+            warm_up(subject, sizes)
+        for item in items:
             for _ in range(runs):
-                for node in nodes:
-                    progress.update(bar, description=f"{item.name}: {node.kind}")
-                    _one(item, node, sizes, results)
+                for subject in subjects:
+                    progress.update(bar, description=f"{item.name}: {subject.kind}")
+                    _one(item, subject, sizes, results)
                     progress.advance(bar)
 
 
-def _one(item: Item, node: Node, sizes: Sizes, results: Results) -> None:
+def _one(item: Item, subject: Any, sizes: Sizes, results: Results) -> None:
     try:
-        results.add(item, node.kind, item.run(node, sizes))
+        results.add(item, subject.kind, item.run(subject, sizes))
     except (RuntimeError, NodeFailed, AssertionError, OSError) as failure:
-        results.failures.append(f"{item.name} on {node.kind}: {failure}")
-
-
-def _node(node_class: type[Node], folder: Path) -> Node:
-    return node_class(folder, 1, overrides=dict(OVERRIDES), jvm_options=KAFKA_JVM)
+        results.failures.append(f"{item.name} on {subject.kind}: {failure}")
 
 
 @contextmanager

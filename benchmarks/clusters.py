@@ -1,0 +1,148 @@
+"""Several nodes of one program: what the items about clusters run on."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from peers.java_tools import java_command
+from peers.node import KafkaNode, Node, random_uuid
+
+COMBINED = ("broker", "controller")
+CONTROLLER = ("controller",)
+
+
+class Cluster:
+    """Nodes 1, 2, ... of one program, all voters of one static quorum.
+
+    Args:
+        roles: of every node.
+        overrides: further keys of all property files.
+    """
+
+    def __init__(
+        self,
+        node_class: type[Node],
+        folder: Path,
+        count: int,
+        roles: Sequence[str] = COMBINED,
+        *,
+        overrides: dict[str, str] | None = None,
+        jvm_options: tuple[str, ...] = (),
+    ) -> None:
+        self.kind = node_class.kind
+        self.folder = folder
+        self.cluster_id = random_uuid()
+        self.nodes: list[Node] = [
+            node_class(
+                folder / f"node-{node_id}",
+                directory_count=1,
+                cluster_id=self.cluster_id,
+                node_id=node_id,
+                jvm_options=jvm_options,
+            )
+            for node_id in range(1, count + 1)
+        ]
+        self._roles = tuple(roles)
+        self.configure(overrides or {})
+
+    def configure(self, overrides: dict[str, str]) -> None:
+        """Write the property files."""
+        voters = ",".join(f"{node.node_id}@{node.controller}" for node in self.nodes)
+        replicas = str(min(3, len(self.nodes)))
+        for node in self.nodes:
+            listeners = {
+                "broker": f"PLAINTEXT://{node.bootstrap}",
+                "controller": f"CONTROLLER://{node.controller}",
+            }
+            node.overrides = {
+                "process.roles": ",".join(self._roles),
+                "listeners": ",".join(listeners[role] for role in self._roles),
+                "controller.quorum.voters": voters,
+                "default.replication.factor": replicas,
+                "offsets.topic.replication.factor": replicas,
+                "transaction.state.log.replication.factor": replicas,
+                **overrides,
+            }
+            node.write_properties()
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(node.bootstrap for node in self.nodes)
+
+    @property
+    def controllers(self) -> dict[int, str]:
+        """Addresses of the controller listeners by node id."""
+        return {node.node_id: node.controller for node in self.nodes}
+
+    def node(self, node_id: int) -> Node:
+        return self.nodes[node_id - 1]
+
+    def format(self) -> None:
+        with ThreadPoolExecutor(len(self.nodes)) as threads:
+            list(threads.map(lambda node: node.format(), self.nodes))
+
+    def start(self) -> None:
+        """Start all nodes side by side and wait until they say that they are ready."""
+        for node in self.nodes:
+            node.start(wait=False)
+        for node in self.nodes:
+            node.wait_ready()
+
+    def cpu_s(self) -> float:
+        """CPU time of all running nodes."""
+        return sum(node.cpu_s() for node in self.running)
+
+    def rss_bytes(self) -> int:
+        """Resident memory of all running nodes."""
+        return sum(node.rss_bytes() for node in self.running)
+
+    @property
+    def running(self) -> list[Node]:
+        return [node for node in self.nodes if node.alive]
+
+    def stop(self) -> None:
+        for node in self.running:
+            node.stop()
+
+    def remove(self) -> None:
+        for node in self.nodes:
+            node.remove()
+
+    def __enter__(self) -> Cluster:
+        self.format()
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for node in self.nodes:
+            node.kill()
+
+
+def live_bytes(node: Node) -> int:
+    """Memory that the node needs: the JVM's heap after a full collection, else what is resident.
+
+    A JVM's resident memory says what it was allowed to take, so it cannot be told from that.
+    """
+    if not isinstance(node, KafkaNode):
+        return node.rss_bytes()
+    jcmd = str(Path(java_command()[0]).with_name("jcmd"))
+
+    def ask(command: str) -> str:
+        done = subprocess.run(
+            [jcmd, str(node.pid), command], capture_output=True, text=True, check=True
+        )
+        return done.stdout
+
+    ask("GC.run")
+    words = ask("GC.heap_info").replace(",", " ").split()
+    return int(words[words.index("used") + 1].rstrip("K")) * 1024
+
+
+def begin_stop(node: Node) -> None:
+    """Ask for an orderly stop and do not wait for it."""
+    assert node.process is not None
+    node.process.send_signal(signal.SIGTERM)
