@@ -75,8 +75,8 @@ class Member:
         self._network.nodes[9000 + self.node_id] = self.quorum
 
     async def stop(self) -> None:
+        await self.quorum.stop(5)
         self._network.nodes.pop(9000 + self.node_id, None)
-        await self.quorum.stop(1)
         self.thread.stop(5)
 
     @property
@@ -110,6 +110,7 @@ def test_records_reach_every_node_and_survive_the_leader(tmp_path: Path) -> None
         await leader.stop()
         rest = [member for member in members if member is not leader]
         successor = await the_leader(rest)
+        assert leader.quorum.leader == successor.quorum.leader, "it stayed for the election"
         assert successor.quorum.leader.epoch > epoch
         epoch = successor.quorum.leader.epoch
         last = successor.quorum.append(epoch, [NoOpRecord()], is_atomic=True)

@@ -31,6 +31,7 @@ from spindle.protocol.messages.raft_records import (
     LeaderChangeMessage,
     VotersRecord,
 )
+from spindle.protocol.messages.vote import VoteResponse
 from spindle.protocol.records.batch import batches, read_header
 from spindle.protocol.records.record import decode_records
 from spindle.raft import requests, responses
@@ -249,6 +250,43 @@ def test_leadership_ends_on_demand_and_at_a_stop() -> None:
     assert stopping.role == "Resigned"
     stopping.wait(10_000)
     assert stopping.role == "Resigned"
+
+
+def test_a_leader_that_stops_votes_before_it_leaves() -> None:
+    node = elected(NodeUnderTest())
+    node.step(Shutdown())
+    assert node.role == "Resigned"
+    assert not node.core.has_left
+    asked = requests.vote_request(
+        CLUSTER_ID, 1, key(2), key(1), node.core.log.end, is_pre_vote=True
+    )
+    assert partition(node.ask(asked, VoteResponse)).vote_granted
+    asked = requests.vote_request(
+        CLUSTER_ID, 2, key(2), key(1), node.core.log.end, is_pre_vote=False
+    )
+    assert partition(node.ask(asked, VoteResponse)).vote_granted
+    assert not node.core.has_left
+    begin = requests.begin_quorum_epoch_request(CLUSTER_ID, 2, 2, endpoints(2), key(1))
+    node.ask(begin, BeginQuorumEpochResponse)
+    assert node.core.has_left
+
+
+def test_a_leader_that_stops_waits_for_no_majority_that_cannot_be() -> None:
+    node = elected(NodeUnderTest())
+    node.step(Shutdown())
+    farewells = node.sent(EndQuorumEpochRequest)
+    assert len(farewells) == 2
+    node.step(RequestFailed(farewells[0][0].request_id))
+    assert not node.core.has_left, "the other one and this node are a majority"
+    node.step(RequestFailed(farewells[1][0].request_id))
+    assert node.core.has_left
+
+
+def test_whoever_does_not_lead_leaves_at_once() -> None:
+    node = NodeUnderTest().start()
+    assert not node.core.has_left
+    node.step(Shutdown())
+    assert node.core.has_left
 
 
 def test_the_announced_leader_is_followed() -> None:

@@ -68,6 +68,7 @@ class QuorumCore:
 
     Attributes:
         high_watermark: the highest one ever learned; a new leader's own may be unknown yet.
+        is_handing_over: the local node led when it was told to shut down.
         is_installing_snapshot: the disk is putting a snapshot in the place of the log. Until that
             is reported nothing may be appended, whatever role the node has by then.
         ready: what the current step wants done.
@@ -90,6 +91,7 @@ class QuorumCore:
         self.election_retries = 0
         self.is_installing_snapshot = False
         self.is_shutting_down = False
+        self.is_handing_over = False
         self.ready = Ready()
         self.story: deque[str] = deque(maxlen=_STORY_LENGTH)
         self._role: Role | None = None
@@ -122,6 +124,21 @@ class QuorumCore:
     @property
     def is_sole_voter(self) -> bool:
         return self.voters.is_only_voter(self.local.key)
+
+    @property
+    def has_left(self) -> bool:
+        """Whether a node that is shutting down may go.
+
+        One that led stays until another leads: its vote is needed, as a follower that still hears
+        of a leader gives none (KIP-996). It need not stay if those left cannot elect anybody.
+        """
+        if not self.is_handing_over or self.is_sole_voter:
+            return self.is_shutting_down
+        role = self.role
+        if isinstance(role, Resigned):
+            reachable = len(self.other_voters()) - len(role.unreachable_ids)
+            return reachable + self.is_voter < self.voters.majority
+        return self.leader_id not in (NO_LEADER, self.local.key.id)
 
     @property
     def leader_id(self) -> int:

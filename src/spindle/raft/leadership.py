@@ -173,6 +173,13 @@ def handle_end_response(
     role = core.role
     if isinstance(role, Resigned) and sent.destination.id in role.unacknowledged_ids:
         role.unacknowledged_ids.remove(sent.destination.id)
+        role.unreachable_ids.discard(sent.destination.id)
+
+
+def handle_end_failed(core: QuorumCore, sent: InFlight) -> None:
+    role = core.role
+    if isinstance(role, Resigned):
+        role.unreachable_ids.add(sent.destination.id)
 
 
 # ---------------------------------------------------------------- told of a leader

@@ -112,6 +112,7 @@ class Quorum:
                     leadership.resign(core, now_ms)
             case Shutdown():
                 core.is_shutting_down = True
+                core.is_handing_over = isinstance(core.role, Leader)
 
     def _poll(self, now_ms: int) -> None:
         """Let the role act until it stays the same."""
@@ -196,3 +197,5 @@ class Quorum:
             votes.handle_vote_unsupported(core)
         elif isinstance(sent.message, ApiVersionsRequest):
             membership.handle_probe_failed(core, sent)
+        elif isinstance(sent.message, EndQuorumEpochRequest):
+            leadership.handle_end_failed(core, sent)

@@ -123,6 +123,7 @@ class Resigned:
     leader_id: int
     unacknowledged_ids: list[int]
     preferred_candidates: list[ReplicaKey]
+    unreachable_ids: set[int] = field(default_factory=set)
 
 
 Role: TypeAlias = Unattached | Prospective | Candidate | Leader | Follower | Resigned

@@ -7,6 +7,7 @@ goes out when its file work is done; what it commits reaches the listeners at on
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 from spindle.common.errors import ApiError, ErrorCode
@@ -38,7 +39,6 @@ from spindle.raft.ready import (
     Tick,
 )
 from spindle.raft.responses import leader_destination
-from spindle.raft.roles import Resigned
 from spindle.raft.settings import LocalNode, QuorumSettings
 from spindle.raft.snapshots import SnapshotInfo, encode_snapshot
 from spindle.raft.voters import VoterSet
@@ -91,6 +91,7 @@ class RaftMetadataQuorum:
         self._timer: asyncio.TimerHandle | None = None
         self._clean_timer: asyncio.TimerHandle | None = None
         self._exchanges: set[asyncio.Task[None]] = set()
+        self._left = asyncio.Event()
         self._snapshots_in_work: set[OffsetAndEpoch] = set()
         self._quorum: Quorum
         self._feed: ListenerFeed
@@ -117,7 +118,10 @@ class RaftMetadataQuorum:
         self._clean_timer = self._loop.call_later(_CLEAN_PERIOD_S, self._clean_periodically)
 
     async def stop(self, timeout_s: float) -> None:
-        """Resign if leading, let the voters know, finish the file work, close the log."""
+        """Resign if leading, wait for the next leader, finish the file work, close the log.
+
+        Until this returns `handle` has to be served: the vote of the node that leads counts.
+        """
         if self._is_stopped:
             return
         if not self._is_started:
@@ -126,22 +130,16 @@ class RaftMetadataQuorum:
             return
         deadline = self._loop.time() + timeout_s
         self._step(Shutdown())
-        while self._loop.time() < deadline and not self._is_stopped and self._has_farewells():
-            await asyncio.wait(
-                self._exchanges,
-                timeout=max(0.0, deadline - self._loop.time()),
-                return_when=asyncio.FIRST_COMPLETED,
-            )
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(deadline):
+                await self._left.wait()
         await self._rounds.until_idle(deadline)
         self._halt()
         await run_on(self._thread, self._log.close)
 
-    def _has_farewells(self) -> bool:
-        role = self._quorum.core.role
-        return isinstance(role, Resigned) and bool(role.unacknowledged_ids and self._exchanges)
-
     def _halt(self) -> None:
         self._is_stopped = True
+        self._left.set()
         self._rounds.stop()
         self._feed.stop()
         for timer in (self._timer, self._clean_timer):
@@ -354,6 +352,8 @@ class RaftMetadataQuorum:
             is_local = ready.leader.leader_id == self._local.key.id
             self._feed.leader_changed(ready.leader, (self.high_watermark or 0) if is_local else 0)
         self._feed.serve_behind()
+        if self._quorum.core.has_left:
+            self._left.set()
 
     def _set_timer(self, wake_at_ms: int | None) -> None:
         if self._timer is not None:

@@ -296,10 +296,11 @@ class Node:
         """Stop in order, in bounded time, even when the quorum or a disk is gone."""
         if self.broker is not None:
             await self._bounded(self.broker.stop(_SHUTDOWN_S if self._fatal is None else 0.0))
-        if self.controller is not None:
-            await self._bounded(self.controller.stop())
+        # The listeners last: whoever is to lead next asks this node for its vote.
         if self.quorum is not None:
             await self._bounded(self.quorum.stop(_QUORUM_STOP_S))
+        if self.controller is not None:
+            await self._bounded(self.controller.stop())
         if self.metrics_server is not None:
             await self._bounded(self.metrics_server.stop())
         for path, thread in self._threads.items():
