@@ -17,7 +17,7 @@ from spindle.cli.home.stop import RunningNode, running_nodes, signal_number
 from spindle.cli.kafka_class import main as run_class
 from spindle.cli.main import run
 from spindle.cli.tools.kafka_names import KAFKA_TOOLS, KafkaTool
-from spindle.cli.up import free_port
+from spindle.cli.up.ports import free_ports
 
 START_LIMIT_S = 30.0
 SCRIPTS = {f"{tool.script}.sh" for tool in KAFKA_TOOLS} | {
@@ -34,13 +34,13 @@ class KafkaHome:
         written, self.folder = folder / "written", folder / "a kafka home"
         write_home(written, Path(sys.executable))
         shutil.move(written, self.folder)
-        self.bootstrap = f"localhost:{free_port()}"
+        self.bootstrap = f"localhost:{free_ports(1)[0]}"
         self.properties = self.folder / "config" / "my server.properties"
 
     def configure(self, data: Path) -> None:
         """A property file from the one of the home, as suites make theirs."""
         text = (self.folder / "config" / "server.properties").read_text()
-        controller = f"localhost:{free_port()}"
+        controller = f"localhost:{free_ports(1)[0]}"
         for old, new in [
             ("/tmp/kraft-combined-logs", f"{data / 'd1'},{data / 'd2'}"),
             ("localhost:9092", self.bootstrap),

@@ -95,7 +95,8 @@ def test_up_makes_formats_starts_and_removes(
     assert run(["up", "--port", "0", "--dirs", "2"]) == 0
     (config,) = nodes.started
     assert len(config.log_dirs) == 2
-    assert nodes.files == ["bootstrap.checkpoint", "meta.properties"] * 2
+    files = ["bootstrap.checkpoint", "meta.properties"]
+    assert nodes.files == ["__cluster_metadata-0", *files, *files]
     assert not Path(config.log_dirs[0]).parent.exists()
     out = capsys.readouterr().out
     assert f"127.0.0.1:{config.listeners[0].port}" in out
@@ -132,7 +133,7 @@ def test_up_on_a_port_in_use(nodes: Nodes, capsys: pytest.CaptureFixture[str]) -
 def test_up_below_a_file(nodes: Nodes, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "plain").write_text("")
     assert run(["up", "--port", "0", "--data", str(tmp_path / "plain" / "x")]) == 1
-    assert "server.properties: Not a directory" in capsys.readouterr().err
+    assert "plain/x: Not a directory" in capsys.readouterr().err
 
 
 def test_help_lists_the_tools_without_importing_them(

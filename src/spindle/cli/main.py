@@ -27,7 +27,7 @@ spindle = LazyGroup(
     "spindle",
     help="A Kafka-compatible cluster whose brokers own several disks.",
     commands={
-        "up": ("spindle.cli.up:up", "Start a throw-away node to try things out."),
+        "up": ("spindle.cli.up.command:up", "Start a cluster on this machine to try things out."),
         "server": ("spindle.cli.server:server", "Run a node."),
         "storage": ("spindle.cli.storage.commands:storage", "Format and inspect log directories."),
         **TOOL_COMMANDS,

@@ -46,7 +46,12 @@ _GC_THRESHOLDS: Final = (20_000, 20, 50)
 
 
 class Node:
-    """The parts of one process. Made and used on its event loop."""
+    """The parts of one process. Made and used on its event loop.
+
+    Attributes:
+        before_leaving: awaited, for a bounded time, when the broker has stopped and the quorum
+            still has the node: other brokers may need the quorum for their own stop.
+    """
 
     def __init__(self, config: NodeConfig, machine: Machine | None = None) -> None:
         self._config = config
@@ -64,6 +69,7 @@ class Node:
         self._fatal: str | None = None
         self._is_quorum_started = False
         self._is_serving = False
+        self.before_leaving: Callable[[], Awaitable[None]] | None = None
         self.metrics_server: MetricsServer | None = None
         self.publisher = ImagePublisher()
         self.quorum: RaftMetadataQuorum | None = None
@@ -296,6 +302,8 @@ class Node:
         """Stop in order, in bounded time, even when the quorum or a disk is gone."""
         if self.broker is not None:
             await self._bounded(self.broker.stop(_SHUTDOWN_S if self._fatal is None else 0.0))
+        if self.before_leaving is not None:
+            await self._bounded(self.before_leaving())
         # The listeners last: whoever is to lead next asks this node for its vote.
         if self.quorum is not None:
             await self._bounded(self.quorum.stop(_QUORUM_STOP_S))

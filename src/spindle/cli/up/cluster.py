@@ -1,0 +1,174 @@
+"""The life of the cluster behind `spindle up`."""
+
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from signal import Signals
+from typing import Final
+
+import click
+
+from spindle.cli.failure import CommandFailed
+from spindle.cli.up.folder import NodeFolder, check_ports, find_cluster, make_cluster
+from spindle.cli.up.greeting import event, greet, ready_event
+from spindle.cli.up.layout import Wishes
+from spindle.cli.up.supervisor import Stopped, Supervisor
+
+_STOPPED_BY_INTERRUPT: Final = 130
+_STOPPED_BY_TERMINATION: Final = 143
+_LOG_LINES: Final = 12
+
+
+@dataclass(frozen=True, slots=True)
+class LocalCluster:
+    """What `spindle up` starts. `data` None is a temporary folder of its own."""
+
+    data: Path | None
+    is_kept: bool
+    as_json: bool
+
+    def run(
+        self, wishes: Wishes, given: Collection[str], ports: Callable[[], list[int]], port: int
+    ) -> int:
+        """Make or find, start and, at the end, remove the cluster; the exit code.
+
+        Args:
+            given: names of the options that the user gave.
+            ports: chooses those of a new cluster.
+            port: the option.
+        """
+        folder = Path(tempfile.mkdtemp(prefix="spindle-")) if self.data is None else self.data
+        folder = folder.absolute()
+        code = 0
+        try:
+            nodes = find_cluster(folder)
+            if nodes:
+                _check_wishes(nodes, wishes, given, port, folder)
+                check_ports(nodes)
+            else:
+                nodes = make_cluster(wishes, folder, ports())
+            for warning in dict.fromkeys(w for node in nodes for w in node.config.warnings):
+                click.echo(f"WARN {warning}", err=True)
+            # A single node runs here, in view; for programs its words stay apart from the events.
+            if len(nodes) == 1 and not self.as_json:
+                code = self._run_here(nodes[0], folder)
+            else:
+                code = self._supervise(nodes, folder)
+        except KeyboardInterrupt:
+            code = _STOPPED_BY_INTERRUPT
+        finally:
+            if not self.is_kept:
+                shutil.rmtree(folder, ignore_errors=True)
+        # Being told to stop is how this command ends when all is well.
+        return 0 if code in (_STOPPED_BY_INTERRUPT, _STOPPED_BY_TERMINATION) else code
+
+    def _run_here(self, node: NodeFolder, folder: Path) -> int:
+        # Only here, because a folder that cannot be made does without the server.
+        from spindle.runtime.node import run_node
+
+        pids = {node.node_id: os.getpid()}
+        return run_node(
+            node.config, on_ready=lambda _: greet([node], pids, str(folder), self._fate)
+        )
+
+    @property
+    def _fate(self) -> str:
+        return "kept" if self.is_kept else "removed at the end"
+
+    def _supervise(self, nodes: Sequence[NodeFolder], folder: Path) -> int:
+        from spindle.runtime.node import run_node
+
+        started_s = time.monotonic()
+        lost: list[NodeFolder] = []
+
+        def on_ready(node: NodeFolder) -> None:
+            after_s = round(time.monotonic() - started_s, 3)
+            self._tell(
+                f"node {node.node_id} serves after {after_s:.2f} s",
+                event("node-ready", node_id=node.node_id, after_s=after_s),
+            )
+
+        def on_end(node: NodeFolder, code: int) -> None:
+            lost.append(node)
+            how = f"was killed by {Signals(-code).name}" if code < 0 else f"ended with code {code}"
+            self._tell(
+                f"node {node.node_id} {how}; it comes back with: "
+                f"spindle server start {node.property_file}",
+                event("node-ended", node_id=node.node_id, code=code),
+            )
+
+        supervisor = Supervisor(on_ready, on_end)
+        is_clean = True
+        try:
+            supervisor.start(nodes, run_node)
+            supervisor.wait_ready()
+            if lost:
+                raise CommandFailed(_why_not_started(lost[0]))
+            pids = supervisor.pids
+            if self.as_json:
+                click.echo(ready_event(nodes, pids, str(folder), is_kept=self.is_kept))
+            else:
+                greet(nodes, pids, str(folder), self._fate)
+            supervisor.wait_end()
+        except Stopped:
+            pass
+        finally:
+            if supervisor.pids:
+                self._tell("stopping; once more Ctrl-C kills the nodes", event("stopping"))
+            is_clean = supervisor.stop()
+            supervisor.close()
+        self._tell("stopped", event("stopped", is_clean=is_clean))
+        return 0 if is_clean and len(lost) < len(nodes) else 1
+
+    def _tell(self, sentence: str, json_line: str) -> None:
+        if self.as_json:
+            click.echo(json_line)
+        else:
+            click.echo(sentence, err=True)
+
+
+def _check_wishes(
+    nodes: Sequence[NodeFolder],
+    wishes: Wishes,
+    given: Collection[str],
+    port: int,
+    folder: Path,
+) -> None:
+    """A cluster that is there is what it is: refuse options that say otherwise.
+
+    Raises:
+        CommandFailed: an option contradicts the folder.
+    """
+    brokers = [node for node in nodes if node.config.is_broker]
+    found = {
+        "nodes": (wishes.nodes, len(brokers)),
+        "controllers": (wishes.controllers, sum(not n.config.is_broker for n in nodes)),
+        "dirs": (wishes.dirs, len(nodes[0].config.log_dirs)),
+        "racks": (wishes.racks, len({n.config.rack for n in brokers if n.config.rack})),
+        "port": (port, brokers[0].config.broker_listeners[0].port if brokers else 0),
+    }
+    for name, (wish, real) in found.items():
+        if name in given and wish not in (real, 0 if name == "port" else real):
+            raise CommandFailed(
+                f"--{name} {wish}: {folder} holds a cluster with {real}; leave the option out, or "
+                "take another folder"
+            )
+    for name, option in (("overrides", "--override"), ("with_metrics", "--metrics")):
+        if name in given:
+            raise CommandFailed(
+                f"{option}: {folder} holds a cluster; edit its property files instead, such as "
+                f"{nodes[0].property_file}"
+            )
+
+
+def _why_not_started(node: NodeFolder) -> str:
+    """With the end of the node's log, whose folder may go now."""
+    try:
+        lines = node.log_file.read_text(errors="replace").splitlines()
+    except OSError as error:
+        lines = [str(error)]
+    return "\n".join([f"node {node.node_id} did not start:", *lines[-_LOG_LINES:]])

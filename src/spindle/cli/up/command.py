@@ -1,0 +1,113 @@
+"""The command line of `spindle up`."""
+
+from pathlib import Path
+from typing import Any, Final
+
+import click
+from click.core import ParameterSource
+
+from spindle.cli.failure import CommandFailed
+from spindle.cli.property_file import parse_overrides
+from spindle.cli.up.cluster import LocalCluster
+from spindle.cli.up.layout import Wishes
+from spindle.cli.up.ports import MAX_PORT, free_ports, is_free
+
+_MAX_NODES: Final = 64
+_MAX_DIRECTORIES: Final = 64
+
+
+@click.command("up")
+@click.option(
+    "--nodes",
+    type=click.IntRange(1, _MAX_NODES),
+    default=1,
+    show_default=True,
+    help="Number of brokers, each a process of its own. The first three are controllers, too.",
+)
+@click.option(
+    "--dirs",
+    type=click.IntRange(1, _MAX_DIRECTORIES),
+    default=3,
+    show_default=True,
+    help="Number of log directories of each node.",
+)
+@click.option(
+    "--controllers",
+    type=click.IntRange(0, _MAX_NODES),
+    default=0,
+    help="So many more nodes that are controllers only; then the brokers are brokers only.",
+)
+@click.option(
+    "--racks",
+    type=click.IntRange(0, _MAX_NODES),
+    default=0,
+    help="Deal the brokers to so many racks.",
+)
+@click.option(
+    "--port",
+    type=click.IntRange(0, MAX_PORT),
+    default=9092,
+    show_default=True,
+    help="Port of the first broker; the others follow, then the controllers. 0, or a port in use "
+    "when none was asked for, takes a free one.",
+)
+@click.option(
+    "--metrics", "with_metrics", is_flag=True, help="Serve /metrics, /health and /ready, too."
+)
+@click.option(
+    "--override",
+    "overrides",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="A key of every node's property file.",
+)
+@click.option(
+    "--data",
+    type=click.Path(path_type=Path),
+    help="Folder of the cluster; it is kept, and the next run starts the cluster in it again.",
+)
+@click.option("--keep", is_flag=True, help="Keep the temporary folder after the end.")
+@click.option("--json", "as_json", is_flag=True, help="Tell what happens in JSON lines.")
+@click.pass_context
+def up(
+    context: click.Context,
+    /,
+    port: int,
+    overrides: tuple[str, ...],
+    data: Path | None,
+    keep: bool,
+    as_json: bool,
+    **numbers: Any,
+) -> int:
+    """Start a cluster on this machine, and say how to reach it.
+
+    Ctrl-C stops it in order and removes its folder, unless --data or --keep says otherwise.
+    Exits with 0 after that, with 1 if it did not start, all nodes ended by themselves, or a node
+    had to be killed.
+    """
+    wishes = Wishes(**numbers, overrides=parse_overrides(overrides))
+    if wishes.racks > wishes.nodes:
+        raise CommandFailed(f"--racks {wishes.racks}: there are only {wishes.nodes} brokers")
+    given = {
+        name
+        for name in ("port", "overrides", *numbers)
+        if context.get_parameter_source(name) is not ParameterSource.DEFAULT
+    }
+    cluster = LocalCluster(data=data, is_kept=keep or data is not None, as_json=as_json)
+    return cluster.run(wishes, given, lambda: _ports(wishes, port, is_wish="port" in given), port)
+
+
+def _ports(wishes: Wishes, first: int, *, is_wish: bool) -> list[int]:
+    """The ports of a new cluster."""
+    count = wishes.port_count
+    if first == 0:
+        return free_ports(count)
+    if first + count - 1 > MAX_PORT:
+        raise CommandFailed(f"--port {first}: {count} ports are needed, up to {first + count - 1}")
+    wanted = range(first, first + count)
+    taken = [port for port in wanted if not is_free(port)]
+    if taken and is_wish:
+        others = "" if taken == [first] else f": the cluster needs port {taken[0]} as well"
+        raise CommandFailed(f"--port {first}: the port is in use{others}")
+    spare = iter(free_ports(len(taken)))
+    return [next(spare) if port in taken else port for port in wanted]

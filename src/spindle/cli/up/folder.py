@@ -1,0 +1,159 @@
+"""The folder of a cluster on disk: made and formatted once, found again later."""
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from spindle.cli.failure import CommandFailed
+from spindle.cli.property_file import load_node_config
+from spindle.cli.storage.format_options import FormatOptions, format_request
+from spindle.cli.storage.formatting import format_directories
+from spindle.cli.up.layout import LOG_FILE, PROPERTY_FILE, Wishes, node_properties
+from spindle.cli.up.ports import taken_ports
+from spindle.common.filesystem import OsFileSystem
+from spindle.common.uuids import Uuid, uuid_from_random, uuid_text
+from spindle.config.node_config import NodeConfig
+from spindle.config.properties import format_properties
+from spindle.log.identity import load_ensemble
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFolder:
+    """One node: its property file and what it says."""
+
+    property_file: Path
+    config: NodeConfig
+
+    @property
+    def node_id(self) -> int:
+        return self.config.node_id
+
+    @property
+    def log_file(self) -> Path:
+        return self.property_file.with_name(LOG_FILE)
+
+    @property
+    def client_address(self) -> str | None:
+        """Where clients connect; None for a controller."""
+        if not self.config.is_broker:
+            return None
+        endpoint = self.config.advertised_listeners[0]
+        return f"{endpoint.host}:{endpoint.port}"
+
+    @property
+    def controller_address(self) -> str | None:
+        """None for a broker that is no controller."""
+        if not self.config.is_controller:
+            return None
+        endpoint = self.config.controller_listeners[0]
+        return f"{endpoint.host}:{endpoint.port}"
+
+
+def make_cluster(wishes: Wishes, folder: Path, ports: list[int]) -> list[NodeFolder]:
+    """Format the directories of a new cluster, then write its property files.
+
+    The first node's file comes last: without it the folder holds no cluster.
+
+    Raises:
+        CommandFailed: the folder holds remains of a cluster, or cannot be written.
+        ConfigError: an override cannot be used.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CommandFailed(f"cannot make {folder}: {error.strerror}") from None
+    files = node_properties(wishes, folder, ports)
+    configs = {path: NodeConfig.from_properties(properties) for path, properties in files.items()}
+    for config in configs.values():
+        found = load_ensemble(OsFileSystem(), config.log_dirs)
+        if found.formatted:
+            raise CommandFailed(
+                f"{next(iter(found.formatted))} is formatted, but {folder} holds no cluster that "
+                "was made to the end; remove it, or take another folder"
+            )
+    _format(configs)
+    for path in reversed(files):
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            OsFileSystem().write_atomically(str(path), format_properties(files[path]).encode())
+        except OSError as error:
+            raise CommandFailed(f"cannot write {path}: {error.strerror}") from None
+    return [NodeFolder(path, config) for path, config in configs.items()]
+
+
+def _format(configs: Mapping[Path, NodeConfig]) -> None:
+    """One cluster id for all; the controllers are the voters of a dynamic quorum (KIP-853)."""
+    voters = ",".join(
+        f"{config.node_id}@{endpoint.host}:{endpoint.port}:{uuid_text(_new_uuid())}"
+        for config in configs.values()
+        for endpoint in config.controller_listeners[:1]
+    )
+    options = FormatOptions(cluster_id=uuid_text(_new_uuid()), initial_controllers=voters)
+    for config in configs.values():
+        request = format_request(config, options, _new_uuid, os.urandom)
+        now_ms = time.time_ns() // 1_000_000
+        format_directories(request, OsFileSystem(), _new_uuid, now_ms, lambda line: None)
+
+
+def _new_uuid() -> Uuid:
+    return uuid_from_random(os.urandom)
+
+
+def find_cluster(folder: Path) -> list[NodeFolder]:
+    """The nodes that an earlier run has left, ascending by number; none in a new folder.
+
+    Raises:
+        ConfigError: a property file cannot be used.
+        CommandFailed: the directories belong to different clusters, or a port is taken.
+    """
+    paths = [folder / PROPERTY_FILE]
+    if not paths[0].exists():
+        paths = list(folder.glob(f"node-*/{PROPERTY_FILE}"))
+        if not any(path.parent.name == "node-1" for path in paths):
+            return []
+    nodes = [NodeFolder(path, load_node_config(str(path))) for path in paths]
+    nodes.sort(key=lambda node: node.node_id)
+    _check_ids(nodes)
+    return nodes
+
+
+def _check_ids(nodes: list[NodeFolder]) -> None:
+    """Directories of another cluster would leave their node outside, waiting."""
+    owners: dict[str, str] = {}
+    for node in nodes:
+        for path, identity in load_ensemble(
+            OsFileSystem(), (*node.config.log_dirs, node.config.metadata_log_dir)
+        ).formatted.items():
+            owners.setdefault(str(identity.cluster_id), path)
+    if len(owners) > 1:
+        where = ", ".join(f"{path} to {cluster_id}" for cluster_id, path in owners.items())
+        raise CommandFailed(f"the directories belong to different clusters: {where}")
+
+
+def check_ports(nodes: list[NodeFolder]) -> None:
+    """Clients know these ports: a cluster that comes back does not take others.
+
+    Raises:
+        CommandFailed: somebody listens on one of them.
+    """
+    for node in nodes:
+        for port in taken_ports([e.port for e in node.config.listeners if e.port]):
+            raise CommandFailed(
+                f"node {node.node_id} needs port {port}, which is in use; change listeners in "
+                f"{node.property_file}, or stop who listens there"
+            )
+
+
+def cluster_id(nodes: Sequence[NodeFolder]) -> str:
+    """What the first readable directory says.
+
+    Raises:
+        CommandFailed: no directory of any node is formatted.
+    """
+    for node in nodes:
+        found = load_ensemble(OsFileSystem(), node.config.log_dirs).formatted.values()
+        for identity in found:
+            return str(identity.cluster_id)
+    raise CommandFailed(f"no log directory below {nodes[0].property_file.parent} is formatted")

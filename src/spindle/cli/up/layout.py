@@ -1,0 +1,115 @@
+"""Which nodes a new cluster has: their numbers, roles, ports, directories and property files."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from spindle.cli.up.ports import HOST
+
+FIRST_CONTROLLER_ID: Final = 101
+PROPERTY_FILE: Final = "server.properties"
+LOG_FILE: Final = "server.log"
+_CONTROLLERS: Final = 3
+_REPLICAS: Final = 3
+_ELECTION_TIMEOUT_MS: Final = 250
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """What the user asks of a new cluster.
+
+    Attributes:
+        nodes: brokers.
+        dirs: log directories of each node.
+        controllers: nodes that are controllers only; 0 gives the role to brokers.
+        racks: the brokers are dealt to so many racks in turn; 0 for none.
+        overrides: further keys of every property file.
+    """
+
+    nodes: int = 1
+    dirs: int = 3
+    controllers: int = 0
+    racks: int = 0
+    with_metrics: bool = False
+    overrides: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def broker_ids(self) -> range:
+        return range(1, self.nodes + 1)
+
+    @property
+    def controller_ids(self) -> range:
+        """Three of the brokers, or one where they are fewer: a quorum of two survives nothing."""
+        if self.controllers:
+            return range(FIRST_CONTROLLER_ID, FIRST_CONTROLLER_ID + self.controllers)
+        return range(1, (_CONTROLLERS if self.nodes >= _CONTROLLERS else 1) + 1)
+
+    @property
+    def node_ids(self) -> list[int]:
+        return sorted({*self.broker_ids, *self.controller_ids})
+
+    @property
+    def port_count(self) -> int:
+        """Ports that the cluster needs: brokers', then controllers', then those of metrics."""
+        metrics = len(self.node_ids) if self.with_metrics else 0
+        return len(self.broker_ids) + len(self.controller_ids) + metrics
+
+
+def node_properties(
+    wishes: Wishes, folder: Path, ports: Sequence[int]
+) -> dict[Path, dict[str, str]]:
+    """The property files of a new cluster, by path.
+
+    A cluster of one node has the folder for itself, else every node has a folder in it.
+
+    Args:
+        ports: as many as `wishes.port_count`.
+    """
+    brokers, controllers = wishes.broker_ids, wishes.controller_ids
+    remaining = iter(ports)
+    broker_ports = dict(zip(brokers, remaining, strict=False))
+    controller_ports = {node_id: next(remaining) for node_id in controllers}
+    files = {}
+    for node_id in wishes.node_ids:
+        own = folder if wishes.node_ids == [node_id] else folder / f"node-{node_id}"
+        listeners = []
+        if node_id in broker_ports:
+            listeners.append(f"PLAINTEXT://{HOST}:{broker_ports[node_id]}")
+        if node_id in controller_ports:
+            listeners.append(f"CONTROLLER://{HOST}:{controller_ports[node_id]}")
+        roles = [("broker", broker_ports), ("controller", controller_ports)]
+        properties = {
+            "process.roles": ",".join(role for role, holders in roles if node_id in holders),
+            "node.id": str(node_id),
+            "listeners": ",".join(listeners),
+            "controller.listener.names": "CONTROLLER",
+            "controller.quorum.bootstrap.servers": ",".join(
+                f"{HOST}:{port}" for port in controller_ports.values()
+            ),
+            "log.dirs": ",".join(str(own / f"disk-{n}") for n in range(1, wishes.dirs + 1)),
+            **_cluster_properties(wishes.nodes),
+        }
+        if wishes.racks and node_id in broker_ports:
+            properties["broker.rack"] = f"rack-{(node_id - 1) % wishes.racks + 1}"
+        if wishes.with_metrics:
+            properties["spindle.metrics.listener"] = f"{HOST}:{next(remaining)}"
+        files[own / PROPERTY_FILE] = {**properties, **wishes.overrides}
+    return files
+
+
+def _cluster_properties(nodes: int) -> dict[str, str]:
+    """What suits a cluster of so many brokers on one machine."""
+    replicas = str(min(_REPLICAS, nodes))
+    in_sync = str(min(2, nodes))
+    return {
+        "default.replication.factor": replicas,
+        "offsets.topic.replication.factor": replicas,
+        "transaction.state.log.replication.factor": replicas,
+        "transaction.state.log.min.isr": in_sync,
+        "share.coordinator.state.topic.replication.factor": replicas,
+        "share.coordinator.state.topic.min.isr": in_sync,
+        "group.initial.rebalance.delay.ms": "0",
+        # Messages need no time here, and nobody wants to wait for a first leader.
+        "controller.quorum.election.timeout.ms": str(_ELECTION_TIMEOUT_MS),
+    }

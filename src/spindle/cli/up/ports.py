@@ -1,0 +1,34 @@
+"""TCP ports of the loopback interface."""
+
+import socket
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import Final
+
+HOST: Final = "127.0.0.1"
+MAX_PORT: Final = 65535
+
+
+def free_ports(count: int) -> list[int]:
+    """Different ports that nobody listens on right now."""
+    with ExitStack() as stack:
+        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for probe in probes:
+            probe.bind((HOST, 0))
+        return [probe.getsockname()[1] for probe in probes]
+
+
+def is_free(port: int) -> bool:
+    """Whether a port can be listened on."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError:
+            return False
+        return True
+
+
+def taken_ports(ports: Sequence[int]) -> list[int]:
+    """Those of the ports that somebody listens on."""
+    return [port for port in ports if not is_free(port)]

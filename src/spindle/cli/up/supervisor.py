@@ -1,0 +1,147 @@
+"""Starts the nodes of a cluster as child processes, watches them, and stops them in order."""
+
+import os
+import select
+import signal
+import time
+from collections.abc import Callable, Mapping, Sequence
+from types import FrameType
+from typing import Final
+
+from spindle.cli.up.folder import NodeFolder
+from spindle.cli.up.node_process import LEFT, READY, NodeProcess, RunNode
+
+_STOP_S: Final = 60.0
+_WAIT_S: Final = 1.0
+
+
+class Stopped(Exception):
+    """The user wants the cluster to end."""
+
+
+class Supervisor:
+    """The children of this process.
+
+    Args:
+        on_ready: called with each node that serves.
+        on_end: called with each node that ends without being told, and its exit code (the negative
+            number of the signal that killed it).
+    """
+
+    def __init__(
+        self,
+        on_ready: Callable[[NodeFolder], None],
+        on_end: Callable[[NodeFolder, int], None],
+    ) -> None:
+        self._on_ready = on_ready
+        self._on_end = on_end
+        self._running: dict[int, tuple[NodeFolder, NodeProcess]] = {}
+        self._ready: set[int] = set()
+        self._left: set[int] = set()
+        self._is_stopping = False
+        self._signals = 0
+        self._wake_fd, self._signal_fd = os.pipe()
+        os.set_blocking(self._signal_fd, False)
+
+    @property
+    def pids(self) -> Mapping[int, int]:
+        """Process ids of the running nodes, by node id."""
+        return {node_id: process.pid for node_id, (_, process) in self._running.items()}
+
+    def start(self, nodes: Sequence[NodeFolder], run_node: RunNode) -> None:
+        """Fork one child for each node.
+
+        Raises:
+            OSError: a log cannot be written, or there can be no more processes.
+        """
+        for node in nodes:
+            fds = [fd for _, process in self._running.values() for fd in process.fds]
+            own_fds = [self._wake_fd, self._signal_fd, *fds]
+            process = NodeProcess(node.config, node.log_file, run_node, own_fds)
+            self._running[node.node_id] = (node, process)
+        # Only now: a child must not be told of the signals of its parent.
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, self._note)
+        signal.set_wakeup_fd(self._signal_fd, warn_on_full_buffer=False)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        self._signals += 1
+
+    def wait_ready(self) -> None:
+        """Return when every node serves or has ended.
+
+        Raises:
+            Stopped: the user does not want to wait any longer.
+        """
+        while self._running.keys() - self._ready:
+            self._watch()
+
+    def wait_end(self) -> None:
+        """Return when the last node has ended.
+
+        Raises:
+            Stopped: the user wants the cluster to end.
+        """
+        while self._running:
+            self._watch()
+
+    def stop(self) -> bool:
+        """Stop the nodes: first all brokers, then the quorum. False if one had to be killed.
+
+        One more signal kills them at once.
+        """
+        self._is_stopping = True
+        self._signals = 0
+        deadline_s = time.monotonic() + _STOP_S
+        for _, process in self._running.values():
+            process.kill(signal.SIGTERM)
+        is_clean = True
+        have_gone = False
+        while self._running:
+            if not have_gone and self._running.keys() <= self._left:
+                have_gone = True
+                for _, process in self._running.values():
+                    process.let_go()
+            self._take_news()
+            if is_clean and (self._signals or time.monotonic() > deadline_s):
+                is_clean = False
+                for _, process in self._running.values():
+                    process.kill(signal.SIGKILL)
+        return is_clean
+
+    def close(self) -> None:
+        """Take no more notice of signals."""
+        signal.set_wakeup_fd(-1)
+        os.close(self._wake_fd)
+        os.close(self._signal_fd)
+
+    def _watch(self) -> None:
+        self._take_news()
+        if self._signals:
+            raise Stopped
+
+    def _take_news(self) -> None:
+        by_fd = {process.life_fd: node_id for node_id, (_, process) in self._running.items()}
+        readable, _, _ = select.select([self._wake_fd, *by_fd], [], [], _WAIT_S)
+        for fd in readable:
+            news = os.read(fd, 64)
+            if fd == self._wake_fd:
+                continue
+            node_id = by_fd[fd]
+            if READY in news:
+                self._ready.add(node_id)
+                self._on_ready(self._running[node_id][0])
+            if LEFT in news:
+                self._left.add(node_id)
+                if not self._is_stopping:
+                    # Somebody stops this node alone: nobody else has to leave before it.
+                    self._running[node_id][1].let_go()
+            if not news:
+                self._reap(node_id)
+
+    def _reap(self, node_id: int) -> None:
+        node, process = self._running.pop(node_id)
+        self._ready.discard(node_id)
+        code = process.wait()
+        if not self._is_stopping:
+            self._on_end(node, code)

@@ -1,0 +1,330 @@
+"""`spindle up` with several nodes: what it writes, refuses, starts, watches and stops."""
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spindle.cli.failure import CommandFailed
+from spindle.cli.main import run
+from spindle.cli.up.folder import check_ports, find_cluster, make_cluster
+from spindle.cli.up.greeting import bootstrap_servers, greet
+from spindle.cli.up.layout import Wishes, node_properties
+from spindle.cli.up.ports import free_ports
+from spindle.common.filesystem import OsFileSystem
+from spindle.log.identity import load_ensemble
+
+SMALL = Wishes(nodes=3, dirs=2)
+PORTS = range(1, 100)
+
+
+# -- what a cluster looks like
+
+
+def roles(wishes: Wishes) -> dict[str, str]:
+    files = node_properties(wishes, Path("/f"), PORTS)
+    return {path.parent.name: p["process.roles"] for path, p in files.items()}
+
+
+@pytest.mark.parametrize(
+    ("nodes", "controllers"), [(1, [1]), (2, [1]), (3, [1, 2, 3]), (5, [1, 2, 3])]
+)
+def test_some_brokers_are_controllers_too(nodes: int, controllers: list[int]) -> None:
+    wishes = Wishes(nodes=nodes)
+    assert list(wishes.controller_ids) == controllers
+    both = [role for role in roles(wishes).values() if role == "broker,controller"]
+    assert len(both) == len(controllers)
+
+
+def test_controllers_apart() -> None:
+    assert roles(Wishes(nodes=2, controllers=3)) == {
+        "node-1": "broker",
+        "node-2": "broker",
+        "node-101": "controller",
+        "node-102": "controller",
+        "node-103": "controller",
+    }
+
+
+def test_every_port_is_used_once() -> None:
+    for wishes in (SMALL, Wishes(nodes=4, controllers=3, with_metrics=True), Wishes()):
+        ports = list(range(1000, 1000 + wishes.port_count))
+        texts = [
+            f"{p['listeners']},{p.get('spindle.metrics.listener', '')}"
+            for p in node_properties(wishes, Path("/f"), ports).values()
+        ]
+        used = [int(word.rpartition(":")[2]) for t in texts for word in t.split(",") if word]
+        assert sorted(used) == ports
+
+
+def test_racks_replicas_and_overrides() -> None:
+    wishes = Wishes(nodes=4, racks=2, overrides={"num.partitions": "7", "log.dirs": "/x"})
+    files = list(node_properties(wishes, Path("/f"), PORTS).values())
+    assert [p["broker.rack"] for p in files] == ["rack-1", "rack-2", "rack-1", "rack-2"]
+    assert {p["offsets.topic.replication.factor"] for p in files} == {"3"}
+    assert {(p["num.partitions"], p["log.dirs"]) for p in files} == {("7", "/x")}
+    one = next(iter(node_properties(Wishes(), Path("/f"), PORTS).values()))
+    assert one["transaction.state.log.min.isr"] == "1"
+
+
+# -- the folder
+
+
+def test_a_cluster_is_formatted_as_one_and_found_again(tmp_path: Path) -> None:
+    assert find_cluster(tmp_path) == []
+    made = make_cluster(SMALL, tmp_path, list(PORTS))
+    found = find_cluster(tmp_path)
+    assert [n.node_id for n in found] == [1, 2, 3]
+    assert [dict(n.config.static) for n in found] == [dict(n.config.static) for n in made]
+    identities = [
+        identity
+        for node in found
+        for identity in load_ensemble(OsFileSystem(), node.config.log_dirs).formatted.values()
+    ]
+    assert len({identity.cluster_id for identity in identities}) == 1
+    assert len({identity.directory_id for identity in identities}) == 6
+    assert bootstrap_servers(found) == "127.0.0.1:1,127.0.0.1:2,127.0.0.1:3"
+
+
+def test_a_cluster_made_by_half_is_not_taken_for_new(tmp_path: Path) -> None:
+    make_cluster(SMALL, tmp_path, list(PORTS))
+    (tmp_path / "node-1" / "server.properties").unlink()
+    assert find_cluster(tmp_path) == []
+    with pytest.raises(CommandFailed, match=r"node-1/disk-1 is formatted, but .* made to the end"):
+        make_cluster(SMALL, tmp_path, list(PORTS))
+
+
+def test_disks_of_two_clusters(tmp_path: Path) -> None:
+    make_cluster(SMALL, tmp_path / "a", list(PORTS))
+    make_cluster(SMALL, tmp_path / "b", list(PORTS))
+    (tmp_path / "a" / "node-2" / "disk-2").rename(tmp_path / "old")
+    (tmp_path / "b" / "node-2" / "disk-2").rename(tmp_path / "a" / "node-2" / "disk-2")
+    with pytest.raises(CommandFailed, match=r"different clusters: .*node-1/disk-1 to .*disk-2 to"):
+        find_cluster(tmp_path / "a")
+
+
+def test_a_port_that_somebody_took(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        nodes = make_cluster(Wishes(), tmp_path, [port, *free_ports(1)])
+        with pytest.raises(CommandFailed, match=f"node 1 needs port {port}, which is in use"):
+            check_ports(nodes)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--nodes", "2"], r"--nodes 2: .* holds a cluster with 3"),
+        (["--dirs", "3"], r"--dirs 3: .* holds a cluster with 2"),
+        (["--controllers", "1"], r"--controllers 1: .* holds a cluster with 0"),
+        (["--port", "7"], r"--port 7: .* holds a cluster with 1;"),
+        (["--override", "num.partitions=2"], r"--override: .* edit its property files instead"),
+    ],
+)
+def test_options_that_contradict_the_folder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
+) -> None:
+    make_cluster(SMALL, tmp_path, list(PORTS))
+    assert run(["up", "--data", str(tmp_path), *arguments]) == 1
+    assert re.search(message, capsys.readouterr().err)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--nodes", "0"], "0 is not in the range 1<=x<=64"),
+        (["--racks", "2"], "--racks 2: there are only 1 brokers"),
+        (["--nodes", "3", "--port", "65535"], "--port 65535: 6 ports are needed, up to 65540"),
+        (["--override", "log.segment.bytes=x"], "log.segment.bytes"),
+        (["--data", "/proc/nowhere"], "cannot make /proc/nowhere"),
+    ],
+)
+def test_a_wrong_command_line(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
+) -> None:
+    assert run(["up", *arguments]) == 1
+    assert message in capsys.readouterr().err
+
+
+def test_the_greeting_names_everything(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    wishes = Wishes(nodes=3, dirs=2, racks=3, with_metrics=True)
+    nodes = make_cluster(wishes, tmp_path, list(range(20001, 20020)))
+    greet(nodes, {1: 901, 2: 902, 3: 903}, str(tmp_path), "kept")
+    out = capsys.readouterr().out
+    for text in (
+        *("901", "902", "kill -9 903", "rack-3", "127.0.0.1:20007", "broker and controller"),
+        *("127.0.0.1:20001,127.0.0.1:20002,127.0.0.1:20003", "node-2/disk-2"),
+        f"spindle server start {tmp_path}/node-3/server.properties",
+    ):
+        assert text in out, text
+
+
+# -- processes
+
+
+_STAND_IN = '''
+"""`spindle up` with nodes that only wait for their signals, and say so in files."""
+import asyncio, os, signal, sys, time
+from types import ModuleType
+
+def run_node(config, on_ready):
+    class Node: before_leaving = None
+    node = Node()
+    told, tell = os.pipe()
+    os.set_blocking(tell, False)
+    signal.signal(signal.SIGTERM, lambda *_: None)
+    signal.set_wakeup_fd(tell)
+    print("node", config.node_id, "in session", os.getsid(0) == os.getpid(), flush=True)
+    if config.rack == "broken":
+        print("FATAL no good")
+        return 1
+    on_ready(node)
+    os.read(told, 1)
+    signal.set_wakeup_fd(-1)
+    print("broker stopped", time.monotonic_ns(), flush=True)
+    asyncio.run(node.before_leaving())
+    print("quorum left", time.monotonic_ns(), flush=True)
+    return 143
+
+module = ModuleType("spindle.runtime.node")
+module.run_node = run_node
+sys.modules["spindle.runtime.node"] = module
+from spindle.cli.main import main
+main()
+'''
+
+
+class Up:
+    """A running `spindle up --json`."""
+
+    def __init__(self, folder: Path, *arguments: str) -> None:
+        # Everybody who descends from the command holds this pipe open.
+        self.alive, life = os.pipe()
+        words = ["up", "--json"] if (folder / "node-1").exists() else ["up", "--json", "--port=0"]
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", _STAND_IN, *words, "--data", str(folder), *arguments],
+            pass_fds=[life],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        os.close(life)
+        self.timer = threading.Timer(60, self.process.kill)
+        self.timer.start()
+
+    def event(self, name: str) -> dict[str, Any]:
+        """The next event of that name."""
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            found: dict[str, Any] = json.loads(line)
+            if found["event"] == name:
+                return found
+        raise AssertionError(f"no {name}: {self.process.stderr and self.process.stderr.read()}")
+
+    def end(self, number: int = signal.SIGINT) -> int:
+        self.process.send_signal(number)
+        self.process.communicate()
+        return self.process.returncode
+
+    def close(self) -> None:
+        self.timer.cancel()
+        self.process.kill()
+        self.process.communicate()
+        os.close(self.alive)
+
+
+@pytest.fixture
+def start_up(tmp_path: Path) -> Iterator[Callable[..., Up]]:
+    started: list[Up] = []
+
+    def start(*arguments: str) -> Up:
+        started.append(Up(tmp_path, *arguments))
+        return started[-1]
+
+    yield start
+    for up in started:
+        up.close()
+
+
+def logged(folder: Path, node_id: int) -> str:
+    return (folder / f"node-{node_id}" / "server.log").read_text()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_the_quorum_leaves_after_the_last_broker(
+    tmp_path: Path, start_up: Callable[..., Up], number: int
+) -> None:
+    up = start_up("--nodes", "3")
+    ready = up.event("ready")
+    assert [node["node_id"] for node in ready["nodes"]] == [1, 2, 3]
+    assert len({node["pid"] for node in ready["nodes"]} | {up.process.pid}) == 4
+    assert up.end(number) == 0
+    stopped, left = [], []
+    for node_id in (1, 2, 3):
+        log = logged(tmp_path, node_id)
+        assert f"node {node_id} in session True" in log
+        words = log.split()
+        stopped.append(int(words[words.index("stopped") + 1]))
+        left.append(int(words[words.index("left") + 1]))
+    assert max(stopped) < min(left)
+
+
+def test_one_that_dies_is_reported_and_the_others_go_on(
+    tmp_path: Path, start_up: Callable[..., Up]
+) -> None:
+    up = start_up("--nodes", "3")
+    pids = {node["node_id"]: node["pid"] for node in up.event("ready")["nodes"]}
+    os.kill(pids[2], signal.SIGKILL)
+    assert up.event("node-ended") == {"event": "node-ended", "node_id": 2, "code": -9}
+    # One that is stopped alone does not wait for the others.
+    os.kill(pids[3], signal.SIGTERM)
+    assert up.event("node-ended") == {"event": "node-ended", "node_id": 3, "code": 143}
+    os.kill(pids[1], 0)
+    assert up.end() == 0
+
+
+def test_when_all_have_died_the_command_ends(start_up: Callable[..., Up]) -> None:
+    up = start_up("--nodes", "2")
+    for node in up.event("ready")["nodes"]:
+        os.kill(node["pid"], signal.SIGKILL)
+    up.event("stopped")
+    assert up.process.wait() == 1
+
+
+def test_a_node_that_does_not_start_ends_all(tmp_path: Path, start_up: Callable[..., Up]) -> None:
+    up = start_up("--nodes", "3", "--override", "broker.rack=broken")
+    _, err = up.process.communicate()
+    assert up.process.returncode == 1
+    assert "did not start:" in err
+    assert "FATAL no good" in err
+
+
+def test_nodes_do_not_outlive_the_command(tmp_path: Path, start_up: Callable[..., Up]) -> None:
+    up = start_up("--nodes", "3")
+    up.event("ready")
+    up.process.kill()
+    assert os.read(up.alive, 1) == b""
+    assert all("quorum left" in logged(tmp_path, node_id) for node_id in (1, 2, 3))
+
+
+def test_the_second_run_has_the_same_ports_and_ids(start_up: Callable[..., Up]) -> None:
+    first = start_up("--nodes", "3")
+    before = first.event("ready")
+    assert first.end() == 0
+    second = start_up()
+    after = second.event("ready")
+    for node in (*before["nodes"], *after["nodes"]):
+        node.pop("pid")
+    assert after == before
+    assert second.end() == 0
