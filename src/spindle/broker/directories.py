@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from spindle.broker.ports import DirectoryExecutor
+from spindle.common.errors import CorruptLog
 from spindle.common.ids import TopicPartition
 from spindle.common.uuids import Uuid, UuidSource
 from spindle.log.cleaner import Cleaner
@@ -12,6 +13,7 @@ from spindle.log.directory import LogDirectory
 from spindle.log.flushing import FlushTask
 from spindle.log.log import Log
 from spindle.log.log_config import LogConfig
+from spindle.replication.follower_log import LogPosition, LogWork, begin_to_follow, take_over
 
 
 class NewLog(NamedTuple):
@@ -74,6 +76,24 @@ class BrokerDirectory:
         """Leader epochs begin at the ends of these logs."""
         for log, epoch in leaders:
             log.assign_epoch_start(epoch, log.log_end_offset)
+
+    def begin_to_follow(self, logs: Sequence[Log], now_ms: int) -> list[LogPosition]:
+        """Where fetching from leaders begins."""
+        return [begin_to_follow(log, now_ms) for log in logs]
+
+    def take_over(
+        self, work: Sequence[tuple[Log, LogWork]], now_ms: int
+    ) -> list[LogPosition | Exception]:
+        """What leaders sent for these logs: where each stands then, or why it was refused."""
+        results: list[LogPosition | Exception] = []
+        for log, item in work:
+            try:
+                results.append(take_over(log, item, now_ms))
+            except (OSError, CorruptLog):
+                raise
+            except Exception as error:  # noqa: BLE001 - one log's trouble is not the others'
+                results.append(error)
+        return results
 
     def begin_flushes(self, now_ms: int) -> list[tuple[Log, FlushTask]]:
         return [(log, log.begin_flush()) for log in self.store.logs_to_flush(now_ms)]

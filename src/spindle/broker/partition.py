@@ -108,6 +108,11 @@ class Partition:
         self.leader_epoch = registration.leader_epoch
         self.wake(ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
 
+    def on_followed(self) -> None:
+        """The log took over records or a high watermark of its leader."""
+        if self.leader is None:
+            self._notify()
+
     def wake(self, error: ApiError) -> None:
         """The fate of everything parked here is known: answer it now (fail what waits)."""
         waiters, self._commit_waiters = self._commit_waiters, []

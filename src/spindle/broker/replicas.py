@@ -9,10 +9,11 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 from spindle.broker.directories import BrokerDirectory, NewLog, least_loaded
+from spindle.broker.following import Following, ReplicaFetching
 from spindle.broker.partition import Partition
 from spindle.broker.ports import MetadataView
 from spindle.common.errors import ApiError, ErrorCode, LogDirectoryFailed
-from spindle.common.ids import TopicPartition
+from spindle.common.ids import NO_LEADER, TopicPartition
 from spindle.common.uuids import DIRECTORY_UNASSIGNED, ZERO_UUID, Uuid, UuidSource, uuid_text
 from spindle.log.log import Log
 from spindle.log.log_config import LogConfig
@@ -48,6 +49,7 @@ class Replicas:
         directories: in the order of `log.dirs`.
         settings_of: the settings of a topic by name, from the committed image.
         on_misplaced: reports where a replica really is (KIP-858).
+        fetching: feeds the replicas that follow.
     """
 
     def __init__(
@@ -57,6 +59,7 @@ class Replicas:
         metadata: MetadataView,
         settings_of: Callable[[str], TopicSettings],
         on_misplaced: AssignDirectory,
+        fetching: ReplicaFetching,
         now_ms: Callable[[], int],
         new_uuid: UuidSource,
     ) -> None:
@@ -65,6 +68,7 @@ class Replicas:
         self._metadata = metadata
         self._settings_of = settings_of
         self._on_misplaced = on_misplaced
+        self._fetching = fetching
         self._now_ms = now_ms
         self._new_uuid = new_uuid
         self._cordoned: Sequence[str] = ()
@@ -163,12 +167,16 @@ class Replicas:
         await self._host([i for i in rest if self.lookup(*i.topic_partition) is None])
         hosted = [(self.lookup(*i.topic_partition), i) for i in rest]
         leaders = [(p, i) for p, i in hosted if p is not None and isinstance(i, BecomeLeader)]
+        followers = [(p, i) for p, i in hosted if p is not None and isinstance(i, BecomeFollower)]
+        in_new_epochs = [p for p, i in followers if i.partition.leader_epoch != p.leader_epoch]
+        # What a leader of before sent is in the logs before the work that comes now, or never.
+        self._fetching.stop([p for p, _ in leaders if p.leader is None] + in_new_epochs)
         await self._start_epochs(leaders)
         for partition, leadership in leaders:
             self._lead(partition, leadership)
-        for followed, instruction in hosted:
-            if followed is not None and isinstance(instruction, BecomeFollower):
-                self._follow(followed, instruction)
+        for partition, instruction in followers:
+            self._follow(partition, instruction)
+        await self._begin_to_follow([p for p in in_new_epochs if p.leader_id != NO_LEADER])
 
     async def _delete(self, instructions: Sequence[DeleteReplica]) -> None:
         """Let go of the replicas at once, then rename their logs, one hop per directory."""
@@ -200,6 +208,7 @@ class Replicas:
             else ErrorCode.NOT_LEADER_OR_FOLLOWER
         )
         partition.leader = None
+        self._fetching.stop([partition])
         partition.wake(ApiError(code))
 
     async def _host(self, instructions: Sequence[BecomeLeader | BecomeFollower]) -> None:
@@ -335,6 +344,25 @@ class Replicas:
         if was_leader:
             self._tell(partition, False)
 
+    async def _begin_to_follow(self, partitions: Sequence[Partition]) -> None:
+        """Have the leaders' records fetched from where the logs stand, one hop per directory."""
+        plan: dict[int, list[Partition]] = {}
+        for partition in partitions:
+            if not partition.is_offline:
+                plan.setdefault(id(partition.directory), []).append(partition)
+        hops = []
+        for work in plan.values():
+            directory = work[0].directory
+            logs = [partition.log for partition in work]
+            hops.append(directory.executor.submit(directory.begin_to_follow, logs, self._now_ms()))
+        for work, hop in zip(plan.values(), hops, strict=True):
+            try:
+                positions = await hop
+            except LogDirectoryFailed as failure:
+                log.error("cannot follow with %d replicas: %s", len(work), failure)
+                continue
+            self._fetching.follow(list(map(Following, work, positions)))
+
     def _report_directory(self, partition: Partition, registration: PartitionRegistration) -> None:
         actual = partition.directory.directory_id
         if registration.directory(self.broker_id) != actual and not partition.is_offline:
@@ -359,5 +387,7 @@ class Replicas:
 
     def on_directory_failed(self, directory: BrokerDirectory) -> None:
         """Answer at once whatever is parked on the partitions of a dead directory."""
-        for partition in self.in_directory(directory):
+        partitions = self.in_directory(directory)
+        self._fetching.stop(partitions)
+        for partition in partitions:
             partition.wake(ApiError(ErrorCode.KAFKA_STORAGE_ERROR))

@@ -18,6 +18,7 @@ from spindle.broker.producer_ids import ProducerIds
 from spindle.broker.quota_enforcement import ClientQuotas
 from spindle.broker.replicas import Replicas, TopicSettings
 from spindle.broker.services import BrokerServices
+from spindle.broker.topology import endpoint_of
 from spindle.broker.traffic import Traffic
 from spindle.common.errors import LogDirectoryFailed
 from spindle.common.ids import OFFSETS_TOPIC, Endpoint
@@ -45,6 +46,8 @@ from spindle.runtime.coordinator_log import ReplicaCoordinatorLog
 from spindle.runtime.coordinators import GroupCoordinator
 from spindle.runtime.housekeeping import Housekeeping
 from spindle.runtime.peers import Peers
+from spindle.runtime.quorum_peers import QuorumPeers
+from spindle.runtime.replica_fetchers import ReplicaFetchers
 from spindle.runtime.request_limits import RequestLimits
 from spindle.runtime.request_metrics import RequestMetrics
 from spindle.runtime.server import Listen, Listener, RequestServer, bind
@@ -86,12 +89,22 @@ class BrokerServer:
         self._metrics = metrics
         self._settings = SettingsOfTopics(config)
         self.metadata = BrokerMetadata(self._react, env.on_fatal)
+        self.replica_fetchers = ReplicaFetchers(
+            config,
+            lambda leader: endpoint_of(
+                self.metadata.newest, leader, config.inter_broker_listener_name
+            ),
+            QuorumPeers,
+            lambda: self.lifecycle.broker_epoch,
+            env.now_ms,
+        )
         self.replicas = Replicas(
             config.node_id,
             env.directories,
             self.metadata,
             self._settings_of,
             self._misplaced,
+            self.replica_fetchers,
             env.now_ms,
             env.new_uuid,
         )
@@ -197,6 +210,7 @@ class BrokerServer:
         self.groups.close()
         await self._assignment_sender.stop()
         await self.metadata.stop()
+        await self.replica_fetchers.stop_all()
         await self.lifecycle.stop()
         await self._close_logs()
 

@@ -1,0 +1,116 @@
+"""The fetcher's half of an incremental fetch session (KIP-227), by topic id (KIP-516).
+
+The leader remembers what was asked of it, so a request names only the partitions that changed since
+the one before. Work per request goes with the changes, not with the partitions followed.
+"""
+
+from typing import Final, NamedTuple
+
+from spindle.common.errors import ErrorCode
+from spindle.common.uuids import Uuid
+from spindle.protocol.messages.fetch import FetchRequest, FetchResponse
+from spindle.replication.fetch_session import INITIAL_EPOCH, INVALID_SESSION_ID
+
+_MAX_EPOCH: Final = 2**31 - 1
+
+Position = FetchRequest.FetchTopic.FetchPartition
+
+
+class TopicIdPartition(NamedTuple):
+    """A partition by the id of its topic: a topic that was created again is another one."""
+
+    topic_id: Uuid
+    partition: int
+
+
+class NextFetch(NamedTuple):
+    """What the next request of a session says."""
+
+    session_id: int
+    session_epoch: int
+    wanted: dict[TopicIdPartition, Position]
+    forgotten: list[TopicIdPartition]
+
+
+class FetchSessionHandler:
+    """What a fetcher wants of one leader, and how much of it the leader knows."""
+
+    __slots__ = ("_changed", "_epoch", "_forgotten", "_known", "_session_id", "_wanted")
+
+    def __init__(self) -> None:
+        self._session_id = INVALID_SESSION_ID
+        self._epoch = INITIAL_EPOCH
+        self._wanted: dict[TopicIdPartition, Position] = {}
+        self._changed: dict[TopicIdPartition, None] = {}
+        self._forgotten: dict[TopicIdPartition, None] = {}
+        self._known: dict[TopicIdPartition, None] = {}
+
+    def __len__(self) -> int:
+        """The number of partitions wanted."""
+        return len(self._wanted)
+
+    def want(self, key: TopicIdPartition, position: Position) -> None:
+        """Fetch the partition from here on; replaces an earlier position."""
+        self._wanted[key] = position
+        self._changed[key] = None
+        self._forgotten.pop(key, None)
+
+    def forget(self, key: TopicIdPartition) -> None:
+        """Fetch the partition no more."""
+        self._wanted.pop(key, None)
+        self._changed.pop(key, None)
+        if key in self._known:
+            self._forgotten[key] = None
+
+    def next_fetch(self) -> NextFetch:
+        """The next request; `on_response` or `on_failure` must follow before another one."""
+        if self._epoch == INITIAL_EPOCH:
+            wanted, forgotten = dict(self._wanted), []
+            self._known = dict.fromkeys(wanted)
+        else:
+            wanted = {key: self._wanted[key] for key in self._changed}
+            forgotten = list(self._forgotten)
+            for key in forgotten:
+                del self._known[key]
+            self._known.update(self._changed)
+        self._changed.clear()
+        self._forgotten.clear()
+        return NextFetch(self._session_id, self._epoch, wanted, forgotten)
+
+    def on_response(self, response: FetchResponse) -> bool:
+        """False if the answer is of no use: the session is begun anew then."""
+        if response.error_code:
+            if response.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
+                self._session_id = INVALID_SESSION_ID
+            self.on_failure()
+            return False
+        answered = [
+            TopicIdPartition(topic.topic_id, data.partition_index)
+            for topic in response.responses
+            for data in topic.partitions
+        ]
+        # A leader whose quota is used up answers with nothing but the time to wait (KIP-219).
+        is_throttled = response.throttle_time_ms > 0 and not answered
+        is_whole = self._epoch != INITIAL_EPOCH or len(answered) == len(self._known)
+        if not (is_whole or is_throttled) or any(key not in self._known for key in answered):
+            self.on_failure()
+            return False
+        self._session_id = response.session_id
+        if response.session_id == INVALID_SESSION_ID:
+            self._begin_anew()
+        else:
+            self._epoch = 1 if self._epoch == _MAX_EPOCH else self._epoch + 1
+        return True
+
+    def on_failure(self) -> None:
+        """It is unknown what the leader knows: the next request names everything again.
+
+        It carries the id of the session, if there is one, so that the leader can close it.
+        """
+        self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        self._epoch = INITIAL_EPOCH
+        self._changed.clear()
+        self._forgotten.clear()
+        self._known.clear()

@@ -1,0 +1,432 @@
+"""Following one leader broker: what to fetch of it, and what each answer asks for.
+
+A pure state machine. `next_request` gives the fetch to send; `on_response` turns its answer into
+work on logs and questions for offsets; `on_done` takes the outcome back. A partition has one piece
+of work at a time and is not fetched meanwhile. Truncation needs no round of its own: every fetch
+names the epoch of the last record, and the leader answers where the logs part (KIP-595).
+
+Time is in milliseconds of any clock that does not go back.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple, TypeAlias
+
+from spindle.common.errors import ErrorCode
+from spindle.protocol.messages.fetch import FetchRequest, FetchResponse
+from spindle.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from spindle.replication.fetch_session_handler import (
+    FetchSessionHandler,
+    NextFetch,
+    Position,
+    TopicIdPartition,
+)
+from spindle.replication.follower_log import (
+    Append,
+    LogPosition,
+    LogWork,
+    StartOver,
+    TruncateTo,
+    TruncateToEpoch,
+)
+
+PartitionData = FetchResponse.FetchableTopicResponse.PartitionData
+
+LATEST: Final = -1
+EARLIEST: Final = -2
+_UNKNOWN_LAG: Final = -1
+
+
+@dataclass(frozen=True, slots=True)
+class FetcherSettings:
+    """`replica.fetch.*` of the property file."""
+
+    replica_id: int
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    partition_max_bytes: int
+    backoff_ms: int
+
+
+class FollowedPartition:
+    """One partition that is fetched in one leader epoch.
+
+    `lag` is the leader's high watermark minus the own log end, at least 0; -1 before the first
+    answer.
+    """
+
+    __slots__ = (
+        "delayed_until_ms",
+        "has_work",
+        "is_asked",
+        "is_throttled",
+        "key",
+        "lag",
+        "leader_epoch",
+        "position",
+        "topic",
+    )
+
+    def __init__(
+        self, topic: str, key: TopicIdPartition, leader_epoch: int, position: LogPosition
+    ) -> None:
+        self.topic = topic
+        self.key = key
+        self.leader_epoch = leader_epoch
+        self.position = position
+        self.lag = _UNKNOWN_LAG
+        self.is_asked = False
+        self.has_work = False
+        self.is_throttled = False
+        self.delayed_until_ms: int | None = None
+
+    def __repr__(self) -> str:
+        return f"{self.topic}-{self.key.partition} in epoch {self.leader_epoch}"
+
+    @property
+    def is_caught_up(self) -> bool:
+        """It had everything that was committed when the leader answered last."""
+        return self.lag == 0
+
+
+class FindLeaderOffsets(NamedTuple):
+    """The leader's log does not have the offset that was asked for: where does it begin and end?"""
+
+
+Work: TypeAlias = LogWork | FindLeaderOffsets
+
+
+class Step(NamedTuple):
+    """Something to be done for a partition; `on_done` is to be told."""
+
+    partition: FollowedPartition
+    work: Work
+
+
+class Failed(NamedTuple):
+    """A partition that is not followed until its leadership changes."""
+
+    leader_epoch: int
+    reason: str
+
+
+class Fetcher:
+    """The partitions that are fetched from one broker over one connection."""
+
+    def __init__(self, settings: FetcherSettings) -> None:
+        self._settings = settings
+        self._session = FetchSessionHandler()
+        self._partitions: dict[TopicIdPartition, FollowedPartition] = {}
+        self._delayed: dict[TopicIdPartition, FollowedPartition] = {}
+        self._throttled: dict[TopicIdPartition, FollowedPartition] = {}
+        self.failed: dict[TopicIdPartition, Failed] = {}
+        self.bytes_in = 0
+
+    def __len__(self) -> int:
+        return len(self._partitions)
+
+    def __iter__(self) -> Iterator[FollowedPartition]:
+        return iter(list(self._partitions.values()))
+
+    @property
+    def max_lag(self) -> int:
+        """The largest lag, in records."""
+        return max((partition.lag for partition in self._partitions.values()), default=0)
+
+    def follows(self, partition: FollowedPartition) -> bool:
+        """It was neither removed nor replaced since."""
+        return self._partitions.get(partition.key) is partition
+
+    # -- what is followed
+
+    def add(self, partition: FollowedPartition) -> None:
+        """Begin to fetch; replaces what was known of the partition."""
+        self.remove(partition.key)
+        self._partitions[partition.key] = partition
+        self._fetch_on(partition)
+
+    def remove(self, key: TopicIdPartition) -> None:
+        """Cease to fetch; answers and outcomes that come later are not for this partition."""
+        self.failed.pop(key, None)
+        self._drop(key)
+
+    def throttle(self, key: TopicIdPartition, is_throttled: bool) -> None:
+        """Whether the partition counts for the follower's quota (KIP-73)."""
+        partition = self._partitions.get(key)
+        if partition is None:
+            return
+        partition.is_throttled = is_throttled
+        if is_throttled:
+            self._throttled[key] = partition
+        elif self._throttled.pop(key, None) is not None:
+            self._fetch_on(partition)
+
+    def _drop(self, key: TopicIdPartition) -> None:
+        self._session.forget(key)
+        self._partitions.pop(key, None)
+        self._delayed.pop(key, None)
+        self._throttled.pop(key, None)
+
+    # -- asking
+
+    def next_request(
+        self, broker_epoch: int, now_ms: int, is_quota_exceeded: bool = False
+    ) -> FetchRequest | None:
+        """The fetch to send; None if there is nothing to fetch now (see `wake_ms`).
+
+        Args:
+            broker_epoch: of this broker's registration (KIP-903).
+            is_quota_exceeded: leave out throttled partitions that are not caught up.
+        """
+        for partition in list(self._delayed.values()):
+            if partition.delayed_until_ms is None or partition.delayed_until_ms <= now_ms:
+                self._fetch_on(partition)
+        for partition in self._throttled.values():
+            self._apply_quota(partition, is_quota_exceeded)
+        if not self._session:
+            return None
+        settings = self._settings
+        fetch = self._session.next_fetch()
+        for key in fetch.wanted:
+            self._partitions[key].is_asked = True
+        return FetchRequest(
+            # The one is for versions up to 14, the other for later ones.
+            replica_id=settings.replica_id,
+            replica_state=FetchRequest.ReplicaState(
+                replica_id=settings.replica_id, replica_epoch=broker_epoch
+            ),
+            max_wait_ms=settings.max_wait_ms,
+            min_bytes=settings.min_bytes,
+            max_bytes=settings.max_bytes,
+            session_id=fetch.session_id,
+            session_epoch=fetch.session_epoch,
+            topics=_wanted_topics(fetch),
+            forgotten_topics_data=_forgotten_topics(fetch),
+        )
+
+    @property
+    def wake_ms(self) -> int | None:
+        """When the first delayed partition may be fetched again."""
+        times = [
+            partition.delayed_until_ms
+            for partition in self._delayed.values()
+            if partition.delayed_until_ms is not None
+        ]
+        return min(times, default=None)
+
+    @property
+    def waits_for_quota(self) -> bool:
+        """Partitions are left out until the quota has room again."""
+        return any(not partition.is_asked for partition in self._throttled.values())
+
+    def _apply_quota(self, partition: FollowedPartition, is_exceeded: bool) -> None:
+        if partition.has_work or partition.delayed_until_ms is not None:
+            return
+        if is_exceeded and not partition.is_caught_up:
+            partition.is_asked = False
+            self._session.forget(partition.key)
+        elif not partition.is_asked:
+            self._fetch_on(partition)
+
+    def _fetch_on(self, partition: FollowedPartition) -> None:
+        """Fetch from where the log stands now."""
+        partition.delayed_until_ms = None
+        partition.has_work = partition.is_asked = False
+        self._delayed.pop(partition.key, None)
+        position = partition.position
+        self._session.want(
+            partition.key,
+            Position(
+                partition=partition.key.partition,
+                current_leader_epoch=partition.leader_epoch,
+                fetch_offset=position.end_offset,
+                last_fetched_epoch=position.last_epoch,
+                log_start_offset=position.start_offset,
+                partition_max_bytes=self._settings.partition_max_bytes,
+            ),
+        )
+
+    def _delay(self, partition: FollowedPartition, now_ms: int) -> None:
+        """Leave the partition alone for a while."""
+        partition.has_work = partition.is_asked = False
+        partition.delayed_until_ms = now_ms + self._settings.backoff_ms
+        self._delayed[partition.key] = partition
+        self._session.forget(partition.key)
+
+    # -- answers
+
+    def on_no_answer(self) -> None:
+        """The request was lost, or its answer."""
+        self._session.on_failure()
+
+    def on_response(self, response: FetchResponse, now_ms: int) -> list[Step] | None:
+        """What is to be done; None if the answer as a whole is of no use."""
+        if not self._session.on_response(response):
+            return None
+        steps: list[Step] = []
+        for topic in response.responses:
+            for data in topic.partitions:
+                partition = self._partitions.get(
+                    TopicIdPartition(topic.topic_id, data.partition_index)
+                )
+                # What was added, moved or delayed since the request was made waits for the next.
+                if partition is not None and partition.is_asked:
+                    work = self._decide(partition, data, now_ms)
+                    if work is not None:
+                        partition.is_asked = False
+                        partition.has_work = True
+                        steps.append(Step(partition, work))
+        return steps
+
+    def _decide(
+        self, partition: FollowedPartition, data: PartitionData, now_ms: int
+    ) -> Work | None:
+        if data.error_code == ErrorCode.NONE:
+            return self._take(partition, data)
+        if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            return FindLeaderOffsets()
+        if data.error_code == ErrorCode.FENCED_LEADER_EPOCH:
+            self._fail(partition, "the leader is in a later epoch")
+        else:
+            self._delay(partition, now_ms)
+        return None
+
+    def _take(self, partition: FollowedPartition, data: PartitionData) -> Work | None:
+        position = partition.position
+        diverging = data.diverging_epoch
+        if diverging.epoch >= 0 and diverging.end_offset >= 0:
+            return TruncateToEpoch(diverging.epoch, diverging.end_offset)
+        records = data.records if data.records is not None else b""
+        partition.lag = max(data.high_watermark - position.end_offset, 0)
+        is_news = (
+            len(records) > 0
+            or min(data.high_watermark, position.end_offset) > position.high_watermark
+            or data.log_start_offset > position.start_offset
+        )
+        if not is_news:
+            return None
+        return Append(
+            position.end_offset,
+            partition.leader_epoch,
+            records,
+            data.high_watermark,
+            data.log_start_offset,
+        )
+
+    # -- outcomes
+
+    def on_done(self, step: Step, position: LogPosition, now_ms: int) -> None:
+        """The log stands here after the work."""
+        partition, work = step
+        if not self.follows(partition):
+            return
+        before, partition.position = partition.position, position
+        if isinstance(work, Append):
+            if len(work.records):
+                self.bytes_in += len(work.records)
+            partition.lag = max(work.high_watermark - position.end_offset, 0)
+        else:
+            partition.lag = _UNKNOWN_LAG
+        if position == before:
+            # The same question would get the same answer.
+            self._delay(partition, now_ms)
+        elif position[:3] == before[:3]:
+            self._go_on(partition)
+        else:
+            self._fetch_on(partition)
+
+    def on_refused(self, step: Step, now_ms: int) -> None:
+        """What the leader sent cannot be used; it is asked again after a while."""
+        if self.follows(step.partition):
+            self._delay(step.partition, now_ms)
+
+    def on_failed(self, step: Step, reason: str) -> None:
+        """The work cannot be done at all: the partition is given up until its leader changes."""
+        if self.follows(step.partition):
+            self._fail(step.partition, reason)
+
+    def _go_on(self, partition: FollowedPartition) -> None:
+        """The leader need not be told anything: what it was asked for still holds."""
+        partition.has_work = False
+        partition.is_asked = True
+
+    def _fail(self, partition: FollowedPartition, reason: str) -> None:
+        self._drop(partition.key)
+        self.failed[partition.key] = Failed(partition.leader_epoch, reason)
+
+    # -- where the leader's log begins and ends
+
+    def offsets_request(
+        self, partitions: Sequence[FollowedPartition], timestamp: int
+    ) -> ListOffsetsRequest:
+        """Ask for LATEST or EARLIEST."""
+        topics: dict[str, ListOffsetsRequest.ListOffsetsTopic] = {}
+        for partition in partitions:
+            topic = topics.setdefault(
+                partition.topic, ListOffsetsRequest.ListOffsetsTopic(name=partition.topic)
+            )
+            topic.partitions.append(
+                ListOffsetsRequest.ListOffsetsTopic.ListOffsetsPartition(
+                    partition_index=partition.key.partition,
+                    current_leader_epoch=partition.leader_epoch,
+                    timestamp=timestamp,
+                )
+            )
+        return ListOffsetsRequest(
+            replica_id=self._settings.replica_id, topics=list(topics.values())
+        )
+
+    def on_offsets(
+        self,
+        asked: Sequence[FollowedPartition],
+        latest: ListOffsetsResponse,
+        earliest: ListOffsetsResponse,
+        now_ms: int,
+    ) -> list[Step]:
+        """What is to be done where the leader does not have the offset that was asked for."""
+        ends, starts = _offsets(latest), _offsets(earliest)
+        steps = []
+        for partition in asked:
+            name = (partition.topic, partition.key.partition)
+            end_offset, start_offset = ends.get(name, -1), starts.get(name, -1)
+            if not self.follows(partition):
+                continue
+            if end_offset < 0 or start_offset < 0:
+                self._delay(partition, now_ms)
+            elif end_offset < partition.position.end_offset:
+                steps.append(Step(partition, TruncateTo(end_offset)))
+            elif start_offset > partition.position.end_offset:
+                steps.append(Step(partition, StartOver(start_offset)))
+            else:
+                self._delay(partition, now_ms)
+        return steps
+
+
+def _offsets(response: ListOffsetsResponse) -> dict[tuple[str, int], int]:
+    return {
+        (topic.name, answer.partition_index): answer.offset
+        for topic in response.topics
+        for answer in topic.partitions
+        if answer.error_code == ErrorCode.NONE
+    }
+
+
+def _wanted_topics(fetch: NextFetch) -> list[FetchRequest.FetchTopic]:
+    topics: dict[bytes, FetchRequest.FetchTopic] = {}
+    for key, position in fetch.wanted.items():
+        topic = topics.get(key.topic_id)
+        if topic is None:
+            topic = topics[key.topic_id] = FetchRequest.FetchTopic(topic_id=key.topic_id)
+        topic.partitions.append(position)
+    return list(topics.values())
+
+
+def _forgotten_topics(fetch: NextFetch) -> list[FetchRequest.ForgottenTopic]:
+    topics: dict[bytes, FetchRequest.ForgottenTopic] = {}
+    for key in fetch.forgotten:
+        topic = topics.get(key.topic_id)
+        if topic is None:
+            topic = topics[key.topic_id] = FetchRequest.ForgottenTopic(topic_id=key.topic_id)
+        topic.partitions.append(key.partition)
+    return list(topics.values())

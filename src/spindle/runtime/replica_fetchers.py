@@ -1,0 +1,273 @@
+"""Drives the fetchers that feed this broker's followers: one task and one connection for each.
+
+A fetcher has one request open at a time, and does what the answer asks for before the next: its
+fetch offset is the acknowledgement that the leader counts. Partitions of one leader are spread over
+`num.replica.fetchers` fetchers; a fetcher without partitions ends.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any, TypeAlias, cast
+
+from spindle.broker.directories import BrokerDirectory
+from spindle.broker.following import Following
+from spindle.broker.partition import Partition
+from spindle.common.errors import CorruptRecords, LogDirectoryFailed
+from spindle.common.ids import Endpoint
+from spindle.config.node_config import NodeConfig
+from spindle.log.errors import UnexpectedAppendOffset
+from spindle.protocol.message import Message
+from spindle.protocol.messages.fetch import FetchResponse
+from spindle.protocol.messages.list_offsets import ListOffsetsResponse
+from spindle.raft.ready import Destination
+from spindle.replication.fetch_session_handler import TopicIdPartition
+from spindle.replication.fetcher import (
+    EARLIEST,
+    LATEST,
+    Fetcher,
+    FetcherSettings,
+    FindLeaderOffsets,
+    FollowedPartition,
+    Step,
+)
+from spindle.replication.follower_log import LogPosition, LogWork
+from spindle.runtime.peers import PeerLacksVersion, Peers, PeerUnavailable
+
+log = logging.getLogger(__name__)
+
+FetcherKey: TypeAlias = tuple[int, int]
+"""Id of the leader and number of the fetcher."""
+
+
+MakePeers: TypeAlias = Callable[[str, float], Peers]
+"""Takes the client id and how long to wait for an answer, in seconds."""
+
+
+class ReplicaFetchers:
+    """All fetchers of a broker.
+
+    Args:
+        endpoint_of: where a broker is reached now; None while it is away.
+        broker_epoch: of the present registration.
+        now_ms: the wall clock, for times of files.
+    """
+
+    def __init__(
+        self,
+        config: NodeConfig,
+        endpoint_of: Callable[[int], Endpoint | None],
+        make_peers: MakePeers,
+        broker_epoch: Callable[[], int],
+        now_ms: Callable[[], int],
+    ) -> None:
+        integer = config.integer
+        self.broker_id = config.node_id
+        self.settings = FetcherSettings(
+            replica_id=config.node_id,
+            max_wait_ms=integer("replica.fetch.wait.max.ms"),
+            min_bytes=integer("replica.fetch.min.bytes"),
+            max_bytes=integer("replica.fetch.response.max.bytes"),
+            partition_max_bytes=integer("replica.fetch.max.bytes"),
+            backoff_ms=integer("replica.fetch.backoff.ms"),
+        )
+        self.endpoint_of = endpoint_of
+        self.broker_epoch = broker_epoch
+        self.now_ms = now_ms
+        self._make_peers = make_peers
+        self._timeout_s = integer("replica.socket.timeout.ms") / 1000
+        self._per_leader = integer("num.replica.fetchers")
+        self._fetchers: dict[FetcherKey, FetcherTask] = {}
+        self._places: dict[Partition, FetcherKey] = {}
+
+    def __iter__(self) -> "Iterable[FetcherTask]":  # type: ignore[misc]
+        return iter(list(self._fetchers.values()))
+
+    # -- the broker's port
+
+    def follow(self, replicas: Sequence[Following]) -> None:
+        """Begin to fetch."""
+        for replica in replicas:
+            partition = replica.partition
+            self.stop([partition])
+            if partition.is_offline or partition.is_deleted:
+                continue
+            place = self._place(partition)
+            task = self._fetchers.get(place)
+            if task is None:
+                client_id = f"broker-{self.broker_id}-fetcher-{place[1]}"
+                peers = self._make_peers(client_id, self._timeout_s)
+                task = self._fetchers[place] = FetcherTask(self, place[0], peers)
+            self._places[partition] = place
+            task.add(replica)
+
+    def stop(self, partitions: Iterable[Partition]) -> None:
+        """Cease to fetch: no work on these logs is begun any more."""
+        for partition in partitions:
+            place = self._places.pop(partition, None)
+            if place is not None:
+                task = self._fetchers[place]
+                task.remove(partition)
+                if task.is_idle:
+                    del self._fetchers[place]
+                    task.end()
+
+    async def stop_all(self) -> None:
+        tasks, self._fetchers = list(self._fetchers.values()), {}
+        self._places.clear()
+        for task in tasks:
+            task.end()
+        await asyncio.gather(*(task.ended() for task in tasks))
+
+    def _place(self, partition: Partition) -> FetcherKey:
+        """The same fetcher each time, and neighbours on different ones."""
+        number = int.from_bytes(partition.topic_id[:8], "big") + partition.topic_partition.partition
+        return partition.leader_id, number % self._per_leader
+
+
+class FetcherTask:
+    """One fetcher at work."""
+
+    def __init__(self, owner: ReplicaFetchers, leader_id: int, peers: Peers) -> None:
+        self.leader_id = leader_id
+        self.fetcher = Fetcher(owner.settings)
+        self._owner = owner
+        self._peers = peers
+        self._partitions: dict[TopicIdPartition, Partition] = {}
+        self._is_changed = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        self._task = asyncio.create_task(self._run(), name=f"fetch from broker {leader_id}")
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._partitions
+
+    def add(self, replica: Following) -> None:
+        partition, position = replica
+        where = partition.topic_partition
+        key = TopicIdPartition(partition.topic_id, where.partition)
+        self._partitions[key] = partition
+        followed = FollowedPartition(where.topic, key, partition.leader_epoch, position)
+        self.fetcher.add(followed)
+        self._is_changed.set()
+
+    def remove(self, partition: Partition) -> None:
+        key = TopicIdPartition(partition.topic_id, partition.topic_partition.partition)
+        self._partitions.pop(key, None)
+        self.fetcher.remove(key)
+
+    def end(self) -> None:
+        """Give up what is under way; `ended` tells when that is done."""
+        self._task.cancel()
+
+    async def ended(self) -> None:
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    def _now_ms(self) -> int:
+        return int(self._loop.time() * 1000)
+
+    async def _run(self) -> None:
+        try:
+            while True:
+                try:
+                    wait_ms = await self._round()
+                except Exception:  # a fault of ours must not end replication for good
+                    log.exception("fetching from broker %d", self.leader_id)
+                    self.fetcher.on_no_answer()
+                    wait_ms = self._owner.settings.backoff_ms
+                if wait_ms != 0:
+                    await self._wait(wait_ms)
+        finally:
+            self._peers.close()
+
+    async def _wait(self, wait_ms: int | None) -> None:
+        """Until that much time is over (None: for ever), or something is to be fetched anew."""
+        try:
+            async with asyncio.timeout(None if wait_ms is None else wait_ms / 1000):
+                await self._is_changed.wait()
+        except TimeoutError:
+            pass
+
+    async def _round(self) -> int | None:
+        """One request and all that follows from it; how many ms to wait before the next."""
+        self._is_changed.clear()
+        now_ms = self._now_ms()
+        request = self.fetcher.next_request(self._owner.broker_epoch(), now_ms)
+        if request is None:
+            wake_ms = self.fetcher.wake_ms
+            return None if wake_ms is None else max(wake_ms - now_ms, 1)
+        response = await self._ask(request)
+        if response is None:
+            self.fetcher.on_no_answer()
+            return self._owner.settings.backoff_ms
+        steps = self.fetcher.on_response(cast(FetchResponse, response), self._now_ms())
+        if steps is None:
+            return self._owner.settings.backoff_ms
+        if steps:
+            await self._do(steps)
+        return 0
+
+    async def _ask(self, request: Message) -> Message | None:
+        """The leader's answer; None if there is none."""
+        endpoint = self._owner.endpoint_of(self.leader_id)
+        if endpoint is None:
+            return None
+        destination = Destination(self.leader_id, endpoint.host, endpoint.port)
+        try:
+            return await self._peers.request(destination, request)
+        except (PeerUnavailable, PeerLacksVersion) as error:
+            log.warning("no answer from broker %d: %s", self.leader_id, error)
+            return None
+
+    # -- work on logs
+
+    async def _do(self, steps: Sequence[Step]) -> None:
+        """One hop per directory, all at the same time; then what needs the leader once more."""
+        lost = [s.partition for s in steps if isinstance(s.work, FindLeaderOffsets)]
+        await self._work([s for s in steps if not isinstance(s.work, FindLeaderOffsets)])
+        if lost:
+            await self._work(await self._find_offsets(lost))
+
+    async def _work(self, steps: Sequence[Step]) -> None:
+        plan: dict[int, list[tuple[Step, Partition]]] = {}
+        for step in steps:
+            # It may have been stopped while the leader was asked for offsets.
+            if self.fetcher.follows(step.partition):
+                partition = self._partitions[step.partition.key]
+                plan.setdefault(id(partition.directory), []).append((step, partition))
+        hops = [self._submit(part) for part in plan.values()]
+        for part, hop in zip(plan.values(), hops, strict=True):
+            try:
+                results: Sequence[Any] = await hop
+            except LogDirectoryFailed as failure:
+                results = [failure] * len(part)
+            for (step, partition), result in zip(part, results, strict=True):
+                self._done(step, partition, result)
+
+    def _submit(self, part: Sequence[tuple[Step, Partition]]) -> Awaitable[Sequence[Any]]:
+        directory: BrokerDirectory = part[0][1].directory
+        work = [(partition.log, cast(LogWork, step.work)) for step, partition in part]
+        return directory.executor.submit(directory.take_over, work, self._owner.now_ms())
+
+    def _done(self, step: Step, partition: Partition, result: LogPosition | Exception) -> None:
+        if isinstance(result, LogPosition):
+            self.fetcher.on_done(step, result, self._now_ms())
+            partition.on_followed()
+        elif isinstance(result, CorruptRecords | UnexpectedAppendOffset):
+            log.error("what broker %d sent for %s: %s", self.leader_id, step.partition, result)
+            self.fetcher.on_refused(step, self._now_ms())
+        else:
+            log.error("%s is followed no more: %r", step.partition, result)
+            self.fetcher.on_failed(step, repr(result))
+
+    async def _find_offsets(self, lost: Sequence[FollowedPartition]) -> list[Step]:
+        """Where the leader's logs end and begin, in this order: an end that is old does no harm."""
+        fetcher = self.fetcher
+        latest = await self._ask(fetcher.offsets_request(lost, LATEST))
+        earliest = await self._ask(fetcher.offsets_request(lost, EARLIEST)) if latest else None
+        return fetcher.on_offsets(
+            lost,
+            cast(ListOffsetsResponse, latest or ListOffsetsResponse()),
+            cast(ListOffsetsResponse, earliest or ListOffsetsResponse()),
+            self._now_ms(),
+        )
