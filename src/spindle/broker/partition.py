@@ -108,9 +108,9 @@ class Partition:
         self.leader_epoch = registration.leader_epoch
         self.wake(ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
 
-    def on_followed(self) -> None:
-        """The log took over records or a high watermark of its leader."""
-        if self.leader is None:
+    def follower_advanced(self) -> None:
+        """As a follower: the high watermark or the log start moved; consumers may wait here."""
+        if self._watchers:
             self._notify()
 
     def wake(self, error: ApiError) -> None:

@@ -7,7 +7,7 @@ fetch offset is the acknowledgement that the leader counts. Partitions of one le
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeAlias, cast
 
 from spindle.broker.directories import BrokerDirectory
@@ -80,7 +80,7 @@ class ReplicaFetchers:
         self._fetchers: dict[FetcherKey, FetcherTask] = {}
         self._places: dict[Partition, FetcherKey] = {}
 
-    def __iter__(self) -> "Iterable[FetcherTask]":  # type: ignore[misc]
+    def __iter__(self) -> "Iterator[FetcherTask]":
         return iter(list(self._fetchers.values()))
 
     # -- the broker's port
@@ -252,7 +252,7 @@ class FetcherTask:
     def _done(self, step: Step, partition: Partition, result: LogPosition | Exception) -> None:
         if isinstance(result, LogPosition):
             self.fetcher.on_done(step, result, self._now_ms())
-            partition.on_followed()
+            partition.follower_advanced()
         elif isinstance(result, CorruptRecords | UnexpectedAppendOffset):
             log.error("what broker %d sent for %s: %s", self.leader_id, step.partition, result)
             self.fetcher.on_refused(step, self._now_ms())
