@@ -179,7 +179,9 @@ import asyncio, os, signal, sys, time
 from types import ModuleType
 
 def run_node(config, on_ready):
-    class Node: before_leaving = None
+    class Node:
+        before_leaving = None
+        is_active_controller = config.node_id == 2
     node = Node()
     told, tell = os.pipe()
     os.set_blocking(tell, False)
@@ -278,6 +280,7 @@ def test_the_quorum_leaves_after_the_last_broker(
         stopped.append(int(words[words.index("stopped") + 1]))
         left.append(int(words[words.index("left") + 1]))
     assert max(stopped) < min(left)
+    assert max(left) == left[1], "the leader would wait for another to lead"
 
 
 def test_one_that_dies_is_reported_and_the_others_go_on(

@@ -152,6 +152,10 @@ class ControllerServer:
         try:
             response: Message = await self.request(context.api_key, request, context)
         except ApiError as error:
+            if context.api_key in QUORUM_APIS:
+                # The node leaves the quorum, whose messages have no word for that: as a request
+                # that was cancelled, this one ends its connection.
+                raise asyncio.CancelledError from error
             return error_answer(request, error)
         return response
 

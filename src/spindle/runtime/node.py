@@ -172,7 +172,7 @@ class Node:
             requests=self._metrics,
             disks=self._machine.disk_times(),
             image=self.publisher.image,
-            is_active_controller=self.controller is not None and self.controller.driver.is_active,
+            is_active_controller=self.is_active_controller,
             quorum=self.quorum if self._is_quorum_started else None,
             broker=self.broker,
         )
@@ -261,6 +261,10 @@ class Node:
             await asyncio.gather(task, return_exceptions=True)
 
     # -- life
+
+    @property
+    def is_active_controller(self) -> bool:
+        return self.controller is not None and self.controller.driver.is_active
 
     def fail(self, reason: str) -> None:
         """A fault that the node does not survive. May be called more than once."""

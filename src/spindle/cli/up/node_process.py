@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 READY: Final = b"r"
 LEFT: Final = b"l"
+LEFT_AS_LEADER: Final = b"L"
 GO: Final = b"g"
 
 RunNode = Callable[[NodeConfig, Callable[["Node"], None]], int]
@@ -33,8 +34,8 @@ class NodeProcess:
 
     Attributes:
         pid: of the child.
-        life_fd: becomes readable with READY, with LEFT when its broker has left the cluster and
-            only the quorum still has the node, and with nothing when it has ended.
+        life_fd: becomes readable with READY, with LEFT or LEFT_AS_LEADER when its broker has left
+            the cluster and only the quorum still has the node, with nothing when it has ended.
     """
 
     def __init__(
@@ -101,11 +102,11 @@ def _run_child(
             target=_obey, args=(order_fd, may_leave), name="parent", daemon=True
         ).start()
 
-        async def before_leaving() -> None:
-            _tell(life_fd, LEFT)
-            await asyncio.to_thread(may_leave.wait)
-
         def on_ready(node: "Node") -> None:
+            async def before_leaving() -> None:
+                _tell(life_fd, LEFT_AS_LEADER if node.is_active_controller else LEFT)
+                await asyncio.to_thread(may_leave.wait)
+
             node.before_leaving = before_leaving
             _tell(life_fd, READY)
 

@@ -9,7 +9,7 @@ from types import FrameType
 from typing import Final
 
 from spindle.cli.up.folder import NodeFolder
-from spindle.cli.up.node_process import LEFT, READY, NodeProcess, RunNode
+from spindle.cli.up.node_process import LEFT, LEFT_AS_LEADER, READY, NodeProcess, RunNode
 
 _STOP_S: Final = 60.0
 _WAIT_S: Final = 1.0
@@ -38,6 +38,7 @@ class Supervisor:
         self._running: dict[int, tuple[NodeFolder, NodeProcess]] = {}
         self._ready: set[int] = set()
         self._left: set[int] = set()
+        self._leading: set[int] = set()
         self._is_stopping = False
         self._signals = 0
         self._wake_fd, self._signal_fd = os.pipe()
@@ -68,12 +69,13 @@ class Supervisor:
         self._signals += 1
 
     def wait_ready(self) -> None:
-        """Return when every node serves or has ended.
+        """Return when every node serves, or one has ended.
 
         Raises:
             Stopped: the user does not want to wait any longer.
         """
-        while self._running.keys() - self._ready:
+        count = len(self._running)
+        while len(self._running) == count and self._running.keys() - self._ready:
             self._watch()
 
     def wait_end(self) -> None:
@@ -88,7 +90,8 @@ class Supervisor:
     def stop(self) -> bool:
         """Stop the nodes: first all brokers, then the quorum. False if one had to be killed.
 
-        One more signal kills them at once.
+        The leader of the quorum comes last, as it would wait for another to lead. One more signal
+        kills them at once.
         """
         self._is_stopping = True
         self._signals = 0
@@ -96,12 +99,10 @@ class Supervisor:
         for _, process in self._running.values():
             process.kill(signal.SIGTERM)
         is_clean = True
-        have_gone = False
         while self._running:
-            if not have_gone and self._running.keys() <= self._left:
-                have_gone = True
-                for _, process in self._running.values():
-                    process.let_go()
+            if self._running.keys() <= self._left:
+                for node_id in self._left - self._leading or self._leading:
+                    self._let_go(node_id)
             self._take_news()
             if is_clean and (self._signals or time.monotonic() > deadline_s):
                 is_clean = False
@@ -131,17 +132,23 @@ class Supervisor:
             if READY in news:
                 self._ready.add(node_id)
                 self._on_ready(self._running[node_id][0])
-            if LEFT in news:
+            if LEFT in news or LEFT_AS_LEADER in news:
                 self._left.add(node_id)
+                if LEFT_AS_LEADER in news:
+                    self._leading.add(node_id)
                 if not self._is_stopping:
                     # Somebody stops this node alone: nobody else has to leave before it.
-                    self._running[node_id][1].let_go()
+                    self._let_go(node_id)
             if not news:
                 self._reap(node_id)
 
+    def _let_go(self, node_id: int) -> None:
+        self._running[node_id][1].let_go()
+
     def _reap(self, node_id: int) -> None:
         node, process = self._running.pop(node_id)
-        self._ready.discard(node_id)
+        for names in (self._ready, self._left, self._leading):
+            names.discard(node_id)
         code = process.wait()
         if not self._is_stopping:
             self._on_end(node, code)
