@@ -119,14 +119,12 @@ def test_an_epoch_that_a_former_leader_noted_without_a_record_does_not_stop_it()
 
 
 def test_without_epochs_what_is_not_committed_goes_before_the_first_fetch() -> None:
-    leader_log, log = new_log(), new_log()
-    append(leader_log, 0, "a", "b")
+    log = new_log()
     append(log, -1, "a", "b")
     append(log, -1, "not committed")
     log.update_high_watermark(2)
     assert log.latest_epoch() is None
-    leader, follower = Leader(leader_log), Follower(log)
-    followed = follower.follow()
+    followed = Follower(log).follow()
     assert followed.position.end_offset == 2
 
 
@@ -173,7 +171,7 @@ def test_deleted_records_go_here_too_and_the_leader_is_told() -> None:
 
 
 def test_a_longer_log_is_cut_to_the_leaders_end() -> None:
-    """The leader lost its tail within one epoch (its disk was lost, or it was elected uncleanly)."""
+    """The leader lost its tail within one epoch (a lost disk, an unclean election)."""
     leader_log, log = new_log(), new_log()
     append(leader_log, 0, "a")
     for value in "abc":
