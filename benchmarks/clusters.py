@@ -104,10 +104,6 @@ class Cluster:
     def running(self) -> list[Node]:
         return [node for node in self.nodes if node.alive]
 
-    def stop(self) -> None:
-        for node in self.running:
-            node.stop()
-
     def remove(self) -> None:
         for node in self.nodes:
             node.remove()

@@ -11,6 +11,7 @@ from spindle.raft import requests
 from spindle.raft.log_view import LogView
 from spindle.raft.quorum_state import ElectionState
 from spindle.raft.ready import RequestFailed, Shutdown
+from spindle.raft.settings import QuorumSettings
 from spindle.raft.voters import ReplicaKey
 
 
@@ -262,6 +263,13 @@ def test_an_epoch_of_the_log_beats_an_older_one_of_the_file() -> None:
     stored = ElectionState(3, 1, None, (1, 2, 3))
     node = NodeUnderTest(election=stored, log=log_with((5, 0), end_offset=2)).start()
     assert (node.role, node.core.epoch) == ("Unattached", 5)
+
+
+def test_a_node_that_just_started_and_knows_no_leader_asks_soon() -> None:
+    node = NodeUnderTest(settings=QuorumSettings(election_timeout_ms=1000)).start()
+    assert node.role == "Unattached", "nodes that start together must not all ask at once"
+    node.wait(250)
+    assert node.role == "Prospective"
 
 
 def test_an_observer_never_stands() -> None:

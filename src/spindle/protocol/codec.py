@@ -7,6 +7,7 @@ left, collections have caps, and any violation is a `ProtocolViolation`.
 """
 
 from collections.abc import Callable
+from functools import cache
 from struct import Struct
 from struct import error as StructError
 from typing import Any, Final, TypeVar
@@ -37,6 +38,15 @@ _FIXED: Final = {
     "uuid": "16s",
 }
 _UVARINT: Final = [bytes([n]) if n < 128 else bytes([n & 127 | 128, n >> 7]) for n in range(16384)]
+
+
+_READY_COUNTS: Final = 16
+
+
+@cache
+def _array_structs(code: str) -> list[Struct]:
+    """Structs of short arrays, such as the replicas of a partition, by their number of elements."""
+    return [Struct(f">{count}{code}") for count in range(_READY_COUNTS)]
 
 
 def write_uvarint(out: bytearray, value: int) -> None:
@@ -201,7 +211,9 @@ def _read_field(
             src.add(depth, f"{target} = [bytes(b[i:i + 16]) for i in range(p, e, 16)]; p = e")
         else:
             text = f"f'>{{k}}{_FIXED[field.type]}'"
-            src.add(depth, f"{target} = list({structure}({text}).unpack_from(b, p)); p = e")
+            ready = src.bind("L", _array_structs(_FIXED[field.type]))
+            unpack = f"({ready}[k] if k < {_READY_COUNTS} else {structure}({text})).unpack_from"
+            src.add(depth, f"{target} = list({unpack}(b, p)); p = e")
         return
     src.add(depth, "a = []")
     src.add(depth, "for _ in range(k):")
@@ -377,7 +389,11 @@ def _write_field(
     _write_length(src, depth, flexible, True)
     if field.type in _FIXED and field.type != "uuid":
         structure = src.bind("S", Struct)
-        src.add(depth, f"out += {structure}(f'>{{k}}{_FIXED[field.type]}').pack(*a)")
+        ready = src.bind("L", _array_structs(_FIXED[field.type]))
+        text = f"f'>{{k}}{_FIXED[field.type]}'"
+        src.add(
+            depth, f"out += ({ready}[k] if k < {_READY_COUNTS} else {structure}({text})).pack(*a)"
+        )
     else:
         src.add(depth, "for x in a:")
         _write_value(src, depth + 1, field, version, flexible, "x")
@@ -468,9 +484,9 @@ def encode_parts(message: Message, version: int, prefix: bytes = b"") -> list[By
     return parts
 
 
-def encode(message: Message, version: int) -> bytes:
-    """The encoded message in one piece."""
-    return b"".join(encode_parts(message, version))
+def encode(message: Message, version: int, prefix: bytes = b"") -> bytes:
+    """The encoded message in one piece, behind `prefix`."""
+    return b"".join(encode_parts(message, version, prefix))
 
 
 __all__ = [

@@ -1,5 +1,6 @@
 """The frame around a metadata record: frame version, record type, record version (KIP-631)."""
 
+from functools import cache
 from typing import Final
 
 from spindle.common.errors import CorruptRecords, ProtocolViolation
@@ -19,10 +20,14 @@ RECORD_TYPES: Final[dict[int, type[Message]]] = {
 
 def frame(record: Message, version: int) -> bytes:
     """The value of a metadata record in the log."""
+    return encode(record, version, _head(record.API_KEY, version))
+
+
+@cache
+def _head(record_type: int, version: int) -> bytes:
     out = bytearray((_FRAME_VERSION,))
-    write_uvarint(out, record.API_KEY)
+    write_uvarint(out, record_type)
     write_uvarint(out, version)
-    out += encode(record, version)
     return bytes(out)
 
 

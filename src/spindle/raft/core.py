@@ -47,6 +47,7 @@ _STORY_LENGTH: Final = 50
 _FIRST_BOOTSTRAP_ID: Final = -2
 _MAX_RETRY_EXPONENT: Final = 11
 _BACKOFF_BASE_MS: Final = 50
+_FIRST_ELECTION_PART: Final = 4
 
 
 class QuorumFault(Exception):
@@ -249,17 +250,18 @@ class QuorumCore:
         """The first role after a start."""
         stored = self.stored_election or ElectionState()
         deadline_ms = self.election_deadline_ms(now_ms)
+        soon_ms = self._first_election_ms(now_ms)
         voted = stored.voted_key
         role: Role
         if stored.epoch < self.log.last_epoch:
-            role = Unattached(self.log.last_epoch, deadline_ms)
+            role = Unattached(self.log.last_epoch, soon_ms)
         elif stored.leader_id == self.local.key.id:
             remote = [voter.key.id for voter in self.other_voters()]
             role = Resigned(stored.epoch, deadline_ms, self.local.key.id, remote, [])
         elif voted is not None and is_same_candidate(voted, self.local.key):
             role = Candidate(stored.epoch, deadline_ms, self._own_vote())
         else:
-            role = self._stored_follower_role(stored, now_ms)
+            role = self._stored_follower_role(stored, soon_ms, now_ms)
         self.enter(role)
 
     def learn_leader(
@@ -298,6 +300,14 @@ class QuorumCore:
         """Between one and two election timeouts from now, so that candidates seldom collide."""
         timeout_ms = self.settings.election_timeout_ms
         return now_ms + timeout_ms + self.random.randrange(0, timeout_ms)
+
+    def _first_election_ms(self, now_ms: int) -> int:
+        """When a node that has just started asks for pre-votes: soon, as they disturb no leader.
+
+        At random, so that nodes that start together do not all become candidates.
+        """
+        spread_ms = max(1, self.settings.election_timeout_ms // _FIRST_ELECTION_PART)
+        return now_ms + self.random.randrange(0, spread_ms)
 
     def election_backoff_ms(self) -> int:
         """How long a rejected candidate waits: longer with every attempt, and at random."""
@@ -437,8 +447,7 @@ class QuorumCore:
             votes.record(self.local.key.id, True)
         return votes
 
-    def _stored_follower_role(self, stored: ElectionState, now_ms: int) -> Role:
-        deadline_ms = self.election_deadline_ms(now_ms)
+    def _stored_follower_role(self, stored: ElectionState, soon_ms: int, now_ms: int) -> Role:
         leader = self.voters.get(stored.leader_id)
         if leader is not None and leader.endpoints:
             timeout_ms = self.settings.fetch_timeout_ms
@@ -450,7 +459,7 @@ class QuorumCore:
                 update_voter_deadline_ms=now_ms + timeout_ms,
                 voted_key=stored.voted_key,
             )
-        return Unattached(stored.epoch, deadline_ms, stored.leader_id, stored.voted_key)
+        return Unattached(stored.epoch, soon_ms, stored.leader_id, stored.voted_key)
 
     def _election_state(self) -> ElectionState:
         return ElectionState(self.epoch, self.leader_id, self.voted_key, tuple(self.voters.ids))

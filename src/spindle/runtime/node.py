@@ -350,7 +350,7 @@ async def _run(config: NodeConfig, on_ready: Callable[[Node], None] | None) -> i
         await node.start()
         if not node._stopped.is_set():
             log.info("[KafkaRaftServer nodeId=%d] Kafka Server started", config.node_id)
-            _collect_garbage_rarely()
+            _keep_for_good()
             if on_ready is not None:
                 on_ready(node)
         fatal = await node.wait_stopped()
@@ -365,11 +365,10 @@ async def _run(config: NodeConfig, on_ready: Callable[[Node], None] | None) -> i
     return EXIT_TERMINATED if was_terminated else EXIT_OK
 
 
-def _collect_garbage_rarely() -> None:
-    """What is made per request is freed by its reference counts."""
+def _keep_for_good() -> None:
+    """No later collection needs to look at what is there now: modules, and the metadata image."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(*_GC_THRESHOLDS)
 
 
 def run_node(config: NodeConfig, on_ready: Callable[[Node], None] | None = None) -> int:
@@ -381,6 +380,8 @@ def run_node(config: NodeConfig, on_ready: Callable[[Node], None] | None = None)
     set_up_logging(config.text(LOG_FORMAT))
     sys.setswitchinterval(0.0005)
     keep_large_buffers()
+    # What is made per record or request is freed by its reference counts; cycles are rare.
+    gc.set_threshold(*_GC_THRESHOLDS)
     try:
         import uvloop
     except ImportError:
