@@ -1,10 +1,33 @@
 """The high watermark follows the in-sync replicas (KIP-497, KIP-966)."""
 
-from spindle.replication.leader_state import LeaderState
+from spindle.common.errors import ErrorCode
+from spindle.replication.leader_state import IsrProposal, LeaderState
+
+NOW_MS = 1_000_000
+LAG_MS = 30_000
+
+
+class Standings:
+    """Brokers that may join the ISR, and with which epoch."""
+
+    def __init__(self) -> None:
+        self.epochs = {2: 20, 3: 30}
+        self.away: set[int] = set()
+
+    def may_join(self, replica_id: int, broker_epoch: int) -> bool:
+        return self.is_alive(replica_id) and broker_epoch in (-1, self.epochs[replica_id])
+
+    def is_alive(self, replica_id: int) -> bool:
+        return replica_id in self.epochs and replica_id not in self.away
 
 
 def leader(
-    replicas: tuple[int, ...], isr: tuple[int, ...], min_isr: int = 1, end: int = 0
+    replicas: tuple[int, ...],
+    isr: tuple[int, ...],
+    min_isr: int = 1,
+    end: int = 0,
+    standings: Standings | None = None,
+    mark: int = 0,
 ) -> LeaderState:
     return LeaderState(
         local_id=1,
@@ -14,66 +37,271 @@ def leader(
         isr=isr,
         min_isr=min_isr,
         log_end_offset=end,
-        high_watermark=0,
+        high_watermark=mark,
+        standing=standings or Standings(),
+        max_lag_ms=LAG_MS,
+        now_ms=NOW_MS,
+    )
+
+
+def append(state: LeaderState, end: int, now_ms: int = NOW_MS) -> bool:
+    return state.on_append(end, now_ms)
+
+
+def fetch(state: LeaderState, replica: int, offset: int, now_ms: int = NOW_MS) -> bool:
+    return state.on_follower_fetch(replica, offset, 0, replica * 10, now_ms)
+
+
+def isr_is(state: LeaderState, isr: tuple[int, ...], partition_epoch: int = 1) -> bool:
+    return state.update(
+        partition_epoch=partition_epoch, replicas=state.replicas, isr=isr, now_ms=NOW_MS
     )
 
 
 def test_a_sole_replica_commits_what_it_appends() -> None:
     state = leader((1,), (1,))
-    assert state.is_alone
-    assert state.on_append(10)
+    assert state.is_sole_replica
+    assert append(state, 10)
     assert state.high_watermark == 10
 
 
 def test_the_slowest_in_sync_replica_holds_the_mark() -> None:
     state = leader((1, 2, 3), (1, 2, 3))
-    assert not state.on_append(10)
-    assert not state.on_follower_fetch(2, 10)
-    assert state.on_follower_fetch(3, 7)
+    assert not append(state, 10)
+    assert not fetch(state, 2, 10)
+    assert fetch(state, 3, 7)
     assert state.high_watermark == 7
 
 
-def test_a_replica_outside_the_isr_does_not_hold_the_mark() -> None:
+def test_a_replica_far_behind_outside_the_isr_does_not_hold_the_mark() -> None:
     state = leader((1, 2, 3), (1, 2))
-    state.on_append(10)
-    assert state.on_follower_fetch(2, 9)
+    append(state, 10)
+    fetch(state, 3, 1)
+    assert fetch(state, 2, 9)
     assert state.high_watermark == 9
+
+
+def test_a_replica_that_is_about_to_join_holds_the_mark() -> None:
+    standings = Standings()
+    state = leader((1, 2, 3), (1, 2), standings=standings)
+    append(state, 10)
+    fetch(state, 3, 10)
+    fetch(state, 2, 10)
+    append(state, 20)
+    assert not fetch(state, 2, 20)
+    assert state.high_watermark == 10
+    # Its broker is fenced, or its disk has died: nobody waits for it any more.
+    standings.away.add(3)
+    assert state.advance(NOW_MS)
+    assert state.high_watermark == 20
+
+
+def test_a_replica_that_has_fallen_behind_is_not_waited_for() -> None:
+    state = leader((1, 2, 3), (1, 2))
+    append(state, 10)
+    fetch(state, 3, 10)
+    append(state, 20)
+    late_ms = NOW_MS + LAG_MS + 1
+    assert fetch(state, 2, 20, late_ms)
+    assert state.high_watermark == 20
 
 
 def test_the_mark_never_goes_back() -> None:
     state = leader((1, 2), (1, 2))
-    state.on_append(10)
-    state.on_follower_fetch(2, 8)
-    assert not state.on_follower_fetch(2, 5)
+    append(state, 10)
+    fetch(state, 2, 8)
+    assert not fetch(state, 2, 5)
     assert state.high_watermark == 8
 
 
 def test_below_min_isr_the_mark_stands_still() -> None:
     state = leader((1, 2, 3), (1,), min_isr=2)
-    assert not state.on_append(10)
+    assert not append(state, 10)
     assert state.high_watermark == 0
-    state.update(partition_epoch=1, replicas=(1, 2, 3), isr=(1, 2))
-    assert state.on_follower_fetch(2, 10)
+    isr_is(state, (1, 2))
+    assert fetch(state, 2, 10)
     assert state.high_watermark == 10
 
 
 def test_min_isr_is_capped_by_the_replica_count() -> None:
     state = leader((1,), (1,), min_isr=2)
     assert state.effective_min_isr == 1
-    assert state.on_append(4)
+    assert append(state, 4)
 
 
 def test_a_fetch_of_a_stranger_changes_nothing() -> None:
     state = leader((1, 2), (1, 2))
-    state.on_append(5)
-    assert not state.on_follower_fetch(9, 5)
-    assert state.follower_end_offsets == {2: -1}
+    append(state, 5)
+    assert not fetch(state, 9, 5)
+    assert state.follower(9) is None
 
 
 def test_what_followers_have_survives_an_isr_change() -> None:
     state = leader((1, 2, 3), (1, 2, 3))
-    state.on_append(10)
-    state.on_follower_fetch(2, 10)
-    state.update(partition_epoch=1, replicas=(1, 2, 3), isr=(1, 2))
-    assert state.advance()
+    append(state, 10)
+    fetch(state, 2, 10)
+    assert isr_is(state, (1, 2))
     assert state.high_watermark == 10
+
+
+# -- the in-sync replicas
+
+
+def committed(state: LeaderState, proposal: IsrProposal, now_ms: int = NOW_MS) -> bool:
+    return state.on_committed(
+        proposal,
+        leader_epoch=proposal.leader_epoch,
+        partition_epoch=proposal.partition_epoch + 1,
+        isr=proposal.isr,
+        now_ms=now_ms,
+    )
+
+
+def expansion(state: LeaderState) -> IsrProposal:
+    proposal = state.propose_expansion()
+    assert proposal is not None
+    return proposal
+
+
+def test_a_replica_joins_once_it_has_the_mark_and_the_start_of_the_epoch() -> None:
+    state = leader((1, 2, 3), (1, 2), end=10, mark=5)
+    fetch(state, 3, 7)
+    assert state.propose_expansion() is None  # what came before the epoch may have been committed
+    fetch(state, 3, 10)
+    proposal = expansion(state)
+    assert proposal == IsrProposal((1, 2, 3), (-1, -1, 30), 3, 0, 0)
+
+
+def test_a_replica_does_not_join_with_the_epoch_of_an_earlier_life() -> None:
+    state = leader((1, 2), (1,))
+    state.on_follower_fetch(2, 0, 0, 19, NOW_MS)
+    assert state.propose_expansion() is None
+    state.on_follower_fetch(2, 0, 0, 20, NOW_MS)
+    assert expansion(state).broker_epochs == (-1, 20)
+
+
+def test_what_is_proposed_counts_for_the_mark_before_it_is_committed() -> None:
+    standings = Standings()
+    state = leader((1, 2), (1,), standings=standings)
+    fetch(state, 2, 0)
+    proposal = expansion(state)
+    standings.away.add(2)
+    assert not append(state, 10)
+    assert committed(state, proposal) is False
+    assert state.isr == (1, 2)
+    assert state.high_watermark == 0
+
+
+def test_one_change_at_a_time() -> None:
+    state = leader((1, 2, 3), (1,))
+    fetch(state, 2, 0)
+    proposal = expansion(state)
+    fetch(state, 3, 0)
+    assert state.propose_expansion() is None
+    committed(state, proposal)
+    assert expansion(state).isr == (1, 2, 3)
+
+
+def test_who_has_not_caught_up_leaves_and_holds_the_mark_until_that_is_committed() -> None:
+    state = leader((1, 2, 3), (1, 2, 3))
+    append(state, 10)
+    fetch(state, 2, 10)
+    assert state.propose_shrink(NOW_MS + LAG_MS) is None
+    late_ms = NOW_MS + LAG_MS + 1
+    proposal = state.propose_shrink(late_ms)
+    assert proposal is not None
+    assert proposal.isr == (1, 2)
+    assert not state.advance(late_ms)
+    assert committed(state, proposal, late_ms)
+    assert state.high_watermark == 10
+
+
+def test_a_replica_with_everything_stays_however_long_it_is_silent() -> None:
+    state = leader((1, 2), (1, 2), end=10)
+    fetch(state, 2, 10)
+    assert state.propose_shrink(NOW_MS + 10 * LAG_MS) is None
+
+
+def test_a_replica_that_always_has_what_was_there_a_fetch_ago_keeps_up() -> None:
+    state = leader((1, 2), (1, 2))
+    end = now_ms = 0
+    for step in range(10):
+        end, now_ms = (step + 1) * 100, NOW_MS + step * LAG_MS // 2
+        append(state, end, now_ms)
+        fetch(state, 2, end - 100, now_ms)
+    assert state.propose_shrink(now_ms + LAG_MS // 3) is None
+
+
+def test_a_refusal_without_effect_is_taken_back() -> None:
+    state = leader((1, 2), (1,))
+    fetch(state, 2, 0)
+    proposal = expansion(state)
+    append(state, 10)
+    late_ms = NOW_MS + LAG_MS + 1
+    assert state.on_refused(proposal, ErrorCode.INELIGIBLE_REPLICA, late_ms) == (False, True)
+    assert state.high_watermark == 10
+    assert state.pending is None
+
+
+def test_a_refusal_that_may_have_had_an_effect_holds_the_mark_until_metadata_comes() -> None:
+    standings = Standings()
+    state = leader((1, 2), (1,), standings=standings)
+    fetch(state, 2, 0)
+    proposal = expansion(state)
+    standings.away.add(2)
+    assert state.on_refused(proposal, ErrorCode.INVALID_UPDATE_VERSION, NOW_MS) == (False, False)
+    assert not append(state, 10)
+    assert isr_is(state, (1,))
+    assert state.high_watermark == 10
+
+
+def test_an_unexpected_refusal_is_sent_again() -> None:
+    state = leader((1, 2), (1,))
+    fetch(state, 2, 0)
+    proposal = expansion(state)
+    assert state.on_refused(proposal, ErrorCode.NOT_CONTROLLER, NOW_MS) == (True, False)
+    assert state.pending is proposal
+
+
+def test_metadata_of_an_older_partition_epoch_is_passed_over() -> None:
+    state = leader((1, 2), (1,))
+    fetch(state, 2, 0)
+    committed(state, expansion(state))
+    isr_is(state, (1,), partition_epoch=0)
+    assert state.isr == (1, 2)
+
+
+def test_an_answer_that_comes_after_newer_metadata_is_passed_over() -> None:
+    state = leader((1, 2, 3), (1,))
+    fetch(state, 2, 0)
+    proposal = expansion(state)
+    isr_is(state, (1, 3), partition_epoch=5)
+    committed(state, proposal)
+    assert (state.isr, state.partition_epoch) == ((1, 3), 5)
+
+
+def test_a_leader_that_leads_on_knows_what_its_followers_have() -> None:
+    state = leader((1, 2), (1, 2))
+    append(state, 10)
+    fetch(state, 2, 10)
+    append(state, 20)
+    state.begin_epoch(
+        leader_epoch=4,
+        partition_epoch=1,
+        replicas=(1, 2),
+        isr=(1, 2),
+        log_end_offset=20,
+        now_ms=NOW_MS,
+    )
+    assert (state.high_watermark, state.epoch_start_offset, state.is_new) == (10, 20, True)
+    assert fetch(state, 2, 20)
+    assert not state.is_new
+
+
+def test_replicas_that_are_away_keep_no_deleted_records_waiting() -> None:
+    standings = Standings()
+    state = leader((1, 2, 3), (1, 2, 3), standings=standings)
+    state.on_follower_fetch(2, 0, 5, 20, NOW_MS)
+    assert state.low_watermark(7) == -1
+    standings.away.add(3)
+    assert state.low_watermark(7) == 5

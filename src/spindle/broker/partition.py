@@ -4,10 +4,13 @@ All state here belongs to the event loop; the log's files belong to the director
 the loop reads of the log between the two are plain integers.
 """
 
+import logging
 from collections.abc import Callable
+from heapq import heappop, heappush
 from typing import Any, Final
 
 from spindle.broker.directories import BrokerDirectory
+from spindle.broker.replication_context import ReplicationContext, Standing
 from spindle.common.errors import ApiError, ErrorCode, LogDirectoryFailed
 from spindle.common.ids import TopicPartition
 from spindle.common.ports import Bytes
@@ -15,11 +18,15 @@ from spindle.common.uuids import Uuid
 from spindle.log.log import AppendInfo, Log
 from spindle.metadata.partitions import PartitionRegistration
 from spindle.protocol.records.validation import AppendOrigin
-from spindle.replication.leader_state import LeaderState
+from spindle.replication.leader_state import IsrProposal, LeaderState
+
+_log = logging.getLogger(__name__)
 
 ACKS_ALL: Final = -1
 
 Appended = Callable[[AppendInfo | None, BaseException | None], None]
+LowWatermarkReached = Callable[[int, BaseException | None], None]
+"""Called with (low watermark, None), or (-1, error)."""
 Waiter = Callable[[], None]
 
 
@@ -30,7 +37,12 @@ class Partition:
     """
 
     __slots__ = (
+        "_append_watchers",
         "_commit_waiters",
+        "_context",
+        "_low_waiters",
+        "_standing",
+        "_waiter_count",
         "_watchers",
         "directory",
         "is_deleted",
@@ -44,7 +56,12 @@ class Partition:
     )
 
     def __init__(
-        self, topic_partition: TopicPartition, topic_id: Uuid, log: Log, directory: BrokerDirectory
+        self,
+        topic_partition: TopicPartition,
+        topic_id: Uuid,
+        log: Log,
+        directory: BrokerDirectory,
+        context: ReplicationContext,
     ) -> None:
         self.topic_partition = topic_partition
         self.topic_id = topic_id
@@ -55,8 +72,14 @@ class Partition:
         self.leader_id = -1
         self.leader_epoch = -1
         self.is_deleted = False
+        self._context = context
+        self._standing = Standing(context.metadata, topic_id, topic_partition.partition)
         self._watchers: dict[Waiter, None] = {}
-        self._commit_waiters: list[tuple[int, Appended, AppendInfo]] = []
+        self._append_watchers: dict[Waiter, None] = {}
+        # A heap by offset; the count keeps equal offsets in the order in which they came.
+        self._commit_waiters: list[tuple[int, int, Appended, AppendInfo]] = []
+        self._waiter_count = 0
+        self._low_waiters: list[tuple[int, LowWatermarkReached]] = []
 
     # -- state
 
@@ -73,33 +96,57 @@ class Partition:
         """First offset of an open transaction, at most the high watermark."""
         return min(self.log.last_stable_offset, self.high_watermark)
 
-    def become_leader(
-        self, local_id: int, registration: PartitionRegistration, min_isr: int
-    ) -> None:
+    @property
+    def low_watermark(self) -> int:
+        """What no replica that is alive holds any more (exclusive); of the log alone elsewhere."""
+        start = self.log.log_start_offset
+        return self.leader.low_watermark(start) if self.leader else start
+
+    def become_leader(self, registration: PartitionRegistration, min_isr: int) -> None:
         """Lead in a new epoch, or take over a changed ISR in the present one."""
+        context = self._context
+        now_ms = context.steady_ms()
         self.registration = registration
-        self.leader_id = local_id
+        self.leader_id = context.broker_id
         known = self.leader
-        if known is not None and known.leader_epoch == registration.leader_epoch:
-            known.update(
+        log = self.log
+        if known is None:
+            self.leader_epoch = registration.leader_epoch
+            self.leader = known = LeaderState(
+                local_id=context.broker_id,
+                leader_epoch=registration.leader_epoch,
                 partition_epoch=registration.partition_epoch,
                 replicas=registration.replicas,
                 isr=registration.isr,
+                min_isr=min_isr,
+                log_end_offset=log.log_end_offset,
+                high_watermark=min(log.high_watermark, log.log_end_offset),
+                standing=self._standing,
+                max_lag_ms=context.max_lag_ms,
+                now_ms=now_ms,
             )
-            self._on_progress(known.advance())
-            return
-        self.leader_epoch = registration.leader_epoch
-        self.leader = LeaderState(
-            local_id=local_id,
-            leader_epoch=registration.leader_epoch,
-            partition_epoch=registration.partition_epoch,
-            replicas=registration.replicas,
-            isr=registration.isr,
-            min_isr=min_isr,
-            log_end_offset=self.log.log_end_offset,
-            high_watermark=min(self.log.high_watermark, self.log.log_end_offset),
-        )
-        self._on_progress(self.leader.advance())
+            has_moved = known.advance(now_ms)
+        elif known.leader_epoch == registration.leader_epoch:
+            has_moved = known.update(
+                partition_epoch=registration.partition_epoch,
+                replicas=registration.replicas,
+                isr=registration.isr,
+                now_ms=now_ms,
+            )
+        else:
+            self.leader_epoch = registration.leader_epoch
+            has_moved = known.begin_epoch(
+                leader_epoch=registration.leader_epoch,
+                partition_epoch=registration.partition_epoch,
+                replicas=registration.replicas,
+                isr=registration.isr,
+                log_end_offset=log.log_end_offset,
+                now_ms=now_ms,
+            )
+            # Fetches under way name the epoch before.
+            self._notify()
+        self._on_progress(has_moved)
+        self._answer_low_waiters()
 
     def become_follower(self, registration: PartitionRegistration) -> None:
         self.registration = registration
@@ -116,22 +163,34 @@ class Partition:
     def wake(self, error: ApiError) -> None:
         """The fate of everything parked here is known: answer it now (fail what waits)."""
         waiters, self._commit_waiters = self._commit_waiters, []
-        for _, callback, _ in waiters:
+        for _, _, callback, _ in sorted(waiters, key=lambda waiter: waiter[:2]):
             callback(None, error)
+        low_waiters, self._low_waiters = self._low_waiters, []
+        for _, reached in low_waiters:
+            reached(-1, error)
         self._notify()
 
     # -- watching
 
-    def watch(self, waiter: Waiter) -> None:
-        """Call `waiter` whenever the high watermark or the leadership moves, until `unwatch`."""
+    def watch(self, waiter: Waiter, *, appends: bool = False) -> None:
+        """Call `waiter` whenever the high watermark or the leadership moves, until `unwatch`;
+        with `appends` also whenever the leader's log grows."""
         self._watchers[waiter] = None
+        if appends:
+            self._append_watchers[waiter] = None
 
     def unwatch(self, waiter: Waiter) -> None:
         self._watchers.pop(waiter, None)
+        self._append_watchers.pop(waiter, None)
 
     def _notify(self) -> None:
         for waiter in list(self._watchers):
             waiter()
+
+    def follower_advanced(self) -> None:
+        """As a follower: the high watermark or the log start moved; consumers may wait here."""
+        if self._watchers:
+            self._notify()
 
     # -- appending
 
@@ -174,21 +233,24 @@ class Partition:
             self._appended(leader, result, error, required_acks, callback)
 
         self.directory.executor.call(
-            appended,
-            self._append_on_thread,
-            records,
-            leader.leader_epoch,
-            now_ms,
-            origin,
-            leader.is_alone,
+            appended, self._append_on_thread, records, leader, leader.leader_epoch, now_ms, origin
         )
 
     def _append_on_thread(
-        self, records: Bytes, leader_epoch: int, now_ms: int, origin: AppendOrigin, is_alone: bool
+        self,
+        records: Bytes,
+        leader: LeaderState,
+        leader_epoch: int,
+        now_ms: int,
+        origin: AppendOrigin,
     ) -> AppendInfo:
         log = self.log
+        latest = log.latest_epoch()
+        if latest is not None and latest > leader_epoch:
+            # A newer epoch has begun in the log since: what was meant for the older one is refused.
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         info = log.append_as_leader(records, leader_epoch, now_ms, origin=origin)
-        if is_alone:
+        if leader.is_sole_replica:
             # Nobody else has to have it: committed as soon as it is written.
             log.update_high_watermark(log.log_end_offset)
         return info
@@ -208,12 +270,20 @@ class Partition:
             # Leadership moved while the disk wrote: the records are there, but not ours to promise.
             callback(None, ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
             return
-        has_moved = leader.on_append(max(info.last_offset + 1, leader.log_end_offset))
+        end_offset = info.last_offset + 1
+        has_grown = end_offset > leader.log_end_offset
+        has_moved = has_grown and leader.on_append(end_offset, self._context.steady_ms())
         if required_acks != ACKS_ALL or leader.high_watermark > info.last_offset:
             callback(info, None)
         else:
-            self._commit_waiters.append((info.last_offset, callback, info))
-        self._on_progress(has_moved)
+            self._waiter_count += 1
+            waiter = (info.last_offset, self._waiter_count, callback, info)
+            heappush(self._commit_waiters, waiter)
+        if has_moved:
+            self._on_progress(has_moved)
+        elif has_grown and self._append_watchers:
+            for watcher in list(self._append_watchers):
+                watcher()
 
     def _on_progress(self, has_moved: bool) -> None:
         if not has_moved or self.leader is None:
@@ -222,21 +292,141 @@ class Partition:
         if self.log.high_watermark < high_watermark:
             self.directory.executor.call(None, self.log.update_high_watermark, high_watermark)
         if self._commit_waiters:
-            self._answer_committed(high_watermark)
-        self._notify()
+            self._answer_committed(self.leader)
+        if self._watchers:
+            self._notify()
 
-    def _answer_committed(self, high_watermark: int) -> None:
-        assert self.leader is not None
-        ready = [w for w in self._commit_waiters if w[0] < high_watermark]
-        if not ready:
-            return
-        self._commit_waiters = [w for w in self._commit_waiters if w[0] >= high_watermark]
-        has_min_isr = self.leader.has_min_isr
-        for _, callback, info in ready:
-            if has_min_isr:
+    def _answer_committed(self, leader: LeaderState) -> None:
+        waiters = self._commit_waiters
+        while waiters and waiters[0][0] < leader.high_watermark:
+            _, _, callback, info = heappop(waiters)
+            if leader.had_min_isr:
                 callback(info, None)
             else:
                 callback(None, ApiError(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND))
+
+    # -- replicas
+
+    def replica_error(
+        self, replica_id: int, broker_epoch: int, current_leader_epoch: int
+    ) -> ErrorCode:
+        """NONE if a fetch of this replica, in this epoch of its broker, may be served here."""
+        leader = self.leader
+        if leader is None:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if leader.follower(replica_id) is None:
+            # It may be one in metadata that is still on its way here: it shall ask again.
+            has_epoch = current_leader_epoch >= 0
+            return ErrorCode.UNKNOWN_LEADER_EPOCH if has_epoch else ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if self._standing.is_from_the_past(replica_id, broker_epoch):
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return ErrorCode.NONE
+
+    def follower_fetched(
+        self, replica_id: int, fetch_offset: int, log_start_offset: int, broker_epoch: int
+    ) -> None:
+        """A follower has everything before `fetch_offset`: moves the high watermark, and proposes
+        to take it into the ISR once it has what it must have."""
+        leader = self.leader
+        if leader is None:
+            return
+        has_moved = leader.on_follower_fetch(
+            replica_id, fetch_offset, log_start_offset, broker_epoch, self._context.steady_ms()
+        )
+        if has_moved:
+            self._on_progress(has_moved)
+        self._maybe_expand_isr(leader)
+        if self._low_waiters:
+            self._answer_low_waiters()
+
+    def _maybe_expand_isr(self, leader: LeaderState) -> None:
+        proposal = leader.propose_expansion()
+        if proposal is not None:
+            _log.info(
+                "%s: expanding ISR from %s to %s", self.topic_partition, leader.isr, proposal.isr
+            )
+            self._context.propose(self, proposal)
+
+    def check_isr(self) -> None:
+        """Called as time passes and as brokers come and go: replicas that lag leave the ISR, and
+        none that is not expected to join holds the high watermark."""
+        leader = self.leader
+        if leader is None or self.is_offline or leader.is_sole_replica:
+            return
+        now_ms = self._context.steady_ms()
+        self._on_progress(leader.advance(now_ms))
+        proposal = leader.propose_shrink(now_ms)
+        if proposal is not None:
+            _log.info(
+                "%s: shrinking ISR from %s to %s (high watermark %d, log end %d)",
+                self.topic_partition,
+                leader.isr,
+                proposal.isr,
+                leader.high_watermark,
+                leader.log_end_offset,
+            )
+            self._context.propose(self, proposal)
+        self._answer_low_waiters()
+
+    def set_min_isr(self, min_isr: int) -> None:
+        """`min.insync.replicas` of the topic changed."""
+        leader = self.leader
+        if leader is not None and leader.min_isr != min_isr:
+            leader.min_isr = min_isr
+            self._on_progress(leader.advance(self._context.steady_ms()))
+
+    def isr_committed(
+        self,
+        proposal: IsrProposal,
+        leader_epoch: int,
+        partition_epoch: int,
+        isr: tuple[int, ...],
+    ) -> None:
+        """The controller took over what was proposed."""
+        leader = self.leader
+        if leader is None:
+            return
+        has_moved = leader.on_committed(
+            proposal,
+            leader_epoch=leader_epoch,
+            partition_epoch=partition_epoch,
+            isr=isr,
+            now_ms=self._context.steady_ms(),
+        )
+        self._on_progress(has_moved)
+        # Others may have come into sync while this change was under way.
+        self._maybe_expand_isr(leader)
+
+    def isr_refused(self, proposal: IsrProposal, code: ErrorCode) -> None:
+        """The controller did not take it over."""
+        leader = self.leader
+        if leader is None:
+            return
+        must_retry, has_moved = leader.on_refused(proposal, code, self._context.steady_ms())
+        _log.info("%s: ISR %s was refused: %s", self.topic_partition, proposal.isr, code.name)
+        self._on_progress(has_moved)
+        if must_retry:
+            self._context.propose(self, proposal)
+
+    # -- deleted records
+
+    def when_deleted(self, offset: int, reached: LowWatermarkReached) -> None:
+        """Call back as soon as no replica that is alive holds records below `offset`."""
+        self._low_waiters.append((offset, reached))
+        self._answer_low_waiters()
+
+    def forget_deletion(self, reached: LowWatermarkReached) -> None:
+        """Nobody waits any more."""
+        self._low_waiters = [w for w in self._low_waiters if w[1] is not reached]
+
+    def _answer_low_waiters(self) -> None:
+        if not self._low_waiters:
+            return
+        low = self.low_watermark
+        ready = [reached for offset, reached in self._low_waiters if offset <= low]
+        self._low_waiters = [w for w in self._low_waiters if w[0] > low]
+        for reached in ready:
+            reached(low, None)
 
 
 def error_code(error: BaseException) -> ErrorCode:

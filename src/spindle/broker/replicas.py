@@ -12,6 +12,7 @@ from spindle.broker.directories import BrokerDirectory, NewLog, least_loaded
 from spindle.broker.following import Following, ReplicaFetching
 from spindle.broker.partition import Partition
 from spindle.broker.ports import MetadataView
+from spindle.broker.replication_context import ReplicationContext
 from spindle.common.errors import ApiError, ErrorCode, LogDirectoryFailed
 from spindle.common.ids import NO_LEADER, TopicPartition
 from spindle.common.uuids import DIRECTORY_UNASSIGNED, ZERO_UUID, Uuid, UuidSource, uuid_text
@@ -54,18 +55,18 @@ class Replicas:
 
     def __init__(
         self,
-        broker_id: int,
+        context: ReplicationContext,
         directories: Sequence[BrokerDirectory],
-        metadata: MetadataView,
         settings_of: Callable[[str], TopicSettings],
         on_misplaced: AssignDirectory,
         fetching: ReplicaFetching,
         now_ms: Callable[[], int],
         new_uuid: UuidSource,
     ) -> None:
-        self.broker_id = broker_id
+        self.broker_id = context.broker_id
         self.directories = list(directories)
-        self._metadata = metadata
+        self._context = context
+        self._metadata: MetadataView = context.metadata
         self._settings_of = settings_of
         self._on_misplaced = on_misplaced
         self._fetching = fetching
@@ -114,8 +115,13 @@ class Replicas:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return missing
 
-    def leader_error(self, partition: Partition, current_leader_epoch: int) -> ErrorCode:
-        """NONE if this broker leads the partition in the epoch that the client knows (KIP-320)."""
+    def leader_error(
+        self, partition: Partition, current_leader_epoch: int, *, needs_leader: bool = True
+    ) -> ErrorCode:
+        """NONE if this broker leads the partition in the epoch that the client knows (KIP-320).
+
+        Without `needs_leader` a follower will do as well (KIP-392).
+        """
         if partition.is_offline:
             return ErrorCode.KAFKA_STORAGE_ERROR
         if current_leader_epoch >= 0:
@@ -123,7 +129,7 @@ class Replicas:
                 return ErrorCode.FENCED_LEADER_EPOCH
             if current_leader_epoch > partition.leader_epoch:
                 return ErrorCode.UNKNOWN_LEADER_EPOCH
-        if partition.leader is None:
+        if needs_leader and partition.leader is None:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return ErrorCode.NONE
 
@@ -266,7 +272,9 @@ class Replicas:
         where = instruction.topic_partition
         its_log.config = self._settings_of(where.topic).log_config
         self._preferred.pop(where, None)
-        self._partitions[where] = Partition(where, instruction.topic_id, its_log, directory)
+        self._partitions[where] = Partition(
+            where, instruction.topic_id, its_log, directory, self._context
+        )
 
     def _choose(
         self, where: TopicPartition, registration: PartitionRegistration
@@ -333,7 +341,7 @@ class Replicas:
         if partition.is_offline:
             return
         settings = self._settings_of(partition.topic_partition.topic)
-        partition.become_leader(self.broker_id, registration, settings.min_isr)
+        partition.become_leader(registration, settings.min_isr)
         if not was_leader:
             self._tell(partition, True)
 
@@ -382,8 +390,12 @@ class Replicas:
             if names is None or topic in names:
                 settings = self._settings_of(topic)
                 partition.log.config = settings.log_config
-                if partition.leader is not None:
-                    partition.leader.min_isr = settings.min_isr
+                partition.set_min_isr(settings.min_isr)
+
+    def check_isrs(self) -> None:
+        """Time has passed, or brokers came or went: see who is in sync (KIP-497)."""
+        for partition in self._partitions.values():
+            partition.check_isr()
 
     def on_directory_failed(self, directory: BrokerDirectory) -> None:
         """Answer at once whatever is parked on the partitions of a dead directory."""

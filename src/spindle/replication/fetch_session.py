@@ -37,6 +37,7 @@ class FetchedPartition:
     __slots__ = (
         "current_leader_epoch",
         "fetch_offset",
+        "fetcher_log_start_offset",
         "high_watermark",
         "last_fetched_epoch",
         "log_start_offset",
@@ -55,6 +56,7 @@ class FetchedPartition:
         self.max_bytes = wanted.partition_max_bytes
         self.current_leader_epoch = wanted.current_leader_epoch
         self.last_fetched_epoch = wanted.last_fetched_epoch
+        self.fetcher_log_start_offset = wanted.log_start_offset
 
     def is_news(self, high_watermark: int, log_start_offset: int) -> bool:
         """Whether an answer without data has something to tell."""

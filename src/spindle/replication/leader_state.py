@@ -1,30 +1,85 @@
 """What a leader knows of its partition's replicas, and the high watermark that follows from it.
 
 KIP-966: below the effective `min.insync.replicas` the high watermark does not move at all.
-KIP-497: it is held by the *maximal* ISR, the committed one and additions under way.
+KIP-497: it is held by the *maximal* ISR, the committed one and an addition under way; and by a
+replica that is about to join, for it would otherwise run after a mark that never waits for it.
 """
 
 from collections.abc import Iterable
+from typing import Final, NamedTuple, Protocol
 
-UNKNOWN_OFFSET = -1
+from spindle.common.errors import ErrorCode
+from spindle.replication.followers import UNKNOWN_OFFSET, Follower
+
+ANY_BROKER_EPOCH: Final = -1
+
+_REFUSALS_WITHOUT_EFFECT: Final = (
+    ErrorCode.OPERATION_NOT_ATTEMPTED,
+    ErrorCode.INELIGIBLE_REPLICA,
+)
+"""The controller says that the partition is as the leader believes, and that nothing was done."""
+_REFUSALS_THAT_METADATA_EXPLAINS: Final = (
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.UNKNOWN_TOPIC_ID,
+    ErrorCode.FENCED_LEADER_EPOCH,
+    ErrorCode.INVALID_UPDATE_VERSION,
+    ErrorCode.INVALID_REQUEST,
+    ErrorCode.NEW_LEADER_ELECTED,
+)
+
+
+class ReplicaStanding(Protocol):
+    """What the committed metadata says of the brokers of a partition's replicas."""
+
+    def may_join(self, replica_id: int, broker_epoch: int) -> bool:
+        """Alive and not shutting down, the replica's directory online, the epoch the registered
+        one (-1 fits any)."""
+        ...
+
+    def is_alive(self, replica_id: int) -> bool:
+        """The broker is registered and not fenced."""
+        ...
+
+
+class IsrProposal(NamedTuple):
+    """An ISR that the leader asks the controller to commit (AlterPartition).
+
+    `broker_epochs[i]` is that of `isr[i]`; -1 where it is not known, and for the leader itself,
+    whose epoch whoever sends the proposal fills in.
+    """
+
+    isr: tuple[int, ...]
+    broker_epochs: tuple[int, ...]
+    leader_epoch: int
+    partition_epoch: int
+    leader_recovery_state: int
 
 
 class LeaderState:
-    """The leader's view in one leader epoch.
+    """The leader's view, from its election until it resigns; it may lead on in later epochs.
+
+    `isr` is the committed one, in the order of the metadata; `pending` is the change that is on its
+    way to the controller.
 
     Invariants: 1. `high_watermark` never decreases. 2. `high_watermark <= log_end_offset`.
+    3. At most one proposal is pending, and it was made for the present `partition_epoch`.
     """
 
     __slots__ = (
+        "_followers",
+        "_maximal_isr",
+        "_min_isr",
+        "_standing",
+        "effective_min_isr",
         "epoch_start_offset",
-        "follower_end_offsets",
         "high_watermark",
         "isr",
         "leader_epoch",
         "local_id",
         "log_end_offset",
-        "min_isr",
+        "max_lag_ms",
         "partition_epoch",
+        "pending",
         "replicas",
     )
 
@@ -39,74 +94,264 @@ class LeaderState:
         min_isr: int,
         log_end_offset: int,
         high_watermark: int,
+        standing: ReplicaStanding,
+        max_lag_ms: int,
+        now_ms: int,
     ) -> None:
         self.local_id = local_id
         self.leader_epoch = leader_epoch
         self.partition_epoch = partition_epoch
         self.replicas = replicas
         self.isr = isr
-        self.min_isr = min_isr
+        self.pending: IsrProposal | None = None
         self.log_end_offset = log_end_offset
         self.high_watermark = high_watermark
         self.epoch_start_offset = log_end_offset
-        self.follower_end_offsets: dict[int, int] = {
-            replica: UNKNOWN_OFFSET for replica in replicas if replica != local_id
+        self.max_lag_ms = max_lag_ms
+        self._standing = standing
+        self._min_isr = min_isr
+        self._maximal_isr = frozenset(isr)
+        self.effective_min_isr = min(min_isr, len(replicas))
+        self._followers: dict[int, Follower] = {
+            replica: Follower(replica, now_ms, is_in_sync=replica in isr)
+            for replica in replicas
+            if replica != local_id
         }
 
-    @property
-    def effective_min_isr(self) -> int:
-        """`min.insync.replicas`, capped by how many replicas the partition has."""
-        return min(self.min_isr, len(self.replicas))
+    # -- what is known
 
     @property
-    def is_alone(self) -> bool:
-        """No other replica has a say in the high watermark."""
-        return self.has_min_isr and all(replica == self.local_id for replica in self.isr)
+    def followers(self) -> Iterable[Follower]:
+        return self._followers.values()
+
+    def follower(self, replica_id: int) -> Follower | None:
+        return self._followers.get(replica_id)
+
+    @property
+    def min_isr(self) -> int:
+        """`min.insync.replicas` as configured; in effect at most the number of replicas."""
+        return self._min_isr
+
+    @min_isr.setter
+    def min_isr(self, value: int) -> None:
+        self._min_isr = value
+        self.effective_min_isr = min(value, len(self.replicas))
+
+    @property
+    def is_sole_replica(self) -> bool:
+        """No other replica has or could have a say in the high watermark."""
+        return len(self.replicas) == 1
 
     @property
     def has_min_isr(self) -> bool:
+        """Judged by the committed ISR: may records be taken that all replicas shall have?"""
         return len(self.isr) >= self.effective_min_isr
 
-    def update(
-        self, *, partition_epoch: int, replicas: tuple[int, ...], isr: tuple[int, ...]
-    ) -> None:
-        """Take over what the controller decided within the same leader epoch."""
-        self.partition_epoch = partition_epoch
-        self.replicas = replicas
-        self.isr = isr
-        self.follower_end_offsets = {
-            replica: self.follower_end_offsets.get(replica, UNKNOWN_OFFSET)
-            for replica in replicas
-            if replica != self.local_id
-        }
+    @property
+    def had_min_isr(self) -> bool:
+        """Judged by the maximal ISR: may records be acknowledged that all of it has?"""
+        return len(self._maximal_isr) >= self.effective_min_isr
 
-    def on_append(self, log_end_offset: int) -> bool:
+    @property
+    def is_new(self) -> bool:
+        """Clients may have seen a higher mark from the leader before: it is not known yet."""
+        return self.high_watermark < self.epoch_start_offset
+
+    def low_watermark(self, log_start_offset: int) -> int:
+        """The log start of the replica that has deleted least; replicas that are away are not
+        waited for (KIP-107)."""
+        for follower in self._followers.values():
+            if follower.log_start_offset < log_start_offset and self._standing.is_alive(
+                follower.replica_id
+            ):
+                log_start_offset = follower.log_start_offset
+        return log_start_offset
+
+    # -- what the metadata says
+
+    def begin_epoch(
+        self,
+        *,
+        leader_epoch: int,
+        partition_epoch: int,
+        replicas: tuple[int, ...],
+        isr: tuple[int, ...],
+        log_end_offset: int,
+        now_ms: int,
+    ) -> bool:
+        """The same broker leads on in a new epoch; True if the high watermark moved."""
+        self.leader_epoch = leader_epoch
+        self.log_end_offset = self.epoch_start_offset = log_end_offset
+        moved = self.update(
+            partition_epoch=partition_epoch, replicas=replicas, isr=isr, now_ms=now_ms
+        )
+        for follower in self._followers.values():
+            follower.begin_epoch(now_ms, log_end_offset, is_in_sync=follower.replica_id in isr)
+        return moved
+
+    def update(
+        self,
+        *,
+        partition_epoch: int,
+        replicas: tuple[int, ...],
+        isr: tuple[int, ...],
+        now_ms: int,
+    ) -> bool:
+        """Take over what the controller decided; True if the high watermark moved.
+
+        A partition epoch below the known one is passed over: AlterPartition's answer was faster.
+        """
+        if partition_epoch < self.partition_epoch:
+            return False
+        if partition_epoch > self.partition_epoch:
+            # The pending proposal was this change, or will be refused for its partition epoch.
+            self.pending = None
+        self.partition_epoch = partition_epoch
+        if replicas != self.replicas:
+            self.replicas = replicas
+            self._followers = {
+                replica: self._followers.get(replica) or Follower(replica, now_ms, is_in_sync=False)
+                for replica in replicas
+                if replica != self.local_id
+            }
+            self.min_isr = self._min_isr
+        self._set_isr(isr)
+        return self.advance(now_ms)
+
+    def _set_isr(self, isr: tuple[int, ...]) -> None:
+        self.isr = isr
+        proposed = self.pending.isr if self.pending is not None else ()
+        self._maximal_isr = frozenset((*isr, *proposed))
+
+    # -- progress
+
+    def on_append(self, log_end_offset: int, now_ms: int) -> bool:
         """The local log grew; True if the high watermark moved."""
         self.log_end_offset = log_end_offset
-        return self._advance()
+        return self.advance(now_ms)
 
-    def on_follower_fetch(self, replica_id: int, fetch_offset: int) -> bool:
+    def on_follower_fetch(
+        self,
+        replica_id: int,
+        fetch_offset: int,
+        log_start_offset: int,
+        broker_epoch: int,
+        now_ms: int,
+    ) -> bool:
         """A follower asked for `fetch_offset`, so it has all before; True if the mark moved."""
-        if replica_id not in self.follower_end_offsets:
+        follower = self._followers.get(replica_id)
+        if follower is None:
             return False
-        self.follower_end_offsets[replica_id] = fetch_offset
-        return self._advance()
+        follower.fetched(fetch_offset, log_start_offset, broker_epoch, self.log_end_offset, now_ms)
+        return self.advance(now_ms)
 
-    def advance(self) -> bool:
-        """Move the high watermark after the ISR changed; True if it moved."""
-        return self._advance()
-
-    def _advance(self) -> bool:
+    def advance(self, now_ms: int) -> bool:
+        """Move the high watermark as far as the replicas allow; True if it moved."""
         if not self.has_min_isr:
             return False
-        new = min(self._in_sync_end_offsets(), default=self.log_end_offset)
+        new = self.log_end_offset
+        for follower in self._followers.values():
+            if follower.log_end_offset < new and (
+                follower.replica_id in self._maximal_isr or self._is_joining(follower, now_ms)
+            ):
+                new = follower.log_end_offset
         if new <= self.high_watermark:
             return False
         self.high_watermark = new
         return True
 
-    def _in_sync_end_offsets(self) -> Iterable[int]:
-        yield self.log_end_offset
-        for replica in self.isr:
-            if replica != self.local_id:
-                yield self.follower_end_offsets.get(replica, UNKNOWN_OFFSET)
+    def _is_joining(self, follower: Follower, now_ms: int) -> bool:
+        return follower.is_caught_up(
+            self.log_end_offset, now_ms, self.max_lag_ms
+        ) and self._may_join(follower)
+
+    def _may_join(self, follower: Follower) -> bool:
+        epoch = follower.broker_epoch
+        return epoch is not None and self._standing.may_join(follower.replica_id, epoch)
+
+    # -- the in-sync replicas
+
+    def propose_expansion(self) -> IsrProposal | None:
+        """Replicas that have what is committed, and all that this leader began with, belong in.
+
+        Without the second condition a replica could be elected that lacks records which the leader
+        has from before its epoch, and which were committed then.
+        """
+        if self.pending is not None or len(self.isr) == len(self.replicas):
+            return None
+        needed = max(self.high_watermark, self.epoch_start_offset)
+        joining = tuple(
+            follower.replica_id
+            for follower in self._followers.values()
+            if follower.replica_id not in self._maximal_isr
+            and follower.log_end_offset >= needed
+            and self._may_join(follower)
+        )
+        return self._propose((*self.isr, *joining)) if joining else None
+
+    def propose_shrink(self, now_ms: int) -> IsrProposal | None:
+        """Replicas that have not caught up for `max_lag_ms` do not belong in."""
+        if self.pending is not None or len(self.isr) == 1:
+            return None
+        staying = tuple(
+            replica
+            for replica in self.isr
+            if replica == self.local_id or self._keeps_up(replica, now_ms)
+        )
+        return self._propose(staying) if len(staying) < len(self.isr) else None
+
+    def _keeps_up(self, replica: int, now_ms: int) -> bool:
+        follower = self._followers.get(replica)
+        return follower is not None and follower.is_caught_up(
+            self.log_end_offset, now_ms, self.max_lag_ms
+        )
+
+    def _propose(self, isr: tuple[int, ...]) -> IsrProposal:
+        epochs = tuple(self._broker_epoch(replica) for replica in isr)
+        # A leader that came from an unclean election has its log in order as soon as it leads.
+        recovered = 0
+        self.pending = IsrProposal(isr, epochs, self.leader_epoch, self.partition_epoch, recovered)
+        self._set_isr(self.isr)
+        return self.pending
+
+    def _broker_epoch(self, replica: int) -> int:
+        follower = self._followers.get(replica)
+        if follower is None or follower.broker_epoch is None:
+            return ANY_BROKER_EPOCH
+        return follower.broker_epoch
+
+    def on_committed(
+        self,
+        proposal: IsrProposal,
+        *,
+        leader_epoch: int,
+        partition_epoch: int,
+        isr: tuple[int, ...],
+        now_ms: int,
+    ) -> bool:
+        """The controller took the proposal over; True if the high watermark moved."""
+        if proposal is not self.pending or leader_epoch != self.leader_epoch:
+            return False
+        if partition_epoch < self.partition_epoch:
+            return False
+        self.pending = None
+        self.partition_epoch = partition_epoch
+        self._set_isr(isr)
+        return self.advance(now_ms)
+
+    def on_refused(self, proposal: IsrProposal, code: ErrorCode, now_ms: int) -> tuple[bool, bool]:
+        """The controller did not take it over: (send it again, the high watermark moved).
+
+        Where it is not certain that the proposal had no effect it stays pending, which holds the
+        high watermark, until newer metadata comes.
+        """
+        if proposal is not self.pending or code in _REFUSALS_THAT_METADATA_EXPLAINS:
+            return False, False
+        if code in _REFUSALS_WITHOUT_EFFECT:
+            self.pending = None
+            self._set_isr(self.isr)
+            return False, self.advance(now_ms)
+        return True, False
+
+
+__all__ = ["UNKNOWN_OFFSET", "IsrProposal", "LeaderState", "ReplicaStanding"]

@@ -12,11 +12,13 @@ from spindle.broker.assignments import Assignments
 from spindle.broker.directories import BrokerDirectory
 from spindle.broker.fetch_memory import FetchMemory
 from spindle.broker.handlers.auto_topics import request_topics
+from spindle.broker.isr_changes import IsrChanges
 from spindle.broker.partition import Partition
 from spindle.broker.ports import ControllerChannel
 from spindle.broker.producer_ids import ProducerIds
 from spindle.broker.quota_enforcement import ClientQuotas
 from spindle.broker.replicas import Replicas, TopicSettings
+from spindle.broker.replication_context import ReplicationContext
 from spindle.broker.services import BrokerServices
 from spindle.broker.topology import endpoint_of
 from spindle.broker.traffic import Traffic
@@ -45,6 +47,7 @@ from spindle.runtime.coordinator_config import group_coordinator_config, shard_s
 from spindle.runtime.coordinator_log import ReplicaCoordinatorLog
 from spindle.runtime.coordinators import GroupCoordinator
 from spindle.runtime.housekeeping import Housekeeping
+from spindle.runtime.isr_sender import IsrSender
 from spindle.runtime.peers import Peers
 from spindle.runtime.quorum_peers import QuorumPeers
 from spindle.runtime.replica_fetchers import ReplicaFetchers
@@ -98,10 +101,25 @@ class BrokerServer:
             lambda: self.lifecycle.broker_epoch,
             env.now_ms,
         )
+        loop = asyncio.get_running_loop()
+
+        def steady_ms() -> int:
+            return int(loop.time() * 1000)
+
+        max_lag_ms = config.integer("replica.lag.time.max.ms")
+        self._isr_sender = IsrSender(
+            IsrChanges(config.node_id),
+            env.channel,
+            lambda: self.lifecycle.broker_epoch,
+            lambda: self.replicas.check_isrs(),
+            max_lag_ms,
+            env.random,
+        )
         self.replicas = Replicas(
-            config.node_id,
+            ReplicationContext(
+                config.node_id, self.metadata, steady_ms, max_lag_ms, self._isr_sender.add
+            ),
             env.directories,
-            self.metadata,
             self._settings_of,
             self._misplaced,
             self.replica_fetchers,
@@ -126,12 +144,11 @@ class BrokerServer:
         self.replicas.on_leadership(self._on_leadership)
         self._producer_ids = ProducerIds(config.node_id, env.channel)
         self._housekeeping = Housekeeping(self.replicas, config, env.now_ms)
-        loop = asyncio.get_running_loop()
         self.traffic = Traffic()
         self.quotas = ClientQuotas(
             config.integer("quota.window.num"),
             1000 * config.integer("quota.window.size.seconds"),
-            lambda: int(loop.time() * 1000),
+            steady_ms,
         )
         self.services = BrokerServices(
             node_id=config.node_id,
@@ -186,6 +203,7 @@ class BrokerServer:
         await self._load_logs()
         self.metadata.observe(self.lifecycle.metadata_advanced)
         self._assignment_sender.start()
+        self._isr_sender.start()
         self.lifecycle.start()
         await self.lifecycle.caught_up
         self.metadata.start()
@@ -209,6 +227,7 @@ class BrokerServer:
         await self._housekeeping.stop()
         self.groups.close()
         await self._assignment_sender.stop()
+        await self._isr_sender.stop()
         await self.metadata.stop()
         await self.replica_fetchers.stop_all()
         await self.lifecycle.stop()
@@ -297,6 +316,8 @@ class BrokerServer:
         if is_broker_changed:
             self._settings.forget()
         await self.replicas.apply(local_changes(delta, self._config.node_id))
+        if delta.cluster.changed_brokers:
+            self.replicas.check_isrs()
         if is_broker_changed:
             self.replicas.refresh_settings(None)
         else:

@@ -1,7 +1,9 @@
-"""Fetch: byte ranges of the log to consumers (KIP-74, KIP-227, KIP-516, KIP-595, KIP-951).
+"""Fetch: byte ranges of the log to consumers and followers (KIP-74, 227, 392, 516, 595, 903, 951).
 
 A fetch is answered as soon as `min_bytes` can be served, or a partition has something else to say;
-otherwise it waits until the high watermark of one of its partitions moves or `max_wait_ms` is over.
+otherwise it waits until the high watermark of one of its partitions moves (for a follower: until
+one of the logs grows) or `max_wait_ms` is over. What a follower asks for says what it has, which
+moves the high watermark.
 Reads run on the directories' I/O threads, one hop per directory, within the limits of the request.
 """
 
@@ -35,6 +37,7 @@ _FIRST_TOPIC_ID_VERSION: Final = 13
 _FIRST_DIVERGING_VERSION: Final = 12
 _FIRST_NODE_ENDPOINTS_VERSION: Final = 16
 _FIRST_REPLICA_STATE_VERSION: Final = 15
+_FIRST_FOLLOWER_READ_VERSION: Final = 11
 _LEADER_ERRORS: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
@@ -93,10 +96,15 @@ class _Fetch:
         self.is_stale = False
         self.granted = 0
         self.reads: list[_Read] = []
+        self.replica_id, self.broker_epoch = _fetcher(context, request)
+        self.is_replica = self.replica_id >= 0
+        self.needs_leader = self.is_replica or context.api_version < _FIRST_FOLLOWER_READ_VERSION
 
     # -- deciding
 
     def start(self) -> None:
+        if self.is_replica:
+            self._take_progress()
         self._resolve()
         max_wait_ms = self.request.max_wait_ms
         if max_wait_ms <= 0 or not self.reads or any(read.has_news for read in self.reads):
@@ -104,6 +112,19 @@ class _Fetch:
         self._try()
         if not self.promise.done() and not self.is_expired:
             self.timer = self.services.loop.call_later(max_wait_ms / 1000, self._expire)
+
+    def _take_progress(self) -> None:
+        """What the follower asks for is what it does not have yet."""
+        self._resolve()
+        for read in self.reads:
+            if read.partition is not None and not read.has_news:
+                wanted = read.wanted
+                read.partition.follower_fetched(
+                    self.replica_id,
+                    wanted.fetch_offset,
+                    wanted.fetcher_log_start_offset,
+                    self.broker_epoch,
+                )
 
     def _resolve(self) -> None:
         """Look at every partition anew: who leads it, how far it may be read."""
@@ -137,7 +158,13 @@ class _Fetch:
         if read.key.topic_id not in (ZERO_UUID, partition.topic_id):
             data.error_code = ErrorCode.INCONSISTENT_TOPIC_ID
             return
-        data.error_code = replicas.leader_error(partition, wanted.current_leader_epoch)
+        data.error_code = replicas.leader_error(
+            partition, wanted.current_leader_epoch, needs_leader=self.needs_leader
+        )
+        if self.is_replica and not data.error_code:
+            data.error_code = partition.replica_error(
+                self.replica_id, self.broker_epoch, wanted.current_leader_epoch
+            )
         if data.error_code:
             self._tell_leader(partition, data)
             return
@@ -145,8 +172,11 @@ class _Fetch:
         data.high_watermark = partition.high_watermark
         data.last_stable_offset = partition.last_stable_offset
         data.log_start_offset = log.log_start_offset
-        is_committed = self.request.isolation_level == _READ_COMMITTED
-        read.end_offset = data.last_stable_offset if is_committed else data.high_watermark
+        is_committed = self.request.isolation_level == _READ_COMMITTED and not self.is_replica
+        if self.is_replica:
+            read.end_offset = log.log_end_offset
+        else:
+            read.end_offset = data.last_stable_offset if is_committed else data.high_watermark
         if (
             self.context.api_version >= _FIRST_DIVERGING_VERSION
             and wanted.last_fetched_epoch >= 0
@@ -162,7 +192,7 @@ class _Fetch:
 
     def _diverges(self, log: Log, wanted: FetchedPartition, data: PartitionData) -> bool:
         end = log.end_offset_for_epoch(wanted.last_fetched_epoch)
-        if end.epoch < 0:
+        if end.epoch < 0 or wanted.fetch_offset < log.log_start_offset:
             data.error_code = ErrorCode.OFFSET_OUT_OF_RANGE
             return True
         if end.epoch < wanted.last_fetched_epoch or end.offset < wanted.fetch_offset:
@@ -197,7 +227,7 @@ class _Fetch:
         if not self.watched:
             for read in self.reads:
                 if read.partition is not None:
-                    read.partition.watch(self._on_progress)
+                    read.partition.watch(self._on_progress, appends=self.is_replica)
                     self.watched.append(read.partition)
 
     def _on_progress(self) -> None:
@@ -232,7 +262,9 @@ class _Fetch:
         """The client's limit, or what its quota could ever pay for."""
         quotas = self.services.quotas
         wanted = max(self.request.max_bytes, 0)
-        return min(wanted, quotas.max_fetch_bytes(self.context)) if quotas.is_active else wanted
+        if not quotas.is_active or self.is_replica:
+            return wanted
+        return min(wanted, quotas.max_fetch_bytes(self.context))
 
     def _read_groups(self, groups: list[list[_Read]], room: int, has_any: bool) -> None:
         if not groups:
@@ -288,7 +320,7 @@ class _Fetch:
             self._watch()
 
     def _answer_when_complete(self) -> None:
-        if self.request.isolation_level != _READ_COMMITTED:
+        if self.request.isolation_level != _READ_COMMITTED or self.is_replica:
             self._answer()
             return
         waiting = [r for r in self.reads if r.data.records and r.partition is not None]
@@ -329,7 +361,8 @@ class _Fetch:
         if wait_ms:
             self.promise.set_result(self._throttled(wait_ms))
             return
-        self._count(shown)
+        if not self.is_replica:
+            self._count(shown)
         self._remember(shown)
         self.promise.set_result(response)
 
@@ -345,7 +378,7 @@ class _Fetch:
     def _charge(self, response: FetchResponse) -> int:
         """The ms that the client's quotas make it wait."""
         quotas = self.services.quotas
-        if not quotas.is_active:
+        if not quotas.is_active or self.is_replica:
             return 0
         version = self.context.api_version
         return quotas.charge_fetch(
@@ -443,16 +476,17 @@ def read_logs(
     return results
 
 
+def _fetcher(context: RequestContext, request: FetchRequest) -> tuple[int, int]:
+    """(replica id, its broker epoch); both are -1 for a consumer."""
+    if context.api_version >= _FIRST_REPLICA_STATE_VERSION:
+        return request.replica_state.replica_id, request.replica_state.replica_epoch
+    return request.replica_id, -1
+
+
 def fetch(
     services: BrokerServices, context: RequestContext, request: FetchRequest
 ) -> FetchResponse | Awaitable[FetchResponse]:
-    """Serve a consumer's fetch."""
-    if context.api_version >= _FIRST_REPLICA_STATE_VERSION:
-        replica_id = request.replica_state.replica_id
-    else:
-        replica_id = request.replica_id
-    if replica_id >= 0:
-        return FetchResponse(error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    """Serve the fetch of a consumer or a follower."""
     try:
         session = services.fetch_sessions.open(request, context.api_version, services.now_ms())
     except SessionError as error:

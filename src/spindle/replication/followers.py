@@ -1,0 +1,70 @@
+"""What a leader knows of one follower, learned from its fetches."""
+
+from typing import Final
+
+UNKNOWN_OFFSET: Final = -1
+NEVER_MS: Final = -(2**62)
+
+
+class Follower:
+    """A follower's progress in one leader epoch.
+
+    Attributes:
+        log_end_offset: the follower has everything before it; -1 before its first fetch.
+        broker_epoch: the epoch that its last fetch named: None before the first, -1 where the
+            protocol version has none.
+        last_caught_up_ms: when it last had all that the leader had.
+    """
+
+    __slots__ = (
+        "_last_fetch_ms",
+        "_offered_end_offset",
+        "broker_epoch",
+        "last_caught_up_ms",
+        "log_end_offset",
+        "log_start_offset",
+        "replica_id",
+    )
+
+    def __init__(self, replica_id: int, now_ms: int, *, is_in_sync: bool) -> None:
+        self.replica_id = replica_id
+        self.log_end_offset = UNKNOWN_OFFSET
+        self.log_start_offset = UNKNOWN_OFFSET
+        self.broker_epoch: int | None = None
+        self.last_caught_up_ms = now_ms if is_in_sync else NEVER_MS
+        self._last_fetch_ms = NEVER_MS
+        self._offered_end_offset = UNKNOWN_OFFSET
+
+    def begin_epoch(self, now_ms: int, leader_end_offset: int, *, is_in_sync: bool) -> None:
+        """The same leader leads on in a new epoch: what the follower has is known already."""
+        self.last_caught_up_ms = self._last_fetch_ms = now_ms if is_in_sync else NEVER_MS
+        self._offered_end_offset = leader_end_offset
+
+    def fetched(
+        self,
+        fetch_offset: int,
+        log_start_offset: int,
+        broker_epoch: int,
+        leader_end_offset: int,
+        now_ms: int,
+    ) -> None:
+        """It asked for `fetch_offset` while the leader's log ended at `leader_end_offset`.
+
+        A follower that fetches without end from a busy leader never sees its very end. So one that
+        has by now what the leader had at the fetch before was caught up at the time of that fetch.
+        """
+        if fetch_offset >= leader_end_offset:
+            self.last_caught_up_ms = max(self.last_caught_up_ms, now_ms)
+        elif fetch_offset >= self._offered_end_offset:
+            self.last_caught_up_ms = max(self.last_caught_up_ms, self._last_fetch_ms)
+        self.log_end_offset = fetch_offset
+        self.log_start_offset = log_start_offset
+        self.broker_epoch = broker_epoch
+        self._last_fetch_ms = now_ms
+        self._offered_end_offset = max(self._offered_end_offset, leader_end_offset)
+
+    def is_caught_up(self, leader_end_offset: int, now_ms: int, max_lag_ms: int) -> bool:
+        return (
+            self.log_end_offset == leader_end_offset
+            or now_ms - self.last_caught_up_ms <= max_lag_ms
+        )
