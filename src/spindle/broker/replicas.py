@@ -90,14 +90,18 @@ class Replicas:
         return self._partitions.get((topic, index))
 
     def is_coming(self, topic: str, index: int) -> bool:
-        """The metadata names this broker as leader of a partition which it does not lead yet."""
+        """The metadata names this broker as a replica that is not here yet, or as the leader of a
+        partition which it does not lead yet."""
         partition = self._partitions.get((topic, index))
         if partition is not None and partition.leader is not None:
             return False
         known = self._metadata.image.topics.by_name.get(topic)
         if known is None or index not in known.partitions:
             return False
-        return known.partitions[index].leader == self.broker_id
+        registration = known.partitions[index]
+        if partition is None:
+            return self.broker_id in registration.replicas
+        return registration.leader == self.broker_id
 
     def in_directory(self, directory: BrokerDirectory) -> list[Partition]:
         return [p for p in self._partitions.values() if p.directory is directory]

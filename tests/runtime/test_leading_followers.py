@@ -1,0 +1,250 @@
+"""A leader and its followers, message by message: the high watermark, the ISR, who waits."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from fake_broker import FakeBroker, create_replicated, fake_broker
+from node_harness import (
+    Client,
+    Home,
+    batch_of,
+    connected,
+    fetch_request,
+    produce_request,
+    records_in,
+    run,
+    running,
+)
+
+from spindle.common.errors import ErrorCode
+from spindle.metadata.partitions import PartitionRegistration
+from spindle.protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest
+from spindle.protocol.messages.delete_topics import DeleteTopicsRequest
+from spindle.protocol.messages.fetch import FetchResponse
+from spindle.runtime.node import Node
+
+Data = FetchResponse.FetchableTopicResponse.PartitionData
+
+
+class Pair:
+    """A node that leads, a broker 2 on the wire only, and connections of a client to the node."""
+
+    def __init__(self, node: Node, other: FakeBroker, client: Client, link: Client) -> None:
+        self.node = node
+        self.other = other
+        self.client = client
+        self.link = link
+        self.topic_id = b""
+
+    async def create(self, **configs: str) -> None:
+        """Topic t with replicas [1, 2]."""
+        named = {key.replace("_", "."): value for key, value in configs.items()}
+        self.topic_id = await create_replicated(self.client, "t", [1, 2], named)
+
+    async def follow(self, offset: int, **options: Any) -> Data:
+        """The follower's fetch at `offset`; the answer for the partition."""
+        response = await self.link.ask(self.other.fetch(self.topic_id, offset, **options))
+        assert response.error_code == 0
+        data: Data = response.responses[0].partitions[0]
+        return data
+
+    @property
+    def registration(self) -> PartitionRegistration:
+        found = self.node.publisher.image.topics.partition(self.topic_id, 0)
+        assert found is not None
+        return found
+
+    async def until(self, is_true: Callable[[PartitionRegistration], bool]) -> None:
+        """Return when the committed registration is so (the test's time limit applies)."""
+        assert self.node.broker is not None
+        assert await self.node.broker.metadata.wait_for(
+            lambda image: (
+                (found := image.topics.partition(self.topic_id, 0)) is not None and is_true(found)
+            ),
+            60,
+        )
+
+
+@asynccontextmanager
+async def pair(folder: Path, **overrides: str) -> AsyncIterator[Pair]:
+    overrides = {"broker_session_timeout_ms": "3600000", **overrides}
+    async with (
+        running(Home(folder, directories=1, **overrides).format()) as node,
+        fake_broker(node, 2) as other,
+        connected(node) as client,
+        connected(node) as link,
+    ):
+        yield Pair(node, other, client, link)
+
+
+def test_records_are_committed_when_the_follower_has_them(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with pair(tmp_path) as p, connected(p.node) as consumer:
+            await p.create()
+            assert p.registration.isr == (1, 2)
+            produced = asyncio.create_task(p.client.produce("t", 0, batch_of(b"a", b"b")))
+            waiting = await p.follow(0, max_wait_ms=20_000)
+            assert [r.value for r in records_in(waiting.records)] == [b"a", b"b"]
+            assert waiting.high_watermark == 0
+            unseen = await consumer.fetch("t", 0, 0, max_wait_ms=0)
+            assert (unseen.high_watermark, bytes(unseen.records or b"")) == (0, b"")
+            assert not produced.done()
+            # Asking for what comes next says that all before is there.
+            assert (await p.follow(2, last_epoch=0)).high_watermark == 2
+            assert (await produced).error_code == 0
+            seen = await consumer.fetch("t", 0, 0)
+            assert [r.value for r in records_in(seen.records)] == [b"a", b"b"]
+
+    run(scenario)
+
+
+def test_a_follower_is_told_where_its_log_diverges(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with pair(tmp_path) as p:
+            await p.create()
+            await p.client.produce("t", 0, batch_of(b"a"), acks=1)
+            data = await p.follow(5, last_epoch=0)
+            assert (data.diverging_epoch.epoch, data.diverging_epoch.end_offset) == (0, 1)
+            assert data.error_code == 0
+            # It said nothing of what it has.
+            assert (await p.client.fetch("t", 0, 0, max_wait_ms=0)).high_watermark == 0
+
+    run(scenario)
+
+
+def test_fetches_of_strangers_and_of_the_past_are_refused(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with pair(tmp_path) as p, fake_broker(p.node, 3) as stranger:
+            await p.create()
+            response = await p.link.ask(stranger.fetch(p.topic_id, 0))
+            answer = response.responses[0].partitions[0]
+            assert answer.error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
+            past = await p.follow(0, broker_epoch=p.other.epoch - 1)
+            assert past.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+            assert (await p.follow(0, leader_epoch=7)).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
+
+    run(scenario)
+
+
+def test_a_silent_follower_leaves_the_isr_and_comes_back(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with pair(
+            tmp_path, replica_lag_time_max_ms="200", replica_fetch_wait_max_ms="100"
+        ) as p:
+            await p.create()
+            answer = await p.client.produce("t", 0, batch_of(b"a"))
+            assert answer.error_code == 0  # committed without the follower, once it has left
+            assert p.registration.isr == (1,)
+            await p.follow(0)
+            assert p.registration.isr == (1,)  # it does not have what is committed
+            await p.follow(1, last_epoch=0)
+            await p.until(lambda r: r.isr == (1, 2))
+
+    run(scenario)
+
+
+def test_too_few_replicas_refuse_before_and_after_the_append(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with pair(tmp_path) as p, connected(p.node) as other_client:
+            await p.create(min_insync_replicas="2")
+            await p.follow(0)
+            request = produce_request("t", 0, batch_of(b"a"))
+            request.timeout_ms = 20_000
+            parked = asyncio.create_task(p.client.ask(request, version=12))
+            await p.follow(0, max_wait_ms=20_000)  # the record is there
+            await p.other.heartbeat(fence=True)
+            await p.until(lambda r: r.isr == (1,))
+            refused = await other_client.produce("t", 0, batch_of(b"b"))
+            assert refused.error_code == ErrorCode.NOT_ENOUGH_REPLICAS
+            # Below min.insync.replicas nothing more is committed, and so not seen.
+            assert (await other_client.fetch("t", 0, 0, max_wait_ms=0)).high_watermark == 0
+            await p.other.heartbeat()
+            await p.follow(1, last_epoch=0)
+            await p.until(lambda r: r.isr == (1, 2))
+            part = (await parked).responses[0].partition_responses[0]
+            assert part.error_code == 0
+
+    run(scenario)
+
+
+def test_a_produce_that_nobody_confirms_times_out(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with pair(tmp_path) as p:
+            await p.create()
+            request = produce_request("t", 0, batch_of(b"a"))
+            request.timeout_ms = 1
+            response = await p.client.ask(request, version=12)
+            part = response.responses[0].partition_responses[0]
+            assert part.error_code == ErrorCode.REQUEST_TIMED_OUT
+
+    run(scenario)
+
+
+def test_a_dead_disk_of_a_follower_holds_nothing_up(tmp_path: Path) -> None:
+    """Kafka's leader waits for such a follower as long as for one that lags, 30 s."""
+
+    async def scenario() -> None:
+        async with pair(tmp_path) as p:
+            await p.create()
+            await p.follow(0)
+            await assign(p, p.other.directory_ids[0])
+            produced = asyncio.create_task(p.client.produce("t", 0, batch_of(b"a")))
+            await p.follow(0, max_wait_ms=20_000)
+            await p.other.heartbeat(offline=[p.other.directory_ids[0]])
+            assert (await produced).error_code == 0
+            assert p.registration.isr == (1,)
+
+    run(scenario)
+
+
+async def assign(p: Pair, directory_id: bytes) -> None:
+    """The follower tells in which of its directories the replica is."""
+    data = AssignReplicasToDirsRequest.DirectoryData
+    topic = data.TopicData
+    await p.other.ask(
+        AssignReplicasToDirsRequest(
+            broker_id=2,
+            broker_epoch=p.other.epoch,
+            directories=[
+                data(
+                    id=directory_id,
+                    topics=[
+                        topic(
+                            topic_id=p.topic_id,
+                            partitions=[topic.PartitionData(partition_index=0)],
+                        )
+                    ],
+                )
+            ],
+        )
+    )
+    await p.until(lambda r: r.directory(2) == directory_id)
+
+
+def test_a_parked_produce_is_answered_when_the_topic_goes(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with pair(tmp_path) as p:
+            await p.create()
+            parked = asyncio.create_task(p.client.produce("t", 0, batch_of(b"a")))
+            await p.follow(0, max_wait_ms=20_000)
+            state = DeleteTopicsRequest.DeleteTopicState(name="t")
+            await p.link.ask(DeleteTopicsRequest(topics=[state], timeout_ms=5_000))
+            assert (await parked).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    run(scenario)
+
+
+def test_a_consumer_below_the_rack_version_needs_the_leader(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with pair(tmp_path) as p:
+            p.topic_id = await create_replicated(p.client, "t", [2, 1])
+            old = await p.client.ask(fetch_request("t", 0, 0), version=10)
+            code = old.responses[0].partitions[0].error_code
+            assert code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+            new = await p.client.ask(fetch_request("t", 0, 0), version=12)
+            assert new.responses[0].partitions[0].error_code == 0
+
+    run(scenario)
