@@ -187,11 +187,6 @@ class Partition:
         for waiter in list(self._watchers):
             waiter()
 
-    def follower_advanced(self) -> None:
-        """As a follower: the high watermark or the log start moved; consumers may wait here."""
-        if self._watchers:
-            self._notify()
-
     # -- appending
 
     def append(
