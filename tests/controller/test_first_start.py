@@ -17,6 +17,7 @@ from spindle.protocol.messages.incremental_alter_configs import IncrementalAlter
 from spindle.protocol.messages.metadata_records import (
     BeginTransactionRecord,
     BrokerRegistrationChangeRecord,
+    ClearElrRecord,
     ConfigRecord,
     EndTransactionRecord,
     FeatureLevelRecord,
@@ -154,7 +155,7 @@ def test_topic_records_stand_in_one_batch_configs_before_partitions() -> None:
         assert (six.error_code, six.num_partitions, six.replication_factor) == (0, 6, 1)
         configs = [
             TOPIC.CreatableTopicConfig(name="cleanup.policy", value="compact"),
-            TOPIC.CreatableTopicConfig(name="retention.ms", value="100000"),
+            TOPIC.CreatableTopicConfig(name="min.insync.replicas", value="1"),
         ]
         answer = await node.request(19, create("cfg", 1, configs=configs))
         (cfg,) = answer.topics
@@ -175,8 +176,9 @@ def test_topic_records_stand_in_one_batch_configs_before_partitions() -> None:
                     resource_type=2, resource_name="cfg", name="cleanup.policy", value="compact"
                 ),
                 ConfigRecord(
-                    resource_type=2, resource_name="cfg", name="retention.ms", value="100000"
+                    resource_type=2, resource_name="cfg", name="min.insync.replicas", value="1"
                 ),
+                ClearElrRecord(topic_name="cfg"),
                 partition(cfg.topic_id, 0),
             ],
             [

@@ -185,10 +185,15 @@ async def running(home: Home) -> AsyncIterator[Node]:
 
 
 @asynccontextmanager
-async def connected(node: Node) -> AsyncIterator[Client]:
-    assert node.broker is not None
-    listener = node.broker.listeners[0]
-    reader, writer = await asyncio.open_connection("127.0.0.1", listener.port)
+async def connected(node: Node, listener: str = "PLAINTEXT") -> AsyncIterator[Client]:
+    """A client of the broker's first listener, or of the controller's if that is named."""
+    if listener == "PLAINTEXT":
+        assert node.broker is not None
+        port = node.broker.listeners[0].port
+    else:
+        assert node.controller is not None
+        port = next(e.port for e in node.controller.endpoints if e.listener == listener)
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
     client = Client(reader, writer)
     try:
         yield client

@@ -5,6 +5,7 @@ from typing import Any, Final, Protocol, TypeVar, TypeVarTuple
 
 from spindle.broker.context import RequestContext
 from spindle.common.errors import LogDirectoryFailed
+from spindle.config.node_config import NodeConfig
 from spindle.metadata.image import MetadataImage
 from spindle.protocol.message import Message
 
@@ -69,6 +70,24 @@ class ControllerChannel(Protocol):
 
 CATCH_UP_S: Final = 5.0
 """How long a request waits for replicas that are being made."""
+
+
+class HasImage(Protocol):
+    """Gives the newest committed image."""
+
+    @property
+    def image(self) -> MetadataImage: ...
+
+
+class DescribedNode(Protocol):
+    """What a description needs to know; brokers and controllers have it."""
+
+    @property
+    def node_id(self) -> int: ...
+    @property
+    def config(self) -> NodeConfig: ...
+    @property
+    def metadata(self) -> HasImage: ...
 
 
 class MetadataView(Protocol):

@@ -170,7 +170,9 @@ def _check_existence(image: MetadataImage, resource: ConfigResource) -> None:
             and int(resource.name) not in image.cluster.brokers
             and (int(resource.name) not in image.cluster.controllers)
         ):
-            raise ApiError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"No such node: {resource.name}.")
+            raise ApiError(
+                ErrorCode.BROKER_ID_NOT_REGISTERED, f"No node with id {resource.name} found."
+            )
 
 
 def _apply_operations(
@@ -240,12 +242,18 @@ def _change_records(
         )
         for name, value in changes.items()
     ]
-    if image.features.is_elr_enabled and MIN_INSYNC_REPLICAS in changes:
-        if resource.resource_type == TOPIC_RESOURCE:
-            records.append(ClearElrRecord(topic_name=resource.name))
-        elif resource == DEFAULT_BROKER:
-            records.append(ClearElrRecord(topic_name=""))
-    return records
+    return records + clear_elr_records(image, resource, changes)
+
+
+def clear_elr_records(
+    image: MetadataImage, resource: ConfigResource, changes: Mapping[str, str | None]
+) -> list[ClearElrRecord]:
+    """With another min.insync.replicas those who were eligible may not be any more (KIP-966)."""
+    if not image.features.is_elr_enabled or MIN_INSYNC_REPLICAS not in changes:
+        return []
+    if resource.resource_type == TOPIC_RESOURCE:
+        return [ClearElrRecord(topic_name=resource.name)]
+    return [ClearElrRecord(topic_name="")] if resource == DEFAULT_BROKER else []
 
 
 def _check_min_insync_replicas(

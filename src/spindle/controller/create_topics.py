@@ -5,6 +5,7 @@ from typing import Final
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import METADATA_TOPIC
 from spindle.controller.assignment import check_manual_assignment, new_partition, place_replicas
+from spindle.controller.configs import clear_elr_records
 from spindle.controller.decision import (
     MAX_RECORDS_PER_OPERATION,
     ChargePartitions,
@@ -14,7 +15,7 @@ from spindle.controller.decision import (
 )
 from spindle.controller.duplicates import repeated
 from spindle.controller.topic_names import NameCollisions, check_topic_name
-from spindle.metadata.configs import TOPIC_RESOURCE
+from spindle.metadata.configs import TOPIC_RESOURCE, ConfigResource
 from spindle.metadata.image import MetadataImage
 from spindle.protocol.message import Message
 from spindle.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
@@ -105,6 +106,7 @@ def _create(
                 resource_type=TOPIC_RESOURCE, resource_name=topic.name, name=name, value=value
             )
         )
+    records += clear_elr_records(image, ConfigResource(TOPIC_RESOURCE, topic.name), configs)
     records += partitions
     entries = context.config_rules.effective_topic_configs(configs, image.configs.default_broker())
     result = _Result(

@@ -6,13 +6,19 @@ A pure broker has no controller listener; there this only dispatches to the loca
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from spindle.broker.context import RequestContext
 from spindle.broker.forwarding import open_request, seal_response
 from spindle.broker.handlers.api_versions import api_rows, api_versions
+from spindle.broker.handlers.configs import describe_configs
 from spindle.broker.handlers.describe_cluster import CONTROLLERS, endpoint_type_error
+from spindle.broker.handlers.describe_security import (
+    describe_acls,
+    describe_user_scram_credentials,
+)
 from spindle.common.errors import ApiError, ErrorCode, ProtocolViolation
 from spindle.common.ids import Endpoint
 from spindle.common.uuids import Uuid
@@ -47,6 +53,9 @@ from spindle.runtime.server import Handler, Listener, RequestServer
 log = logging.getLogger(__name__)
 
 _API_VERSIONS: Final = 18
+_DESCRIBE_ACLS: Final = 29
+_DESCRIBE_CONFIGS: Final = 32
+_DESCRIBE_SCRAM: Final = 50
 _ENVELOPE: Final = 58
 _DESCRIBE_CLUSTER: Final = 60
 _CONTROLLER_REGISTRATION: Final = 70
@@ -54,6 +63,14 @@ QUORUM_APIS: Final = frozenset((1, 52, 53, 54, 55, 59, 80, 81, 82))
 """Fetch (of the metadata log), Vote, Begin- and EndQuorumEpoch, DescribeQuorum, FetchSnapshot,
 Add-, Remove- and UpdateRaftVoter."""
 _FORWARDED: Final = frozenset((*OPERATIONS, *QUORUM_APIS))
+
+
+class _DescribedController(NamedTuple):
+    """What descriptions need of a node."""
+
+    node_id: int
+    config: NodeConfig
+    metadata: ImagePublisher
 
 
 class ControllerServer:
@@ -180,6 +197,10 @@ class ControllerServer:
     def _handlers(self) -> dict[int, Handler]:
         served = (key for key in (*OPERATIONS, *QUORUM_APIS) if APIS[key].on_controller)
         handlers: dict[int, Handler] = dict.fromkeys(served, self._answer)
+        node = _DescribedController(self._config.node_id, self._config, self._publisher)
+        handlers[_DESCRIBE_ACLS] = partial(describe_acls, node)
+        handlers[_DESCRIBE_CONFIGS] = partial(describe_configs, node)
+        handlers[_DESCRIBE_SCRAM] = partial(describe_user_scram_credentials, node)
         handlers[_DESCRIBE_CLUSTER] = self._describe_cluster
         handlers[_ENVELOPE] = self._answer_envelope
         rows = api_rows((*handlers, _API_VERSIONS))

@@ -14,6 +14,7 @@ from spindle.broker.handlers.broker_loggers import (
     describe_loggers,
 )
 from spindle.broker.pacing import paced
+from spindle.broker.ports import DescribedNode
 from spindle.broker.services import BrokerServices
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.config.describe import (
@@ -59,7 +60,7 @@ _OTHER_BROKER: Final = "Unexpected broker id, expected {}, but"
 
 
 async def describe_configs(
-    services: BrokerServices, context: RequestContext, request: DescribeConfigsRequest
+    node: DescribedNode, context: RequestContext, request: DescribeConfigsRequest
 ) -> DescribeConfigsResponse:
     """The effective configuration of each resource, sorted by key.
 
@@ -80,16 +81,16 @@ async def describe_configs(
             )
             continue
         seen.add(key)
-        results.append(_describe(services, request, asked))
+        results.append(_describe(node, request, asked))
     return DescribeConfigsResponse(results=results)
 
 
 def _describe(
-    services: BrokerServices, request: DescribeConfigsRequest, asked: _Asked
+    node: DescribedNode, request: DescribeConfigsRequest, asked: _Asked
 ) -> DescribeConfigsResponse.DescribeConfigsResult:
     result = _Result(resource_type=asked.resource_type, resource_name=asked.resource_name)
     try:
-        described = _described(services, asked)
+        described = _described(node, asked)
     except ApiError as error:
         result.error_code = error.code
         result.error_message = error.message
@@ -115,10 +116,10 @@ def _describe(
     return result
 
 
-def _described(services: BrokerServices, asked: _Asked) -> list[DescribedConfig]:
-    image, name, keys = services.metadata.image, asked.resource_name, asked.configuration_keys
+def _described(node: DescribedNode, asked: _Asked) -> list[DescribedConfig]:
+    image, name, keys = node.metadata.image, asked.resource_name, asked.configuration_keys
     layers = BrokerLayers(
-        services.config, image.configs.default_broker(), image.configs.broker(services.node_id)
+        node.config, image.configs.default_broker(), image.configs.broker(node.node_id)
     )
     if asked.resource_type == ResourceType.TOPIC:
         check_topic_name(name)
@@ -128,10 +129,10 @@ def _described(services: BrokerServices, asked: _Asked) -> list[DescribedConfig]
     if asked.resource_type == ResourceType.BROKER:
         if not name:
             return describe_default_broker(image.configs.default_broker(), keys)
-        _check_own_id(services, name, "Unexpected broker id, expected {} or empty string, but")
+        _check_own_id(node, name, "Unexpected broker id, expected {} or empty string, but")
         return describe_broker(layers, keys)
     if asked.resource_type == ResourceType.BROKER_LOGGER:
-        _check_own_id(services, name, "Unexpected broker id, expected {} but")
+        _check_own_id(node, name, "Unexpected broker id, expected {} but")
         return describe_loggers(keys)
     own = image.configs.of(ConfigResource(asked.resource_type, name))
     if asked.resource_type == ResourceType.GROUP:
@@ -143,9 +144,7 @@ def _described(services: BrokerServices, asked: _Asked) -> list[DescribedConfig]
     raise ApiError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {asked.resource_type}")
 
 
-def _check_own_id(
-    services: BrokerServices, name: str, unexpected: str, noun: str = "Broker"
-) -> None:
+def _check_own_id(node: DescribedNode, name: str, unexpected: str, noun: str = "Broker") -> None:
     """`unexpected` is the text for another node's id; `{}` stands for the own one."""
     if not name:
         raise ApiError(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
@@ -153,10 +152,10 @@ def _check_own_id(
         raise ApiError(
             ErrorCode.INVALID_REQUEST, f"{noun} id must be an integer, but it is: {name}"
         )
-    if int(name) != services.node_id:
+    if int(name) != node.node_id:
         raise ApiError(
             ErrorCode.INVALID_REQUEST,
-            f"{unexpected.format(services.node_id)} received {name}",
+            f"{unexpected.format(node.node_id)} received {name}",
         )
 
 

@@ -7,7 +7,7 @@ from collections import Counter
 from typing import Final
 
 from spindle.broker.context import RequestContext
-from spindle.broker.services import BrokerServices
+from spindle.broker.ports import DescribedNode
 from spindle.common.errors import ErrorCode
 from spindle.protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
 from spindle.protocol.messages.describe_user_scram_credentials import (
@@ -21,19 +21,19 @@ Result = DescribeUserScramCredentialsResponse.DescribeUserScramCredentialsResult
 
 
 def describe_acls(
-    services: BrokerServices, context: RequestContext, request: DescribeAclsRequest
+    node: DescribedNode, context: RequestContext, request: DescribeAclsRequest
 ) -> DescribeAclsResponse:
     return DescribeAclsResponse(error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER)
 
 
 def describe_user_scram_credentials(
-    services: BrokerServices,
+    node: DescribedNode,
     context: RequestContext,
     request: DescribeUserScramCredentialsRequest,
 ) -> DescribeUserScramCredentialsResponse:
     """Mechanisms and iteration counts; never the credentials themselves."""
     known: dict[str, list[Result.CredentialInfo]] = {}
-    for user, credential in services.metadata.image.security.scram.items():
+    for user, credential in node.metadata.image.security.scram.items():
         known.setdefault(user.name, []).append(
             Result.CredentialInfo(mechanism=user.mechanism, iterations=credential.iterations)
         )

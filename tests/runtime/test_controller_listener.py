@@ -1,0 +1,41 @@
+"""What a client sees that asks a controller itself (KIP-919)."""
+
+from pathlib import Path
+
+from cluster_harness import cluster_homes, running_cluster
+from node_harness import connected, run
+
+from spindle.common.errors import ErrorCode
+from spindle.protocol.messages.describe_acls import DescribeAclsRequest
+from spindle.protocol.messages.describe_configs import DescribeConfigsRequest
+from spindle.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
+
+_Described = DescribeConfigsRequest.DescribeConfigsResource
+_Altered = IncrementalAlterConfigsRequest.AlterConfigsResource
+BROKER = 4
+
+
+def test_a_controller_describes_itself_and_the_defaults_of_brokers(tmp_path: Path) -> None:
+    # The broker is there so that the nodes count as started only with an active controller.
+    homes = cluster_homes(tmp_path, ["controller", "broker"], num_partitions="7")
+
+    async def scenario() -> None:
+        async with running_cluster(homes) as (node, _), connected(node, "CONTROLLER") as client:
+            change = _Altered.AlterableConfig(name="message.max.bytes", value="2000000")
+            defaults = _Altered(resource_type=BROKER, resource_name="", configs=[change])
+            await client.ask(IncrementalAlterConfigsRequest(resources=[defaults]))
+            asked = [
+                _Described(resource_type=BROKER, resource_name=name) for name in ("", "1", "2")
+            ]
+            answer = await client.ask(DescribeConfigsRequest(resources=asked))
+            acls = await client.ask(DescribeAclsRequest())
+        cluster, own, other = answer.results
+        assert [(c.name, c.value) for c in cluster.configs] == [("message.max.bytes", "2000000")]
+        values = {config.name: config.value for config in own.configs}
+        assert (values["num.partitions"], values["message.max.bytes"]) == ("7", "2000000")
+        assert other.error_message == (
+            "Unexpected broker id, expected 1 or empty string, but received 2"
+        )
+        assert acls.error_code == ErrorCode.SECURITY_DISABLED
+
+    run(scenario)
