@@ -30,7 +30,10 @@ def test_a_controller_describes_itself_and_the_defaults_of_brokers(tmp_path: Pat
             answer = await client.ask(DescribeConfigsRequest(resources=asked))
             acls = await client.ask(DescribeAclsRequest())
         cluster, own, other = answer.results
-        assert [(c.name, c.value) for c in cluster.configs] == [("message.max.bytes", "2000000")]
+        assert [(c.name, c.value) for c in cluster.configs] == [
+            ("message.max.bytes", "2000000"),
+            ("min.insync.replicas", "1"),
+        ]
         values = {config.name: config.value for config in own.configs}
         assert (values["num.partitions"], values["message.max.bytes"]) == ("7", "2000000")
         assert other.error_message == (
