@@ -268,7 +268,7 @@ def test_an_epoch_of_the_log_beats_an_older_one_of_the_file() -> None:
 def test_a_node_that_just_started_and_knows_no_leader_asks_soon() -> None:
     node = NodeUnderTest(settings=QuorumSettings(election_timeout_ms=1000)).start()
     assert node.role == "Unattached", "nodes that start together must not all ask at once"
-    node.wait(250)
+    node.wait(1000 // 8)
     assert node.role == "Prospective"
 
 

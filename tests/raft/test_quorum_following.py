@@ -5,6 +5,7 @@ from quorum_node import (
     CLUSTER_ID,
     SNAPSHOT,
     NodeUnderTest,
+    Peer,
     batch,
     dynamic_history,
     endpoints,
@@ -25,6 +26,7 @@ from spindle.protocol.messages.update_raft_voter import (
     UpdateRaftVoterRequest,
     UpdateRaftVoterResponse,
 )
+from spindle.protocol.messages.vote import VoteRequest, VoteResponse
 from spindle.protocol.records.control import build_control_batch
 from spindle.raft import kraft_records, requests
 from spindle.raft.core import QuorumFault
@@ -193,6 +195,30 @@ def test_refusals_do_not_keep_a_leader_in_office() -> None:
             node.answer(request, fetched(error=ErrorCode.UNKNOWN_SERVER_ERROR))
         node.wait(50)
     assert node.role == "Prospective"
+
+
+def test_a_leader_whose_process_is_gone_is_not_waited_for() -> None:
+    node = follower()
+    node.answer(the_fetch(node), fetched())
+    node.step(RequestFailed(the_fetch(node).request_id, is_refused=True))
+    vote = requests.vote_request(CLUSTER_ID, 4, key(2), key(1), node.core.log.end, is_pre_vote=True)
+    assert partition(node.ask(vote, VoteResponse)).vote_granted, "it vouches for the leader no more"
+    node.wait(1000 // 8)
+    assert node.role == "Prospective"
+
+
+def test_who_alone_cannot_reach_the_leader_asks_for_an_election_once() -> None:
+    node = follower()
+    node.answer(the_fetch(node), fetched())
+    node.step(RequestFailed(the_fetch(node).request_id, is_refused=True))
+    node.wait(1000 // 8)
+    for request, _message in node.sent(VoteRequest):
+        peer = Peer(node_id=request.destination.id).start()
+        node.answer(request, peer.granting(is_granted=False, epoch=4))
+    assert node.role == "Follower"
+    node.step(RequestFailed(the_fetch(node).request_id, is_refused=True))
+    node.wait(1999)
+    assert node.role == "Follower", "until it fetches again, the fetch timeout counts"
 
 
 def test_an_observer_stays_and_asks_others() -> None:

@@ -16,7 +16,7 @@ from spindle.protocol.messages.fetch import FetchResponse
 from spindle.protocol.messages.vote import VoteResponse
 from spindle.raft import requests
 from spindle.raft.ready import Destination
-from spindle.runtime.peers import PeerLacksVersion, PeerUnavailable
+from spindle.runtime.peers import PeerGone, PeerLacksVersion, PeerUnavailable
 from spindle.runtime.quorum_peers import QuorumPeers
 
 
@@ -62,6 +62,22 @@ def test_a_peer_without_pre_votes_gets_votes_only() -> None:
         assert isinstance(await peers.request(destination, vote(is_pre_vote=False)), VoteResponse)
         peers.close()
         await server.stop()
+
+    asyncio.run(run())
+
+
+def test_a_peer_whose_process_has_ended_is_told_from_a_silent_one() -> None:
+    async def run() -> None:
+        server = PeerServer(lambda request, version: None)
+        destination = await server.start()
+        peers = QuorumPeers("raft-client-1", 5)
+        with pytest.raises(PeerUnavailable) as lost:
+            await peers.request(destination, vote(is_pre_vote=False))
+        assert not isinstance(lost.value, PeerGone)
+        await server.stop()
+        with pytest.raises(PeerGone):
+            await peers.request(destination, vote(is_pre_vote=False))
+        peers.close()
 
     asyncio.run(run())
 

@@ -47,7 +47,7 @@ _STORY_LENGTH: Final = 50
 _FIRST_BOOTSTRAP_ID: Final = -2
 _MAX_RETRY_EXPONENT: Final = 11
 _BACKOFF_BASE_MS: Final = 50
-_FIRST_ELECTION_PART: Final = 4
+_SOON_PART: Final = 8
 
 
 class QuorumFault(Exception):
@@ -250,7 +250,7 @@ class QuorumCore:
         """The first role after a start."""
         stored = self.stored_election or ElectionState()
         deadline_ms = self.election_deadline_ms(now_ms)
-        soon_ms = self._first_election_ms(now_ms)
+        soon_ms = self.soon_ms(now_ms)
         voted = stored.voted_key
         role: Role
         if stored.epoch < self.log.last_epoch:
@@ -301,12 +301,12 @@ class QuorumCore:
         timeout_ms = self.settings.election_timeout_ms
         return now_ms + timeout_ms + self.random.randrange(0, timeout_ms)
 
-    def _first_election_ms(self, now_ms: int) -> int:
-        """When a node that has just started asks for pre-votes: soon, as they disturb no leader.
+    def soon_ms(self, now_ms: int) -> int:
+        """When to ask for pre-votes where no leader can be disturbed.
 
-        At random, so that nodes that start together do not all become candidates.
+        At random, so that nodes that ask for the same reason do not all become candidates.
         """
-        spread_ms = max(1, self.settings.election_timeout_ms // _FIRST_ELECTION_PART)
+        spread_ms = max(1, self.settings.election_timeout_ms // _SOON_PART)
         return now_ms + self.random.randrange(0, spread_ms)
 
     def election_backoff_ms(self) -> int:

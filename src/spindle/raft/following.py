@@ -131,6 +131,23 @@ def handle_fetch_response(
     role.fetch_deadline_ms = now_ms + core.settings.fetch_timeout_ms
 
 
+def handle_refused_fetch(core: QuorumCore, sent: InFlight, now_ms: int) -> None:
+    """Nobody listens where the leader did: it is gone, so there is nothing to wait for.
+
+    Pre-votes show whether the others have lost it, too. Where they have not, because only this
+    node's way to the leader is blocked, it asks once and then not before it has fetched again.
+    """
+    role = core.role
+    if (
+        isinstance(role, Follower)
+        and role.has_fetched
+        and sent.destination.id == role.leader_id
+        and sent.epoch == role.epoch
+    ):
+        role.has_fetched = False  # others get the pre-vote of this node now
+        role.fetch_deadline_ms = min(role.fetch_deadline_ms, core.soon_ms(now_ms))
+
+
 def _only_fetched_partition(
     response: FetchResponse,
 ) -> FetchResponse.FetchableTopicResponse.PartitionData | None:

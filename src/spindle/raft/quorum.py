@@ -96,8 +96,8 @@ class Quorum:
                 self._handle_request(token, request, now_ms)
             case ResponseReceived(request_id, response):
                 self._handle_response(request_id, response, now_ms)
-            case RequestFailed(request_id, is_unsupported_version):
-                self._handle_failure(request_id, is_unsupported_version, now_ms)
+            case RequestFailed():
+                self._handle_failure(event, now_ms)
             case SnapshotWritten(snapshot_id):
                 core.log.add_snapshot(snapshot_id)
             case SnapshotInstalled():
@@ -187,13 +187,15 @@ class Quorum:
             case _:
                 raise ValueError(f"{type(response).__name__} is no answer to the quorum")
 
-    def _handle_failure(self, request_id: int, is_unsupported_version: bool, now_ms: int) -> None:
+    def _handle_failure(self, event: RequestFailed, now_ms: int) -> None:
         core = self.core
-        sent = core.connections.answered(request_id)
+        sent = core.connections.answered(event.request_id)
         if sent is None:
             return
         core.connections.back_off(sent.destination.id, now_ms)
-        if isinstance(sent.message, VoteRequest) and is_unsupported_version:
+        if isinstance(sent.message, FetchRequest | FetchSnapshotRequest) and event.is_refused:
+            following.handle_refused_fetch(core, sent, now_ms)
+        elif isinstance(sent.message, VoteRequest) and event.is_unsupported_version:
             votes.handle_vote_unsupported(core)
         elif isinstance(sent.message, ApiVersionsRequest):
             membership.handle_probe_failed(core, sent)

@@ -40,10 +40,14 @@ class ResponseReceived(NamedTuple):
 
 
 class RequestFailed(NamedTuple):
-    """No answer will come: the connection failed, or the peer lacks the version that is needed."""
+    """No answer will come: the connection failed, or the peer lacks the version that is needed.
+
+    `is_refused` says that nobody listens at the destination: the process that did is gone.
+    """
 
     request_id: int
     is_unsupported_version: bool = False
+    is_refused: bool = False
 
 
 class AppendRecords(NamedTuple):

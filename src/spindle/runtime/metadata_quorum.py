@@ -42,7 +42,7 @@ from spindle.raft.responses import leader_destination
 from spindle.raft.settings import LocalNode, QuorumSettings
 from spindle.raft.snapshots import SnapshotInfo, encode_snapshot
 from spindle.raft.voters import VoterSet
-from spindle.runtime.peers import PeerLacksVersion, Peers, PeerUnavailable
+from spindle.runtime.peers import PeerGone, PeerLacksVersion, Peers, PeerUnavailable
 from spindle.runtime.quorum_disk import DirectoryThread, DiskRounds, Round, add_bytes, run_on
 from spindle.runtime.quorum_feed import ListenerFeed, RecordEncoder
 
@@ -392,7 +392,7 @@ class RaftMetadataQuorum:
             response = await self._peers.request(request.destination, request.message)
         except PeerUnavailable as error:
             logger.debug("%s: %s", request.destination, error)
-            event = RequestFailed(request.request_id)
+            event = RequestFailed(request.request_id, is_refused=isinstance(error, PeerGone))
         except PeerLacksVersion:
             event = RequestFailed(request.request_id, is_unsupported_version=True)
         else:

@@ -13,7 +13,7 @@ from spindle.common.ports import Bytes
 from spindle.protocol.api import response_class
 from spindle.protocol.message import Message
 from spindle.raft.ready import Destination
-from spindle.runtime.peers import PeerLacksVersion, PeerUnavailable
+from spindle.runtime.peers import PeerGone, PeerLacksVersion, PeerUnavailable
 
 _SIZE_BYTES: Final = 4
 _MAX_ANSWER_BYTES: Final = 100 << 20
@@ -109,6 +109,8 @@ async def peer_errors(destination: Destination, timeout_s: float) -> AsyncIterat
             yield
     except UnsupportedByPeer as error:
         raise PeerLacksVersion(f"{destination}: {error}") from None
+    except ConnectionRefusedError as error:
+        raise PeerGone(f"{destination}: {error!r}") from error
     except (
         ApiError,
         ClientError,

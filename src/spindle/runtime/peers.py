@@ -10,6 +10,10 @@ class PeerUnavailable(Exception):
     """A peer gave no answer: it cannot be reached, was too slow, or closed the connection."""
 
 
+class PeerGone(PeerUnavailable):
+    """Nobody listens at the peer's address: its process has ended."""
+
+
 class PeerLacksVersion(Exception):
     """A peer knows no version of the request that could carry it."""
 

@@ -521,13 +521,13 @@ class RaftSimulation:
         kind = type(request.message)
         wire = encode(request.message, kind.LAST_VERSION)
 
-        def fail() -> None:
+        def refuse() -> None:
             if source.life == life:
-                source.step(RequestFailed(request.request_id))
+                source.step(RequestFailed(request.request_id, is_refused=True))
 
         def deliver() -> None:
             if not target.is_up:
-                self.after(1, fail)
+                self.after(1, refuse)
                 return
             message, _ = decode(kind, kind.LAST_VERSION, wire)
             target.receive(message, answer)
