@@ -51,9 +51,9 @@ class Home:
         lines = (f"{key}={value}\n" for key, value in self.properties.items())
         self.file.write_text("".join(lines))
 
-    def format(self) -> "Home":
+    def format(self, *extra: str) -> "Home":
         result = CliRunner().invoke(
-            spindle, ["storage", "format", "-t", CLUSTER_ID, "-c", str(self.file)]
+            spindle, ["storage", "format", "-t", CLUSTER_ID, "-c", str(self.file), *extra]
         )
         assert result.exit_code == 0, result.output
         return self

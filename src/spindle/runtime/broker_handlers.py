@@ -1,5 +1,6 @@
 """The handler tables: which function answers which API on a broker's listeners."""
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
@@ -89,7 +90,9 @@ _OF_REPLICAS: Final = (2, 21, 23, 34, 35, 61)
 """Of replicas, beside Produce and Fetch, which wait only for the ones they need."""
 
 
-def broker_handlers(services: BrokerServices) -> dict[int, Handler]:
+def broker_handlers(
+    services: BrokerServices, kraft_version: Callable[[], int]
+) -> dict[int, Handler]:
     """Handlers by API key, for a listener that clients use."""
     handlers: dict[int, Handler] = {
         key: partial(function, services) for key, function in _LOCAL.items()
@@ -103,7 +106,7 @@ def broker_handlers(services: BrokerServices) -> dict[int, Handler]:
 
     def versions(context: RequestContext, request: Any) -> Message:
         image = services.metadata.image
-        return api_versions(context, request, rows, SUPPORTED_FEATURES, image)
+        return api_versions(context, request, rows, SUPPORTED_FEATURES, image, kraft_version())
 
     handlers[_API_VERSIONS] = versions
     return handlers

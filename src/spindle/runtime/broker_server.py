@@ -72,6 +72,7 @@ class BrokerEnvironment:
     cordoned_paths: Sequence[str]
     previous_broker_epoch: int
     channel: ControllerChannel
+    kraft_version: Callable[[], int]
     connect: Callable[[str], Peers]
     """Makes connections to other brokers; the argument is how they see this client named."""
     now_ms: Callable[[], int]
@@ -171,7 +172,7 @@ class BrokerServer:
             quotas=self.quotas,
             traffic=self.traffic,
         )
-        handlers = broker_handlers(self.services)
+        handlers = broker_handlers(self.services, self._env.kraft_version)
         self.listeners = [
             Listener(e.listener, e.host, e.port, handlers) for e in config.broker_listeners
         ]

@@ -206,7 +206,8 @@ class ControllerServer:
         rows = api_rows((*handlers, _API_VERSIONS))
 
         def versions(context: RequestContext, request: Any) -> Message:
-            return api_versions(context, request, rows, SUPPORTED_FEATURES, self._publisher.image)
+            image, level = self._publisher.image, self._quorum.kraft_version
+            return api_versions(context, request, rows, SUPPORTED_FEATURES, image, level)
 
         handlers[_API_VERSIONS] = versions
         return handlers
@@ -230,7 +231,7 @@ class ControllerServer:
         return DescribeClusterResponse(
             endpoint_type=CONTROLLERS,
             cluster_id=self._cluster_id,
-            controller_id=self._publisher.leader.leader_id,
+            controller_id=self._quorum.leader_id,
             brokers=rows,
         )
 

@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from spindle.common.errors import ApiError, ErrorCode
-from spindle.common.ids import Endpoint, OffsetAndEpoch
+from spindle.common.ids import NO_LEADER, Endpoint, OffsetAndEpoch
 from spindle.common.ports import RandomSource
 from spindle.protocol.message import Message
 from spindle.raft.listener import CommittedBatch, LeaderAndEpoch, NotLeader, QuorumListener
@@ -167,6 +167,14 @@ class RaftMetadataQuorum:
     def leader(self) -> LeaderAndEpoch:
         """The leader as the listeners know it; none before the start."""
         return self._quorum.core.visible_leader if self._is_started else LeaderAndEpoch()
+
+    @property
+    def leader_id(self) -> int:
+        """Whom this node takes for the leader, be it too early or too late; -1 for nobody.
+
+        Kafka's clients that are given -1 for the active controller do not ask again for minutes.
+        """
+        return self._quorum.core.leader_id if self._is_started else NO_LEADER
 
     @property
     def leader_endpoint(self) -> Endpoint | None:

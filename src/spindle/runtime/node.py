@@ -206,7 +206,9 @@ class Node:
             store = LogDirectory(self._file_system, path)
             directory_id = identities.directory_ids.get(path, b"")
             directories.append(BrokerDirectory(path, directory_id, self._threads[path], store))
+        quorum = self.quorum
         assert self.controller is not None
+        assert quorum is not None
         environment = BrokerEnvironment(
             config=config,
             cluster_id=identities.cluster_id,
@@ -214,6 +216,7 @@ class Node:
             cordoned_paths=tuple(map(os.path.abspath, config.cordoned_log_dirs)),
             previous_broker_epoch=self._previous_broker_epoch(identities),
             channel=self.controller.channel,
+            kraft_version=lambda: quorum.kraft_version,
             connect=self._connect,
             now_ms=self._machine.wall_clock_ms,
             new_uuid=self._machine.new_uuid,

@@ -6,7 +6,7 @@ from typing import Final
 
 from spindle.broker.context import RequestContext
 from spindle.common.errors import ErrorCode
-from spindle.metadata.features import VersionRange
+from spindle.metadata.features import KRAFT_VERSION, VersionRange
 from spindle.metadata.image import MetadataImage
 from spindle.protocol.api import APIS, PRODUCE
 from spindle.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -38,8 +38,12 @@ def api_versions(
     rows: list[ApiVersionsResponse.ApiVersion],
     supported: Mapping[str, VersionRange],
     image: MetadataImage,
+    kraft_version: int,
 ) -> ApiVersionsResponse:
-    """Answer for one listener; `rows` is made once by `api_rows`."""
+    """Answer for one listener; `rows` is made once by `api_rows`.
+
+    kraft.version is known to the quorum alone. Its level 0 goes unsaid, like that of any feature.
+    """
     if context.api_version >= _FIRST_CLIENT_SOFTWARE_VERSION and not (
         _SOFTWARE.fullmatch(request.client_software_name)
         and _SOFTWARE.fullmatch(request.client_software_version)
@@ -47,7 +51,9 @@ def api_versions(
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
     # Clients before version 4 cannot parse a feature whose minimum is 0 (KAFKA-17011).
     show_all = context.api_version >= _FIRST_MIN_ZERO_FEATURES_VERSION
-    finalized = image.features.levels
+    finalized = dict(image.features.levels)
+    if kraft_version:
+        finalized[KRAFT_VERSION] = kraft_version
     return ApiVersionsResponse(
         api_keys=rows,
         supported_features=[
