@@ -21,9 +21,15 @@ from node_harness import (
 
 from spindle.common.errors import ErrorCode
 from spindle.metadata.partitions import PartitionRegistration
+from spindle.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+)
 from spindle.protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest
+from spindle.protocol.messages.delete_records import DeleteRecordsRequest
 from spindle.protocol.messages.delete_topics import DeleteTopicsRequest
-from spindle.protocol.messages.fetch import FetchResponse
+from spindle.protocol.messages.elect_leaders import ElectLeadersRequest
+from spindle.protocol.messages.fetch import FetchRequest, FetchResponse
+from spindle.protocol.messages.list_offsets import ListOffsetsRequest
 from spindle.runtime.node import Node
 
 Data = FetchResponse.FetchableTopicResponse.PartitionData
@@ -50,6 +56,22 @@ class Pair:
         assert response.error_code == 0
         data: Data = response.responses[0].partitions[0]
         return data
+
+    async def reassign(self, replicas: list[int]) -> None:
+        """Ask for these replicas, in this order."""
+        topic = AlterPartitionReassignmentsRequest.ReassignableTopic
+        part = topic.ReassignablePartition(partition_index=0, replicas=replicas)
+        response = await self.client.ask(
+            AlterPartitionReassignmentsRequest(
+                topics=[topic(name="t", partitions=[part])], timeout_ms=5_000
+            )
+        )
+        assert response.error_code == response.responses[0].partitions[0].error_code == 0
+        await self.until(lambda r: r.replicas == tuple(replicas))
+
+    async def elect_preferred(self) -> None:
+        topic = ElectLeadersRequest.TopicPartitions(topic="t", partitions=[0])
+        await self.client.ask(ElectLeadersRequest(topic_partitions=[topic], timeout_ms=5_000))
 
     @property
     def registration(self) -> PartitionRegistration:
@@ -248,3 +270,92 @@ def test_a_consumer_below_the_rack_version_needs_the_leader(tmp_path: Path) -> N
             assert new.responses[0].partitions[0].error_code == 0
 
     run(scenario)
+
+
+def test_deleted_records_are_waited_for_until_the_follower_has_deleted_them(
+    tmp_path: Path,
+) -> None:
+    def deletion(offset: int, timeout_ms: int) -> DeleteRecordsRequest:
+        topic = DeleteRecordsRequest.DeleteRecordsTopic
+        part = topic.DeleteRecordsPartition(partition_index=0, offset=offset)
+        return DeleteRecordsRequest(
+            topics=[topic(name="t", partitions=[part])], timeout_ms=timeout_ms
+        )
+
+    async def scenario() -> None:
+        async with pair(tmp_path) as p:
+            await p.create()
+            await p.client.produce("t", 0, batch_of(b"a", b"b", b"c"), acks=1)
+            await p.follow(3, last_epoch=0)
+            late = (await p.client.ask(deletion(1, 1))).topics[0].partitions[0]
+            assert (late.error_code, late.low_watermark) == (ErrorCode.REQUEST_TIMED_OUT, 0)
+            waiting = asyncio.create_task(p.client.ask(deletion(2, 20_000)))
+            data = await p.follow(3, last_epoch=0)
+            while data.log_start_offset < 2:
+                data = await p.follow(3, last_epoch=0)
+            assert not waiting.done()
+            await p.follow(3, last_epoch=0, log_start_offset=2)
+            done = (await waiting).topics[0].partitions[0]
+            assert (done.error_code, done.low_watermark) == (0, 2)
+
+    run(scenario)
+
+
+def test_a_new_leader_does_not_tell_an_end_that_is_older_than_what_was_seen(
+    tmp_path: Path,
+) -> None:
+    def latest() -> ListOffsetsRequest:
+        topic = ListOffsetsRequest.ListOffsetsTopic
+        part = topic.ListOffsetsPartition(partition_index=0, timestamp=-1)
+        return ListOffsetsRequest(topics=[topic(name="t", partitions=[part])], replica_id=-1)
+
+    async def end(client: Client, version: int | None = None) -> tuple[int, int]:
+        response = await client.ask(latest(), version)
+        answer = response.topics[0].partitions[0]
+        return answer.error_code, answer.offset
+
+    async def scenario() -> None:
+        async with pair(tmp_path) as p:
+            await p.create()
+            await p.client.produce("t", 0, batch_of(b"a"), acks=1)
+            # Elected anew with a record whose commitment it does not know of.
+            await p.reassign([2, 1])
+            await p.elect_preferred()
+            await p.until(lambda r: r.leader == 2)
+            await p.reassign([1, 2])
+            await p.elect_preferred()
+            await p.until(lambda r: r.leader == 1)
+            assert await end(p.client) == (ErrorCode.OFFSET_NOT_AVAILABLE, -1)
+            assert await end(p.client, version=4) == (ErrorCode.LEADER_NOT_AVAILABLE, -1)
+            await p.follow(1, leader_epoch=p.registration.leader_epoch, last_epoch=0)
+            assert await end(p.client) == (0, 1)
+
+    run(scenario)
+
+
+def test_who_leads_now_is_told_to_who_asks_somebody_else(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with pair(tmp_path) as p, fake_broker(p.node, 3):
+            p.topic_id = await create_replicated(p.client, "t", [2, 3])
+            wrong = produce_request("t", 0, batch_of(b"a"))
+            wrong.topic_data[0].topic_id = p.topic_id
+            produced = await p.client.ask(wrong)
+            fetched = await p.client.ask(by_id(p.topic_id))
+            for answer, part in (
+                (produced, produced.responses[0].partition_responses[0]),
+                (fetched, fetched.responses[0].partitions[0]),
+            ):
+                assert part.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+                leader = part.current_leader
+                assert (leader.leader_id, leader.leader_epoch) == (2, 0)
+                nodes = [(n.node_id, n.host, n.port) for n in answer.node_endpoints]
+                assert nodes == [(2, "fake", 9002)]
+
+    run(scenario)
+
+
+def by_id(topic_id: bytes) -> FetchRequest:
+    """A consumer's fetch at the newest version."""
+    request = fetch_request("", 0, 0)
+    request.topics[0].topic_id = topic_id
+    return request

@@ -343,13 +343,14 @@ class Partition:
             self._context.propose(self, proposal)
 
     def check_isr(self) -> None:
-        """Called as time passes and as brokers come and go: replicas that lag leave the ISR, and
-        none that is not expected to join holds the high watermark."""
+        """Called as time passes and as brokers come and go: replicas that lag leave the ISR, others
+        may join, and none that cannot join holds the high watermark."""
         leader = self.leader
         if leader is None or self.is_offline or leader.is_sole_replica:
             return
         now_ms = self._context.steady_ms()
         self._on_progress(leader.advance(now_ms))
+        self._maybe_expand_isr(leader)
         proposal = leader.propose_shrink(now_ms)
         if proposal is not None:
             _log.info(
@@ -404,6 +405,12 @@ class Partition:
             self._context.propose(self, proposal)
 
     # -- deleted records
+
+    def log_start_moved(self) -> None:
+        """Records were deleted here: followers that wait for news are told at once."""
+        for watcher in list(self._append_watchers):
+            watcher()
+        self._answer_low_waiters()
 
     def when_deleted(self, offset: int, reached: LowWatermarkReached) -> None:
         """Call back as soon as no replica that is alive holds records below `offset`."""

@@ -119,6 +119,13 @@ class Replicas:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return missing
 
+    def leader_of(self, topic: str, index: int) -> tuple[int, int]:
+        """(leader, leader epoch) in the newest metadata; (-1, -1) of an unknown partition."""
+        known = self._metadata.image.topics.by_name.get(topic)
+        if known is None or index not in known.partitions:
+            return NO_LEADER, -1
+        return known.partitions[index].leader, known.partitions[index].leader_epoch
+
     def leader_error(
         self, partition: Partition, current_leader_epoch: int, *, needs_leader: bool = True
     ) -> ErrorCode:

@@ -153,6 +153,7 @@ class _Fetch:
                 read.name, read.key.partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             )
             data.aborted_transactions = []
+            self._tell_leader(read)
             return
         read.partition = partition
         if read.key.topic_id not in (ZERO_UUID, partition.topic_id):
@@ -166,7 +167,7 @@ class _Fetch:
                 self.replica_id, self.broker_epoch, wanted.current_leader_epoch
             )
         if data.error_code:
-            self._tell_leader(partition, data)
+            self._tell_leader(read)
             return
         log = partition.log
         data.high_watermark = partition.high_watermark
@@ -202,13 +203,15 @@ class _Fetch:
             return True
         return False
 
-    def _tell_leader(self, partition: Partition, data: PartitionData) -> None:
+    def _tell_leader(self, read: _Read) -> None:
+        """The new leader saves the client a metadata request (KIP-951)."""
         if (
-            data.error_code in _LEADER_ERRORS
+            read.data.error_code in _LEADER_ERRORS
             and self.context.api_version >= _FIRST_NODE_ENDPOINTS_VERSION
         ):
-            data.current_leader = PartitionData.LeaderIdAndEpoch(
-                leader_id=partition.leader_id, leader_epoch=partition.leader_epoch
+            leader, epoch = self.services.replicas.leader_of(read.name, read.key.partition)
+            read.data.current_leader = PartitionData.LeaderIdAndEpoch(
+                leader_id=leader, leader_epoch=epoch
             )
 
     # -- waiting

@@ -28,6 +28,7 @@ _FIRST_VERSION_OF: Final = {
     LATEST_TIERED: 9,
     EARLIEST_PENDING_UPLOAD: 11,
 }
+_FIRST_NOT_AVAILABLE_VERSION: Final = 5
 _CONSUMER: Final = -1
 _DEBUGGING_CONSUMER: Final = -2
 
@@ -86,13 +87,19 @@ async def _offset(
             name, asked.partition_index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         )
         return answer
-    if request.replica_id != _DEBUGGING_CONSUMER:
-        answer.error_code = services.replicas.leader_error(partition, asked.current_leader_epoch)
-        if answer.error_code:
-            return answer
+    answer.error_code = services.replicas.leader_error(
+        partition,
+        asked.current_leader_epoch,
+        needs_leader=request.replica_id != _DEBUGGING_CONSUMER,
+    )
+    if answer.error_code:
+        return answer
     limit = _limit(partition, request)
     if asked.timestamp == LATEST:
-        answer.offset, answer.leader_epoch = limit, partition.leader_epoch
+        if _is_too_early(partition, request):
+            answer.error_code = _not_available(context)
+        else:
+            answer.offset, answer.leader_epoch = limit, partition.leader_epoch
         return answer
     if asked.timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return answer  # nothing is tiered: no offset
@@ -101,14 +108,28 @@ async def _offset(
     except (ApiError, LogDirectoryFailed) as error:
         answer.error_code = error_code(error)
         return answer
-    if found is not None and (found[1] < limit or asked.timestamp < 0):
+    if found is not None and (found[1] < limit or asked.timestamp in (EARLIEST, EARLIEST_LOCAL)):
         answer.timestamp, answer.offset, answer.leader_epoch = found
+    elif _is_too_early(partition, request):
+        answer.error_code = _not_available(context)
     return answer
+
+
+def _is_too_early(partition: Partition, request: ListOffsetsRequest) -> bool:
+    """A leader that has just been elected may know of less than a consumer has seen already."""
+    leader = partition.leader
+    return request.replica_id == _CONSUMER and leader is not None and leader.is_new
+
+
+def _not_available(context: RequestContext) -> ErrorCode:
+    if context.api_version >= _FIRST_NOT_AVAILABLE_VERSION:
+        return ErrorCode.OFFSET_NOT_AVAILABLE
+    return ErrorCode.LEADER_NOT_AVAILABLE
 
 
 def _limit(partition: Partition, request: ListOffsetsRequest) -> int:
     """What the asker may see of the log (exclusive)."""
-    if request.replica_id not in (_CONSUMER, _DEBUGGING_CONSUMER):
+    if request.replica_id != _CONSUMER:
         return partition.log.log_end_offset
     return partition.last_stable_offset if request.isolation_level else partition.high_watermark
 

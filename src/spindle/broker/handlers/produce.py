@@ -83,6 +83,7 @@ class _Produce:
                 partition = services.replicas.lookup(name, data.index)
                 if partition is None:
                     part.error_code = services.replicas.absent_error(name, data.index, missing)
+                    self._tell_leader(name, part)
                     continue
                 self._append(partition, data, part)
         self._finish_one()
@@ -127,27 +128,29 @@ class _Produce:
                 )
                 for e in error.record_errors
             ]
-        if (
-            part.error_code in _LEADER_ERRORS
-            and self.context.api_version >= _FIRST_CURRENT_LEADER_VERSION
-        ):
-            self._tell_leader(partition, part)
+        self._tell_leader(partition.topic_partition.topic, part)
 
-    def _tell_leader(self, partition: Partition, part: PartitionResponse) -> None:
+    def _tell_leader(self, topic: str, part: PartitionResponse) -> None:
         """The new leader saves the client a metadata request (KIP-951)."""
+        if (
+            part.error_code not in _LEADER_ERRORS
+            or self.context.api_version < _FIRST_CURRENT_LEADER_VERSION
+        ):
+            return
+        leader, epoch = self.services.replicas.leader_of(topic, part.index)
         part.current_leader = PartitionResponse.LeaderIdAndEpoch(
-            leader_id=partition.leader_id, leader_epoch=partition.leader_epoch
+            leader_id=leader, leader_epoch=epoch
         )
         image = self.services.metadata.image
-        endpoint = endpoint_of(image, partition.leader_id, self.context.listener)
+        endpoint = endpoint_of(image, leader, self.context.listener)
         known = {node.node_id for node in self.response.node_endpoints}
-        if endpoint is not None and partition.leader_id not in known:
+        if endpoint is not None and leader not in known:
             self.response.node_endpoints.append(
                 ProduceResponse.NodeEndpoint(
-                    node_id=partition.leader_id,
+                    node_id=leader,
                     host=endpoint.host,
                     port=endpoint.port,
-                    rack=image.cluster.brokers[partition.leader_id].rack,
+                    rack=image.cluster.brokers[leader].rack,
                 )
             )
 
