@@ -1,9 +1,9 @@
-"""Bring Apache Kafka and Spark's Kafka connector into build/, with Maven.
+"""Bring Apache Kafka, its metadata shell and Spark's Kafka connector into build/, with Maven.
 
-Both are peers to test and measure against; Spindle itself needs neither. Run it again at no cost:
+All are peers to test and measure against; Spindle needs none of them. Run it again at no cost:
 a folder whose stamp equals its pom is left alone. Exit code 3 means that Maven is not installed.
 
-    python tools/kafka/fetch.py [kafka] [spark-connector]
+    python tools/kafka/fetch.py [kafka] [kafka-shell] [spark-connector]
 """
 
 from __future__ import annotations
@@ -18,10 +18,12 @@ ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
 
 KAFKA_LIBS = ROOT / "build" / "kafka" / "4.3.1" / "libs"
+KAFKA_SHELL_JARS = ROOT / "build" / "kafka-shell"
 SPARK_CONNECTOR_JARS = ROOT / "build" / "spark-kafka"
 
 TARGETS: dict[str, tuple[Path, Path]] = {
     "kafka": (HERE / "pom.xml", KAFKA_LIBS),
+    "kafka-shell": (HERE / "shell-pom.xml", KAFKA_SHELL_JARS),
     "spark-connector": (HERE / "spark-pom.xml", SPARK_CONNECTOR_JARS),
 }
 

@@ -23,6 +23,10 @@ TOOL_COMMANDS: Final = {
     "produce": (f"{_TOOLS}.produce:produce", "Send the lines of standard input."),
     "consume": (f"{_TOOLS}.consume:consume", "Print the records of topics."),
     "dump-log": (f"{_TOOLS}.dump_log:dump_log", "Show what is in segments and indexes."),
+    "metadata-shell": (
+        "spindle.cli.shell.command:metadata_shell",
+        "Look at the metadata in a snapshot or log.",
+    ),
     "reassign": (f"{_TOOLS}.reassign:reassign", "Move replicas between brokers and directories."),
     "produce-perf": (f"{_TOOLS}.produce_perf:produce_perf", "Measure sending."),
     "consume-perf": (f"{_TOOLS}.consume_perf:consume_perf", "Measure reading."),

@@ -28,6 +28,12 @@ def kafka_libs() -> Path:
 
 
 @cache
+def kafka_shell_jars() -> Path:
+    """Folder of the jars that the metadata shell needs beside Kafka's."""
+    return _fetched("kafka-shell", BUILD / "kafka-shell")
+
+
+@cache
 def spark_connector_jars() -> list[Path]:
     """Jars of Spark's built-in Kafka connector for PySpark 4.2."""
     return sorted(_fetched("spark-connector", BUILD / "spark-kafka").glob("*.jar"))

@@ -37,5 +37,6 @@ KAFKA_TOOLS: Final = (
         f"{_TOOLS}.reassign.ReassignPartitionsCommand",
         ("reassign",),
     ),
+    KafkaTool("kafka-metadata-shell", "org.apache.kafka.shell.MetadataShell", ("metadata-shell",)),
     KafkaTool("kafka-dump-log", f"{_TOOLS}.DumpLogSegments", ("dump-log",)),
 )

@@ -107,7 +107,7 @@ def _ports(wishes: Wishes, first: int, *, is_wish: bool) -> list[int]:
     wanted = range(first, first + count)
     taken = [port for port in wanted if not is_free(port)]
     if taken and is_wish:
-        others = "" if taken == [first] else f": the cluster needs port {taken[0]} as well"
-        raise CommandFailed(f"--port {first}: the port is in use{others}")
+        port = "the port" if taken[0] == first else f"port {taken[0]}, which is needed as well,"
+        raise CommandFailed(f"--port {first}: {port} is in use")
     spare = iter(free_ports(len(taken)))
     return [next(spare) if port in taken else port for port in wanted]

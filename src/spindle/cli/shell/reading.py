@@ -1,0 +1,106 @@
+"""The metadata image from the files of a metadata log: snapshots and segments (KIP-630).
+
+Only reads: a node may run on the same files. What it has not committed yet is shown as well.
+"""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from spindle.common.errors import CorruptLog, CorruptRecords, ProtocolViolation
+from spindle.common.ids import METADATA_PARTITION, OffsetAndEpoch
+from spindle.metadata.image import MetadataImage
+from spindle.metadata.loader import MetadataLoader
+from spindle.protocol.records.batch import batches, check_crc
+from spindle.raft.committed import decode_batch
+from spindle.raft.listener import CommittedBatch
+from spindle.raft.snapshots import parse_snapshot_file_name, read_snapshot, snapshot_file_name
+
+_SEGMENT: Final = ".log"
+_SNAPSHOT: Final = ".checkpoint"
+
+
+def read_image(path: Path) -> MetadataImage:
+    """The image at the end of a file or folder.
+
+    Args:
+        path: a snapshot; a segment, which is read with what its folder has before it; the folder
+            of the metadata log, or the log directory that it lies in.
+
+    Raises:
+        CorruptLog: a file does not hold together, or its records do not fit each other.
+        OSError: a file cannot be read.
+        ValueError: the path is none of these.
+    """
+    if path.is_dir():
+        inner = path / str(METADATA_PARTITION)
+        return _read_folder(inner if inner.is_dir() else path, None)
+    if path.suffix == _SNAPSHOT:
+        return _read_snapshot(path)
+    if path.suffix == _SEGMENT and path.stem.isdecimal():
+        return _read_folder(path.parent, int(path.stem))
+    if not path.exists():
+        raise FileNotFoundError(2, os.strerror(2), str(path))
+    raise ValueError(f"{path} is no snapshot, no segment and no folder of a metadata log")
+
+
+def _read_snapshot(path: Path) -> MetadataImage:
+    """Of any name: that of a bootstrap snapshot says nothing of offsets."""
+    found = parse_snapshot_file_name(path.name) or OffsetAndEpoch(0, 0)
+    loader = MetadataLoader()
+    _load_snapshot(loader, found, path)
+    return loader.image
+
+
+def _read_folder(folder: Path, last_segment: int | None) -> MetadataImage:
+    """Everything up to the end of a segment, or to the end of the log."""
+    names = os.listdir(folder)
+    snapshots = [found for found in map(parse_snapshot_file_name, names) if found is not None]
+    segments = sorted(
+        int(name.removesuffix(_SEGMENT))
+        for name in names
+        if name.endswith(_SEGMENT) and name.removesuffix(_SEGMENT).isdecimal()
+    )
+    if last_segment is not None:
+        later = [base for base in segments if base > last_segment]
+        segments = [base for base in segments if base <= last_segment]
+        snapshots = [found for found in snapshots if not later or found.offset <= later[0]]
+    if not segments and not snapshots:
+        raise ValueError(f"{folder} holds no metadata log")
+    loader = MetadataLoader()
+    start = 0
+    if snapshots:
+        newest = max(snapshots)
+        _load_snapshot(loader, newest, folder / snapshot_file_name(newest))
+        start = newest.offset
+    for base in segments:
+        path = folder / f"{base:020d}{_SEGMENT}"
+        found = [batch for batch in _batches(path) if batch.last_offset >= start]
+        if found and found[0].base_offset > start:
+            raise CorruptLog(str(path), 0, f"what is before it ends at offset {start}")
+        start = found[-1].last_offset + 1 if found else start
+        try:
+            loader.load_batches(found)
+        except ProtocolViolation as error:
+            raise CorruptLog(str(path), 0, str(error)) from None
+    return loader.image
+
+
+def _load_snapshot(loader: MetadataLoader, found: OffsetAndEpoch, path: Path) -> None:
+    try:
+        loader.load_snapshot(found, read_snapshot(path.read_bytes(), str(path)))
+    except ProtocolViolation as error:
+        raise CorruptLog(str(path), 0, str(error)) from None
+
+
+def _batches(path: Path) -> Iterator[CommittedBatch]:
+    """The whole batches of a segment; what a node is just writing at the end is none."""
+    data = path.read_bytes()
+    position = 0
+    try:
+        for position, header in batches(data):
+            check_crc(data, position, header)
+            yield decode_batch(data, position, header)
+    except CorruptRecords as error:
+        raise CorruptLog(str(path), position, str(error)) from None
