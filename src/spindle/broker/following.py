@@ -21,6 +21,10 @@ class ReplicaFetching(Protocol):
         """Begin to fetch."""
         ...
 
+    def throttle(self, partition: Partition) -> None:
+        """`is_throttled_as_follower` has changed."""
+        ...
+
     def stop(self, partitions: Iterable[Partition]) -> None:
         """Cease to fetch: no work on these logs is begun any more."""
         ...

@@ -46,6 +46,8 @@ class Partition:
         "_watchers",
         "directory",
         "is_deleted",
+        "is_throttled_as_follower",
+        "is_throttled_as_leader",
         "leader",
         "leader_epoch",
         "leader_id",
@@ -72,6 +74,8 @@ class Partition:
         self.leader_id = -1
         self.leader_epoch = -1
         self.is_deleted = False
+        self.is_throttled_as_leader = False
+        self.is_throttled_as_follower = False
         self._context = context
         self._standing = Standing(context.metadata, topic_id, topic_partition.partition)
         self._watchers: dict[Waiter, None] = {}

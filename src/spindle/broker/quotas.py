@@ -19,12 +19,23 @@ class WindowedRate:
     Args:
         samples: windows that count, >= 1.
         window_ms: length of a window, >= 1.
+        is_spread: measure a young rate over all windows, so that it may begin with a burst; else
+            over the time since it began, one window at least.
     """
 
-    __slots__ = ("_amounts", "_current", "_last_ms", "_samples", "_starts_ms", "_window_ms")
+    __slots__ = (
+        "_amounts",
+        "_current",
+        "_is_spread",
+        "_last_ms",
+        "_samples",
+        "_starts_ms",
+        "_window_ms",
+    )
 
-    def __init__(self, samples: int, window_ms: int) -> None:
+    def __init__(self, samples: int, window_ms: int, *, is_spread: bool = True) -> None:
         self._samples = samples
+        self._is_spread = is_spread
         self._window_ms = window_ms
         self._current = 0
         self._amounts: list[float] = []
@@ -49,10 +60,12 @@ class WindowedRate:
         return self._total(now_ms) / (self.elapsed_ms(now_ms) / 1000)
 
     def elapsed_ms(self, now_ms: int) -> int:
-        """The time over which `per_second` measures: a young rate is spread over all windows."""
+        """The time over which `per_second` measures."""
         if not self._starts_ms:
             self._open(now_ms)
         elapsed_ms = now_ms - min(self._starts_ms)
+        if not self._is_spread:
+            return max(elapsed_ms, self._window_ms)
         full = elapsed_ms // self._window_ms
         return max(elapsed_ms + max(self._samples - 1 - full, 0) * self._window_ms, 1)
 

@@ -20,6 +20,7 @@ from spindle.log.log import Log
 from spindle.log.log_config import LogConfig
 from spindle.metadata.local_changes import BecomeFollower, BecomeLeader, DeleteReplica, Instruction
 from spindle.metadata.partitions import PartitionRegistration
+from spindle.replication.throttling import ThrottledPartitions
 
 log = logging.getLogger(__name__)
 
@@ -36,11 +37,19 @@ Work = list[tuple[BecomeLeader | BecomeFollower, BrokerDirectory]]
 class TopicSettings:
     """What the replicas need of a topic's configuration."""
 
-    __slots__ = ("log_config", "min_isr")
+    __slots__ = ("log_config", "min_isr", "throttled_as_follower", "throttled_as_leader")
 
-    def __init__(self, log_config: LogConfig, min_isr: int) -> None:
+    def __init__(
+        self,
+        log_config: LogConfig,
+        min_isr: int,
+        throttled_as_leader: ThrottledPartitions,
+        throttled_as_follower: ThrottledPartitions,
+    ) -> None:
         self.log_config = log_config
         self.min_isr = min_isr
+        self.throttled_as_leader = throttled_as_leader
+        self.throttled_as_follower = throttled_as_follower
 
 
 class Replicas:
@@ -281,11 +290,12 @@ class Replicas:
         self, instruction: BecomeLeader | BecomeFollower, its_log: Log, directory: BrokerDirectory
     ) -> None:
         where = instruction.topic_partition
-        its_log.config = self._settings_of(where.topic).log_config
+        settings = self._settings_of(where.topic)
+        its_log.config = settings.log_config
         self._preferred.pop(where, None)
-        self._partitions[where] = Partition(
-            where, instruction.topic_id, its_log, directory, self._context
-        )
+        partition = Partition(where, instruction.topic_id, its_log, directory, self._context)
+        self._partitions[where] = partition
+        self._take_over_throttles(partition, settings)
 
     def _choose(
         self, where: TopicPartition, registration: PartitionRegistration
@@ -402,6 +412,15 @@ class Replicas:
                 settings = self._settings_of(topic)
                 partition.log.config = settings.log_config
                 partition.set_min_isr(settings.min_isr)
+                self._take_over_throttles(partition, settings)
+
+    def _take_over_throttles(self, partition: Partition, settings: TopicSettings) -> None:
+        number = partition.topic_partition.partition
+        partition.is_throttled_as_leader = settings.throttled_as_leader.has(number)
+        is_throttled = settings.throttled_as_follower.has(number)
+        if partition.is_throttled_as_follower != is_throttled:
+            partition.is_throttled_as_follower = is_throttled
+            self._fetching.throttle(partition)
 
     def check_isrs(self) -> None:
         """Time has passed, or brokers came or went: see who is in sync (KIP-497)."""

@@ -19,12 +19,14 @@ from spindle.broker.producer_ids import ProducerIds
 from spindle.broker.quota_enforcement import ClientQuotas
 from spindle.broker.replicas import Replicas, TopicSettings
 from spindle.broker.replication_context import ReplicationContext
+from spindle.broker.replication_quotas import ReplicationQuotas
 from spindle.broker.services import BrokerServices
 from spindle.broker.topology import endpoint_of
 from spindle.broker.traffic import Traffic
 from spindle.common.errors import LogDirectoryFailed
 from spindle.common.ids import OFFSETS_TOPIC, Endpoint
 from spindle.common.uuids import Uuid, uuid_text
+from spindle.config.broker_values import broker_integer
 from spindle.config.node_config import NodeConfig
 from spindle.log.log import Log
 from spindle.log.log_config import LogConfig
@@ -93,8 +95,15 @@ class BrokerServer:
         self._metrics = metrics
         self._settings = SettingsOfTopics(config)
         self.metadata = BrokerMetadata(self._react, env.on_fatal)
+        loop = asyncio.get_running_loop()
+
+        def steady_ms() -> int:
+            return int(loop.time() * 1000)
+
+        self.replication_quotas = ReplicationQuotas(config, steady_ms)
         self.replica_fetchers = ReplicaFetchers(
             config,
+            self.replication_quotas.follower,
             lambda leader: endpoint_of(
                 self.metadata.newest, leader, config.inter_broker_listener_name
             ),
@@ -102,11 +111,6 @@ class BrokerServer:
             lambda: self.lifecycle.broker_epoch,
             env.now_ms,
         )
-        loop = asyncio.get_running_loop()
-
-        def steady_ms() -> int:
-            return int(loop.time() * 1000)
-
         max_lag_ms = config.integer("replica.lag.time.max.ms")
         self._isr_sender = IsrSender(
             IsrChanges(config.node_id),
@@ -320,6 +324,7 @@ class BrokerServer:
         if delta.cluster.changed_brokers:
             self.replicas.check_isrs()
         if is_broker_changed:
+            self._take_over_replication(publication.image)
             self.replicas.refresh_settings(None)
         else:
             topics = [r.name for r in changed if r.resource_type == TOPIC_RESOURCE]
@@ -330,6 +335,18 @@ class BrokerServer:
             gone = [(topic_id, topic.name) for topic_id, topic in delta.topics.deleted.items()]
             self.groups.on_topics_deleted(gone)
             self.traffic.forget(name for _, name in gone)
+
+    def _take_over_replication(self, image: MetadataImage) -> None:
+        """Settings of replication that can change while the broker runs."""
+        self.replication_quotas.take_over(image)
+        self.replica_fetchers.resize(
+            broker_integer(
+                self._config,
+                "num.replica.fetchers",
+                broker=image.configs.broker(self._config.node_id),
+                cluster=image.configs.default_broker(),
+            )
+        )
 
     def _take_over_cordons(self, image: MetadataImage) -> None:
         """`cordoned.log.dirs`, the dynamic value over the one of the property file (KIP-1066).

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias, cast
 from spindle.broker.directories import BrokerDirectory
 from spindle.broker.following import Following
 from spindle.broker.partition import Partition
+from spindle.broker.replication_quotas import ReplicationQuota
 from spindle.common.errors import CorruptRecords, LogDirectoryFailed
 from spindle.common.ids import Endpoint
 from spindle.config.node_config import NodeConfig
@@ -31,7 +32,7 @@ from spindle.replication.fetcher import (
     FollowedPartition,
     Step,
 )
-from spindle.replication.follower_log import LogPosition, LogWork
+from spindle.replication.follower_log import Append, LogPosition, LogWork
 from spindle.runtime.peers import PeerLacksVersion, Peers, PeerUnavailable
 
 log = logging.getLogger(__name__)
@@ -48,6 +49,7 @@ class ReplicaFetchers:
     """All fetchers of a broker.
 
     Args:
+        quota: for what throttled partitions may fetch.
         endpoint_of: where a broker is reached now; None while it is away.
         broker_epoch: of the present registration.
         now_ms: the wall clock, for times of files.
@@ -56,6 +58,7 @@ class ReplicaFetchers:
     def __init__(
         self,
         config: NodeConfig,
+        quota: ReplicationQuota,
         endpoint_of: Callable[[int], Endpoint | None],
         make_peers: MakePeers,
         broker_epoch: Callable[[], int],
@@ -71,6 +74,7 @@ class ReplicaFetchers:
             partition_max_bytes=integer("replica.fetch.max.bytes"),
             backoff_ms=integer("replica.fetch.backoff.ms"),
         )
+        self.quota = quota
         self.endpoint_of = endpoint_of
         self.broker_epoch = broker_epoch
         self.now_ms = now_ms
@@ -101,6 +105,12 @@ class ReplicaFetchers:
             self._places[partition] = place
             task.add(replica)
 
+    def throttle(self, partition: Partition) -> None:
+        """`is_throttled_as_follower` has changed."""
+        place = self._places.get(partition)
+        if place is not None:
+            self._fetchers[place].throttle(partition)
+
     def stop(self, partitions: Iterable[Partition]) -> None:
         """Cease to fetch: no work on these logs is begun any more."""
         for partition in partitions:
@@ -111,6 +121,12 @@ class ReplicaFetchers:
                 if task.is_idle:
                     del self._fetchers[place]
                     task.end()
+
+    def resize(self, per_leader: int) -> None:
+        """`num.replica.fetchers` has changed: spread the partitions anew."""
+        if per_leader != self._per_leader:
+            self._per_leader = per_leader
+            self.follow([following for task in self for following in task.followed()])
 
     async def stop_all(self) -> None:
         tasks, self._fetchers = list(self._fetchers.values()), {}
@@ -135,6 +151,7 @@ class FetcherTask:
         self._peers = peers
         self._partitions: dict[TopicIdPartition, Partition] = {}
         self._is_changed = asyncio.Event()
+        self._is_silent = False
         self._loop = asyncio.get_running_loop()
         self._task = asyncio.create_task(self._run(), name=f"fetch from broker {leader_id}")
 
@@ -149,6 +166,17 @@ class FetcherTask:
         self._partitions[key] = partition
         followed = FollowedPartition(where.topic, key, partition.leader_epoch, position)
         self.fetcher.add(followed)
+        if partition.is_throttled_as_follower:
+            self.fetcher.throttle(key, True)
+        self._is_changed.set()
+
+    def followed(self) -> list[Following]:
+        """What is fetched now, and from where."""
+        return [Following(self._partitions[one.key], one.position) for one in self.fetcher]
+
+    def throttle(self, partition: Partition) -> None:
+        key = TopicIdPartition(partition.topic_id, partition.topic_partition.partition)
+        self.fetcher.throttle(key, partition.is_throttled_as_follower)
         self._is_changed.set()
 
     def remove(self, partition: Partition) -> None:
@@ -192,17 +220,20 @@ class FetcherTask:
         """One request and all that follows from it; how many ms to wait before the next."""
         self._is_changed.clear()
         now_ms = self._now_ms()
-        request = self.fetcher.next_request(self._owner.broker_epoch(), now_ms)
+        owner, fetcher = self._owner, self.fetcher
+        request = fetcher.next_request(owner.broker_epoch(), now_ms, owner.quota.is_exceeded)
         if request is None:
-            wake_ms = self.fetcher.wake_ms
+            if fetcher.waits_for_quota:
+                return owner.settings.backoff_ms
+            wake_ms = fetcher.wake_ms
             return None if wake_ms is None else max(wake_ms - now_ms, 1)
         response = await self._ask(request)
         if response is None:
-            self.fetcher.on_no_answer()
-            return self._owner.settings.backoff_ms
-        steps = self.fetcher.on_response(cast(FetchResponse, response), self._now_ms())
+            fetcher.on_no_answer()
+            return owner.settings.backoff_ms
+        steps = fetcher.on_response(cast(FetchResponse, response), self._now_ms())
         if steps is None:
-            return self._owner.settings.backoff_ms
+            return owner.settings.backoff_ms
         if steps:
             await self._do(steps)
         return 0
@@ -214,10 +245,16 @@ class FetcherTask:
             return None
         destination = Destination(self.leader_id, endpoint.host, endpoint.port)
         try:
-            return await self._peers.request(destination, request)
+            answer = await self._peers.request(destination, request)
         except (PeerUnavailable, PeerLacksVersion) as error:
-            log.warning("no answer from broker %d: %s", self.leader_id, error)
+            if not self._is_silent:
+                log.warning("no answer from broker %d: %s", self.leader_id, error)
+            self._is_silent = True
             return None
+        if self._is_silent:
+            log.info("broker %d answers again", self.leader_id)
+        self._is_silent = False
+        return answer
 
     # -- work on logs
 
@@ -250,6 +287,8 @@ class FetcherTask:
         return directory.executor.submit(directory.take_over, work, self._owner.now_ms())
 
     def _done(self, step: Step, partition: Partition, result: LogPosition | Exception) -> None:
+        if step.partition.is_throttled and isinstance(step.work, Append):
+            self._owner.quota.record(len(step.work.records))
         if isinstance(result, LogPosition):
             self.fetcher.on_done(step, result, self._now_ms())
             partition.follower_advanced()

@@ -7,6 +7,7 @@ from spindle.config.node_config import NodeConfig
 from spindle.config.topic_config import TopicConfig, topic_config
 from spindle.log.log_config import LogConfig
 from spindle.metadata.image import MetadataImage
+from spindle.replication.throttling import throttled_partitions
 
 
 class SettingsOfTopics:
@@ -41,7 +42,12 @@ class SettingsOfTopics:
             cluster=image.configs.default_broker(),
         )
         expiration_ms = node.integer("producer.id.expiration.ms")
-        return TopicSettings(log_config(settings, expiration_ms), settings.min_insync_replicas)
+        return TopicSettings(
+            log_config(settings, expiration_ms),
+            settings.min_insync_replicas,
+            throttled_partitions(settings.leader_replication_throttled_replicas, node.node_id),
+            throttled_partitions(settings.follower_replication_throttled_replicas, node.node_id),
+        )
 
 
 def log_config(settings: TopicConfig, producer_id_expiration_ms: int) -> LogConfig:

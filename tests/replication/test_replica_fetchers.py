@@ -1,0 +1,320 @@
+"""The driver of followers: leaders made by hand, logs in memory, file work done at once."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from types import SimpleNamespace
+from typing import Any
+
+from replica_pair import NOW_MS, TOPIC_ID, Leader, append, commit, content, new_log
+
+from spindle.broker.directories import BrokerDirectory
+from spindle.broker.following import Following
+from spindle.broker.partition import Partition
+from spindle.broker.replication_context import ReplicationContext
+from spindle.broker.replication_quotas import ReplicationQuotas
+from spindle.common.errors import CorruptLog, LogDirectoryFailed
+from spindle.common.ids import Endpoint
+from spindle.config.node_config import NodeConfig
+from spindle.log.directory import LogDirectory
+from spindle.log.log import Log
+from spindle.protocol.message import Message
+from spindle.protocol.messages.fetch import FetchRequest
+from spindle.raft.ready import Destination
+from spindle.replication.follower_log import begin_to_follow
+from spindle.runtime.peers import PeerUnavailable
+from spindle.runtime.replica_fetchers import ReplicaFetchers
+from spindle.testing.filesystem import MemoryFileSystem
+
+BROKER_ID, LEADER_ID = 2, 1
+PROPERTIES = {
+    "process.roles": "broker",
+    "node.id": str(BROKER_ID),
+    "controller.quorum.voters": "9@127.0.0.1:65000",
+    "controller.listener.names": "CONTROLLER",
+    "listeners": "PLAINTEXT://127.0.0.1:0",
+    "log.dirs": "/data",
+    "replica.fetch.backoff.ms": "1",
+}
+
+
+class DoneAtOnce:
+    """A directory's thread without a thread."""
+
+    def __init__(self) -> None:
+        self.failure: LogDirectoryFailed | None = None
+        self.log: list[str] = []
+
+    def submit(self, function: Callable[..., Any], *args: Any) -> Awaitable[Any]:
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self.log.append(function.__name__)
+        if self.failure is None:
+            try:
+                future.set_result(function(*args))
+                return future
+            except (OSError, CorruptLog) as error:
+                self.failure = LogDirectoryFailed("/data", error)
+        future.set_exception(self.failure)
+        return future
+
+
+class Wire:
+    """The way to a leader made by hand, which keeps a fetch until there is `news`."""
+
+    def __init__(self, leader: Leader) -> None:
+        self.leader = leader
+        self.news = asyncio.Event()
+        self.is_cut = False
+        self.closed: list[str] = []
+        self.asked: list[tuple[str, Destination]] = []
+        self.waiting = 0
+
+    def peers(self, client_id: str, timeout_s: float) -> "Line":
+        assert timeout_s == 30
+        return Line(self, client_id)
+
+
+class Line:
+    def __init__(self, wire: Wire, client_id: str) -> None:
+        self._wire = wire
+        self._client_id = client_id
+
+    async def request(self, destination: Destination, message: Message) -> Message:
+        wire = self._wire
+        wire.asked.append((self._client_id, destination))
+        if wire.is_cut:
+            raise PeerUnavailable("the wire is cut")
+        answer: Any = wire.leader.answer(message)
+        if isinstance(message, FetchRequest) and not answer.responses and not answer.error_code:
+            news = wire.news
+            wire.waiting += 1
+            try:
+                await news.wait()
+            finally:
+                wire.waiting -= news is wire.news
+        return answer  # type: ignore[no-any-return]
+
+    def close(self) -> None:
+        self._wire.closed.append(self._client_id)
+
+
+class Broker:
+    """What `ReplicaFetchers` needs of a broker, with one replica for each log."""
+
+    def __init__(self, *logs: Log, **overrides: str) -> None:
+        settings = {name.replace("_", "."): value for name, value in overrides.items()}
+        config = NodeConfig.from_properties(PROPERTIES | settings)
+        self.leader = Leader(*(new_log(log.topic_partition.partition) for log in logs))
+        self.wire = Wire(self.leader)
+        self.clock_ms = 0
+        self.endpoint: Endpoint | None = Endpoint("PLAINTEXT", "leader", 9092)
+        self.quotas = ReplicationQuotas(config, lambda: self.clock_ms)
+        self.fetchers = ReplicaFetchers(
+            config,
+            self.quotas.follower,
+            lambda _: self.endpoint,
+            self.wire.peers,
+            lambda: 77,
+            lambda: NOW_MS,
+        )
+        image: Any = SimpleNamespace()
+        context = ReplicationContext(BROKER_ID, image, lambda: 0, 0, lambda *_: None)
+        self.disks = [DoneAtOnce(), DoneAtOnce()]
+        self.partitions = []
+        store = LogDirectory(MemoryFileSystem(), "/data")
+        executors: list[Any] = [*self.disks]
+        directories = [BrokerDirectory("/data", bytes(16), disk, store) for disk in executors]
+        for number, log in enumerate(logs):
+            where = log.topic_partition
+            partition = Partition(where, TOPIC_ID, log, directories[number % 2], context)
+            partition.leader_id, partition.leader_epoch = LEADER_ID, 0
+            self.partitions.append(partition)
+
+    def follow(self, *partitions: Partition) -> None:
+        self.fetchers.follow(
+            [Following(p, begin_to_follow(p.log, NOW_MS)) for p in partitions or self.partitions]
+        )
+
+    async def caught_up(self) -> None:
+        """Return when all fetchers wait at the leader with everything taken over."""
+        logs = [(p.log, self.leader.logs[p.topic_partition.partition]) for p in self.partitions]
+        await until(
+            lambda: (
+                self.wire.waiting == len(list(self.fetchers))
+                and all(log.log_end_offset == its.log_end_offset for log, its in logs)
+            )
+        )
+
+    async def wake(self) -> None:
+        """The leader has news."""
+        news, self.wire.news = self.wire.news, asyncio.Event()
+        self.wire.waiting = 0
+        news.set()
+        await asyncio.sleep(0)
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    async with asyncio.timeout(20):
+        while not is_so():  # noqa: ASYNC110 - there is no event for what is waited for
+            await asyncio.sleep(0)
+
+
+def scenario(test: Callable[[], Awaitable[None]]) -> None:
+    async def main() -> None:
+        await test()
+
+    asyncio.run(main())
+
+
+def test_records_arrive_and_who_waits_for_them_is_told() -> None:
+    async def test() -> None:
+        broker = Broker(new_log(0), new_log(1), new_log(2))
+        told: list[int] = []
+        broker.partitions[0].watch(lambda: told.append(broker.partitions[0].log.log_end_offset))
+        broker.follow()
+        await broker.caught_up()
+        for log in broker.leader.logs.values():
+            append(log, 0, "a", "b")
+        await broker.wake()
+        await broker.caught_up()
+        assert told[0] == 2
+        for partition in broker.partitions:
+            its = broker.leader.logs[partition.topic_partition.partition]
+            assert content(partition.log) == content(its)
+        assert broker.leader.requests[0].replica_state.replica_epoch == 77
+        assert broker.wire.asked[0] == ("broker-2-fetcher-0", Destination(1, "leader", 9092))
+        await broker.fetchers.stop_all()
+        assert broker.wire.closed == ["broker-2-fetcher-0"]
+
+    scenario(test)
+
+
+def test_all_that_one_answer_brings_takes_one_hop_for_each_directory() -> None:
+    async def test() -> None:
+        broker = Broker(*(new_log(number) for number in range(5)))
+        for log in broker.leader.logs.values():
+            append(log, 0, "a")
+        broker.follow()
+        await broker.caught_up()
+        assert [disk.log for disk in broker.disks] == [["take_over"], ["take_over"]]
+        await broker.fetchers.stop_all()
+
+    scenario(test)
+
+
+def test_a_leader_that_is_away_is_asked_until_it_is_back() -> None:
+    async def test() -> None:
+        broker = Broker(new_log())
+        append(broker.leader.logs[0], 0, "a")
+        broker.wire.is_cut, broker.endpoint = True, None
+        broker.follow()
+        await asyncio.sleep(0.003)
+        assert broker.wire.asked == []
+        broker.endpoint = Endpoint("PLAINTEXT", "elsewhere", 9093)
+        await until(lambda: len(broker.wire.asked) > 2)
+        broker.wire.is_cut = False
+        await broker.caught_up()
+        assert {port for _, (_, _, port) in broker.wire.asked} == {9093}
+        await broker.fetchers.stop_all()
+
+    scenario(test)
+
+
+def test_what_is_stopped_is_not_touched_any_more() -> None:
+    async def test() -> None:
+        broker = Broker(new_log(0), new_log(1))
+        broker.follow()
+        await broker.caught_up()
+        for log in broker.leader.logs.values():
+            append(log, 0, "a")
+        broker.fetchers.stop([broker.partitions[0]])
+        await broker.wake()
+        await until(lambda: broker.partitions[1].log.log_end_offset == 1)
+        assert broker.partitions[0].log.log_end_offset == 0
+        broker.fetchers.stop(broker.partitions)
+        assert list(broker.fetchers) == []
+        await until(lambda: len(broker.wire.closed) == 1)
+
+    scenario(test)
+
+
+def test_a_dead_directory_stops_its_replicas_alone() -> None:
+    async def test() -> None:
+        broker = Broker(new_log(0), new_log(1))
+        broker.follow()
+        await broker.caught_up()
+        broker.disks[0].failure = LogDirectoryFailed("/data", "gone")
+        for log in broker.leader.logs.values():
+            append(log, 0, "a")
+        await broker.wake()
+        await until(lambda: broker.partitions[1].log.log_end_offset == 1)
+        (task,) = broker.fetchers
+        assert [key.partition for key in task.fetcher.failed] == [0]
+        assert [followed.key.partition for followed in task.fetcher] == [1]
+        await broker.fetchers.stop_all()
+
+    scenario(test)
+
+
+def test_the_leaders_offsets_are_asked_for_when_the_log_starts_above() -> None:
+    async def test() -> None:
+        broker = Broker(new_log())
+        log = broker.leader.logs[0]
+        for value in "abc":
+            append(log, 0, value)
+        log.update_high_watermark(3)
+        log.increment_log_start_offset(2)
+        broker.follow()
+        await broker.caught_up()
+        assert broker.partitions[0].log.log_start_offset == 2
+        await broker.fetchers.stop_all()
+
+    scenario(test)
+
+
+def test_another_number_of_fetchers_spreads_the_replicas_anew() -> None:
+    async def test() -> None:
+        broker = Broker(*(new_log(number) for number in range(4)))
+        broker.follow()
+        await broker.caught_up()
+        broker.fetchers.resize(2)
+        for log in broker.leader.logs.values():
+            append(log, 0, "a")
+        await broker.wake()
+        await broker.caught_up()
+        assert [len(task.fetcher) for task in broker.fetchers] == [2, 2]
+        broker.fetchers.resize(1)
+        for log in broker.leader.logs.values():
+            append(log, 0, "b")
+        await broker.wake()
+        await broker.caught_up()
+        assert [len(task.fetcher) for task in broker.fetchers] == [4]
+        await broker.fetchers.stop_all()
+
+    scenario(test)
+
+
+def test_a_throttled_replica_waits_while_the_quota_is_exceeded() -> None:
+    async def test() -> None:
+        broker = Broker(new_log(), replication_quota_window_num="2")
+        broker.quotas.follower.limit_bytes_per_s = 10
+        partition = broker.partitions[0]
+        partition.is_throttled_as_follower = True
+        for number in range(30):
+            append(broker.leader.logs[0], 0, f"{number} " * 20)
+        commit(broker.leader.logs[0])
+        broker.follow()
+        await until(lambda: partition.log.log_end_offset > 0)
+        for _ in range(50):
+            await asyncio.sleep(0)
+        asked = len(broker.leader.requests)
+        assert 0 < partition.log.log_end_offset < 30
+        await asyncio.sleep(0.01)  # ten times the pause between two looks at the quota
+        assert len(broker.leader.requests) == asked
+        broker.clock_ms += 10_000  # what was recorded does not count any more
+        await until(lambda: len(broker.leader.requests) > asked)
+        partition.is_throttled_as_follower = False
+        broker.fetchers.throttle(partition)
+        await broker.caught_up()
+        await broker.fetchers.stop_all()
+
+    scenario(test)

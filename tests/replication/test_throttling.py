@@ -1,0 +1,30 @@
+"""Replication throttles (KIP-73): who is throttled, and when it is too fast."""
+
+from spindle.broker.quotas import WindowedRate
+from spindle.broker.replication_quotas import ReplicationQuota
+from spindle.replication.throttling import throttled_partitions
+
+
+def test_replicas_of_this_broker_are_throttled() -> None:
+    throttled = throttled_partitions(("0:1", "1:2", "2:1", ""), 1)
+    assert [throttled.has(partition) for partition in range(4)] == [True, False, True, False]
+
+
+def test_a_star_means_all_and_nothing_means_none() -> None:
+    assert throttled_partitions(("*",), 1).has(7)
+    assert not throttled_partitions((), 1).has(7)
+
+
+def test_the_rate_counts_from_the_first_byte_and_forgets() -> None:
+    now_ms = 0
+    quota = ReplicationQuota(WindowedRate(3, 1000, is_spread=False), 100, lambda: now_ms)
+    quota.record(100)
+    assert not quota.is_exceeded
+    quota.record(1)
+    assert quota.is_exceeded
+    now_ms = 1100
+    assert not quota.is_exceeded  # 101 bytes in 1.1 s
+    quota.record(200)
+    assert quota.is_exceeded
+    now_ms = 20_000
+    assert not quota.is_exceeded
