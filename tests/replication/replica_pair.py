@@ -207,8 +207,12 @@ class Follower:
                 self.now_ms += BACKOFF_MS
             if all(
                 log.log_start_offset >= its.log_start_offset
-                and (log.log_end_offset, log.high_watermark, log.latest_epoch())
-                == (its.log_end_offset, its.high_watermark, its.latest_epoch())
+                and (log.log_end_offset, log.high_watermark)
+                == (its.log_end_offset, its.high_watermark)
+                and (
+                    log.log_start_offset == log.log_end_offset
+                    or log.latest_epoch() == its.latest_epoch()
+                )
                 for log, its in ((log, leader.logs[number]) for number, log in self.logs.items())
             ):
                 return

@@ -371,7 +371,7 @@ def _grow(random: Random, log: Log, epoch: int) -> None:
         append(log, epoch, *("x" * random.randrange(30) for _ in range(random.randrange(1, 4))))
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=100)
 @given(st.randoms(use_true_random=False))
 def test_three_replicas_that_lead_in_turn_end_with_the_same_log(random: Random) -> None:
     """Every epoch has another leader with whatever its log has (the worst of unclean elections)."""
