@@ -17,6 +17,7 @@ from spindle.broker.traffic import Traffic
 from spindle.common.errors import ConfigError
 from spindle.runtime import metrics_server
 from spindle.runtime.metrics_disk import MeasuredFileSystem
+from spindle.runtime.metrics_replicas import count_replicas
 from spindle.runtime.metrics_server import MetricsServer
 from spindle.runtime.node import Node
 from spindle.runtime.request_metrics import RequestMetrics, RequestTimes
@@ -126,6 +127,53 @@ def test_a_node_counts_what_its_clients_do(tmp_path: Path) -> None:
         assert samples["kafka_log_log_flush_stats_log_flush_time_seconds_count", metadata] > 0
         assert samples["kafka_server_raft_metrics_current_state", (("state", "leader"),)] == 1
         assert samples["process_resident_memory_bytes", ()] > 1e6
+
+    run(scenario)
+
+
+DOCUMENT = Path(__file__).parents[2] / "METRICS.md"
+
+
+def test_every_metric_is_documented_and_every_documented_metric_is_there(tmp_path: Path) -> None:
+    bodies = []
+
+    async def scenario() -> None:
+        home = Home(tmp_path, spindle_metrics_listener="127.0.0.1:0").format()
+        async with running(home) as node:
+            assert node.metrics_server is not None
+            bodies.append((await get(node.metrics_server.port, asking("/metrics")))[2])
+
+    run(scenario)
+    served = sorted(
+        f"| `{family.name}` | {family.type} | {family.documentation} |"
+        for family in text_string_to_metric_families(bodies[0].decode())
+        if not family.name.startswith(("process_", "python_"))
+    )
+    lines = DOCUMENT.read_text().splitlines()
+    assert [line for line in lines if line.startswith("| `")] == served
+
+
+def test_a_look_at_many_replicas_lets_others_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spindle.broker.pacing._SLICE_S", 0.0)
+
+    async def scenario() -> None:
+        home = Home(tmp_path, spindle_metrics_listener="127.0.0.1:0").format()
+        async with running(home) as node, connected(node) as client:
+            await client.create_topic("a", partitions=64)
+            assert node.broker is not None
+            for number in range(64):
+                # Waits for the replica, which is still being made.
+                await client.produce("a", number, batch_of(b"x"))
+            counting = asyncio.ensure_future(count_replicas(node.broker.replicas))
+            turns = 0
+            while not counting.done():
+                turns += 1
+                await asyncio.sleep(0)
+            counts = counting.result()
+            assert (sum(counts.partitions.values()), counts.leading) == (64, 64)
+            assert turns >= 4
 
     run(scenario)
 
@@ -331,7 +379,7 @@ def test_deleted_topics_stay_in_the_total() -> None:
     traffic.of("b").bytes_in += 7
     traffic.forget(["a", "never heard of"])
     traffic.of("a").bytes_in += 1
-    assert traffic.total().bytes_in == 13
+    assert traffic.snapshot().total().bytes_in == 13
     assert {name: t.bytes_in for name, t in traffic.by_topic.items()} == {"a": 1, "b": 7}
 
 

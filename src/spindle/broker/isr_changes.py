@@ -24,9 +24,18 @@ MAX_CHANGES_PER_REQUEST: Final = 2_000
 
 
 class IsrChanges:
-    """Proposals by partition; a newer one of the same partition replaces an unsent older one."""
+    """Proposals by partition; a newer one of the same partition replaces an unsent older one.
+
+    Attributes:
+        expands: proposals with more replicas that were taken over.
+        shrinks: proposals with fewer replicas that were taken over.
+        refusals: proposals that were not.
+    """
 
     def __init__(self, broker_id: int) -> None:
+        self.expands = 0
+        self.shrinks = 0
+        self.refusals = 0
         self._broker_id = broker_id
         self._ready: dict[Key, Change] = {}
         self._in_flight: dict[Key, Change] = {}
@@ -98,8 +107,13 @@ class IsrChanges:
         self._ready = changes | self._ready
         for partition, proposal, answer in results:
             if answer.error_code:
+                self.refusals += 1
                 partition.isr_refused(proposal, _code(answer.error_code))
             else:
+                if partition.leader is not None:
+                    growth = len(answer.isr) - len(partition.leader.isr)
+                    self.expands += growth > 0
+                    self.shrinks += growth < 0
                 partition.isr_committed(
                     proposal, answer.leader_epoch, answer.partition_epoch, tuple(answer.isr)
                 )

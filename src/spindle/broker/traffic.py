@@ -1,6 +1,7 @@
 """What goes in and out by topic: plain numbers that handlers add to and the exporter reads."""
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 
 class TopicTraffic:
@@ -35,10 +36,15 @@ class TopicTraffic:
 
 
 class Traffic:
-    """Of all topics that this broker hosts or has hosted."""
+    """Of all topics that this broker hosts or has hosted.
+
+    Attributes:
+        replicated_bytes: of records given to other brokers that follow.
+    """
 
     def __init__(self) -> None:
         self.by_topic: dict[str, TopicTraffic] = {}
+        self.replicated_bytes = 0
         self._gone = TopicTraffic()
 
     def of(self, topic: str) -> TopicTraffic:
@@ -55,10 +61,23 @@ class Traffic:
             if gone is not None:
                 self._gone.add(gone)
 
+    def snapshot(self) -> "TrafficSnapshot":
+        """For a reader on another thread."""
+        gone = TopicTraffic()
+        gone.add(self._gone)
+        return TrafficSnapshot(list(self.by_topic.items()), gone)
+
+
+class TrafficSnapshot(NamedTuple):
+    """The topics of a moment, whose counters go on, and what deleted topics have left."""
+
+    topics: list[tuple[str, TopicTraffic]]
+    gone: TopicTraffic
+
     def total(self) -> TopicTraffic:
         """Of all topics since the start."""
         total = TopicTraffic()
-        total.add(self._gone)
-        for one in self.by_topic.values():
+        total.add(self.gone)
+        for _, one in self.topics:
             total.add(one)
         return total

@@ -94,6 +94,14 @@ class Heartbeats:
             return False
         return beat.contact_ms + self._session_timeout_ms >= now_ms
 
+    def silence_ms(self, now_ms: int) -> dict[int, int]:
+        """How long ago each broker that is watched was heard of, by id."""
+        return {
+            broker_id: now_ms - beat.contact_ms
+            for broker_id, beat in self._beats.items()
+            if beat.contact_ms is not None
+        }
+
     def expire_one(self, now_ms: int) -> int | None:
         """The broker that has been silent longest beyond its session, if any; it is forgotten."""
         stale = [

@@ -112,8 +112,9 @@ class BrokerServer:
             env.now_ms,
         )
         max_lag_ms = config.integer("replica.lag.time.max.ms")
+        self.isr_changes = IsrChanges(config.node_id)
         self._isr_sender = IsrSender(
-            IsrChanges(config.node_id),
+            self.isr_changes,
             env.channel,
             lambda: self.lifecycle.broker_epoch,
             lambda: self.replicas.check_isrs(),

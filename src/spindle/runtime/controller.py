@@ -12,6 +12,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from time import perf_counter
 from typing import Any, Final, Protocol
 
 from spindle.broker.context import RequestContext
@@ -41,6 +42,7 @@ from spindle.protocol.messages.metadata_records import (
     NoOpRecord,
 )
 from spindle.raft.listener import LeaderAndEpoch, MetadataQuorum, NotLeader
+from spindle.runtime.controller_history import ControllerHistory
 from spindle.runtime.image_publisher import ImagePublisher
 from spindle.runtime.mutation_quotas import MutationQuotas, Mutations
 
@@ -90,6 +92,9 @@ class ControllerDriver:
     Args:
         bootstrap: the records of the formatted disk, used if the log turns out to be empty.
         clock: milliseconds of a clock that never goes back.
+
+    Attributes:
+        history: what happened so far.
     """
 
     def __init__(
@@ -102,6 +107,7 @@ class ControllerDriver:
         clock: Callable[[], int],
         quotas: MutationQuotas | None = None,
     ) -> None:
+        self.history = ControllerHistory()
         self._quorum = quorum
         self._quotas = quotas or MutationQuotas(1, 1000)
         self._publisher = publisher
@@ -129,6 +135,10 @@ class ControllerDriver:
     def speculative_image(self) -> MetadataImage:
         """The image with everything appended so far. Only of use to the active controller."""
         return self._speculative
+
+    def silence_ms(self) -> dict[int, int]:
+        """For how long the active controller has not heard of brokers that are not fenced."""
+        return self._heartbeats.silence_ms(self._clock()) if self.is_active else {}
 
     def start(self) -> None:
         """Follow the publisher. Call once, on the event loop's thread."""
@@ -160,6 +170,8 @@ class ControllerDriver:
         if isinstance(request, BrokerHeartbeatRequest):
             # Before anything can go wrong: a busy controller must not fence a broker that is alive.
             self._heartbeats.contact(request.broker_id, request.broker_epoch, self._clock())
+        self.history.operations_started += 1
+        began_s = perf_counter()
         try:
             mutations = self._quotas.begin(
                 self._publisher.image.client_quotas, api_key, context, self._clock()
@@ -174,6 +186,8 @@ class ControllerDriver:
             if error.code is ErrorCode.NOT_CONTROLLER:
                 raise
             return error_answer(request, error)
+        finally:
+            self.history.operations.observe(perf_counter() - began_s)
         await self._committed(last_offset, getattr(request, "timeout_ms", 0) or DEFAULT_TIMEOUT_MS)
         response: Message = decision.response
         if mutations.wait_ms:
@@ -206,6 +220,7 @@ class ControllerDriver:
 
     def _activate(self, epoch: int) -> None:
         now_ms = self._clock()
+        self.history.activations += 1
         self._epoch = epoch
         self._speculative = self._publisher.image
         self._next_offset = self._publisher.last_committed_offset + 1
@@ -300,6 +315,7 @@ class ControllerDriver:
                 if not isinstance(record, _TRANSACTION_MARKERS):
                     delta.replay(record, offset)
         except ProtocolViolation as error:
+            self.history.errors += 1
             logger.exception("Controller %d decided on records it cannot replay", self._node_id)
             raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from None
         last_offset = first_offset + len(records) - 1
@@ -313,6 +329,7 @@ class ControllerDriver:
         try:
             await asyncio.wait_for(waiting, timeout_ms / 1000)
         except TimeoutError:
+            self.history.operations_timed_out += 1
             raise ApiError(
                 ErrorCode.REQUEST_TIMED_OUT, f"not committed within {timeout_ms} ms"
             ) from None
@@ -351,10 +368,14 @@ class ControllerDriver:
             return
         now_ms = self._clock()
         for task in self._schedule.take_due(now_ms):
+            self.history.operations_started += 1
+            began_s = perf_counter()
             try:
                 self._run(task, now_ms)
             except ApiError as error:
                 logger.warning("Controller %d: could not %s: %s", self._node_id, task.value, error)
+            finally:
+                self.history.operations.observe(perf_counter() - began_s)
 
     def _run(self, task: Task, now_ms: int) -> None:
         if self._schedule is None:
@@ -367,6 +388,7 @@ class ControllerDriver:
             decision = fence_stale_broker(
                 self._speculative, self._heartbeats, now_ms, self._context
             )
+            self.history.heartbeats_timed_out += decision.response
         elif task is Task.ELECT_PREFERRED:
             decision = balance_leaders(self._speculative, settings)
         else:

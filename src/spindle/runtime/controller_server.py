@@ -39,6 +39,7 @@ from spindle.protocol.messages.describe_cluster import (
 )
 from spindle.protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
 from spindle.raft.listener import LeaderAndEpoch
+from spindle.runtime.cluster_log import ClusterLog
 from spindle.runtime.controller import ControllerDriver
 from spindle.runtime.controller_channel import ControllerChannel
 from spindle.runtime.image_publisher import ImagePublisher
@@ -73,11 +74,19 @@ class _DescribedController(NamedTuple):
     metadata: ImagePublisher
 
 
+class WrittenSnapshot(NamedTuple):
+    """A snapshot of the metadata, and when it was complete."""
+
+    size_bytes: int
+    written_ms: int
+
+
 class ControllerServer:
     """Everything of a node that concerns the quorum's requests.
 
     Attributes:
         channel: the way to the active controller, in this process or another.
+        last_snapshot: the newest one that this process has written.
     """
 
     def __init__(
@@ -95,6 +104,7 @@ class ControllerServer:
         self.channel = ControllerChannel(
             config.node_id, self, lambda: quorum.leader_endpoint, peers
         )
+        self.last_snapshot: WrittenSnapshot | None = None
         self._config = config
         self._cluster_id = cluster_id
         self._quorum = quorum
@@ -128,6 +138,7 @@ class ControllerServer:
         self._publisher.add(self)
         if self._config.is_controller:
             self.driver.start()
+            self._publisher.add(ClusterLog(lambda: self.driver.is_active))
         # After the driver, so that a request that waits for a leader finds the local one active.
         self._publisher.add(self.channel)
 
@@ -251,9 +262,10 @@ class ControllerServer:
 
     async def _write_snapshot(self, work: SnapshotWork) -> None:
         try:
-            await self._quorum.write_snapshot(
+            size_bytes = await self._quorum.write_snapshot(
                 work.snapshot_id, work.records(), work.last_append_time_ms
             )
+            self.last_snapshot = WrittenSnapshot(size_bytes, self._clock())
         except ValueError as error:
             log.warning("snapshot %s was not written: %s", work.snapshot_id, error)
 

@@ -14,6 +14,7 @@ from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import NO_LEADER, Endpoint, OffsetAndEpoch
 from spindle.common.ports import RandomSource
 from spindle.protocol.message import Message
+from spindle.raft.core import QuorumCore
 from spindle.raft.listener import CommittedBatch, LeaderAndEpoch, NotLeader, QuorumListener
 from spindle.raft.metadata_log import MetadataLog
 from spindle.raft.quorum import Quorum
@@ -45,6 +46,7 @@ from spindle.raft.voters import VoterSet
 from spindle.runtime.peers import PeerGone, PeerLacksVersion, Peers, PeerUnavailable
 from spindle.runtime.quorum_disk import DirectoryThread, DiskRounds, Round, add_bytes, run_on
 from spindle.runtime.quorum_feed import ListenerFeed, RecordEncoder
+from spindle.runtime.quorum_history import QuorumHistory
 
 logger = logging.getLogger(__name__)
 
@@ -59,6 +61,9 @@ class RaftMetadataQuorum:
     Args:
         clock: milliseconds since the epoch by a clock that does not go back.
         on_fault: called once if the node cannot go on; nothing is served afterwards.
+
+    Attributes:
+        history: what happened so far.
     """
 
     def __init__(
@@ -82,6 +87,7 @@ class RaftMetadataQuorum:
         self._random = random
         self._clock = clock
         self._on_fault = on_fault
+        self.history = QuorumHistory(local.key.id)
         self._loop = asyncio.get_running_loop()
         self._encoder = RecordEncoder()
         self._is_started = False
@@ -202,6 +208,11 @@ class RaftMetadataQuorum:
     def voters(self) -> VoterSet:
         return self._quorum.core.voters
 
+    @property
+    def core(self) -> QuorumCore:
+        """The state of the member, to be read only."""
+        return self._quorum.core
+
     def subscribe(self, listener: QuorumListener) -> None:
         """Deliver the newest snapshot and all committed batches, then whatever follows."""
         self._feed.subscribe(listener)
@@ -284,8 +295,10 @@ class RaftMetadataQuorum:
         snapshot_id: OffsetAndEpoch,
         records: Iterable[Message],
         last_timestamp_ms: int,
-    ) -> None:
+    ) -> int:
         """Write a snapshot of the state below `snapshot_id.offset`, then clean up old ones.
+
+        Returns its size in bytes, 0 if it was there already.
 
         Raises:
             ValueError: the offset is not committed, or lies before the log's start.
@@ -296,7 +309,7 @@ class RaftMetadataQuorum:
         if snapshot_id.offset <= core.log.start_offset:
             raise ValueError(f"{snapshot_id} is below the log's start {core.log.start_offset}")
         if snapshot_id in core.log.snapshots or snapshot_id in self._snapshots_in_work:
-            return
+            return 0
         info = SnapshotInfo(
             last_timestamp_ms,
             core.history.kraft_version_before(snapshot_id.offset),
@@ -314,6 +327,7 @@ class RaftMetadataQuorum:
             self._snapshots_in_work.discard(snapshot_id)
         self._step(SnapshotWritten(snapshot_id))
         self._clean()
+        return sum(map(len, content))
 
     def _clean_periodically(self) -> None:
         self._clean_timer = self._loop.call_later(_CLEAN_PERIOD_S, self._clean_periodically)
@@ -349,6 +363,7 @@ class RaftMetadataQuorum:
 
     def _process(self, ready: Ready, own_batches: list[CommittedBatch] | None = None) -> None:
         """Queue what has to be done in order and tell the listeners what is committed."""
+        self.history.stepped(self._quorum.core, ready, self._clock())
         if ready.election_state or ready.log_operations or ready.requests or ready.replies:
             self._rounds.add(ready)
         self._set_timer(ready.wake_at_ms)

@@ -1,7 +1,8 @@
 """Everything that a node tells Prometheus, gathered from its parts.
 
-The parts only count. What they have counted is read on the event loop, which owns it; the text is
-made on another thread, so that a look at the metrics does not hold up clients.
+The parts only count. What they have counted is read on the event loop, which owns it, with pauses
+where there is much to read; the text is made on another thread. So a look at the metrics does not
+hold up clients.
 """
 
 import asyncio
@@ -13,28 +14,38 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector
 
 from spindle import __version__
-from spindle.broker.traffic import TopicTraffic
+from spindle.broker.traffic import Traffic, TrafficSnapshot
 from spindle.config.node_config import NodeConfig
 from spindle.runtime.metrics_broker import broker_metrics, disk_metrics
-from spindle.runtime.metrics_cluster import ClusterMetrics
+from spindle.runtime.metrics_cluster import (
+    cluster_metrics,
+    controller_metrics,
+    loader_metrics,
+    quorum_metrics,
+)
 from spindle.runtime.metrics_families import gauges
 from spindle.runtime.metrics_parts import NodeParts
+from spindle.runtime.metrics_replicas import (
+    count_groups,
+    count_replicas,
+    directory_metrics,
+    fetcher_metrics,
+    group_metrics,
+    replica_metrics,
+)
 from spindle.runtime.metrics_traffic import request_metrics, topic_metrics
 
 
 class _Gathered(Collector):
     """Metrics that are made, and topics of which they are still to be made."""
 
-    def __init__(
-        self, metrics: list[Metric], topics: list[tuple[str, TopicTraffic]], total: TopicTraffic
-    ) -> None:
+    def __init__(self, metrics: list[Metric], traffic: TrafficSnapshot) -> None:
         self._metrics = metrics
-        self._topics = topics
-        self._total = total
+        self._traffic = traffic
 
     def collect(self) -> Iterator[Metric]:
         yield from self._metrics
-        yield from topic_metrics(self._topics, self._total)
+        yield from topic_metrics(self._traffic.topics, self._traffic.total())
 
 
 def node_labels(config: NodeConfig, cluster_id: str) -> dict[str, str]:
@@ -55,36 +66,43 @@ class NodeMetrics:
         labels: of the metric that says what this node is.
     """
 
-    def __init__(
-        self, node_id: int, labels: dict[str, str], parts: Callable[[], NodeParts]
-    ) -> None:
+    def __init__(self, labels: dict[str, str], parts: Callable[[], NodeParts]) -> None:
         self._parts = parts
         self._labels = labels
-        self._cluster = ClusterMetrics(node_id)
         self._process = CollectorRegistry()
         ProcessCollector(registry=self._process)
         GCCollector(registry=self._process)
 
     async def render(self) -> bytes:
         """Call on the event loop."""
-        gathered = self._gather()
+        gathered = await self._gather()
         return await asyncio.to_thread(self._text, gathered)
 
     def _text(self, gathered: _Gathered) -> bytes:
         return generate_latest(gathered) + generate_latest(self._process)
 
-    def _gather(self) -> _Gathered:
+    async def _gather(self) -> _Gathered:
         parts = self._parts()
+        counts = parts.counts
         metrics = [
             gauges("spindle_node", "Always 1; the labels say what this is.", [(self._labels, 1)])
         ]
         metrics += request_metrics(parts.requests, monotonic())
         metrics += disk_metrics(parts.disks)
-        metrics += self._cluster.controller(parts.image, is_active=parts.is_active_controller)
+        metrics += cluster_metrics(parts.image, counts)
+        metrics += loader_metrics(
+            parts.image, counts, parts.last_committed_offset, parts.snapshot, parts.now_ms
+        )
+        metrics += controller_metrics(parts.driver, counts)
         if parts.quorum is not None:
-            metrics += self._cluster.quorum(parts.quorum)
-        if parts.broker is None:
-            return _Gathered(metrics, [], TopicTraffic())
-        metrics += broker_metrics(parts.broker)
-        traffic = parts.broker.traffic
-        return _Gathered(metrics, list(traffic.by_topic.items()), traffic.total())
+            metrics += quorum_metrics(parts.quorum)
+        broker = parts.broker
+        if broker is None:
+            return _Gathered(metrics, Traffic().snapshot())
+        metrics += broker_metrics(broker)
+        metrics += fetcher_metrics(broker.replica_fetchers)
+        replicas = await count_replicas(broker.replicas)
+        metrics += replica_metrics(broker, replicas)
+        metrics += directory_metrics(broker.replicas, replicas)
+        metrics += group_metrics(broker.groups, *await count_groups(broker.groups))
+        return _Gathered(metrics, broker.traffic.snapshot())

@@ -1,109 +1,260 @@
-"""Metrics of the cluster as this node sees it: the quorum, the active controller, the metadata."""
+"""Metrics of the cluster as this node sees it: the quorum, the controller, the metadata."""
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
 from prometheus_client import Metric
 
-from spindle.metadata.image import EMPTY_IMAGE, MetadataImage
+from spindle.metadata.cluster import BrokerRegistration
+from spindle.metadata.features import METADATA_VERSION
+from spindle.metadata.image import MetadataImage
+from spindle.raft.core import QuorumCore
+from spindle.raft.roles import Candidate, Leader, Prospective, Unattached
+from spindle.runtime.controller import ControllerDriver
+from spindle.runtime.controller_history import ControllerHistory
+from spindle.runtime.controller_server import WrittenSnapshot
+from spindle.runtime.durations import Durations
+from spindle.runtime.metadata_counts import MetadataCounts
 from spindle.runtime.metadata_quorum import RaftMetadataQuorum
-from spindle.runtime.metrics_families import gauge, gauges
+from spindle.runtime.metrics_families import counter, gauge, gauges, summaries
 
-_STATES: Final = ("leader", "follower", "unattached", "observer")
-
-
-class _PartitionCounts(NamedTuple):
-    total: int
-    offline: int
-    not_preferred: int
+_STATES: Final = (
+    *("leader", "candidate", "prospective", "follower", "unattached", "resigned", "observer"),
+)
+_NOBODY: Final = -1
+_CONTROLLER: Final = "kafka_controller_kafka_controller"
 
 
-class ClusterMetrics:
-    """Counts over all partitions are made once per image."""
+def cluster_metrics(image: MetadataImage, counts: MetadataCounts) -> Iterator[Metric]:
+    """Of the committed metadata; every node has them, as it has the image."""
+    brokers = image.cluster.brokers
+    states = {broker_id: _state(broker) for broker_id, broker in brokers.items()}
+    for name, state, documentation in (
+        ("active_broker_count", "active", "Registered brokers that are not fenced."),
+        ("fenced_broker_count", "fenced", "Registered brokers that are fenced."),
+        (
+            "controlled_shutdown_broker_count",
+            "controlled_shutdown",
+            "Brokers that leave in order: they lead nothing new.",
+        ),
+    ):
+        count = sum(found == state for found in states.values())
+        yield gauge(f"{_CONTROLLER}_{name}", documentation, count)
+    yield gauges(
+        f"{_CONTROLLER}_broker_registration_state",
+        "1 for the state of each registered broker.",
+        [({"broker": str(broker_id), "state": state}, 1) for broker_id, state in states.items()],
+    )
+    yield gauge(f"{_CONTROLLER}_global_topic_count", "Topics.", len(image.topics.by_name))
+    yield gauge(f"{_CONTROLLER}_global_partition_count", "Partitions.", counts.partitions)
+    yield gauge(
+        f"{_CONTROLLER}_offline_partitions_count", "Partitions without a leader.", counts.offline
+    )
+    yield gauge(
+        f"{_CONTROLLER}_preferred_replica_imbalance_count",
+        "Partitions that another than the preferred replica leads.",
+        counts.not_preferred,
+    )
+    yield counter(
+        "kafka_controller_controller_stats_unclean_leader_elections",
+        "Leaders elected that were not in sync, seen since the start of the node.",
+        counts.unclean_elections,
+    )
+    yield counter(
+        "kafka_controller_controller_stats_election_from_eligible_leader_replicas",
+        "Leaders elected from the eligible leader replicas, seen since the start of the node.",
+        counts.elr_elections,
+    )
 
-    def __init__(self, node_id: int) -> None:
-        self._node_id = node_id
-        self._image: MetadataImage = EMPTY_IMAGE
-        self._counts = _PartitionCounts(0, 0, 0)
 
-    def controller(self, image: MetadataImage, *, is_active: bool) -> Iterator[Metric]:
-        """`is_active`: this node is the active controller."""
-        if image.topics is not self._image.topics:
-            self._counts = _count(image)
-        self._image = image
-        brokers = image.cluster.brokers.values()
-        counts = self._counts
-        prefix = "kafka_controller_kafka_controller"
-        yield gauge(
-            f"{prefix}_active_controller_count", "1 on the active controller.", int(is_active)
-        )
-        yield gauge(
-            f"{prefix}_active_broker_count",
-            "Registered brokers that are not fenced.",
-            sum(not broker.is_fenced for broker in brokers),
-        )
-        yield gauge(
-            f"{prefix}_fenced_broker_count",
-            "Registered brokers that are fenced.",
-            sum(broker.is_fenced for broker in brokers),
-        )
-        yield gauge(f"{prefix}_global_topic_count", "Topics.", len(image.topics.by_name))
-        yield gauge(f"{prefix}_global_partition_count", "Partitions.", counts.total)
-        yield gauge(
-            f"{prefix}_offline_partitions_count", "Partitions without a leader.", counts.offline
-        )
-        yield gauge(
-            f"{prefix}_preferred_replica_imbalance_count",
-            "Partitions that another than the preferred replica leads.",
-            counts.not_preferred,
-        )
+def _state(broker: BrokerRegistration) -> str:
+    if broker.is_fenced:
+        return "fenced"
+    return "controlled_shutdown" if broker.is_in_controlled_shutdown else "active"
+
+
+def loader_metrics(
+    image: MetadataImage,
+    counts: MetadataCounts,
+    last_committed_offset: int,
+    snapshot: WrittenSnapshot | None,
+    now_ms: int,
+) -> Iterator[Metric]:
+    """How far this node has read the metadata."""
+    applied = image.provenance
+    appended_s = max(applied.last_append_time_ms, 0) / 1000
+    lag_s = max(now_ms / 1000 - appended_s, 0) if appended_s else 0
+    for prefix in (_CONTROLLER, "kafka_server_broker_metadata_metrics"):
         yield gauge(
             f"{prefix}_last_applied_record_offset",
             "Last metadata record that this node has applied.",
-            image.provenance.last_offset,
+            applied.last_offset,
         )
         yield gauge(
             f"{prefix}_last_applied_record_timestamp_seconds",
-            "When that record was appended.",
-            max(image.provenance.last_append_time_ms, 0) / 1000,
-        )
-
-    def quorum(self, quorum: RaftMetadataQuorum) -> Iterator[Metric]:
-        """The node's part in the metadata quorum."""
-        leader = quorum.leader
-        voters = [voter.key.id for voter in quorum.voters]
-        if leader.leader_id == self._node_id:
-            state = "leader"
-        elif self._node_id not in voters:
-            state = "observer"
-        else:
-            state = "follower" if leader.leader_id >= 0 else "unattached"
-        prefix = "kafka_server_raft_metrics"
-        yield gauges(
-            f"{prefix}_current_state",
-            "1 for the state of this node in the metadata quorum.",
-            [({"state": name}, int(name == state)) for name in _STATES],
-        )
-        yield gauge(f"{prefix}_current_leader", "Id of the leader, -1 if none.", leader.leader_id)
-        yield gauge(f"{prefix}_current_epoch", "Epoch of the quorum.", leader.epoch)
-        yield gauge(f"{prefix}_number_of_voters", "Voters of the quorum.", len(voters))
-        yield gauge(
-            f"{prefix}_high_watermark",
-            "First offset of the metadata log that is not known to be committed, -1 if unknown.",
-            -1 if quorum.high_watermark is None else quorum.high_watermark,
+            "When the last applied metadata record was appended.",
+            appended_s,
         )
         yield gauge(
-            f"{prefix}_log_end_offset", "End of this node's metadata log.", quorum.log_end_offset
+            f"{prefix}_last_applied_record_lag_seconds",
+            "How long ago the last applied metadata record was appended.",
+            lag_s,
         )
+    yield gauge(
+        f"{_CONTROLLER}_last_committed_record_offset",
+        "Last metadata record that this node knows to be committed.",
+        last_committed_offset,
+    )
+    prefix = "kafka_server_metadata_loader"
+    levels = image.features.levels
+    yield gauge(
+        f"{prefix}_current_metadata_version",
+        "Finalized metadata.version, 0 if it is unknown.",
+        levels.get(METADATA_VERSION, 0),
+    )
+    yield gauges(
+        f"{prefix}_finalized_level",
+        "Finalized levels of features.",
+        [({"feature": name}, level) for name, level in sorted(levels.items())],
+    )
+    yield counter(
+        f"{prefix}_handle_load_snapshot",
+        "Images that this node has taken from a snapshot.",
+        counts.snapshots_loaded,
+    )
+    prefix = "kafka_server_snapshot_emitter_latest_snapshot_generated"
+    yield gauge(
+        f"{prefix}_bytes",
+        "Size of the newest snapshot that this process has written, 0 for none.",
+        snapshot.size_bytes if snapshot else 0,
+    )
+    yield gauge(
+        f"{prefix}_age_seconds",
+        "Age of the newest snapshot that this process has written, 0 for none.",
+        (now_ms - snapshot.written_ms) / 1000 if snapshot else 0,
+    )
 
 
-def _count(image: MetadataImage) -> _PartitionCounts:
-    total = offline = not_preferred = 0
-    for topic in image.topics.by_id.values():
-        for partition in topic.partitions.values():
-            total += 1
-            if partition.leader < 0:
-                offline += 1
-            elif partition.leader != partition.preferred_leader:
-                not_preferred += 1
-    return _PartitionCounts(total, offline, not_preferred)
+def controller_metrics(driver: ControllerDriver | None, counts: MetadataCounts) -> Iterator[Metric]:
+    """What the controller of this node does; None on a broker that is none."""
+    history = driver.history if driver is not None else ControllerHistory()
+    is_active = driver is not None and driver.is_active
+    yield gauge(
+        f"{_CONTROLLER}_active_controller_count", "1 on the active controller.", int(is_active)
+    )
+    yield counter(
+        f"{_CONTROLLER}_new_active_controllers",
+        "Active controllers that this node has seen.",
+        counts.leaders_seen,
+    )
+    yield counter(
+        f"{_CONTROLLER}_timed_out_broker_heartbeat",
+        "Brokers that this controller has fenced because they were silent.",
+        history.heartbeats_timed_out,
+    )
+    yield gauges(
+        f"{_CONTROLLER}_time_since_last_heartbeat_received_seconds",
+        "For how long the active controller has not heard of a broker.",
+        [
+            ({"broker": str(broker_id)}, silence_ms / 1000)
+            for broker_id, silence_ms in (driver.silence_ms() if driver else {}).items()
+        ],
+    )
+    yield counter(
+        f"{_CONTROLLER}_metadata_error",
+        "Decisions whose records could not be replayed.",
+        history.errors,
+    )
+    yield counter(
+        f"{_CONTROLLER}_event_queue_operations_started",
+        "Requests and periodic tasks that this controller has begun.",
+        history.operations_started,
+    )
+    yield counter(
+        f"{_CONTROLLER}_event_queue_operations_timed_out",
+        "Requests to this controller that were not committed in time.",
+        history.operations_timed_out,
+    )
+    yield from _durations(
+        "kafka_controller_controller_event_manager_event_queue_processing_time",
+        "Decisions of this controller, and how long they held the event loop.",
+        history.operations,
+    )
+
+
+def quorum_metrics(quorum: RaftMetadataQuorum) -> Iterator[Metric]:
+    """The node's part in the metadata quorum."""
+    core, history = quorum.core, quorum.history
+    role = core.role
+    state = type(role).__name__.lower()
+    if not core.is_voter and state == "follower":
+        state = "observer"
+    prefix = "kafka_server_raft_metrics"
+    yield gauges(
+        f"{prefix}_current_state",
+        "1 for the state of this node in the metadata quorum.",
+        [({"state": name}, int(name == state)) for name in _STATES],
+    )
+    yield gauge(f"{prefix}_current_leader", "Id of the leader, -1 if none.", core.leader_id)
+    yield gauge(
+        f"{prefix}_current_vote",
+        "Who has this node's vote in the epoch, -1 for nobody.",
+        _vote(core),
+    )
+    yield gauge(f"{prefix}_current_epoch", "Epoch of the quorum.", core.epoch)
+    yield gauge(f"{prefix}_number_of_voters", "Voters of the quorum.", len(core.voters))
+    yield gauge(
+        f"{prefix}_number_of_observers",
+        "Nodes that follow without a vote, as the leader sees them; 0 elsewhere.",
+        len(role.progress.observers) if isinstance(role, Leader) else 0,
+    )
+    yield gauge(
+        f"{prefix}_uncommitted_voter_change",
+        "1 while the leader works on a change of the voters.",
+        int(core.voter_change is not None),
+    )
+    yield gauge(
+        f"{prefix}_high_watermark",
+        "First offset of the metadata log that is not known to be committed, -1 if unknown.",
+        -1 if core.high_watermark is None else core.high_watermark,
+    )
+    yield gauge(f"{prefix}_log_end_offset", "End of this node's metadata log.", core.log.end_offset)
+    yield gauge(
+        f"{prefix}_log_end_epoch",
+        "Epoch of the metadata log's last record.",
+        core.log.end.epoch,
+    )
+    yield counter(
+        f"{prefix}_append_records", "Records appended as leader.", history.records_appended
+    )
+    yield counter(
+        f"{prefix}_fetch_records", "Records fetched from a leader.", history.records_fetched
+    )
+    yield from _durations(
+        f"{prefix}_commit_latency", "Time from an append to its commit.", history.commits
+    )
+    yield from _durations(
+        f"{prefix}_election_latency",
+        "Time from the moment a leader was missed until there was one.",
+        history.elections,
+    )
+
+
+def _vote(core: QuorumCore) -> int:
+    role = core.role
+    if isinstance(role, Candidate | Leader):
+        return core.local.key.id
+    if isinstance(role, Unattached | Prospective) and role.voted_key is not None:
+        return role.voted_key.id
+    return _NOBODY
+
+
+def _durations(name: str, documentation: str, durations: Durations) -> Iterator[Metric]:
+    yield summaries(
+        f"{name}_seconds", documentation, [({}, durations.count, durations.total_s, ())]
+    )
+    yield gauge(
+        f"{name}_max_seconds",
+        f"{documentation} The longest since the last look.",
+        durations.take_longest_s(),
+    )

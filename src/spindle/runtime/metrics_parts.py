@@ -5,17 +5,27 @@ from typing import NamedTuple
 
 from spindle.metadata.image import MetadataImage
 from spindle.runtime.broker_server import BrokerServer
+from spindle.runtime.controller import ControllerDriver
+from spindle.runtime.controller_server import WrittenSnapshot
+from spindle.runtime.metadata_counts import MetadataCounts
 from spindle.runtime.metadata_quorum import RaftMetadataQuorum
 from spindle.runtime.metrics_disk import DiskTimes
 from spindle.runtime.request_metrics import RequestMetrics
 
 
 class NodeParts(NamedTuple):
-    """The state of things; parts that have not started are None."""
+    """The state of things; parts that are missing, or have not started, are None.
+
+    `counts` keeps up with `image`.
+    """
 
     requests: RequestMetrics
     disks: Iterable[DiskTimes]
     image: MetadataImage
-    is_active_controller: bool
+    counts: MetadataCounts
+    last_committed_offset: int
+    now_ms: int
+    driver: ControllerDriver | None
+    snapshot: WrittenSnapshot | None
     quorum: RaftMetadataQuorum | None
     broker: BrokerServer | None

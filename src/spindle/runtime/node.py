@@ -26,6 +26,7 @@ from spindle.runtime.image_publisher import ImagePublisher
 from spindle.runtime.logging_setup import set_up_logging
 from spindle.runtime.machine import LocalMachine, Lock, Machine, NodeDirectory
 from spindle.runtime.memory import keep_large_buffers
+from spindle.runtime.metadata_counts import MetadataCounts
 from spindle.runtime.metadata_quorum import RaftMetadataQuorum
 from spindle.runtime.metrics_parts import NodeParts
 from spindle.runtime.metrics_server import MetricsServer
@@ -72,6 +73,7 @@ class Node:
         self.before_leaving: Callable[[], Awaitable[None]] | None = None
         self.metrics_server: MetricsServer | None = None
         self.publisher = ImagePublisher()
+        self._counts = MetadataCounts()
         self.quorum: RaftMetadataQuorum | None = None
         self.controller: ControllerServer | None = None
         self.broker: BrokerServer | None = None
@@ -161,18 +163,24 @@ class Node:
         from spindle.runtime.metrics import NodeMetrics, node_labels
 
         labels = node_labels(self._config, cluster_id)
-        metrics = NodeMetrics(self._config.node_id, labels, self._parts)
+        self.publisher.add(self._counts)
+        metrics = NodeMetrics(labels, self._parts)
         ((host, port),) = parse_servers(METRICS_LISTENER, [address])
         self.metrics_server = MetricsServer(host, port, metrics.render, self.why_not_ready)
         await self.metrics_server.start()
         log.info("metrics, health and readiness on http://%s:%d", host, self.metrics_server.port)
 
     def _parts(self) -> NodeParts:
+        controller = self.controller
         return NodeParts(
             requests=self._metrics,
             disks=self._machine.disk_times(),
             image=self.publisher.image,
-            is_active_controller=self.is_active_controller,
+            counts=self._counts,
+            last_committed_offset=self.publisher.last_committed_offset,
+            now_ms=self._machine.steady_clock_ms(),
+            driver=controller.driver if controller and self._config.is_controller else None,
+            snapshot=controller.last_snapshot if controller else None,
             quorum=self.quorum if self._is_quorum_started else None,
             broker=self.broker,
         )

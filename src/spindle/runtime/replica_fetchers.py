@@ -83,9 +83,15 @@ class ReplicaFetchers:
         self._per_leader = integer("num.replica.fetchers")
         self._fetchers: dict[FetcherKey, FetcherTask] = {}
         self._places: dict[Partition, FetcherKey] = {}
+        self._bytes_in_before = 0
 
     def __iter__(self) -> "Iterator[FetcherTask]":
         return iter(list(self._fetchers.values()))
+
+    @property
+    def bytes_in(self) -> int:
+        """Of records fetched since the start."""
+        return self._bytes_in_before + sum(task.fetcher.bytes_in for task in self)
 
     # -- the broker's port
 
@@ -120,6 +126,7 @@ class ReplicaFetchers:
                 task.remove(partition)
                 if task.is_idle:
                     del self._fetchers[place]
+                    self._bytes_in_before += task.fetcher.bytes_in
                     task.end()
 
     def resize(self, per_leader: int) -> None:

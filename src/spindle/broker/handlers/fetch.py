@@ -364,7 +364,11 @@ class _Fetch:
         if wait_ms:
             self.promise.set_result(self._throttled(wait_ms))
             return
-        if not self.is_replica:
+        if self.is_replica:
+            self.services.traffic.replicated_bytes += sum(
+                len(read.data.records or b"") for read in shown
+            )
+        else:
             self._count(shown)
         self._remember(shown)
         self.promise.set_result(response)

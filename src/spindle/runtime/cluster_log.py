@@ -1,0 +1,84 @@
+"""Tells the log of the active controller what happens to brokers and leaders, for operators."""
+
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from spindle.common.ids import NO_LEADER
+from spindle.metadata.cluster import BrokerRegistration
+from spindle.metadata.loader import Publication
+from spindle.metadata.partitions import PartitionRegistration
+from spindle.raft.listener import LeaderAndEpoch
+from spindle.runtime.metadata_counts import is_unclean_election
+
+logger = logging.getLogger(__name__)
+
+_PARTITIONS_BY_NAME: Final = 20
+"""More changed leaders in one publication are told as a number; at DEBUG each is told."""
+
+
+class ClusterLog:
+    """An image consumer; speaks while `is_active` is true."""
+
+    def __init__(self, is_active: Callable[[], bool]) -> None:
+        self._is_active = is_active
+
+    def on_publication(self, publication: Publication) -> None:
+        if publication.is_snapshot or not self._is_active():
+            return
+        delta = publication.delta
+        for broker_id, now in delta.cluster.changed_brokers.items():
+            _tell_broker(broker_id, delta.cluster.base.brokers.get(broker_id), now)
+        moved = [
+            (f"{topic.name}-{number}", old, new)
+            for topic in delta.topics.changed.values()
+            for number, old, new in topic.changed_partitions()
+            if old is not None and old.leader != new.leader
+        ]
+        level = logging.INFO if len(moved) <= _PARTITIONS_BY_NAME else logging.DEBUG
+        for name, old, new in moved:
+            _tell_leader(name, old, new, level)
+        if level != logging.INFO:
+            lost = sum(new.leader == NO_LEADER for _, _, new in moved)
+            logger.info("%d partitions changed their leader, %d have none", len(moved), lost)
+
+    def on_committed(self, last_offset: int) -> None:
+        """Only what is published is told."""
+
+    def on_leader_change(self, leader: LeaderAndEpoch) -> None:
+        """The quorum tells this itself."""
+
+
+def _tell_broker(
+    broker_id: int, before: BrokerRegistration | None, now: BrokerRegistration | None
+) -> None:
+    if now is None:
+        logger.info("Unregistered broker %d", broker_id)
+        return
+    if before is None or before.epoch != now.epoch:
+        logger.info("Registered broker %d with epoch %d", broker_id, now.epoch)
+        return
+    if before.is_fenced != now.is_fenced:
+        what = "Fenced" if now.is_fenced else "Unfenced"
+        logger.info("%s broker %d in epoch %d", what, broker_id, now.epoch)
+    if now.is_in_controlled_shutdown and not before.is_in_controlled_shutdown:
+        logger.info("Broker %d is in controlled shutdown", broker_id)
+    lost = len(before.directories) - len(now.directories)
+    if lost > 0:
+        logger.warning("Broker %d has lost %d log directories", broker_id, lost)
+
+
+def _tell_leader(
+    name: str, old: PartitionRegistration, new: PartitionRegistration, level: int
+) -> None:
+    is_unclean = is_unclean_election(old, new)
+    logger.log(
+        logging.WARNING if is_unclean else level,
+        "%s of %s: leader %d -> %d, leader epoch %d, ISR %s",
+        "UNCLEAN election" if is_unclean else "Partition change",
+        name,
+        old.leader,
+        new.leader,
+        new.leader_epoch,
+        list(new.isr),
+    )

@@ -1,0 +1,27 @@
+"""How often something was done and how long it took: counted where it happens, read by a scrape."""
+
+
+class Durations:
+    """Since the start of the node.
+
+    Attributes:
+        count: how often.
+        total_s: all together.
+        longest_s: the longest since it was last taken.
+    """
+
+    __slots__ = ("count", "longest_s", "total_s")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.total_s = 0.0
+        self.longest_s = 0.0
+
+    def observe(self, elapsed_s: float) -> None:
+        self.count += 1
+        self.total_s += elapsed_s
+        self.longest_s = max(self.longest_s, elapsed_s)
+
+    def take_longest_s(self) -> float:
+        longest_s, self.longest_s = self.longest_s, 0.0
+        return longest_s

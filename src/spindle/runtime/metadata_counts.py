@@ -1,0 +1,72 @@
+"""Numbers about the committed metadata, kept up with each publication instead of counted anew.
+
+A look at the metrics of a cluster with many partitions must not hold up its controller.
+"""
+
+from spindle.common.ids import NO_LEADER
+from spindle.metadata.loader import Publication
+from spindle.metadata.partitions import RECOVERING, PartitionRegistration
+from spindle.raft.listener import LeaderAndEpoch
+
+
+class MetadataCounts:
+    """An image consumer.
+
+    Attributes:
+        partitions: of all topics.
+        offline: partitions without a leader.
+        not_preferred: partitions that another than the preferred replica leads.
+        unclean_elections: leaders elected that were not in sync.
+        elr_elections: leaders elected from the eligible leader replicas (KIP-966).
+        snapshots_loaded: images that came from a snapshot.
+        leaders_seen: leaders of the metadata quorum that were elected.
+    """
+
+    def __init__(self) -> None:
+        self.partitions = 0
+        self.offline = 0
+        self.not_preferred = 0
+        self.unclean_elections = 0
+        self.elr_elections = 0
+        self.snapshots_loaded = 0
+        self.leaders_seen = 0
+
+    def on_publication(self, publication: Publication) -> None:
+        topics = publication.delta.topics
+        self.snapshots_loaded += publication.is_snapshot
+        for deleted in topics.deleted.values():
+            for gone in deleted.partitions.values():
+                self._count(gone, -1)
+        for topic in topics.changed.values():
+            # A topic that a snapshot brings again is no deleted one; nor was it created anew.
+            for _, old, new in topic.changed_partitions():
+                if old is not None:
+                    self._count(old, -1)
+                    self._elected(old, new)
+                self._count(new, 1)
+
+    def on_committed(self, last_offset: int) -> None:
+        """Nothing is counted before it is published."""
+
+    def on_leader_change(self, leader: LeaderAndEpoch) -> None:
+        self.leaders_seen += leader.leader_id != NO_LEADER
+
+    def _count(self, partition: PartitionRegistration, sign: int) -> None:
+        self.partitions += sign
+        if partition.leader == NO_LEADER:
+            self.offline += sign
+        elif partition.leader != partition.preferred_leader:
+            self.not_preferred += sign
+
+    def _elected(self, old: PartitionRegistration, new: PartitionRegistration) -> None:
+        if new.leader not in (old.leader, NO_LEADER) and new.leader not in old.isr:
+            self.elr_elections += new.leader in old.elr
+            self.unclean_elections += is_unclean_election(old, new)
+
+
+def is_unclean_election(old: PartitionRegistration, new: PartitionRegistration) -> bool:
+    """Whether the new leader was elected although it may lack what was committed."""
+    return (
+        new.leader not in (old.leader, NO_LEADER, *old.isr, *old.elr)
+        and new.leader_recovery_state == RECOVERING
+    )

@@ -1,0 +1,195 @@
+"""Metrics of a broker's replicas, followers and groups: counted in turns with everybody else."""
+
+from collections.abc import Iterator
+
+from prometheus_client import Metric
+
+from spindle.broker.directories import BrokerDirectory
+from spindle.broker.pacing import paced
+from spindle.broker.partition import Partition
+from spindle.broker.replicas import Replicas
+from spindle.replication.fetcher import Fetcher
+from spindle.runtime.broker_server import BrokerServer
+from spindle.runtime.coordinators import GroupCoordinator
+from spindle.runtime.metrics_families import counter, counters, gauge, gauges
+from spindle.runtime.replica_fetchers import ReplicaFetchers
+
+
+class ReplicaCounts:
+    """Of all replicas on a broker, as far as they have been looked at."""
+
+    def __init__(self, directories: list[BrokerDirectory]) -> None:
+        self.size_bytes = dict.fromkeys(directories, 0)
+        self.partitions = dict.fromkeys(directories, 0)
+        self.leading = 0
+        self.offline = 0
+        self.under_replicated = 0
+        self.under_min_isr = 0
+        self.at_min_isr = 0
+        self.reassigning = 0
+        self.producer_ids = 0
+
+    def add(self, partition: Partition) -> None:
+        directory = partition.directory
+        self.size_bytes[directory] += partition.log.size_bytes
+        self.partitions[directory] += 1
+        self.producer_ids += len(partition.log.producers)
+        if directory.is_offline:
+            self.offline += 1
+            return
+        leader, known = partition.leader, partition.registration
+        if leader is None or known is None:
+            return
+        self.leading += 1
+        self.reassigning += known.is_reassigning
+        in_sync, needed = len(leader.isr), leader.effective_min_isr
+        self.under_replicated += in_sync < len(known.replicas) - len(known.adding_replicas)
+        self.under_min_isr += in_sync < needed
+        self.at_min_isr += in_sync == needed
+
+
+async def count_replicas(replicas: Replicas) -> ReplicaCounts:
+    """Look at all replicas, in turns with everybody else on the event loop."""
+    counts = ReplicaCounts(replicas.directories)
+    async for partition in paced(replicas):
+        counts.add(partition)
+    return counts
+
+
+async def count_groups(groups: GroupCoordinator) -> tuple[dict[str, int], int]:
+    """(groups by state, committed offsets), in turns with everybody else."""
+    states: dict[str, int] = {}
+    offsets = 0
+    for driver in list(groups.shards.values()):
+        shard = driver.shard
+        async for group in paced(list(shard.groups)):
+            states[str(group.state)] = states.get(str(group.state), 0) + 1
+        async for group_id in paced(list(shard.offsets.group_ids())):
+            offsets += len(shard.offsets.of_group(group_id))
+    return states, offsets
+
+
+def replica_metrics(broker: BrokerServer, counts: ReplicaCounts) -> Iterator[Metric]:
+    """Of the replica manager."""
+    prefix = "kafka_server_replica_manager"
+    total = sum(counts.partitions.values())
+    yield gauge(f"{prefix}_partition_count", "Replicas on this broker.", total)
+    yield gauge(f"{prefix}_leader_count", "Partitions that this broker leads.", counts.leading)
+    yield gauge(
+        f"{prefix}_offline_replica_count", "Replicas in failed directories.", counts.offline
+    )
+    yield gauge(
+        f"{prefix}_under_replicated_partitions",
+        "Led partitions with replicas out of sync, those that are being added apart.",
+        counts.under_replicated,
+    )
+    yield gauge(
+        f"{prefix}_under_min_isr_partition_count",
+        "Led partitions with fewer replicas in sync than min.insync.replicas.",
+        counts.under_min_isr,
+    )
+    yield gauge(
+        f"{prefix}_at_min_isr_partition_count",
+        "Led partitions with just as many replicas in sync as min.insync.replicas.",
+        counts.at_min_isr,
+    )
+    yield gauge(
+        f"{prefix}_reassigning_partitions",
+        "Led partitions whose replicas are being replaced.",
+        counts.reassigning,
+    )
+    yield gauge(
+        f"{prefix}_producer_id_count",
+        "Idempotent producers that replicas here remember.",
+        counts.producer_ids,
+    )
+    changes = broker.isr_changes
+    yield counter(f"{prefix}_isr_expands", "Replicas let into an ISR.", changes.expands)
+    yield counter(f"{prefix}_isr_shrinks", "Replicas taken out of an ISR.", changes.shrinks)
+    yield counter(
+        f"{prefix}_failed_isr_updates", "Changes of an ISR that were refused.", changes.refusals
+    )
+
+
+def fetcher_metrics(fetchers: ReplicaFetchers) -> Iterator[Metric]:
+    """Of what this broker follows, by leader."""
+    by_leader: dict[str, list[Fetcher]] = {}
+    for task in fetchers:
+        by_leader.setdefault(str(task.leader_id), []).append(task.fetcher)
+    lags = {leader: max(f.max_lag for f in of) for leader, of in by_leader.items()}
+    prefix = "kafka_server_replica_fetcher_manager"
+    yield gauge(
+        f"{prefix}_max_lag",
+        "Records by which the slowest replica here is behind its leader.",
+        max(lags.values(), default=0),
+    )
+    yield gauge(
+        f"{prefix}_failed_partitions_count",
+        "Replicas that cannot be fetched until their leadership changes.",
+        sum(len(fetcher.failed) for of in by_leader.values() for fetcher in of),
+    )
+    yield gauges(
+        "kafka_server_fetcher_lag_metrics_max_lag",
+        "Records by which the slowest replica here is behind, by leader.",
+        [({"leader": leader}, lag) for leader, lag in lags.items()],
+    )
+    yield gauges(
+        "kafka_server_fetcher_stats_partition_count",
+        "Replicas that are fetched, by leader.",
+        [({"leader": leader}, sum(map(len, of))) for leader, of in by_leader.items()],
+    )
+    yield counters(
+        "kafka_server_fetcher_stats_bytes",
+        "Bytes of records fetched by the fetchers that run now, by leader.",
+        [({"leader": leader}, sum(f.bytes_in for f in of)) for leader, of in by_leader.items()],
+    )
+
+
+def directory_metrics(replicas: Replicas, counts: ReplicaCounts) -> Iterator[Metric]:
+    """One row for each log directory."""
+    directories = replicas.directories
+    prefix = "kafka_log_log_manager"
+    labelled = [({"log_dir": directory.path}, directory) for directory in directories]
+    yield gauge(
+        f"{prefix}_offline_log_directory_count",
+        "Log directories that have failed.",
+        sum(directory.is_offline for directory in directories),
+    )
+    yield gauges(
+        f"{prefix}_log_directory_offline",
+        "1 for a directory that has failed.",
+        [(labels, directory.is_offline) for labels, directory in labelled],
+    )
+    yield gauges(
+        f"{prefix}_log_directory_cordoned",
+        "1 for a directory that gets no new replicas.",
+        [(labels, replicas.is_cordoned(directory)) for labels, directory in labelled],
+    )
+    yield gauges(
+        f"{prefix}_log_directory_partition_count",
+        "Replicas in the directory.",
+        [(labels, counts.partitions[directory]) for labels, directory in labelled],
+    )
+    yield gauges(
+        f"{prefix}_log_directory_size_bytes",
+        "Bytes of the segments in the directory.",
+        [(labels, counts.size_bytes[directory]) for labels, directory in labelled],
+    )
+
+
+def group_metrics(
+    groups: GroupCoordinator, states: dict[str, int], offsets: int
+) -> Iterator[Metric]:
+    """Of the group coordinator."""
+    prefix = "kafka_server_group_coordinator_metrics"
+    yield gauges(
+        f"{prefix}_classic_group_count",
+        "Groups of the classic protocol that this broker coordinates, by state.",
+        [({"state": state}, count) for state, count in sorted(states.items())],
+    )
+    yield gauge(f"{prefix}_num_offsets", "Committed offsets that this broker keeps.", offsets)
+    yield gauge(
+        f"{prefix}_num_partitions",
+        "Partitions of __consumer_offsets served here.",
+        len(groups.shards),
+    )
