@@ -15,6 +15,7 @@ from spindle.protocol.api import APIS, response_class, response_header_version
 from spindle.protocol.codec import decode, encode
 from spindle.protocol.framing import request_prefix
 from spindle.protocol.message import Message
+from spindle.protocol.messages.describe_cluster import DescribeClusterRequest
 from spindle.protocol.messages.describe_quorum import DescribeQuorumRequest
 
 METADATA_FOLDER = "__cluster_metadata-0"
@@ -82,6 +83,15 @@ def describe(node: Node) -> QuorumView | None:
         {one.replica_id: one.log_end_offset for one in partition.current_voters},
         {one.replica_id: one.log_end_offset for one in partition.observers},
     )
+
+
+def known_controllers(node: Node) -> set[int]:
+    """The registered controllers, as a controller describes them; none before it has metadata."""
+    try:
+        response = ask_node(node.controller, DescribeClusterRequest(endpoint_type=2))
+    except OSError:
+        return set()
+    return {controller.broker_id for controller in response.brokers}
 
 
 class ControllerQuorum:
@@ -154,13 +164,13 @@ class ControllerQuorum:
             node.format(*extra)
 
     def start(self, *node_ids: int) -> None:
-        """Start these controllers (or all) side by side and wait for a leader."""
+        """Start these controllers (or all) side by side and wait until they have settled."""
         chosen = [self.nodes[node_id] for node_id in node_ids or self.nodes]
         for node in chosen:
             node.start(wait=False)
         for node in chosen:
             node.wait_ready()
-        self.leader()
+        self.settled()
 
     def leader(self, *, other_than: int = -1, limit_s: float = CHANGE_LIMIT_S) -> QuorumView:
         """Wait for a leader whose epoch is established."""
@@ -174,13 +184,20 @@ class ControllerQuorum:
         raise NodeFailed(f"no leader within {limit_s} s:\n{self.outputs()}")
 
     def settled(self, limit_s: float = CHANGE_LIMIT_S) -> QuorumView:
-        """Wait until all running controllers have what their leader has committed."""
+        """Wait until all running controllers have what their leader has committed.
+
+        All have registered then, and each knows all.
+        """
         deadline = time.monotonic() + limit_s
         running = [node_id for node_id, node in self.nodes.items() if node.alive]
         while time.monotonic() < deadline:
             view = self.leader()
             ends = {**view.observers, **view.voters}
-            if all(ends.get(node_id, -1) >= view.high_watermark for node_id in running):
+            if all(
+                ends.get(node_id, -1) >= view.high_watermark
+                and view.leader_id in known_controllers(self.nodes[node_id]) >= set(running)
+                for node_id in running
+            ):
                 return view
             time.sleep(0.02)
         raise NodeFailed(f"not all have caught up within {limit_s} s:\n{self.outputs()}")
