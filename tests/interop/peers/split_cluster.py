@@ -1,0 +1,149 @@
+"""Controllers of one program and brokers of another, each in a process of its own."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import NamedTuple
+
+from peers.java_tools import JavaTools, ToolResult
+from peers.node import Node, random_uuid
+
+LIMIT_S = 60.0
+QUICK_FAILOVER = {"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "500"}
+"""A killed broker is fenced, and may come back, after 3 seconds instead of 9."""
+_PARTITION = re.compile(
+    r"Partition: (\d+)\tLeader: (\S+)\tReplicas: (\S+)\tIsr: (\S*)\tElr: (\S*)\tLastKnownElr:"
+)
+
+
+class Partition(NamedTuple):
+    """One line of `kafka-topics --describe`; lists as printed, leader "none" where nobody leads."""
+
+    leader: str
+    replicas: str
+    isr: str
+    elr: str
+
+    @property
+    def is_healthy(self) -> bool:
+        """Led, and every replica in sync."""
+        return self.leader != "none" and sorted(self.isr) == sorted(self.replicas)
+
+
+class SplitCluster:
+    """Controllers 101, 102, ... and brokers 1, 2, ... with two log directories each."""
+
+    def __init__(
+        self,
+        folder: Path,
+        tools: JavaTools,
+        controllers: Sequence[type[Node]],
+        brokers: Sequence[type[Node]],
+    ) -> None:
+        cluster_id = random_uuid()
+        self._tools = tools
+        self.controllers = [
+            cls(
+                folder / f"controller{number}",
+                directory_count=1,
+                overrides=dict(QUICK_FAILOVER),
+                cluster_id=cluster_id,
+                node_id=100 + number,
+                roles=("controller",),
+            )
+            for number, cls in enumerate(controllers, 1)
+        ]
+        self.brokers = {
+            number: cls(
+                folder / f"broker{number}",
+                directory_count=2,
+                overrides={
+                    **QUICK_FAILOVER,
+                    "broker.rack": f"rack{number % 2}",
+                    "replica.lag.time.max.ms": "5000",
+                    "replica.high.watermark.checkpoint.interval.ms": "500",
+                },
+                cluster_id=cluster_id,
+                node_id=number,
+                roles=("broker",),
+            )
+            for number, cls in enumerate(brokers, 1)
+        }
+        for node in self._nodes():
+            node.voters = self.controllers
+            node.write_properties()
+
+    def _nodes(self) -> list[Node]:
+        return [*self.controllers, *self.brokers.values()]
+
+    def __enter__(self) -> SplitCluster:
+        for node in self._nodes():
+            node.format()
+            node.start(wait=False)
+        for node in self._nodes():
+            node.wait_ready()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for node in self._nodes():
+            node.kill()
+
+    @property
+    def bootstrap(self) -> str:
+        """Addresses of all brokers."""
+        return ",".join(broker.bootstrap for broker in self.brokers.values())
+
+    def run(self, tool: str, *words: str) -> ToolResult:
+        """One of Kafka's tools with the brokers as its servers."""
+        servers = ("--bootstrap-server", self.bootstrap)
+        # The cluster tool wants its subcommand first, others want theirs last.
+        before, after = (words[:1], words[1:]) if tool == "cluster" else ((), words)
+        return self._tools.run(tool, *before, *servers, *after)
+
+    def describe(self, topic: str) -> list[Partition]:
+        """The partitions of a topic, in order."""
+        text = self.run("topics", "--describe", "--topic", topic).check().stdout
+        found = {int(row[0]): Partition(*row[1:]) for row in _PARTITION.findall(text)}
+        return [found[number] for number in sorted(found)]
+
+    def wait_for(
+        self,
+        topic: str,
+        is_right: Callable[[Partition], bool],
+        what: str,
+        only: Sequence[int] | None = None,
+    ) -> list[Partition]:
+        """The partitions of a topic, as soon as all of them, or those named, are right."""
+        deadline = time.monotonic() + LIMIT_S
+        while True:
+            partitions = self.describe(topic)
+            wanted = [p for n, p in enumerate(partitions) if only is None or n in only]
+            if wanted and all(map(is_right, wanted)):
+                return partitions
+            assert time.monotonic() < deadline, f"{topic} is not {what}: {partitions}"
+            time.sleep(0.1)
+
+    def wait_healthy(self, *topics: str) -> None:
+        """Return when every replica of these topics is in sync."""
+        for topic in topics:
+            self.wait_for(topic, lambda partition: partition.is_healthy, "in sync")
+
+    def active_controller(self) -> Node:
+        """The controller that leads the quorum, as a broker knows it."""
+        deadline = time.monotonic() + LIMIT_S
+        while True:
+            status = self.run("metadata-quorum", "describe", "--status")
+            leader = re.search(r"LeaderId:\s+(\d+)", status.stdout)
+            for controller in self.controllers:
+                if leader and int(leader[1]) == controller.node_id and controller.alive:
+                    return controller
+            assert time.monotonic() < deadline, f"no controller leads: {status}"
