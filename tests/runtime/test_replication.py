@@ -1,0 +1,248 @@
+"""Replicas on several nodes: the same bytes everywhere, through stops, elections, lost topics."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+
+from cluster_harness import cluster_homes, running_cluster
+from fake_broker import create_replicated
+from node_harness import Home, batch_of, connected, run
+
+from spindle.broker.partition import Partition
+from spindle.common.filesystem import OsFileSystem
+from spindle.common.ids import TopicPartition
+from spindle.log.checkpoints import HIGH_WATERMARKS, read_offset_checkpoint
+from spindle.log.directory import LogDirectory
+from spindle.log.log_config import LogConfig
+from spindle.metadata.image import MetadataImage
+from spindle.metadata.partitions import PartitionRegistration
+from spindle.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+)
+from spindle.protocol.messages.delete_topics import DeleteTopicsRequest
+from spindle.protocol.records.batch import patch_offset_and_epoch
+from spindle.runtime.broker_lifecycle import BrokerState
+from spindle.runtime.node import Node
+
+CONTROLLER = 1
+Registered = Callable[[PartitionRegistration], bool]
+
+
+def is_up(node: Node) -> bool:
+    return node.broker is not None and node.broker.state is BrokerState.RUNNING
+
+
+class Cluster:
+    """Node 1 is the controller, the others are brokers."""
+
+    def __init__(self, homes: Sequence[Home], nodes: list[Node]) -> None:
+        self._homes = homes
+        self._nodes = nodes
+
+    def home(self, node_id: int) -> Home:
+        return self._homes[node_id - 1]
+
+    def node(self, node_id: int) -> Node:
+        return self._nodes[node_id - 1]
+
+    async def stop(self, node_id: int) -> None:
+        await self.node(node_id).stop()
+
+    async def start(self, node_id: int) -> None:
+        self._nodes[node_id - 1] = node = Node(self.home(node_id).config())
+        await node.start()
+
+    async def create(self, name: str, replicas: list[int]) -> bytes:
+        """One partition with these replicas, the first of which leads."""
+        async with connected(self.node(replicas[0])) as client:
+            topic_id = await create_replicated(client, name, replicas)
+        for replica in replicas:
+            broker = self.node(replica).broker
+            if broker is not None and is_up(self.node(replica)):
+                assert await broker.metadata.wait_for(lambda i: topic_id in i.topics.by_id, 30)
+        return topic_id
+
+    async def produce(self, leader_id: int, topic: str, *values: bytes) -> None:
+        """With acks=all."""
+        async with connected(self.node(leader_id)) as client:
+            for value in values:
+                answer = await client.produce(topic, 0, batch_of(value))
+                assert answer.error_code == 0, answer
+
+    async def registered(self, topic_id: bytes, is_so: Registered) -> None:
+        """Return when the partition's registration is like that."""
+        broker = next(n.broker for n in self._nodes if n.broker is not None and is_up(n))
+
+        def check(image: MetadataImage) -> bool:
+            found = image.topics.partition(topic_id, 0)
+            return found is not None and is_so(found)
+
+        assert await broker.metadata.wait_for(check, 30)
+
+    async def replicated(self, topic: str, node_ids: Sequence[int]) -> None:
+        """Return when these nodes have all that is in the leader's log, and know it committed."""
+        replicas = [self.replica(node_id, topic) for node_id in node_ids]
+        end_offset = next(r.log.log_end_offset for r in replicas if r.leader is not None)
+        for replica in replicas:
+            news = asyncio.Event()
+            replica.watch(news.set)
+            async with asyncio.timeout(30):
+                while replica.high_watermark < end_offset:
+                    await news.wait()
+                    news.clear()
+            replica.unwatch(news.set)
+        first, *others = [self.segments(node_id, topic) for node_id in node_ids]
+        assert first
+        assert others == [first] * len(others)
+
+    def replica(self, node_id: int, topic: str) -> Partition:
+        broker = self.node(node_id).broker
+        assert broker is not None
+        partition = broker.replicas.lookup(topic, 0)
+        assert partition is not None
+        return partition
+
+    def segments(self, node_id: int, topic: str) -> bytes:
+        folders = [d / f"{topic}-0" for d in self.home(node_id).directories]
+        files = sorted(f for folder in folders for f in folder.glob("*.log"))
+        return b"".join(file.read_bytes() for file in files)
+
+    def folders(self, node_id: int) -> list[str]:
+        """Partition folders of a node; of strays and deleted ones the kind instead of the id."""
+        names = [folder.name for d in self.home(node_id).directories for folder in d.glob("t*-0*")]
+        return sorted(f"{n.partition('.')[0]}-{n[-5:]}" if "." in n else n for n in names)
+
+
+def cluster_test(
+    tmp_path: Path, brokers: int, scenario: Callable[[Cluster], Awaitable[None]]
+) -> None:
+    homes = cluster_homes(
+        tmp_path,
+        ["controller"] + ["broker"] * brokers,
+        replica_fetch_backoff_ms="10",
+        # A broker that stopped in order is taken for alive so long, and cannot come back sooner.
+        broker_session_timeout_ms="3000",
+        broker_heartbeat_interval_ms="500",
+        auto_leader_rebalance_enable="false",
+    )
+
+    async def main() -> None:
+        async with running_cluster(homes) as nodes:
+            await scenario(Cluster(homes, nodes))
+
+    run(main)
+
+
+def test_three_replicas_are_the_same_through_the_stop_of_their_leader(tmp_path: Path) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        topic_id = await cluster.create("t", [2, 3, 4])
+        await cluster.produce(2, "t", b"a", b"b")
+        await cluster.replicated("t", [2, 3, 4])
+        await cluster.stop(2)
+        await cluster.registered(topic_id, lambda r: r.leader == 3)
+        await cluster.produce(3, "t", b"c")
+        await cluster.start(2)
+        await cluster.produce(3, "t", b"d")
+        await cluster.registered(topic_id, lambda r: sorted(r.isr) == [2, 3, 4])
+        await cluster.replicated("t", [2, 3, 4])
+        assert cluster.replica(2, "t").log.epochs.entries == [(0, 0), (1, 2)]
+        await cluster.stop(4)
+        path = str(cluster.replica(4, "t").directory.path)
+        checkpoint = read_offset_checkpoint(OsFileSystem(), f"{path}/{HIGH_WATERMARKS}")
+        assert checkpoint[TopicPartition("t", 0)] == 4
+
+    cluster_test(tmp_path, 3, scenario)
+
+
+def test_a_former_leader_gives_up_what_its_followers_never_had(tmp_path: Path) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        topic_id = await cluster.create("t", [3, 2])
+        await cluster.produce(3, "t", b"a", b"b")
+        await cluster.replicated("t", [2, 3])
+        path = cluster.replica(3, "t").directory.path
+        await cluster.stop(3)
+        append_offline(path, "t", b"never", b"acknowledged")
+        await cluster.registered(topic_id, lambda r: r.leader == 2)
+        await cluster.produce(2, "t", b"c")
+        await cluster.start(3)
+        await cluster.registered(topic_id, lambda r: sorted(r.isr) == [2, 3])
+        await cluster.replicated("t", [2, 3])
+        assert b"never" not in cluster.segments(3, "t")
+
+    cluster_test(tmp_path, 2, scenario)
+
+
+def append_offline(path: str, topic: str, *values: bytes) -> None:
+    """Records of the last epoch at the end of a log whose broker is down."""
+    directory = LogDirectory(OsFileSystem(), path)
+    directory.load(lambda _: LogConfig(), 0)
+    log = directory.logs[TopicPartition(topic, 0)]
+    for value in values:
+        records = bytearray(batch_of(value))
+        epoch = log.latest_epoch()
+        assert epoch is not None
+        patch_offset_and_epoch(records, 0, log.log_end_offset, epoch)
+        log.append_as_follower(records, epoch)
+    directory.close(-1)
+
+
+def test_a_topic_made_again_while_a_replica_was_away_never_mixes_with_the_one_before(
+    tmp_path: Path,
+) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        for name in ("t-made-again", "t-gone", "t-moved"):
+            await cluster.create(name, [2, 3])
+            await cluster.produce(2, name, b"of the former topic")
+            await cluster.replicated(name, [2, 3])
+        moved = cluster.node(CONTROLLER).publisher.image.topics.by_name["t-moved"]
+        await cluster.stop(3)
+        async with connected(cluster.node(2)) as client:
+            deletion = DeleteTopicsRequest.DeleteTopicState
+            await client.ask(
+                DeleteTopicsRequest(
+                    topics=[deletion(name="t-made-again"), deletion(name="t-gone")],
+                    timeout_ms=5_000,
+                )
+            )
+            topic = AlterPartitionReassignmentsRequest.ReassignableTopic
+            part = topic.ReassignablePartition(partition_index=0, replicas=[2])
+            await client.ask(
+                AlterPartitionReassignmentsRequest(
+                    topics=[topic(name="t-moved", partitions=[part])], timeout_ms=5_000
+                )
+            )
+        again = await cluster.create("t-made-again", [2, 3])
+        await cluster.registered(moved.topic_id, lambda r: r.replicas == (2,))
+        await cluster.produce(2, "t-made-again", b"new")
+        await cluster.start(3)
+        await cluster.registered(again, lambda r: sorted(r.isr) == [2, 3])
+        await cluster.replicated("t-made-again", [2, 3])
+        assert cluster.folders(3) == [
+            "t-gone-0-stray",
+            "t-made-again-0",
+            "t-made-again-0-stray",
+            "t-moved-0-stray",
+        ]
+        assert b"former" not in cluster.segments(3, "t-made-again")
+
+    cluster_test(tmp_path, 2, scenario)
+
+
+def test_a_follower_whose_directory_dies_leaves_the_isr_and_its_other_replicas_go_on(
+    tmp_path: Path,
+) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        ids = [await cluster.create(name, [2, 3]) for name in ("t1", "t2")]
+        dead = cluster.replica(3, "t2").directory
+        assert cluster.replica(3, "t1").directory is not dead
+        await cluster.registered(ids[1], lambda r: r.directory(3) == dead.directory_id)
+        dead.executor.fail("the disk is gone")
+        await cluster.registered(ids[1], lambda r: r.isr == (2,))
+        for name in ("t1", "t2"):
+            await cluster.produce(2, name, b"a")
+        await cluster.replicated("t1", [2, 3])
+        assert cluster.segments(3, "t2") == b""
+        (task,) = cluster.node(3).broker.replica_fetchers  # type: ignore[union-attr]
+        assert [followed.topic for followed in task.fetcher] == ["t1"]
+
+    cluster_test(tmp_path, 2, scenario)
