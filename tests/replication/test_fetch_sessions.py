@@ -5,7 +5,9 @@ import pytest
 from spindle.common.errors import ErrorCode
 from spindle.protocol.messages.fetch import FetchRequest
 from spindle.replication.fetch_session import (
+    FULL_LOOK_MS,
     FetchContext,
+    FetchedPartition,
     FetchSessionCache,
     PartitionKey,
     SessionError,
@@ -65,7 +67,7 @@ def refused(cache: Cache, asked: FetchRequest, version: int = NAMES) -> ErrorCod
 def test_without_a_session() -> None:
     cache = Cache()
     context = cache.open(request(epoch=-1, wanted={"a": [0]}), NAMES, 0)
-    assert context.session is None
+    assert context.session_id == 0
     assert context.session_id == 0
     assert len(cache) == 0
 
@@ -103,27 +105,17 @@ def test_a_closing_request_ends_the_session() -> None:
     cache = Cache()
     session_id = cache.open(request(wanted={"a": [0]}), NAMES, 0).session_id
     context = cache.open(request(session_id, -1, wanted={"a": [0]}), NAMES, 0)
-    assert context.session is None
+    assert context.session_id == 0
     assert len(cache) == 0
 
 
 def test_a_full_cache_serves_without_a_session_until_one_is_idle() -> None:
     cache = Cache(slots=1)
     old = cache.open(request(wanted={"a": [0]}), NAMES, 0).session_id
-    assert cache.open(request(wanted={"b": [0]}), NAMES, 1_000).session is None
+    assert cache.open(request(wanted={"b": [0]}), NAMES, 1_000).session_id == 0
     new = cache.open(request(wanted={"b": [0]}), NAMES, 121_000).session_id
     assert new not in (0, old)
     assert refused(cache, request(old, 1)) is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
-
-
-def test_served_partitions_go_last() -> None:
-    cache = Cache()
-    context = cache.open(request(wanted={"a": [0, 1, 2]}), NAMES, 0)
-    assert context.session is not None
-    context.session.move_to_end([PartitionKey("a", bytes(16), 0)])
-    assert partitions(context) != [("a", 0), ("a", 1), ("a", 2)]
-    again = cache.open(request(context.session_id, 1), NAMES, 0)
-    assert partitions(again) == [("a", 1), ("a", 2), ("a", 0)]
 
 
 def test_only_news_is_told() -> None:
@@ -140,7 +132,7 @@ def test_only_news_is_told() -> None:
 def test_the_epoch_wraps() -> None:
     cache = Cache()
     context = cache.open(request(wanted={"a": [0]}), NAMES, 0)
-    assert context.session is not None
+    assert context.session_id != 0
     context.session.epoch = 2**31 - 1
     cache.open(request(context.session_id, 2**31 - 1), NAMES, 0)
     assert context.session.epoch == 1
@@ -149,24 +141,113 @@ def test_the_epoch_wraps() -> None:
 def test_sessions_remember_only_so_many_partitions_together() -> None:
     cache = Cache(max_partitions=5)
     first = cache.open(request(wanted={"a": [0, 1, 2]}), NAMES, 0)
-    assert first.session is not None
-    assert cache.open(request(wanted={"b": [0, 1, 2]}), NAMES, 0).session is None
+    assert first.session_id != 0
+    assert cache.open(request(wanted={"b": [0, 1, 2]}), NAMES, 0).session_id == 0
     second = cache.open(request(wanted={"b": [0, 1]}), NAMES, 0)
-    assert second.session is not None
+    assert second.session_id != 0
     # What grows beyond the limit loses its session; what shrinks makes room.
     grown = request(second.session_id, 1, wanted={"b": [2]})
     assert refused(cache, grown) is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
     assert len(cache) == 1
     cache.open(request(first.session_id, 1, forgotten={"a": [0, 1]}), NAMES, 0)
-    assert cache.open(request(wanted={"c": [0, 1, 2, 3]}), NAMES, 0).session is not None
+    assert cache.open(request(wanted={"c": [0, 1, 2, 3]}), NAMES, 0).session_id != 0
 
 
 def test_idle_sessions_make_room_for_partitions() -> None:
     cache = Cache(max_partitions=5)
     cache.open(request(wanted={"a": [0, 1]}), NAMES, 0)
     cache.open(request(wanted={"b": [0, 1]}), NAMES, 60_000)
-    assert cache.open(request(wanted={"c": [0, 1, 2]}), NAMES, 119_999).session is None
-    assert cache.open(request(wanted={"c": [0, 1, 2]}), NAMES, 120_000).session is not None
+    assert cache.open(request(wanted={"c": [0, 1, 2]}), NAMES, 119_999).session_id == 0
+    assert cache.open(request(wanted={"c": [0, 1, 2]}), NAMES, 120_000).session_id != 0
     assert len(cache) == 2
-    assert cache.open(request(wanted={"c": list(range(6))}), NAMES, 500_000).session is None
+    assert cache.open(request(wanted={"c": list(range(6))}), NAMES, 500_000).session_id == 0
     assert len(cache) == 2
+
+
+class Partition:
+    """Remembers who watches it."""
+
+    def __init__(self) -> None:
+        self.watchers: dict[FetchedPartition, bool] = {}
+
+    def watch(self, watcher: FetchedPartition, *, appends: bool) -> None:
+        self.watchers[watcher] = appends
+
+    def unwatch(self, watcher: FetchedPartition) -> None:
+        del self.watchers[watcher]
+
+
+def looked_at(context: FetchContext) -> list[tuple[str, int]]:
+    return [(p.key.topic, p.key.partition) for p in context.session.take_dirty()]
+
+
+def partition_of(context: FetchContext, topic: str, index: int) -> FetchedPartition:
+    return context.partitions[PartitionKey(topic, bytes(16), index)]
+
+
+def test_only_what_is_named_or_has_changed_is_looked_at() -> None:
+    cache = Cache()
+    first = cache.open(request(wanted={"a": [0, 1, 2]}), NAMES, 0)
+    assert looked_at(first) == [("a", 0), ("a", 1), ("a", 2)]
+    partition_of(first, "a", 2).committed()
+    second = cache.open(request(first.session_id, 1, wanted={"a": [1]}), NAMES, 0)
+    assert looked_at(second) == [("a", 2), ("a", 1)]
+    assert looked_at(cache.open(request(first.session_id, 2), NAMES, 0)) == []
+
+
+def test_now_and_then_everything_is_looked_at() -> None:
+    cache = Cache()
+    first = cache.open(request(wanted={"a": [0, 1]}), NAMES, 0)
+    looked_at(first)
+    assert looked_at(cache.open(request(first.session_id, 1), NAMES, FULL_LOOK_MS - 1)) == []
+    again = cache.open(request(first.session_id, 2), NAMES, FULL_LOOK_MS)
+    assert looked_at(again) == [("a", 0), ("a", 1)]
+
+
+def test_a_session_watches_until_it_ends() -> None:
+    cache, watched, other = Cache(), Partition(), Partition()
+    context = cache.open(request(wanted={"a": [0]}), NAMES, 0)
+    fetched = partition_of(context, "a", 0)
+    fetched.attach(watched)
+    fetched.attach(other)
+    assert (list(watched.watchers), list(other.watchers)) == ([], [fetched])
+    cache.forget(context.session)
+    assert not other.watchers
+    fetched.attach(watched)
+    assert not watched.watchers
+
+
+def test_a_forgotten_partition_is_watched_no_more() -> None:
+    cache, watched = Cache(), Partition()
+    context = cache.open(request(wanted={"a": [0]}), NAMES, 0)
+    partition_of(context, "a", 0).attach(watched)
+    context = cache.open(request(context.session_id, 1, forgotten={"a": [0]}), NAMES, 0)
+    assert not watched.watchers
+    assert looked_at(context) == []
+
+
+def test_what_wakes_a_follower_and_what_only_goes_into_its_next_answer() -> None:
+    context = Cache().open(request(wanted={"a": [0]}), NAMES, 0, is_replica=True)
+    fetched = partition_of(context, "a", 0)
+    looked_at(context)
+    woken: list[str] = []
+    context.session.on_dirty = lambda: woken.append("woken")
+    fetched.committed()
+    assert (woken, looked_at(context)) == ([], [("a", 0)])
+    fetched.log_moved()
+    fetched.changed()
+    context.session.serves_consumers = True
+    fetched.committed()
+    assert len(woken) == 3
+
+
+def test_a_follower_takes_the_place_of_a_consumer() -> None:
+    cache = Cache(slots=2)
+    consumers = [cache.open(request(wanted={"a": [0]}), NAMES, 0).session_id for _ in range(2)]
+    follower = cache.open(request(wanted={"a": [0]}), NAMES, 1, is_replica=True).session_id
+    assert follower != 0
+    assert refused(cache, request(consumers[0], 1)) is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert cache.open(request(wanted={"a": [0]}), NAMES, 2).session_id == 0
+    another = cache.open(request(wanted={"a": [0]}), NAMES, 3, is_replica=True).session_id
+    assert another != 0
+    assert cache.open(request(wanted={"a": [0]}), NAMES, 4, is_replica=True).session_id == 0

@@ -91,11 +91,11 @@ class Pair:
 
 
 @asynccontextmanager
-async def pair(folder: Path, **overrides: str) -> AsyncIterator[Pair]:
+async def pair(folder: Path, rack: str | None = None, **overrides: str) -> AsyncIterator[Pair]:
     overrides = {"broker_session_timeout_ms": "3600000", **overrides}
     async with (
         running(Home(folder, directories=1, **overrides).format()) as node,
-        fake_broker(node, 2) as other,
+        fake_broker(node, 2, rack) as other,
         connected(node) as client,
         connected(node) as link,
     ):
@@ -108,7 +108,7 @@ def test_records_are_committed_when_the_follower_has_them(tmp_path: Path) -> Non
             await p.create()
             assert p.registration.isr == (1, 2)
             produced = asyncio.create_task(p.client.produce("t", 0, batch_of(b"a", b"b")))
-            waiting = await p.follow(0, max_wait_ms=20_000)
+            waiting = await p.follow(0, max_wait_ms=50_000)
             assert [r.value for r in records_in(waiting.records)] == [b"a", b"b"]
             assert waiting.high_watermark == 0
             unseen = await consumer.fetch("t", 0, 0, max_wait_ms=0)
@@ -176,7 +176,7 @@ def test_too_few_replicas_refuse_before_and_after_the_append(tmp_path: Path) -> 
             request = produce_request("t", 0, batch_of(b"a"))
             request.timeout_ms = 20_000
             parked = asyncio.create_task(p.client.ask(request, version=12))
-            await p.follow(0, max_wait_ms=20_000)  # the record is there
+            await p.follow(0, max_wait_ms=50_000)  # the record is there
             await p.other.heartbeat(fence=True)
             await p.until(lambda r: r.isr == (1,))
             refused = await other_client.produce("t", 0, batch_of(b"b"))
@@ -214,7 +214,7 @@ def test_a_dead_disk_of_a_follower_holds_nothing_up(tmp_path: Path) -> None:
             await p.follow(0)
             await assign(p, p.other.directory_ids[0])
             produced = asyncio.create_task(p.client.produce("t", 0, batch_of(b"a")))
-            await p.follow(0, max_wait_ms=20_000)
+            await p.follow(0, max_wait_ms=50_000)
             await p.other.heartbeat(offline=[p.other.directory_ids[0]])
             assert (await produced).error_code == 0
             assert p.registration.isr == (1,)
@@ -251,7 +251,7 @@ def test_a_parked_produce_is_answered_when_the_topic_goes(tmp_path: Path) -> Non
         async with pair(tmp_path) as p:
             await p.create()
             parked = asyncio.create_task(p.client.produce("t", 0, batch_of(b"a")))
-            await p.follow(0, max_wait_ms=20_000)
+            await p.follow(0, max_wait_ms=50_000)
             state = DeleteTopicsRequest.DeleteTopicState(name="t")
             await p.link.ask(DeleteTopicsRequest(topics=[state], timeout_ms=5_000))
             assert (await parked).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -359,3 +359,125 @@ def by_id(topic_id: bytes) -> FetchRequest:
     request = fetch_request("", 0, 0)
     request.topics[0].topic_id = topic_id
     return request
+
+
+class Follower:
+    """A fetcher with a session, as a broker has it: it names only what it changes."""
+
+    def __init__(self, p: Pair) -> None:
+        self._pair = p
+        self._session_id = 0
+        self._epoch = 0
+
+    async def fetch(
+        self, offset: int | None = None, *, max_wait_ms: int = 0, **options: Any
+    ) -> Data | None:
+        """What the answer says of the partition, None if nothing; `offset` None names nothing."""
+        p = self._pair
+        request = p.other.fetch(p.topic_id, offset or 0, max_wait_ms=max_wait_ms, **options)
+        if offset is None:
+            request.topics = []
+        request.session_id, request.session_epoch = self._session_id, self._epoch
+        response = await p.link.ask(request)
+        assert response.error_code == 0
+        self._session_id, self._epoch = response.session_id, self._epoch + 1
+        parts = [part for topic in response.responses for part in topic.partitions]
+        return parts[0] if parts else None
+
+
+def test_a_follower_with_a_session_is_woken_by_records(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with pair(tmp_path) as p:
+            await p.create()
+            follower = Follower(p)
+            assert await follower.fetch(0) is not None
+            assert await follower.fetch() is None
+            waiting = asyncio.create_task(follower.fetch(max_wait_ms=50_000))
+            produced = asyncio.create_task(p.client.produce("t", 0, batch_of(b"a")))
+            data = await waiting
+            assert data is not None
+            assert [r.value for r in records_in(data.records)] == [b"a"]
+            # Not asked for what comes next: the same is sent once more, and nothing is committed.
+            again = await follower.fetch()
+            assert again is not None
+            assert len(records_in(again.records)) == 1
+            assert not produced.done()
+            told = await follower.fetch(1, last_epoch=0)
+            assert told is not None
+            assert (told.high_watermark, bytes(told.records or b"")) == (1, b"")
+            assert (await produced).error_code == 0
+            assert await follower.fetch() is None
+
+    run(scenario)
+
+
+def test_a_follower_learns_of_a_commit_that_another_follower_brought(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with pair(tmp_path) as p, fake_broker(p.node, 3) as third, connected(p.node) as link:
+            p.topic_id = await create_replicated(p.client, "t", [1, 2, 3])
+            await p.client.produce("t", 0, batch_of(b"a"), acks=1)
+            follower = Follower(p)
+            data = await follower.fetch(1, last_epoch=0)
+            assert data is not None
+            assert data.high_watermark == 0
+            await link.ask(third.fetch(p.topic_id, 1, last_epoch=0))
+            data = await follower.fetch()
+            assert data is not None
+            assert data.high_watermark == 1
+
+    run(scenario)
+
+
+def test_a_follower_that_waits_is_told_of_deleted_records(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with pair(tmp_path) as p:
+            await p.create()
+            await p.client.produce("t", 0, batch_of(b"a", b"b"), acks=1)
+            follower = Follower(p)
+            await follower.fetch(2, last_epoch=0)
+            waiting = asyncio.create_task(follower.fetch(max_wait_ms=50_000))
+            topic = DeleteRecordsRequest.DeleteRecordsTopic
+            part = topic.DeleteRecordsPartition(partition_index=0, offset=1)
+            deletion = DeleteRecordsRequest(
+                topics=[topic(name="t", partitions=[part])], timeout_ms=1
+            )
+            await p.client.ask(deletion)
+            data = await waiting
+            assert data is not None
+            assert data.log_start_offset == 1
+
+    run(scenario)
+
+
+def test_consumers_are_sent_to_a_replica_in_their_rack(tmp_path: Path) -> None:
+    selector = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+    settings = {"replica_selector_class": selector, "broker_rack": "north"}
+
+    def from_rack(p: Pair, rack: str, offset: int) -> FetchRequest:
+        request = by_id(p.topic_id)
+        request.rack_id, request.max_wait_ms = rack, 0
+        request.topics[0].partitions[0].fetch_offset = offset
+        return request
+
+    async def scenario() -> None:
+        async with pair(tmp_path, rack="south", **settings) as p:
+            await p.create()
+
+            async def preferred(rack: str, offset: int) -> int:
+                response = await p.client.ask(from_rack(p, rack, offset))
+                data = response.responses[0].partitions[0]
+                assert data.error_code == 0
+                return int(data.preferred_read_replica)
+
+            assert await preferred("south", 0) == -1  # the follower has not been heard of
+            await p.client.produce("t", 0, batch_of(b"a"), acks=1)
+            await p.follow(0)
+            assert await preferred("south", 0) == 2
+            assert await preferred("south", 1) == -1  # it does not have that yet
+            assert await preferred("north", 0) == -1
+            assert await preferred("west", 0) == -1
+            await p.other.heartbeat(fence=True)
+            await p.until(lambda r: r.isr == (1,))
+            assert await preferred("south", 0) == -1
+
+    run(scenario)

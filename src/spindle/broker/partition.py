@@ -7,7 +7,7 @@ the loop reads of the log between the two are plain integers.
 import logging
 from collections.abc import Callable
 from heapq import heappop, heappush
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from spindle.broker.directories import BrokerDirectory
 from spindle.broker.replication_context import ReplicationContext, Standing
@@ -18,6 +18,7 @@ from spindle.common.uuids import Uuid
 from spindle.log.log import AppendInfo, Log
 from spindle.metadata.partitions import PartitionRegistration
 from spindle.protocol.records.validation import AppendOrigin
+from spindle.replication.followers import FetchTimes
 from spindle.replication.leader_state import IsrProposal, LeaderState
 
 _log = logging.getLogger(__name__)
@@ -27,7 +28,22 @@ ACKS_ALL: Final = -1
 Appended = Callable[[AppendInfo | None, BaseException | None], None]
 LowWatermarkReached = Callable[[int, BaseException | None], None]
 """Called with (low watermark, None), or (-1, error)."""
-Waiter = Callable[[], None]
+
+
+class Watcher(Protocol):
+    """Who is told what happens to a partition."""
+
+    def log_moved(self) -> None:
+        """The leader's log has grown, or begins later. Only for watchers of appends."""
+        ...
+
+    def committed(self) -> None:
+        """The high watermark or the last stable offset has moved."""
+        ...
+
+    def changed(self) -> None:
+        """Who leads, in which epoch, or whether the partition can be served at all."""
+        ...
 
 
 class Partition:
@@ -78,8 +94,8 @@ class Partition:
         self.is_throttled_as_follower = False
         self._context = context
         self._standing = Standing(context.metadata, topic_id, topic_partition.partition)
-        self._watchers: dict[Waiter, None] = {}
-        self._append_watchers: dict[Waiter, None] = {}
+        self._watchers: dict[Watcher, None] = {}
+        self._append_watchers: dict[Watcher, None] = {}
         # A heap by offset; the count keeps equal offsets in the order in which they came.
         self._commit_waiters: list[tuple[int, int, Appended, AppendInfo]] = []
         self._waiter_count = 0
@@ -148,7 +164,7 @@ class Partition:
                 now_ms=now_ms,
             )
             # Fetches under way name the epoch before.
-            self._notify()
+            self._tell_changed()
         self._on_progress(has_moved)
         self._answer_low_waiters()
 
@@ -159,11 +175,6 @@ class Partition:
         self.leader_epoch = registration.leader_epoch
         self.wake(ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
 
-    def follower_advanced(self) -> None:
-        """As a follower: the high watermark or the log start moved; consumers may wait here."""
-        if self._watchers:
-            self._notify()
-
     def wake(self, error: ApiError) -> None:
         """The fate of everything parked here is known: answer it now (fail what waits)."""
         waiters, self._commit_waiters = self._commit_waiters, []
@@ -172,24 +183,36 @@ class Partition:
         low_waiters, self._low_waiters = self._low_waiters, []
         for _, reached in low_waiters:
             reached(-1, error)
-        self._notify()
+        self._tell_changed()
 
     # -- watching
 
-    def watch(self, waiter: Waiter, *, appends: bool = False) -> None:
-        """Call `waiter` whenever the high watermark or the leadership moves, until `unwatch`;
-        with `appends` also whenever the leader's log grows."""
-        self._watchers[waiter] = None
+    def watch(self, watcher: Watcher, *, appends: bool) -> None:
+        """Tell `watcher` what happens here, until `unwatch`."""
+        self._watchers[watcher] = None
         if appends:
-            self._append_watchers[waiter] = None
+            self._append_watchers[watcher] = None
 
-    def unwatch(self, waiter: Waiter) -> None:
-        self._watchers.pop(waiter, None)
-        self._append_watchers.pop(waiter, None)
+    def unwatch(self, watcher: Watcher) -> None:
+        self._watchers.pop(watcher, None)
+        self._append_watchers.pop(watcher, None)
 
-    def _notify(self) -> None:
-        for waiter in list(self._watchers):
-            waiter()
+    def _tell_changed(self) -> None:
+        for watcher in list(self._watchers):
+            watcher.changed()
+
+    def _tell_committed(self) -> None:
+        for watcher in list(self._watchers):
+            watcher.committed()
+
+    def _tell_log_moved(self) -> None:
+        for watcher in list(self._append_watchers):
+            watcher.log_moved()
+
+    def follower_advanced(self) -> None:
+        """As a follower: the high watermark or the log start moved; consumers may wait here."""
+        if self._watchers:
+            self._tell_committed()
 
     # -- appending
 
@@ -278,22 +301,27 @@ class Partition:
             self._waiter_count += 1
             waiter = (info.last_offset, self._waiter_count, callback, info)
             heappush(self._commit_waiters, waiter)
+        if has_grown and self._append_watchers:
+            self._tell_log_moved()
         if has_moved:
             self._on_progress(has_moved)
-        elif has_grown and self._append_watchers:
-            for watcher in list(self._append_watchers):
-                watcher()
 
     def _on_progress(self, has_moved: bool) -> None:
         if not has_moved or self.leader is None:
             return
         high_watermark = self.leader.high_watermark
         if self.log.high_watermark < high_watermark:
-            self.directory.executor.call(None, self.log.update_high_watermark, high_watermark)
+            # The log then knows which transactions are over: that moves the last stable offset.
+            call_back = self._stable_moved if self.log.has_open_transactions else None
+            self.directory.executor.call(call_back, self.log.update_high_watermark, high_watermark)
         if self._commit_waiters:
             self._answer_committed(self.leader)
         if self._watchers:
-            self._notify()
+            self._tell_committed()
+
+    def _stable_moved(self, _: Any, error: BaseException | None) -> None:
+        if error is None:
+            self._tell_committed()
 
     def _answer_committed(self, leader: LeaderState) -> None:
         waiters = self._commit_waiters
@@ -322,7 +350,12 @@ class Partition:
         return ErrorCode.NONE
 
     def follower_fetched(
-        self, replica_id: int, fetch_offset: int, log_start_offset: int, broker_epoch: int
+        self,
+        replica_id: int,
+        fetch_offset: int,
+        log_start_offset: int,
+        broker_epoch: int,
+        fetches: FetchTimes,
     ) -> None:
         """A follower has everything before `fetch_offset`: moves the high watermark, and proposes
         to take it into the ISR once it has what it must have."""
@@ -330,7 +363,12 @@ class Partition:
         if leader is None:
             return
         has_moved = leader.on_follower_fetch(
-            replica_id, fetch_offset, log_start_offset, broker_epoch, self._context.steady_ms()
+            replica_id,
+            fetch_offset,
+            log_start_offset,
+            broker_epoch,
+            self._context.steady_ms(),
+            fetches,
         )
         if has_moved:
             self._on_progress(has_moved)
@@ -412,8 +450,7 @@ class Partition:
 
     def log_start_moved(self) -> None:
         """Records were deleted here: followers that wait for news are told at once."""
-        for watcher in list(self._append_watchers):
-            watcher()
+        self._tell_log_moved()
         self._answer_low_waiters()
 
     def when_deleted(self, offset: int, reached: LowWatermarkReached) -> None:

@@ -17,13 +17,17 @@ from spindle.replication.fetch_session import FetchSessionCache
 
 @dataclass(slots=True)
 class BrokerServices:
-    """`now_ms` is the wall clock: it stamps records and must not be used for durations."""
+    """`now_ms` is the wall clock: it stamps records. `steady_ms` is for durations.
+
+    `is_rack_aware` sends consumers to replicas in their rack (KIP-392).
+    """
 
     node_id: int
     cluster_id: str
     config: NodeConfig
     loop: EventLoop
     now_ms: Callable[[], int]
+    steady_ms: Callable[[], int]
     random: RandomSource
     metadata: MetadataView
     replicas: Replicas
@@ -33,5 +37,7 @@ class BrokerServices:
     groups: GroupCoordinatorPort
     ensure_internal_topic: Callable[[str], Awaitable[None]]
     fetch_memory: FetchMemory
+    replica_memory: FetchMemory
+    is_rack_aware: bool
     quotas: ClientQuotas
     traffic: Traffic

@@ -22,7 +22,12 @@ def node_warnings(config: "NodeConfig") -> Iterator[str]:
             yield f"{name} has no effect in a property file: it is a dynamic configuration"
         elif name not in BROKER_KEYS and not name.startswith(_FREE_PREFIXES):
             yield unknown_key_warning(name, BROKER_KEYS)
-        elif name in BROKER_KEYS and BROKER_KEYS[name].type is CLASS and name != _PRINCIPAL_BUILDER:
+        elif (
+            name in BROKER_KEYS
+            and BROKER_KEYS[name].type is CLASS
+            and config.static[name] not in _KNOWN_CLASSES.get(name, ())
+            and name != _PRINCIPAL_BUILDER
+        ):
             yield f"{name}={config.static[name]} names a Java class, which cannot be loaded"
     for name, text in config.static.items():
         key = BROKER_KEYS.get(name)
@@ -47,6 +52,13 @@ def node_warnings(config: "NodeConfig") -> Iterator[str]:
 
 
 _PRINCIPAL_BUILDER: Final = "principal.builder.class"
+_KNOWN_CLASSES: Final = {
+    "replica.selector.class": (
+        "org.apache.kafka.common.replica.RackAwareReplicaSelector",
+        "org.apache.kafka.common.replica.LeaderSelector",
+    )
+}
+"""What these classes do, Spindle does as well."""
 
 
 def unknown_key_warning(name: str, known: Iterable[str]) -> str:

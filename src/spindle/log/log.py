@@ -145,6 +145,11 @@ class Log:
         """Where read-committed consumers stop: at an open transaction or the high watermark."""
         return min(self.high_watermark, self._first_unstable_offset)
 
+    @property
+    def has_open_transactions(self) -> bool:
+        """Records up to the high watermark are not all of finished transactions."""
+        return self._first_unstable_offset != _NO_UNSTABLE_OFFSET
+
     # Append.
 
     def append_as_leader(

@@ -1,12 +1,13 @@
 """Incremental fetch sessions (KIP-227), by topic name or by topic id (KIP-516).
 
 A session remembers the partitions of a fetcher, so that a request names only what changed and an
-answer holds only what is new. The cache is bounded: a fetcher that finds no room is served without
-a session, which is always legal.
+answer holds only what is new. It also watches them: partitions about which there may be something
+to say gather in `dirty`, and a fetch looks at no others. The cache is bounded: a fetcher that finds
+no room is served without a session, which is always legal.
 """
 
 from collections.abc import Callable, Iterable
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from spindle.common.errors import ErrorCode
 from spindle.common.uuids import Uuid
@@ -15,6 +16,9 @@ from spindle.protocol.messages.fetch import FetchRequest
 INVALID_SESSION_ID: Final = 0
 INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
+FULL_LOOK_MS: Final = 5_000
+"""A session looks at all its partitions once in this time: what no event announces (a log start
+that retention moved) is told by then."""
 _MAX_EPOCH: Final = 2**31 - 1
 _MAX_PARTITIONS: Final = 500_000
 
@@ -27,28 +31,46 @@ class PartitionKey(NamedTuple):
     partition: int
 
 
+class Watched(Protocol):
+    """A partition as its watchers see it."""
+
+    def watch(self, watcher: "FetchedPartition", *, appends: bool) -> None: ...
+    def unwatch(self, watcher: "FetchedPartition") -> None: ...
+
+
 class FetchedPartition:
-    """What a fetcher wants of a partition, and what it was last told.
+    """What a fetcher wants of a partition, and what it was last told; a watcher of the partition.
 
     `topic` is the name that a topic id had when it was first resolved, "" before: whoever is being
     served when the topic goes is told about the name, and a new topic of that name is another one.
     """
 
     __slots__ = (
+        "_watched",
         "current_leader_epoch",
         "fetch_offset",
         "fetcher_log_start_offset",
         "high_watermark",
+        "key",
         "last_fetched_epoch",
         "log_start_offset",
         "max_bytes",
+        "session",
         "topic",
     )
 
-    def __init__(self, wanted: FetchRequest.FetchTopic.FetchPartition) -> None:
+    def __init__(
+        self,
+        session: "FetchSession",
+        key: PartitionKey,
+        wanted: FetchRequest.FetchTopic.FetchPartition,
+    ) -> None:
+        self.key = key
         self.high_watermark = -1
         self.log_start_offset = -1
         self.topic = ""
+        self.session = session
+        self._watched: Watched | None = None
         self.update(wanted)
 
     def update(self, wanted: FetchRequest.FetchTopic.FetchPartition) -> None:
@@ -67,36 +89,113 @@ class FetchedPartition:
         self.high_watermark = high_watermark
         self.log_start_offset = log_start_offset
 
+    # -- watching
+
+    def attach(self, partition: Watched | None) -> None:
+        """Watch this partition, and no other one from now on."""
+        if self.session.is_closed:
+            partition = None
+        if partition is not self._watched:
+            if self._watched is not None:
+                self._watched.unwatch(self)
+            self._watched = partition
+            if partition is not None:
+                partition.watch(self, appends=self.session.is_replica)
+
+    def log_moved(self) -> None:
+        """There are more records, or fewer old ones; told to followers only."""
+        self.session.touch(self, must_wake=True)
+
+    def committed(self) -> None:
+        """The high watermark moved. A follower learns it with the next records, or after its
+        `max_wait_ms`; unless consumers read there."""
+        session = self.session
+        session.touch(self, must_wake=not session.is_replica or session.serves_consumers)
+
+    def changed(self) -> None:
+        """The leadership, or whether the partition can be served at all."""
+        self.session.touch(self, must_wake=True)
+
 
 class FetchSession:
-    """The partitions of one fetcher, in the order in which they are served."""
+    """The partitions of one fetcher, in the order in which they were named.
 
-    __slots__ = ("epoch", "last_used_ms", "partitions", "session_id", "uses_topic_ids")
+    Attributes:
+        dirty: partitions to look at, in the order in which they are to be served.
+        on_dirty: wakes the fetch that waits; None while none does.
+        last_used_ms: when the last request came, which is also when a follower was last heard of.
+        serves_consumers: a follower in whose place consumers wait for the high watermark (KIP-392).
+    """
 
-    def __init__(self, session_id: int, uses_topic_ids: bool, now_ms: int) -> None:
+    __slots__ = (
+        "dirty",
+        "epoch",
+        "full_look_ms",
+        "is_closed",
+        "is_replica",
+        "last_used_ms",
+        "on_dirty",
+        "partitions",
+        "serves_consumers",
+        "session_id",
+        "uses_topic_ids",
+    )
+
+    def __init__(
+        self, session_id: int, uses_topic_ids: bool, now_ms: int, *, is_replica: bool = False
+    ) -> None:
         self.session_id = session_id
         self.uses_topic_ids = uses_topic_ids
+        self.is_replica = is_replica
+        self.serves_consumers = False
+        self.is_closed = False
         self.epoch = 1
-        self.last_used_ms = now_ms
+        self.last_used_ms = self.full_look_ms = now_ms
         self.partitions: dict[PartitionKey, FetchedPartition] = {}
+        self.dirty: dict[PartitionKey, FetchedPartition] = {}
+        self.on_dirty: Callable[[], None] | None = None
 
-    def update(self, request: FetchRequest) -> None:
+    def update(self, request: FetchRequest) -> list[FetchedPartition]:
+        """Take over what a request changes; the partitions that it names."""
         for topic in request.forgotten_topics_data:
             for partition in topic.partitions:
-                self.partitions.pop(PartitionKey(topic.topic, topic.topic_id, partition), None)
+                key = PartitionKey(topic.topic, topic.topic_id, partition)
+                forgotten = self.partitions.pop(key, None)
+                if forgotten is not None:
+                    forgotten.attach(None)
+                    self.dirty.pop(key, None)
+        named = []
         for key, wanted in wanted_partitions(request):
             known = self.partitions.get(key)
             if known is None:
-                self.partitions[key] = FetchedPartition(wanted)
+                known = self.partitions[key] = FetchedPartition(self, key, wanted)
             else:
                 known.update(wanted)
+            self.dirty[key] = known
+            named.append(known)
+        return named
 
-    def move_to_end(self, keys: Iterable[PartitionKey]) -> None:
-        """Partitions that were served go last, so that a small answer does not starve others."""
-        for key in keys:
-            known = self.partitions.pop(key, None)
-            if known is not None:
-                self.partitions[key] = known
+    def touch(self, partition: FetchedPartition, *, must_wake: bool) -> None:
+        """There may be something to say about the partition."""
+        self.dirty[partition.key] = partition
+        if must_wake and self.on_dirty is not None:
+            self.on_dirty()
+
+    def take_dirty(self) -> Iterable[FetchedPartition]:
+        """The partitions to look at; they are clean from now on."""
+        taken, self.dirty = self.dirty, {}
+        return taken.values()
+
+    def look_at_all(self, now_ms: int) -> None:
+        """Every partition is to be looked at; those that are already keep their turn."""
+        self.full_look_ms = now_ms
+        self.dirty.update(self.partitions)
+
+    def close(self) -> None:
+        """Watch nothing any more."""
+        self.is_closed = True
+        for partition in self.partitions.values():
+            partition.attach(None)
 
 
 def wanted_partitions(
@@ -116,19 +215,30 @@ class SessionError(Exception):
 
 
 class FetchContext(NamedTuple):
-    """What to serve: all partitions in order; `session` is None for a request without one."""
+    """What to serve. A request without a session gets one of its own, to be closed after it."""
 
-    partitions: dict[PartitionKey, FetchedPartition]
-    session: FetchSession | None
+    session: FetchSession
+    named: list[FetchedPartition]
     is_incremental: bool
 
     @property
     def session_id(self) -> int:
-        return self.session.session_id if self.session else INVALID_SESSION_ID
+        return self.session.session_id
+
+    @property
+    def is_remembered(self) -> bool:
+        """The session goes on after this request."""
+        return self.session.session_id != INVALID_SESSION_ID
+
+    @property
+    def partitions(self) -> dict[PartitionKey, FetchedPartition]:
+        return self.session.partitions
 
 
 class FetchSessionCache:
     """All sessions of a broker, at most `max_sessions`, with at most `max_partitions` in all.
+
+    Followers come first: a consumer's session makes room for one of theirs at any time.
 
     Args:
         next_id: gives random positive 31-bit numbers.
@@ -147,13 +257,18 @@ class FetchSessionCache:
         self._min_eviction_ms = min_eviction_ms
         self._max_partitions = max_partitions
         self._partition_count = 0
-        self._sessions: dict[int, FetchSession] = {}
+        self.sessions: dict[int, FetchSession] = {}
 
     def __len__(self) -> int:
-        return len(self._sessions)
+        return len(self.sessions)
 
-    def open(self, request: FetchRequest, api_version: int, now_ms: int) -> FetchContext:
+    def open(
+        self, request: FetchRequest, api_version: int, now_ms: int, *, is_replica: bool = False
+    ) -> FetchContext:
         """The partitions that a request asks for, with or without a session.
+
+        Args:
+            now_ms: of a steady clock.
 
         Raises:
             SessionError: unknown session, wrong epoch, or a change between names and ids.
@@ -161,8 +276,8 @@ class FetchSessionCache:
         epoch = request.session_epoch
         uses_topic_ids = api_version >= 13
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
-            return self._open_full(request, uses_topic_ids, now_ms)
-        session = self._sessions.get(request.session_id)
+            return self._open_full(request, uses_topic_ids, now_ms, is_replica)
+        session = self.sessions.get(request.session_id)
         if session is None:
             raise SessionError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         if session.epoch != epoch:
@@ -171,50 +286,63 @@ class FetchSessionCache:
             self.forget(session)
             raise SessionError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
         count_before = len(session.partitions)
-        session.update(request)
+        named = session.update(request)
         self._partition_count += len(session.partitions) - count_before
         if self._partition_count > self._max_partitions and len(session.partitions) > count_before:
             # The fetcher starts anew with a full request, and is served without a session.
             self.forget(session)
             raise SessionError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         session.last_used_ms = now_ms
+        if now_ms - session.full_look_ms >= FULL_LOOK_MS:
+            session.look_at_all(now_ms)
         session.epoch = 1 if epoch == _MAX_EPOCH else epoch + 1
         # Most recently used last: the first one is the one to evict.
-        self._sessions[session.session_id] = self._sessions.pop(session.session_id)
-        return FetchContext(session.partitions, session, is_incremental=True)
+        self.sessions[session.session_id] = self.sessions.pop(session.session_id)
+        return FetchContext(session, named, is_incremental=True)
 
     def forget(self, session: FetchSession) -> None:
         """Close a session, for example one whose fetcher was not told of it."""
-        if self._sessions.pop(session.session_id, None) is not None:
+        if self.sessions.pop(session.session_id, None) is not None:
             self._partition_count -= len(session.partitions)
+        session.close()
 
-    def _open_full(self, request: FetchRequest, uses_topic_ids: bool, now_ms: int) -> FetchContext:
+    def _open_full(
+        self, request: FetchRequest, uses_topic_ids: bool, now_ms: int, is_replica: bool
+    ) -> FetchContext:
         if request.session_id != INVALID_SESSION_ID:
-            known = self._sessions.get(request.session_id)
+            known = self.sessions.get(request.session_id)
             if known is not None:
                 self.forget(known)
-        partitions = {key: FetchedPartition(wanted) for key, wanted in wanted_partitions(request)}
-        if request.session_epoch == FINAL_EPOCH or not self._has_room(len(partitions), now_ms):
-            return FetchContext(partitions, None, is_incremental=False)
-        session_id = self._next_id()
-        while session_id in self._sessions or session_id == INVALID_SESSION_ID:
+        session = FetchSession(INVALID_SESSION_ID, uses_topic_ids, now_ms, is_replica=is_replica)
+        context = FetchContext(session, session.update(request), is_incremental=False)
+        count = len(session.partitions)
+        if request.session_epoch != FINAL_EPOCH and self._has_room(count, now_ms, is_replica):
             session_id = self._next_id()
-        session = FetchSession(session_id, uses_topic_ids, now_ms)
-        session.partitions = partitions
-        self._sessions[session_id] = session
-        self._partition_count += len(partitions)
-        return FetchContext(partitions, session, is_incremental=False)
+            while session_id in self.sessions or session_id == INVALID_SESSION_ID:
+                session_id = self._next_id()
+            session.session_id = session_id
+            self.sessions[session_id] = session
+            self._partition_count += count
+        return context
 
-    def _has_room(self, partition_count: int, now_ms: int) -> bool:
-        """Whether there is room for one more session, if need be in place of idle ones."""
+    def _has_room(self, partition_count: int, now_ms: int, is_replica: bool) -> bool:
+        """Whether there is room for one more session, if need be in place of others."""
         if not self._max_sessions or partition_count > self._max_partitions:
             return False
         while (
-            len(self._sessions) >= self._max_sessions
+            len(self.sessions) >= self._max_sessions
             or self._partition_count + partition_count > self._max_partitions
         ):
-            oldest = next(iter(self._sessions.values()))
-            if now_ms - oldest.last_used_ms < self._min_eviction_ms:
+            evicted = self._evictable(now_ms, is_replica)
+            if evicted is None:
                 return False
-            self.forget(oldest)
+            self.forget(evicted)
         return True
+
+    def _evictable(self, now_ms: int, for_replica: bool) -> FetchSession | None:
+        oldest = next(iter(self.sessions.values()))
+        if now_ms - oldest.last_used_ms >= self._min_eviction_ms:
+            return oldest
+        if for_replica:
+            return next((s for s in self.sessions.values() if not s.is_replica), None)
+        return None

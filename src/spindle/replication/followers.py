@@ -1,9 +1,15 @@
 """What a leader knows of one follower, learned from its fetches."""
 
-from typing import Final
+from typing import Final, Protocol
 
 UNKNOWN_OFFSET: Final = -1
 NEVER_MS: Final = -(2**62)
+
+
+class FetchTimes(Protocol):
+    """The fetch session through which a follower is heard of."""
+
+    last_used_ms: int
 
 
 class Follower:
@@ -17,6 +23,7 @@ class Follower:
     """
 
     __slots__ = (
+        "_fetches",
         "_last_fetch_ms",
         "_offered_end_offset",
         "broker_epoch",
@@ -32,6 +39,7 @@ class Follower:
         self.log_start_offset = UNKNOWN_OFFSET
         self.broker_epoch: int | None = None
         self.last_caught_up_ms = now_ms if is_in_sync else NEVER_MS
+        self._fetches: FetchTimes | None = None
         self._last_fetch_ms = NEVER_MS
         self._offered_end_offset = UNKNOWN_OFFSET
 
@@ -47,6 +55,7 @@ class Follower:
         broker_epoch: int,
         leader_end_offset: int,
         now_ms: int,
+        fetches: FetchTimes | None,
     ) -> None:
         """It asked for `fetch_offset` while the leader's log ended at `leader_end_offset`.
 
@@ -60,8 +69,18 @@ class Follower:
         self.log_end_offset = fetch_offset
         self.log_start_offset = log_start_offset
         self.broker_epoch = broker_epoch
+        self._fetches = fetches
         self._last_fetch_ms = now_ms
         self._offered_end_offset = max(self._offered_end_offset, leader_end_offset)
+
+    def leader_appends(self, leader_end_offset: int) -> None:
+        """The leader's log, which ended at `leader_end_offset`, grows.
+
+        A follower that has everything does not name the partition in its fetches: until its last
+        one it was caught up.
+        """
+        if self._fetches is not None and self.log_end_offset == leader_end_offset:
+            self.last_caught_up_ms = max(self.last_caught_up_ms, self._fetches.last_used_ms)
 
     def is_caught_up(self, leader_end_offset: int, now_ms: int, max_lag_ms: int) -> bool:
         return (

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple, Protocol
 
 from spindle.common.errors import ErrorCode
-from spindle.replication.followers import UNKNOWN_OFFSET, Follower
+from spindle.replication.followers import UNKNOWN_OFFSET, FetchTimes, Follower
 
 ANY_BROKER_EPOCH: Final = -1
 
@@ -227,6 +227,8 @@ class LeaderState:
 
     def on_append(self, log_end_offset: int, now_ms: int) -> bool:
         """The local log grew; True if the high watermark moved."""
+        for follower in self._followers.values():
+            follower.leader_appends(self.log_end_offset)
         self.log_end_offset = log_end_offset
         return self.advance(now_ms)
 
@@ -237,12 +239,15 @@ class LeaderState:
         log_start_offset: int,
         broker_epoch: int,
         now_ms: int,
+        fetches: FetchTimes | None = None,
     ) -> bool:
         """A follower asked for `fetch_offset`, so it has all before; True if the mark moved."""
         follower = self._followers.get(replica_id)
         if follower is None:
             return False
-        follower.fetched(fetch_offset, log_start_offset, broker_epoch, self.log_end_offset, now_ms)
+        follower.fetched(
+            fetch_offset, log_start_offset, broker_epoch, self.log_end_offset, now_ms, fetches
+        )
         return self.advance(now_ms)
 
     def advance(self, now_ms: int) -> bool:

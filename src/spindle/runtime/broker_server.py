@@ -17,6 +17,7 @@ from spindle.broker.partition import Partition
 from spindle.broker.ports import ControllerChannel
 from spindle.broker.producer_ids import ProducerIds
 from spindle.broker.quota_enforcement import ClientQuotas
+from spindle.broker.read_replicas import RACK_AWARE_SELECTOR
 from spindle.broker.replicas import Replicas, TopicSettings
 from spindle.broker.replication_context import ReplicationContext
 from spindle.broker.replication_quotas import ReplicationQuotas
@@ -162,6 +163,7 @@ class BrokerServer:
             config=config,
             loop=loop,
             now_ms=env.now_ms,
+            steady_ms=steady_ms,
             random=env.random,
             metadata=self.metadata,
             replicas=self.replicas,
@@ -174,6 +176,8 @@ class BrokerServer:
             groups=self.groups,
             ensure_internal_topic=self._ensure_internal_topic,
             fetch_memory=FetchMemory(config.integer("fetch.max.bytes")),
+            replica_memory=FetchMemory(config.integer("fetch.max.bytes")),
+            is_rack_aware=config.optional_text("replica.selector.class") == RACK_AWARE_SELECTOR,
             quotas=self.quotas,
             traffic=self.traffic,
         )
