@@ -37,6 +37,18 @@ PROPERTIES = {
 }
 
 
+class Watcher:
+    """Calls back when it is told of a commit."""
+
+    def __init__(self, on_commit: Callable[[], None]) -> None:
+        self.committed = on_commit
+
+    def log_moved(self) -> None:
+        raise AssertionError("a follower's log is no leader's")
+
+    def changed(self) -> None: ...
+
+
 class DoneAtOnce:
     """A directory's thread without a thread."""
 
@@ -169,7 +181,8 @@ def test_records_arrive_and_who_waits_for_them_is_told() -> None:
     async def test() -> None:
         broker = Broker(new_log(0), new_log(1), new_log(2))
         told: list[int] = []
-        broker.partitions[0].watch(lambda: told.append(broker.partitions[0].log.log_end_offset))
+        watcher = Watcher(lambda: told.append(broker.partitions[0].log.log_end_offset))
+        broker.partitions[0].watch(watcher, appends=False)
         broker.follow()
         await broker.caught_up()
         for log in broker.leader.logs.values():

@@ -29,6 +29,7 @@ from spindle.protocol.messages.delete_records import DeleteRecordsRequest
 from spindle.protocol.messages.delete_topics import DeleteTopicsRequest
 from spindle.protocol.messages.elect_leaders import ElectLeadersRequest
 from spindle.protocol.messages.fetch import FetchRequest, FetchResponse
+from spindle.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from spindle.protocol.messages.list_offsets import ListOffsetsRequest
 from spindle.runtime.node import Node
 
@@ -481,3 +482,45 @@ def test_consumers_are_sent_to_a_replica_in_their_rack(tmp_path: Path) -> None:
             assert await preferred("south", 0) == -1
 
     run(scenario)
+
+
+def test_a_throttled_follower_gets_no_more_than_its_share(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with pair(tmp_path) as p:
+            await limit_leader_rate(p.client, 1)
+            await p.create(leader_replication_throttled_replicas="0:1")
+            await p.other.heartbeat(fence=True)
+            await p.until(lambda r: r.isr == (1,))
+            await p.other.heartbeat()
+            for value in (b"a", b"b"):
+                await p.client.produce("t", 0, batch_of(value))
+            follower = Follower(p)
+            epoch = p.registration.leader_epoch
+            first = await follower.fetch(0, leader_epoch=epoch)
+            assert first is not None
+            assert len(records_in(first.records)) == 2
+            # What it has had is more than a second's worth.
+            held_back = await follower.fetch()
+            assert held_back is None or not held_back.records
+            # In sync it is held back no more: everybody would wait for it.
+            await follower.fetch(2, leader_epoch=epoch, last_epoch=epoch)
+            await p.until(lambda r: r.isr == (1, 2))
+            await p.client.produce("t", 0, batch_of(b"c"), acks=1)
+            last = await follower.fetch()
+            assert last is not None
+            assert len(records_in(last.records)) == 1
+
+    run(scenario)
+
+
+async def limit_leader_rate(client: Client, bytes_per_s: int) -> None:
+    resource = IncrementalAlterConfigsRequest.AlterConfigsResource
+    config = resource.AlterableConfig(
+        name="leader.replication.throttled.rate", config_operation=0, value=str(bytes_per_s)
+    )
+    response = await client.ask(
+        IncrementalAlterConfigsRequest(
+            resources=[resource(resource_type=4, resource_name="1", configs=[config])]
+        )
+    )
+    assert response.responses[0].error_code == 0

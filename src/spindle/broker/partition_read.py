@@ -72,9 +72,19 @@ class PartitionRead:
         end_offset: how far this fetcher may read (exclusive).
         has_news: an error, a divergence, another replica to read from: it must not wait.
         is_urgent: that, or positions that a follower shall know at once.
+        is_held_back: there may be records, but a throttle keeps them for later.
     """
 
-    __slots__ = ("data", "end_offset", "has_news", "is_urgent", "name", "partition", "wanted")
+    __slots__ = (
+        "data",
+        "end_offset",
+        "has_news",
+        "is_held_back",
+        "is_urgent",
+        "name",
+        "partition",
+        "wanted",
+    )
 
     def __init__(self, wanted: FetchedPartition, name: str) -> None:
         self.wanted = wanted
@@ -83,6 +93,7 @@ class PartitionRead:
         self.end_offset = -1
         self.has_news = False
         self.is_urgent = False
+        self.is_held_back = False
         self.data = PartitionData(
             partition_index=wanted.key.partition,
             high_watermark=-1,
@@ -92,7 +103,8 @@ class PartitionRead:
 
     @property
     def has_data(self) -> bool:
-        return not self.has_news and self.wanted.fetch_offset < self.end_offset
+        is_readable = not self.has_news and not self.is_held_back
+        return is_readable and self.wanted.fetch_offset < self.end_offset
 
     @property
     def is_settled(self) -> bool:
@@ -144,6 +156,7 @@ class PartitionRead:
             if is_named:
                 self._take_progress(partition, fetcher)
             self.end_offset = log.log_end_offset
+            self.is_held_back = self._is_throttled(services, partition, fetcher)
             self.is_urgent = self._is_told_late()
         elif fetcher.is_committed:
             self.end_offset = data.last_stable_offset
@@ -188,6 +201,17 @@ class PartitionRead:
         )
         self.data.high_watermark = partition.high_watermark
         self.data.last_stable_offset = partition.last_stable_offset
+
+    def _is_throttled(
+        self, services: BrokerServices, partition: Partition, fetcher: Fetcher
+    ) -> bool:
+        """Followers that are not in sync wait while the throttle is exceeded (KIP-73)."""
+        return (
+            partition.is_throttled_as_leader
+            and partition.leader is not None
+            and fetcher.replica_id not in partition.leader.isr
+            and services.leader_throttle.is_exceeded
+        )
 
     def _is_told_late(self) -> bool:
         """Whoever deletes records waits for the followers; and so do consumers that read there."""

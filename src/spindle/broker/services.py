@@ -8,6 +8,7 @@ from spindle.broker.ports import ControllerChannel, EventLoop, MetadataView
 from spindle.broker.producer_ids import ProducerIds
 from spindle.broker.quota_enforcement import ClientQuotas
 from spindle.broker.replicas import Replicas
+from spindle.broker.replication_quotas import ReplicationQuota
 from spindle.broker.traffic import Traffic
 from spindle.common.ports import RandomSource
 from spindle.config.node_config import NodeConfig
@@ -38,6 +39,7 @@ class BrokerServices:
     ensure_internal_topic: Callable[[str], Awaitable[None]]
     fetch_memory: FetchMemory
     replica_memory: FetchMemory
+    leader_throttle: ReplicationQuota
     is_rack_aware: bool
     quotas: ClientQuotas
     traffic: Traffic

@@ -177,6 +177,7 @@ class BrokerServer:
             ensure_internal_topic=self._ensure_internal_topic,
             fetch_memory=FetchMemory(config.integer("fetch.max.bytes")),
             replica_memory=FetchMemory(config.integer("fetch.max.bytes")),
+            leader_throttle=self.replication_quotas.leader,
             is_rack_aware=config.optional_text("replica.selector.class") == RACK_AWARE_SELECTOR,
             quotas=self.quotas,
             traffic=self.traffic,

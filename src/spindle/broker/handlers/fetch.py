@@ -222,7 +222,9 @@ class _Fetch:
         if wait_ms:
             self.promise.set_result(self._throttled(wait_ms))
             return
-        if not self.fetcher.is_replica:
+        if self.fetcher.is_replica:
+            self._count_replicated(shown)
+        else:
             self._count(shown)
         for read in shown:
             read.wanted.remember(read.data.high_watermark, read.data.log_start_offset)
@@ -248,6 +250,14 @@ class _Fetch:
                 traffic.fetches += 1
                 traffic.bytes_out += len(read.data.records or b"")
                 traffic.failed_fetches += read.data.error_code != ErrorCode.NONE
+
+    def _count_replicated(self, shown: list[PartitionRead]) -> None:
+        services = self.services
+        for read in shown:
+            size = len(read.data.records or b"")
+            services.traffic.replicated_bytes += size
+            if size and read.partition is not None and read.partition.is_throttled_as_leader:
+                services.leader_throttle.record(size)
 
     def _charge(self, response: FetchResponse) -> int:
         """The ms that the client's quotas make it wait."""
