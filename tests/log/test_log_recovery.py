@@ -146,7 +146,7 @@ def test_a_damaged_batch_ends_the_log(position: int) -> None:
     assert loaded.log_end_offset == (4 if 12 <= position < 16 else 2)
 
 
-def test_segments_after_a_damaged_one_are_removed() -> None:
+def test_segments_after_a_damaged_one_are_removed(caplog: pytest.LogCaptureFixture) -> None:
     files = MemoryFileSystem()
     log = filled(files, 30)
     bases = log.segments.base_offsets
@@ -159,6 +159,10 @@ def test_segments_after_a_damaged_one_are_removed() -> None:
     names = files.list_directory(PATH)
     assert not [name for name in names if name.startswith(f"{bases[2]:020d}")]
     assert append(loaded, "next") == bases[2] - 1
+    # Whoever runs the node is told which bytes are gone.
+    said = [record.getMessage() for record in caplog.records]
+    assert said[0].startswith(f"{path} is cut from ")
+    assert [line for line in said if line.startswith(f"{PATH}/{bases[2]:020d}.log is deleted")]
 
 
 class TestGaps:

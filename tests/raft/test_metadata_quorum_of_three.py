@@ -5,6 +5,7 @@ from pathlib import Path
 from random import Random
 from time import monotonic, time
 
+import pytest
 from quorum_node import CLUSTER_ID, endpoints, key, static_voters
 from quorum_wire import Network
 from test_metadata_quorum import TOPIC, Recorder
@@ -125,6 +126,40 @@ def test_records_reach_every_node_and_survive_the_leader(tmp_path: Path) -> None
         members = [*rest, returned]
         for member in members:
             assert not member.faults
+            await member.stop()
+
+    asyncio.run(run())
+
+
+def test_a_snapshot_damaged_at_its_leader_does_no_harm_elsewhere(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def run() -> None:
+        network = Network()
+        members = [Member(node_id, tmp_path, network) for node_id in (1, 2)]
+        for member in members:
+            await member.start()
+        leader = await the_leader(members)
+        epoch = leader.quorum.leader.epoch
+        last = leader.quorum.append(epoch, [TOPIC], is_atomic=True)
+        await leader.heard.wait_for_offset(last)
+        await leader.quorum.write_snapshot(OffsetAndEpoch(last + 1, epoch), [TOPIC], 5)
+        (file,) = (tmp_path / f"node{leader.node_id}" / DIRECTORY_NAME).glob("*.checkpoint")
+        file.chmod(0o644)
+        file.write_bytes(file.read_bytes()[:-1] + b"x")
+        late = Member(3, tmp_path, network)
+        await late.start()
+        while "the snapshot that the leader sent" not in caplog.text:  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+        leader = await the_leader(members)
+        epoch = leader.quorum.leader.epoch
+        last = leader.quorum.append(epoch, [NoOpRecord()], is_atomic=True)
+        await leader.heard.wait_for_offset(last)
+        await leader.quorum.write_snapshot(OffsetAndEpoch(last + 1, epoch), [TOPIC], 5)
+        await late.heard.wait_for(lambda heard: bool(heard.snapshots))
+        assert late.heard.snapshots == [OffsetAndEpoch(last + 1, epoch)]
+        assert not late.faults
+        for member in [*members, late]:
             await member.stop()
 
     asyncio.run(run())

@@ -40,6 +40,7 @@ from spindle.raft.ready import (
     Request,
     RequestFailed,
     SnapshotInstalled,
+    SnapshotUnfit,
     Truncate,
     WriteSnapshotChunk,
 )
@@ -298,6 +299,20 @@ def test_a_snapshot_is_fetched_in_pieces_and_takes_the_place_of_the_log() -> Non
     assert node.core.history.kraft_version == 1
     asked = partition(the_fetch(node).message)
     assert (asked.fetch_offset, asked.last_fetched_epoch) == SNAPSHOT
+
+
+def test_a_snapshot_that_does_not_hold_together_is_asked_for_anew_after_a_while() -> None:
+    node = loading()
+    end = node.core.log.end
+    node.answer(node.sent_to(3), chunk(b"abc", 0, 3))
+    node.step(SnapshotUnfit(SNAPSHOT))
+    assert not node.sent_requests_to(3)
+    assert node.core.log.end == end
+    node.wait(1000)
+    asked = partition(the_fetch(node).message)
+    assert (asked.fetch_offset, asked.last_fetched_epoch) == end
+    node.answer(the_fetch(node), fetched(snapshot_id=SNAPSHOT))
+    assert partition(node.sent_to(3).message).position == 0
 
 
 def test_each_piece_shows_that_the_leader_lives() -> None:

@@ -9,7 +9,7 @@ from spindle.log.log_config import LogConfig
 from spindle.log.storage import LogStorage
 from spindle.protocol.records.control import build_control_batch
 from spindle.raft import kraft_records
-from spindle.raft.metadata_log import MetadataLog, RetentionSettings
+from spindle.raft.metadata_log import MetadataLog, RetentionSettings, UnfitSnapshot
 from spindle.raft.partition_log import DIRECTORY_NAME, PartitionLog, metadata_log_config
 from spindle.raft.quorum_state import ElectionState
 from spindle.raft.snapshots import SnapshotInfo, encode_snapshot, snapshot_file_name
@@ -237,6 +237,25 @@ def test_a_fetched_snapshot_replaces_log_and_older_snapshots() -> None:
     stored = again.load(VoterSet())
     assert stored.log.end == identity
     assert stored.history.voters == info.voters
+
+
+@pytest.mark.parametrize("damage", ["flipped", "cut", "longer"])
+def test_a_damaged_snapshot_of_another_node_leaves_the_log_as_it_is(damage: str) -> None:
+    files, log = with_snapshots(NO_LIMITS)
+    before = (log.start_offset, log.end_offset, log.snapshot_ids)
+    identity, content = snapshot(50, 6, SnapshotInfo(0, 0, None))
+    data = bytearray(b"".join(content))
+    if damage == "flipped":
+        data[-5] ^= 1
+    elif damage == "cut":
+        del data[-1:]
+    else:
+        data += b"x"
+    log.write_fetched_chunk(identity, 0, bytes(data))
+    with pytest.raises(UnfitSnapshot, match=r"00050-0000000006.*checkpoint"):
+        log.install_snapshot(identity)
+    assert (log.start_offset, log.end_offset, log.snapshot_ids) == before
+    assert not [name for name in files.list_directory(log.directory) if name.endswith(".part")]
 
 
 def test_chunks_follow_each_other() -> None:

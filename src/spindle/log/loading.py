@@ -1,5 +1,6 @@
 """Making logs: a new one in an empty directory, or one from the files of an earlier run."""
 
+import logging
 from typing import Final
 
 from spindle.common.ids import TopicPartition
@@ -20,6 +21,8 @@ from spindle.log.recovery import (
 from spindle.log.segment import Segment
 from spindle.log.segments import Segments
 from spindle.log.storage import LogStorage
+
+logger = logging.getLogger(__name__)
 
 _NOWHERE: Final = 2**63 - 1
 _NEVER_MS: Final = 2**63 - 1
@@ -152,6 +155,7 @@ def _recover(
         is_loss = 0 < gap <= MAX_RELATIVE_OFFSET and end_offset >= gaps_are_losses_from
         if is_torn or is_loss:
             for later in opened[after:]:
+                logger.warning("%s is deleted: the log ends before it", later.path)
                 later.delete()
             del opened[after:]
 

@@ -5,6 +5,7 @@ that may hold unflushed data is read: each batch must have its checksum and come
 one that does not ends the log, and indexes, epochs and producers are built from what remains.
 """
 
+import logging
 from collections.abc import Iterable
 from typing import Final
 
@@ -24,6 +25,8 @@ from spindle.log.producer_state import ProducerState
 from spindle.log.segment import SEGMENT_SUFFIXES, Segment
 from spindle.log.transaction_index import AbortedTransaction
 from spindle.protocol.records.batch import BatchHeader, check_crc
+
+logger = logging.getLogger(__name__)
 
 _TEMPORARY_SUFFIX: Final = ".tmp"
 
@@ -138,6 +141,7 @@ def recover_segment(segment: Segment, epochs: LeaderEpochs, producers: ProducerS
     segment.reset_indexes()
     end = 0
     next_offset = segment.base_offset
+    reason = "a batch out of order or not whole"
     try:
         for position, header, data in segment.scan():
             check_crc(data, 0, header)
@@ -152,12 +156,20 @@ def recover_segment(segment: Segment, epochs: LeaderEpochs, producers: ProducerS
             segment.note_batch(position, header)
             next_offset = header.next_offset
             end = position + header.size_bytes
-    except (CorruptLog, CorruptRecords):
+    except (CorruptLog, CorruptRecords) as error:
         # Whatever follows the last good batch is a torn write; the log ends before it.
-        pass
+        reason = str(error)
     producers.map_end_offset = next_offset
     is_torn = end < segment.size_bytes
     if is_torn:
+        logger.warning(
+            "%s is cut from %d to %d bytes, its end offset is %d: %s",
+            segment.path,
+            segment.size_bytes,
+            end,
+            next_offset,
+            reason,
+        )
         segment.cut(end)
     segment.become_inactive()
     return is_torn

@@ -73,8 +73,11 @@ class Connections:
                 return in_flight
         return None
 
-    def back_off(self, destination_id: int, now_ms: int) -> None:
-        self._backoff_until_ms[destination_id] = now_ms + self._retry_ms
+    def back_off(self, destination_id: int, now_ms: int, wait_ms: int | None = None) -> None:
+        """Leave a peer alone for `wait_ms`, the retry back-off unless told otherwise."""
+        self._backoff_until_ms[destination_id] = now_ms + (
+            self._retry_ms if wait_ms is None else wait_ms
+        )
 
     def reset(self) -> None:
         """A new role or epoch: old answers are of no use, and no peer is avoided."""

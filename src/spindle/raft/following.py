@@ -20,6 +20,7 @@ from spindle.raft.peers import handle_common_response, leader_named_by
 from spindle.raft.ready import (
     InstallSnapshot,
     SnapshotInstalled,
+    SnapshotUnfit,
     WriteSnapshotChunk,
 )
 from spindle.raft.roles import Follower, SnapshotFetch, Unattached
@@ -249,3 +250,12 @@ def handle_snapshot_installed(core: QuorumCore, event: SnapshotInstalled, now_ms
     if isinstance(role, Follower):
         role.snapshot = None
         role.fetch_deadline_ms = now_ms + core.settings.fetch_timeout_ms
+
+
+def handle_snapshot_unfit(core: QuorumCore, event: SnapshotUnfit, now_ms: int) -> None:
+    """Ask anew after a while: the leader may have a newer snapshot, or another node may lead."""
+    core.is_installing_snapshot = False
+    role = core.role
+    if isinstance(role, Follower):
+        role.snapshot = None
+        core.connections.back_off(role.leader_id, now_ms, core.settings.fetch_timeout_ms // 2)

@@ -25,6 +25,10 @@ _DELETED_SNAPSHOT_DELAY_MS: Final = 60_000
 _FETCHED_TOKEN: Final = "fetched"
 
 
+class UnfitSnapshot(Exception):
+    """A snapshot that came from another node is damaged: nothing of the own disk is to blame."""
+
+
 class BatchLog(Protocol):
     """What the metadata log needs of a partition's log."""
 
@@ -243,11 +247,20 @@ class MetadataLog:
         part.append([data])
 
     def install_snapshot(self, snapshot_id: OffsetAndEpoch) -> SnapshotInfo:
-        """The fetched snapshot is complete: keep it and begin the log at its end."""
+        """The fetched snapshot is complete: keep it and begin the log at its end.
+
+        Raises:
+            UnfitSnapshot: it does not hold together; it is gone and the log is as it was.
+        """
         part = self._part
         if part is None or part.snapshot_id != snapshot_id:
             raise CorruptLog(self.snapshot_path(snapshot_id), 0, "was not being fetched")
         self._part = None
+        try:
+            part.check()
+        except CorruptLog as error:
+            part.abort()
+            raise UnfitSnapshot(f"the snapshot that the leader sent: {error}") from None
         part.complete()
         self._note_snapshot(snapshot_id)
         self._storage.truncate_fully_and_start_at(snapshot_id.offset)

@@ -41,6 +41,7 @@ from spindle.raft.ready import (
     ResponseReceived,
     Shutdown,
     SnapshotInstalled,
+    SnapshotUnfit,
     SnapshotWritten,
     Start,
 )
@@ -102,6 +103,8 @@ class Quorum:
                 core.log.add_snapshot(snapshot_id)
             case SnapshotInstalled():
                 following.handle_snapshot_installed(core, event, now_ms)
+            case SnapshotUnfit():
+                following.handle_snapshot_unfit(core, event, now_ms)
             case LogCleaned(start_offset, snapshots):
                 core.log.cleaned(start_offset, snapshots)
                 core.history.forget_before(start_offset)

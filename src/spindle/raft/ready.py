@@ -76,6 +76,12 @@ class SnapshotInstalled(NamedTuple):
     kraft_version: int
 
 
+class SnapshotUnfit(NamedTuple):
+    """A fetched snapshot does not hold together: it was thrown away, the log is as it was."""
+
+    snapshot_id: OffsetAndEpoch
+
+
 class LogCleaned(NamedTuple):
     """Retention removed old segments and snapshots."""
 
@@ -111,6 +117,7 @@ Event: TypeAlias = (
     | LogFlushed
     | SnapshotWritten
     | SnapshotInstalled
+    | SnapshotUnfit
     | LogCleaned
     | KRaftVersionUpgrade
     | Resign
@@ -147,7 +154,10 @@ class WriteSnapshotChunk(NamedTuple):
 
 
 class InstallSnapshot(NamedTuple):
-    """The fetched snapshot is complete: keep it, reset the log to its end, `SnapshotInstalled`."""
+    """The fetched snapshot is complete: keep it and reset the log to its end.
+
+    Then report `SnapshotInstalled`, or `SnapshotUnfit` if it is not what a snapshot should be.
+    """
 
     snapshot_id: OffsetAndEpoch
 

@@ -18,7 +18,7 @@ from spindle.protocol.messages.raft_records import (
     SnapshotHeaderRecord,
     VotersRecord,
 )
-from spindle.protocol.records.batch import batches, check_crc
+from spindle.protocol.records.batch import BatchHeader, batches, check_crc
 from spindle.protocol.records.builder import SimpleRecord, build_batch
 from spindle.protocol.records.control import build_control_batch
 from spindle.raft import kraft_records
@@ -124,6 +124,15 @@ class SnapshotPart:
     def size_bytes(self) -> int:
         return self._file.size()
 
+    def check(self) -> None:
+        """Look at all of it.
+
+        Raises:
+            CorruptLog: it is no whole snapshot.
+        """
+        for _ in check_snapshot(self._file.pread(self.size_bytes, 0), self._path):
+            pass
+
     def append(self, parts: Sequence[Bytes]) -> None:
         self._file.append(parts)
 
@@ -199,6 +208,19 @@ def read_snapshot(data: Bytes, path: str) -> Iterator[CommittedBatch]:
     Raises:
         CorruptLog: header or footer is missing, or a batch does not hold together.
     """
+    for position, header in check_snapshot(data, path):
+        try:
+            yield decode_batch(data, position, header)
+        except CorruptRecords as error:
+            raise CorruptLog(path, position, str(error)) from None
+
+
+def check_snapshot(data: Bytes, path: str) -> Iterator[tuple[int, BatchHeader]]:
+    """(position, header) of each batch of a snapshot, checked but for the records in it.
+
+    Raises:
+        CorruptLog: header or footer is missing, or a batch does not hold together.
+    """
     position = end = 0
     has_footer = False
     read_snapshot_info(data, path)
@@ -211,7 +233,7 @@ def read_snapshot(data: Bytes, path: str) -> Iterator[CommittedBatch]:
                     isinstance(message, SnapshotFooterRecord)
                     for _, message in read_control_records(data, position, header)
                 )
-            yield decode_batch(data, position, header)
+            yield position, header
     except CorruptRecords as error:
         raise CorruptLog(path, position, str(error)) from None
     if not has_footer or end != len(data):

@@ -10,13 +10,13 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
-from spindle.common.errors import ApiError, ErrorCode
+from spindle.common.errors import ApiError, ErrorCode, LogDirectoryFailed
 from spindle.common.ids import NO_LEADER, Endpoint, OffsetAndEpoch
 from spindle.common.ports import RandomSource
 from spindle.protocol.message import Message
 from spindle.raft.core import QuorumCore
 from spindle.raft.listener import CommittedBatch, LeaderAndEpoch, NotLeader, QuorumListener
-from spindle.raft.metadata_log import MetadataLog
+from spindle.raft.metadata_log import MetadataLog, UnfitSnapshot
 from spindle.raft.quorum import Quorum
 from spindle.raft.ready import (
     Append,
@@ -35,6 +35,7 @@ from spindle.raft.ready import (
     ResponseReceived,
     Shutdown,
     SnapshotInstalled,
+    SnapshotUnfit,
     SnapshotWritten,
     Start,
     Tick,
@@ -132,7 +133,7 @@ class RaftMetadataQuorum:
             return
         if not self._is_started:
             self._is_stopped = True
-            await run_on(self._thread, self._log.close)
+            await self._close_log()
             return
         deadline = self._loop.time() + timeout_s
         self._step(Shutdown())
@@ -141,7 +142,11 @@ class RaftMetadataQuorum:
                 await self._left.wait()
         await self._rounds.until_idle(deadline)
         self._halt()
-        await run_on(self._thread, self._log.close)
+        await self._close_log()
+
+    async def _close_log(self) -> None:
+        with suppress(LogDirectoryFailed):  # whoever stops because of that knows it already
+            await run_on(self._thread, self._log.close)
 
     def _halt(self) -> None:
         self._is_stopped = True
@@ -162,8 +167,10 @@ class RaftMetadataQuorum:
 
     def _fail(self, fault: BaseException) -> None:
         if not self._is_stopped:
-            story = list(self._quorum.core.story)
-            logger.error("the metadata quorum stops here; last roles: %s", story, exc_info=fault)
+            story = " ".join(self._quorum.core.story)
+            # The directory has told why it failed; any other fault is a bug or a hostile log.
+            trace = None if isinstance(fault, LogDirectoryFailed) else fault
+            logger.error("the metadata quorum stops here after %s", story, exc_info=trace)
             self._halt()
             self._on_fault(fault)
 
@@ -399,6 +406,10 @@ class RaftMetadataQuorum:
                     self._step(LogFlushed())
         if finished.installed is not None:
             snapshot_id, info = finished.installed
+            if isinstance(info, UnfitSnapshot):
+                logger.error("%s", info)
+                self._step(SnapshotUnfit(snapshot_id))
+                return
             self._feed.reset_to(snapshot_id)
             self._step(SnapshotInstalled(snapshot_id, info.voters, info.kraft_version))
 

@@ -14,7 +14,7 @@ from spindle.common.ids import OffsetAndEpoch
 from spindle.protocol.message import Message
 from spindle.protocol.messages.fetch import FetchResponse
 from spindle.protocol.messages.fetch_snapshot import FetchSnapshotResponse
-from spindle.raft.metadata_log import MetadataLog
+from spindle.raft.metadata_log import MetadataLog, UnfitSnapshot
 from spindle.raft.ready import (
     Append,
     Flush,
@@ -40,10 +40,10 @@ class DirectoryThread(Protocol):
 
 
 class InstalledSnapshot(NamedTuple):
-    """A fetched snapshot that is in place."""
+    """A fetched snapshot that is in place, or the reason why it is not."""
 
     snapshot_id: OffsetAndEpoch
-    info: SnapshotInfo
+    info: SnapshotInfo | UnfitSnapshot
 
 
 class Round(NamedTuple):
@@ -51,7 +51,7 @@ class Round(NamedTuple):
 
     Attributes:
         reads: bytes read for replies, by token; with the file's size for a snapshot.
-        installed: a snapshot that took the place of the log.
+        installed: a snapshot that took the place of the log, or was to.
     """
 
     readies: list[Ready]
@@ -170,7 +170,10 @@ class DiskRounds:
             case WriteSnapshotChunk(snapshot_id, position, data):
                 self._log.write_fetched_chunk(snapshot_id, position, data)
             case InstallSnapshot(snapshot_id):
-                return InstalledSnapshot(snapshot_id, self._log.install_snapshot(snapshot_id))
+                try:
+                    return InstalledSnapshot(snapshot_id, self._log.install_snapshot(snapshot_id))
+                except UnfitSnapshot as reason:
+                    return InstalledSnapshot(snapshot_id, reason)
         return None
 
     def _read(self, read: ReadLog | ReadSnapshot) -> Any:
