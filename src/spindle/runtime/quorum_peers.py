@@ -46,10 +46,10 @@ class QuorumPeers:
     def _idle_link(self, destination: Destination) -> PeerLink | None:
         """The connection to a destination. One with an open request is closed.
 
-        Either that request failed, or the state machine has given it up and asks something else.
+        Either that request failed, or who asked has given it up and asks something else.
         """
         link = self._links.get(destination)
-        if link is not None and link.is_busy:
+        if link is not None and (link.is_busy or link.is_closed):
             self._drop(destination)
             return None
         return link
