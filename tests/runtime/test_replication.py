@@ -32,6 +32,14 @@ def is_up(node: Node) -> bool:
     return node.broker is not None and node.broker.state is BrokerState.RUNNING
 
 
+class News:
+    """Watches a partition."""
+
+    def __init__(self) -> None:
+        self.event = asyncio.Event()
+        self.log_moved = self.committed = self.changed = self.event.set
+
+
 class Cluster:
     """Node 1 is the controller, the others are brokers."""
 
@@ -84,13 +92,13 @@ class Cluster:
         replicas = [self.replica(node_id, topic) for node_id in node_ids]
         end_offset = next(r.log.log_end_offset for r in replicas if r.leader is not None)
         for replica in replicas:
-            news = asyncio.Event()
-            replica.watch(news.set)
+            news = News()
+            replica.watch(news, appends=True)
             async with asyncio.timeout(30):
                 while replica.high_watermark < end_offset:
-                    await news.wait()
-                    news.clear()
-            replica.unwatch(news.set)
+                    await news.event.wait()
+                    news.event.clear()
+            replica.unwatch(news)
         first, *others = [self.segments(node_id, topic) for node_id in node_ids]
         assert first
         assert others == [first] * len(others)
