@@ -1,0 +1,144 @@
+"""A cluster of nodes of either program; seats change hands on the same directories and ports."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+
+from confluent_kafka import KafkaException, TopicCollection
+from confluent_kafka.admin import AdminClient
+
+from peers.node import KafkaNode, Node, SpindleNode
+
+CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
+LIMIT_S = 60.0
+PROGRAMS: Mapping[str, type[Node]] = {"kafka": KafkaNode, "spindle": SpindleNode}
+
+QUICK_FAILOVER = {
+    "broker.session.timeout.ms": "3000",
+    "broker.heartbeat.interval.ms": "500",
+    "offsets.topic.replication.factor": "3",
+    "transaction.state.log.replication.factor": "3",
+    "transaction.state.log.min.isr": "2",
+    "log.segment.bytes": "1048576",
+}
+"""A node that was killed is fenced, and may come back, after 3 seconds instead of 9."""
+
+
+class Cluster:
+    """Seats 1 to n, each taken by a combined node of one of `PROGRAMS`.
+
+    Args:
+        programs: who takes the seats at first; they format the directories.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        programs: Sequence[str],
+        overrides: Mapping[str, str] = QUICK_FAILOVER,
+        directory_count: int = 2,
+    ) -> None:
+        self._folder = folder
+        self._overrides = dict(overrides)
+        self._turn = 0
+        self._first = [
+            PROGRAMS[program](
+                folder / f"seat{seat}",
+                directory_count=directory_count,
+                overrides=dict(overrides),
+                cluster_id=CLUSTER_ID,
+                node_id=seat,
+            )
+            for seat, program in enumerate(programs, 1)
+        ]
+        self.seats: dict[int, Node] = {}
+        for node in self._first:
+            node.voters = self._first
+            node.write_properties()
+            self.seats[node.node_id] = node
+
+    def __enter__(self) -> Cluster:
+        for node in self._first:
+            node.format()
+        self.start(self.seats)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for node in self.seats.values():
+            node.kill()
+
+    @property
+    def bootstrap(self) -> str:
+        """Addresses for clients, of all seats."""
+        return ",".join(node.bootstrap for node in self._first)
+
+    def start(self, seats: Iterable[int]) -> None:
+        """Start the nodes of these seats together, and wait until they serve."""
+        nodes = [self.seats[seat] for seat in seats]
+        for node in nodes:
+            node.start(wait=False)
+        for node in nodes:
+            node.wait_ready()
+
+    def hand_over(self, seat: int, program: str, *, is_killed: bool = False) -> None:
+        """End the node of a seat, and let `program` go on in its place."""
+        former = self.seats[seat]
+        if is_killed:
+            former.kill()
+        else:
+            former.stop()
+        self._turn += 1
+        heir = PROGRAMS[program](
+            self._folder / f"turn{self._turn}-seat{seat}-{program}",
+            overrides=self._overrides,
+            log_dirs=former.log_dirs,
+            cluster_id=CLUSTER_ID,
+            node_id=seat,
+            voters=self._first,
+        )
+        heir.port, heir.controller_port = former.port, former.controller_port
+        heir.write_properties()
+        self.seats[seat] = heir
+        heir.start()
+
+    def restart(self, seat: int, *, is_killed: bool) -> None:
+        """End the node of a seat and start the same program again."""
+        program = self.seats[seat].kind
+        self.hand_over(seat, program, is_killed=is_killed)
+
+    def wait_in_sync(self, topics: Sequence[str]) -> None:
+        """Return when every replica of these topics is in sync."""
+        self._wait(
+            lambda partition: (
+                len(partition.isr) == len(partition.replicas) == len(self.seats)
+                and partition.leader is not None
+            ),
+            topics,
+            "in sync",
+        )
+
+    def _wait(self, is_right: Callable[..., bool], topics: Sequence[str], what: str) -> None:
+        admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+        deadline = time.monotonic() + LIMIT_S
+        seen: object = None
+        while time.monotonic() < deadline:
+            try:
+                futures = admin.describe_topics(TopicCollection(list(topics)), request_timeout=5)
+                found = {name: future.result() for name, future in futures.items()}
+            except KafkaException as error:
+                seen = error
+                continue
+            partitions = [p for topic in found.values() for p in topic.partitions]
+            if all(map(is_right, partitions)):
+                return
+            seen = [(p.id, p.leader and p.leader.id, [n.id for n in p.isr]) for p in partitions]
+            time.sleep(0.1)
+        raise AssertionError(f"{', '.join(topics)} not {what} within {LIMIT_S:.0f} s: {seen}")
