@@ -201,9 +201,9 @@ def _guarded(work: Callable[[Subject], None], subject: Subject) -> None:
         subject.faults.append(fault)
 
 
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    with Cluster(tmp_path, ["spindle"] * 3) as running:
+@pytest.fixture(params=["spindle spindle spindle", "spindle kafka spindle"])
+def cluster(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    with Cluster(tmp_path, request.param.split()) as running:
         yield running
 
 

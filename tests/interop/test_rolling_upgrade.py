@@ -1,7 +1,8 @@
 """A cluster of three changes from Kafka to Spindle and back, node by node, under traffic.
 
 Directories and ports stay. Records are acknowledged by all in-sync replicas, of which one or two
-belong to the other program most of the time; the controller quorum is mixed in the same way.
+belong to the other program most of the time; the controller quorum is mixed in the same way. At the
+end the replicas of a partition are equal on all disks.
 """
 
 from __future__ import annotations
@@ -25,6 +26,17 @@ def create(cluster: Cluster) -> None:
     admin.create_topics([topic])[TOPIC].result(LIMIT_S)
 
 
+def check_replicas(cluster: Cluster) -> None:
+    """The replicas of a partition hold the same bytes, whoever wrote and copied them."""
+    cluster.kill()
+    found = cluster.replicas(TOPIC)
+    assert sorted(found) == list(range(6))
+    for partition, replicas in found.items():
+        assert len(replicas) == 3
+        assert replicas[0] == replicas[1] == replicas[2], f"replicas of {partition} differ"
+        assert replicas[0]
+
+
 def test_a_cluster_changes_hands_node_by_node_and_back(tmp_path: Path) -> None:
     with Cluster(tmp_path, ["kafka"] * 3) as cluster:
         create(cluster)
@@ -35,6 +47,7 @@ def test_a_cluster_changes_hands_node_by_node_and_back(tmp_path: Path) -> None:
                     cluster.hand_over(seat, program, is_killed=seat == 2)
             cluster.wait_in_sync([TOPIC])
         assert traffic.check() > 1000
+        check_replicas(cluster)
 
 
 @pytest.mark.parametrize(
@@ -51,3 +64,4 @@ def test_every_node_of_a_mixed_cluster_is_killed_under_traffic(
                 cluster.restart(seat, is_killed=True)
             cluster.wait_in_sync([TOPIC])
         assert traffic.check() > 1000
+        check_replicas(cluster)

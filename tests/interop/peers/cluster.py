@@ -72,8 +72,7 @@ class Cluster:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        for node in self.seats.values():
-            node.kill()
+        self.kill()
 
     @property
     def bootstrap(self) -> str:
@@ -109,6 +108,11 @@ class Cluster:
         self.seats[seat] = heir
         heir.start()
 
+    def kill(self) -> None:
+        """End all nodes at once. (In order, the last ones would wait for a quorum.)"""
+        for node in self.seats.values():
+            node.kill()
+
     def restart(self, seat: int, *, is_killed: bool) -> None:
         """End the node of a seat and start the same program again."""
         program = self.seats[seat].kind
@@ -124,6 +128,18 @@ class Cluster:
             topics,
             "in sync",
         )
+
+    def replicas(self, topic: str) -> dict[int, list[bytes]]:
+        """The batches of every replica of each partition, as they are on the disks."""
+        found: dict[int, list[bytes]] = {}
+        for node in self.seats.values():
+            for directory in node.log_dirs:
+                for place in directory.glob(f"{topic}-*"):
+                    segments = sorted(place.glob("*.log"))
+                    partition = int(place.name.rpartition("-")[2])
+                    content = b"".join(segment.read_bytes() for segment in segments)
+                    found.setdefault(partition, []).append(content)
+        return found
 
     def _wait(self, is_right: Callable[..., bool], topics: Sequence[str], what: str) -> None:
         admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
