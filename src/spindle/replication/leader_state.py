@@ -311,7 +311,9 @@ class LeaderState:
             self.log_end_offset, now_ms, self.max_lag_ms
         )
 
-    def _propose(self, isr: tuple[int, ...]) -> IsrProposal:
+    def _propose(self, members: tuple[int, ...]) -> IsrProposal:
+        """Ascending, as Kafka's leaders propose it: who compares the two finds one order."""
+        isr = tuple(sorted(members))
         epochs = tuple(self._broker_epoch(replica) for replica in isr)
         # A leader that came from an unclean election has its log in order as soon as it leads.
         recovered = 0

@@ -1,0 +1,94 @@
+"""Three combined nodes of one program: a cluster that tools are tried on."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from peers.compare import Answer, plain_text
+from peers.java_tools import JavaTools, ToolResult
+from peers.node import Node, NodeFailed, random_uuid
+
+SETTLE_LIMIT_S = 60.0
+_NUMBERS = (1, 2, 3)
+_FRAME = re.compile(r"\s+at [\w.$/]+\(|\s+\.\.\. \d+ more")
+
+
+class Trio:
+    """Nodes 1 to 3, each broker and controller, with two log directories each."""
+
+    def __init__(self, kind: type[Node], folder: Path, tools: JavaTools) -> None:
+        cluster_id = random_uuid()
+        overrides = {
+            "offsets.topic.replication.factor": "3",
+            "broker.heartbeat.interval.ms": "500",
+            "broker.session.timeout.ms": "4000",
+            # Moves of leaders are for the tests to ask for.
+            "auto.leader.rebalance.enable": "false",
+        }
+        self.tools = tools
+        self.nodes = {
+            number: kind(
+                folder / f"n{number}",
+                directory_count=2,
+                overrides=dict(overrides),
+                cluster_id=cluster_id,
+                node_id=number,
+            )
+            for number in _NUMBERS
+        }
+        for node in self.nodes.values():
+            node.voters = tuple(self.nodes.values())
+            node.write_properties()
+
+    @property
+    def bootstrap(self) -> str:
+        """Node 1, which no test stops."""
+        return self.nodes[1].bootstrap
+
+    def start(self) -> None:
+        """Format and start all nodes side by side."""
+        for node in self.nodes.values():
+            node.format()
+            node.start(wait=False)
+
+    def wait_ready(self) -> None:
+        for node in self.nodes.values():
+            node.wait_ready()
+
+    def remove(self) -> None:
+        for node in self.nodes.values():
+            node.remove()
+
+    def run(self, tool: str, *words: str) -> ToolResult:
+        """Run a tool of Kafka on this cluster."""
+        if tool == "cluster":
+            words = (words[0], "--bootstrap-server", self.bootstrap, *words[1:])
+        else:
+            words = ("--bootstrap-server", self.bootstrap, *words)
+        return self.tools.run(tool, *words)
+
+    def plain(self, text: str) -> str:
+        """A text with what is particular to this cluster replaced by names."""
+        for number, node in self.nodes.items():
+            text = plain_text(text, node)
+            # Where a replica lies is up to chance.
+            text = text.replace("<d2>", "<dir>").replace("<d1>", "<dir>")
+            for name in ("node", "controller", "port", "dir", "folder"):
+                text = text.replace(f"<{name}>", f"<{name} of {number}>")
+        return re.sub(r'(?<=")[A-Za-z0-9_-]{22}(?=")', "<uuid>", text)
+
+    def until(self, is_so: Callable[[list[str]], bool], tool: str, *words: str) -> None:
+        """Ask until the lines are as they should be: other nodes learn a moment later."""
+        deadline = time.monotonic() + SETTLE_LIMIT_S
+        while not is_so(lines := self.run(tool, *words).lines):
+            if time.monotonic() > deadline:
+                raise NodeFailed(f"{tool} {' '.join(words)} still says:\n" + "\n".join(lines))
+
+    def answer(self, tool: str, *words: str) -> Answer:
+        """Exit code and lines of a tool, with names for what differs between clusters."""
+        done = self.run(tool, *words)
+        lines = [line.rstrip() for line in done.stdout.splitlines()]
+        return done.exit_code, [self.plain(line) for line in lines if not _FRAME.match(line)]

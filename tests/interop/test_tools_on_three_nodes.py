@@ -1,0 +1,273 @@
+"""Kafka's tools on three nodes of Kafka and three of Spindle: the same words, the same answers.
+
+The tests of this module follow each other on the same two clusters.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from peers.compare import Answer, difference
+from peers.java_tools import JavaTools
+from peers.node import KafkaNode, Node
+from peers.trio import Trio
+
+TOPIC = "moved"
+SLOW = "slow"
+ASSIGNMENT = "1:2,2:3,3:1"
+VIEWS = (
+    "--under-replicated-partitions",
+    "--at-min-isr-partitions",
+    "--under-min-isr-partitions",
+    "--unavailable-partitions",
+)
+Script = Callable[[Trio], Answer]
+
+
+class Clusters:
+    """Both, running."""
+
+    def __init__(self, reference: Trio, candidate: Trio, folder: Path) -> None:
+        self.both = (reference, candidate)
+        self.folder = folder
+
+    def compare(self, script: Script) -> Answer:
+        """Play a script on both; the answer, if it is the same."""
+        # Through JSON, so that pairs and lists are the same thing.
+        theirs, ours = (json.loads(json.dumps(script(trio))) for trio in self.both)
+        assert ours == theirs, difference(theirs, ours)
+        return theirs
+
+    def write(self, name: str, content: object) -> str:
+        path = self.folder / name
+        path.write_text(json.dumps(content))
+        return str(path)
+
+
+@pytest.fixture(scope="module")
+def clusters(
+    tmp_path_factory: pytest.TempPathFactory,
+    candidate_class: type[Node],
+    java_tools: JavaTools,
+) -> Iterator[Clusters]:
+    folder = tmp_path_factory.mktemp("trios")
+    trios = [
+        Trio(kind, folder / name, java_tools)
+        for name, kind in (("reference", KafkaNode), ("candidate", candidate_class))
+    ]
+    try:
+        for trio in trios:
+            trio.start()
+        for trio in trios:
+            trio.wait_ready()
+            created = trio.run(
+                "topics",
+                *("--create", "--topic", TOPIC, "--replica-assignment", ASSIGNMENT),
+                *("--config", "min.insync.replicas=2"),
+            )
+            created.check()
+        yield Clusters(trios[0], trios[1], folder)
+    finally:
+        for trio in trios:
+            trio.remove()
+
+
+def plan(*replicas: list[int]) -> dict[str, object]:
+    return {
+        "version": 1,
+        "partitions": [
+            {"topic": TOPIC, "partition": number, "replicas": of}
+            for number, of in enumerate(replicas)
+        ],
+    }
+
+
+def test_quorum(clusters: Clusters) -> None:
+    def script(trio: Trio) -> Answer:
+        status = trio.run("metadata-quorum", "describe", "--status").check()
+        rows = trio.run("metadata-quorum", "describe", "--replication").check().lines
+        return [
+            # Numbers depend on the moment, and who leads on chance.
+            [re.sub(r":\s+\d+$", ": <n>", trio.plain(line)) for line in status.lines],
+            rows[0].split(),
+            sorted((row.split()[0], len(row.split())) for row in rows[1:]),
+            sorted(row.split()[-1] for row in rows[1:]),
+        ]
+
+    _, _, nodes, roles = clusters.compare(script)
+    assert [node for node, _ in nodes] == ["1", "2", "3"]
+    assert roles == ["Follower", "Follower", "Leader"]
+
+
+def test_cluster_and_features(clusters: Clusters) -> None:
+    def script(trio: Trio) -> Answer:
+        features = trio.answer("features", "describe")
+        return [
+            trio.answer("cluster", "cluster-id"),
+            trio.answer("cluster", "list-endpoints"),
+            trio.answer("cluster", "unregister", "--id", "99"),
+            [re.sub(r"Epoch: \d+", "Epoch: <n>", line) for line in features[1]],
+        ]
+
+    clusters.compare(script)
+
+
+def test_topics_and_directories_in_order(clusters: Clusters) -> None:
+    def script(trio: Trio) -> Answer:
+        directories = trio.run(
+            "log-dirs", "--describe", "--broker-list", "1,2,3", "--topic-list", TOPIC
+        ).check()
+        found = json.loads(directories.lines[-1])
+        replicas = sorted(
+            (broker["broker"], entry["partition"], entry["offsetLag"], entry["isFuture"])
+            for broker in found["brokers"]
+            for directory in broker["logDirs"]
+            for entry in directory["partitions"]
+        )
+        counts = [len(broker["logDirs"]) for broker in found["brokers"]]
+        views = [trio.answer("topics", "--describe", view) for view in VIEWS]
+        return [trio.answer("topics", "--describe", "--topic", TOPIC), views, counts, replicas]
+
+    _, views, counts, replicas = clusters.compare(script)
+    assert views[0] == [0, []]
+    assert views[1][1], "two replicas in sync are just as many as needed"
+    assert counts == [2, 2, 2]
+    assert len(replicas) == 6
+
+
+def test_a_reassignment_with_a_throttle(clusters: Clusters) -> None:
+    path = clusters.write("plan.json", plan([3, 1], [2, 3, 1]))
+
+    def script(trio: Trio) -> Answer:
+        reassign = ("reassign-partitions", "--reassignment-json-file", path)
+        begun = trio.answer(*reassign, "--execute", "--throttle", "5000000")
+        limited = trio.answer("configs", "--describe", "--entity-type", "brokers", "--all")[0]
+        trio.until(
+            lambda lines: not any("in progress" in line for line in lines),
+            *(*reassign, "--verify", "--preserve-throttles"),
+        )
+        return [
+            begun,
+            limited,
+            trio.answer(*reassign, "--verify"),
+            trio.answer("reassign-partitions", "--list"),
+            trio.answer(*reassign, "--cancel"),
+            trio.answer("topics", "--describe", "--topic", TOPIC),
+        ]
+
+    answers = clusters.compare(script)
+    assert any("Warning: You must run --verify" in line for line in answers[0][1])
+    assert any("Replicas: 3,1" in line for line in answers[-1][1])
+
+
+def test_a_reassignment_under_way(clusters: Clusters) -> None:
+    """With so little allowed that it does not end while it is looked at."""
+    move = {"topic": SLOW, "partition": 0, "replicas": [3, 1]}
+    path = clusters.write("slow.json", {"version": 1, "partitions": [move]})
+
+    def script(trio: Trio) -> Answer:
+        create = ("--create", "--topic", SLOW, "--replica-assignment", "1:2")
+        trio.run("topics", *create).check()
+        trio.tools.run(
+            "producer-perf",
+            *("--topic", SLOW, "--num-records", "2000", "--record-size", "1000"),
+            *("--throughput", "-1", "--producer-props", f"bootstrap.servers={trio.bootstrap}"),
+        ).check()
+        reassign = ("reassign-partitions", "--reassignment-json-file", path)
+        return [
+            trio.answer(*reassign, "--execute", "--throttle", "1"),
+            trio.answer("reassign-partitions", "--list"),
+            trio.answer("topics", "--describe", "--topic", SLOW),
+            trio.answer(*reassign, "--verify"),
+            trio.answer(*reassign, "--execute"),
+            trio.answer(*reassign, "--cancel"),
+            trio.answer("reassign-partitions", "--list"),
+            trio.answer("topics", "--describe", "--topic", SLOW),
+        ]
+
+    answers = clusters.compare(script)
+    assert "slow-0: replicas: 3,1,2. adding: 3. removing: 2." in answers[1][1]
+    assert answers[-2][1] == ["No partition reassignments found."]
+
+
+def test_plans_that_cannot_be(clusters: Clusters) -> None:
+    unknown = clusters.write("unknown.json", plan([1, 9]))
+    other = {"version": 1, "partitions": [{"topic": "none", "partition": 0, "replicas": [1]}]}
+    missing = clusters.write("missing.json", other)
+    clusters.compare(
+        lambda trio: [
+            trio.answer("reassign-partitions", "--reassignment-json-file", path, "--execute")
+            for path in (unknown, missing)
+        ]
+    )
+
+
+def test_a_node_that_is_away(clusters: Clusters) -> None:
+    path = clusters.write("away.json", plan([1, 2, 3]))
+
+    def script(trio: Trio) -> Answer:
+        trio.nodes[3].stop()
+        described = ("topics", "--describe", "--topic", TOPIC)
+        trio.until(
+            lambda lines: not any(re.search(r"Isr: \S*3", line) for line in lines), *described
+        )
+        views = [trio.answer(*described), *(trio.answer("topics", "--describe", v) for v in VIEWS)]
+        reassign = ("reassign-partitions", "--reassignment-json-file", path)
+        moving = trio.answer(*reassign, "--execute")
+        fenced = [
+            trio.answer("cluster", "list-endpoints"),
+            trio.answer("cluster", "list-endpoints", "--include-fenced-brokers"),
+        ]
+        elections = [
+            trio.answer(
+                "leader-election", "--election-type", kind, "--topic", TOPIC, "--partition", "0"
+            )
+            for kind in ("preferred", "unclean")
+        ]
+        return [views, moving, fenced, elections]
+
+    views, moving, _, _ = clusters.compare(script)
+    assert views[1][1], "a replica is missing"
+    assert moving[1][0] == "Error: Unknown broker id 3"
+
+
+def test_a_node_that_comes_back(clusters: Clusters) -> None:
+    def script(trio: Trio) -> Answer:
+        trio.nodes[3].start()
+        under = ("topics", "--describe", "--under-replicated-partitions")
+        trio.until(lambda lines: not lines, *under)
+        before = trio.answer("topics", "--describe", "--topic", TOPIC)
+        election = ("leader-election", "--election-type", "preferred", "--all-topic-partitions")
+        elected = trio.answer(*election)
+        trio.until(
+            lambda lines: any("Leader: 3" in line for line in lines),
+            *("topics", "--describe", "--topic", TOPIC),
+        )
+        again = trio.answer(*election)
+        path = clusters.write("no.json", {"partitions": [{"topic": "no", "partition": 0}]})
+        nowhere = trio.answer(
+            "leader-election", "--election-type", "unclean", "--path-to-json-file", path
+        )
+        after = trio.answer("topics", "--describe", "--topic", TOPIC)
+        return [before, elected, again, nowhere, after]
+
+    answers = clusters.compare(script)
+    assert any("Successfully completed leader election" in line for line in answers[1][1])
+
+
+def test_a_broker_that_is_forgotten(clusters: Clusters) -> None:
+    def script(trio: Trio) -> Answer:
+        trio.nodes[3].kill()
+        listed = ("cluster", "list-endpoints")
+        trio.until(lambda lines: not any(line.startswith("3 ") for line in lines), *listed)
+        forgotten = trio.answer("cluster", "unregister", "--id", "3")
+        known = ("cluster", "list-endpoints", "--include-fenced-brokers")
+        trio.until(lambda lines: not any(line.startswith("3 ") for line in lines), *known)
+        return [forgotten, trio.answer(*known)]
+
+    forgotten, _ = clusters.compare(script)
+    assert forgotten[0] == 0
