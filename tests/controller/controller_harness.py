@@ -9,6 +9,7 @@ from spindle.broker.context import RequestContext
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.uuids import Uuid
 from spindle.controller.decision import ConfigEntry, ControllerContext, ControllerSettings
+from spindle.controller.heartbeats import CHECKS_PER_SESSION
 from spindle.metadata.features import SUPPORTED_FEATURES, bootstrap_levels
 from spindle.protocol.message import Message
 from spindle.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
@@ -136,6 +137,14 @@ class Harness:
     def _new_uuid(self) -> Uuid:
         self._uuids += 1
         return uuid(0xABC000 + self._uuids)
+
+    def pass_time(self, duration_ms: int) -> None:
+        """Let the timer of the periodic tasks run as often as it does in so much time."""
+        end_ms = self.now_ms + duration_ms
+        step_ms = self.settings.broker_session_timeout_ms // CHECKS_PER_SESSION
+        while self.now_ms < end_ms:
+            self.now_ms = min(end_ms, self.now_ms + step_ms)
+            self.driver.run_periodic_tasks()
 
     async def request(self, api_key: int, request: Message, version: int | None = None) -> Any:
         """Send a request of the newest, or of a given, version."""

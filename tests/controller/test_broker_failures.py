@@ -64,9 +64,9 @@ class Cluster(Harness):
     async def die(self, *broker_ids: int) -> None:
         """Let the sessions of these brokers expire while the others go on."""
         for _ in range(3):
-            self.now_ms += 3001
+            self.pass_time(3001)
             await self.beat_all(*broker_ids)
-        self.driver.run_periodic_tasks()
+        self.pass_time(1500)
 
     async def restart(self, broker_id: int, *, after_clean_stop: bool = False) -> None:
         self._incarnation += 1
@@ -426,5 +426,42 @@ def test_unregistering_a_live_broker_moves_its_partitions_first() -> None:
         assert answer.error_code == ErrorCode.STALE_BROKER_EPOCH
         unknown = await c.request(64, UnregisterBrokerRequest(broker_id=9))
         assert unknown.error_code == ErrorCode.BROKER_ID_NOT_REGISTERED
+
+    run(scenario())
+
+
+def test_an_unregistered_broker_that_comes_back_is_eligible_nowhere() -> None:
+    async def scenario() -> None:
+        c = Cluster()
+        await c.start()
+        await c.die(2)
+        await c.request(64, UnregisterBrokerRequest(broker_id=3))
+        e = c.publisher.image.topics.by_name["e"].partitions[0]
+        assert (e.isr, e.elr) == ((1,), (3,))
+        c.new_records()
+        # Nobody remembers its epoch; it may bring empty disks.
+        again = await c.register(3, 999, c.directories(3), previous_broker_epoch=c.epochs[3])
+        ((*changes, registered),) = c.new_records()
+        assert changes == [
+            c.change("e", eligible_leader_replicas=[]),
+            c.change("p", eligible_leader_replicas=[]),
+        ]
+        assert registered.broker_epoch == again.broker_epoch
+
+    run(scenario())
+
+
+def test_time_in_which_the_controller_stood_still_is_nobodys_silence() -> None:
+    async def scenario() -> None:
+        c = Cluster()
+        await c.start()
+        c.now_ms += 60_000
+        c.driver.run_periodic_tasks()
+        assert c.new_records() == []
+        c.pass_time(8000)
+        await c.beat_all(3)
+        c.pass_time(3000)
+        (batch,) = c.new_records()
+        assert batch[-1] == c.fenced(3), "now it has been silent"
 
     run(scenario())

@@ -121,6 +121,20 @@ def test_levels_that_are_refused(update: tuple[str, int, int], text: str) -> Non
     run(scenario())
 
 
+def test_a_voter_that_never_registered_may_not_support_a_level() -> None:
+    async def scenario() -> None:
+        node = Harness(static_voter_ids=(1, 2))
+        node.quorum.become_leader(1, 1)
+        update = features(("share.version", 0, 2))
+        refused = await node.request(57, update)
+        assert refused.error_message == (
+            f"{PREFIX}Invalid update version 0 for feature share.version. controller 2 has not "
+            "registered, and may not support this feature"
+        )
+
+    run(scenario())
+
+
 def test_kraft_version_cannot_go_down() -> None:
     async def scenario() -> None:
         node = await started()

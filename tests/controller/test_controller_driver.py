@@ -6,7 +6,9 @@ import pytest
 from controller_harness import Harness, registration, run, uuid
 
 from spindle.common.errors import ApiError, ErrorCode
+from spindle.metadata.features import SUPPORTED_FEATURES
 from spindle.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
+from spindle.protocol.messages.broker_registration import BrokerRegistrationRequest
 from spindle.protocol.messages.create_topics import CreateTopicsRequest
 from spindle.protocol.messages.metadata_records import (
     AbortTransactionRecord,
@@ -196,6 +198,29 @@ def test_registrations_that_are_refused(fields: dict[str, object], code: ErrorCo
     run(scenario())
 
 
+def test_nodes_that_do_not_know_the_quorums_version_are_refused() -> None:
+    async def scenario() -> None:
+        node = await started()
+        level = BrokerRegistrationRequest.Feature(
+            name="metadata.version", min_supported_version=7, max_supported_version=30
+        )
+        others = [
+            BrokerRegistrationRequest.Feature(
+                name=name, min_supported_version=0, max_supported_version=r.maximum
+            )
+            for name, r in SUPPORTED_FEATURES.items()
+            if name not in ("metadata.version", "kraft.version")
+        ]
+        asked = registration(2, 7, [uuid(2)], features=[level, *others])
+        node.quorum.kraft_version = 1
+        refused = await node.request(62, asked)
+        assert refused.error_code == ErrorCode.UNSUPPORTED_VERSION
+        node.quorum.kraft_version = 0
+        assert (await node.request(62, asked)).error_code == ErrorCode.NONE
+
+    run(scenario())
+
+
 @pytest.mark.parametrize(
     "directories",
     [[], [bytes(15) + b"\x01"], [uuid(5), uuid(5)], [uuid(1)]],
@@ -240,8 +265,7 @@ def test_a_crashed_combined_node_comes_back_without_waiting_for_its_own_session(
         after = node.publisher.image.cluster.brokers[1]
         assert after.epoch > before.epoch
         assert after.is_fenced
-        node.now_ms += 9001
-        node.driver.run_periodic_tasks()
+        node.pass_time(10_500)
         assert node.records()[-1][-1].broker_id == 2, "the dead session of 1 fences nobody"  # type: ignore[attr-defined]
 
     run(scenario())

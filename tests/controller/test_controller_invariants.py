@@ -170,8 +170,7 @@ class RandomCluster:
         await self.node.request(43, ElectLeadersRequest(election_type=kind, topic_partitions=None))
 
     async def expire(self) -> None:
-        self.node.now_ms += self.random.choice((1000, 10_000))
-        self.node.driver.run_periodic_tasks()
+        self.node.pass_time(self.random.choice((1000, 10_500)))
 
     async def stop(self) -> None:
         if self.known() and self.random.random() < 0.5:

@@ -401,8 +401,7 @@ def test_a_kill_clears_the_elr_and_the_last_known_leader_comes_back_recovering()
         refused = await node.register(1, 52, [D1, D2, D3])
         assert refused.error_code == ErrorCode.DUPLICATE_BROKER_REGISTRATION
         done = len(node.quorum.batches)
-        node.now_ms += 9001
-        node.driver.run_periodic_tasks()
+        node.pass_time(10_500)
         change = BrokerRegistrationChangeRecord
         assert node.records(done) == [
             [_leaderless(six.topic_id), change(broker_id=1, broker_epoch=epoch, fenced=1)]

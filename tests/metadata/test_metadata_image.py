@@ -17,6 +17,7 @@ from spindle.protocol.messages.metadata_records import (
     BrokerRegistrationChangeRecord,
     ClearElrRecord,
     ConfigRecord,
+    FeatureLevelRecord,
     FenceBrokerRecord,
     PartitionChangeRecord,
     PartitionRecord,
@@ -240,6 +241,7 @@ def test_old_fencing_records_are_understood() -> None:
         PartitionChangeRecord(partition_id=0, topic_id=uuid(9)),
         ClearElrRecord(topic_name="nope"),
         BeginTransactionRecord(),
+        FeatureLevelRecord(name="metadata.version", feature_level=31),
     ],
 )
 def test_records_that_contradict_the_state_are_refused(record: Message) -> None:

@@ -10,7 +10,7 @@ from time import monotonic, time
 import pytest
 from quorum_node import CLUSTER_ID, endpoints, key, static_voters
 
-from spindle.common.errors import ApiError, ErrorCode
+from spindle.common.errors import ApiError, ErrorCode, ProtocolViolation
 from spindle.common.filesystem import OsFileSystem
 from spindle.common.ids import OffsetAndEpoch
 from spindle.common.ports import FileSystem
@@ -174,6 +174,31 @@ def test_a_node_leads_alone_and_again_after_a_restart(tmp_path: Path) -> None:
         '{"clusterId":"","leaderId":1,"leaderEpoch":2,"votedId":-1,"appliedOffset":0,'
         '"currentVoters":[{"voterId":1}],"data_version":0}'
     )
+
+
+def test_a_log_that_a_listener_cannot_replay_ends_the_node(tmp_path: Path) -> None:
+    class Strict(Recorder):
+        def on_commit(self, batches: Sequence[CommittedBatch]) -> None:
+            super().on_commit(batches)
+            if TOPIC in self.records:
+                raise ProtocolViolation("a topic that cannot be")
+
+    async def run() -> None:
+        async with running(str(tmp_path)) as node:
+            strict = Strict()
+            node.quorum.subscribe(strict)
+            await strict.wait_for_leadership(1)
+            node.quorum.append(1, [TOPIC], is_atomic=True)
+            await strict.wait_for(lambda heard: TOPIC in heard.records)
+            assert [str(fault) for fault in node.faults] == ["a topic that cannot be"]
+        async with running(str(tmp_path)) as node:
+            await node.heard.wait_for_leadership(2)
+            behind = Strict()
+            node.quorum.subscribe(behind)
+            await behind.wait_for(lambda heard: TOPIC in heard.records)
+            assert [str(fault) for fault in node.faults] == ["a topic that cannot be"]
+
+    asyncio.run(run())
 
 
 def test_the_log_has_the_batches_that_were_appended(tmp_path: Path) -> None:

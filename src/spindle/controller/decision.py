@@ -101,6 +101,7 @@ class ControllerSettings:
     delete_topic_enable: bool = True
     has_authorizer: bool = False
     controller_listener_names: tuple[str, ...] = ()
+    static_voter_ids: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,10 +5,11 @@ from typing import Final
 
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.controller.activation import default_min_insync_replicas
-from spindle.controller.decision import ControllerContext, Decision
+from spindle.controller.decision import ControllerContext, ControllerSettings, Decision
 from spindle.controller.topic_settings import MIN_INSYNC_REPLICAS
 from spindle.metadata.configs import BROKER_RESOURCE
 from spindle.metadata.features import (
+    CONTROLLER_REGISTRATION_LEVEL,
     ELR_VERSION,
     KRAFT_VERSION,
     METADATA_VERSION,
@@ -99,7 +100,7 @@ def _check_update(
         raise refuse("A feature version cannot be less than 0.")
     if wanted == 0 and name not in SUPPORTED_FEATURES:
         raise refuse(f"Feature {name} not found.")
-    reason = _unsupported(image, name, wanted, context.settings.node_id)
+    reason = _unsupported(image, name, wanted, context.settings)
     if reason is not None:
         raise refuse(reason)
     if wanted < current:
@@ -116,8 +117,11 @@ def _check_update(
         raise refuse("Can't downgrade to a newer version.")
 
 
-def _unsupported(image: MetadataImage, name: str, level: int, node_id: int) -> str | None:
-    """Who in the cluster cannot work at this level; None if all can."""
+def _unsupported(
+    image: MetadataImage, name: str, level: int, settings: ControllerSettings
+) -> str | None:
+    """Who in the cluster cannot, or may not be able to, work at this level; None if all can."""
+    node_id = settings.node_id
     nodes: list[tuple[str, Mapping[str, VersionRange]]] = [
         (f"Local controller {node_id}", SUPPORTED_FEATURES)
     ]
@@ -135,6 +139,10 @@ def _unsupported(image: MetadataImage, name: str, level: int, node_id: int) -> s
                 return f"{who} does not support this feature."
         elif level not in supported and not (level == 0 and supported.minimum <= 1):
             return f"{who} only supports versions {supported}"
+    if image.metadata_version >= CONTROLLER_REGISTRATION_LEVEL:
+        for voter_id in settings.static_voter_ids:
+            if voter_id != node_id and voter_id not in image.cluster.controllers:
+                return f"controller {voter_id} has not registered, and may not support this feature"
     return None
 
 

@@ -30,6 +30,8 @@ class BrokerState(Enum):
 
 
 NO_OFFSET: Final = -1
+CHECKS_PER_SESSION: Final = 8
+"""Silent brokers are looked for this many times per session timeout."""
 _NO_ACTIVE_BROKER: Final = 1 << 62
 
 
@@ -50,11 +52,13 @@ class Heartbeats:
 
     def __init__(self, session_timeout_ms: int) -> None:
         self._session_timeout_ms = session_timeout_ms
+        self._checked_ms = 0
         self._beats: dict[int, _Beat] = {}
 
     def activate(self, image: MetadataImage, now_ms: int) -> None:
         """Begin as the new active controller: brokers that are unfenced count as just seen."""
         self._beats.clear()
+        self._checked_ms = now_ms
         for broker_id, broker in image.cluster.brokers.items():
             beat = self._beats[broker_id] = _Beat(broker.epoch)
             if not broker.is_fenced:
@@ -103,7 +107,17 @@ class Heartbeats:
         }
 
     def expire_one(self, now_ms: int) -> int | None:
-        """The broker that has been silent longest beyond its session, if any; it is forgotten."""
+        """The broker that has been silent longest beyond its session, if any; it is forgotten.
+
+        To be called `CHECKS_PER_SESSION` times per session. A longer gap means that this process
+        stood still, with heartbeats unread in its sockets: that time is nobody's silence.
+        """
+        gap_ms = now_ms - self._checked_ms
+        self._checked_ms = now_ms
+        if gap_ms > self._session_timeout_ms // 2:
+            for beat in self._beats.values():
+                if beat.contact_ms is not None:
+                    beat.contact_ms = min(now_ms, beat.contact_ms + gap_ms)
         stale = [
             (beat.contact_ms, broker_id)
             for broker_id, beat in self._beats.items()

@@ -80,12 +80,13 @@ OPERATIONS: Final[dict[int, Operation]] = {
         version=s.api_version,
         next_write_offset=s.next_write_offset,
         now_ms=s.now_ms,
+        kraft_version=s.kraft_version,
         is_own_process=s.is_own_process and r.broker_id == s.context.settings.node_id,
     ),
     63: lambda s, r: process_heartbeat(s.image, s.heartbeats, r, s.context),
     64: lambda s, r: unregister_broker(s.image, s.heartbeats, r, s.context),
     67: lambda s, r: allocate_producer_ids(s.image, r),
-    70: lambda s, r: register_controller(s.image, r),
+    70: lambda s, r: register_controller(s.image, r, kraft_version=s.kraft_version),
     73: lambda s, r: assign_replicas_to_dirs(s.image, r, s.context),
 }
 """By API key. A decision raises `ApiError` for a request that it refuses as a whole."""

@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 from enum import Enum
-from typing import Final
 
 from spindle.controller.decision import ControllerSettings
+from spindle.controller.heartbeats import CHECKS_PER_SESSION
 
 
 class Task(Enum):
@@ -16,14 +16,10 @@ class Task(Enum):
     ELECT_UNCLEAN = "elect leaders uncleanly"
 
 
-_SESSION_CHECKS: Final = 8
-"""Stale brokers are looked for this many times per session timeout."""
-
-
 def intervals_ms(settings: ControllerSettings) -> dict[Task, int]:
     """How often each task runs; tasks that are switched off are not in it."""
     intervals = {
-        Task.FENCE_STALE_BROKERS: max(1, settings.broker_session_timeout_ms // _SESSION_CHECKS),
+        Task.FENCE_STALE_BROKERS: max(1, settings.broker_session_timeout_ms // CHECKS_PER_SESSION),
         Task.ELECT_UNCLEAN: settings.unclean_leader_election_interval_ms,
     }
     if settings.max_idle_interval_ms > 0:

@@ -12,6 +12,7 @@ from spindle.metadata.cluster import BrokerRegistration
 from spindle.metadata.features import (
     CONTROLLER_REGISTRATION_LEVEL,
     DIRECTORY_ASSIGNMENT_LEVEL,
+    KRAFT_VERSION,
     METADATA_VERSION,
     VersionRange,
 )
@@ -54,6 +55,7 @@ def register_broker(
     version: int,
     next_write_offset: int,
     now_ms: int,
+    kraft_version: int = 0,
     is_own_process: bool = False,
 ) -> Decision[BrokerRegistrationResponse]:
     """Let a broker in. Its epoch is `next_write_offset`, unless the same process comes again.
@@ -76,7 +78,8 @@ def register_broker(
     knows_directories = image.metadata_version >= DIRECTORY_ASSIGNMENT_LEVEL
     if knows_directories:
         _check_directories(image, request.broker_id, request.log_dirs)
-    check_features(image.features.levels, request.features, f"broker {request.broker_id}")
+    levels = finalized_levels(image, kraft_version)
+    check_features(levels, request.features, f"broker {request.broker_id}")
 
     record = RegisterBrokerRecord(
         broker_id=request.broker_id,
@@ -108,10 +111,10 @@ def register_broker(
         record.fenced = existing.is_fenced
         record.in_controlled_shutdown = existing.is_in_controlled_shutdown
         record.broker_epoch = existing.epoch
-    elif existing is not None:
-        is_clean = (
-            version < CLEAN_SHUTDOWN_DETECTION_VERSION
-            or request.previous_broker_epoch == existing.epoch
+    else:
+        # An id that was unregistered may still be eligible somewhere; nobody knows its last epoch.
+        is_clean = version < CLEAN_SHUTDOWN_DETECTION_VERSION or (
+            existing is not None and request.previous_broker_epoch == existing.epoch
         )
         changes.forget_previous_incarnation(request.broker_id, is_clean=is_clean)
     changes.records.append(record)
@@ -152,7 +155,7 @@ def unregister_broker(
 
 
 def register_controller(
-    image: MetadataImage, request: ControllerRegistrationRequest
+    image: MetadataImage, request: ControllerRegistrationRequest, *, kraft_version: int = 0
 ) -> Decision[ControllerRegistrationResponse]:
     """Make a controller's endpoints and features known.
 
@@ -164,7 +167,8 @@ def register_controller(
             ErrorCode.UNSUPPORTED_VERSION,
             "The current MetadataVersion is too old to support controller registrations.",
         )
-    check_features(image.features.levels, request.features, f"controller {request.controller_id}")
+    levels = finalized_levels(image, kraft_version)
+    check_features(levels, request.features, f"controller {request.controller_id}")
     record = RegisterControllerRecord(
         controller_id=request.controller_id,
         incarnation_id=bytes(request.incarnation_id),
@@ -188,6 +192,11 @@ def register_controller(
         ],
     )
     return Decision(ControllerRegistrationResponse(error_message=None), [record])
+
+
+def finalized_levels(image: MetadataImage, kraft_version: int) -> Mapping[str, int]:
+    """The levels in force; kraft.version is the quorum's and stands in no image. 0 is "off"."""
+    return {**image.features.levels, **({KRAFT_VERSION: kraft_version} if kraft_version else {})}
 
 
 def check_features(

@@ -2,7 +2,13 @@
 
 from collections.abc import Mapping
 
-from spindle.metadata.features import ELR_VERSION, METADATA_VERSION, MINIMUM_METADATA_VERSION
+from spindle.common.errors import ProtocolViolation
+from spindle.metadata.features import (
+    ELR_VERSION,
+    METADATA_VERSION,
+    MINIMUM_METADATA_VERSION,
+    SUPPORTED_FEATURES,
+)
 from spindle.metadata.persistent_map import MapEditor
 from spindle.metadata.values import immutable
 from spindle.protocol.messages.metadata_records import FeatureLevelRecord
@@ -43,6 +49,13 @@ class FeaturesDelta:
         self._levels.clear()
 
     def replay(self, record: FeatureLevelRecord) -> None:
+        if record.name == METADATA_VERSION and record.feature_level not in (
+            known := SUPPORTED_FEATURES[METADATA_VERSION]
+        ):
+            # What follows may be records that this build reads wrongly.
+            raise ProtocolViolation(
+                f"metadata.version {record.feature_level} is not supported: levels are {known}"
+            )
         if record.feature_level == 0 and record.name != METADATA_VERSION:
             self._levels.remove(record.name)
         else:

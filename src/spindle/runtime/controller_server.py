@@ -341,4 +341,5 @@ def _settings(config: NodeConfig, cluster_id: str) -> ControllerSettings:
         unclean_leader_election_interval_ms=integer("unclean.leader.election.interval.ms"),
         delete_topic_enable=config.flag("delete.topic.enable"),
         controller_listener_names=config.controller_listener_names,
+        static_voter_ids=tuple(voter.node_id for voter in config.quorum_voters),
     )

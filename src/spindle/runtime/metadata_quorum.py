@@ -10,7 +10,13 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
-from spindle.common.errors import ApiError, ErrorCode, LogDirectoryFailed
+from spindle.common.errors import (
+    ApiError,
+    CorruptRecords,
+    ErrorCode,
+    LogDirectoryFailed,
+    ProtocolViolation,
+)
 from spindle.common.ids import NO_LEADER, Endpoint, OffsetAndEpoch
 from spindle.common.ports import RandomSource
 from spindle.protocol.message import Message
@@ -366,7 +372,11 @@ class RaftMetadataQuorum:
         except Exception as fault:  # noqa: BLE001 - whatever it is, this node must not go on
             self._fail(fault)
             return
-        self._process(ready)
+        try:
+            self._process(ready)
+        except (CorruptRecords, ProtocolViolation) as fault:
+            # The log says what cannot be: with a gap in it every later answer would be wrong.
+            self._fail(fault)
 
     def _process(self, ready: Ready, own_batches: list[CommittedBatch] | None = None) -> None:
         """Queue what has to be done in order and tell the listeners what is committed."""

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
+from spindle.common.errors import ProtocolViolation
 from spindle.common.ids import OffsetAndEpoch
 from spindle.metadata.features import METADATA_VERSION
 from spindle.metadata.record_versions import record_version
@@ -151,7 +152,10 @@ class ListenerFeed:
             if error is not None:
                 self._on_error(error)
             elif subscription in self._delivery.subscriptions and not self._is_stopped:
-                self._give(subscription, next_offset, found)
+                try:
+                    self._give(subscription, next_offset, found)
+                except ProtocolViolation as violation:
+                    self._on_error(violation)
 
         self._thread.call(loaded, self._load, next_offset, self._delivery.high_watermark)
 
