@@ -271,6 +271,21 @@ class TestOtherThread:
         assert values(log) == before
         assert not [name for name in files.list_directory(log.path) if "cleaned" in name]
 
+    def test_what_grew_again_to_the_same_size_is_not_taken_for_what_was_cleaned(self) -> None:
+        files = MemoryFileSystem()
+        log = filled(files)
+        plan = plan_cleaning(log, dirty_range(log, None, NOW_MS))
+        result = Cleaning(files, plan, NOW_MS).run()
+        last = plan.sources[-1]
+        log.truncate_to(last.end_offset - 1)
+        for number in range(last.end_offset - 1, 30):
+            produce(log, NOW_MS + number, (f"k{number % 3}", "z" * len(f"{number}" * 20)))
+        assert last.segment in list(log.segments)
+        assert last.segment.size_bytes == last.size_bytes
+        before = values(log)
+        assert not put_in_place(result, NOW_MS)
+        assert values(log) == before
+
     def test_a_full_map_ends_the_pass_early(self) -> None:
         log = new_log(SMALL_COMPACT)
         for number in range(30):

@@ -257,6 +257,27 @@ def test_cleaner_offsets_are_kept() -> None:
     assert offsets(files, "cleaner-offset-checkpoint") == {}
 
 
+def test_checkpoints_claim_nothing_of_an_end_that_was_cut_off() -> None:
+    files = MemoryFileSystem()
+    directory = opened(files)
+    create(directory, A0, A1, count=10)
+    for log in directory.logs.values():
+        log.flush()
+        log.update_high_watermark(9)
+        directory.set_cleaner_offset(log.topic_partition, 8)
+    directory.checkpoint_recovery_points()
+    directory.checkpoint_high_watermarks()
+    cut = directory.logs[A0]
+    cut.truncate_to(4)
+    directory.note_truncated([cut])
+    for name, other in (
+        ("recovery-point-offset-checkpoint", 10),
+        ("replication-offset-checkpoint", 9),
+        ("cleaner-offset-checkpoint", 8),
+    ):
+        assert offsets(files, name) == {A0: 4, A1: other}
+
+
 def test_a_dead_disk_is_left_alone() -> None:
     files = MemoryFileSystem()
     directory = opened(files)

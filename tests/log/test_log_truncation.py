@@ -57,6 +57,8 @@ class TestTruncateTo:
         append(log, "d", "e", "f")
         log.truncate_to(4)
         assert values(log) == [(0, "a"), (1, "b"), (2, "c")]
+        assert log.log_end_offset == 3
+        assert append(log, "again") == 3
 
     def test_below_the_first_segment_begins_anew(self) -> None:
         log = filled()

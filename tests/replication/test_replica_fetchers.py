@@ -132,7 +132,9 @@ class Broker:
         context = ReplicationContext(BROKER_ID, image, lambda: 0, 0, lambda *_: None)
         self.disks = [DoneAtOnce(), DoneAtOnce()]
         self.partitions = []
-        store = LogDirectory(MemoryFileSystem(), "/data")
+        files = MemoryFileSystem()
+        files.make_directories("/data")
+        store = LogDirectory(files, "/data")
         executors: list[Any] = [*self.disks]
         directories = [BrokerDirectory("/data", bytes(16), disk, store) for disk in executors]
         for number, log in enumerate(logs):

@@ -79,13 +79,18 @@ class BrokerDirectory:
 
     def begin_to_follow(self, logs: Sequence[Log], now_ms: int) -> list[LogPosition]:
         """Where fetching from leaders begins."""
-        return [begin_to_follow(log, now_ms) for log in logs]
+        counts = [log.truncation_count for log in logs]
+        positions = [begin_to_follow(log, now_ms) for log in logs]
+        self._settle_truncations(logs, counts)
+        return positions
 
     def take_over(
         self, work: Sequence[tuple[Log, LogWork]], now_ms: int
     ) -> list[LogPosition | Exception]:
         """What leaders sent for these logs: where each stands then, or why it was refused."""
         results: list[LogPosition | Exception] = []
+        logs = [log for log, _ in work]
+        counts = [log.truncation_count for log in logs]
         for log, item in work:
             try:
                 results.append(take_over(log, item, now_ms))
@@ -93,7 +98,17 @@ class BrokerDirectory:
                 raise
             except Exception as error:  # noqa: BLE001 - one log's trouble is not the others'
                 results.append(error)
+        self._settle_truncations(logs, counts)
         return results
+
+    def _settle_truncations(self, logs: Sequence[Log], counts_before: Sequence[int]) -> None:
+        truncated = [
+            log
+            for log, count in zip(logs, counts_before, strict=True)
+            if log.truncation_count != count
+        ]
+        if truncated:
+            self.store.note_truncated(truncated)
 
     def begin_flushes(self, now_ms: int) -> list[tuple[Log, FlushTask]]:
         return [(log, log.begin_flush()) for log in self.store.logs_to_flush(now_ms)]

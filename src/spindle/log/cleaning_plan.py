@@ -49,7 +49,7 @@ class CleaningPlan(NamedTuple):
     log: Log
     path: str
     dirty: DirtyRange
-    log_end_offset: int
+    truncation_count: int
     sources: list[SourceSegment]
     aborted: list[AbortedTransaction]
     last_records: dict[int, LastRecord]
@@ -115,7 +115,7 @@ def plan_cleaning(log: Log, dirty: DirtyRange) -> CleaningPlan:
         log,
         log.path,
         dirty,
-        log.log_end_offset,
+        log.truncation_count,
         sources,
         log.aborted_transactions(log.log_start_offset, log.log_end_offset),
         {

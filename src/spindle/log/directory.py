@@ -4,7 +4,7 @@ Used by the directory's I/O thread only. An `OSError` or `CorruptLog` that leave
 that the directory is lost until the next start; the caller then gives it up with `abandon`.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from spindle.common.ids import TopicPartition
@@ -278,6 +278,19 @@ class LogDirectory:
         """Write the high watermark of each log."""
         offsets = {log.topic_partition: log.high_watermark for log in self.all_logs()}
         self._write(HIGH_WATERMARKS, offsets)
+
+    def note_truncated(self, logs: Sequence[Log]) -> None:
+        """Logs lost their ends: no checkpoint may say more of them than is true.
+
+        Call before anything is appended: what is written at these offsets now was neither flushed,
+        committed nor cleaned.
+        """
+        for log in logs:
+            cleaned = self._cleaner_offsets.get(log.topic_partition)
+            if cleaned is not None and cleaned > log.log_end_offset:
+                self.set_cleaner_offset(log.topic_partition, log.log_end_offset)
+        self.checkpoint_recovery_points()
+        self.checkpoint_high_watermarks()
 
     def cleaner_offset(self, topic_partition: TopicPartition) -> int | None:
         """Up to where a compacted log was cleaned (exclusive)."""

@@ -97,6 +97,7 @@ class Log:
         "segments",
         "topic_id",
         "topic_partition",
+        "truncation_count",
     )
 
     def __init__(
@@ -126,6 +127,7 @@ class Log:
         self.log_end_offset = state.log_end_offset
         self.recovery_point = state.recovery_point
         self.high_watermark = state.log_start_offset
+        self.truncation_count = 0
         self._first_unstable_offset = _NO_UNSTABLE_OFFSET
         self._note_unstable()
 
@@ -398,7 +400,8 @@ class Log:
     def truncate_to(self, offset: int, now_ms: int = 0) -> None:
         """Remove everything at and after `offset`, on the device when this returns.
 
-        Records that were replaced must not come back after a power failure.
+        Records that were replaced must not come back after a power failure. A batch that holds
+        `offset` goes as a whole: the log ends where its last batch does.
         """
         if offset < 0:
             raise ValueError(f"cannot truncate {self.topic_partition} to offset {offset}")
@@ -416,6 +419,8 @@ class Log:
         self.segments.active.truncate_to(offset)
         self.segments.active.sync()
         self._storage.file_system.sync_directory(self.path)
+        offset, _ = self.segments.active.end_of_batches()
+        self.truncation_count += 1
         self.log_end_offset = offset
         self.epochs.truncate_from_end(offset)
         self.log_start_offset = min(self.log_start_offset, offset)
@@ -432,6 +437,7 @@ class Log:
         fresh.sync()
         self._storage.file_system.sync_directory(self.path)
         self.segments = Segments([fresh])
+        self.truncation_count += 1
         self.epochs.clear()
         self.producers.reset(offset)
         self.log_start_offset = offset

@@ -30,7 +30,7 @@ def put_in_place(result: CleaningResult, now_ms: int) -> bool:
 
 def _is_unchanged(result: CleaningResult) -> bool:
     log = result.plan.log
-    if log.path != result.plan.path or log.log_end_offset < result.plan.log_end_offset:
+    if log.path != result.plan.path or log.truncation_count != result.plan.truncation_count:
         return False
     present = {id(segment) for segment in log.segments}
     return all(
