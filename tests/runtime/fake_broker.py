@@ -119,7 +119,7 @@ async def fake_broker(
     node: Node, broker_id: int, rack: str | None = None
 ) -> AsyncIterator[FakeBroker]:
     assert node.controller is not None
-    port = node.controller.endpoints[0].port
+    port = node.controller.registrar.endpoints[0].port
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     client = Client(reader, writer)
     try:

@@ -192,7 +192,7 @@ async def connected(node: Node, listener: str = "PLAINTEXT") -> AsyncIterator[Cl
         port = node.broker.listeners[0].port
     else:
         assert node.controller is not None
-        port = next(e.port for e in node.controller.endpoints if e.listener == listener)
+        port = next(e.port for e in node.controller.registrar.endpoints if e.listener == listener)
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     client = Client(reader, writer)
     try:

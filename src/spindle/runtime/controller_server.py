@@ -20,19 +20,17 @@ from spindle.broker.handlers.describe_security import (
     describe_user_scram_credentials,
 )
 from spindle.common.errors import ApiError, ErrorCode, ProtocolViolation
-from spindle.common.ids import Endpoint
 from spindle.common.uuids import Uuid
 from spindle.config.dynamic import NodeConfigRules
 from spindle.config.node_config import NodeConfig
 from spindle.controller.decision import ControllerContext, ControllerSettings
 from spindle.controller.error_answers import error_answer
 from spindle.controller.operations import OPERATIONS
-from spindle.metadata.features import CONTROLLER_REGISTRATION_LEVEL, SUPPORTED_FEATURES
+from spindle.metadata.features import SUPPORTED_FEATURES
 from spindle.metadata.loader import Publication
 from spindle.metadata.snapshot_generator import SnapshotGenerator, SnapshotWork
 from spindle.protocol.api import APIS
 from spindle.protocol.message import Message
-from spindle.protocol.messages.controller_registration import ControllerRegistrationRequest
 from spindle.protocol.messages.describe_cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,
@@ -42,6 +40,7 @@ from spindle.raft.listener import LeaderAndEpoch
 from spindle.runtime.cluster_log import ClusterLog
 from spindle.runtime.controller import ControllerDriver
 from spindle.runtime.controller_channel import ControllerChannel
+from spindle.runtime.controller_registrar import ControllerRegistrar
 from spindle.runtime.image_publisher import ImagePublisher
 from spindle.runtime.large_requests import max_elements
 from spindle.runtime.metadata_quorum import RaftMetadataQuorum
@@ -59,7 +58,6 @@ _DESCRIBE_CONFIGS: Final = 32
 _DESCRIBE_SCRAM: Final = 50
 _ENVELOPE: Final = 58
 _DESCRIBE_CLUSTER: Final = 60
-_CONTROLLER_REGISTRATION: Final = 70
 QUORUM_APIS: Final = frozenset((1, 52, 53, 54, 55, 59, 80, 81, 82))
 """Fetch (of the metadata log), Vote, Begin- and EndQuorumEpoch, DescribeQuorum, FetchSnapshot,
 Add-, Remove- and UpdateRaftVoter."""
@@ -86,6 +84,7 @@ class ControllerServer:
 
     Attributes:
         channel: the way to the active controller, in this process or another.
+        registrar: makes this controller known to the others.
         last_snapshot: the newest one that this process has written.
     """
 
@@ -111,8 +110,9 @@ class ControllerServer:
         self._publisher = publisher
         self._random = random
         self._clock = clock
-        self._incarnation_id = new_uuid()
-        self._is_registering = False
+        self.registrar = ControllerRegistrar(
+            config.node_id, new_uuid(), publisher, self.channel.request
+        )
         self._tasks: set[asyncio.Task[None]] = set()
         self._servers: list[RequestServer] = []
         context = ControllerContext(
@@ -141,6 +141,8 @@ class ControllerServer:
             self._publisher.add(ClusterLog(lambda: self.driver.is_active))
         # After the driver, so that a request that waits for a leader finds the local one active.
         self._publisher.add(self.channel)
+        if self._config.is_controller:
+            self._publisher.add(self.registrar)
 
     async def serve(self, listeners: Sequence[Listener], metrics: RequestMetrics) -> None:
         """Open the controller listeners, which are bound already."""
@@ -160,6 +162,7 @@ class ControllerServer:
         for server in self._servers:
             await server.close()
         self.channel.close()
+        await self.registrar.close()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -252,13 +255,12 @@ class ControllerServer:
         work = self._snapshots.on_publication(publication, self._clock())
         if work is not None:
             self._spawn(self._write_snapshot(work))
-        self._register_if_due()
 
     def on_committed(self, last_offset: int) -> None:
         """Nothing depends on the offset alone."""
 
     def on_leader_change(self, leader: LeaderAndEpoch) -> None:
-        self._register_if_due()
+        """Nor on the leader."""
 
     async def _write_snapshot(self, work: SnapshotWork) -> None:
         try:
@@ -268,55 +270,6 @@ class ControllerServer:
             self.last_snapshot = WrittenSnapshot(size_bytes, self._clock())
         except ValueError as error:
             log.warning("snapshot %s was not written: %s", work.snapshot_id, error)
-
-    def _register_if_due(self) -> None:
-        """A controller makes itself known once per incarnation (KIP-919)."""
-        image = self._publisher.image
-        known = image.cluster.controllers.get(self._config.node_id)
-        if (
-            self._config.is_controller
-            and not self._is_registering
-            and self._publisher.leader.leader_id >= 0
-            and image.features.is_bootstrapped
-            and image.metadata_version >= CONTROLLER_REGISTRATION_LEVEL
-            and (known is None or known.incarnation_id != self._incarnation_id)
-        ):
-            self._is_registering = True
-            self._spawn(self._register())
-
-    async def _register(self) -> None:
-        request = ControllerRegistrationRequest(
-            controller_id=self._config.node_id,
-            incarnation_id=self._incarnation_id,
-            listeners=[
-                ControllerRegistrationRequest.Listener(
-                    name=e.listener,
-                    host=e.host,
-                    port=e.port,
-                    security_protocol=e.security_protocol,
-                )
-                for e in self.endpoints
-            ],
-            features=[
-                ControllerRegistrationRequest.Feature(
-                    name=name,
-                    min_supported_version=versions.minimum,
-                    max_supported_version=versions.maximum,
-                )
-                for name, versions in SUPPORTED_FEATURES.items()
-            ],
-        )
-        try:
-            response = await self.channel.request(_CONTROLLER_REGISTRATION, request)
-            if response.error_code:
-                raise ApiError(ErrorCode(response.error_code), response.error_message)
-        except ApiError as error:
-            log.warning("controller registration: %s", error)
-        finally:
-            self._is_registering = False
-
-    endpoints: Sequence[Endpoint] = ()
-    """This node's controller listeners as others reach them."""
 
     def _spawn(self, work: Any) -> None:
         task = asyncio.get_running_loop().create_task(work)

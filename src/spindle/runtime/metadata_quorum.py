@@ -440,6 +440,7 @@ class RaftMetadataQuorum:
         except PeerLacksVersion:
             event = RequestFailed(request.request_id, is_unsupported_version=True)
         else:
+            self.history.answered(request.destination, response)
             event = ResponseReceived(request.request_id, response)
         self._step(event)
 

@@ -125,7 +125,7 @@ class Node:
             machine.random,
             self._connect(f"node-{config.node_id}-to-controller"),
         )
-        self.controller.endpoints = self._controller_endpoints(controller_listeners)
+        self.controller.registrar.endpoints = self._controller_endpoints(controller_listeners)
         if config.is_broker:
             self.broker = self._make_broker(identities)
             await self.broker.bind()

@@ -2,14 +2,43 @@
 
 import logging
 from collections import deque
+from typing import Any, Final
 
+from spindle.common.errors import ErrorCode
 from spindle.common.ids import NO_LEADER
+from spindle.common.uuids import uuid_text
+from spindle.protocol.message import Message
+from spindle.protocol.messages.fetch import FetchResponse
 from spindle.raft.core import QuorumCore
-from spindle.raft.ready import Append, Ready
+from spindle.raft.ready import Append, Destination, Ready
 from spindle.raft.roles import Candidate, Follower, Leader, Prospective, Role
+from spindle.raft.voters import VoterSet
 from spindle.runtime.durations import Durations
 
 logger = logging.getLogger(__name__)
+
+_PASSING: Final = frozenset(
+    (
+        ErrorCode.NONE,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.BROKER_NOT_AVAILABLE,
+        ErrorCode.SNAPSHOT_NOT_FOUND,
+        ErrorCode.POSITION_OUT_OF_RANGE,
+        ErrorCode.REQUEST_TIMED_OUT,
+    )
+)
+"""Refusals that belong to elections, moves and clean-up."""
+_NAMES: Final = {int(code): code.name for code in ErrorCode}
+_MEANINGS: Final[dict[int, str]] = {
+    ErrorCode.INCONSISTENT_CLUSTER_ID: (
+        " - it belongs to another cluster: compare cluster.id in both nodes' meta.properties"
+    ),
+    ErrorCode.INVALID_VOTER_KEY: (
+        " - it is not the voter that is meant: another id or another metadata directory"
+    ),
+}
 
 
 class QuorumHistory:
@@ -29,6 +58,8 @@ class QuorumHistory:
         self.records_fetched = 0
         self._node_id = node_id
         self._role: Role | None = None
+        self._voters: VoterSet | None = None
+        self._refusals: dict[str, int] = {}
         self._election_began_ms: int | None = None
         self._uncommitted: deque[tuple[int, int]] = deque()
 
@@ -37,12 +68,47 @@ class QuorumHistory:
         role = core.role
         if role is not self._role:
             self._changed(core, role, now_ms)
+        if core.voters is not self._voters:
+            self._voters = core.voters
+            self._check_own_voter(core)
         for operation in ready.log_operations:
             if isinstance(operation, Append):
                 self._appended(role, operation, now_ms)
         if ready.high_watermark is not None:
             while self._uncommitted and self._uncommitted[0][0] <= ready.high_watermark:
                 self.commits.observe((now_ms - self._uncommitted.popleft()[1]) / 1000)
+
+    def answered(self, destination: Destination, response: Message) -> None:
+        """A peer's answer: a refusal that time does not heal is told once."""
+        code = _error_of(response)
+        peer = f"{destination.host}:{destination.port}"
+        if code in _PASSING:
+            if not code:
+                self._refusals.pop(peer, None)
+        elif self._refusals.get(peer) != code:
+            self._refusals[peer] = code
+            logger.warning(
+                "[RaftManager id=%d] the controller at %s refuses %s: %s%s",
+                self._node_id,
+                peer,
+                type(response).__name__.removesuffix("Response"),
+                _NAMES.get(code, code),
+                _MEANINGS.get(code, ""),
+            )
+
+    def _check_own_voter(self, core: QuorumCore) -> None:
+        """Whether the quorum takes this node for somebody else."""
+        local = core.local
+        voter = core.voters.get(local.key.id)
+        if local.can_vote and voter is not None and not core.is_voter:
+            logger.warning(
+                "[RaftManager id=%d] this node observes: the voter of its id has directory %s, the "
+                "metadata directory here is %s; if that disk is lost, remove its voter and add "
+                "this one",
+                self._node_id,
+                uuid_text(voter.key.directory_id),
+                uuid_text(local.key.directory_id),
+            )
 
     def _appended(self, role: Role, operation: Append, now_ms: int) -> None:
         count = operation.end_offset - operation.base_offset
@@ -69,3 +135,15 @@ class QuorumHistory:
             leader,
             "the stored state" if before is None else type(before).__name__,
         )
+
+
+def _error_of(response: Any) -> int:
+    """The error of an answer, as a whole or for its partition."""
+    if getattr(response, "error_code", 0):
+        return int(response.error_code)
+    topics = (
+        response.responses
+        if isinstance(response, FetchResponse)
+        else getattr(response, "topics", ())
+    )
+    return max((part.error_code for topic in topics for part in topic.partitions), default=0)

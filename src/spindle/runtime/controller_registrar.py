@@ -1,0 +1,135 @@
+"""A controller makes itself known to the cluster: once per process (KIP-919)."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final, Protocol
+
+from spindle.common.errors import ApiError, ErrorCode
+from spindle.common.ids import Endpoint
+from spindle.common.uuids import Uuid, uuid_text
+from spindle.metadata.cluster import ControllerRegistration
+from spindle.metadata.features import CONTROLLER_REGISTRATION_LEVEL, SUPPORTED_FEATURES
+from spindle.metadata.image import MetadataImage
+from spindle.metadata.loader import Publication
+from spindle.protocol.message import Message
+from spindle.protocol.messages.controller_registration import ControllerRegistrationRequest
+from spindle.raft.listener import LeaderAndEpoch
+
+log = logging.getLogger(__name__)
+
+_PAUSE_S: Final = 5.0
+
+
+class Metadata(Protocol):
+    """The committed image and the quorum's leader, as this process knows them."""
+
+    @property
+    def image(self) -> MetadataImage: ...
+
+    @property
+    def leader(self) -> LeaderAndEpoch: ...
+
+
+class ControllerRegistrar:
+    """Registers the local controller whenever the metadata lack this process. An image consumer.
+
+    Two processes with one id would replace each other without end. So whoever was replaced says so
+    and waits before it registers again.
+
+    Args:
+        request: sends a request to the active controller.
+        pause_s: how long to wait then.
+    """
+
+    def __init__(
+        self,
+        node_id: int,
+        incarnation_id: Uuid,
+        metadata: Metadata,
+        request: Callable[[int, Message], Awaitable[Any]],
+        pause_s: float = _PAUSE_S,
+    ) -> None:
+        self.endpoints: Sequence[Endpoint] = ()
+        """The controller listeners as others reach them."""
+        self._node_id = node_id
+        self._incarnation_id = incarnation_id
+        self._metadata = metadata
+        self._request = request
+        self._pause_s = pause_s
+        self._was_known = False
+        self._superseded: ControllerRegistration | None = None
+        self._is_acknowledged = False
+        self._task: asyncio.Task[None] | None = None
+
+    def on_publication(self, publication: Publication) -> None:
+        self._register_if_due()
+
+    def on_committed(self, last_offset: int) -> None:
+        """Nothing depends on the offset alone."""
+
+    def on_leader_change(self, leader: LeaderAndEpoch) -> None:
+        self._register_if_due()
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    def _register_if_due(self) -> None:
+        image = self._metadata.image
+        known = image.cluster.controllers.get(self._node_id)
+        if known is not None and known.incarnation_id == self._incarnation_id:
+            self._was_known = True
+            self._is_acknowledged = False
+        elif (
+            (self._task is None or self._task.done())
+            # What the active controller has committed arrives here a moment later.
+            and not (self._is_acknowledged and known is self._superseded)
+            and self._metadata.leader.leader_id >= 0
+            and image.features.is_bootstrapped
+            and image.metadata_version >= CONTROLLER_REGISTRATION_LEVEL
+        ):
+            pause_s = 0.0
+            if known is not None and self._was_known:
+                log.error(
+                    "another process registered as controller %d after this one: incarnation %s at "
+                    "%s; two nodes must not have the same node.id",
+                    self._node_id,
+                    uuid_text(known.incarnation_id),
+                    ", ".join(f"{e.listener}://{e.host}:{e.port}" for e in known.endpoints),
+                )
+                pause_s = self._pause_s
+            self._superseded, self._is_acknowledged = known, False
+            self._task = asyncio.get_running_loop().create_task(self._register(pause_s))
+
+    async def _register(self, pause_s: float) -> None:
+        await asyncio.sleep(pause_s)
+        request = ControllerRegistrationRequest(
+            controller_id=self._node_id,
+            incarnation_id=self._incarnation_id,
+            listeners=[
+                ControllerRegistrationRequest.Listener(
+                    name=e.listener,
+                    host=e.host,
+                    port=e.port,
+                    security_protocol=e.security_protocol,
+                )
+                for e in self.endpoints
+            ],
+            features=[
+                ControllerRegistrationRequest.Feature(
+                    name=name,
+                    min_supported_version=versions.minimum,
+                    max_supported_version=versions.maximum,
+                )
+                for name, versions in SUPPORTED_FEATURES.items()
+            ],
+        )
+        try:
+            response = await self._request(request.API_KEY, request)
+            if response.error_code:
+                raise ApiError(ErrorCode(response.error_code), response.error_message)
+            self._is_acknowledged = True
+        except ApiError as error:
+            log.warning("controller registration: %s", error)

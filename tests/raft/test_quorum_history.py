@@ -1,0 +1,58 @@
+"""What the log says of refusals and of a node that is not the voter it should be."""
+
+from random import Random
+
+import pytest
+from quorum_node import CLUSTER_ID, NodeUnderTest, dynamic_history, endpoints, key
+
+from spindle.common.errors import ErrorCode
+from spindle.protocol.messages.fetch import FetchResponse
+from spindle.protocol.messages.vote import VoteResponse
+from spindle.raft import responses
+from spindle.raft.log_view import LogView
+from spindle.raft.quorum import Quorum
+from spindle.raft.ready import Destination, Start
+from spindle.raft.settings import LocalNode, QuorumSettings, StoredState
+from spindle.raft.voters import ReplicaKey
+from spindle.runtime.quorum_history import QuorumHistory
+
+PEER = Destination(2, "peer", 9093)
+
+
+def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+
+
+def test_a_lasting_refusal_is_told_once_until_something_else_is_answered(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    core = NodeUnderTest().start().core
+    history = QuorumHistory(1)
+    wrong_cluster = VoteResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID)
+    for _ in range(3):
+        history.answered(PEER, wrong_cluster)
+        history.answered(PEER, responses.vote_response(core, ErrorCode.FENCED_LEADER_EPOCH))
+    (said,) = warnings(caplog)
+    assert "the controller at peer:9093 refuses Vote: INCONSISTENT_CLUSTER_ID" in said
+    history.answered(PEER, FetchResponse(error_code=12345))
+    assert warnings(caplog)[-1].endswith("refuses Fetch: 12345"), "a code from the future"
+    history.answered(PEER, FetchResponse())
+    history.answered(PEER, responses.begin_quorum_epoch_response(core, ErrorCode.INVALID_VOTER_KEY))
+    assert "refuses BeginQuorumEpoch: INVALID_VOTER_KEY" in warnings(caplog)[-1]
+
+
+@pytest.mark.parametrize("can_vote", [True, False])
+def test_a_controller_with_another_disk_than_its_voter_says_so(
+    caplog: pytest.LogCaptureFixture, can_vote: bool
+) -> None:
+    local = LocalNode(
+        ReplicaKey(3, b"n" * 16), CLUSTER_ID, endpoints=endpoints(3), can_vote=can_vote
+    )
+    stored = StoredState(None, LogView(), dynamic_history(1, 2, 3))
+    quorum = Quorum(local, QuorumSettings(), Random(1), stored)
+    history = QuorumHistory(3)
+    for _ in range(2):
+        history.stepped(quorum.core, quorum.step(Start(), 0), 0)
+    said = warnings(caplog)
+    assert len(said) == (1 if can_vote else 0), "brokers may have any id"
+    assert not can_vote or str(key(3)).split("=")[-1][:-1] in said[0]
