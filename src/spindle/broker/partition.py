@@ -166,6 +166,9 @@ class Partition:
             # Fetches under way name the epoch before.
             self._tell_changed()
         self._on_progress(has_moved)
+        # What was proposed for the state before is refused, and an idle follower asks for nothing
+        # that would propose it again.
+        self._maybe_expand_isr(known)
         self._answer_low_waiters()
 
     def become_follower(self, registration: PartitionRegistration) -> None:
