@@ -7,23 +7,52 @@ of logs and replication.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+from typing import Any
 
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from peers.clients import settings
 from peers.node import Node
 
 from benchmarks.clusters import COMBINED, CONTROLLER, Cluster, begin_stop, live_bytes
-from benchmarks.items import MIB, Item, Metric, Metrics, Sizes, Subject, named_brokers
-from benchmarks.registrar import LIMIT_S, Controllers, registered_brokers
+from benchmarks.items import (
+    MIB,
+    OVERRIDES,
+    Item,
+    Metric,
+    Metrics,
+    Sizes,
+    Subject,
+    consume,
+    one_in_flight,
+    produce,
+)
+from benchmarks.registrar import (
+    LIMIT_S,
+    PARTITIONS_PER_TOPIC,
+    TOPIC,
+    Controllers,
+    registered_brokers,
+)
+from spindle.client.wire.settings import ClientSettings, HostPort
+from spindle.client.wire.transport import BlockingConnection
+from spindle.protocol.messages.metadata import MetadataRequest, MetadataResponse
 
 NODES = 3
 IMAGE_PARTITIONS = (10_000, 100_000)
+REPLICATED_PARTITIONS = (1_000, 10_000)
 # What Kafka's own scripts pass to the JVM; half of their heap, because there are three.
 KAFKA_JVM = ("-Xms512m", "-Xmx512m", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20")
 
 
 def _combined(node_class: type[Node], folder: Path) -> Cluster:
-    return Cluster(node_class, folder, NODES, COMBINED, jvm_options=KAFKA_JVM)
+    return Cluster(
+        node_class, folder, NODES, COMBINED, overrides=dict(OVERRIDES), jvm_options=KAFKA_JVM
+    )
 
 
 def _controllers(node_class: type[Node], folder: Path) -> Cluster:
@@ -40,22 +69,13 @@ def cluster_start(cluster: Cluster, _: Sizes) -> Metrics:
     begin = time.perf_counter()
     for node in cluster.nodes:
         node.start(wait=False)
-    for node in cluster.nodes:
-        _wait_for_brokers(node, NODES)
+    cluster.wait_for_brokers()
     seconds = time.perf_counter() - begin
     cpu = cluster.cpu_s()
     for node in cluster.nodes:
         node.wait_ready()
     time.sleep(3)
     return {"time": seconds, "cpu": cpu, "idle": cluster.rss_bytes() / NODES / MIB}
-
-
-def _wait_for_brokers(node: Node, count: int) -> None:
-    deadline = time.monotonic() + LIMIT_S
-    while named_brokers(node) < count:
-        if time.monotonic() > deadline or not node.alive:
-            raise RuntimeError(f"{node.kind} {node.node_id} does not name {count} brokers")
-        time.sleep(0.01)
 
 
 def controller_failover(partitions: int, cluster: Cluster, _: Sizes) -> Metrics:
@@ -153,9 +173,93 @@ def _wait_for_quiet(folder: Path) -> None:
         time.sleep(0.01)
 
 
+def broker_failover(partitions: int, cluster: Cluster, _: Sizes) -> Metrics:
+    """A broker that is not the active controller is killed, and comes back.
+
+    `led`: every partition has a living leader in the metadata of both others. `acknowledged`: a
+    record for each of 100 partitions, handed over right after the kill, is acknowledged by all
+    replicas in sync. `returned`: all replicas of all partitions are in sync again.
+    """
+    with cluster:
+        seconds = _create_replicated(cluster, partitions)
+        controllers = Controllers(cluster.controllers)
+        controllers.lag(NODES)
+        controllers.close()
+        victim = next(node for node in cluster.nodes if node.node_id != controllers.active)
+        others = [node for node in cluster.nodes if node is not victim]
+        producer = Producer(settings(cluster, acks="all", linger_ms=0))
+        _one_record_each(producer)
+        begin = time.perf_counter()
+        victim.kill()
+        with ThreadPoolExecutor(1) as threads:
+            records = threads.submit(_one_record_each, producer)
+            _wait_for(others, partitions, lambda p: p.leader_id not in (-1, victim.node_id))
+            led = time.perf_counter() - begin
+            acknowledged = records.result() - begin
+        begin = time.perf_counter()
+        victim.start(wait=False)
+        cluster.wait_for_brokers()
+        _wait_for(cluster.nodes, partitions, lambda p: len(p.isr_nodes) == NODES)
+        returned = time.perf_counter() - begin
+        return {
+            "led": led,
+            "acknowledged": acknowledged,
+            "returned": returned,
+            "create": partitions / seconds,
+            "memory": cluster.rss_bytes() / NODES / MIB,
+        }
+
+
+def _create_replicated(cluster: Cluster, partitions: int) -> float:
+    """Topics of 100 partitions, one after the other; the seconds until all replicas are in sync."""
+    admin = AdminClient(settings(cluster))
+    begin = time.perf_counter()
+    for number in range(partitions // PARTITIONS_PER_TOPIC):
+        topic = NewTopic(f"{TOPIC}-{number}", PARTITIONS_PER_TOPIC)
+        admin.create_topics([topic], operation_timeout=60)[topic.topic].result(LIMIT_S)
+    _wait_for(cluster.nodes, partitions, lambda p: p.leader_id >= 0 and len(p.isr_nodes) == NODES)
+    return time.perf_counter() - begin
+
+
+def _one_record_each(producer: Producer) -> float:
+    """A record for every partition of one topic; when the last one was acknowledged."""
+    for partition in range(PARTITIONS_PER_TOPIC):
+        producer.produce(f"{TOPIC}-0", b"x" * 100, partition=partition)
+    if producer.flush(LIMIT_S):
+        raise RuntimeError("not every record was acknowledged")
+    return time.perf_counter()
+
+
+def _wait_for(nodes: Sequence[Node], partitions: int, is_so: Callable[[Any], bool]) -> None:
+    """Until the metadata of every node says so of that many partitions."""
+    deadline = time.monotonic() + 2 * LIMIT_S
+    for node in nodes:
+        address = HostPort("127.0.0.1", node.port)
+        connection = BlockingConnection.open(address, ClientSettings(()))
+        try:
+            while True:
+                answer = connection.request(MetadataRequest(topics=None), MetadataResponse)
+                found = sum(
+                    is_so(partition)
+                    for topic in answer.topics
+                    if topic.name.startswith(TOPIC)
+                    for partition in topic.partitions
+                )
+                if found >= partitions:
+                    break
+                if time.monotonic() > deadline:
+                    raise RuntimeError(f"{found} of {partitions} partitions are as they should be")
+                time.sleep(0.05)
+        finally:
+            connection.close()
+
+
 def _name(partitions: int) -> str:
     return f"{partitions // 1000}k"
 
+
+THREE_NODES = Subject("three nodes", _combined, is_shared=True)
+FRESH_NODES = Subject("three fresh nodes", _combined)
 
 CLUSTER_ITEMS: tuple[Item, ...] = (
     Item(
@@ -166,7 +270,7 @@ CLUSTER_ITEMS: tuple[Item, ...] = (
             Metric("cpu", "CPU-s until then", False),
             Metric("idle", "MiB resident per node, idle", False, 0.25),
         ),
-        Subject("three nodes", _combined),
+        FRESH_NODES,
     ),
     *(
         Item(
@@ -197,5 +301,47 @@ CLUSTER_ITEMS: tuple[Item, ...] = (
             Subject("one controller", _controller),
         )
         for partitions in IMAGE_PARTITIONS
+    ),
+    *(
+        Item(
+            f"broker-failover-{_name(partitions)}",
+            partial(broker_failover, partitions),
+            (
+                Metric("led", "s after kill -9 until all are led", False, 1.0),
+                Metric("acknowledged", "s until acks=all works again", False, 1.0),
+                Metric("returned", "s from restart until all are in sync", False, 1.0),
+                Metric("create", "partitions/s created", True),
+                Metric("memory", "MiB resident per node", False),
+            ),
+            FRESH_NODES,
+        )
+        for partitions in REPLICATED_PARTITIONS
+    ),
+    *(
+        Item(
+            f"rf3-produce-{label}",
+            produce(size, "all"),
+            (
+                Metric("rate", "MB/s", True, 1.0),
+                Metric("broker_cpu", "CPU-s of all brokers per GB", False),
+            ),
+            THREE_NODES,
+        )
+        for label, size in (("1KiB", 1024), ("100B", 100))
+    ),
+    Item(
+        "rf3-consume-1KiB",
+        consume,
+        (
+            Metric("rate", "MB/s", True, 1.0),
+            Metric("broker_cpu", "CPU-s of all brokers per GB", False),
+        ),
+        THREE_NODES,
+    ),
+    Item(
+        "rf3-one-in-flight",
+        partial(one_in_flight, acks="all"),
+        (Metric("p50", "ms p50", False, 1.0), Metric("p99", "ms p99", False, 1.0)),
+        THREE_NODES,
     ),
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import subprocess
+import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -11,6 +12,9 @@ from pathlib import Path
 from peers.java_tools import java_command
 from peers.node import KafkaNode, Node, random_uuid
 
+from benchmarks.items import named_brokers
+
+START_LIMIT_S = 300.0
 COMBINED = ("broker", "controller")
 CONTROLLER = ("controller",)
 
@@ -43,25 +47,19 @@ class Cluster:
                 cluster_id=self.cluster_id,
                 node_id=node_id,
                 jvm_options=jvm_options,
+                roles=tuple(roles),
             )
             for node_id in range(1, count + 1)
         ]
-        self._roles = tuple(roles)
+        for node in self.nodes:
+            node.voters = self.nodes
         self.configure(overrides or {})
 
     def configure(self, overrides: dict[str, str]) -> None:
         """Write the property files."""
-        voters = ",".join(f"{node.node_id}@{node.controller}" for node in self.nodes)
         replicas = str(min(3, len(self.nodes)))
         for node in self.nodes:
-            listeners = {
-                "broker": f"PLAINTEXT://{node.bootstrap}",
-                "controller": f"CONTROLLER://{node.controller}",
-            }
             node.overrides = {
-                "process.roles": ",".join(self._roles),
-                "listeners": ",".join(listeners[role] for role in self._roles),
-                "controller.quorum.voters": voters,
                 "default.replication.factor": replicas,
                 "offsets.topic.replication.factor": replicas,
                 "transaction.state.log.replication.factor": replicas,
@@ -86,11 +84,22 @@ class Cluster:
             list(threads.map(lambda node: node.format(), self.nodes))
 
     def start(self) -> None:
-        """Start all nodes side by side and wait until they say that they are ready."""
+        """Start all nodes side by side and wait until they are ready and know each other."""
         for node in self.nodes:
             node.start(wait=False)
         for node in self.nodes:
             node.wait_ready()
+        self.wait_for_brokers()
+
+    def wait_for_brokers(self) -> None:
+        """Until the metadata of every broker names all of them."""
+        brokers = [node for node in self.nodes if "broker" in node.roles]
+        deadline = time.monotonic() + START_LIMIT_S
+        for node in brokers:
+            while named_brokers(node) < len(brokers):
+                if time.monotonic() > deadline or not node.alive:
+                    raise RuntimeError(f"{node.kind} {node.node_id} does not know all brokers")
+                time.sleep(0.01)
 
     def cpu_s(self) -> float:
         """CPU time of all running nodes."""

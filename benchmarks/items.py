@@ -141,10 +141,10 @@ def warm_up(node: Node, sizes: Sizes) -> None:
         native_client.run("latency", node.bootstrap, topic, 5_000, 1024, acks="1", linger_ms=0)
 
 
-def one_in_flight(node: Node, sizes: Sizes) -> Metrics:
+def one_in_flight(node: Node, sizes: Sizes, acks: str = "1") -> Metrics:
     with topic_of(node) as topic:
         result = native_client.run(
-            "latency", node.bootstrap, topic, sizes.latency_records, 1024, acks="1", linger_ms=0
+            "latency", node.bootstrap, topic, sizes.latency_records, 1024, acks=acks, linger_ms=0
         )
     return {"p50": result["p50_ms"], "p99": result["p99_ms"]}
 

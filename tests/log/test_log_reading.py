@@ -145,6 +145,19 @@ def test_a_fetch_takes_one_read_of_the_file_when_it_follows_another() -> None:
     assert [name for name, _ in files.operations[before:]] == ["pread"]
 
 
+def test_a_second_reader_that_follows_the_first_finds_its_place_at_once() -> None:
+    files = MemoryFileSystem()
+    log = new_log(LogConfig(), new_storage(files))
+    for _ in range(50):
+        append(log, "x" * 100)
+    log.read(0, 1000, 50)
+    for end_offset in (40, 50):
+        log.read(30, 1000, end_offset)  # the first of two followers
+        before = len(files.operations)
+        log.read(30, 1000, end_offset)
+        assert [name for name, _ in files.operations[before:]] == ["pread"]
+
+
 class TestTimestamps:
     def test_the_first_record_at_or_after_a_time(self) -> None:
         log = filled()

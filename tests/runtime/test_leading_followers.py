@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 from fake_broker import FakeBroker, create_replicated, fake_broker
 from node_harness import (
     Client,
@@ -20,6 +21,7 @@ from node_harness import (
 )
 
 from spindle.common.errors import ErrorCode
+from spindle.log.log import FetchedRecords, Log
 from spindle.metadata.partitions import PartitionRegistration
 from spindle.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -120,6 +122,38 @@ def test_records_are_committed_when_the_follower_has_them(tmp_path: Path) -> Non
             assert (await produced).error_code == 0
             seen = await consumer.fetch("t", 0, 0)
             assert [r.value for r in records_in(seen.records)] == [b"a", b"b"]
+
+    run(scenario)
+
+
+def test_what_waiting_readers_wait_for_is_not_read_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        async with pair(tmp_path) as p:
+            await p.create()
+            await p.follow(0, max_wait_ms=0)
+            assert p.node.broker is not None
+            partition = p.node.broker.replicas.lookup("t", 0)
+            assert partition is not None
+            reads: list[int] = []
+            read = Log.read
+
+            def counted(log: Log, offset: int, *rest: Any, **more: Any) -> FetchedRecords:
+                reads.append(offset)
+                return read(log, offset, *rest, **more)
+
+            monkeypatch.setattr(Log, "read", counted)
+            waiting = asyncio.create_task(p.follow(0, max_wait_ms=20_000))
+            while not partition._append_watchers:  # noqa: ASYNC110
+                await asyncio.sleep(0)
+            await p.client.produce("t", 0, batch_of(b"a", b"b"), acks=1)
+            assert [r.value for r in records_in((await waiting).records)] == [b"a", b"b"]
+            assert reads == []
+            assert partition.fresh_records(0, 2) is None, "nothing is kept for later"
+            late = await p.follow(0)
+            assert [r.value for r in records_in(late.records)] == [b"a", b"b"]
+            assert reads == [0]
 
     run(scenario)
 

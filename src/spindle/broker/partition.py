@@ -7,7 +7,7 @@ the loop reads of the log between the two are plain integers.
 import logging
 from collections.abc import Callable
 from heapq import heappop, heappush
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from spindle.broker.directories import BrokerDirectory
 from spindle.broker.replication_context import ReplicationContext, Standing
@@ -46,6 +46,14 @@ class Watcher(Protocol):
         ...
 
 
+class Fresh(NamedTuple):
+    """Batches that were appended just now, from offset to offset (exclusive)."""
+
+    offset: int
+    end_offset: int
+    records: Bytes
+
+
 class Partition:
     """One hosted replica.
 
@@ -56,6 +64,7 @@ class Partition:
         "_append_watchers",
         "_commit_waiters",
         "_context",
+        "_fresh",
         "_low_waiters",
         "_standing",
         "_waiter_count",
@@ -96,6 +105,7 @@ class Partition:
         self._standing = Standing(context.metadata, topic_id, topic_partition.partition)
         self._watchers: dict[Watcher, None] = {}
         self._append_watchers: dict[Watcher, None] = {}
+        self._fresh: Fresh | None = None
         # A heap by offset; the count keeps equal offsets in the order in which they came.
         self._commit_waiters: list[tuple[int, int, Appended, AppendInfo]] = []
         self._waiter_count = 0
@@ -200,6 +210,17 @@ class Partition:
         self._watchers.pop(watcher, None)
         self._append_watchers.pop(watcher, None)
 
+    def fresh_records(self, offset: int, end_offset: int) -> Bytes | None:
+        """Exactly what is between the offsets, if it was appended just now.
+
+        Only whoever is told of that append by `watch` can have it, while being told: it is in
+        memory anyway and need not be read back. Others read the log.
+        """
+        fresh = self._fresh
+        if fresh is None or (fresh.offset, fresh.end_offset) != (offset, end_offset):
+            return None
+        return fresh.records
+
     def _tell_changed(self) -> None:
         for watcher in list(self._watchers):
             watcher.changed()
@@ -298,16 +319,20 @@ class Partition:
         end_offset = info.last_offset + 1
         has_grown = end_offset > leader.log_end_offset
         has_moved = has_grown and leader.on_append(end_offset, self._context.steady_ms())
+        fresh = Fresh(info.first_offset, end_offset, info.records)
+        info = info._replace(records=b"")  # whoever waits for the commit holds no memory
         if required_acks != ACKS_ALL or leader.high_watermark > info.last_offset:
             callback(info, None)
         else:
             self._waiter_count += 1
             waiter = (info.last_offset, self._waiter_count, callback, info)
             heappush(self._commit_waiters, waiter)
+        self._fresh = fresh
         if has_grown and self._append_watchers:
             self._tell_log_moved()
         if has_moved:
             self._on_progress(has_moved)
+        self._fresh = None
 
     def _on_progress(self, has_moved: bool) -> None:
         if not has_moved or self.leader is None:

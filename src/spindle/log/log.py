@@ -43,7 +43,8 @@ class AppendInfo(NamedTuple):
     """What an append did. Offsets are inclusive; `log_append_time_ms` is -1 for create time.
 
     For a batch that was in the log already (`is_duplicate`) the offsets are those it got then, and
-    nothing was written. An append of nothing has `last_offset == first_offset - 1`.
+    nothing was written. An append of nothing has `last_offset == first_offset - 1`. `records` is
+    what was written, for readers that wait for it.
     """
 
     first_offset: int
@@ -53,6 +54,7 @@ class AppendInfo(NamedTuple):
     log_start_offset: int
     is_duplicate: bool
     size_bytes: int
+    records: Bytes = b""
 
 
 class FetchedRecords(NamedTuple):
@@ -241,6 +243,7 @@ class Log:
             self.log_start_offset,
             False,
             len(records),
+            records,
         )
 
     def _nothing_appended(self) -> AppendInfo:

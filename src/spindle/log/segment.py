@@ -61,6 +61,8 @@ class Segment:
         "_bytes_since_index_entry",
         "_handles",
         "_is_dirty",
+        "_last_read_offset",
+        "_last_read_position",
         "_next_read_offset",
         "_next_read_position",
         "base_offset",
@@ -101,8 +103,8 @@ class Segment:
         self.roll_timestamp: int | None = NO_TIMESTAMP
         self._bytes_since_index_entry = 0
         self._is_dirty = False
-        self._next_read_offset = -1
-        self._next_read_position = 0
+        self._last_read_offset = self._next_read_offset = -1
+        self._last_read_position = self._next_read_position = 0
 
     # Life of the files.
 
@@ -156,7 +158,7 @@ class Segment:
         self._handles.get(self.path).truncate(size_bytes)
         self._is_dirty = True
         self.size_bytes = size_bytes
-        self._next_read_offset = -1
+        self._last_read_offset = self._next_read_offset = -1
         if size_bytes == 0:
             self.roll_timestamp = NO_TIMESTAMP
 
@@ -348,8 +350,13 @@ class Segment:
         Raises:
             CorruptLog: the bytes are not batches.
         """
-        position: int | None = self._next_read_position
-        if offset != self._next_read_offset:
+        # Where the last read ended a reader goes on; where it began another one follows.
+        position: int | None
+        if offset == self._next_read_offset:
+            position = self._next_read_position
+        elif offset == self._last_read_offset:
+            position = self._last_read_position
+        else:
             position = self._position_of(offset)
         if position is None or position >= self.size_bytes:
             return None
@@ -373,6 +380,7 @@ class Segment:
         except CorruptRecords as error:
             raise CorruptLog(self.path, position, str(error)) from error
         (delta,) = _LAST_OFFSET_DELTA.unpack_from(data, cut.last + _LAST_OFFSET_DELTA_POSITION)
+        self._last_read_offset, self._last_read_position = offset, position
         self._next_read_offset = cut.last_base_offset + delta + 1
         self._next_read_position = position + cut.end
         return data[: cut.end]

@@ -112,18 +112,27 @@ class _Fetch:
     # -- reading
 
     def _read(self) -> None:
-        """One hop to the I/O thread of each directory that holds something to read."""
+        """One hop to the I/O thread of each directory that holds something to read.
+
+        What was appended just now, and is all that is wanted of a partition, needs no reading.
+        """
         self.is_reading = True
         self.is_stale = False
-        groups: dict[int, list[PartitionRead]] = {}
-        wanted = 0
-        for read in self.reads.values():
-            if read.has_data:
-                assert read.partition is not None
-                groups.setdefault(id(read.partition.directory), []).append(read)
-                wanted += max(read.wanted.max_bytes, 0)
+        ready = [read for read in self.reads.values() if read.has_data]
+        wanted = sum(max(read.wanted.max_bytes, 0) for read in ready)
         self.granted = self._memory.grant(min(wanted, self._max_bytes()))
-        self._read_groups(list(groups.values()), self.granted, False)
+        room = self.granted
+        groups: dict[int, list[PartitionRead]] = {}
+        for read in ready:
+            partition = read.partition
+            assert partition is not None
+            fresh = partition.fresh_records(read.wanted.fetch_offset, read.end_offset)
+            if fresh is not None and len(fresh) <= min(room, read.wanted.max_bytes):
+                read.data.records = fresh
+                room -= len(fresh)
+            else:
+                groups.setdefault(id(partition.directory), []).append(read)
+        self._read_groups(list(groups.values()), room, room < self.granted)
 
     @property
     def _memory(self) -> FetchMemory:
