@@ -16,7 +16,8 @@ import pytest
 
 from spindle.cli.failure import CommandFailed
 from spindle.cli.main import run
-from spindle.cli.up.folder import check_ports, find_cluster, make_cluster
+from spindle.cli.up.cluster import LocalCluster
+from spindle.cli.up.folder import check_ports, find_cluster, make_cluster, nodes_in_use
 from spindle.cli.up.greeting import bootstrap_servers, greet
 from spindle.cli.up.layout import Wishes, node_properties
 from spindle.cli.up.ports import free_ports
@@ -170,6 +171,36 @@ def test_the_greeting_names_everything(tmp_path: Path, capsys: pytest.CaptureFix
         assert text in out, text
 
 
+_HOLD_LOCK = """
+import sys
+from spindle.runtime.directory_lock import DirectoryLock
+DirectoryLock(sys.argv[1])
+print("locked", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_folder_in_which_a_node_runs_is_not_removed(tmp_path: Path) -> None:
+    nodes = make_cluster(SMALL, tmp_path, list(PORTS))
+    # What a node that was killed leaves behind is not locked.
+    (Path(nodes[0].config.log_dirs[0]) / ".lock").touch()
+    assert nodes_in_use(nodes) == []
+    with subprocess.Popen(
+        [sys.executable, "-c", _HOLD_LOCK, nodes[1].config.log_dirs[1]],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "locked\n"
+        assert nodes_in_use(nodes) == [2]
+        LocalCluster(data=None, is_kept=False, as_json=True)._remove(tmp_path, nodes)
+        assert tmp_path.exists()
+        holder.communicate("")
+    LocalCluster(data=None, is_kept=False, as_json=True)._remove(tmp_path, nodes)
+    assert not tmp_path.exists()
+
+
 # -- processes
 
 
@@ -207,15 +238,18 @@ main()
 '''
 
 
+_REAL = "from spindle.cli.main import main; main()"
+
+
 class Up:
     """A running `spindle up --json`."""
 
-    def __init__(self, folder: Path, *arguments: str) -> None:
+    def __init__(self, folder: Path, *arguments: str, program: str = _STAND_IN) -> None:
         # Everybody who descends from the command holds this pipe open.
         self.alive, life = os.pipe()
         words = ["up", "--json"] if (folder / "node-1").exists() else ["up", "--json", "--port=0"]
         self.process = subprocess.Popen(
-            [sys.executable, "-c", _STAND_IN, *words, "--data", str(folder), *arguments],
+            [sys.executable, "-c", program, *words, "--data", str(folder), *arguments],
             pass_fds=[life],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -250,8 +284,8 @@ class Up:
 def start_up(tmp_path: Path) -> Iterator[Callable[..., Up]]:
     started: list[Up] = []
 
-    def start(*arguments: str) -> Up:
-        started.append(Up(tmp_path, *arguments))
+    def start(*arguments: str, program: str = _STAND_IN) -> Up:
+        started.append(Up(tmp_path, *arguments, program=program))
         return started[-1]
 
     yield start
@@ -331,3 +365,36 @@ def test_the_second_run_has_the_same_ports_and_ids(start_up: Callable[..., Up]) 
         node.pop("pid")
     assert after == before
     assert second.end() == 0
+
+
+# -- the real thing
+
+
+def test_three_nodes_replicate_and_come_back(
+    start_up: Callable[..., Up], capsys: pytest.CaptureFixture[str]
+) -> None:
+    def said(bootstrap: str, tool: str, *words: str) -> list[str]:
+        assert run([tool, *words, "--bootstrap-server", bootstrap]) == 0
+        return capsys.readouterr().out.splitlines()
+
+    up = start_up("--nodes", "3", "--dirs", "2", "--racks", "3", program=_REAL)
+    ready = up.event("ready")
+    bootstrap = ready["bootstrap_servers"]
+    for node in ready["nodes"]:
+        known = said(node["clients"], "cluster", "list-endpoints")
+        assert [line.split()[0] for line in known[1:]] == ["1", "2", "3"]
+    said(bootstrap, "topics", "--create", "--topic", "t", "--partitions", "1")
+    for node in ready["nodes"]:
+        # A broker learns of a topic a moment after the controller has said that it is there.
+        while "t" not in said(node["clients"], "topics", "--list"):
+            pass
+    described = said(bootstrap, "topics", "--describe", "--topic", "t")
+    assert "ReplicationFactor: 3" in described[0]
+    load = ("--topic", "t", "--num-records", "50", "--record-size", "10", "--throughput", "-1")
+    said(bootstrap, "produce-perf", *load, "--producer-props", "acks=all")
+    assert up.end() == 0
+    again = start_up(program=_REAL)
+    assert again.event("ready")["bootstrap_servers"] == bootstrap
+    assert said(bootstrap, "get-offsets", "--topic", "t") == ["t:0:50"]
+    assert again.end() == 0
+    assert not list(Path(ready["folder"]).rglob(".lock"))

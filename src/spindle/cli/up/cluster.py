@@ -13,7 +13,13 @@ from typing import Final
 import click
 
 from spindle.cli.failure import CommandFailed
-from spindle.cli.up.folder import NodeFolder, check_ports, find_cluster, make_cluster
+from spindle.cli.up.folder import (
+    NodeFolder,
+    check_ports,
+    find_cluster,
+    make_cluster,
+    nodes_in_use,
+)
 from spindle.cli.up.greeting import event, greet, ready_event
 from spindle.cli.up.layout import Wishes
 from spindle.cli.up.supervisor import Stopped, Supervisor
@@ -44,6 +50,7 @@ class LocalCluster:
         folder = Path(tempfile.mkdtemp(prefix="spindle-")) if self.data is None else self.data
         folder = folder.absolute()
         code = 0
+        nodes: list[NodeFolder] = []
         try:
             nodes = find_cluster(folder)
             if nodes:
@@ -62,9 +69,20 @@ class LocalCluster:
             code = _STOPPED_BY_INTERRUPT
         finally:
             if not self.is_kept:
-                shutil.rmtree(folder, ignore_errors=True)
+                self._remove(folder, nodes)
         # Being told to stop is how this command ends when all is well.
         return 0 if code in (_STOPPED_BY_INTERRUPT, _STOPPED_BY_TERMINATION) else code
+
+    def _remove(self, folder: Path, nodes: Sequence[NodeFolder]) -> None:
+        in_use = nodes_in_use(nodes)
+        if not in_use:
+            shutil.rmtree(folder, ignore_errors=True)
+            return
+        names = ", ".join(map(str, in_use))
+        self._tell(
+            f"{folder} stays: node {names} still runs there",
+            event("kept", folder=str(folder), running=in_use),
+        )
 
     def _run_here(self, node: NodeFolder, folder: Path) -> int:
         # Only here, because a folder that cannot be made does without the server.

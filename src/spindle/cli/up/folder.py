@@ -12,11 +12,13 @@ from spindle.cli.storage.format_options import FormatOptions, format_request
 from spindle.cli.storage.formatting import format_directories
 from spindle.cli.up.layout import LOG_FILE, PROPERTY_FILE, Wishes, node_properties
 from spindle.cli.up.ports import taken_ports
+from spindle.common.errors import ConfigError
 from spindle.common.filesystem import OsFileSystem
 from spindle.common.uuids import Uuid, uuid_from_random, uuid_text
 from spindle.config.node_config import NodeConfig
 from spindle.config.properties import format_properties
 from spindle.log.identity import load_ensemble
+from spindle.runtime.directory_lock import LOCK_FILE, DirectoryLock
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +146,23 @@ def check_ports(nodes: list[NodeFolder]) -> None:
                 f"node {node.node_id} needs port {port}, which is in use; change listeners in "
                 f"{node.property_file}, or stop who listens there"
             )
+
+
+def nodes_in_use(nodes: Sequence[NodeFolder]) -> list[int]:
+    """Nodes that run after all: somebody has started them again by hand."""
+    return [node.node_id for node in nodes if any(map(_is_locked, node.config.log_dirs))]
+
+
+def _is_locked(directory: str) -> bool:
+    if not os.path.exists(os.path.join(directory, LOCK_FILE)):
+        return False
+    try:
+        DirectoryLock(directory).release()
+    except ConfigError:
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def cluster_id(nodes: Sequence[NodeFolder]) -> str:
