@@ -80,12 +80,21 @@ class Cluster:
         return ",".join(node.bootstrap for node in self._first)
 
     def start(self, seats: Iterable[int]) -> None:
-        """Start the nodes of these seats together, and wait until they serve."""
+        """Start the nodes of these seats together, and wait until each knows all brokers.
+
+        A client that heard of a broker gives it up when another node does not know it yet.
+        """
         nodes = [self.seats[seat] for seat in seats]
         for node in nodes:
             node.start(wait=False)
         for node in nodes:
             node.wait_ready()
+        deadline = time.monotonic() + LIMIT_S
+        for node in nodes:
+            admin = AdminClient({"bootstrap.servers": node.bootstrap, "log_level": 0})
+            while len(admin.list_topics(timeout=LIMIT_S).brokers) < len(self.seats):
+                assert time.monotonic() < deadline, f"node {node.node_id} misses brokers"
+                time.sleep(0.05)
 
     def hand_over(self, seat: int, program: str, *, is_killed: bool = False) -> None:
         """End the node of a seat, and let `program` go on in its place."""
