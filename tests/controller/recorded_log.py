@@ -6,6 +6,7 @@ Registrations of controllers are left out, and features of brokers where they do
 
 import json
 import re
+from base64 import b64decode
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,6 +69,8 @@ def message(cls: type[Message], content: dict[str, Any]) -> Message:
             value = [message(kind, element) for element in value]
         elif kind == "uuid" and value is not None:
             value = [parse_uuid(v) for v in value] if isinstance(value, list) else parse_uuid(value)
+        elif kind == "bytes" and value is not None:
+            value = b64decode(value)
         values[name] = value
     return cls(**values)
 

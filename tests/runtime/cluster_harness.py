@@ -2,7 +2,7 @@
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 
@@ -59,3 +59,9 @@ async def running_cluster(homes: Sequence[Home]) -> AsyncIterator[list[Node]]:
     finally:
         await asyncio.gather(*(node.broker.stop(10) for node in nodes if node.broker is not None))
         await asyncio.gather(*(node.stop() for node in nodes))
+
+
+async def eventually(condition: Callable[[], bool]) -> None:
+    """Wait for what no event tells."""
+    while not condition():  # noqa: ASYNC110
+        await asyncio.sleep(0.005)

@@ -1,0 +1,51 @@
+"""Snapshots on running nodes: written, the log before them deleted, loaded by an empty broker."""
+
+from pathlib import Path
+
+from cluster_harness import COMBINED, cluster_homes, eventually, running_cluster
+from metadata_files import FOLDER
+from node_harness import connected, run
+
+from spindle.raft.snapshots import parse_snapshot_file_name
+from spindle.runtime.node import Node
+
+
+def snapshots(directory: Path) -> list[int]:
+    """End offsets of the snapshots in a metadata directory, rising."""
+    names = [path.name for path in (directory / FOLDER).glob("*.checkpoint")]
+    return sorted(found.offset for name in names if (found := parse_snapshot_file_name(name)))
+
+
+def test_an_empty_broker_begins_where_a_cleaned_log_does(tmp_path: Path) -> None:
+    homes = cluster_homes(
+        tmp_path,
+        [COMBINED, "broker"],
+        metadata_log_max_record_bytes_between_snapshots="1000",
+        metadata_log_segment_ms="1",
+        metadata_max_retention_ms="1",
+        metadata_max_idle_interval_ms="20",
+    )
+    first, late = (home.directories[0] for home in homes)
+
+    async def scenario() -> None:
+        async with running_cluster(homes[:1]) as (node,):
+            async with connected(node) as client:
+                created = [await client.create_topic(f"t{number}") for number in range(5)]
+            assert node.quorum is not None
+            quorum = node.quorum
+            await eventually(lambda: quorum.log_start_offset > 0)
+            other = Node(homes[1].config())
+            try:
+                await other.start()
+                assert other.broker is not None
+                image = other.broker.metadata.image
+                assert sorted(image.topics.by_id) == sorted(created)
+            finally:
+                await other.stop()
+
+    run(scenario)
+    for directory in (first, late):
+        begin = min(int(path.stem) for path in (directory / FOLDER).glob("*.log"))
+        assert begin > 0
+        assert snapshots(directory)[0] >= begin
+        assert not list((directory / FOLDER).glob("*.part"))
