@@ -63,6 +63,11 @@ class PeerServer:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
         return Destination(2, "127.0.0.1", self._server.sockets[0].getsockname()[1])
 
+    def hang_up(self) -> None:
+        """Close all connections and go on listening."""
+        for writer in self._tasks:
+            writer.close()
+
     async def stop(self) -> None:
         assert self._server is not None
         self._server.close()

@@ -12,7 +12,7 @@ from quorum_wire import PeerServer
 
 from spindle.common.ids import OffsetAndEpoch
 from spindle.protocol.message import Message
-from spindle.protocol.messages.fetch import FetchResponse
+from spindle.protocol.messages.fetch import FetchRequest, FetchResponse
 from spindle.protocol.messages.vote import VoteResponse
 from spindle.raft import requests
 from spindle.raft.ready import Destination
@@ -60,6 +60,41 @@ def test_a_peer_without_pre_votes_gets_votes_only() -> None:
         with pytest.raises(PeerLacksVersion, match="Vote"):
             await peers.request(destination, vote(is_pre_vote=True))
         assert isinstance(await peers.request(destination, vote(is_pre_vote=False)), VoteResponse)
+        peers.close()
+        await server.stop()
+
+    asyncio.run(run())
+
+
+def test_a_peer_that_knows_topics_by_name_only_is_not_asked_by_id() -> None:
+    async def run() -> None:
+        server = PeerServer(lambda request, version: FetchResponse())
+        server.versions.api_keys[1].max_version = 12
+        destination = await server.start()
+        peers = QuorumPeers("broker-1-fetcher-0", 5)
+        by_id = FetchRequest(topics=[FetchRequest.FetchTopic(topic_id=bytes(range(16)))])
+        with pytest.raises(PeerLacksVersion, match="Fetch"):
+            await peers.request(destination, by_id)
+        assert isinstance(await peers.request(destination, fetch()), FetchResponse)
+        peers.close()
+        await server.stop()
+
+    asyncio.run(run())
+
+
+def test_a_connection_that_the_peer_closed_meanwhile_is_made_anew() -> None:
+    async def run() -> None:
+        server = PeerServer(lambda request, version: FetchResponse())
+        destination = await server.start()
+        peers = QuorumPeers("raft-client-1", 5)
+        await peers.request(destination, fetch())
+        server.hang_up()
+        # The end of the connection arrives before the answer on a new one.
+        other = QuorumPeers("other", 5)
+        await other.request(destination, fetch())
+        other.close()
+        assert isinstance(await peers.request(destination, fetch()), FetchResponse)
+        assert server.connections == 3
         peers.close()
         await server.stop()
 

@@ -7,11 +7,13 @@ machine sends one request at a time to a peer, and asks again.
 from typing import Final
 
 from spindle.protocol.message import Message
+from spindle.protocol.messages.fetch import FetchRequest
 from spindle.protocol.messages.vote import VoteRequest
 from spindle.raft.ready import Destination
 from spindle.runtime.peer_link import PeerLink, open_link, peer_errors
 
 _PRE_VOTE_VERSION: Final = 2
+_TOPIC_ID_VERSION: Final = 13
 
 
 class QuorumPeers:
@@ -67,9 +69,11 @@ class QuorumPeers:
 
 
 def _oldest_version(message: Message) -> int:
-    """A pre-vote must not be taken for a vote by a peer that does not know the difference."""
+    """A peer must not take one thing for another: a pre-vote for a vote, no name for a topic's."""
     if isinstance(message, VoteRequest) and any(
         partition.pre_vote for topic in message.topics for partition in topic.partitions
     ):
         return _PRE_VOTE_VERSION
+    if isinstance(message, FetchRequest) and any(not topic.topic for topic in message.topics):
+        return _TOPIC_ID_VERSION
     return 0
