@@ -1,11 +1,11 @@
-# make setup | demo | test | check | interop | bench | fuzz   (only Python 3.11+ and make are needed)
+# make setup | demo | test | check | interop | bench | fuzz | simulate   (only Python 3.11+ and make are needed)
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 UV_VERSION := 0.13.9
 
-.PHONY: help setup lock demo test check unit interop bench fuzz clean
+.PHONY: help setup lock demo test check unit interop bench fuzz simulate clean
 .DEFAULT_GOAL := help
 
 help: ## Show the targets
@@ -46,6 +46,10 @@ interop: setup ## Apache Kafka, its tools and foreign clients against Spindle (n
 
 fuzz: setup ## Hostile input against a node of its own, for SECONDS (default 300), by SEED
 	@$(BIN)/python -m spindle.testing.fuzz --seconds $(or $(SECONDS),300) $(if $(SEED),--seed $(SEED))
+
+simulate: setup ## Whole clusters in which things go wrong, SEEDS of them (default 1000); MUTANTS=1: broken variants
+	@$(BIN)/python -m spindle.testing.simulation --seeds $(or $(SEEDS),1000) $(if $(FIRST),--first $(FIRST)) \
+	  $(if $(SEED),--seed $(SEED)) $(if $(MUTANT),--mutant $(MUTANT)) $(if $(MUTANTS),--mutants)
 
 bench: setup ## Spindle next to Apache Kafka in one run; a table of ratios
 	@$(BIN)/python tools/kafka/fetch.py

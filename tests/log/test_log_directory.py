@@ -231,6 +231,22 @@ def test_strays_are_kept_but_not_served() -> None:
     assert again.delete_expired(NOW_MS + 10**9) == 0
 
 
+@pytest.mark.parametrize("goes", ["deleted", "stray"])
+def test_a_log_inherits_nothing_of_an_earlier_one_of_its_name(goes: str) -> None:
+    files = MemoryFileSystem()
+    directory = opened(files)
+    create(directory, A0, count=5)
+    directory.logs[A0].update_high_watermark(5)
+    directory.checkpoint_high_watermarks()
+    if goes == "deleted":
+        directory.delete_later(directory.logs[A0], UNIQUE, NOW_MS)
+    else:
+        directory.mark_stray(directory.logs[A0], UNIQUE)
+    directory.create(A0, b"n" * 16, CONFIG, NOW_MS)
+    append(directory.logs[A0], "x")
+    assert opened(files).logs[A0].high_watermark == 0
+
+
 def test_retention_and_flushing_reach_every_log() -> None:
     directory = opened()
     create(directory, A0, A1, count=20)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from spindle.testing.raft_simulation import Chances, RaftSimulation
+from spindle.testing.simulation.quorum_cores import Chances, RaftSimulation
 
 ROUGH = Chances(loss=0.2, crash=0.4, partition=0.3, snapshot=0.4)
 CALM_MS = 6000

@@ -153,6 +153,28 @@ def test_a_foreign_partition_is_set_aside(tmp_path: Path) -> None:
     run(scenario)
 
 
+def test_of_two_logs_of_a_partition_the_recorded_one_is_taken(tmp_path: Path) -> None:
+    """A directory was offline while the replica was made in another one, and is back."""
+    home = Home(tmp_path).format()
+
+    async def scenario() -> None:
+        async with running(home) as node, connected(node) as client:
+            await client.create_topic("t")
+            await client.produce("t", 0, batch_of(b"kept"))
+        own = next(d for d in home.directories if (d / "t-0").exists())
+        for other in home.directories:
+            if other != own:
+                _copy_tree(own / "t-0", other / "t-0")
+                (other / "t-0" / "00000000000000000000.log").write_bytes(b"")
+        async with running(home) as node, connected(node) as client:
+            assert (own / "t-0").exists()
+            assert sum(name.endswith("-stray") for name in partition_folders(home)) == 2
+            found = await client.fetch("t", 0, 0)
+            assert [r.value for r in records_in(found.records)] == [b"kept"]
+
+    run(scenario)
+
+
 def test_a_fetch_waits_for_data_and_is_answered_at_once(tmp_path: Path) -> None:
     home = Home(tmp_path).format()
 

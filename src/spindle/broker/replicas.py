@@ -84,7 +84,7 @@ class Replicas:
         self._cordoned: Sequence[str] = ()
         self._partitions: dict[tuple[str, int], Partition] = {}
         self._preferred: dict[TopicPartition, BrokerDirectory] = {}
-        self._loaded: dict[TopicPartition, tuple[Log, BrokerDirectory]] = {}
+        self._loaded: dict[TopicPartition, list[tuple[Log, BrokerDirectory]]] = {}
         self._leader_listeners: list[Callable[[Partition, bool], None]] = []
 
     # -- finding
@@ -175,14 +175,17 @@ class Replicas:
     # -- following the metadata
 
     def add_loaded(self, loaded: Iterable[Log], directory: BrokerDirectory) -> None:
-        """Logs found on disk at start; they are taken up by the first `apply`."""
+        """Logs found on disk at start; they are taken up by the first `apply`.
+
+        Several directories may have one of the same name: one was offline while the other was made.
+        """
         for found in loaded:
-            self._loaded[found.topic_partition] = (found, directory)
+            self._loaded.setdefault(found.topic_partition, []).append((found, directory))
             directory.log_count += 1
 
     def take_loaded(self) -> list[tuple[Log, BrokerDirectory]]:
         """Logs on disk that the metadata does not place here."""
-        rest = list(self._loaded.values())
+        rest = [found for logs in self._loaded.values() for found in logs]
         self._loaded.clear()
         return rest
 
@@ -242,14 +245,16 @@ class Replicas:
         plan: dict[int, Work] = {}
         for instruction in instructions:
             where = instruction.topic_partition
-            found = self._loaded.pop(where, None)
-            if found is not None:
-                existing, directory = found
-                if existing.topic_id == instruction.topic_id:
-                    self._add(instruction, existing, directory)
-                    continue
-                directory.log_count -= 1
-                await self._put_aside(existing, directory)
+            found = self._loaded.pop(where, [])
+            own = _own_log(found, instruction, self.broker_id)
+            for stale, directory in found:
+                if stale is not own:
+                    directory.log_count -= 1
+                    await self._put_aside(stale, directory)
+                else:
+                    self._add(instruction, stale, directory)
+            if own is not None:
+                continue
             target = self._choose(where, instruction.partition)
             if target is None:
                 continue
@@ -324,7 +329,7 @@ class Replicas:
     async def _put_aside(self, stale: Log, directory: BrokerDirectory) -> None:
         """Data of an earlier topic of the same name, or of nobody: kept as `-stray` (KIP-516)."""
         log.warning(
-            "%s in %s belongs to topic id %s, which is not assigned here: renamed to -stray",
+            "%s in %s, of topic id %s, is not assigned there: renamed to -stray",
             stale.topic_partition,
             directory.path,
             uuid_text(stale.topic_id or ZERO_UUID),
@@ -433,3 +438,15 @@ class Replicas:
         self._fetching.stop(partitions)
         for partition in partitions:
             partition.wake(ApiError(ErrorCode.KAFKA_STORAGE_ERROR))
+
+
+def _own_log(
+    found: Sequence[tuple[Log, BrokerDirectory]],
+    instruction: BecomeLeader | BecomeFollower,
+    broker_id: int,
+) -> Log | None:
+    """The log of the topic id among those of a name; of two, the one where it is recorded."""
+    recorded = instruction.partition.directory(broker_id)
+    own = [(log, at) for log, at in found if log.topic_id == instruction.topic_id]
+    own.sort(key=lambda pair: pair[1].directory_id != recorded)
+    return own[0][0] if own else None

@@ -4,7 +4,7 @@ Used by the directory's I/O thread only. An `OSError` or `CorruptLog` that leave
 that the directory is lost until the next start; the caller then gives it up with `abandon`.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from spindle.common.ids import TopicPartition
@@ -53,6 +53,7 @@ class LogDirectory:
     __slots__ = (
         "_cleaner_offsets",
         "_is_loaded",
+        "_stored",
         "future_logs",
         "logs",
         "path",
@@ -70,6 +71,7 @@ class LogDirectory:
         self.future_logs: dict[TopicPartition, Log] = {}
         self.stray_logs: dict[TopicPartition, Log] = {}
         self._cleaner_offsets: dict[TopicPartition, int] = {}
+        self._stored: dict[str, Mapping[TopicPartition, int]] = {}
         self._is_loaded = False
 
     # Loading.
@@ -146,7 +148,9 @@ class LogDirectory:
                 files.open(path, create=True).close()
 
     def _read(self, checkpoint: str) -> dict[TopicPartition, int]:
-        return read_offset_checkpoint(self.storage.file_system, f"{self.path}/{checkpoint}")
+        found = read_offset_checkpoint(self.storage.file_system, f"{self.path}/{checkpoint}")
+        self._stored[checkpoint] = found
+        return found
 
     def _add(self, log: Log, kind: DirectoryKind) -> None:
         logs = {
@@ -185,9 +189,26 @@ class LogDirectory:
         existing = self.logs if kind is DirectoryKind.CURRENT else self.future_logs
         if topic_partition in existing:
             raise DuplicateLogDirectories(f"{topic_partition} is in {self.path} already")
+        if kind is DirectoryKind.CURRENT:
+            self._forget_predecessor(topic_partition)
         log = create_log(self.storage, name, topic_partition, topic_id, config, now_ms)
         self._add(log, kind)
         return log
+
+    def _forget_predecessor(self, topic_partition: TopicPartition) -> None:
+        """The checkpoints know names, not topic ids: what they say of an earlier log must go.
+
+        Otherwise a start soon after would give the new log the old one's high watermark.
+        """
+        self._cleaner_offsets.pop(topic_partition, None)
+        for checkpoint, write in (
+            (RECOVERY_POINTS, self.checkpoint_recovery_points),
+            (LOG_STARTS, self.checkpoint_log_starts),
+            (HIGH_WATERMARKS, self.checkpoint_high_watermarks),
+            (CLEANER_OFFSETS, lambda: self._write(CLEANER_OFFSETS, self._cleaner_offsets)),
+        ):
+            if topic_partition in self._stored.get(checkpoint, ()):
+                write()
 
     def promote_future(self, topic_partition: TopicPartition) -> Log:
         """Make the future log the current one, under the plain name.
@@ -307,6 +328,7 @@ class LogDirectory:
     def _write(self, checkpoint: str, offsets: dict[TopicPartition, int]) -> None:
         path = f"{self.path}/{checkpoint}"
         write_offset_checkpoint(self.storage.file_system, path, offsets)
+        self._stored[checkpoint] = dict(offsets)
 
     # The end.
 

@@ -29,12 +29,50 @@ class Fault:
 
 
 class _File:
-    __slots__ = ("content", "durable", "modified_ms")
+    """A file's content. The zeros at the end of one that was made longer take no memory."""
+
+    __slots__ = ("_data", "_durable", "_durable_bytes", "modified_ms", "size_bytes")
 
     def __init__(self) -> None:
-        self.content = bytearray()
-        self.durable = b""
+        self.size_bytes = 0
         self.modified_ms = 0
+        self._data = bytearray()
+        self._durable = b""
+        self._durable_bytes = 0
+
+    def read(self, start: int, end: int) -> bytes:
+        end = min(end, self.size_bytes)
+        found = bytes(self._data[start:end])
+        return found + bytes(max(0, end - start - len(found)))
+
+    def write(self, data: Bytes, position: int) -> None:
+        content = self._data
+        if position > len(content):
+            content += bytes(position - len(content))
+        content[position : position + len(data)] = data
+        self.size_bytes = max(self.size_bytes, position + len(data))
+
+    def resize(self, size_bytes: int) -> None:
+        del self._data[size_bytes:]
+        self.size_bytes = size_bytes
+
+    def sync(self) -> None:
+        self._durable = bytes(self._data)
+        self._durable_bytes = self.size_bytes
+
+    @property
+    def unsynced_bytes(self) -> int:
+        """At the end of the file."""
+        return max(0, self.size_bytes - self._durable_bytes)
+
+    def go_back(self, kept_bytes: int) -> None:
+        """To what is durable, and so much of what was written behind it."""
+        start = self._durable_bytes
+        tail = self.read(start, start + kept_bytes)
+        self._data = bytearray(self._durable)
+        self.size_bytes = start
+        if tail:
+            self.write(tail, start)
 
 
 class _Directory:
@@ -58,42 +96,37 @@ class MemoryFile:
 
     def pread(self, size_bytes: int, position: int, /) -> bytes:
         self._use("pread")
-        return bytes(self._file.content[position : position + size_bytes])
+        return self._file.read(position, position + size_bytes)
 
     def pread_into(self, buffer: bytearray | memoryview, position: int, /) -> int:
         self._use("pread_into")
-        data = self._file.content[position : position + len(buffer)]
+        data = self._file.read(position, position + len(buffer))
         memoryview(buffer)[: len(data)] = data
         return len(data)
 
     def append(self, parts: Sequence[Bytes], /) -> int:
         self._use("append")
         data = b"".join(parts)
-        self._file.content += data
+        self._file.write(data, self._file.size_bytes)
         self._file.modified_ms = self._owner.now_ms
         return len(data)
 
     def pwrite(self, data: Bytes, position: int, /) -> None:
         self._use("pwrite")
-        content = self._file.content
-        if position > len(content):
-            content += bytes(position - len(content))
-        content[position : position + len(data)] = data
+        self._file.write(data, position)
         self._file.modified_ms = self._owner.now_ms
 
     def size(self) -> int:
         self._use("size")
-        return len(self._file.content)
+        return self._file.size_bytes
 
     def truncate(self, size_bytes: int, /) -> None:
         self._use("truncate")
-        content = self._file.content
-        del content[size_bytes:]
-        content += bytes(size_bytes - len(content))
+        self._file.resize(size_bytes)
 
     def sync(self) -> None:
         self._use("sync")
-        self._file.durable = bytes(self._file.content)
+        self._file.sync()
 
     def close(self) -> None:
         self._is_open = False
@@ -148,14 +181,15 @@ class MemoryFileSystem:
 
     def read_bytes(self, path: str) -> bytes:
         self.check("read_bytes", path)
-        return bytes(self._file(path).content)
+        file = self._file(path)
+        return file.read(0, file.size_bytes)
 
     def write_atomically(self, path: str, data: bytes) -> None:
         self.check("write_atomically", path)
         parent, name = self._parent(path)
         file = _File()
-        file.content += data
-        file.durable = bytes(data)
+        file.write(data, 0)
+        file.sync()
         file.modified_ms = self.now_ms
         parent.entries[name] = file
         parent.durable = dict(parent.entries)
@@ -173,7 +207,7 @@ class MemoryFileSystem:
 
     def size(self, path: str) -> int:
         self.check("size", path)
-        return len(self._file(path).content)
+        return self._file(path).size_bytes
 
     def modified_ms(self, path: str) -> int:
         self.check("modified_ms", path)
@@ -264,7 +298,5 @@ def _go_back(directory: _Directory, path: str, kept: KeptBytes) -> None:
         if isinstance(node, _Directory):
             _go_back(node, child_path, kept)
             continue
-        unsynced = len(node.content) - len(node.durable)
-        count = kept(child_path, unsynced) if unsynced > 0 else 0
-        tail = bytes(node.content[len(node.durable) :][:count])
-        node.content = bytearray(node.durable + tail)
+        unsynced_bytes = node.unsynced_bytes
+        node.go_back(kept(child_path, unsynced_bytes) if unsynced_bytes else 0)

@@ -56,8 +56,9 @@ from spindle.raft.roles import Leader
 from spindle.raft.settings import LocalNode, QuorumSettings
 from spindle.raft.snapshots import SnapshotInfo, encode_snapshot, write_snapshot
 from spindle.raft.voters import ReplicaKey, Voter, VoterSet
-from spindle.testing.committed_truth import CommittedTruth, InvariantViolated
 from spindle.testing.filesystem import MemoryFileSystem
+from spindle.testing.simulation.committed_truth import CommittedTruth
+from spindle.testing.simulation.verdict import InvariantViolated
 
 CLUSTER_ID: Final = "simulated-cluster-id00"
 ROOT: Final = "/node"

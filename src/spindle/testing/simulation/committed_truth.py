@@ -1,10 +1,7 @@
 """What a simulated cluster has committed: every node has to come to the same."""
 
 from spindle.common.ids import OffsetAndEpoch
-
-
-class InvariantViolated(AssertionError):
-    """The simulated cluster did what it must never do."""
+from spindle.testing.simulation.verdict import InvariantViolated
 
 
 class CommittedTruth:

@@ -1,0 +1,118 @@
+"""`python -m spindle.testing.simulation`: many seeds, or one again."""
+
+import sys
+from collections.abc import Sequence
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from spindle.testing.simulation.mutants import MUTANTS
+from spindle.testing.simulation.pool import run_all, run_seed
+from spindle.testing.simulation.run import Outcome
+
+_SHOWN_LINES = 150
+
+
+@click.command()
+@click.option("--seeds", default=200, show_default=True, help="How many seeds to run.")
+@click.option("--first", default=1, show_default=True, help="The first of them.")
+@click.option("--seed", type=int, help="Run this seed only and show its history.")
+@click.option("--lines", default=_SHOWN_LINES, show_default=True, help="Lines of history to show.")
+@click.option("--mutant", type=click.Choice(sorted(MUTANTS)), help="Break Spindle in this way.")
+@click.option("--mutants", is_flag=True, help="Every mutant has to be caught within the seeds.")
+def main(
+    seeds: int, first: int, seed: int | None, lines: int, mutant: str | None, mutants: bool
+) -> None:
+    """Simulate whole clusters in which things go wrong, one per seed.
+
+    The exit code is 1 if an invariant was violated; for mutants, if one was not caught.
+    """
+    console = Console(highlight=False)
+    if seed is not None:
+        outcome = run_seed(seed, mutant)
+        _show(console, outcome, mutant, lines)
+        sys.exit(outcome.violation is not None)
+    numbers = range(first, first + seeds)
+    if mutants:
+        sys.exit(not _catch_all(console, numbers))
+    failed = _run(console, numbers, mutant)
+    for outcome in failed[:3]:
+        _show(console, outcome, mutant, lines)
+    if failed:
+        console.print(f"{len(failed)} of {seeds} seeds failed: {_numbers(failed)}")
+    sys.exit(bool(failed))
+
+
+def _run(console: Console, numbers: Sequence[int], mutant: str | None) -> list[Outcome]:
+    failed: list[Outcome] = []
+    events = acknowledged = 0
+    simulated_s = 0.0
+    with _progress(console) as progress:
+        task = progress.add_task("seeds", total=len(numbers))
+        for _, _, outcome in run_all([(number, mutant) for number in numbers]):
+            events += outcome.events
+            acknowledged += outcome.acknowledged
+            simulated_s += outcome.simulated_s
+            if outcome.violation is not None:
+                failed.append(outcome)
+                console.print(f"seed {outcome.scenario.seed}: {outcome.violation}")
+            progress.update(task, advance=1, description=f"seeds, {len(failed)} failed")
+    console.print(
+        f"{len(numbers)} seeds, {simulated_s / 3600:.1f} hours of cluster time, {events:,} events, "
+        f"{acknowledged:,} records acknowledged"
+    )
+    return failed
+
+
+def _catch_all(console: Console, numbers: Sequence[int]) -> bool:
+    """Whether each mutant was caught by one of the seeds."""
+    missed = []
+    with _progress(console) as progress:
+        task = progress.add_task("mutants", total=len(MUTANTS))
+        for name in sorted(MUTANTS):
+            jobs = [(number, name) for number in numbers]
+            caught: Outcome | None = None
+            for _, _, outcome in run_all(jobs, lambda o: o.violation is not None):
+                if outcome.violation is not None:
+                    caught = outcome
+            if caught is None:
+                missed.append(name)
+                console.print(f"{name}: not caught by {len(numbers)} seeds")
+            else:
+                console.print(f"{name}: seed {caught.scenario.seed}: {caught.violation}")
+            progress.update(task, advance=1)
+    return not missed
+
+
+def _progress(console: Console) -> Progress:
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        console=console,
+    )
+
+
+def _show(console: Console, outcome: Outcome, mutant: str | None, lines: int) -> None:
+    for line in outcome.history[-lines:]:
+        console.print(line, soft_wrap=True, markup=False)
+    console.print(outcome.scenario.text, soft_wrap=True, markup=False)
+    if outcome.violation is None:
+        console.print(
+            f"fine: {outcome.simulated_s:.1f} s of cluster time, {outcome.events:,} events, "
+            f"{outcome.acknowledged:,} records acknowledged"
+        )
+        return
+    console.print(outcome.violation, soft_wrap=True, markup=False)
+    again = f"python -m spindle.testing.simulation --seed {outcome.scenario.seed}"
+    console.print(f"again: {again}{f' --mutant {mutant}' if mutant else ''}", soft_wrap=True)
+
+
+def _numbers(failed: Sequence[Outcome]) -> str:
+    return ", ".join(str(n) for n in sorted(outcome.scenario.seed for outcome in failed)[:30])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,89 @@
+"""What the simulated clients share: connections, and who leads what."""
+
+import asyncio
+from random import Random
+from typing import Any, Final, NamedTuple
+
+from spindle.common.uuids import Uuid
+from spindle.protocol.message import Message
+from spindle.protocol.messages.metadata import MetadataRequest
+from spindle.raft.ready import Destination
+from spindle.runtime.peer_pool import PeerPool
+from spindle.runtime.peers import PeerUnavailable
+
+_TIMEOUT_S: Final = 4.0
+_RETRY_S: Final = (0.02, 0.25)
+
+
+class PartitionLeader(NamedTuple):
+    """Where a partition is led, and in which epoch."""
+
+    destination: Destination
+    epoch: int
+
+
+class Client:
+    """Connections of one client to a cluster that it knows by some addresses."""
+
+    def __init__(self, name: str, bootstrap: list[tuple[str, int]], random: Random) -> None:
+        self.random = random
+        self._bootstrap = [Destination(-1, host, port) for host, port in bootstrap]
+        self._pool = PeerPool(name, _TIMEOUT_S)
+        self._leaders: dict[tuple[Uuid, int], PartitionLeader] = {}
+
+    async def ask(self, destination: Destination, message: Message) -> Any:
+        """The answer.
+
+        Raises:
+            PeerUnavailable: there is none.
+        """
+        return await self._pool.request(destination, message)
+
+    async def ask_any(self, message: Message) -> Any:
+        """The answer of some node; the same exception."""
+        return await self.ask(self.random.choice(self._bootstrap), message)
+
+    async def pause(self) -> None:
+        await asyncio.sleep(self.random.uniform(*_RETRY_S))
+
+    async def leader(self, topic_id: Uuid, topic: str, index: int) -> PartitionLeader | None:
+        """Who leads the partition as far as known; None if nobody knows."""
+        known = self._leaders.get((topic_id, index))
+        if known is None:
+            await self._look_up(topic)
+            known = self._leaders.get((topic_id, index))
+        return known
+
+    def forget(self, topic_id: Uuid, index: int) -> None:
+        """Look the leader up again."""
+        self._leaders.pop((topic_id, index), None)
+
+    async def topic_id(self, topic: str) -> Uuid | None:
+        """By the metadata of some node; None if it does not know the topic or does not answer."""
+        return await self._look_up(topic)
+
+    async def _look_up(self, topic: str) -> Uuid | None:
+        request = MetadataRequest(
+            topics=[MetadataRequest.MetadataRequestTopic(name=topic)],
+            allow_auto_topic_creation=False,
+        )
+        try:
+            response = await self.ask_any(request)
+        except PeerUnavailable:
+            return None
+        nodes = {b.node_id: Destination(b.node_id, b.host, b.port) for b in response.brokers}
+        for row in response.topics:
+            if row.error_code:
+                return None
+            for partition in row.partitions:
+                leader = nodes.get(partition.leader_id)
+                if leader is not None:
+                    self._leaders[row.topic_id, partition.partition_index] = PartitionLeader(
+                        leader, partition.leader_epoch
+                    )
+            found: Uuid = row.topic_id
+            return found
+        return None
+
+    def close(self) -> None:
+        self._pool.close()

@@ -1,0 +1,232 @@
+"""The nodes of a simulated cluster: formatted, started, killed, stopped and started again.
+
+Each is the real `Node` with its real listeners, handlers, quorum and logs, on a `SimulatedMachine`.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from random import Random
+from typing import Any, Final, Protocol
+
+from spindle.cli.storage.format_options import FormatOptions, format_request
+from spindle.cli.storage.formatting import format_directories
+from spindle.common.errors import ConfigError, CorruptLog, LogDirectoryFailed
+from spindle.common.uuids import uuid_from_random, uuid_text
+from spindle.config.node_config import NodeConfig
+from spindle.runtime.node import Node
+from spindle.testing.simulation.clock import SkewedClock
+from spindle.testing.simulation.disk import PowerLost
+from spindle.testing.simulation.history import History
+from spindle.testing.simulation.life import Life
+from spindle.testing.simulation.loop import SimulatedLoop
+from spindle.testing.simulation.machine import SimulatedMachine
+from spindle.testing.simulation.scenario import NodePlan, Scenario
+
+BROKER_PORT: Final = 9092
+CONTROLLER_PORT: Final = 9093
+
+
+class LifeObserver(Protocol):
+    """Is told of the lives of nodes."""
+
+    def watch(self, simulated: "SimulatedNode") -> None:
+        """A life begins; nothing of it has run."""
+        ...
+
+    def ended(
+        self, simulated: "SimulatedNode", life: Life, node: Node, *, is_power_lost: bool
+    ) -> None: ...
+
+
+class SimulatedNode:
+    """One node through all of its lives.
+
+    Attributes:
+        node: the running process; None while it is down.
+        is_stopping: it was asked to leave in order.
+        is_down: set at the end of each life.
+    """
+
+    def __init__(
+        self,
+        plan: NodePlan,
+        config: NodeConfig,
+        loop: SimulatedLoop,
+        history: History,
+        random: Random,
+        clock: SkewedClock,
+    ) -> None:
+        self.plan = plan
+        self.config = config
+        self.host = host_name(plan.node_id)
+        self.machine = SimulatedMachine(self.host, loop, random, clock, self._power_lost)
+        self.node: Node | None = None
+        self.life: Life | None = None
+        self.is_stopping = False
+        self.is_down = asyncio.Event()
+        self.observer: LifeObserver | None = None
+        self._loop = loop
+        self._history = history
+        self._lives = 0
+        self._graveyard: list[Any] = []
+
+    @property
+    def is_up(self) -> bool:
+        return self.node is not None
+
+    def format(self, cluster_id: str, initial_controllers: str | None) -> None:
+        options = FormatOptions(
+            cluster_id,
+            initial_controllers=initial_controllers if self.config.is_controller else None,
+        )
+        machine = self.machine
+        request = format_request(self.config, options, machine.new_uuid, machine.random.randbytes)
+        format_directories(
+            request, machine.disks, machine.new_uuid, machine.wall_clock_ms(), lambda line: None
+        )
+        for path in {*self.config.log_dirs, self.config.metadata_log_dir}:
+            self._sync_names(path)
+
+    def _sync_names(self, path: str) -> None:
+        disks = self.machine.disks
+        parent = path.rpartition("/")[0]
+        disks.sync_directory(parent or "/")
+        for name in disks.list_directory(path):
+            if disks.is_directory(f"{path}/{name}"):
+                self._sync_names(f"{path}/{name}")
+        disks.sync_directory(path)
+
+    # -- up and down
+
+    def start(self) -> None:
+        """Begin a new life."""
+        assert self.node is None, f"{self.host} is up"
+        self._lives += 1
+        self.is_stopping = False
+        self.is_down.clear()
+        life = Life(self.host, self._lives, self.machine.clock)
+        self.life = life
+        context = life.context()
+        self.node = context.run(Node, self.config, self.machine)
+        if self.observer is not None:
+            self.observer.watch(self)
+        self._history.note(f"{self.host} starts (life {self._lives})")
+        self._loop.create_task(self._live(self.node, life), context=context)
+
+    async def _live(self, node: Node, life: Life) -> None:
+        reason: str | None
+        try:
+            await node.start()
+            self._history.note(f"{self.host} serves")
+            reason = await node.wait_stopped()
+        except (ConfigError, CorruptLog, LogDirectoryFailed, OSError) as error:
+            reason = f"does not start: {error}"
+        except PowerLost:
+            self.lose_power()
+            return
+        await node.stop()
+        self._end(life, f"stopped: {reason or 'in order'}", is_silent=False)
+
+    def stop(self) -> None:
+        """Ask it to leave in order."""
+        if self.node is not None and not self.is_stopping:
+            self._history.note(f"{self.host} is asked to stop")
+            self.is_stopping = True
+            self.node.request_stop()
+
+    def kill(self) -> None:
+        """The process dies; what it wrote stays."""
+        if self.life is not None:
+            self._end(self.life, "killed", is_silent=False)
+
+    def lose_power(self) -> None:
+        """The host dies; what was not synced is lost."""
+        if self.life is not None:
+            self._end(self.life, "lost power", is_silent=True)
+            self.machine.disks.lose_unsynced()
+
+    def _power_lost(self) -> None:
+        self.lose_power()
+
+    def _end(self, life: Life, how: str, *, is_silent: bool) -> None:
+        if life.is_over:
+            return
+        life.is_over = True
+        node, self.node, self.life = self.node, None, None
+        self.is_down.set()
+        # Finalizers of what the dead process was at must not run in between.
+        self._graveyard.append(node)
+        self._history.note(f"{self.host} {how}")
+        self._loop.network.host_gone(self.host, is_silent=is_silent)
+        if self.observer is not None and node is not None:
+            self.observer.ended(self, life, node, is_power_lost=is_silent)
+
+    def __str__(self) -> str:
+        return self.host
+
+
+class Cluster:
+    """All nodes of a scenario, formatted and down."""
+
+    def __init__(
+        self, scenario: Scenario, loop: SimulatedLoop, history: History, random: Random
+    ) -> None:
+        self.scenario = scenario
+        self.cluster_id = uuid_text(uuid_from_random(random.randbytes))
+        controllers = [p.node_id for p in scenario.nodes if "controller" in p.roles]
+        voters = ",".join(
+            f"{i}@{host_name(i)}:{CONTROLLER_PORT}:{uuid_text(uuid_from_random(random.randbytes))}"
+            for i in controllers
+        )
+        self.nodes: dict[int, SimulatedNode] = {}
+        for plan in scenario.nodes:
+            config = NodeConfig.from_properties(_properties(plan, scenario, controllers))
+            node = SimulatedNode(
+                plan,
+                config,
+                loop,
+                history,
+                Random(random.randbytes(8)),
+                SkewedClock(plan.clock_rate, plan.clock_offset_ms),
+            )
+            node.machine.disks.default_slowness_s = scenario.disk_s
+            self.nodes[plan.node_id] = node
+            context = Life(node.host, 0, node.machine.clock).context()
+            context.run(node.format, self.cluster_id, voters if scenario.is_dynamic else None)
+        self.brokers = [n for n in self.nodes.values() if n.config.is_broker]
+        self.controllers = [n for n in self.nodes.values() if n.config.is_controller]
+
+    @property
+    def bootstrap(self) -> list[tuple[str, int]]:
+        return [(node.host, BROKER_PORT) for node in self.brokers]
+
+
+def host_name(node_id: int) -> str:
+    return f"node{node_id}"
+
+
+def _properties(plan: NodePlan, scenario: Scenario, controllers: list[int]) -> Mapping[str, str]:
+    host = host_name(plan.node_id)
+    listeners = []
+    if "broker" in plan.roles:
+        listeners.append(f"PLAINTEXT://{host}:{BROKER_PORT}")
+    if "controller" in plan.roles:
+        listeners.append(f"CONTROLLER://{host}:{CONTROLLER_PORT}")
+    properties = {
+        "process.roles": ",".join(plan.roles),
+        "node.id": str(plan.node_id),
+        "listeners": ",".join(listeners),
+        "controller.listener.names": "CONTROLLER",
+        "log.dirs": ",".join(f"/disk{i}" for i in range(1, plan.directories + 1)),
+        **scenario.properties,
+    }
+    if plan.metadata_directory is not None:
+        properties["metadata.log.dir"] = plan.metadata_directory
+    addresses = [f"{host_name(i)}:{CONTROLLER_PORT}" for i in controllers]
+    if scenario.is_dynamic:
+        properties["controller.quorum.bootstrap.servers"] = ",".join(addresses)
+    else:
+        properties["controller.quorum.voters"] = ",".join(
+            f"{i}@{address}" for i, address in zip(controllers, addresses, strict=True)
+        )
+    return properties

@@ -1,0 +1,181 @@
+"""A consumer that reads a partition from its beginning, and commits how far it has come."""
+
+from typing import Any, Final
+
+from spindle.common.errors import ErrorCode
+from spindle.protocol.messages.fetch import FetchRequest
+from spindle.protocol.messages.find_coordinator import FindCoordinatorRequest
+from spindle.protocol.messages.offset_commit import OffsetCommitRequest
+from spindle.protocol.messages.offset_fetch import OffsetFetchRequest
+from spindle.raft.ready import Destination
+from spindle.runtime.peers import PeerUnavailable
+from spindle.testing.simulation.client import Client
+from spindle.testing.simulation.record_truth import RecordTruth
+from spindle.testing.simulation.topic import Topic
+from spindle.testing.simulation.verdict import Verdict
+
+_FATAL: Final = (ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.CORRUPT_MESSAGE)
+
+
+class Consumer:
+    """Reads one partition.
+
+    Attributes:
+        position: the next offset to read.
+    """
+
+    def __init__(
+        self, client: Client, topic: Topic, index: int, records: RecordTruth, verdict: Verdict
+    ) -> None:
+        self.position = 0
+        self._client = client
+        self._topic = topic
+        self._index = index
+        self._records = records
+        self._truth = records.of(topic.topic_id, topic.name, index)
+        self._verdict = verdict
+
+    @property
+    def has_everything(self) -> bool:
+        return self.position >= self._truth.end_offset
+
+    @property
+    def waits_for(self) -> str:
+        return f"a consumer of {self._truth}: at {self.position} of {self._truth.end_offset}"
+
+    async def poll(self) -> None:
+        """One fetch; what it brings is what was committed, from the position on."""
+        topic = self._topic
+        leader = await self._client.leader(topic.topic_id, topic.name, self._index)
+        if leader is None:
+            await self._client.pause()
+            return
+        part = FetchRequest.FetchTopic.FetchPartition(
+            partition=self._index,
+            current_leader_epoch=leader.epoch,
+            fetch_offset=self.position,
+            partition_max_bytes=1 << 20,
+        )
+        request = FetchRequest(
+            max_wait_ms=300,
+            min_bytes=1,
+            topics=[
+                FetchRequest.FetchTopic(
+                    topic_id=topic.topic_id, topic=topic.name, partitions=[part]
+                )
+            ],
+        )
+        try:
+            answer = await self._client.ask(leader.destination, request)
+        except PeerUnavailable:
+            await self._retry()
+            return
+        if not answer.responses:
+            await self._retry()
+            return
+        row = answer.responses[0].partitions[0]
+        if row.error_code:
+            if row.error_code in _FATAL and not topic.is_deleted:
+                self._verdict.violated(
+                    f"a consumer of {self._truth} was told {ErrorCode(row.error_code).name} at "
+                    f"{self.position}, where everything below {self._truth.end_offset} is committed"
+                )
+            await self._retry()
+            return
+        data = bytes(row.records or b"")
+        if data:
+            base_offset = int.from_bytes(data[:8], "big")
+            self._verdict.check(
+                base_offset <= self.position,
+                f"a consumer of {self._truth} got offset {base_offset} where it asked for "
+                f"{self.position}",
+            )
+            self.position = max(
+                self.position,
+                self._records.seen("a consumer", self._truth, data, is_leader=False),
+            )
+
+    async def _retry(self) -> None:
+        self._client.forget(self._topic.topic_id, self._index)
+        await self._client.pause()
+
+
+class GroupOffsets:
+    """Commits offsets of one partition for a group: what was acknowledged does not go back."""
+
+    def __init__(
+        self, group_id: str, client: Client, topic: Topic, index: int, verdict: Verdict
+    ) -> None:
+        self.committed = -1
+        self._attempted = -1
+        self._group_id = group_id
+        self._client = client
+        self._topic = topic
+        self._index = index
+        self._verdict = verdict
+        self._coordinator: Destination | None = None
+
+    async def commit(self, offset: int) -> bool:
+        """Try once; True if the coordinator took it."""
+        kind = OffsetCommitRequest.OffsetCommitRequestTopic
+        self._attempted = max(self._attempted, offset)
+        answer = await self._ask(
+            OffsetCommitRequest(
+                group_id=self._group_id,
+                topics=[
+                    kind(
+                        topic_id=self._topic.topic_id,
+                        name=self._topic.name,
+                        partitions=[
+                            kind.OffsetCommitRequestPartition(
+                                partition_index=self._index, committed_offset=offset
+                            )
+                        ],
+                    )
+                ],
+            )
+        )
+        if answer is None or answer.topics[0].partitions[0].error_code:
+            self._coordinator = None
+            return False
+        self.committed = max(self.committed, offset)
+        return True
+
+    async def check(self) -> bool:
+        """Ask once for what is committed; True if there was an answer."""
+        kind = OffsetFetchRequest.OffsetFetchRequestGroup
+        row = kind.OffsetFetchRequestTopics(
+            topic_id=self._topic.topic_id, name=self._topic.name, partition_indexes=[self._index]
+        )
+        before = self.committed
+        answer = await self._ask(
+            OffsetFetchRequest(groups=[kind(group_id=self._group_id, topics=[row])])
+        )
+        if answer is None or answer.groups[0].error_code:
+            self._coordinator = None
+            return False
+        partition = answer.groups[0].topics[0].partitions[0]
+        if partition.error_code or self._topic.is_deleted:
+            return False
+        self._verdict.check(
+            before <= partition.committed_offset <= self._attempted,
+            f"group {self._group_id} has offset {partition.committed_offset} of "
+            f"{self._topic.name}-{self._index}, where {before} was acknowledged and "
+            f"{self._attempted} was the highest sent",
+        )
+        return True
+
+    async def _ask(self, request: Any) -> Any:
+        try:
+            if self._coordinator is None:
+                found = await self._client.ask_any(
+                    FindCoordinatorRequest(coordinator_keys=[self._group_id], key_type=0)
+                )
+                row = found.coordinators[0]
+                if row.error_code:
+                    return None
+                self._coordinator = Destination(row.node_id, row.host, row.port)
+            return await self._client.ask(self._coordinator, request)
+        except PeerUnavailable:
+            self._coordinator = None
+            return None

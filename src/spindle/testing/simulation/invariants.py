@@ -1,0 +1,295 @@
+"""What must hold after every event, looked at where the event happened.
+
+Partitions: one leader per leader epoch; a leader has everything that is committed, and so has
+every member of the ISR; high watermarks of a leader do not fall; what stands below a high watermark
+is the same on every replica; a partition's log belongs to its topic id. Metadata: see
+`metadata_truth`.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from spindle.broker.partition import Partition
+from spindle.common.uuids import Uuid, uuid_text
+from spindle.metadata.image import MetadataImage
+from spindle.metadata.partitions import PartitionRegistration
+from spindle.raft.listener import CommittedBatch
+from spindle.raft.roles import Leader
+from spindle.runtime.node import Node
+from spindle.testing.simulation.cluster import Cluster, SimulatedNode
+from spindle.testing.simulation.history import History
+from spindle.testing.simulation.life import Life
+from spindle.testing.simulation.metadata_truth import MetadataTruth, MetadataWatcher
+from spindle.testing.simulation.record_truth import PartitionTruth, RecordTruth
+from spindle.testing.simulation.verdict import Verdict
+
+_READ_BYTES = 1 << 20
+
+
+class _Replica:
+    """What was last seen of one replica in one life of its node."""
+
+    __slots__ = ("checked_offset", "high_watermark", "leader_epoch", "partition", "seen", "truth")
+
+    def __init__(self, partition: Partition, truth: PartitionTruth) -> None:
+        self.partition = partition
+        self.truth = truth
+        self.seen: tuple[Any, ...] = ()
+        self.leader_epoch = -1
+        self.high_watermark = 0
+        self.checked_offset = 0
+
+
+class _Watched:
+    """One life of one node."""
+
+    def __init__(self, simulated: SimulatedNode, node: Node) -> None:
+        self.simulated = simulated
+        self.node = node
+        self.led_epoch = -1
+        self.high_watermark = -1
+        self.replicas: dict[int, _Replica] = {}
+
+
+class Invariants:
+    """Looks at the nodes, and at nothing that they say of each other."""
+
+    def __init__(self, cluster: Cluster, verdict: Verdict, history: History) -> None:
+        self._history = history
+        self.metadata = MetadataTruth(verdict)
+        self.records = RecordTruth(verdict)
+        self._cluster = cluster
+        self._verdict = verdict
+        self._lives: dict[Life, _Watched] = {}
+        self._partition_epochs: dict[tuple[Uuid, int], int] = {}
+        self._tainted: dict[int, int] = {}
+        """Brokers that lost power, with the broker epoch that they then had."""
+        self._dying: dict[int, int] = {}
+        """Brokers that died, or will, with the broker epoch that they then had."""
+        self._ends: dict[tuple[int, Uuid, int], int] = {}
+        """Log ends of brokers that are down."""
+        self.metadata.listeners.append(self._on_image)
+
+    # -- lives
+
+    def watch(self, simulated: SimulatedNode) -> None:
+        """A node begins a life; call before its first event."""
+        node, life = simulated.node, simulated.life
+        assert node is not None
+        assert life is not None
+        self._lives[life] = _Watched(simulated, node)
+        watcher = MetadataWatcher(simulated.host, self.metadata, self._verdict)
+        node.publisher.add(watcher)
+        _listen(node, watcher)
+
+    def ended(
+        self, simulated: SimulatedNode, life: Life, node: Node, *, is_power_lost: bool
+    ) -> None:
+        """A life is over."""
+        self._lives.pop(life, None)
+        broker_id = simulated.plan.node_id
+        if node.broker is None:
+            return
+        for partition in node.broker.replicas:
+            where = (broker_id, partition.topic_id, partition.topic_partition.partition)
+            self._ends[where] = partition.log.log_end_offset
+        if is_power_lost:
+            self._tainted[broker_id] = self._broker_epoch(broker_id)
+
+    def will_die(self, simulated: SimulatedNode) -> None:
+        """A broker is about to end without order."""
+        if simulated.config.is_broker:
+            self._dying[simulated.plan.node_id] = self._broker_epoch(simulated.plan.node_id)
+
+    @property
+    def is_whole(self) -> bool:
+        """Every broker that died is back, and every replica is in sync.
+
+        One more death that costs what was not synced now takes nothing that was promised: with
+        min.insync.replicas=2 the cluster survives one at a time (KIP-966). To a controller every
+        death is one, whether something was lost or not.
+        """
+        return not self._dying and all(
+            len(partition.isr) == len(partition.replicas)
+            for topic in self.metadata.newest.topics.by_name.values()
+            for partition in topic.partitions.values()
+        )
+
+    def _broker_epoch(self, broker_id: int) -> int:
+        known = self.metadata.newest.cluster.brokers.get(broker_id)
+        return -1 if known is None else known.epoch
+
+    # -- after an event
+
+    def after_event(self, life: Life) -> None:
+        watched = self._lives.get(life)
+        if watched is not None:
+            node = watched.node
+            if node._is_quorum_started:
+                self._look_at_quorum(watched)
+            if node.broker is not None:
+                self._look_at_replicas(watched)
+        self._verdict.raise_if_violated()
+
+    def _look_at_quorum(self, watched: _Watched) -> None:
+        assert watched.node.quorum is not None
+        core = watched.node.quorum._quorum.core
+        if isinstance(core.role, Leader) and core.epoch != watched.led_epoch:
+            watched.led_epoch = core.epoch
+            self.metadata.leads(str(watched.simulated), core.epoch, core.log.end_offset)
+        high_watermark = core.high_watermark
+        if high_watermark is not None and high_watermark != watched.high_watermark:
+            self._verdict.check(
+                high_watermark > watched.high_watermark,
+                f"{watched.simulated}: the quorum's high watermark fell from "
+                f"{watched.high_watermark} to {high_watermark}",
+            )
+            watched.high_watermark = high_watermark
+
+    def _look_at_replicas(self, watched: _Watched) -> None:
+        assert watched.node.broker is not None
+        replicas = watched.replicas
+        for partition in watched.node.broker.replicas._partitions.values():
+            replica = replicas.get(id(partition))
+            if replica is None:
+                replica = replicas[id(partition)] = self._first_look(partition)
+            leader, log = partition.leader, partition.log
+            seen = (
+                None if leader is None else leader.leader_epoch,
+                partition.high_watermark,
+                log.log_end_offset,
+            )
+            if seen != replica.seen:
+                replica.seen = seen
+                self._look_at(watched, replica)
+
+    def _first_look(self, partition: Partition) -> _Replica:
+        where = partition.topic_partition
+        truth = self.records.of(partition.topic_id, where.topic, where.partition)
+        self._verdict.check(
+            partition.log.topic_id == partition.topic_id,
+            f"the log of {truth} belongs to topic id {uuid_text(partition.log.topic_id or b'')}",
+        )
+        return _Replica(partition, truth)
+
+    def _look_at(self, watched: _Watched, replica: _Replica) -> None:
+        partition, truth = replica.partition, replica.truth
+        leader = partition.leader
+        broker_id = watched.simulated.plan.node_id
+        high_watermark = partition.high_watermark
+        who = f"broker {broker_id}"
+        if partition.is_offline:
+            return
+        if leader is None:
+            replica.leader_epoch = -1
+            if high_watermark < replica.checked_offset:
+                replica.checked_offset = high_watermark
+        else:
+            if leader.leader_epoch != replica.leader_epoch:
+                replica.leader_epoch = leader.leader_epoch
+                self.records.leads(
+                    truth, broker_id, leader.leader_epoch, partition.log.log_end_offset
+                )
+            else:
+                self._verdict.check(
+                    high_watermark >= replica.high_watermark,
+                    f"{who} leads {truth}: its high watermark fell from {replica.high_watermark} "
+                    f"to {high_watermark}",
+                )
+            self._verdict.check(
+                high_watermark <= partition.log.log_end_offset,
+                f"{who} leads {truth} with high watermark {high_watermark} above its log end "
+                f"{partition.log.log_end_offset}",
+            )
+        replica.high_watermark = high_watermark
+        self._compare(watched, replica, is_leader=leader is not None)
+
+    def _compare(self, watched: _Watched, replica: _Replica, *, is_leader: bool) -> None:
+        """What has come below the high watermark is what is committed."""
+        partition, truth = replica.partition, replica.truth
+        log = partition.log
+        start = max(replica.checked_offset, log.log_start_offset)
+        end = min(replica.high_watermark, log.log_end_offset)
+        committed_before = truth.end_offset
+        disks = watched.simulated.machine.disks
+        with disks.observed():
+            while start < end:
+                data = bytes(log.read(start, _READ_BYTES, end).records)
+                next_offset = self.records.seen(
+                    f"broker {watched.simulated.plan.node_id}", truth, data, is_leader=is_leader
+                )
+                if next_offset <= start:
+                    break
+                start = next_offset
+        replica.checked_offset = max(replica.checked_offset, start)
+        if truth.end_offset > committed_before:
+            self._check_isr(truth, self.metadata.newest)
+
+    # -- the ISR
+
+    def _on_image(self, image: MetadataImage) -> None:
+        for deaths in (self._tainted, self._dying):
+            for broker_id, epoch in list(deaths.items()):
+                if self._broker_epoch(broker_id) > epoch:
+                    del deaths[broker_id]
+        for topic_id, topic in image.topics.by_id.items():
+            for index, partition in topic.partitions.items():
+                if self._partition_epochs.get((topic_id, index)) != partition.partition_epoch:
+                    self._partition_epochs[topic_id, index] = partition.partition_epoch
+                    self._history.note(_story(f"{topic.name}-{index}", partition))
+                    truth = self.records.find(topic_id, index)
+                    if truth is not None:
+                        self._check_isr(truth, image)
+
+    def _check_isr(self, truth: PartitionTruth, image: MetadataImage) -> None:
+        registration = image.topics.partition(truth.topic_id, truth.index)
+        if registration is None:
+            return
+        for broker_id in registration.isr:
+            end = self._log_end(broker_id, truth)
+            if end is not None and broker_id not in self._tainted:
+                self._verdict.check(
+                    end >= truth.end_offset,
+                    f"broker {broker_id} is in the ISR {registration.isr} of {truth} with a log up "
+                    f"to {end}, but everything below {truth.end_offset} is committed",
+                )
+
+    def _log_end(self, broker_id: int, truth: PartitionTruth) -> int | None:
+        """Of a replica, also of one that is down; None if nothing is known of it."""
+        node = self._cluster.nodes[broker_id].node
+        if node is not None and node.broker is not None:
+            partition = node.broker.replicas.lookup(truth.topic, truth.index)
+            if partition is not None and partition.topic_id == truth.topic_id:
+                return partition.log.log_end_offset
+        return self._ends.get((broker_id, truth.topic_id, truth.index))
+
+
+def _story(name: str, partition: PartitionRegistration) -> str:
+    parts = [
+        f"{name}: leader {partition.leader} in epoch {partition.leader_epoch}",
+        f"replicas {list(partition.replicas)}",
+        f"ISR {list(partition.isr)}",
+    ]
+    if partition.elr or partition.last_known_elr:
+        parts.append(f"ELR {list(partition.elr)}, last known {list(partition.last_known_elr)}")
+    if partition.is_reassigning:
+        adding, removing = partition.adding_replicas, partition.removing_replicas
+        parts.append(f"adding {list(adding)}, removing {list(removing)}")
+    return ", ".join(parts)
+
+
+def _listen(node: Node, watcher: MetadataWatcher) -> None:
+    """Let the watcher see what the quorum delivers, before the node itself does."""
+    publisher: Any = node.publisher
+    on_commit, on_snapshot = publisher.on_commit, publisher.on_snapshot
+
+    def committed(batches: Sequence[CommittedBatch]) -> None:
+        watcher.on_commit(batches)
+        on_commit(batches)
+
+    def snapshot(snapshot_id: Any, batches: Any) -> None:
+        watcher.on_snapshot(snapshot_id.offset)
+        on_snapshot(snapshot_id, batches)
+
+    publisher.on_commit = committed
+    publisher.on_snapshot = snapshot

@@ -1,0 +1,143 @@
+"""An asyncio event loop in virtual time: no sockets, no threads, no waiting, one seed.
+
+When nothing is ready, time jumps to the next timer. Callbacks run in the order in which asyncio
+would run them; what differs between seeds is how long disks and messages take. `after_event` is
+called after each callback with the life that it belonged to.
+"""
+
+import asyncio
+import socket
+from collections.abc import Callable
+from contextvars import Context
+from heapq import heappop, heappush
+from typing import Any
+
+from spindle.testing.simulation.clock import START_S
+from spindle.testing.simulation.life import LIFE, THE_WORLD, Life
+from spindle.testing.simulation.network import Network, SimulatedSocket
+
+
+class Deadlock(AssertionError):
+    """Everybody waits and no timer is set: nothing will ever happen again."""
+
+
+class SimulatedLoop(asyncio.BaseEventLoop):
+    """The loop of all hosts together.
+
+    Attributes:
+        now_s: true time.
+        event_count: callbacks run so far.
+        thread_delay_s: gives how long work that was handed to a thread takes.
+    """
+
+    def __init__(
+        self,
+        thread_delay_s: Callable[[], float] = lambda: 0.0,
+        after_event: Callable[[Life], None] = lambda life: None,
+    ) -> None:
+        super().__init__()
+        self.now_s = START_S
+        self.event_count = 0
+        self.thread_delay_s = thread_delay_s
+        self.after_event = after_event
+        self.network: Network
+        self._ready: Any
+        self._scheduled: list[asyncio.TimerHandle]
+        self.set_task_factory(_new_task)
+
+    # -- time
+
+    def time(self) -> float:
+        """The time by the clock of whoever asks."""
+        return LIFE.get().clock.local_s(self.now_s)
+
+    def call_at(  # type: ignore[override]
+        self, when: float, callback: Any, *args: Any, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        life = LIFE.get() if context is None else context.get(LIFE, THE_WORLD)
+        true_s = max(life.clock.true_s(when), self.now_s)
+        timer = asyncio.TimerHandle(true_s, callback, args, self, context)
+        heappush(self._scheduled, timer)
+        return timer
+
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        """It stays where it is until its time comes."""
+
+    def _run_once(self) -> None:
+        ready, scheduled = self._ready, self._scheduled
+        if not ready:
+            while scheduled and scheduled[0].cancelled():
+                heappop(scheduled)
+            if not scheduled:
+                raise Deadlock("everybody waits and no timer is set")
+            self.now_s = scheduled[0].when()
+            while scheduled and scheduled[0].when() <= self.now_s:
+                ready.append(heappop(scheduled))
+        handle = ready.popleft()
+        if handle.cancelled():
+            return
+        life = handle._context.get(LIFE, THE_WORLD)
+        if life.is_over:
+            return
+        handle._run()
+        self.event_count += 1
+        self.after_event(life)
+
+    def end(self) -> None:
+        """Nothing runs any more; what is finalized from here on may ask for it and is not heard."""
+        self._ready.clear()
+        self._scheduled.clear()
+        self.close()
+
+    def _check_closed(self) -> None:
+        """See `end`."""
+
+    def _write_to_self(self) -> None:
+        """There is no other thread to wake this one."""
+
+    # -- threads
+
+    def run_in_executor(  # type: ignore[override]
+        self, executor: Any, func: Callable[..., Any], *args: Any
+    ) -> Any:
+        """Do the work here, a little later."""
+        future: asyncio.Future[Any] = self.create_future()
+
+        def run() -> None:
+            if future.cancelled():
+                return
+            try:
+                result = func(*args)
+            except Exception as error:  # noqa: BLE001 - handed to whoever waits for it
+                future.set_exception(error)
+            else:
+                future.set_result(result)
+
+        self.call_later(self.thread_delay_s(), run)
+        return future
+
+    # -- the network
+
+    async def getaddrinfo(self, host: Any, port: Any, **_: Any) -> Any:
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (host, port))]
+
+    async def create_connection(  # type: ignore[override]
+        self, protocol_factory: Callable[[], Any], host: str, port: int, **_: Any
+    ) -> tuple[Any, Any]:
+        return await self.network.connect(protocol_factory, host, port)
+
+    async def create_server(  # type: ignore[override]
+        self, protocol_factory: Callable[[], Any], *, sock: SimulatedSocket, **_: Any
+    ) -> SimulatedSocket:
+        sock.serve(protocol_factory)
+        return sock
+
+    def _process_events(self, event_list: Any) -> None:
+        """There is no selector."""
+
+
+def _new_task(loop: Any, coro: Any, context: Context | None = None) -> asyncio.Task[Any]:
+    task = asyncio.Task(coro, loop=loop, context=context)
+    # Tasks of a host that crashed are never finished, and that is no mistake.
+    task._log_destroy_pending = False  # type: ignore[attr-defined]
+    return task

@@ -1,0 +1,67 @@
+"""A machine of the simulation: what `spindle.runtime.machine` asks for, by seed."""
+
+import asyncio
+from collections.abc import Callable, Collection, Sequence
+from random import Random
+from typing import TYPE_CHECKING
+
+from spindle.common.uuids import Uuid, uuid_from_random
+from spindle.runtime.machine import DirectoryFailureListener, Lock, NodeDirectory
+from spindle.runtime.metrics_disk import DiskTimes
+from spindle.testing.simulation.clock import SkewedClock
+from spindle.testing.simulation.disk import SimulatedDirectory, SimulatedDisks
+from spindle.testing.simulation.network import SimulatedSocket
+
+if TYPE_CHECKING:
+    from spindle.testing.simulation.loop import SimulatedLoop
+
+
+class SimulatedMachine:
+    """One host, through all of its lives. Its disks remember, its processes do not."""
+
+    def __init__(
+        self,
+        host: str,
+        loop: "SimulatedLoop",
+        random: Random,
+        clock: SkewedClock,
+        on_power_lost: Callable[[], None],
+    ) -> None:
+        self.host = host
+        self.random = random
+        self.clock = clock
+        self.disks = SimulatedDisks(self.wall_clock_ms, random)
+        self._loop = loop
+        self._on_power_lost = on_power_lost
+
+    def wall_clock_ms(self) -> int:
+        return self.clock.wall_ms(self._loop.now_s)
+
+    def steady_clock_ms(self) -> int:
+        return int(self.clock.local_s(self._loop.now_s) * 1000)
+
+    def new_uuid(self) -> Uuid:
+        return uuid_from_random(self.random.randbytes)
+
+    def file_system(self, directories: Sequence[str]) -> SimulatedDisks:
+        return self.disks
+
+    def disk_times(self) -> Collection[DiskTimes]:
+        return ()
+
+    def open_directory(self, path: str, on_failure: DirectoryFailureListener) -> NodeDirectory:
+        loop = asyncio.get_running_loop()
+        return SimulatedDirectory(path, loop, on_failure, self.disks, self._on_power_lost)
+
+    def lock_directory(self, path: str) -> Lock:
+        return _NoLock()
+
+    async def listen(self, name: str, host: str, port: int) -> SimulatedSocket:
+        return self._loop.network.listen(self.host, port)
+
+
+class _NoLock:
+    """A host runs one process at a time."""
+
+    def release(self) -> None:
+        """Nothing was taken."""

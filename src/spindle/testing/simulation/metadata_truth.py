@@ -1,0 +1,117 @@
+"""What the metadata quorum has committed, in one place: every node has to come to the same.
+
+Invariants: one leader per epoch; a leader has everything that was committed before; the same batch
+at the same offset everywhere; the same image at the same offset, by replay or from a snapshot.
+"""
+
+from collections.abc import Callable, Sequence
+from hashlib import blake2b
+
+from spindle.metadata.image import EMPTY_IMAGE, MetadataImage
+from spindle.metadata.loader import Publication
+from spindle.metadata.snapshot import snapshot_records
+from spindle.protocol.message import Message
+from spindle.protocol.metadata_frame import frame
+from spindle.raft.listener import CommittedBatch, LeaderAndEpoch
+from spindle.testing.simulation.verdict import Verdict
+
+ImageListener = Callable[[MetadataImage], None]
+
+
+class MetadataTruth:
+    """The committed log and the images along it.
+
+    Attributes:
+        newest: the newest image that any node has come to.
+        end_offset: everything below was committed.
+        listeners: are told of every image that is newer than all before.
+    """
+
+    def __init__(self, verdict: Verdict) -> None:
+        self.newest: MetadataImage = EMPTY_IMAGE
+        self.end_offset = 0
+        self.listeners: list[ImageListener] = []
+        self._verdict = verdict
+        self._leaders: dict[int, str] = {}
+        self._batches: dict[int, tuple[int, int, bytes]] = {}
+        self._images: dict[int, bytes] = {}
+
+    def leads(self, host: str, epoch: int, log_end_offset: int) -> None:
+        """A node has become leader of the quorum."""
+        leader = self._leaders.setdefault(epoch, host)
+        self._verdict.check(leader == host, f"{leader} and {host} both lead quorum epoch {epoch}")
+        self._verdict.check(
+            log_end_offset >= self.end_offset,
+            f"{host} leads quorum epoch {epoch} with a log up to {log_end_offset}, but everything "
+            f"below {self.end_offset} was committed",
+        )
+
+    def committed(self, host: str, batches: Sequence[CommittedBatch]) -> None:
+        """A node hands these batches on as committed."""
+        for batch in batches:
+            what = (batch.last_offset, batch.epoch, _digest(batch.records))
+            known = self._batches.setdefault(batch.base_offset, what)
+            self._verdict.check(
+                known == what,
+                f"{host} has another metadata batch at {batch.base_offset} than was committed "
+                f"there: (last offset, epoch, digest) {what} in place of {known}",
+            )
+            self.end_offset = max(self.end_offset, batch.last_offset + 1)
+
+    def published(self, host: str, image: MetadataImage) -> None:
+        """A node has come to this image."""
+        offset = image.provenance.last_offset
+        digest = _image_digest(image)
+        known = self._images.setdefault(offset, digest)
+        self._verdict.check(
+            known == digest, f"{host} has another image at offset {offset} than others"
+        )
+        if offset > self.newest.provenance.last_offset:
+            self.newest = image
+            for listener in self.listeners:
+                listener(image)
+
+
+class MetadataWatcher:
+    """Watches one life of one node: takes part as image consumer and as listener."""
+
+    def __init__(self, host: str, truth: MetadataTruth, verdict: Verdict) -> None:
+        self._host = host
+        self._truth = truth
+        self._verdict = verdict
+        self._next_offset: int | None = None
+
+    def on_commit(self, batches: Sequence[CommittedBatch]) -> None:
+        for batch in batches:
+            expected = self._next_offset
+            self._verdict.check(
+                expected is None or batch.base_offset == expected,
+                f"{self._host} hands on offset {batch.base_offset} where {expected} was due",
+            )
+            self._next_offset = batch.last_offset + 1
+        self._truth.committed(self._host, batches)
+
+    def on_snapshot(self, next_offset: int) -> None:
+        self._next_offset = next_offset
+
+    def on_publication(self, publication: Publication) -> None:
+        self._truth.published(self._host, publication.image)
+
+    def on_committed(self, last_offset: int) -> None:
+        """The batches say more."""
+
+    def on_leader_change(self, leader: LeaderAndEpoch) -> None:
+        """What a leader says of itself is checked, not what others believe."""
+
+
+def _digest(records: Sequence[Message]) -> bytes:
+    digest = blake2b(digest_size=8)
+    for record in records:
+        digest.update(frame(record, type(record).LAST_VERSION))
+    return digest.digest()
+
+
+def _image_digest(image: MetadataImage) -> bytes:
+    """Of what a snapshot of the image would hold, in any order."""
+    frames = sorted(frame(r, type(r).LAST_VERSION) for r in snapshot_records(image))
+    return blake2b(b"".join(frames), digest_size=8).digest()

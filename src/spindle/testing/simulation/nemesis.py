@@ -1,0 +1,205 @@
+"""What goes wrong, by chance, and what is mended afterwards."""
+
+import asyncio
+import errno
+from collections.abc import Coroutine
+from random import Random
+from typing import Any, Final
+
+from spindle.testing.filesystem import Fault
+from spindle.testing.simulation.cluster import Cluster, SimulatedNode
+from spindle.testing.simulation.history import History
+from spindle.testing.simulation.invariants import Invariants
+from spindle.testing.simulation.loop import SimulatedLoop
+from spindle.testing.simulation.network import Network
+from spindle.testing.simulation.traffic import CLIENT_HOST
+
+_PERIOD_S: Final = 0.25
+_MAX_OFFSET_MS: Final = 1_800_000
+"""Less than message.timestamp.after.max.ms: clients see none of it."""
+
+
+class Nemesis:
+    """Disturbs until it is told to stop; then everything is as it should be, and all nodes run."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        network: Network,
+        invariants: Invariants,
+        history: History,
+        loop: SimulatedLoop,
+        random: Random,
+    ) -> None:
+        self._cluster = cluster
+        self._chances = cluster.scenario.chances
+        self._network = network
+        self._invariants = invariants
+        self._history = history
+        self._loop = loop
+        self._random = random
+        self._tasks: dict[asyncio.Task[None], None] = {}
+
+    async def run(self, duration_s: float) -> None:
+        """Disturb for so long."""
+        ends_s = self._loop.now_s + duration_s
+        while self._loop.now_s < ends_s:
+            await asyncio.sleep(self._random.uniform(0.5, 1.5) * _PERIOD_S)
+            self._disturb()
+
+    async def mend(self) -> None:
+        """End all disturbances and bring every node up."""
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._network.mend_all()
+        self._network.chances.loss = self._network.chances.breaking = 0.0
+        for node in self._cluster.nodes.values():
+            disks = node.machine.disks
+            disks.lose_power_after(None)
+            disks.slowness_s.clear()
+            if disks.faults:
+                disks.faults.clear()
+                node.kill()
+            if node.is_stopping:
+                self._later(self._restart(node, 0.0))
+            elif not node.is_up:
+                node.start()
+        self._history.note("everything is mended")
+
+    def _disturb(self) -> None:
+        chances, random = self._chances, self._random
+        actions = (
+            (chances.kill, self._kill),
+            (chances.power, self._lose_power),
+            (chances.stop, self._stop),
+            (chances.cut, self._cut),
+            (chances.disk, self._break_disk),
+            (chances.slow_disk, self._slow_disk),
+            (chances.clock, self._set_clock),
+        )
+        for chance, action in actions:
+            if random.random() < chance * _PERIOD_S * 4:
+                action()
+
+    def _later(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self._loop.create_task(work)
+        self._tasks[task] = None
+        task.add_done_callback(lambda done: self._tasks.pop(done, None))
+
+    def _any_up(self) -> SimulatedNode | None:
+        up = [n for n in self._cluster.nodes.values() if n.is_up and not n.is_stopping]
+        return self._random.choice(up) if up else None
+
+    # -- nodes
+
+    def _one_to_die(self) -> SimulatedNode | None:
+        """A node whose death the cluster has to survive now.
+
+        Where power fails one broker dies at a time, where it does not as many as chance will have.
+        """
+        node = self._any_up()
+        if node is None:
+            return None
+        if self._chances.power and node.config.is_broker and not self._invariants.is_whole:
+            return None
+        self._invariants.will_die(node)
+        return node
+
+    def _kill(self) -> None:
+        node = self._one_to_die()
+        if node is not None:
+            node.kill()
+            self._later(self._restart(node, self._random.uniform(0.05, 4.0)))
+
+    def _stop(self) -> None:
+        node = self._any_up()
+        if node is not None:
+            node.stop()
+            self._later(self._restart(node, self._random.uniform(0.05, 2.0)))
+
+    def _lose_power(self) -> None:
+        node = self._one_to_die()
+        if node is None:
+            return
+        if self._random.random() < 0.5:
+            node.lose_power()
+        else:
+            node.machine.disks.lose_power_after(self._random.randint(0, 200))
+        self._later(self._return_power(node))
+
+    async def _return_power(self, node: SimulatedNode) -> None:
+        await asyncio.sleep(1.0)
+        node.lose_power()
+        await self._restart(node, self._random.uniform(0.05, 3.0))
+
+    async def _restart(self, node: SimulatedNode, delay_s: float) -> None:
+        await asyncio.sleep(delay_s)
+        if node.is_stopping and node.is_up:
+            await node.is_down.wait()
+        if not node.is_up:
+            node.start()
+
+    # -- the network
+
+    def _cut(self) -> None:
+        random, network = self._random, self._network
+        hosts = [node.host for node in self._cluster.nodes.values()]
+        isolated = random.choice(hosts)
+        others = [host for host in [*hosts, CLIENT_HOST] if host != isolated]
+        others = random.sample(others, random.randint(1, len(others)))
+        pairs = [(isolated, other) for other in others]
+        back = [(other, isolated) for other in others]
+        pairs = random.choice((pairs, back, pairs + back))
+        for pair in pairs:
+            network.cut(*pair)
+        text = ", ".join(f"{a}>{b}" for a, b in pairs)
+        self._history.note(f"cut: {text}")
+        self._later(self._mend(pairs, text))
+
+    async def _mend(self, pairs: list[tuple[str, str]], text: str) -> None:
+        await asyncio.sleep(self._random.uniform(0.1, 4.0))
+        for pair in pairs:
+            self._network.mend(*pair)
+        self._history.note(f"mended: {text}")
+
+    # -- disks and clocks
+
+    def _break_disk(self) -> None:
+        node = self._one_to_die()
+        if node is None:
+            return
+        path = self._random.choice([*node.config.log_dirs, node.config.metadata_log_dir])
+        operation = self._random.choice(("", "append", "sync", "open", "write_atomically"))
+        number = self._random.choice((errno.EIO, errno.ENOSPC))
+        after = self._random.randint(0, 5)
+        node.machine.disks.faults.append(Fault(f"{path}/", operation, number, after))
+        self._history.note(
+            f"{node}: {path} breaks: {errno.errorcode[number]} in {operation or 'everything'}"
+        )
+        self._later(self._replace_disk(node))
+
+    async def _replace_disk(self, node: SimulatedNode) -> None:
+        await asyncio.sleep(self._random.uniform(0.5, 4.0))
+        node.machine.disks.faults.clear()
+        node.kill()
+        await self._restart(node, self._random.uniform(0.05, 1.0))
+
+    def _slow_disk(self) -> None:
+        node = self._any_up()
+        if node is not None:
+            path = self._random.choice([*node.config.log_dirs, node.config.metadata_log_dir])
+            node.machine.disks.slowness_s[path] = self._random.uniform(0.05, 1.0)
+            self._history.note(f"{node}: {path} is slow")
+            self._later(self._quicken(node, path))
+
+    async def _quicken(self, node: SimulatedNode, path: str) -> None:
+        await asyncio.sleep(self._random.uniform(0.2, 3.0))
+        node.machine.disks.slowness_s.pop(path, None)
+
+    def _set_clock(self) -> None:
+        node = self._any_up()
+        if node is not None:
+            offset_ms = self._random.randint(-_MAX_OFFSET_MS, _MAX_OFFSET_MS)
+            node.machine.clock.offset_ms = offset_ms
+            self._history.note(f"{node}: its date is {offset_ms} ms off")

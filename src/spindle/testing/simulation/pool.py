@@ -1,0 +1,44 @@
+"""Many seeds on all cores."""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import replace
+from multiprocessing import get_context
+
+from spindle.testing.simulation.mutants import MUTANTS, applied
+from spindle.testing.simulation.run import Outcome, simulate
+from spindle.testing.simulation.scenario import draw
+
+
+def run_seed(seed: int, mutant: str | None = None) -> Outcome:
+    """One run, with a mutant applied if one is named.
+
+    Raises:
+        KeyError: there is no such mutant.
+    """
+    if mutant is None:
+        return simulate(draw(seed))
+    with applied(MUTANTS[mutant]):
+        return simulate(draw(seed))
+
+
+def _run_briefly(seed: int, mutant: str | None) -> Outcome:
+    """The history of a run that is fine is of no use to anybody."""
+    outcome = run_seed(seed, mutant)
+    return outcome if outcome.violation is not None else replace(outcome, history=[])
+
+
+def run_all(
+    jobs: Sequence[tuple[int, str | None]], stop: Callable[[Outcome], bool] = lambda outcome: False
+) -> Iterator[tuple[int, str | None, Outcome]]:
+    """Outcomes of (seed, mutant) as they come, until `stop` says that it is enough."""
+    workers = os.cpu_count() or 1
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+        futures = {pool.submit(_run_briefly, *job): job for job in jobs}
+        for future in as_completed(futures):
+            outcome = future.result()
+            yield *futures[future], outcome
+            if stop(outcome):
+                pool.shutdown(cancel_futures=True)
+                return

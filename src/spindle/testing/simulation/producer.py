@@ -1,0 +1,138 @@
+"""An idempotent producer with acks=all that tries until it succeeds, one batch at a time."""
+
+import asyncio
+from typing import Final
+
+from spindle.common.errors import ErrorCode
+from spindle.common.uuids import uuid_text
+from spindle.protocol.messages.init_producer_id import InitProducerIdRequest
+from spindle.protocol.messages.produce import ProduceRequest
+from spindle.protocol.records.builder import SimpleRecord, build_batch
+from spindle.runtime.peers import PeerUnavailable
+from spindle.testing.simulation.client import Client
+from spindle.testing.simulation.history import History
+from spindle.testing.simulation.record_truth import Payload, RecordTruth
+from spindle.testing.simulation.topic import Topic
+from spindle.testing.simulation.verdict import Verdict
+
+_GONE: Final = (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+_RETRIABLE: Final = (
+    *_GONE,
+    ErrorCode.LEADER_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.REQUEST_TIMED_OUT,
+    ErrorCode.NOT_ENOUGH_REPLICAS,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+    ErrorCode.KAFKA_STORAGE_ERROR,
+    ErrorCode.FENCED_LEADER_EPOCH,
+    ErrorCode.UNKNOWN_LEADER_EPOCH,
+)
+
+
+class Producer:
+    """Writes numbered records into one partition.
+
+    Attributes:
+        acknowledged: how many records it was told are safe.
+        waits_for: what it is at, for whoever asks why it does not end.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        client: Client,
+        topic: Topic,
+        index: int,
+        records: RecordTruth,
+        verdict: Verdict,
+        history: History,
+    ) -> None:
+        self.name = name
+        self.acknowledged = 0
+        self.waits_for = "nothing"
+        self._client = client
+        self._topic = topic
+        self._index = index
+        self._truth = records.of(topic.topic_id, topic.name, index)
+        self._records = records
+        self._verdict = verdict
+        self._history = history
+        self._producer_id = -1
+        self._producer_epoch = -1
+        self._sequence = 0
+
+    async def start(self) -> None:
+        """Get a producer id."""
+        self.waits_for = "a producer id"
+        while True:
+            try:
+                answer = await self._client.ask_any(InitProducerIdRequest(transactional_id=None))
+            except PeerUnavailable:
+                await self._client.pause()
+                continue
+            if answer.error_code == ErrorCode.NONE:
+                self._producer_id = answer.producer_id
+                self._producer_epoch = answer.producer_epoch
+                return
+            await self._client.pause()
+
+    async def send(self) -> bool:
+        """One batch, until it is acknowledged; False if the topic is gone."""
+        first = self._sequence
+        count = self._client.random.randint(1, 3)
+        payloads = [
+            Payload(uuid_text(self._topic.topic_id), self.name, number)
+            for number in range(first, first + count)
+        ]
+        # Producers whose newest record is old are forgotten by their brokers.
+        now_ms = int(asyncio.get_running_loop().time() * 1000)
+        batch = build_batch(
+            [SimpleRecord(value=p.encode(), timestamp_ms=now_ms) for p in payloads],
+            producer_id=self._producer_id,
+            producer_epoch=self._producer_epoch,
+            base_sequence=first,
+        )
+        while True:
+            self.waits_for = f"{self.name}: {payloads[0].number} in {self._truth}"
+            code, offset = await self._try(batch)
+            if code == ErrorCode.NONE:
+                self._records.acknowledged(self._truth, offset, payloads)
+                self._sequence += count
+                self.acknowledged += count
+                self.waits_for = "nothing"
+                return True
+            if code is not None and code not in _RETRIABLE:
+                self._verdict.violated(
+                    f"{self.name} was told {ErrorCode(code).name} for number {first} in "
+                    f"{self._truth}"
+                )
+                return False
+            if self._topic.is_deleted:
+                return False
+            self._client.forget(self._topic.topic_id, self._index)
+            await self._client.pause()
+
+    async def _try(self, batch: bytes) -> tuple[int | None, int]:
+        """Error code and offset of an answer; None where there is none."""
+        topic = self._topic
+        leader = await self._client.leader(topic.topic_id, topic.name, self._index)
+        if leader is None:
+            return None, -1
+        data = ProduceRequest.TopicProduceData
+        request = ProduceRequest(
+            acks=-1,
+            timeout_ms=1500,
+            topic_data=[
+                data(
+                    topic_id=topic.topic_id,
+                    name=topic.name,
+                    partition_data=[data.PartitionProduceData(index=self._index, records=batch)],
+                )
+            ],
+        )
+        try:
+            answer = await self._client.ask(leader.destination, request)
+        except PeerUnavailable:
+            return None, -1
+        row = answer.responses[0].partition_responses[0]
+        return row.error_code, row.base_offset

@@ -1,0 +1,213 @@
+"""One simulation from its seed to its verdict.
+
+First the cluster comes up, then things go wrong while clients work, then everything is mended: from
+there on the cluster has some time to become whole again, and all clients have to come to an end.
+"""
+
+import asyncio
+import gc
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from random import Random
+from typing import Final
+
+from spindle.raft.roles import Leader
+from spindle.testing.simulation.cluster import Cluster, SimulatedNode
+from spindle.testing.simulation.history import History
+from spindle.testing.simulation.invariants import Invariants
+from spindle.testing.simulation.loop import Deadlock, SimulatedLoop
+from spindle.testing.simulation.nemesis import Nemesis
+from spindle.testing.simulation.network import Network, NetworkChances
+from spindle.testing.simulation.scenario import Scenario
+from spindle.testing.simulation.traffic import Traffic
+from spindle.testing.simulation.verdict import InvariantViolated, Verdict
+
+_SETTLE_CHECK_S: Final = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a run came to.
+
+    Attributes:
+        violation: what must never happen and did; None if all is well.
+        events: callbacks run, as a measure.
+        acknowledged: records that producers were told are safe.
+        metadata_offsets: how far the metadata log was committed.
+    """
+
+    scenario: Scenario
+    violation: str | None
+    events: int
+    simulated_s: float
+    acknowledged: int
+    metadata_offsets: int
+    history: list[str]
+
+    @property
+    def report(self) -> str:
+        """What a person needs to look into it."""
+        again = f"python -m spindle.testing.simulation --seed {self.scenario.seed}"
+        return "\n".join((*self.history[-60:], self.scenario.text, str(self.violation), again))
+
+
+class Simulation:
+    """A cluster, its world and its clients."""
+
+    def __init__(self, scenario: Scenario) -> None:
+        random = Random(scenario.seed)
+        self.scenario = scenario
+        self.verdict = Verdict()
+        self.loop = SimulatedLoop()
+        started_s = self.loop.now_s
+        self.history = History(lambda: self.loop.now_s - started_s)
+        chances = scenario.chances
+        self.network = Network(
+            self.loop,
+            Random(random.randbytes(8)),
+            NetworkChances(loss=chances.loss, breaking=chances.breaking),
+        )
+        self.loop.network = self.network
+        thread_random = Random(random.randbytes(8))
+        self.loop.thread_delay_s = lambda: thread_random.uniform(0.0, 0.005)
+        self.cluster = Cluster(scenario, self.loop, self.history, Random(random.randbytes(8)))
+        self.invariants = Invariants(self.cluster, self.verdict, self.history)
+        self.loop.after_event = self.invariants.after_event
+        for node in self.cluster.nodes.values():
+            node.observer = self.invariants
+        self.traffic = Traffic(
+            self.cluster,
+            self.invariants,
+            self.verdict,
+            self.history,
+            self.loop,
+            Random(random.randbytes(8)),
+        )
+        self.nemesis = Nemesis(
+            self.cluster,
+            self.network,
+            self.invariants,
+            self.history,
+            self.loop,
+            Random(random.randbytes(8)),
+        )
+        self._random = random
+
+    def run(self) -> Outcome:
+        started_s = self.loop.now_s
+        violation: str | None = None
+        with _logging_to(self.history):
+            asyncio.set_event_loop(None)
+            try:
+                self.loop.run_until_complete(self._run())
+            except (InvariantViolated, Deadlock) as found:
+                violation = str(found)
+            finally:
+                self.loop.end()
+        return Outcome(
+            self.scenario,
+            violation,
+            self.loop.event_count,
+            self.loop.now_s - started_s,
+            self.traffic.acknowledged,
+            self.invariants.metadata.end_offset,
+            self.history.lines(),
+        )
+
+    async def _run(self) -> None:
+        for node in self.cluster.nodes.values():
+            self.loop.call_later(self._random.uniform(0.0, 0.3), node.start)
+        self.traffic.start()
+        await asyncio.sleep(1.0)
+        await self.nemesis.run(self.scenario.rough_s)
+        await self.nemesis.mend()
+        self.traffic.finish()
+        await self._settle()
+        await self.traffic.stop()
+
+    async def _settle(self) -> None:
+        ends_s = self.loop.now_s + self.scenario.calm_s
+        while True:
+            await asyncio.sleep(_SETTLE_CHECK_S)
+            reason = self.traffic.unfinished or self._unsettled()
+            if reason is None:
+                return
+            if self.loop.now_s > ends_s:
+                self.verdict.violated(
+                    f"{self.scenario.calm_s:.0f} s after everything was mended: {reason}"
+                )
+                self.verdict.raise_if_violated()
+
+    def _unsettled(self) -> str | None:
+        """Why the cluster is not whole; None if it is."""
+        nodes = self.cluster.nodes.values()
+        leaders = [node for node in nodes if _leads_quorum(node)]
+        if len(leaders) != 1:
+            return f"{len(leaders)} leaders of the metadata quorum"
+        image = self.invariants.metadata.newest
+        for node in nodes:
+            if node.node is None:
+                return f"{node} is down"
+            behind = self.invariants.metadata.end_offset - node.node.publisher.last_committed_offset
+            if behind > 5:
+                return f"{node} has not read the last {behind} offsets of the metadata"
+        for node in self.cluster.brokers:
+            known = image.cluster.brokers.get(node.plan.node_id)
+            if known is None or not known.is_active:
+                return f"{node} is fenced"
+        for topic in image.topics.by_name.values():
+            for index, partition in topic.partitions.items():
+                name = f"{topic.name}-{index}"
+                if partition.leader < 0 or set(partition.isr) != set(partition.replicas):
+                    return f"{name} is not whole: {partition}"
+                if partition.is_reassigning:
+                    return f"{name} is being reassigned: {partition}"
+                ends = {
+                    replica: self._ends(replica, topic.name, index)
+                    for replica in partition.replicas
+                }
+                if len(set(ends.values())) != 1:
+                    return f"the replicas of {name} differ in (log end, high watermark): {ends}"
+        return None
+
+    def _ends(self, broker_id: int, topic: str, index: int) -> tuple[int, int]:
+        node = self.cluster.nodes[broker_id].node
+        found = None
+        if node is not None and node.broker is not None:
+            found = node.broker.replicas.lookup(topic, index)
+        return (-1, -1) if found is None else (found.log.log_end_offset, found.high_watermark)
+
+
+def simulate(scenario: Scenario) -> Outcome:
+    """Run a scenario to its end."""
+    # Finalizers of tasks that never end must not run in the middle of it, nor in that of the next.
+    gc.disable()
+    gc.freeze()
+    try:
+        return Simulation(scenario).run()
+    finally:
+        gc.collect()
+        gc.unfreeze()
+        gc.enable()
+
+
+def _leads_quorum(node: SimulatedNode) -> bool:
+    if node.node is None or not node.node._is_quorum_started or node.node.quorum is None:
+        return False
+    return isinstance(node.node.quorum._quorum.core.role, Leader)
+
+
+@contextmanager
+def _logging_to(history: History) -> Iterator[None]:
+    """What the nodes log belongs to the history and nowhere else."""
+    logger = logging.getLogger("spindle")
+    before = logger.level, logger.propagate, logger.handlers
+    logger.setLevel(logging.INFO)
+    logger.propagate, logger.handlers = False, [history]
+    try:
+        yield
+    finally:
+        level, logger.propagate, logger.handlers = before
+        logger.setLevel(level)

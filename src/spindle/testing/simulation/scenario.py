@@ -1,0 +1,157 @@
+"""What a seed stands for: the shape of the cluster, its settings, and how rough its world is.
+
+Each run has its own mixture: a world in which everything goes wrong at once hides more than it
+shows.
+"""
+
+from dataclasses import dataclass, field
+from random import Random
+from typing import Final
+
+_SETTINGS: Final = {
+    "broker.heartbeat.interval.ms": "500",
+    "broker.session.timeout.ms": "3000",
+    "controller.quorum.election.timeout.ms": "1000",
+    "controller.quorum.fetch.timeout.ms": "2000",
+    "controller.quorum.request.timeout.ms": "2000",
+    "default.replication.factor": "3",
+    "min.insync.replicas": "2",
+    "offsets.topic.num.partitions": "2",
+    "offsets.topic.replication.factor": "3",
+    "replica.lag.time.max.ms": "2000",
+    "replica.fetch.wait.max.ms": "300",
+    "group.initial.rebalance.delay.ms": "0",
+    "log.initial.task.delay.ms": "1000",
+    "log.cleaner.enable": "false",
+    "replica.high.watermark.checkpoint.interval.ms": "1000",
+    "log.flush.offset.checkpoint.interval.ms": "2000",
+    "leader.imbalance.check.interval.seconds": "5",
+    "file.delete.delay.ms": "500",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class NodePlan:
+    """One node. `clock_rate` and `clock_offset_ms`: how wrong its clock is."""
+
+    node_id: int
+    roles: tuple[str, ...]
+    directories: int = 1
+    metadata_directory: str | None = None
+    clock_rate: float = 1.0
+    clock_offset_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Chances:
+    """Probabilities per disturbance period, unless it says otherwise.
+
+    Attributes:
+        kill: a process dies and keeps what it wrote.
+        power: a host goes dark and keeps what it synced.
+        stop: a node is restarted in order.
+        cut: some ways between hosts are cut, often in one direction only.
+        disk: a disk fails until its node is restarted.
+        slow_disk: a disk is slow for a while.
+        clock: a clock is set.
+        loss: per segment.
+        breaking: per segment: its connection breaks.
+    """
+
+    kill: float = 0.0
+    power: float = 0.0
+    stop: float = 0.0
+    cut: float = 0.0
+    disk: float = 0.0
+    slow_disk: float = 0.0
+    clock: float = 0.0
+    loss: float = 0.0
+    breaking: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """A run.
+
+    Attributes:
+        is_dynamic: voters by kraft.version 1 rather than `controller.quorum.voters`.
+        properties: of every node.
+        disk_s: the longest that a disk usually takes.
+        rough_s, calm_s: how long things go wrong, and how long they have to come right.
+    """
+
+    seed: int
+    nodes: tuple[NodePlan, ...]
+    is_dynamic: bool
+    chances: Chances
+    properties: dict[str, str] = field(default_factory=dict)
+    disk_s: float = 0.002
+    rough_s: float = 8.0
+    calm_s: float = 60.0
+
+    @property
+    def text(self) -> str:
+        roles = ", ".join(f"{p.node_id}: {'+'.join(p.roles)}" for p in self.nodes)
+        rough = ", ".join(
+            f"{name} {getattr(self.chances, name):.3f}"
+            for name in Chances.__slots__
+            if getattr(self.chances, name)
+        )
+        return f"seed {self.seed}: {roles}; {rough or 'nothing goes wrong'}"
+
+
+def draw(seed: int) -> Scenario:
+    """The scenario of a seed."""
+    random = Random(seed)
+    nodes = _draw_nodes(random)
+    return Scenario(
+        seed,
+        nodes,
+        random.random() < 0.6,
+        _draw_chances(random),
+        dict(_SETTINGS),
+        disk_s=random.choice((0.001, 0.003, 0.02)),
+        rough_s=random.choice((2.0, 4.0, 8.0)),
+    )
+
+
+def _draw_nodes(random: Random) -> tuple[NodePlan, ...]:
+    both, broker, controller = ("broker", "controller"), ("broker",), ("controller",)
+    layout = random.choice(
+        (
+            [both] * 3,
+            [both] * 3,
+            [controller] * 3 + [broker] * 3,
+            [controller] + [broker] * 3,
+            [both, both, controller, broker],
+        )
+    )
+    is_skewed = random.random() < 0.3
+    return tuple(
+        NodePlan(
+            node_id,
+            roles,
+            directories=random.choice((1, 1, 2)) if "broker" in roles else 1,
+            metadata_directory="/metadata" if random.random() < 0.3 else None,
+            clock_rate=random.uniform(0.97, 1.03) if is_skewed else 1.0,
+            clock_offset_ms=random.randint(-60_000, 60_000) if is_skewed else 0,
+        )
+        for node_id, roles in enumerate(layout, start=1)
+    )
+
+
+def _draw_chances(random: Random) -> Chances:
+    def sometimes(probability: float, value: float) -> float:
+        return value * random.random() if random.random() < probability else 0.0
+
+    return Chances(
+        kill=sometimes(0.5, 0.3),
+        power=sometimes(0.3, 0.3),
+        stop=sometimes(0.3, 0.3),
+        cut=sometimes(0.5, 0.5),
+        disk=sometimes(0.2, 0.1),
+        slow_disk=sometimes(0.3, 0.3),
+        clock=sometimes(0.2, 0.3),
+        loss=sometimes(0.5, 0.05),
+        breaking=sometimes(0.3, 0.005),
+    )

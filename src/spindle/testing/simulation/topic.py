@@ -1,0 +1,15 @@
+"""A topic as the simulated clients know it."""
+
+from dataclasses import dataclass
+
+from spindle.common.uuids import Uuid
+
+
+@dataclass(slots=True)
+class Topic:
+    """`is_deleted` from the moment at which its deletion was first asked for."""
+
+    name: str
+    topic_id: Uuid
+    partitions: int
+    is_deleted: bool = False

@@ -1,0 +1,171 @@
+"""What clients do with the cluster meanwhile."""
+
+import asyncio
+from collections.abc import Coroutine
+from random import Random
+from typing import Any
+
+from spindle.testing.simulation.admin import Admin
+from spindle.testing.simulation.client import Client
+from spindle.testing.simulation.clock import SkewedClock
+from spindle.testing.simulation.cluster import Cluster
+from spindle.testing.simulation.consumer import Consumer, GroupOffsets
+from spindle.testing.simulation.history import History
+from spindle.testing.simulation.invariants import Invariants
+from spindle.testing.simulation.life import Life
+from spindle.testing.simulation.loop import SimulatedLoop
+from spindle.testing.simulation.producer import Producer
+from spindle.testing.simulation.topic import Topic
+from spindle.testing.simulation.verdict import Verdict
+
+CLIENT_HOST = "client"
+
+
+class Traffic:
+    """Clients on a host of their own.
+
+    Attributes:
+        topics: those that live.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        invariants: Invariants,
+        verdict: Verdict,
+        history: History,
+        loop: SimulatedLoop,
+        random: Random,
+    ) -> None:
+        self.topics: list[Topic] = []
+        self._cluster = cluster
+        self._invariants = invariants
+        self._verdict = verdict
+        self._history = history
+        self._loop = loop
+        self._random = random
+        self._context = Life(CLIENT_HOST, 1, SkewedClock()).context()
+        self._client = self._context.run(self._new_client, "admin")
+        self._admin = Admin(self._client, invariants.metadata, verdict, history)
+        self._tasks: list[asyncio.Task[None]] = []
+        self._writers: list[tuple[Producer, asyncio.Task[None]]] = []
+        self._consumers: list[tuple[Topic, Consumer]] = []
+        self._is_writing = True
+        self._is_over = False
+        self._admin_task: asyncio.Task[None] | None = None
+        self._producer_count = 0
+
+    def start(self) -> None:
+        self._admin_task = self._spawn(self._administer())
+
+    @property
+    def unfinished(self) -> str | None:
+        """What clients still wait for, now that they should be done; None if nothing."""
+        if self._admin_task is not None and not self._admin_task.done():
+            return f"the admin: {self._admin.waits_for}"
+        for producer, task in self._writers:
+            if not task.done():
+                return producer.waits_for
+        for topic, consumer in self._consumers:
+            if not topic.is_deleted and not consumer.has_everything:
+                return consumer.waits_for
+        return None
+
+    @property
+    def acknowledged(self) -> int:
+        return sum(producer.acknowledged for producer, _ in self._writers)
+
+    def finish(self) -> None:
+        """Begin nothing new."""
+        self._is_writing = False
+
+    async def stop(self) -> None:
+        self._is_over = True
+        tasks = [*self._tasks]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    # -- the clients
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = self._loop.create_task(work, context=self._context.copy())
+        task.add_done_callback(self._ended)
+        self._tasks.append(task)
+        return task
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and task.exception() is not None:
+            self._verdict.violated(f"a client failed: {task.exception()!r}")
+
+    def _new_client(self, name: str) -> Client:
+        return Client(name, self._cluster.bootstrap, Random(self._random.randbytes(8)))
+
+    async def _administer(self) -> None:
+        random, admin = self._random, self._admin
+        brokers = [node.plan.node_id for node in self._cluster.brokers]
+        factor = min(3, len(brokers))
+        names = ["flights", "weather"][: random.randint(1, 2)]
+        for name in names:
+            await self._open(name, random.randint(1, 2), factor)
+        while self._is_writing:
+            await asyncio.sleep(random.uniform(0.2, 2.0))
+            chance = random.random()
+            topic = random.choice(self.topics)
+            if chance < 0.15:
+                await admin.delete(topic)
+                self.topics.remove(topic)
+                await self._open(topic.name, topic.partitions, factor)
+            elif chance < 0.5:
+                await admin.elect_preferred()
+            elif chance < 0.8:
+                replicas = random.sample(brokers, factor)
+                await admin.reassign(topic, random.randrange(topic.partitions), replicas)
+
+    async def _open(self, name: str, partitions: int, replication_factor: int) -> None:
+        topic = await self._admin.create(name, partitions, replication_factor)
+        self.topics.append(topic)
+        for index in range(partitions):
+            for _ in range(self._random.randint(1, 2)):
+                self._produce(topic, index)
+            self._consume(topic, index)
+
+    def _produce(self, topic: Topic, index: int) -> None:
+        self._producer_count += 1
+        name = f"producer{self._producer_count}"
+        producer = Producer(
+            name,
+            self._new_client(name),
+            topic,
+            index,
+            self._invariants.records,
+            self._verdict,
+            self._history,
+        )
+        self._writers.append((producer, self._spawn(self._write(producer))))
+
+    async def _write(self, producer: Producer) -> None:
+        await producer.start()
+        while self._is_writing and await producer.send():  # noqa: ASYNC110 - a client's pace
+            await asyncio.sleep(self._random.uniform(0.01, 0.3))
+
+    def _consume(self, topic: Topic, index: int) -> None:
+        client = self._new_client("consumer")
+        consumer = Consumer(client, topic, index, self._invariants.records, self._verdict)
+        self._consumers.append((topic, consumer))
+        self._spawn(self._read(topic, consumer))
+        group = GroupOffsets(f"group of {topic.name}", client, topic, index, self._verdict)
+        self._spawn(self._commit(topic, consumer, group))
+
+    async def _read(self, topic: Topic, consumer: Consumer) -> None:
+        while not self._is_over and not topic.is_deleted:
+            await consumer.poll()
+            await asyncio.sleep(self._random.uniform(0.0, 0.1))
+
+    async def _commit(self, topic: Topic, consumer: Consumer, group: GroupOffsets) -> None:
+        while not self._is_over and not topic.is_deleted:
+            await asyncio.sleep(self._random.uniform(0.1, 0.8))
+            if consumer.position > group.committed:
+                await group.commit(consumer.position)
+            elif group.committed >= 0:
+                await group.check()

@@ -1,0 +1,12 @@
+"""More of them, in a file of their own, which another worker may take."""
+
+import pytest
+
+from spindle.testing.simulation.run import simulate
+from spindle.testing.simulation.scenario import draw
+
+
+@pytest.mark.parametrize("seed", range(101, 201))
+def test_a_cluster_keeps_its_promises(seed: int) -> None:
+    outcome = simulate(draw(seed))
+    assert outcome.violation is None, outcome.report

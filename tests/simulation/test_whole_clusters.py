@@ -1,0 +1,19 @@
+"""Whole clusters, by seed: whatever goes wrong, nothing that was promised is broken."""
+
+import pytest
+
+from spindle.testing.simulation.run import simulate
+from spindle.testing.simulation.scenario import draw
+
+
+@pytest.mark.parametrize("seed", range(1, 101))
+def test_a_cluster_keeps_its_promises(seed: int) -> None:
+    outcome = simulate(draw(seed))
+    assert outcome.violation is None, outcome.report
+
+
+def test_a_seed_repeats_its_run() -> None:
+    first, second = (simulate(draw(11)) for _ in range(2))
+    assert first == second
+    assert first.acknowledged > 50
+    assert len(first.history) > 50
