@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import pytest
 from peers.compare import Answer, difference
 from peers.java_tools import JavaTools
 from peers.node import KafkaNode, Node
+from peers.paths import SPINDLE
 from peers.trio import Trio
 
 TOPIC = "moved"
@@ -192,6 +194,35 @@ def test_a_reassignment_under_way(clusters: Clusters) -> None:
     answers = clusters.compare(script)
     assert "slow-0: replicas: 3,1,2. adding: 3. removing: 2." in answers[1][1]
     assert answers[-2][1] == ["No partition reassignments found."]
+
+
+@pytest.mark.parametrize(
+    ("tool", "own", "words"),
+    [
+        ("features", "features", ["describe"]),
+        ("cluster", "cluster", ["list-endpoints"]),
+        ("topics", "topics", ["--describe", "--topic", TOPIC]),
+        ("topics", "topics", ["--describe", "--at-min-isr-partitions"]),
+        ("reassign-partitions", "reassign", ["--list"]),
+        (
+            "leader-election",
+            "leader-election",
+            ["--election-type", "unclean", "--topic", TOPIC, "--partition", "0"],
+        ),
+        ("leader-election", "leader-election", ["--election-type", "preferred", "--topic", "none"]),
+    ],
+)
+def test_spindles_tools_say_what_kafkas_say(
+    clusters: Clusters, tool: str, own: str, words: list[str]
+) -> None:
+    candidate = clusters.both[1]
+    theirs = candidate.run(tool, *words)
+    where = ["--bootstrap-server", candidate.bootstrap]
+    words = [words[0], *where, *words[1:]] if tool == "cluster" else [*where, *words]
+    command = [str(SPINDLE), own, *words]
+    ours = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    told = [re.sub(r"Epoch: \d+", "Epoch: <n>", text) for text in (ours.stdout, theirs.stdout)]
+    assert (ours.returncode, told[0].splitlines()) == (theirs.exit_code, told[1].splitlines())
 
 
 def test_plans_that_cannot_be(clusters: Clusters) -> None:
