@@ -121,6 +121,20 @@ def test_levels_that_are_refused(update: tuple[str, int, int], text: str) -> Non
     run(scenario())
 
 
+def test_a_level_that_needs_another_feature_says_which() -> None:
+    async def scenario() -> None:
+        node = Harness(metadata_version=20)
+        node.quorum.become_leader(1, 1)
+        refused = await node.request(57, features(("eligible.leader.replicas.version", 1, 1)))
+        assert refused.error_message == (
+            f"{PREFIX}Invalid update version 1 for feature eligible.leader.replicas.version. "
+            "eligible.leader.replicas.version could not be set to 1 because it depends on "
+            "metadata.version level 23"
+        )
+
+    run(scenario())
+
+
 def test_a_voter_that_never_registered_may_not_support_a_level() -> None:
     async def scenario() -> None:
         node = Harness(static_voter_ids=(1, 2))

@@ -127,6 +127,10 @@ def test_cordoned_brokers_get_no_replicas_by_themselves(cluster: SplitCluster) -
     create(cluster, "by-hand", "2")
     alter(cluster, "brokers", "2", "--delete-config", "cordoned.log.dirs").check()
     wait_placeable(cluster, 3, is_placeable=True)
+    words = ("--topic", "racks", "--partitions", "6", "--replication-factor", "2")
+    cluster.run("topics", "--create", *words).check()
+    # Broker 2 is alone in its rack.
+    assert all("2" in partition.replicas for partition in cluster.describe("racks"))
 
 
 def test_nothing_acknowledged_is_lost_while_brokers_and_controllers_go(

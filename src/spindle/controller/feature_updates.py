@@ -54,10 +54,7 @@ def update_features(
     try:
         for update in request.feature_updates:
             kind = UPGRADE if version == 0 else update.upgrade_type
-            _check_update(image, update, kind, current.get(update.feature, 0), context)
-            reason = unmet_dependency(update.feature, update.max_version_level, planned)
-            if reason is not None:
-                raise ApiError(ErrorCode.INVALID_UPDATE_VERSION, reason)
+            _check_update(image, update, kind, current.get(update.feature, 0), planned, context)
         _check_lowered_dependencies(planned)
     except ApiError as error:
         text = (
@@ -84,7 +81,12 @@ def update_features(
 
 
 def _check_update(
-    image: MetadataImage, update: _Update, kind: int, current: int, context: ControllerContext
+    image: MetadataImage,
+    update: _Update,
+    kind: int,
+    current: int,
+    planned: Mapping[str, int],
+    context: ControllerContext,
 ) -> None:
     name, wanted = update.feature, update.max_version_level
 
@@ -115,6 +117,9 @@ def _check_update(
             _check_metadata_downgrade(current, wanted, kind)
     elif wanted > current and kind != UPGRADE:
         raise refuse("Can't downgrade to a newer version.")
+    reason = unmet_dependency(name, wanted, planned)
+    if reason is not None:
+        raise refuse(reason)
 
 
 def _unsupported(
