@@ -33,19 +33,19 @@ from spindle.runtime.metrics_replicas import (
     group_metrics,
     replica_metrics,
 )
-from spindle.runtime.metrics_traffic import request_metrics, topic_metrics
+from spindle.runtime.metrics_traffic import request_metrics, topic_text, total_metrics
 
 
 class _Gathered(Collector):
-    """Metrics that are made, and topics of which they are still to be made."""
+    """Metrics that are made, and the topics of which they are still to be made."""
 
     def __init__(self, metrics: list[Metric], traffic: TrafficSnapshot) -> None:
+        self.traffic = traffic
         self._metrics = metrics
-        self._traffic = traffic
 
     def collect(self) -> Iterator[Metric]:
         yield from self._metrics
-        yield from topic_metrics(self._traffic.topics, self._traffic.total())
+        yield from total_metrics(self.traffic.total())
 
 
 def node_labels(config: NodeConfig, cluster_id: str) -> dict[str, str]:
@@ -79,7 +79,13 @@ class NodeMetrics:
         return await asyncio.to_thread(self._text, gathered)
 
     def _text(self, gathered: _Gathered) -> bytes:
-        return generate_latest(gathered) + generate_latest(self._process)
+        return b"".join(
+            (
+                generate_latest(gathered),
+                topic_text(gathered.traffic.topics),
+                generate_latest(self._process),
+            )
+        )
 
     async def _gather(self) -> _Gathered:
         parts = self._parts()

@@ -1,12 +1,13 @@
 """Metrics of what clients do: requests by API, connections, bytes and messages by topic."""
 
 from collections.abc import Iterator, Sequence
+from operator import attrgetter
 from typing import Final
 
 from prometheus_client import Metric
 
 from spindle.broker.traffic import TopicTraffic
-from spindle.runtime.metrics_families import QUANTILES, counter, counters, gauge, summaries
+from spindle.runtime.metrics_families import QUANTILES, counter, gauge, summaries
 from spindle.runtime.request_metrics import RequestMetrics
 
 _TOPIC_COUNTERS: Final = (
@@ -67,19 +68,26 @@ def _kafka_name(api: str) -> str:
     return "".join(word.capitalize() for word in api.split("_"))
 
 
-def topic_metrics(
-    topics: Sequence[tuple[str, TopicTraffic]], total: TopicTraffic
-) -> Iterator[Metric]:
-    """By topic, and of all topics, deleted ones included."""
+def total_metrics(total: TopicTraffic) -> Iterator[Metric]:
+    """Of all topics together, deleted ones included."""
     for name, documentation in _TOPIC_COUNTERS:
-        attribute = _ATTRIBUTES.get(name, name)
-        yield counters(
-            f"kafka_server_broker_topic_metrics_{name}",
-            documentation,
-            [({"topic": topic}, getattr(traffic, attribute)) for topic, traffic in topics],
-        )
         yield counter(
             f"kafka_server_broker_all_topics_metrics_{name}",
             f"{documentation} All topics together.",
-            getattr(total, attribute),
+            getattr(total, _ATTRIBUTES.get(name, name)),
         )
+
+
+def topic_text(topics: Sequence[tuple[str, TopicTraffic]]) -> bytes:
+    """By topic, in Prometheus' text format.
+
+    Written here because there may be many: an object for each number would take ten times as long.
+    Names of topics have no characters that the format would want escaped.
+    """
+    parts = []
+    for name, documentation in _TOPIC_COUNTERS:
+        value_of = attrgetter(_ATTRIBUTES.get(name, name))
+        family = f"kafka_server_broker_topic_metrics_{name}_total"
+        parts.append(f"# HELP {family} {documentation}\n# TYPE {family} counter\n")
+        parts += [f'{family}{{topic="{topic}"}} {value_of(of)}.0\n' for topic, of in topics]
+    return "".join(parts).encode()
