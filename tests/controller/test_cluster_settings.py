@@ -7,11 +7,13 @@ import pytest
 from controller_harness import Harness, run, uuid
 
 from spindle.common.errors import ErrorCode
+from spindle.metadata.features import SUPPORTED_FEATURES
 from spindle.protocol.messages.alter_client_quotas import AlterClientQuotasRequest
 from spindle.protocol.messages.alter_configs import AlterConfigsRequest
 from spindle.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
 )
+from spindle.protocol.messages.broker_registration import BrokerRegistrationRequest
 from spindle.protocol.messages.create_acls import CreateAclsRequest
 from spindle.protocol.messages.create_topics import CreateTopicsRequest
 from spindle.protocol.messages.delete_acls import DeleteAclsRequest
@@ -21,6 +23,7 @@ from spindle.protocol.messages.metadata_records import (
     ConfigRecord,
     FeatureLevelRecord,
 )
+from spindle.protocol.messages.unregister_broker import UnregisterBrokerRequest
 from spindle.protocol.messages.update_features import UpdateFeaturesRequest
 
 UPDATE = UpdateFeaturesRequest.FeatureUpdateKey
@@ -117,6 +120,40 @@ def test_levels_that_are_refused(update: tuple[str, int, int], text: str) -> Non
         assert answer.error_code == ErrorCode.INVALID_UPDATE_VERSION
         assert answer.error_message == PREFIX + text
         assert node.records(done) == []
+
+    run(scenario())
+
+
+def test_a_broker_that_supports_less_holds_a_level_back() -> None:
+    async def scenario() -> None:
+        node = Harness()
+        node.quorum.become_leader(1, 1)
+        await node.request(57, features(("share.version", 0, 2), ("streams.version", 0, 2)))
+        less = [
+            BrokerRegistrationRequest.Feature(
+                name=name,
+                min_supported_version=levels.minimum,
+                max_supported_version=0 if name == "streams.version" else levels.maximum,
+            )
+            for name, levels in SUPPORTED_FEATURES.items()
+            if name != "share.version"
+        ]
+        await node.broker(4, [uuid(4)], features=less)
+        for name in ("share.version", "streams.version"):
+            refused = await node.request(57, features((name, 1, 1)))
+            assert refused.error_message == (
+                f"{PREFIX}Invalid update version 1 for feature {name}. "
+                "Broker 4 does not support this feature."
+            )
+        # Placement and elections ask for no feature: it is a broker like the others.
+        topic = CreateTopicsRequest.CreatableTopic(name="t", num_partitions=1, replication_factor=1)
+        (created,) = (await node.request(19, CreateTopicsRequest(topics=[topic]))).topics
+        assert created.error_code == ErrorCode.NONE
+        await node.request(64, UnregisterBrokerRequest(broker_id=4))
+        raised = await node.request(57, features(("share.version", 1, 1)))
+        assert raised.error_code == ErrorCode.NONE
+        refused = await node.register(4, 9, [uuid(4)], features=less)
+        assert refused.error_code == ErrorCode.UNSUPPORTED_VERSION
 
     run(scenario())
 

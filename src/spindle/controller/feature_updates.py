@@ -137,13 +137,13 @@ def _unsupported(
         if c.controller_id != node_id
     ]
     for who, features in nodes:
-        supported = features.get(name)
-        if supported is None:
-            # Level 0 is what a node that does not know the feature works with.
-            if level != 0 or who.startswith("Local"):
-                return f"{who} does not support this feature."
-        elif level not in supported and not (level == 0 and supported.minimum <= 1):
-            return f"{who} only supports versions {supported}"
+        # Level 0 is what a node that does not know the feature works with.
+        supported = features.get(name, VersionRange(0, 0))
+        if level in supported or (level == 0 and supported.minimum <= 1):
+            continue
+        if supported.maximum == 0:
+            return f"{who} does not support this feature."
+        return f"{who} only supports versions {supported}"
     if image.metadata_version >= CONTROLLER_REGISTRATION_LEVEL:
         for voter_id in settings.static_voter_ids:
             if voter_id != node_id and voter_id not in image.cluster.controllers:
