@@ -1,6 +1,7 @@
 """The driver: speculative state, commits, loss of leadership, limits, periodic tasks."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 from controller_harness import Harness, registration, run, uuid
@@ -9,6 +10,7 @@ from spindle.common.errors import ApiError, ErrorCode
 from spindle.metadata.features import SUPPORTED_FEATURES
 from spindle.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from spindle.protocol.messages.broker_registration import BrokerRegistrationRequest
+from spindle.protocol.messages.create_acls import CreateAclsRequest
 from spindle.protocol.messages.create_topics import CreateTopicsRequest
 from spindle.protocol.messages.metadata_records import (
     AbortTransactionRecord,
@@ -105,6 +107,30 @@ def test_a_controller_that_comes_back_starts_from_what_was_committed() -> None:
         ]
 
     run(scenario())
+
+
+def test_an_active_controller_says_that_it_does_not_check_acls(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def scenario() -> None:
+        node = await started(has_authorizer=True)
+        creation = CreateAclsRequest.AclCreation(
+            resource_type=2,
+            resource_name="t",
+            resource_pattern_type=3,
+            principal="User:a",
+            host="*",
+            operation=3,
+            permission_type=3,
+        )
+        await node.request(30, CreateAclsRequest(creations=[creation]))
+        node.driver._context = replace(
+            node.driver._context, settings=replace(node.settings, has_authorizer=False)
+        )
+        node.quorum.become_leader(1, 2)
+
+    run(scenario())
+    assert "Controller 1 checks no ACLs, though 1 stand in the metadata" in caplog.messages
 
 
 def test_a_request_times_out_when_nothing_commits() -> None:

@@ -240,6 +240,12 @@ class ControllerDriver:
         self._schedule = Schedule(intervals_ms(self._context.settings), now_ms)
         self._set_timer()
         logger.info("Controller %d is active in epoch %d", self._node_id, epoch)
+        if self._speculative.security.acls and not self._context.settings.has_authorizer:
+            logger.warning(
+                "Controller %d checks no ACLs, though %d stand in the metadata",
+                self._node_id,
+                len(self._speculative.security.acls),
+            )
 
     def _deactivate(self) -> None:
         if self._timer is not None:

@@ -23,6 +23,8 @@ AlterUserScramCredentials."""
 _PACED: Final = frozenset((2, 3, 10, 15, 23, 32))
 """APIs whose handlers let others have the event loop in between: ListOffsets, Metadata,
 FindCoordinator, DescribeGroups, OffsetForLeaderEpoch, DescribeConfigs."""
+_ALTER_PARTITION: Final = 56
+"""From brokers only, which propose the ISRs of all their partitions at once."""
 _TOGETHER_BYTES: Final = 8 * 1024 * 1024
 
 T = TypeVar("T")
@@ -30,7 +32,7 @@ T = TypeVar("T")
 
 def max_elements(api_key: int) -> int:
     """What all arrays of one request may hold together; less where it is decided in one go."""
-    if api_key in _PACED:
+    if api_key in _PACED or api_key == _ALTER_PARTITION:
         return _PACED_ELEMENTS
     return _FEW_ELEMENTS if api_key in _COSTLY else _MAX_ELEMENTS
 
