@@ -1,5 +1,6 @@
 """What a client sees that asks a controller itself (KIP-919)."""
 
+import logging
 from pathlib import Path
 
 from cluster_harness import cluster_homes, running_cluster
@@ -12,7 +13,7 @@ from spindle.protocol.messages.incremental_alter_configs import IncrementalAlter
 
 _Described = DescribeConfigsRequest.DescribeConfigsResource
 _Altered = IncrementalAlterConfigsRequest.AlterConfigsResource
-BROKER = 4
+BROKER, LOGGER = 4, 8
 
 
 def test_a_controller_describes_itself_and_the_defaults_of_brokers(tmp_path: Path) -> None:
@@ -42,3 +43,27 @@ def test_a_controller_describes_itself_and_the_defaults_of_brokers(tmp_path: Pat
         assert acls.error_code == ErrorCode.SECURITY_DISABLED
 
     run(scenario)
+
+
+def test_a_controller_changes_levels_of_its_own_loggers_only(tmp_path: Path) -> None:
+    homes = cluster_homes(tmp_path, ["controller", "broker"])
+    level = _Altered.AlterableConfig(name="spindle.runtime.controller", value="DEBUG")
+    asked = [
+        _Altered(resource_type=LOGGER, resource_name=name, configs=[level]) for name in ("1", "2")
+    ]
+    change = _Altered.AlterableConfig(name="message.max.bytes", value="2000000")
+    asked.insert(1, _Altered(resource_type=BROKER, resource_name="", configs=[change]))
+
+    async def scenario() -> None:
+        async with running_cluster(homes) as (node, _), connected(node, "CONTROLLER") as client:
+            answer = await client.ask(IncrementalAlterConfigsRequest(resources=asked))
+            assert logging.getLogger("spindle.runtime.controller").level == logging.DEBUG
+            assert node.publisher.image.configs.default_broker()["message.max.bytes"] == "2000000"
+        own, defaults, other = answer.responses
+        assert (own.error_code, defaults.error_code) == (0, 0)
+        assert other.error_message == "Unexpected node id. Expected 1, but received 2"
+
+    try:
+        run(scenario)
+    finally:
+        logging.getLogger("spindle.runtime.controller").setLevel(logging.NOTSET)

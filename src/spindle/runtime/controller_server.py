@@ -13,7 +13,11 @@ from typing import Any, Final, NamedTuple
 from spindle.broker.context import RequestContext
 from spindle.broker.forwarding import open_request, seal_response
 from spindle.broker.handlers.api_versions import api_rows, api_versions
-from spindle.broker.handlers.configs import describe_configs
+from spindle.broker.handlers.configs import (
+    alter_own_first,
+    change_own_loggers,
+    describe_configs,
+)
 from spindle.broker.handlers.describe_cluster import CONTROLLERS, endpoint_type_error
 from spindle.broker.handlers.describe_security import (
     describe_acls,
@@ -36,6 +40,7 @@ from spindle.protocol.messages.describe_cluster import (
     DescribeClusterResponse,
 )
 from spindle.protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
+from spindle.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from spindle.raft.listener import LeaderAndEpoch
 from spindle.runtime.cluster_log import ClusterLog
 from spindle.runtime.controller import ControllerDriver
@@ -55,6 +60,7 @@ log = logging.getLogger(__name__)
 _API_VERSIONS: Final = 18
 _DESCRIBE_ACLS: Final = 29
 _DESCRIBE_CONFIGS: Final = 32
+_INCREMENTAL_ALTER_CONFIGS: Final = 44
 _DESCRIBE_SCRAM: Final = 50
 _ENVELOPE: Final = 58
 _DESCRIBE_CLUSTER: Final = 60
@@ -190,6 +196,23 @@ class ControllerServer:
             return error_answer(request, error)
         return response
 
+    async def _alter_configs(
+        self,
+        node: _DescribedController,
+        context: RequestContext,
+        request: IncrementalAlterConfigsRequest,
+    ) -> Message:
+        """Levels of loggers concern this process only, whether it is active or not (KIP-412)."""
+        try:
+            return await alter_own_first(
+                context,
+                request,
+                partial(change_own_loggers, node, validate_only=request.validate_only),
+                self.request,
+            )
+        except ApiError as error:
+            return error_answer(request, error)
+
     async def _answer_envelope(
         self, context: RequestContext, envelope: EnvelopeRequest
     ) -> EnvelopeResponse:
@@ -212,6 +235,7 @@ class ControllerServer:
         served = (key for key in (*OPERATIONS, *QUORUM_APIS) if APIS[key].on_controller)
         handlers: dict[int, Handler] = dict.fromkeys(served, self._answer)
         node = _DescribedController(self._config.node_id, self._config, self._publisher)
+        handlers[_INCREMENTAL_ALTER_CONFIGS] = partial(self._alter_configs, node)
         handlers[_DESCRIBE_ACLS] = partial(describe_acls, node)
         handlers[_DESCRIBE_CONFIGS] = partial(describe_configs, node)
         handlers[_DESCRIBE_SCRAM] = partial(describe_user_scram_credentials, node)

@@ -5,8 +5,8 @@ controller; the broker first refuses what only it can judge (its directories, KI
 levels of its own loggers (KIP-412), which are kept nowhere.
 """
 
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
 
 from spindle.broker.context import RequestContext
 from spindle.broker.handlers.broker_loggers import (
@@ -202,26 +202,44 @@ def _resource_names(image: MetadataImage, kind: int) -> list[str]:
 async def incremental_alter_configs(
     services: BrokerServices, context: RequestContext, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse:
-    """Change single keys: what this broker can decide here, the rest by the controller."""
+    """Check what only this broker can judge; the controller decides on the rest."""
+    return await alter_own_first(
+        context,
+        request,
+        lambda asked: _change_own(services, asked, validate_only=request.validate_only),
+        services.controller.request,
+    )
+
+
+async def alter_own_first(
+    context: RequestContext,
+    request: IncrementalAlterConfigsRequest,
+    change_own: Callable[[_Changed], bool],
+    forward: Callable[[int, IncrementalAlterConfigsRequest, RequestContext], Awaitable[Any]],
+) -> IncrementalAlterConfigsResponse:
+    """Give each resource to `change_own`, and what that leaves to `forward` in one request.
+
+    Args:
+        change_own: True if the resource is done with; an ApiError is its result.
+    """
     done: dict[int, _ChangeResult] = {}
     for index, asked in enumerate(request.resources):
-        if asked.resource_type in (ResourceType.BROKER, ResourceType.BROKER_LOGGER):
-            result = _ChangeResult(
-                resource_type=asked.resource_type,
-                resource_name=asked.resource_name,
-                error_message=None,
-            )
-            try:
-                is_done = _change_own(services, asked, validate_only=request.validate_only)
-            except ApiError as error:
-                result.error_code, result.error_message = error.code, error.message
-                is_done = True
-            if is_done:
-                done[index] = result
+        result = _ChangeResult(
+            resource_type=asked.resource_type,
+            resource_name=asked.resource_name,
+            error_message=None,
+        )
+        try:
+            is_done = change_own(asked)
+        except ApiError as error:
+            result.error_code, result.error_message = error.code, error.message
+            is_done = True
+        if is_done:
+            done[index] = result
     rest = [asked for index, asked in enumerate(request.resources) if index not in done]
     forwarded: list[_ChangeResult] = []
     if rest:
-        answer: IncrementalAlterConfigsResponse = await services.controller.request(
+        answer: IncrementalAlterConfigsResponse = await forward(
             context.api_key,
             IncrementalAlterConfigsRequest(resources=rest, validate_only=request.validate_only),
             context,
@@ -232,20 +250,31 @@ async def incremental_alter_configs(
     return IncrementalAlterConfigsResponse(responses=merged)
 
 
-def _change_own(services: BrokerServices, asked: _Changed, *, validate_only: bool) -> bool:
-    """Check a change of a broker or its loggers; True if nothing is left for the controller."""
+def change_own_loggers(node: DescribedNode, asked: _Changed, *, validate_only: bool) -> bool:
+    """Change levels of this node's loggers; False for another kind of resource."""
+    if asked.resource_type != ResourceType.BROKER_LOGGER:
+        return False
     values = [(c.name, c.value) for c in asked.configs if c.config_operation != _DELETE_OPERATION]
     check_form([config.name for config in asked.configs], values)
-    if asked.resource_type == ResourceType.BROKER_LOGGER:
-        _check_own_id(services, asked.resource_name, _OTHER_NODE, "Node")
-        operations = [(c.name, c.config_operation, c.value) for c in asked.configs]
-        change_logger_levels(operations, validate_only=validate_only)
+    _check_own_id(node, asked.resource_name, _OTHER_NODE, "Node")
+    operations = [(c.name, c.config_operation, c.value) for c in asked.configs]
+    change_logger_levels(operations, validate_only=validate_only)
+    return True
+
+
+def _change_own(services: BrokerServices, asked: _Changed, *, validate_only: bool) -> bool:
+    """Check a change of a broker or its loggers; True if nothing is left for the controller."""
+    if change_own_loggers(services, asked, validate_only=validate_only):
         return True
-    if asked.resource_name:
-        _check_own_id(services, asked.resource_name, _OTHER_BROKER, "Node")
-    _check_broker_values(
-        services, asked.resource_name, {name: value for name, value in values if value is not None}
-    )
+    if asked.resource_type == ResourceType.BROKER:
+        kept = [c for c in asked.configs if c.config_operation != _DELETE_OPERATION]
+        values = [(c.name, c.value) for c in kept]
+        check_form([config.name for config in asked.configs], values)
+        if asked.resource_name:
+            _check_own_id(services, asked.resource_name, _OTHER_BROKER, "Node")
+        _check_broker_values(
+            services, asked.resource_name, {name: v for name, v in values if v is not None}
+        )
     return False
 
 
