@@ -21,9 +21,9 @@ def test_an_empty_broker_begins_where_a_cleaned_log_does(tmp_path: Path) -> None
         tmp_path,
         [COMBINED, "broker"],
         metadata_log_max_record_bytes_between_snapshots="1000",
-        metadata_log_segment_ms="1",
+        metadata_log_segment_ms="300",
         metadata_max_retention_ms="1",
-        metadata_max_idle_interval_ms="20",
+        metadata_max_idle_interval_ms="50",
     )
     first, late = (home.directories[0] for home in homes)
 
