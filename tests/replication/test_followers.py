@@ -210,10 +210,35 @@ def test_a_refused_partition_is_left_alone_for_a_while_and_the_others_go_on(
     assert copies[0].log_end_offset == 0
     (forgotten,) = leader.requests[-1].forgotten_topics_data
     assert forgotten.partitions == [0]
-    assert follower.fetcher.wake_ms == BACKOFF_MS
-    follower.now_ms = BACKOFF_MS
+    wake_ms = follower.fetcher.wake_ms
+    assert wake_ms == BACKOFF_MS // 16
+    follower.now_ms = wake_ms
     follower.round(leader)
     assert copies[0].log_end_offset == 1
+
+
+def test_pauses_grow_up_to_the_backoff_until_it_works_again() -> None:
+    leader_log, log = new_log(), new_log()
+    leader, follower = Leader(leader_log), Follower(log)
+    followed = follower.follow()
+
+    def pauses() -> list[int]:
+        leader.errors[0] = ErrorCode.UNKNOWN_TOPIC_ID
+        found = []
+        for _ in range(7):
+            follower.round(leader)
+            wake_ms = follower.fetcher.wake_ms
+            assert wake_ms is not None
+            found.append(wake_ms - follower.now_ms)
+            follower.now_ms = wake_ms
+        return found
+
+    assert pauses() == [62, 124, 248, 496, 992, 1000, 1000]
+    leader.errors.clear()
+    append(leader_log, 0, "a")
+    follower.round(leader)
+    assert followed.delay_ms == 0
+    assert pauses()[0] == 62
 
 
 def test_a_fenced_partition_waits_for_new_metadata() -> None:

@@ -35,11 +35,12 @@ PartitionData = FetchResponse.FetchableTopicResponse.PartitionData
 LATEST: Final = -1
 EARLIEST: Final = -2
 _UNKNOWN_LAG: Final = -1
+_FIRST_DELAY_PART: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
 class FetcherSettings:
-    """`replica.fetch.*` of the property file."""
+    """`replica.fetch.*` of the property file. `backoff_ms` is the longest pause after an error."""
 
     replica_id: int
     max_wait_ms: int
@@ -57,6 +58,7 @@ class FollowedPartition:
     """
 
     __slots__ = (
+        "delay_ms",
         "delayed_until_ms",
         "has_work",
         "is_asked",
@@ -79,6 +81,7 @@ class FollowedPartition:
         self.is_asked = False
         self.has_work = False
         self.is_throttled = False
+        self.delay_ms = 0
         self.delayed_until_ms: int | None = None
 
     def __repr__(self) -> str:
@@ -248,9 +251,15 @@ class Fetcher:
         )
 
     def _delay(self, partition: FollowedPartition, now_ms: int) -> None:
-        """Leave the partition alone for a while."""
+        """Leave the partition alone for a while, and longer each time.
+
+        Most errors come from a leader that is a moment behind in its metadata.
+        """
+        longest_ms = self._settings.backoff_ms
+        first_ms = max(longest_ms // _FIRST_DELAY_PART, 1)
+        partition.delay_ms = min(max(2 * partition.delay_ms, first_ms), longest_ms)
         partition.has_work = partition.is_asked = False
-        partition.delayed_until_ms = now_ms + self._settings.backoff_ms
+        partition.delayed_until_ms = now_ms + partition.delay_ms
         self._delayed[partition.key] = partition
         self._session.forget(partition.key)
 
@@ -305,6 +314,7 @@ class Fetcher:
             or data.log_start_offset > position.start_offset
         )
         if not is_news:
+            partition.delay_ms = 0
             return None
         return Append(
             position.end_offset,
@@ -331,7 +341,9 @@ class Fetcher:
         if position == before:
             # The same question would get the same answer.
             self._delay(partition, now_ms)
-        elif position[:3] == before[:3]:
+            return
+        partition.delay_ms = 0
+        if position[:3] == before[:3]:
             self._go_on(partition)
         else:
             self._fetch_on(partition)
