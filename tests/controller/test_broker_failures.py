@@ -1,8 +1,10 @@
 """Fencing, the ELR and elections over three brokers, as Apache Kafka 4.3.1 recorded them."""
 
+import pytest
 from controller_harness import Harness, run, uuid
 
 from spindle.common.errors import ErrorCode
+from spindle.controller import brokers
 from spindle.protocol.message import Message
 from spindle.protocol.messages.alter_partition import AlterPartitionRequest
 from spindle.protocol.messages.create_topics import CreateTopicsRequest
@@ -463,5 +465,45 @@ def test_time_in_which_the_controller_stood_still_is_nobodys_silence() -> None:
         c.pass_time(3000)
         (batch,) = c.new_records()
         assert batch[-1] == c.fenced(3), "now it has been silent"
+
+    run(scenario())
+
+
+def test_a_broker_with_very_many_partitions_leaves_them_bit_by_bit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(brokers, "MAX_MOVES_PER_FENCING", 1)
+
+    async def scenario() -> None:
+        c = Cluster()
+        await c.start()
+        await c.die(3)
+        left_e, left_p = c.change("e", isr=[1, 2]), c.change("p", isr=[2, 1], leader=2)
+        assert c.new_records() == [[left_e], [left_p, c.fenced(3)]]
+
+        await c.die(1)
+        ((*moved, fenced),) = c.new_records()[-1:]
+        assert (len(moved), fenced) == (1, c.fenced(1))
+
+    run(scenario())
+
+
+def test_a_broker_that_is_heard_of_while_it_leaves_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(brokers, "MAX_MOVES_PER_FENCING", 1)
+
+    async def scenario() -> None:
+        c = Cluster()
+        await c.start()
+        for _ in range(3):
+            c.pass_time(3001)
+            await c.beat_all(3)
+        while not (first := c.new_records()):
+            c.now_ms += 100
+            c.driver.run_periodic_tasks()
+        await c.heartbeat(3, c.epochs[3])
+        c.pass_time(5000)
+        assert first == [[c.change("e", isr=[1, 2])]]
+        assert c.new_records() == []
+        assert c.publisher.image.cluster.is_active(3)
 
     run(scenario())

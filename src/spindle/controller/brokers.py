@@ -1,8 +1,14 @@
 """BrokerHeartbeat and the fencing of brokers that fell silent."""
 
+from typing import Final
+
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.uuids import Uuid
-from spindle.controller.decision import ControllerContext, Decision
+from spindle.controller.decision import (
+    MAX_RECORDS_PER_OPERATION,
+    ControllerContext,
+    Decision,
+)
 from spindle.controller.heartbeats import BrokerState, Heartbeats
 from spindle.controller.leadership import LeadershipChanges, has_leaderships
 from spindle.metadata.cluster import BrokerRegistration
@@ -13,6 +19,9 @@ from spindle.protocol.messages.broker_heartbeat import (
     BrokerHeartbeatResponse,
 )
 from spindle.protocol.messages.metadata_records import BrokerRegistrationChangeRecord
+
+MAX_MOVES_PER_FENCING: Final = MAX_RECORDS_PER_OPERATION
+"""How many partitions a silent broker leaves in one go."""
 
 
 def check_broker_epoch(image: MetadataImage, broker_id: int, epoch: int) -> BrokerRegistration:
@@ -85,14 +94,17 @@ def fence_stale_broker(
 ) -> Decision[bool]:
     """Fence the broker that has been silent longest; the response says whether there was one.
 
-    One at a time: the elections of one broker's partitions must see the others' fate.
+    One at a time: the elections of one broker's partitions must see the others' fate. A broker with
+    very many partitions leaves them over several calls, between which the node goes on with its
+    other work: a quorum that hears nothing of its leader for so long would choose another one,
+    which would begin anew. A broker that is heard of meanwhile stays.
     """
     broker_id = heartbeats.expire_one(now_ms)
     if broker_id is None:
         return Decision(False)
     changes = LeadershipChanges(image, context.settings)
-    if broker_id in image.cluster.brokers:
-        changes.fence(broker_id)
+    if broker_id in image.cluster.brokers and not changes.fence(broker_id, MAX_MOVES_PER_FENCING):
+        heartbeats.expire(broker_id)
     return Decision(True, changes.records)
 
 

@@ -33,6 +33,7 @@ NO_OFFSET: Final = -1
 CHECKS_PER_SESSION: Final = 8
 """Silent brokers are looked for this many times per session timeout."""
 _NO_ACTIVE_BROKER: Final = 1 << 62
+_LONG_AGO_MS: Final = -(1 << 62)
 
 
 class _Beat:
@@ -128,6 +129,10 @@ class Heartbeats:
         broker_id = min(stale)[1]
         self._beats[broker_id].contact_ms = None
         return broker_id
+
+    def expire(self, broker_id: int) -> None:
+        """Take the broker for silent until it is heard of, and before all others."""
+        self._beats[broker_id].contact_ms = _LONG_AGO_MS
 
     def next_state(
         self,

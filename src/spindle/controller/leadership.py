@@ -64,9 +64,14 @@ class LeadershipChanges:
             self._settled_count = len(self.records)
         return self._image
 
-    def fence(self, broker_id: int) -> None:
-        """The broker is gone or wants to be: nothing is led by it or waits for it any more."""
-        self._leave_isr(broker_id)
+    def fence(self, broker_id: int, limit: int | None = None) -> bool:
+        """The broker is gone or wants to be: nothing is led by it or waits for it any more.
+
+        With a limit it is fenced only if it leaves at most so many partitions now; False if it has
+        to leave more, after these.
+        """
+        if not self._leave_isr(broker_id, limit):
+            return False
         broker = self._image.cluster.brokers[broker_id]
         if self._image.metadata_version >= REGISTRATION_CHANGE_LEVEL:
             self.records.append(
@@ -76,6 +81,7 @@ class LeadershipChanges:
             )
         else:
             self.records.append(FenceBrokerRecord(id=broker_id, epoch=broker.epoch))
+        return True
 
     def unfence(self, broker_id: int) -> None:
         """The broker is back: it may lead what has no leader."""
@@ -134,12 +140,15 @@ class LeadershipChanges:
         remove: int = NO_BROKER,
         add: int = NO_BROKER,
         unclean: int = NO_BROKER,
-    ) -> None:
+        limit: int | None = None,
+    ) -> bool:
         """Give each partition the leader and ISR that fit, in the light of one broker's fate.
 
         `remove` and `unclean` leave the ISR and cannot lead; `add` can lead though the image still
-        has it fenced; the log of `unclean` may be short, so it also leaves the ELR.
+        has it fenced; the log of `unclean` may be short, so it also leaves the ELR. False if the
+        limit of records left something to do.
         """
+        last_count = None if limit is None else len(self.records) + limit
         active = {b.broker_id for b in self._image.cluster.brokers.values() if b.is_active}
         active |= {add}
         active -= {remove, unclean}
@@ -151,7 +160,11 @@ class LeadershipChanges:
             change.target_isr = [r for r in partition.isr if r not in (remove, unclean)]
             record = change.build()
             if record is not None:
+                if len(self.records) == last_count:
+                    return False
                 self.records.append(record)
+        return True
 
-    def _leave_isr(self, broker_id: int) -> None:
-        self.update(partitions_where(self._image, lambda p: broker_id in p.isr), remove=broker_id)
+    def _leave_isr(self, broker_id: int, limit: int | None = None) -> bool:
+        members = partitions_where(self._image, lambda p: broker_id in p.isr)
+        return self.update(members, remove=broker_id, limit=limit)
