@@ -507,3 +507,27 @@ def test_a_broker_that_is_heard_of_while_it_leaves_stays(monkeypatch: pytest.Mon
         assert c.publisher.image.cluster.is_active(3)
 
     run(scenario())
+
+
+def test_a_stopping_broker_leaves_very_many_partitions_over_several_heartbeats(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(brokers, "MAX_MOVES_PER_HEARTBEAT", 1)
+
+    async def scenario() -> None:
+        c = Cluster()
+        await c.start()
+        begun = BrokerRegistrationChangeRecord(
+            broker_id=3, broker_epoch=c.epochs[3], in_controlled_shutdown=1
+        )
+        left_e, left_p = c.change("e", isr=[1, 2]), c.change("p", isr=[2, 1], leader=2)
+        for records in ([begun, left_e], [left_p]):
+            answer = await c.heartbeat(3, c.epochs[3], want_shut_down=True)
+            assert (answer.is_fenced, answer.should_shut_down) == (False, False)
+            assert c.new_records() == [records]
+        await c.beat_all(3)
+        answer = await c.heartbeat(3, c.epochs[3], want_shut_down=True)
+        assert (answer.is_fenced, answer.should_shut_down) == (True, True)
+        assert c.new_records() == [[c.fenced(3)]]
+
+    run(scenario())

@@ -24,6 +24,10 @@ MAX_MOVES_PER_FENCING: Final = MAX_RECORDS_PER_OPERATION
 """How many partitions a silent broker leaves in one go."""
 
 
+MAX_MOVES_PER_HEARTBEAT: Final = 3 * MAX_RECORDS_PER_OPERATION
+"""How many partitions a broker that wants to stop leaves in one go."""
+
+
 def check_broker_epoch(image: MetadataImage, broker_id: int, epoch: int) -> BrokerRegistration:
     """The registration, if the epoch is the current one.
 
@@ -61,11 +65,13 @@ def process_heartbeat(
         image, broker, request, lambda: has_leaderships(image, broker_id)
     )
     changes = LeadershipChanges(image, context.settings)
+    has_moved = False
     if following is not current:
         if following is BrokerState.UNFENCED:
             changes.unfence(broker_id)
         elif following is BrokerState.CONTROLLED_SHUTDOWN:
-            changes.begin_controlled_shutdown(broker_id)
+            # What does not fit into one go is moved at the next heartbeats.
+            has_moved = changes.begin_controlled_shutdown(broker_id, MAX_MOVES_PER_HEARTBEAT)
         else:
             changes.fence(broker_id)
     if image.metadata_version >= DIRECTORY_ASSIGNMENT_LEVEL:
@@ -75,7 +81,7 @@ def process_heartbeat(
 
     def on_append(last_offset: int) -> None:
         heartbeats.report_offset(broker_id, request.current_metadata_offset)
-        if following is BrokerState.CONTROLLED_SHUTDOWN:
+        if has_moved:
             heartbeats.begin_shutdown(broker_id, last_offset)
 
     return Decision(

@@ -96,8 +96,11 @@ class LeadershipChanges:
             self.records.append(UnfenceBrokerRecord(id=broker_id, epoch=broker.epoch))
         self.update(partitions_where(self._image, lambda p: p.leader == NO_LEADER), add=broker_id)
 
-    def begin_controlled_shutdown(self, broker_id: int) -> None:
-        """The broker wants to stop: leaderships move away while it still serves (KIP-841)."""
+    def begin_controlled_shutdown(self, broker_id: int, limit: int | None = None) -> bool:
+        """The broker wants to stop: leaderships move away while it still serves (KIP-841).
+
+        False if the limit of partitions left some where they are, for the next call.
+        """
         broker = self._image.cluster.brokers[broker_id]
         if not broker.is_in_controlled_shutdown:
             self.records.append(
@@ -105,7 +108,7 @@ class LeadershipChanges:
                     broker_id=broker_id, broker_epoch=broker.epoch, in_controlled_shutdown=1
                 )
             )
-        self._leave_isr(broker_id)
+        return self._leave_isr(broker_id, limit)
 
     def unregister(self, broker_id: int) -> None:
         """The broker is taken out of the cluster."""
