@@ -85,6 +85,7 @@ class Leader:
         self.logs = {log.topic_partition.partition: log for log in logs}
         self.epoch = epoch
         self.errors: dict[int, ErrorCode] = {}
+        self.refusal = ErrorCode.NONE
         self.requests: list[FetchRequest] = []
         random = Random(1)
         self.sessions = FetchSessionCache(10, lambda: random.randrange(1, 1000))
@@ -95,6 +96,8 @@ class Leader:
         # What a leader sees is what came over the wire.
         request, _ = decode(FetchRequest, VERSION, encode(request, VERSION))
         self.requests.append(request)
+        if self.refusal:
+            return FetchResponse(error_code=self.refusal)
         try:
             context = self.sessions.open(request, VERSION, 0)
         except SessionError as error:

@@ -12,7 +12,7 @@ from spindle.broker.following import Following
 from spindle.broker.partition import Partition
 from spindle.broker.replication_context import ReplicationContext
 from spindle.broker.replication_quotas import ReplicationQuotas
-from spindle.common.errors import CorruptLog, LogDirectoryFailed
+from spindle.common.errors import CorruptLog, ErrorCode, LogDirectoryFailed
 from spindle.common.ids import Endpoint
 from spindle.config.node_config import NodeConfig
 from spindle.log.directory import LogDirectory
@@ -229,6 +229,36 @@ def test_a_leader_that_is_away_is_asked_until_it_is_back() -> None:
         broker.wire.is_cut = False
         await broker.caught_up()
         assert {port for _, (_, _, port) in broker.wire.asked} == {9093}
+        await broker.fetchers.stop_all()
+
+    scenario(test)
+
+
+def test_a_session_that_the_leader_has_forgotten_is_begun_anew_at_once() -> None:
+    async def test() -> None:
+        broker = Broker(new_log(), replica_fetch_backoff_ms="60000")
+        broker.follow()
+        await broker.caught_up()
+        for session in list(broker.leader.sessions.sessions.values()):
+            broker.leader.sessions.forget(session)
+        append(broker.leader.logs[0], 0, "a")
+        await broker.wake()
+        await broker.caught_up()
+        assert [request.session_epoch for request in broker.leader.requests[-3:]] == [2, 0, 1]
+        await broker.fetchers.stop_all()
+
+    scenario(test)
+
+
+def test_a_leader_that_refuses_every_session_is_not_asked_without_pause() -> None:
+    async def test() -> None:
+        broker = Broker(new_log(), replica_fetch_backoff_ms="60000")
+        broker.leader.refusal = ErrorCode.INVALID_FETCH_SESSION_EPOCH
+        broker.follow()
+        await until(lambda: len(broker.wire.asked) == 1)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert len(broker.wire.asked) == 1
         await broker.fetchers.stop_all()
 
     scenario(test)

@@ -11,6 +11,7 @@ from node_harness import Home, batch_of, connected, run
 from spindle.broker.partition import Partition
 from spindle.common.filesystem import OsFileSystem
 from spindle.common.ids import TopicPartition
+from spindle.config.resources import ResourceType
 from spindle.log.checkpoints import HIGH_WATERMARKS, read_offset_checkpoint
 from spindle.log.directory import LogDirectory
 from spindle.log.log_config import LogConfig
@@ -20,6 +21,7 @@ from spindle.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
 )
 from spindle.protocol.messages.delete_topics import DeleteTopicsRequest
+from spindle.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from spindle.protocol.records.batch import patch_offset_and_epoch
 from spindle.runtime.broker_lifecycle import BrokerState
 from spindle.runtime.node import Node
@@ -232,6 +234,47 @@ def test_a_topic_made_again_while_a_replica_was_away_never_mixes_with_the_one_be
             "t-moved-0-stray",
         ]
         assert b"former" not in cluster.segments(3, "t-made-again")
+
+    cluster_test(tmp_path, 2, scenario)
+
+
+def test_replication_takes_over_settings_while_it_runs(tmp_path: Path) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.create("t", [2, 3])
+        await cluster.produce(2, "t", b"a")
+        broker = cluster.node(3).broker
+        assert broker is not None
+        resource = IncrementalAlterConfigsRequest.AlterConfigsResource
+        settings = {
+            (ResourceType.BROKER, "3"): {
+                "num.replica.fetchers": "2",
+                "follower.replication.throttled.rate": "7",
+            },
+            (ResourceType.TOPIC, "t"): {"follower.replication.throttled.replicas": "0:3"},
+        }
+        async with connected(cluster.node(3)) as client:
+            answer = await client.ask(
+                IncrementalAlterConfigsRequest(
+                    resources=[
+                        resource(
+                            resource_type=kind,
+                            resource_name=name,
+                            configs=[
+                                resource.AlterableConfig(name=key, value=value)
+                                for key, value in values.items()
+                            ],
+                        )
+                        for (kind, name), values in settings.items()
+                    ]
+                )
+            )
+        assert [response.error_code for response in answer.responses] == [0, 0]
+        assert await broker.metadata.wait_for(lambda i: bool(i.configs.topic("t")), 30)
+        assert broker.replication_quotas.follower.limit_bytes_per_s == 7
+        (task,) = broker.replica_fetchers
+        assert [followed.is_throttled for followed in task.fetcher] == [True]
+        await cluster.produce(2, "t", b"b")
+        await cluster.replicated("t", [2, 3])
 
     cluster_test(tmp_path, 2, scenario)
 

@@ -159,6 +159,7 @@ class FetcherTask:
         self._partitions: dict[TopicIdPartition, Partition] = {}
         self._is_changed = asyncio.Event()
         self._is_silent = False
+        self._has_session = False
         self._loop = asyncio.get_running_loop()
         self._task = asyncio.create_task(self._run(), name=f"fetch from broker {leader_id}")
 
@@ -239,8 +240,10 @@ class FetcherTask:
             fetcher.on_no_answer()
             return owner.settings.backoff_ms
         steps = fetcher.on_response(cast(FetchResponse, response), self._now_ms())
+        had_session, self._has_session = self._has_session, steps is not None
         if steps is None:
-            return owner.settings.backoff_ms
+            # A session that the leader has forgotten is begun anew at once; more than that waits.
+            return 0 if had_session else owner.settings.backoff_ms
         if steps:
             await self._do(steps)
         return 0
