@@ -98,8 +98,6 @@ class LocalCluster:
         return "kept" if self.is_kept else "removed at the end"
 
     def _supervise(self, nodes: Sequence[NodeFolder], folder: Path) -> int:
-        from spindle.runtime.node import run_node
-
         started_s = time.monotonic()
         lost: list[NodeFolder] = []
 
@@ -122,6 +120,8 @@ class LocalCluster:
         supervisor = Supervisor(on_ready, on_end)
         is_clean = True
         try:
+            from spindle.runtime.node import run_node
+
             supervisor.start(nodes, run_node)
             supervisor.wait_ready()
             if lost:

@@ -12,7 +12,7 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn
 
@@ -25,6 +25,9 @@ READY: Final = b"r"
 LEFT: Final = b"l"
 LEFT_AS_LEADER: Final = b"L"
 GO: Final = b"g"
+
+SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""What ends the parent, and is none of the child's business before the child says so."""
 
 RunNode = Callable[[NodeConfig, Callable[["Node"], None]], int]
 
@@ -52,14 +55,17 @@ class NodeProcess:
         log_fd = os.open(log_file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
         self.life_fd, life_end = os.pipe()
         order_end, self._order_fd = os.pipe()
+        # Until the child has done with the parent's handlers, a signal would be lost in them.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
         try:
             self.pid = os.fork()
             if self.pid == 0:
                 # Held open by a sibling, a pipe would outlive the parent.
                 for fd in (self.life_fd, self._order_fd, *own_fds):
                     os.close(fd)
-                _run_child(config, run_node, log_fd, life_end, order_end)
+                _run_child(config, run_node, before, log_fd, life_end, order_end)
         finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
             for fd in (log_fd, life_end, order_end):
                 os.close(fd)
 
@@ -85,7 +91,12 @@ class NodeProcess:
 
 
 def _run_child(
-    config: NodeConfig, run_node: RunNode, log_fd: int, life_fd: int, order_fd: int
+    config: NodeConfig,
+    run_node: RunNode,
+    signal_mask: Iterable[int],
+    log_fd: int,
+    life_fd: int,
+    order_fd: int,
 ) -> NoReturn:
     """Never return: what stands above on the stack belongs to the parent."""
     code = 1
@@ -97,6 +108,9 @@ def _run_child(
         os.dup2(log_fd, 1)
         os.dup2(log_fd, 2)
         signal.set_wakeup_fd(-1)
+        for number in SIGNALS:
+            signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, signal_mask)
         may_leave = threading.Event()
         threading.Thread(
             target=_obey, args=(order_fd, may_leave), name="parent", daemon=True

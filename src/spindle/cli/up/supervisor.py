@@ -9,7 +9,7 @@ from types import FrameType
 from typing import Final
 
 from spindle.cli.up.folder import NodeFolder
-from spindle.cli.up.node_process import LEFT, LEFT_AS_LEADER, READY, NodeProcess, RunNode
+from spindle.cli.up.node_process import LEFT, LEFT_AS_LEADER, READY, SIGNALS, NodeProcess, RunNode
 
 _STOP_S: Final = 60.0
 _WAIT_S: Final = 1.0
@@ -20,7 +20,7 @@ class Stopped(Exception):
 
 
 class Supervisor:
-    """The children of this process.
+    """The children of this process, and the signals that say they should stop.
 
     Args:
         on_ready: called with each node that serves.
@@ -43,6 +43,10 @@ class Supervisor:
         self._signals = 0
         self._wake_fd, self._signal_fd = os.pipe()
         os.set_blocking(self._signal_fd, False)
+        # From the beginning: an exception could come where something swallows it.
+        for number in SIGNALS:
+            signal.signal(number, self._note)
+        signal.set_wakeup_fd(self._signal_fd, warn_on_full_buffer=False)
 
     @property
     def pids(self) -> Mapping[int, int]:
@@ -60,10 +64,6 @@ class Supervisor:
             own_fds = [self._wake_fd, self._signal_fd, *fds]
             process = NodeProcess(node.config, node.log_file, run_node, own_fds)
             self._running[node.node_id] = (node, process)
-        # Only now: a child must not be told of the signals of its parent.
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, self._note)
-        signal.set_wakeup_fd(self._signal_fd, warn_on_full_buffer=False)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         self._signals += 1
