@@ -63,8 +63,11 @@ def connect_by(given: argparse.Namespace, config_file: str | None) -> WireClient
         ToolFailed: the file cannot be read.
         ConfigError: an address or a property has no usable value.
     """
-    servers = given.bootstrap_server or given.bootstrap_controller
-    return connect(servers, properties_of(config_file))
+    return connect(
+        given.bootstrap_server,
+        properties_of(config_file),
+        controllers=given.bootstrap_controller,
+    )
 
 
 def argument_main(

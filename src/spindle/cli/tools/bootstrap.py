@@ -32,10 +32,15 @@ def connect(
     servers: str | None,
     properties: Mapping[str, str],
     *,
+    controllers: str | None = None,
     client_id: str = "",
     api_timeout_ms: int | None = None,
 ) -> WireClient:
     """A client of the cluster behind addresses; nothing is sent before the first question.
+
+    Args:
+        servers: addresses of brokers.
+        controllers: addresses of controllers, in place of those.
 
     Raises:
         ConfigError: an address or a property has no usable value.
@@ -43,6 +48,8 @@ def connect(
     merged = dict(properties)
     if servers is not None:
         merged["bootstrap.servers"] = servers
+    if controllers is not None:
+        merged["bootstrap.controllers"] = controllers
     if client_id:
         merged.setdefault("client.id", client_id)
     merged.setdefault("client.id", "adminclient-1")

@@ -135,8 +135,11 @@ def _act(options: Options, entities: Entities) -> None:
 
 
 def _connect(options: Options) -> WireClient:
-    servers = options.one("bootstrap-server") or options.one("bootstrap-controller")
-    return connect(servers, properties_of(options.one("command-config")))
+    return connect(
+        options.one("bootstrap-server"),
+        properties_of(options.one("command-config")),
+        controllers=options.one("bootstrap-controller"),
+    )
 
 
 def _say_done(entities: Entities) -> None:

@@ -89,11 +89,11 @@ PARSER: Final = OptionParser(
 
 def _run(options: Options) -> int:
     action = _action(options)
-    servers = options.one("bootstrap-server") or options.one("bootstrap-controller")
     try:
         with connect(
-            servers,
+            options.one("bootstrap-server"),
             properties_of(options.one("command-config")),
+            controllers=options.one("bootstrap-controller"),
             client_id="reassign-partitions-tool",
         ) as client:
             _act(action, options, client)

@@ -28,10 +28,14 @@ from spindle.client.producing import ACKS_ALL, Appended, appended, last_version,
 from spindle.client.versions import PeerVersions
 from spindle.client.wire.settings import ClientSettings, HostPort
 from spindle.client.wire.transport import BlockingConnection
-from spindle.common.errors import ApiError
+from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import TopicPartition
 from spindle.common.ports import Bytes
 from spindle.protocol.message import Message
+from spindle.protocol.messages.describe_cluster import (
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
 from spindle.protocol.messages.describe_configs import DescribeConfigsResponse
 from spindle.protocol.messages.describe_log_dirs import DescribeLogDirsResponse
 from spindle.protocol.messages.list_offsets import ListOffsetsResponse
@@ -41,6 +45,7 @@ from spindle.protocol.messages.produce import ProduceResponse
 T = TypeVar("T")
 R = TypeVar("R", bound=Message)
 _MS: Final = 1000
+_CONTROLLERS: Final = 2
 
 
 class WireClient:
@@ -67,6 +72,7 @@ class WireClient:
         self._view: ClusterView | None = None
         self._known_topics: tuple[str, ...] = ()
         self._brokers: Mapping[int, BrokerAddress] = {}
+        self._active: BrokerAddress | None = None
         self._connections: dict[HostPort, BlockingConnection] = {}
 
     def __enter__(self) -> Self:
@@ -245,6 +251,7 @@ class WireClient:
     def forget_metadata(self) -> None:
         """Ask for fresh metadata next time: what is known has proved stale."""
         self._view = None
+        self._active = None
 
     def retrying(self, attempt: Callable[[], T]) -> T:
         """Repeat what may pass until the API timeout, with growing pauses."""
@@ -314,7 +321,29 @@ class WireClient:
         return connection
 
     def _any_connection(self) -> BlockingConnection:
-        """A connection to whichever broker answers: known brokers, then bootstrap servers."""
+        """A connection to a broker, or to the active controller if controllers are asked."""
+        if not self.settings.asks_controllers:
+            return self._reachable()
+        if self._active is None:
+            self._active = self._find_active()
+        return self.connection(self._active)
+
+    def _find_active(self) -> BrokerAddress:
+        request = DescribeClusterRequest(endpoint_type=_CONTROLLERS)
+        answer = self._reachable().request(request, DescribeClusterResponse, first_version=1)
+        if answer.error_code:
+            raise ApiError(ErrorCode(answer.error_code), answer.error_message)
+        self._brokers = {
+            node.broker_id: BrokerAddress(node.broker_id, node.host, node.port, node.rack)
+            for node in answer.brokers
+        }
+        active = self._brokers.get(answer.controller_id)
+        if active is None:
+            raise ApiError(ErrorCode.NOT_CONTROLLER, "no controller is active")
+        return active
+
+    def _reachable(self) -> BlockingConnection:
+        """A connection to whichever node answers: known ones, then bootstrap servers."""
         known = [HostPort(b.host, b.port) for b in self._brokers.values()]
         failures = []
         for address in dict.fromkeys((*known, *self.settings.bootstrap_servers)):

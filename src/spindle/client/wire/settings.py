@@ -33,9 +33,14 @@ class HostPort:
 
 @dataclass(frozen=True, slots=True)
 class ClientSettings:
-    """Properties of a client. Times in ms, sizes in bytes."""
+    """Properties of a client. Times in ms, sizes in bytes.
+
+    Attributes:
+        asks_controllers: the bootstrap servers are controllers: the active one is asked (KIP-919).
+    """
 
     bootstrap_servers: tuple[HostPort, ...]
+    asks_controllers: bool = False
     client_id: str = _CLIENT_ID
     isolation_level: int = READ_UNCOMMITTED
     rack: str = ""
@@ -57,8 +62,12 @@ def client_settings(properties: Mapping[str, str]) -> ClientSettings:
         ConfigError: a property that has no usable value, or asks for security that is not spoken.
     """
     _refuse_security(properties)
+    controllers = properties.get("bootstrap.controllers", "")
     return ClientSettings(
-        bootstrap_servers=_bootstrap_servers(properties.get("bootstrap.servers", "")),
+        bootstrap_servers=_bootstrap_servers(
+            controllers or properties.get("bootstrap.servers", "")
+        ),
+        asks_controllers=bool(controllers),
         client_id=properties.get("client.id", _CLIENT_ID),
         isolation_level=isolation_level(properties.get("isolation.level", "read_uncommitted")),
         rack=properties.get("client.rack", ""),
