@@ -117,6 +117,7 @@ class LocalCluster:
                 event("node-ended", node_id=node.node_id, code=code),
             )
 
+        log_starts = {node.node_id: _size_bytes(node.log_file) for node in nodes}
         supervisor = Supervisor(on_ready, on_end)
         is_clean = True
         try:
@@ -125,7 +126,7 @@ class LocalCluster:
             supervisor.start(nodes, run_node)
             supervisor.wait_ready()
             if lost:
-                raise CommandFailed(_why_not_started(lost[0]))
+                raise CommandFailed(_why_not_started(lost[0], log_starts[lost[0].node_id]))
             pids = supervisor.pids
             if self.as_json:
                 click.echo(ready_event(nodes, pids, str(folder), is_kept=self.is_kept))
@@ -183,10 +184,16 @@ def _check_wishes(
             )
 
 
-def _why_not_started(node: NodeFolder) -> str:
-    """With the end of the node's log, whose folder may go now."""
+def _size_bytes(file: Path) -> int:
+    return file.stat().st_size if file.exists() else 0
+
+
+def _why_not_started(node: NodeFolder, log_start: int) -> str:
+    """With the end of what the node has said since its log was of that size: it may go now."""
     try:
-        lines = node.log_file.read_text(errors="replace").splitlines()
+        with node.log_file.open("rb") as file:
+            file.seek(log_start)
+            lines = file.read().decode(errors="replace").splitlines()
     except OSError as error:
         lines = [str(error)]
     return "\n".join([f"node {node.node_id} did not start:", *lines[-_LOG_LINES:]])
