@@ -317,6 +317,20 @@ def test_the_quorum_leaves_after_the_last_broker(
     assert max(left) == left[1], "the leader would wait for another to lead"
 
 
+def test_nohup_is_respected(start_up: Callable[..., Up]) -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        # What is ignored here is ignored in children.
+        up = start_up("--nodes", "2")
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    node = up.event("ready")["nodes"][1]
+    up.process.send_signal(signal.SIGHUP)
+    os.kill(node["pid"], signal.SIGKILL)
+    assert up.event("node-ended")["node_id"] == 2
+    assert up.end() == 0
+
+
 def test_one_that_dies_is_reported_and_the_others_go_on(
     tmp_path: Path, start_up: Callable[..., Up]
 ) -> None:

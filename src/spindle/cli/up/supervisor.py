@@ -45,7 +45,9 @@ class Supervisor:
         os.set_blocking(self._signal_fd, False)
         # From the beginning: an exception could come where something swallows it.
         for number in SIGNALS:
-            signal.signal(number, self._note)
+            # Started by nohup, it is to outlive its terminal.
+            if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
+                signal.signal(number, self._note)
         signal.set_wakeup_fd(self._signal_fd, warn_on_full_buffer=False)
 
     @property
