@@ -52,6 +52,7 @@ class Pair:
         """Topic t with replicas [1, 2]."""
         named = {key.replace("_", "."): value for key, value in configs.items()}
         self.topic_id = await create_replicated(self.client, "t", [1, 2], named)
+        await self.until(lambda r: r.leader == 1)
 
     async def follow(self, offset: int, **options: Any) -> Data:
         """The follower's fetch at `offset`; the answer for the partition."""
@@ -558,3 +559,45 @@ async def limit_leader_rate(client: Client, bytes_per_s: int) -> None:
         )
     )
     assert response.responses[0].error_code == 0
+
+
+def test_a_follower_that_knows_of_a_topic_first_waits_for_the_leader_to_learn_of_it(
+    tmp_path: Path,
+) -> None:
+    async def scenario() -> None:
+        async with pair(tmp_path) as p, connected(p.node) as probe:
+            assert p.node.broker is not None
+            image = p.node.broker.metadata.image
+            await p.create()
+            topic_id = p.topic_id
+            # As if the leader had not heard of the topic yet.
+            p.node.broker.metadata.image = image
+            waiting = asyncio.create_task(p.follow(0, max_wait_ms=50_000))
+            impatient = await probe.ask(p.other.fetch(topic_id, 0))
+            code = impatient.responses[0].partitions[0].error_code
+            assert code == ErrorCode.UNKNOWN_TOPIC_ID
+            assert not waiting.done()
+            await create_replicated(p.client, "u", [1])
+            await p.client.produce("t", 0, batch_of(b"a"), acks=1)
+            assert len(records_in((await waiting).records)) == 1
+
+    run(scenario)
+
+
+def test_a_follower_in_a_newer_epoch_waits_for_the_leader_to_begin_it(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with pair(tmp_path) as p:
+            await p.create()
+            await p.client.produce("t", 0, batch_of(b"a"), acks=1)
+            epoch = p.registration.leader_epoch
+            waiting = asyncio.create_task(p.follow(0, leader_epoch=epoch + 2, max_wait_ms=50_000))
+            await p.reassign([2, 1])
+            await p.elect_preferred()
+            await p.until(lambda r: r.leader == 2)
+            await p.reassign([1, 2])
+            await p.elect_preferred()
+            await p.until(lambda r: r.leader == 1)
+            assert p.registration.leader_epoch == epoch + 2
+            assert len(records_in((await waiting).records)) == 1
+
+    run(scenario)

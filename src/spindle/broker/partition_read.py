@@ -22,6 +22,12 @@ _FIRST_REPLICA_STATE_VERSION: Final = 15
 _FIRST_NODE_ENDPOINTS_VERSION: Final = 16
 _READ_COMMITTED: Final = 1
 _LEADER_ERRORS: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+_AHEAD_ERRORS: Final = (
+    ErrorCode.UNKNOWN_LEADER_EPOCH,
+    ErrorCode.UNKNOWN_TOPIC_ID,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+)
+"""What a follower gets that has newer metadata than this broker."""
 
 
 class Fetcher(NamedTuple):
@@ -72,6 +78,8 @@ class PartitionRead:
         end_offset: how far this fetcher may read (exclusive).
         has_news: an error, a divergence, another replica to read from: it must not wait.
         is_urgent: that, or positions that a follower shall know at once.
+        is_ahead: the follower knows of an epoch or a partition that this broker does not know yet;
+            it waits a moment for the metadata to come here, too.
         is_held_back: there may be records, but a throttle keeps them for later.
     """
 
@@ -79,6 +87,7 @@ class PartitionRead:
         "data",
         "end_offset",
         "has_news",
+        "is_ahead",
         "is_held_back",
         "is_urgent",
         "name",
@@ -94,6 +103,7 @@ class PartitionRead:
         self.has_news = False
         self.is_urgent = False
         self.is_held_back = False
+        self.is_ahead = False
         self.data = PartitionData(
             partition_index=wanted.key.partition,
             high_watermark=-1,
@@ -109,18 +119,36 @@ class PartitionRead:
     @property
     def is_settled(self) -> bool:
         """All is told: there is nothing to look at before something happens to the partition."""
-        return not self.has_news and self.wanted.fetch_offset >= self.end_offset
+        is_told = not self.has_news and not self.is_ahead
+        return is_told and self.wanted.fetch_offset >= self.end_offset
 
     def fail(self, code: ErrorCode) -> None:
         self.data.error_code = code
         self.has_news = self.is_urgent = True
+
+    def refuse(self, code: ErrorCode, services: BrokerServices, fetcher: Fetcher) -> None:
+        """This broker does not serve the partition to this fetcher, or not yet."""
+        if fetcher.is_replica and (
+            code in _AHEAD_ERRORS
+            or services.replicas.is_coming(self.name, self.wanted.key.partition)
+        ):
+            self.data.error_code = code
+            self.is_ahead = True
+            return
+        self.fail(code)
+        self._tell_leader(services, fetcher)
+
+    def give_up_waiting(self) -> None:
+        """What this broker does not know yet is told as the error that it is."""
+        if self.is_ahead:
+            self.has_news = self.is_urgent = True
 
     # -- checks
 
     def check(self, services: BrokerServices, fetcher: Fetcher, *, is_named: bool) -> None:
         """Who leads it, how far it may be read; with `is_named` a follower says what it has."""
         if fetcher.api_version >= FIRST_TOPIC_ID_VERSION and not self.name:
-            self.fail(ErrorCode.UNKNOWN_TOPIC_ID)
+            self.refuse(ErrorCode.UNKNOWN_TOPIC_ID, services, fetcher)
             self.data.aborted_transactions = []
             return
         partition = self._find(services, fetcher)
@@ -171,9 +199,9 @@ class PartitionRead:
         self.wanted.attach(partition)
         if partition is None:
             missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            self.fail(replicas.absent_error(self.name, key.partition, missing))
+            code = replicas.absent_error(self.name, key.partition, missing)
+            self.refuse(code, services, fetcher)
             self.data.aborted_transactions = []
-            self._tell_leader(services, fetcher)
             return None
         self.partition = partition
         if key.topic_id not in (ZERO_UUID, partition.topic_id):
@@ -184,8 +212,7 @@ class PartitionRead:
         if not code and fetcher.is_replica:
             code = partition.replica_error(fetcher.replica_id, fetcher.broker_epoch, epoch)
         if code:
-            self.fail(code)
-            self._tell_leader(services, fetcher)
+            self.refuse(code, services, fetcher)
             return None
         return partition
 

@@ -101,6 +101,14 @@ class MetadataView(Protocol):
         """Replicas of `image` are still being made or taken down."""
         ...
 
+    def when_applied(self, callback: Callable[[], None]) -> None:
+        """Call `callback` once, when the replicas have followed another image."""
+        ...
+
+    def forget(self, callback: Callable[[], None]) -> None:
+        """Do not call it any more."""
+        ...
+
     async def catch_up(self, timeout_s: float) -> bool:
         """Return when the replicas are as `image` wants them; False if that takes longer."""
         ...

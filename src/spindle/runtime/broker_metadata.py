@@ -45,6 +45,7 @@ class BrokerMetadata:
         self._task: asyncio.Task[None] | None = None
         self._watchers: list[tuple[Callable[[MetadataImage], bool], asyncio.Future[None]]] = []
         self._observers: list[Callable[[], None]] = []
+        self._once: dict[Callable[[], None], None] = {}
 
     @property
     def is_behind(self) -> bool:
@@ -73,6 +74,13 @@ class BrokerMetadata:
     def observe(self, observer: Callable[[], None]) -> None:
         """Call `observer` whenever a reaction is complete."""
         self._observers.append(observer)
+
+    def when_applied(self, callback: Callable[[], None]) -> None:
+        """Call `callback` once, when the next reaction is complete, unless `forget` comes first."""
+        self._once[callback] = None
+
+    def forget(self, callback: Callable[[], None]) -> None:
+        self._once.pop(callback, None)
 
     async def catch_up(self, timeout_s: float) -> bool:
         """Return when all that is committed now is applied; False when the time is over."""
@@ -126,6 +134,9 @@ class BrokerMetadata:
     def _announce(self) -> None:
         for observer in self._observers:
             observer()
+        once, self._once = self._once, {}
+        for callback in once:
+            callback()
         for predicate, future in self._watchers:
             if not future.done() and predicate(self.applied):
                 future.set_result(None)

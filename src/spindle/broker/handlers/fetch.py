@@ -7,7 +7,7 @@ something has happened. Reads run on the directories' I/O threads, one hop per d
 limits of the request.
 """
 
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable
 from typing import Any
 
 from spindle.broker.context import RequestContext
@@ -61,26 +61,34 @@ class _Fetch:
         self.is_stale = False
         self.granted = 0
         self.reads: dict[PartitionKey, PartitionRead] = {}
+        # Where a follower says what it has, which is taken over once.
+        self.named = {wanted.key for wanted in fetched.named} if self.fetcher.is_replica else set()
 
     # -- deciding
 
     def start(self) -> None:
-        named = {wanted.key for wanted in self.fetched.named} if self.fetcher.is_replica else ()
-        self._look(named)
+        self._look()
         max_wait_ms = self.request.max_wait_ms
         if max_wait_ms <= 0 or not self.session.partitions:
             self.is_expired = True
+            for read in self.reads.values():
+                read.give_up_waiting()
         self._try()
         if not self.promise.done() and not self.is_expired:
             self.session.on_dirty = self._on_dirty
+            if any(read.is_ahead for read in self.reads.values()):
+                self.services.metadata.when_applied(self._on_metadata)
             self.timer = self.services.loop.call_later(max_wait_ms / 1000, self._expire)
 
-    def _look(self, named: "Iterable[PartitionKey]" = ()) -> None:
+    def _look(self) -> None:
         """Look anew at the partitions to which something has happened."""
         for wanted in self.session.take_dirty():
+            key = wanted.key
             read = PartitionRead(wanted, self._name(wanted))
-            read.check(self.services, self.fetcher, is_named=wanted.key in named)
-            self.reads[wanted.key] = read
+            read.check(self.services, self.fetcher, is_named=key in self.named)
+            if not read.is_ahead:
+                self.named.discard(key)
+            self.reads[key] = read
 
     def _name(self, wanted: FetchedPartition) -> str:
         if self.context.api_version < FIRST_TOPIC_ID_VERSION:
@@ -105,8 +113,21 @@ class _Fetch:
         self._look()
         self._try()
 
+    def _on_metadata(self) -> None:
+        """What this broker did not know may be known now."""
+        if self.promise.done():
+            return
+        ahead = [read for read in self.reads.values() if read.is_ahead]
+        for read in ahead:
+            self.session.touch(read.wanted, must_wake=False)
+        self._on_dirty()
+        if any(read.is_ahead for read in self.reads.values()):
+            self.services.metadata.when_applied(self._on_metadata)
+
     def _expire(self) -> None:
         self.is_expired = True
+        for read in self.reads.values():
+            read.give_up_waiting()
         self._on_dirty()
 
     # -- reading
@@ -290,6 +311,7 @@ class _Fetch:
         """Stop waiting; what was not told is for the next fetch."""
         if self.timer is not None:
             self.timer.cancel()
+        self.services.metadata.forget(self._on_metadata)
         if self.session.on_dirty == self._on_dirty:
             self.session.on_dirty = None
         for key, read in self.reads.items():
@@ -306,7 +328,9 @@ class _Fetch:
         leaders: dict[int, None] = {}
         for topic_key, read in self.reads.items():
             data = read.data
-            is_news = read.wanted.is_news(data.high_watermark, data.log_start_offset)
+            is_news = not read.is_ahead and read.wanted.is_news(
+                data.high_watermark, data.log_start_offset
+            )
             if self.fetched.is_incremental and not (data.records or is_news or read.has_news):
                 continue
             shown.append(read)
@@ -373,7 +397,8 @@ def fetch(
     except SessionError as error:
         return FetchResponse(error_code=error.code)
     fetched.session.serves_consumers = services.is_rack_aware
-    if services.metadata.is_behind and _misses_a_replica(services, fetched):
+    # A follower waits for each partition by itself: others need not wait for those.
+    if not is_replica and services.metadata.is_behind and _misses_a_replica(services, fetched):
         return _after_reactions(services, context, request, fetched)
     return _start(services, context, request, fetched)
 
