@@ -22,6 +22,7 @@ from node_harness import (
 
 from spindle.common.errors import ErrorCode
 from spindle.log.log import FetchedRecords, Log
+from spindle.metadata.image import EMPTY_IMAGE
 from spindle.metadata.partitions import PartitionRegistration
 from spindle.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -599,5 +600,62 @@ def test_a_follower_in_a_newer_epoch_waits_for_the_leader_to_begin_it(tmp_path: 
             await p.until(lambda r: r.leader == 1)
             assert p.registration.leader_epoch == epoch + 2
             assert len(records_in((await waiting).records)) == 1
+
+    run(scenario)
+
+
+def test_requests_that_wait_for_a_leadership_are_served_before_those_that_come_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or a producer's batches get mixed up, which it takes for lost records."""
+
+    def numbered(sequence: int) -> bytes:
+        return batch_of(b"x", producer_id=7, producer_epoch=0, base_sequence=sequence)
+
+    async def scenario() -> None:
+        async with pair(tmp_path) as p, connected(p.node) as second:
+            await p.create()
+            broker = p.node.broker
+            assert broker is not None
+            partition = broker.replicas.lookup("t", 0)
+            assert partition is not None
+            # As it is while this broker takes over the leadership.
+            state, partition.leader = partition.leader, None
+            broker.metadata.applied = EMPTY_IMAGE
+            is_waiting = asyncio.Event()
+            when_here = broker.replicas.when_here
+
+            def noted(topic: str, index: int, callback: Callable[[], None]) -> None:
+                is_waiting.set()
+                when_here(topic, index, callback)
+
+            monkeypatch.setattr(broker.replicas, "when_here", noted)
+            early = asyncio.create_task(p.client.produce("t", 0, numbered(0), acks=1))
+            await is_waiting.wait()
+            partition.leader = state
+            late = asyncio.create_task(second.produce("t", 0, numbered(1), acks=1))
+            await create_replicated(p.link, "u", [1])
+            answers = [await early, await late]
+            assert [(a.error_code, a.base_offset) for a in answers] == [(0, 0), (0, 1)]
+
+    run(scenario)
+
+
+def test_records_for_a_topic_made_again_do_not_go_to_its_predecessor(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with pair(tmp_path) as p:
+            await p.create()
+            broker = p.node.broker
+            assert broker is not None
+            partition = broker.replicas.lookup("t", 0)
+            assert partition is not None
+            # As it is while the predecessor is still there.
+            partition.topic_id = bytes(15) + b"x"
+            request = produce_request("t", 0, batch_of(b"a"), acks=1)
+            request.topic_data[0].topic_id = p.topic_id
+            response = await p.client.ask(request)
+            part = response.responses[0].partition_responses[0]
+            assert part.error_code == ErrorCode.UNKNOWN_TOPIC_ID
+            assert partition.log.log_end_offset == 0
 
     run(scenario)

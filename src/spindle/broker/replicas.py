@@ -85,6 +85,7 @@ class Replicas:
         self._partitions: dict[tuple[str, int], Partition] = {}
         self._preferred: dict[TopicPartition, BrokerDirectory] = {}
         self._loaded: dict[TopicPartition, list[tuple[Log, BrokerDirectory]]] = {}
+        self._awaited: dict[tuple[str, int], list[Callable[[], None]]] = {}
         self._leader_listeners: list[Callable[[Partition, bool], None]] = []
 
     # -- finding
@@ -100,17 +101,36 @@ class Replicas:
 
     def is_coming(self, topic: str, index: int) -> bool:
         """The metadata names this broker as a replica that is not here yet, or as the leader of a
-        partition which it does not lead yet."""
-        partition = self._partitions.get((topic, index))
-        if partition is not None and partition.leader is not None:
-            return False
+        partition which it does not lead yet. One of an earlier topic of that name is another."""
         known = self._metadata.image.topics.by_name.get(topic)
         if known is None or index not in known.partitions:
             return False
         registration = known.partitions[index]
-        if partition is None:
+        partition = self._partitions.get((topic, index))
+        if partition is None or partition.topic_id != known.topic_id:
             return self.broker_id in registration.replicas
-        return registration.leader == self.broker_id
+        return partition.leader is None and registration.leader == self.broker_id
+
+    def must_wait(self, topic: str, index: int) -> bool:
+        """The replica `is_coming`, or others wait for it already, whose turn is first."""
+        if (topic, index) in self._awaited:
+            return True
+        return self._metadata.is_behind and self.is_coming(topic, index)
+
+    def when_here(self, topic: str, index: int, callback: Callable[[], None]) -> None:
+        """Call back when it is decided whether this broker leads the partition, in the order of the
+        calls."""
+        self._awaited.setdefault((topic, index), []).append(callback)
+
+    def call_who_waits(self, *, all_is_done: bool) -> None:
+        """Replicas have come; with `all_is_done` those that have not are not awaited any more."""
+        for where in list(self._awaited):
+            if all_is_done or not self.is_coming(*where):
+                # One at a time, and the last one leaves nobody whom others could overtake.
+                callbacks = self._awaited[where]
+                for callback in callbacks:
+                    callback()
+                del self._awaited[where]
 
     def in_directory(self, directory: BrokerDirectory) -> list[Partition]:
         return [p for p in self._partitions.values() if p.directory is directory]

@@ -327,6 +327,8 @@ class BrokerServer:
         if is_broker_changed:
             self._settings.forget()
         await self.replicas.apply(local_changes(delta, self._config.node_id))
+        is_newest = publication.image is self.metadata.image
+        self.replicas.call_who_waits(all_is_done=is_newest)
         if delta.cluster.changed_brokers:
             self.replicas.check_isrs()
         if is_broker_changed:

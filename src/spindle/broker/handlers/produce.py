@@ -9,11 +9,11 @@ from typing import Any, Final
 
 from spindle.broker.context import RequestContext
 from spindle.broker.partition import ACKS_ALL, Partition, error_code
-from spindle.broker.ports import CATCH_UP_S
 from spindle.broker.services import BrokerServices
 from spindle.broker.topology import endpoint_of
 from spindle.common.errors import ApiError, ErrorCode, ProtocolViolation
 from spindle.common.ids import INTERNAL_TOPICS
+from spindle.common.uuids import ZERO_UUID
 from spindle.log.log import AppendInfo
 from spindle.protocol.messages.produce import ProduceRequest, ProduceResponse
 from spindle.protocol.records.batch import MAGIC, TRANSACTIONAL_FLAG
@@ -47,7 +47,16 @@ _LEADER_ERRORS: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEAD
 class _Produce:
     """One request under way."""
 
-    __slots__ = ("acks", "answer", "context", "left", "promise", "response", "services", "timer")
+    __slots__ = (
+        "acks",
+        "context",
+        "is_waiting",
+        "left",
+        "promise",
+        "response",
+        "services",
+        "timer",
+    )
 
     def __init__(
         self, services: BrokerServices, context: RequestContext, request: ProduceRequest
@@ -57,6 +66,7 @@ class _Produce:
         self.acks = request.acks
         self.response = ProduceResponse()
         self.left = 0
+        self.is_waiting = False
         self.promise: Any = None
         self.timer: Any = None
 
@@ -80,15 +90,37 @@ class _Produce:
             for data in topic.partition_data:
                 part = PartitionResponse(index=data.index, base_offset=-1, log_append_time_ms=-1)
                 answer.partition_responses.append(part)
-                partition = services.replicas.lookup(name, data.index)
-                if partition is None:
-                    part.error_code = services.replicas.absent_error(name, data.index, missing)
-                    self._tell_leader(name, part)
-                    continue
-                self._append(partition, data, part)
+                if services.replicas.must_wait(name, data.index):
+                    self._append_later(answer, data, part, missing)
+                else:
+                    self._append(answer, data, part, missing)
         self._finish_one()
 
-    def _append(self, partition: Partition, data: Any, part: PartitionResponse) -> None:
+    def _append_later(
+        self, answer: Topic, data: Any, part: PartitionResponse, missing: ErrorCode
+    ) -> None:
+        """The replica is on its way: the topic was created, or its leader elected, a moment ago."""
+        self.left += 1
+        self.is_waiting = True
+
+        def here() -> None:
+            self._append(answer, data, part, missing)
+            self._finish_one()
+
+        self.services.replicas.when_here(answer.name, data.index, here)
+
+    def _append(
+        self, answer: Topic, data: Any, part: PartitionResponse, missing: ErrorCode
+    ) -> None:
+        replicas = self.services.replicas
+        partition = replicas.lookup(answer.name, data.index)
+        if partition is None:
+            part.error_code = replicas.absent_error(answer.name, data.index, missing)
+            self._tell_leader(answer.name, part)
+            return
+        if answer.topic_id not in (ZERO_UUID, partition.topic_id):
+            part.error_code = ErrorCode.UNKNOWN_TOPIC_ID
+            return
         try:
             check_produce_request(data.records, self.context.api_version)
         except ApiError as refusal:
@@ -172,7 +204,7 @@ class _Produce:
             self.promise.set_result(None)
 
     def expire(self) -> None:
-        """`timeout_ms` is over: what is not replicated enough yet is answered as timed out."""
+        """`timeout_ms` is over: what is not written or not replicated enough has timed out."""
         if self.left and not self.promise.done():
             for topic in self.response.responses:
                 for part in topic.partition_responses:
@@ -209,8 +241,6 @@ def produce(
         # Nobody could end the transaction: consumers would wait for it for ever.
         code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
         return _refuse_all(context, request, code)
-    if services.metadata.is_behind and _misses_a_replica(services, context, request):
-        return _after_reactions(services, context, request)
     return _start(services, context, request)
 
 
@@ -225,27 +255,6 @@ def _is_transactional(request: ProduceRequest) -> bool:
     )
 
 
-def _misses_a_replica(
-    services: BrokerServices, context: RequestContext, request: ProduceRequest
-) -> bool:
-    by_id = services.metadata.image.topics.by_id
-    for topic in request.topic_data:
-        name = topic.name
-        if context.api_version >= _FIRST_TOPIC_ID_VERSION and topic.topic_id in by_id:
-            name = by_id[topic.topic_id].name
-        if any(services.replicas.is_coming(name, p.index) for p in topic.partition_data):
-            return True
-    return False
-
-
-async def _after_reactions(
-    services: BrokerServices, context: RequestContext, request: ProduceRequest
-) -> ProduceResponse | None:
-    """The topic was created a moment ago: its logs are on their way."""
-    await services.metadata.catch_up(CATCH_UP_S)
-    return await _start(services, context, request)
-
-
 def _start(
     services: BrokerServices, context: RequestContext, request: ProduceRequest
 ) -> Awaitable[ProduceResponse | None]:
@@ -253,7 +262,7 @@ def _start(
     operation.promise = services.loop.create_future()
     operation.start(request)
     promise: Awaitable[ProduceResponse | None] = operation.promise
-    if operation.left and request.acks == ACKS_ALL:
+    if operation.left and (request.acks == ACKS_ALL or operation.is_waiting):
         operation.timer = services.loop.call_later(
             max(request.timeout_ms, 0) / 1000, operation.expire
         )
