@@ -531,3 +531,30 @@ def test_a_stopping_broker_leaves_very_many_partitions_over_several_heartbeats(
         assert c.new_records() == [[c.fenced(3)]]
 
     run(scenario())
+
+
+def test_very_many_leaderless_partitions_are_led_by_a_returned_broker_bit_by_bit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def returned() -> list[list[Message]]:
+        c = Cluster()
+        await c.start()
+        await c.die(1, 2, 3)
+        c.pass_time(5000)
+        topics = c.driver.speculative_image.topics.by_id.values()
+        assert [topic.partitions[0].leader for topic in topics] == [-1, -1]
+        response = await c.register(2, 999, c.directories(2), previous_broker_epoch=c.epochs[2])
+        c.new_records()
+        await c.heartbeat(2, response.broker_epoch)
+        c.pass_time(1200)
+        return c.new_records()
+
+    async def scenario() -> None:
+        (at_once,) = await returned()
+        monkeypatch.setattr(brokers, "MAX_MOVES_PER_HEARTBEAT", 1)
+        first, second = await returned()
+        *begin, cordoned = at_once
+        assert [*first, *second] == [*begin[:2], cordoned, *begin[2:]]
+        assert len(second) == 1
+
+    run(scenario())

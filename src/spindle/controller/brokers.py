@@ -25,7 +25,7 @@ MAX_MOVES_PER_FENCING: Final = MAX_RECORDS_PER_OPERATION
 
 
 MAX_MOVES_PER_HEARTBEAT: Final = 3 * MAX_RECORDS_PER_OPERATION
-"""How many partitions a broker that wants to stop leaves in one go."""
+"""How many partitions a broker that comes or wants to stop takes or leaves in one go."""
 
 
 def check_broker_epoch(image: MetadataImage, broker_id: int, epoch: int) -> BrokerRegistration:
@@ -65,10 +65,10 @@ def process_heartbeat(
         image, broker, request, lambda: has_leaderships(image, broker_id)
     )
     changes = LeadershipChanges(image, context.settings)
-    has_moved = False
+    has_moved = leaves_elections = False
     if following is not current:
         if following is BrokerState.UNFENCED:
-            changes.unfence(broker_id)
+            leaves_elections = not changes.unfence(broker_id, MAX_MOVES_PER_HEARTBEAT)
         elif following is BrokerState.CONTROLLED_SHUTDOWN:
             # What does not fit into one go is moved at the next heartbeats.
             has_moved = changes.begin_controlled_shutdown(broker_id, MAX_MOVES_PER_HEARTBEAT)
@@ -92,6 +92,7 @@ def process_heartbeat(
         ),
         changes.records,
         on_append=on_append,
+        leaves_elections=leaves_elections,
     )
 
 

@@ -29,7 +29,8 @@ class Decision(Generic[R]):
 
     `is_atomic` keeps the records in one batch. `on_append` gets the offset of the last record as
     soon as it is known, for soft state that depends on it. `kraft_version` is a level that the
-    quorum itself must be raised to before the records are appended.
+    quorum itself must be raised to before the records are appended. `leaves_elections` says that
+    there are more partitions that could have a leader now than are in the records.
     """
 
     response: R
@@ -37,6 +38,7 @@ class Decision(Generic[R]):
     is_atomic: bool = False
     on_append: Callable[[int], None] | None = None
     kraft_version: int | None = None
+    leaves_elections: bool = False
 
 
 class ConfigEntry(Protocol):

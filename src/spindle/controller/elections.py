@@ -108,6 +108,11 @@ def balance_leaders(image: MetadataImage, settings: ControllerSettings) -> Decis
     )
 
 
+def elect_waiting(image: MetadataImage, settings: ControllerSettings) -> Decision[bool]:
+    """Lead what has no leader but could; the response says if more is left."""
+    return _elect_many(image, settings, None, lambda _, p: p.leader == NO_LEADER)
+
+
 def elect_uncleanly(image: MetadataImage, settings: ControllerSettings) -> Decision[bool]:
     """Lead what has no leader and whose topic puts availability first; True if more is left."""
     return _elect_many(
@@ -123,7 +128,7 @@ def elect_uncleanly(image: MetadataImage, settings: ControllerSettings) -> Decis
 def _elect_many(
     image: MetadataImage,
     settings: ControllerSettings,
-    kind: Election,
+    kind: Election | None,
     is_wanted: Callable[[TopicImage, PartitionRegistration], bool],
 ) -> Decision[bool]:
     changes = PartitionChanges(image, settings)
@@ -131,8 +136,9 @@ def _elect_many(
     for topic, partition_id, partition in partitions_where(image, lambda _: True):
         if not is_wanted(topic, partition):
             continue
-        change = changes.of(topic, partition_id, partition)
-        change.election = kind
+        change = changes.by_policy(topic, partition_id, partition)
+        if kind is not None:
+            change.election = kind
         record = change.build()
         if record is not None:
             if len(records) == MAX_ELECTIONS_PER_PASS:

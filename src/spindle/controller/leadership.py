@@ -83,8 +83,11 @@ class LeadershipChanges:
             self.records.append(FenceBrokerRecord(id=broker_id, epoch=broker.epoch))
         return True
 
-    def unfence(self, broker_id: int) -> None:
-        """The broker is back: it may lead what has no leader."""
+    def unfence(self, broker_id: int, limit: int | None = None) -> bool:
+        """The broker is back: it may lead what has no leader.
+
+        False if the limit of elections left some for `elections.elect_waiting`.
+        """
         broker = self._image.cluster.brokers[broker_id]
         if self._image.metadata_version >= REGISTRATION_CHANGE_LEVEL:
             self.records.append(
@@ -94,7 +97,8 @@ class LeadershipChanges:
             )
         else:
             self.records.append(UnfenceBrokerRecord(id=broker_id, epoch=broker.epoch))
-        self.update(partitions_where(self._image, lambda p: p.leader == NO_LEADER), add=broker_id)
+        leaderless = partitions_where(self._image, lambda p: p.leader == NO_LEADER)
+        return self.update(leaderless, add=broker_id, limit=limit)
 
     def begin_controlled_shutdown(self, broker_id: int, limit: int | None = None) -> bool:
         """The broker wants to stop: leaderships move away while it still serves (KIP-841).

@@ -14,6 +14,8 @@ class Task(Enum):
     NO_OP_RECORD = "write a no-op record"
     ELECT_PREFERRED = "elect preferred leaders"
     ELECT_UNCLEAN = "elect leaders uncleanly"
+    ELECT_WAITING = "elect leaders that a returned broker makes possible"
+    """Only on demand."""
 
 
 def intervals_ms(settings: ControllerSettings) -> dict[Task, int]:
@@ -41,12 +43,15 @@ class Schedule:
         return min(self._due_ms.values())
 
     def take_due(self, now_ms: int) -> list[Task]:
-        """The tasks that are due; each is scheduled one interval from now."""
+        """The tasks that are due; each is scheduled one interval from now, if it has one."""
         due = [task for task, at_ms in self._due_ms.items() if at_ms <= now_ms]
         for task in due:
-            self._due_ms[task] = now_ms + self._intervals[task]
+            if task in self._intervals:
+                self._due_ms[task] = now_ms + self._intervals[task]
+            else:
+                del self._due_ms[task]
         return due
 
-    def run_again(self, task: Task, now_ms: int) -> None:
-        """The task left work behind: it is due at once."""
+    def run_now(self, task: Task, now_ms: int) -> None:
+        """There is work left for the task: it is due at once."""
         self._due_ms[task] = now_ms

@@ -25,7 +25,7 @@ from spindle.controller.decision import (
     ControllerContext,
     Decision,
 )
-from spindle.controller.elections import balance_leaders, elect_uncleanly
+from spindle.controller.elections import balance_leaders, elect_uncleanly, elect_waiting
 from spindle.controller.error_answers import error_answer
 from spindle.controller.heartbeats import Heartbeats
 from spindle.controller.operations import OPERATIONS, Situation
@@ -238,6 +238,8 @@ class ControllerDriver:
             return
         self._heartbeats.activate(self._speculative, now_ms)
         self._schedule = Schedule(intervals_ms(self._context.settings), now_ms)
+        # The predecessor may have been interrupted between two goes of elections.
+        self._schedule.run_now(Task.ELECT_WAITING, now_ms)
         self._set_timer()
         logger.info("Controller %d is active in epoch %d", self._node_id, epoch)
         if self._speculative.security.acls and not self._context.settings.has_authorizer:
@@ -293,6 +295,9 @@ class ControllerDriver:
             part = records[start : start + MAX_RECORDS_PER_OPERATION]
             self._append(part, is_atomic=decision.is_atomic)
         last_offset = self._next_offset - 1
+        if decision.leaves_elections and self._schedule is not None:
+            self._schedule.run_now(Task.ELECT_WAITING, self._clock())
+            self._set_timer()
         if decision.on_append is not None:
             decision.on_append(last_offset)
         return last_offset
@@ -361,6 +366,8 @@ class ControllerDriver:
     def _set_timer(self) -> None:
         if self._schedule is None:
             return
+        if self._timer is not None:
+            self._timer.cancel()
         delay_ms = max(1, self._schedule.next_due_ms() - self._clock())
         self._timer = asyncio.get_running_loop().call_later(delay_ms / 1000, self._on_timer)
 
@@ -397,8 +404,10 @@ class ControllerDriver:
             self.history.heartbeats_timed_out += decision.response
         elif task is Task.ELECT_PREFERRED:
             decision = balance_leaders(self._speculative, settings)
+        elif task is Task.ELECT_WAITING:
+            decision = elect_waiting(self._speculative, settings)
         else:
             decision = elect_uncleanly(self._speculative, settings)
         self._execute(decision)
         if decision.response:
-            self._schedule.run_again(task, now_ms)
+            self._schedule.run_now(task, now_ms)
