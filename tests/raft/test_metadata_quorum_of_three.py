@@ -1,6 +1,7 @@
 """Three drivers in one process: election, replication to listeners, failover."""
 
 import asyncio
+from errno import ENOSPC
 from pathlib import Path
 from random import Random
 from time import monotonic, time
@@ -127,6 +128,37 @@ def test_records_reach_every_node_and_survive_the_leader(tmp_path: Path) -> None
         for member in members:
             assert not member.faults
             await member.stop()
+
+    asyncio.run(run())
+
+
+def test_a_leader_whose_disk_dies_stops_and_the_others_go_on(tmp_path: Path) -> None:
+    async def run() -> None:
+        network = Network()
+        members = [Member(node_id, tmp_path, network) for node_id in (1, 2, 3)]
+        for member in members:
+            await member.start()
+        leader = await the_leader(members)
+        epoch = leader.quorum.leader.epoch
+        last = leader.quorum.append(epoch, [TOPIC], is_atomic=True)
+        for member in members:
+            await member.heard.wait_for_offset(last)
+        leader.thread.fail(OSError(ENOSPC, "No space left on device"))
+        leader.quorum.append(epoch, [NoOpRecord()], is_atomic=True)  # to be lost: on no disk
+        while not leader.faults:  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+        del network.nodes[9000 + leader.node_id]
+        rest = [member for member in members if member is not leader]
+        successor = await the_leader(rest)
+        last = successor.quorum.append(successor.quorum.leader.epoch, [TOPIC], is_atomic=True)
+        for member in rest:
+            await member.heard.wait_for_offset(last)
+            assert member.heard.records == [TOPIC, TOPIC]
+            assert not member.faults
+            await member.stop()
+        assert leader.heard.records == [TOPIC]
+        assert "No space left on device" in str(leader.faults[0])
+        leader.thread.stop(5)
 
     asyncio.run(run())
 

@@ -68,7 +68,6 @@ class Controllers:
                 listeners=f"CONTROLLER://127.0.0.1:{port}",
                 controller_quorum_voters="",
                 controller_quorum_bootstrap_servers=servers,
-                controller_quorum_fetch_timeout_ms="1500",
                 controller_quorum_election_timeout_ms="100",
                 controller_quorum_auto_join_enable=str(node_id == 4).lower(),
             )
@@ -93,14 +92,16 @@ class Controllers:
         finally:
             client.close()
 
-    async def quorum(self, leader_id: int) -> tuple[list[int], list[int]]:
-        """(voters, observers) as the leader describes them; nothing by another node."""
+    async def described(self, leader_id: int) -> Any:
         topic = DescribeQuorumRequest.TopicData(
             topic_name="__cluster_metadata",
             partitions=[DescribeQuorumRequest.TopicData.PartitionData(partition_index=0)],
         )
-        response = await self.ask(leader_id, DescribeQuorumRequest(topics=[topic]))
-        partition = response.topics[0].partitions[0]
+        return await self.ask(leader_id, DescribeQuorumRequest(topics=[topic]))
+
+    async def quorum(self, leader_id: int) -> tuple[list[int], list[int]]:
+        """(voters, observers) as the leader describes them; nothing by another node."""
+        partition = (await self.described(leader_id)).topics[0].partitions[0]
         return (
             sorted(replica.replica_id for replica in partition.current_voters),
             sorted(replica.replica_id for replica in partition.observers),
@@ -245,3 +246,36 @@ def test_controllers_come_and_go_as_in_the_recorded_quorum(tmp_path: Path) -> No
     assert after_removal[0][2] == [2, 4], "the first act of the next leader"
     for node_id in (1, 2, 3, 4):
         assert quorum_state(quorum.directory(node_id))["data_version"] == 1
+
+
+def test_a_voter_that_moved_tells_the_leader_its_new_address(tmp_path: Path) -> None:
+    quorum = Controllers(tmp_path)
+
+    async def voter_ports() -> dict[int, int]:
+        """As the leader knows them, whichever node that is."""
+        answers = [await quorum.described(node_id) for node_id in quorum.nodes]
+        return {node.node_id: node.listeners[0].port for a in answers for node in a.nodes}
+
+    async def scenario() -> None:
+        try:
+            quorum.homes[1].format("--standalone")
+            quorum.homes[2].format("--no-initial-controllers")
+            await quorum.start(1)
+            await quorum.start(2)
+            await quorum.registered(2, at=1)  # it has caught up
+            assert (await quorum.add(2, at=1)).error_code == 0
+            assert await voter_ports() == {1: quorum.ports[1], 2: quorum.ports[2]}
+            await quorum.stop(2)
+            quorum.ports[2] = quorum.ports[3]
+            quorum.homes[2].properties["listeners"] = f"CONTROLLER://127.0.0.1:{quorum.ports[2]}"
+            await quorum.start(2)
+
+            async def has_moved() -> bool:
+                return await voter_ports() == {1: quorum.ports[1], 2: quorum.ports[2]}
+
+            await eventually(has_moved)
+        finally:
+            for node_id in list(quorum.nodes):
+                await quorum.stop(node_id)
+
+    run(scenario)
