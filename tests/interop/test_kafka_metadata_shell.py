@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,7 @@ from spindle.raft.voters import VoterSet
 from spindle.runtime.quorum_feed import RecordEncoder
 
 _ATTEMPTS = 5
+_LIMIT_S = 20
 TOPIC_ID = bytes(range(16))
 QUOTA = ClientQuotaRecord.EntityData
 RECORDS = [
@@ -161,16 +163,24 @@ def own_lines(path: Path, *words: str) -> list[str]:
 
 def _lines(command: list[str]) -> list[str]:
     done = subprocess.run(
-        command, capture_output=True, text=True, check=True, timeout=60, stdin=subprocess.DEVNULL
+        command,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=_LIMIT_S,
+        stdin=subprocess.DEVNULL,
     )
     return done.stdout.splitlines()
 
 
 def compare(path: Path, *words: str) -> list[str]:
-    """The lines that both shells say; Kafka's may begin before it has read everything."""
+    """The lines that both shells say; Kafka's may begin before it has read everything, or wait
+    for ever for more."""
     ours = own_lines(path, *words)
+    theirs: list[str] = []
     for _ in range(_ATTEMPTS):
-        theirs = kafka_lines(path, *words)
+        with suppress(subprocess.TimeoutExpired):
+            theirs = kafka_lines(path, *words)
         if ours == theirs:
             break
     assert ours == theirs
