@@ -236,7 +236,12 @@ class Invariants:
             for index, partition in topic.partitions.items():
                 if self._partition_epochs.get((topic_id, index)) != partition.partition_epoch:
                     self._partition_epochs[topic_id, index] = partition.partition_epoch
-                    self._history.note(_story(f"{topic.name}-{index}", partition))
+                    self._history.note(story_of(f"{topic.name}-{index}", partition))
+                    self._verdict.check(
+                        partition.leader < 0 or partition.leader in partition.isr,
+                        f"the leader is not in the ISR: "
+                        f"{story_of(f'{topic.name}-{index}', partition)}",
+                    )
                     truth = self.records.find(topic_id, index)
                     if truth is not None:
                         self._check_isr(truth, image)
@@ -264,7 +269,7 @@ class Invariants:
         return self._ends.get((broker_id, truth.topic_id, truth.index))
 
 
-def _story(name: str, partition: PartitionRegistration) -> str:
+def story_of(name: str, partition: PartitionRegistration) -> str:
     parts = [
         f"{name}: leader {partition.leader} in epoch {partition.leader_epoch}",
         f"replicas {list(partition.replicas)}",

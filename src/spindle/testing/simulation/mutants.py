@@ -3,9 +3,32 @@
 A mutant replaces one function of the real code for as long as it is applied.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
+
+from spindle.broker import directories
+from spindle.broker import replicas as broker_replicas
+from spindle.broker.partition import ACKS_ALL, Partition
+from spindle.common.errors import ErrorCode
+from spindle.controller import alter_partition
+from spindle.controller.leadership import LeadershipChanges
+from spindle.controller.partition_change import PartitionChange
+from spindle.log import log as partition_log
+from spindle.log.directory import LogDirectory
+from spindle.log.producer_state import ProducerState
+from spindle.metadata import snapshot
+from spindle.protocol.records.validation import AppendOrigin
+from spindle.raft import following, votes
+from spindle.raft.core import is_up_to_date
+from spindle.raft.metadata_log import MetadataLog
+from spindle.raft.progress import Progress
+from spindle.raft.roles import Prospective, Unattached
+from spindle.replication import follower_log
+from spindle.replication.leader_state import LeaderState
+from spindle.runtime.controller import ControllerDriver
+
+Function = Callable[..., Any]
 
 
 class Mutant(NamedTuple):
@@ -15,13 +38,11 @@ class Mutant(NamedTuple):
         owner: the class or module that it is made in.
         name: the attribute that is replaced.
         make: gives the replacement, from the original.
-        story: what it breaks.
     """
 
     owner: Any
     name: str
-    make: Any
-    story: str
+    make: Callable[[Function], Any]
 
 
 @contextmanager
@@ -35,4 +56,194 @@ def applied(mutant: Mutant) -> Iterator[None]:
         setattr(mutant.owner, mutant.name, original)
 
 
-MUTANTS: dict[str, Mutant] = {}
+def _nothing(original: Function) -> Function:
+    return lambda *args, **options: None
+
+
+def _always(value: Any) -> Callable[[Function], Function]:
+    return lambda original: lambda *args, **options: value
+
+
+# ---------------------------------------------------------------- the quorum
+
+
+def _grant_whoever_asks(original: Function) -> Function:
+    """A voter forgets whom it has voted for in this epoch."""
+
+    def can_grant(core: Any, candidate: Any, log_end: Any, *, is_pre_vote: bool) -> bool:
+        if is_pre_vote or not isinstance(core.role, Unattached | Prospective):
+            return bool(original(core, candidate, log_end, is_pre_vote=is_pre_vote))
+        return core.role.leader_id < 0 and is_up_to_date(log_end, core.log.end)
+
+    return can_grant
+
+
+def _commit_alone(original: Function) -> Function:
+    """What the leader has is committed."""
+    return lambda self, flushed_offset: flushed_offset
+
+
+def _keep_tail(original: Function) -> Function:
+    """A follower keeps one offset too many of what its leader never had."""
+    return lambda core, leader_end: min(original(core, leader_end) + 1, core.log.end_offset)
+
+
+# ---------------------------------------------------------------- the controller
+
+
+async def _answer_at_once(self: Any, last_offset: int, timeout_ms: int) -> None:
+    """An answer does not wait for its commit."""
+
+
+def _lead_if_alive(original: Function) -> Function:
+    """Any replica that is alive may lead."""
+    return lambda self, replica: self.can_lead(replica)
+
+
+def _take_stale_epochs(original: Function) -> Function:
+    """AlterPartition is not held against epochs and broker epochs."""
+
+    def validate(image: Any, partition: Any, data: Any, broker_id: int, new_isr: Any) -> ErrorCode:
+        return ErrorCode.NONE if broker_id in partition.replicas else ErrorCode.INVALID_REQUEST
+
+    return validate
+
+
+def _forget_topic(original: Function) -> Function:
+    """A snapshot leaves one topic out."""
+
+    def topics(image: Any) -> Iterator[Any]:
+        records = list(original(image))
+        yield from records[:-1]
+
+    return topics
+
+
+# ---------------------------------------------------------------- the leader of a partition
+
+
+def _advance_to_log_end(original: Function) -> Function:
+    """The high watermark waits for nobody."""
+
+    def advance(self: Any, now_ms: int) -> bool:
+        has_moved: bool = self.log_end_offset > self.high_watermark
+        self.high_watermark = max(self.high_watermark, self.log_end_offset)
+        return has_moved
+
+    return advance
+
+
+def _advance_by_majority(original: Function) -> Function:
+    """The high watermark waits for one member of the ISR instead of all."""
+
+    def advance(self: Any, now_ms: int) -> bool:
+        ends = [f.log_end_offset for f in self.followers if f.replica_id in self.isr]
+        new = min(self.log_end_offset, max(ends, default=self.log_end_offset))
+        has_moved: bool = new > self.high_watermark
+        self.high_watermark = max(self.high_watermark, new)
+        return has_moved
+
+    return advance
+
+
+def _expand_early(original: Function) -> Function:
+    """A replica joins the ISR as soon as it has fetched at all."""
+
+    def propose_expansion(self: Any) -> Any:
+        if self.pending is not None:
+            return None
+        joining = [
+            follower.replica_id
+            for follower in self.followers
+            if follower.replica_id not in self.isr
+            and follower.log_end_offset >= 0
+            and self._may_join(follower)
+        ]
+        return self._propose((*self.isr, *joining)) if joining else None
+
+    return propose_expansion
+
+
+def _acknowledge_own_append(original: Function) -> Function:
+    """acks=all is taken for acks=1."""
+
+    def append(self: Any, records: Any, required_acks: int, *args: Any, **options: Any) -> Any:
+        acks = 1 if required_acks == ACKS_ALL else required_acks
+        return original(self, records, acks, *args, **options)
+
+    return append
+
+
+# ---------------------------------------------------------------- followers and logs
+
+
+def _hide_epoch(original: Function) -> Function:
+    """A follower does not tell its last epoch, so nothing that diverges is seen."""
+    return lambda log: original(log)._replace(last_epoch=follower_log.NO_EPOCH)
+
+
+def _truncate_to_mark(original: Function) -> Function:
+    """A new follower truncates to its high watermark, as before KIP-101, and lags behind it."""
+
+    def begin_to_follow(log: Any, now_ms: int) -> Any:
+        log.truncate_to(max(log.log_start_offset, log.high_watermark - 1), now_ms)
+        return follower_log.position_of(log)
+
+    return begin_to_follow
+
+
+def _take_by_name(original: Function) -> Function:
+    """A log on disk is a topic's if it has its name."""
+    return lambda found, instruction, broker_id: found[0][0] if found else None
+
+
+def _forget_producers(original: Function) -> Function:
+    """A leader does not know what it has, nor what has to come next."""
+
+    def find_duplicate(producers: Any, found: Any) -> None:
+        for _, header in found:
+            producers._producers.pop(header.producer_id, None)
+
+    return find_duplicate
+
+
+def _no_changes_on_followers(original: Function) -> Function:
+    """A follower does not learn what producers have sent."""
+
+    def producer_changes(producers: Any, records: Any, placed: Any, origin: Any) -> Any:
+        if origin is AppendOrigin.REPLICATION:
+            return [], []
+        return original(producers, records, placed, origin)
+
+    return producer_changes
+
+
+MUTANTS: Final[dict[str, Mutant]] = {
+    "vote for shorter logs": Mutant(votes, "is_up_to_date", _always(True)),
+    "vote twice": Mutant(votes, "can_grant", _grant_whoever_asks),
+    "votes not stored": Mutant(MetadataLog, "write_election_state", _nothing),
+    "metadata not flushed": Mutant(MetadataLog, "flush", _nothing),
+    "metadata committed alone": Mutant(Progress, "committed_offset", _commit_alone),
+    "metadata tail kept": Mutant(following, "truncation_offset", _keep_tail),
+    "snapshot with a topic less": Mutant(snapshot, "_topics", _forget_topic),
+    "answer before commit": Mutant(ControllerDriver, "_committed", lambda _: _answer_at_once),
+    "election outside the ISR": Mutant(PartitionChange, "_is_valid_leader", _lead_if_alive),
+    "AlterPartition without epochs": Mutant(alter_partition, "_validate", _take_stale_epochs),
+    "unclean shutdown ignored": Mutant(LeadershipChanges, "forget_previous_incarnation", _nothing),
+    "fencing without elections": Mutant(LeadershipChanges, "fence", _nothing),
+    "high watermark at the log end": Mutant(LeaderState, "advance", _advance_to_log_end),
+    "high watermark by one follower": Mutant(LeaderState, "advance", _advance_by_majority),
+    "ISR expanded early": Mutant(LeaderState, "propose_expansion", _expand_early),
+    "acks=all as acks=1": Mutant(Partition, "append", _acknowledge_own_append),
+    "epochs hidden from leaders": Mutant(follower_log, "position_of", _hide_epoch),
+    "truncation ignored": Mutant(follower_log, "_truncate", _nothing),
+    "truncation below the mark": Mutant(directories, "begin_to_follow", _truncate_to_mark),
+    "re-created topic taken by name": Mutant(broker_replicas, "_own_log", _take_by_name),
+    "checkpoints of a predecessor": Mutant(LogDirectory, "_forget_predecessor", _nothing),
+    "batches appended twice": Mutant(partition_log, "find_duplicate", _forget_producers),
+    "producers forgotten": Mutant(ProducerState, "replay", _nothing),
+    "producers forgotten by followers": Mutant(
+        partition_log, "producer_changes", _no_changes_on_followers
+    ),
+    "duplicates not found": Mutant(partition_log, "find_duplicate", _nothing),
+}

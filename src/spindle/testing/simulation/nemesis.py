@@ -158,7 +158,7 @@ class Nemesis:
         self._later(self._mend(pairs, text))
 
     async def _mend(self, pairs: list[tuple[str, str]], text: str) -> None:
-        await asyncio.sleep(self._random.uniform(0.1, 4.0))
+        await asyncio.sleep(self._random.uniform(0.1, self._random.choice((1.0, 3.0, 8.0))))
         for pair in pairs:
             self._network.mend(*pair)
         self._history.note(f"mended: {text}")

@@ -16,7 +16,7 @@ from typing import Final
 from spindle.raft.roles import Leader
 from spindle.testing.simulation.cluster import Cluster, SimulatedNode
 from spindle.testing.simulation.history import History
-from spindle.testing.simulation.invariants import Invariants
+from spindle.testing.simulation.invariants import Invariants, story_of
 from spindle.testing.simulation.loop import Deadlock, SimulatedLoop
 from spindle.testing.simulation.nemesis import Nemesis
 from spindle.testing.simulation.network import Network, NetworkChances
@@ -161,9 +161,9 @@ class Simulation:
             for index, partition in topic.partitions.items():
                 name = f"{topic.name}-{index}"
                 if partition.leader < 0 or set(partition.isr) != set(partition.replicas):
-                    return f"{name} is not whole: {partition}"
+                    return f"not in sync: {story_of(name, partition)}"
                 if partition.is_reassigning:
-                    return f"{name} is being reassigned: {partition}"
+                    return f"being reassigned: {story_of(name, partition)}"
                 ends = {
                     replica: self._ends(replica, topic.name, index)
                     for replica in partition.replicas

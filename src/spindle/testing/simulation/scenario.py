@@ -23,7 +23,6 @@ _SETTINGS: Final = {
     "group.initial.rebalance.delay.ms": "0",
     "log.initial.task.delay.ms": "1000",
     "log.cleaner.enable": "false",
-    "replica.high.watermark.checkpoint.interval.ms": "1000",
     "log.flush.offset.checkpoint.interval.ms": "2000",
     "leader.imbalance.check.interval.seconds": "5",
     "file.delete.delay.ms": "500",
@@ -109,10 +108,20 @@ def draw(seed: int) -> Scenario:
         nodes,
         random.random() < 0.6,
         _draw_chances(random),
-        dict(_SETTINGS),
+        _draw_properties(random),
         disk_s=random.choice((0.001, 0.003, 0.02)),
         rough_s=random.choice((2.0, 4.0, 8.0)),
     )
+
+
+def _draw_properties(random: Random) -> dict[str, str]:
+    properties = dict(_SETTINGS)
+    checkpoint_ms = random.choice((500, 3000))
+    properties["replica.high.watermark.checkpoint.interval.ms"] = str(checkpoint_ms)
+    if random.random() < 0.4:
+        properties["metadata.log.max.record.bytes.between.snapshots"] = "2000"
+        properties["metadata.max.retention.bytes"] = "3000"
+    return properties
 
 
 def _draw_nodes(random: Random) -> tuple[NodePlan, ...]:

@@ -44,6 +44,7 @@ class Traffic:
         self._history = history
         self._loop = loop
         self._random = random
+        self._churn = random.choice((0.1, 0.1, 0.5))
         self._context = Life(CLIENT_HOST, 1, SkewedClock()).context()
         self._client = self._context.run(self._new_client, "admin")
         self._admin = Admin(self._client, invariants.metadata, verdict, history)
@@ -112,13 +113,13 @@ class Traffic:
             await asyncio.sleep(random.uniform(0.2, 2.0))
             chance = random.random()
             topic = random.choice(self.topics)
-            if chance < 0.15:
+            if chance < self._churn:
                 await admin.delete(topic)
                 self.topics.remove(topic)
                 await self._open(topic.name, topic.partitions, factor)
-            elif chance < 0.5:
+            elif chance < 0.6:
                 await admin.elect_preferred()
-            elif chance < 0.8:
+            elif chance < 0.9:
                 replicas = random.sample(brokers, factor)
                 await admin.reassign(topic, random.randrange(topic.partitions), replicas)
 
