@@ -23,7 +23,7 @@ from spindle.broker.handlers.describe_security import (
     describe_acls,
     describe_user_scram_credentials,
 )
-from spindle.common.errors import ApiError, ErrorCode, ProtocolViolation
+from spindle.common.errors import ApiError, ErrorCode, LogDirectoryFailed, ProtocolViolation
 from spindle.common.uuids import Uuid
 from spindle.config.dynamic import NodeConfigRules
 from spindle.config.node_config import NodeConfig
@@ -292,7 +292,7 @@ class ControllerServer:
                 work.snapshot_id, work.records(), work.last_append_time_ms
             )
             self.last_snapshot = WrittenSnapshot(size_bytes, self._clock())
-        except ValueError as error:
+        except (ValueError, LogDirectoryFailed) as error:
             log.warning("snapshot %s was not written: %s", work.snapshot_id, error)
 
     def _spawn(self, work: Any) -> None:

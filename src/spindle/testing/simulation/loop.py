@@ -87,6 +87,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         """Nothing runs any more; what is finalized from here on may ask for it and is not heard."""
         self._ready.clear()
         self._scheduled.clear()
+        self.set_exception_handler(lambda loop, context: None)
         self.close()
 
     def _check_closed(self) -> None:

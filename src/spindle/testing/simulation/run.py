@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 from spindle.raft.roles import Leader
 from spindle.testing.simulation.cluster import Cluster, SimulatedNode
@@ -75,6 +75,7 @@ class Simulation:
         self.cluster = Cluster(scenario, self.loop, self.history, Random(random.randbytes(8)))
         self.invariants = Invariants(self.cluster, self.verdict, self.history)
         self.loop.after_event = self.invariants.after_event
+        self.loop.set_exception_handler(self._on_lost_exception)
         for node in self.cluster.nodes.values():
             node.observer = self.invariants
         self.traffic = Traffic(
@@ -115,6 +116,11 @@ class Simulation:
             self.invariants.metadata.end_offset,
             self.history.lines(),
         )
+
+    def _on_lost_exception(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """A task or callback failed and nobody looked at it."""
+        error = context.get("exception")
+        self.verdict.violated(f"{context['message']}: {error!r}")
 
     async def _run(self) -> None:
         for node in self.cluster.nodes.values():
