@@ -7,6 +7,7 @@ there on the cluster has some time to become whole again, and all clients have t
 import asyncio
 import gc
 import logging
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -194,7 +195,9 @@ def simulate(scenario: Scenario) -> Outcome:
     try:
         return Simulation(scenario).run()
     finally:
-        gc.collect()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what was never awaited ended with its host
+            gc.collect()
         gc.unfreeze()
         gc.enable()
 
