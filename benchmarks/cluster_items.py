@@ -331,7 +331,7 @@ CLUSTER_ITEMS: tuple[Item, ...] = (
     ),
     Item(
         "rf3-consume-1KiB",
-        consume,
+        partial(consume, acks="all"),
         (
             Metric("rate", "MB/s", True, 1.0),
             Metric("broker_cpu", "CPU-s of all brokers per GB", False),

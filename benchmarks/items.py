@@ -115,11 +115,11 @@ def _produce(node: Node, topic: str, count: int, size: int, acks: str) -> Metric
     }
 
 
-def consume(node: Node, sizes: Sizes) -> Metrics:
+def consume(node: Node, sizes: Sizes, acks: str = "1") -> Metrics:
     size = 1024
     count = sizes.volume_bytes // size
     with topic_of(node) as topic:
-        _produce(node, topic, count, size, "1")
+        _produce(node, topic, count, size, acks)
         cpu = node.cpu_s()
         result = native_client.run(
             "consume", node.bootstrap, topic, count, 0, fetch_message_max_bytes=8 * MIB,
