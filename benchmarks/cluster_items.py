@@ -84,7 +84,7 @@ def controller_failover(partitions: int, cluster: Cluster, _: Sizes) -> Metrics:
         empty = cluster.rss_bytes()
         seconds = controllers.fill(partitions)
         controllers.change()
-        time.sleep(3)
+        cluster.wait_until_idle()
         grown = cluster.rss_bytes() - empty
         victim = cluster.node(controllers.active)
         begin = time.perf_counter()
@@ -107,13 +107,13 @@ def controller_failover(partitions: int, cluster: Cluster, _: Sizes) -> Metrics:
 
 
 def _wait_until_caught_up(cluster: Cluster, controllers: Controllers) -> None:
-    """All voters have fetched, so that any of them may win the next election."""
+    """All voters have fetched and taken in the metadata: any may win the next election."""
     deadline = time.monotonic() + LIMIT_S
     while controllers.lag(len(cluster.nodes)) > 0:
         if time.monotonic() > deadline:
             raise RuntimeError("a controller does not catch up")
         time.sleep(0.05)
-    time.sleep(1)
+    cluster.wait_until_idle()
 
 
 def metadata_snapshot(partitions: int, cluster: Cluster, _: Sizes) -> Metrics:

@@ -15,6 +15,7 @@ from peers.node import KafkaNode, Node, random_uuid
 from benchmarks.items import named_brokers
 
 START_LIMIT_S = 300.0
+IDLE_CORES = 0.33
 COMBINED = ("broker", "controller")
 CONTROLLER = ("controller",)
 
@@ -104,6 +105,15 @@ class Cluster:
     def cpu_s(self) -> float:
         """CPU time of all running nodes."""
         return sum(node.cpu_s() for node in self.running)
+
+    def wait_until_idle(self) -> None:
+        """Until all nodes together use less than a third of a core for a second."""
+        deadline = time.monotonic() + START_LIMIT_S
+        used, before = IDLE_CORES, self.cpu_s()
+        while used >= IDLE_CORES and time.monotonic() < deadline:
+            time.sleep(1)
+            now = self.cpu_s()
+            used, before = now - before, now
 
     def rss_bytes(self) -> int:
         """Resident memory of all running nodes."""
