@@ -126,10 +126,7 @@ class Controllers:
 
     def lag(self, voters: int) -> int:
         """Records that the slowest voter lacks; many while not all of them fetch."""
-        place = DescribeQuorumRequest.TopicData.PartitionData(partition_index=0)
-        topic = DescribeQuorumRequest.TopicData(topic_name="__cluster_metadata", partitions=[place])
-        answer = self.ask(DescribeQuorumRequest(topics=[topic]), DescribeQuorumResponse)
-        (partition,) = answer.topics[0].partitions
+        partition = self._quorum()
         if partition.error_code:
             return _MANY
         ends = [voter.log_end_offset for voter in partition.current_voters]
@@ -138,6 +135,16 @@ class Controllers:
         if len(ends) < voters or min(ends) < 0 or min(fetching) < now_ms - _RECENT_MS:
             return _MANY
         return int(partition.high_watermark - min(ends))
+
+    def high_watermark(self) -> int:
+        """End of what is committed, as the leader knows it."""
+        return int(self._quorum().high_watermark)
+
+    def _quorum(self) -> Any:
+        place = DescribeQuorumRequest.TopicData.PartitionData(partition_index=0)
+        topic = DescribeQuorumRequest.TopicData(topic_name="__cluster_metadata", partitions=[place])
+        answer = self.ask(DescribeQuorumRequest(topics=[topic]), DescribeQuorumResponse)
+        return answer.topics[0].partitions[0]
 
     def fill(self, partitions: int) -> float:
         """Create this many partitions in topics of 100; the seconds that it took."""

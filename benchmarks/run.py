@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -61,6 +62,8 @@ def main(
     json_file: Path | None,
     data: Path | None,
 ) -> None:
+    # Leave as after Ctrl-C: the nodes are stopped and their folders removed.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     console = Console(width=140 if not sys.stdout.isatty() else None)
     known = {item.name: item for item in (*ITEMS, *CLUSTER_ITEMS)}
     if list_items:

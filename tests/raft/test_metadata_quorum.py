@@ -74,10 +74,15 @@ class Recorder:
             self.records += batch.records
         self._changed.set()
 
-    def on_snapshot(self, snapshot_id: OffsetAndEpoch, batches: Iterable[CommittedBatch]) -> None:
+    def read_snapshot(
+        self, snapshot_id: OffsetAndEpoch, batches: Iterable[CommittedBatch]
+    ) -> list[Message]:
+        return [record for batch in batches for record in batch.records]
+
+    def on_snapshot(self, snapshot_id: OffsetAndEpoch, content: list[Message]) -> None:
         self.snapshots.append(snapshot_id)
         self.offsets = []
-        self.records = [record for batch in batches for record in batch.records]
+        self.records = content
         self._changed.set()
 
     def on_leader_change(self, leader: LeaderAndEpoch) -> None:

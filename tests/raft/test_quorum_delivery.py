@@ -16,8 +16,13 @@ class Recorder:
     def on_commit(self, batches: Sequence[CommittedBatch]) -> None:
         self.heard += [(batch.base_offset, batch.last_offset) for batch in batches]
 
-    def on_snapshot(self, snapshot_id: OffsetAndEpoch, batches: Iterable[CommittedBatch]) -> None:
-        self.heard.append((snapshot_id, len(list(batches))))
+    def read_snapshot(
+        self, snapshot_id: OffsetAndEpoch, batches: Iterable[CommittedBatch]
+    ) -> list[CommittedBatch]:
+        return list(batches)
+
+    def on_snapshot(self, snapshot_id: OffsetAndEpoch, content: list[CommittedBatch]) -> None:
+        self.heard.append((snapshot_id, len(content)))
 
     def on_leader_change(self, leader: LeaderAndEpoch) -> None:
         self.heard.append(leader)

@@ -70,6 +70,14 @@ class MetadataLoader:
         self, snapshot_id: OffsetAndEpoch, batches: Iterable[CommittedBatch]
     ) -> Publication:
         """Take the state of a snapshot, in place of everything before it."""
+        publication = self.read_snapshot(snapshot_id, batches)
+        self.take_snapshot(publication)
+        return publication
+
+    def read_snapshot(
+        self, snapshot_id: OffsetAndEpoch, batches: Iterable[CommittedBatch]
+    ) -> Publication:
+        """The step from the present image to that of a snapshot; changes nothing."""
         delta = MetadataDelta(self.image)
         delta.begin_snapshot()
         append_time_ms = -1
@@ -77,14 +85,16 @@ class MetadataLoader:
             append_time_ms = max(append_time_ms, batch.append_time_ms)
             for record in batch.records:
                 delta.replay(record, snapshot_id.offset - 1)
-        self._provenance = MetadataProvenance(
-            snapshot_id.offset - 1, snapshot_id.epoch, append_time_ms
-        )
-        self.image = delta.apply(self._provenance)
+        provenance = MetadataProvenance(snapshot_id.offset - 1, snapshot_id.epoch, append_time_ms)
+        return Publication(delta, delta.apply(provenance), 0, is_snapshot=True)
+
+    def take_snapshot(self, publication: Publication) -> None:
+        """Go on from what `read_snapshot` has made of the present image."""
+        self.image = publication.image
+        self._provenance = publication.image.provenance
         self._delta = None
         self._in_transaction = False
         self._size_bytes = 0
-        return Publication(delta, self.image, 0, is_snapshot=True)
 
     def _replay(
         self, record: Message, batch: CommittedBatch, offset: int, published: list[Publication]

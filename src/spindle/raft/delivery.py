@@ -8,6 +8,7 @@ meets the batches in memory.
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from spindle.common.ids import OffsetAndEpoch
 from spindle.raft.listener import CommittedBatch, LeaderAndEpoch, QuorumListener
@@ -97,13 +98,10 @@ class Delivery:
         self.tell_leader(subscription)
 
     def give_snapshot(
-        self,
-        subscription: Subscription,
-        snapshot_id: OffsetAndEpoch,
-        batches: Iterable[CommittedBatch],
+        self, subscription: Subscription, snapshot_id: OffsetAndEpoch, content: Any
     ) -> None:
         subscription.next_offset = snapshot_id.offset
-        subscription.listener.on_snapshot(snapshot_id, batches)
+        subscription.listener.on_snapshot(snapshot_id, content)
         self.tell_leader(subscription)
 
     def is_behind(self, subscription: Subscription) -> bool:

@@ -5,7 +5,7 @@ them over the state machine of this package.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from spindle.common.ids import NO_LEADER, OffsetAndEpoch
 from spindle.protocol.message import Message
@@ -55,10 +55,19 @@ class QuorumListener(Protocol):
         """Batches that follow the last ones without a gap."""
         ...
 
-    def on_snapshot(self, snapshot_id: OffsetAndEpoch, batches: Iterable[CommittedBatch]) -> None:
+    def read_snapshot(self, snapshot_id: OffsetAndEpoch, batches: Iterable[CommittedBatch]) -> Any:
+        """What `on_snapshot` needs of a snapshot, made while its batches are read.
+
+        The exception to the rule: it is called on an I/O thread, so that a large snapshot does not
+        stop the node, and must change nothing. Nothing else is delivered meanwhile. The offsets of
+        the batches count within the snapshot.
+        """
+        ...
+
+    def on_snapshot(self, snapshot_id: OffsetAndEpoch, content: Any) -> None:
         """The whole state up to `snapshot_id.offset` (exclusive), in place of what went before.
 
-        The offsets of the batches count within the snapshot.
+        `content` is what `read_snapshot` has made of it.
         """
         ...
 

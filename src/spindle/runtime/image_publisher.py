@@ -62,10 +62,15 @@ class ImagePublisher:
             self._publish(publication)
         self._committed()
 
-    def on_snapshot(self, snapshot_id: OffsetAndEpoch, batches: Iterable[CommittedBatch]) -> None:
-        publication = self._loader.load_snapshot(snapshot_id, batches)
+    def read_snapshot(
+        self, snapshot_id: OffsetAndEpoch, batches: Iterable[CommittedBatch]
+    ) -> Publication:
+        return self._loader.read_snapshot(snapshot_id, batches)
+
+    def on_snapshot(self, snapshot_id: OffsetAndEpoch, content: Publication) -> None:
+        self._loader.take_snapshot(content)
         self.last_committed_offset = snapshot_id.offset - 1
-        self._publish(publication)
+        self._publish(content)
         self._committed()
 
     def on_leader_change(self, leader: LeaderAndEpoch) -> None:

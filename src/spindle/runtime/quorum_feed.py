@@ -1,8 +1,8 @@
 """Feeds the listeners of the quorum: from memory what is new, from the disk what they missed."""
 
 import asyncio
-from collections.abc import Callable, Iterable
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final, NamedTuple
 
 from spindle.common.errors import ProtocolViolation
 from spindle.common.ids import OffsetAndEpoch
@@ -46,10 +46,11 @@ class RecordEncoder:
 
 
 class _Loaded(NamedTuple):
-    """What was read from the disk for a listener that is behind."""
+    """What was read from the disk for a listener that is behind: a snapshot, or batches."""
 
-    snapshot_id: OffsetAndEpoch | None
     batches: list[CommittedBatch]
+    snapshot_id: OffsetAndEpoch | None = None
+    content: Any = None
 
 
 class ListenerFeed:
@@ -157,15 +158,17 @@ class ListenerFeed:
                 except ProtocolViolation as violation:
                     self._on_error(violation)
 
-        self._thread.call(loaded, self._load, next_offset, self._delivery.high_watermark)
+        end_offset = self._delivery.high_watermark
+        self._thread.call(loaded, self._load, subscription.listener, next_offset, end_offset)
 
-    def _load(self, next_offset: int | None, end_offset: int) -> _Loaded:
+    def _load(self, listener: QuorumListener, next_offset: int | None, end_offset: int) -> _Loaded:
         """On the directory's thread: what follows for a listener that has got to `next_offset`."""
         newest = self._log.snapshot_ids[-1] if self._log.snapshot_ids else BOOTSTRAP_SNAPSHOT_ID
         is_before_log = next_offset is None or next_offset < self._log.start_offset
         if newest != BOOTSTRAP_SNAPSHOT_ID and is_before_log:
             data = self._log.read_snapshot_bytes(newest)
-            return _Loaded(newest, list(read_snapshot(data, self._log.snapshot_path(newest))))
+            read = self._noted(read_snapshot(data, self._log.snapshot_path(newest)))
+            return _Loaded([], newest, listener.read_snapshot(newest, read))
         offset = next_offset or 0
         batches: list[CommittedBatch] = []
         if offset < min(end_offset, self._log.end_offset):
@@ -174,7 +177,12 @@ class ListenerFeed:
                     break
                 if batch.base_offset >= offset:
                     batches.append(batch)
-        return _Loaded(None, batches)
+        return _Loaded(batches)
+
+    def _noted(self, batches: Iterable[CommittedBatch]) -> Iterator[CommittedBatch]:
+        for batch in batches:
+            self._encoder.note_batches((batch,))
+            yield batch
 
     def _give(self, subscription: Subscription, next_offset: int | None, found: _Loaded) -> None:
         if subscription.next_offset != next_offset:
@@ -182,7 +190,7 @@ class ListenerFeed:
             return
         self._encoder.note_batches(found.batches)
         if found.snapshot_id is not None:
-            self._delivery.give_snapshot(subscription, found.snapshot_id, found.batches)
+            self._delivery.give_snapshot(subscription, found.snapshot_id, found.content)
         elif found.batches:
             self._delivery.give(subscription, found.batches)
         elif next_offset is None:

@@ -292,9 +292,9 @@ def _listen(node: Node, watcher: MetadataWatcher) -> None:
         watcher.on_commit(batches)
         on_commit(batches)
 
-    def snapshot(snapshot_id: Any, batches: Any) -> None:
+    def snapshot(snapshot_id: Any, content: Any) -> None:
         watcher.on_snapshot(snapshot_id.offset)
-        on_snapshot(snapshot_id, batches)
+        on_snapshot(snapshot_id, content)
 
     publisher.on_commit = committed
     publisher.on_snapshot = snapshot
