@@ -585,6 +585,43 @@ def test_a_follower_that_knows_of_a_topic_first_waits_for_the_leader_to_learn_of
     run(scenario)
 
 
+def test_what_a_follower_says_of_a_topic_that_its_leader_does_not_know_yet_counts_later(
+    tmp_path: Path,
+) -> None:
+    """The follower says it once: the next request of its session does not repeat it."""
+
+    async def scenario() -> None:
+        async with pair(tmp_path) as p:
+            known_id = await create_replicated(p.client, "known", [1, 2])
+            begin = p.other.fetch(known_id, 0)
+            begin.session_epoch = 0
+            session_id = (await p.link.ask(begin)).session_id
+            await p.client.produce("known", 0, batch_of(b"a"), acks=1)
+            assert p.node.broker is not None
+            image = p.node.broker.metadata.image
+            await p.create()
+            # As if the leader had not heard of the topic yet.
+            p.node.broker.metadata.image = image
+            first = p.other.fetch(p.topic_id, 0, max_wait_ms=50_000)
+            first.session_id, first.session_epoch = session_id, 1
+            answer = await p.link.ask(first)
+            assert [topic.topic_id for topic in answer.responses] == [known_id]
+            await create_replicated(p.client, "u", [1])
+            second = p.other.fetch(known_id, 1, max_wait_ms=50_000)
+            second.session_id, second.session_epoch = session_id, 2
+            waiting = asyncio.create_task(p.link.ask(second))
+            await p.client.produce("t", 0, batch_of(b"a"), acks=1)
+            await waiting
+            partition = p.node.broker.replicas.lookup("t", 0)
+            assert partition is not None
+            assert partition.leader is not None
+            follower = partition.leader.follower(2)
+            assert follower is not None
+            assert follower.log_end_offset == 0
+
+    run(scenario)
+
+
 def test_a_follower_in_a_newer_epoch_waits_for_the_leader_to_begin_it(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with pair(tmp_path) as p:

@@ -145,8 +145,8 @@ class PartitionRead:
 
     # -- checks
 
-    def check(self, services: BrokerServices, fetcher: Fetcher, *, is_named: bool) -> None:
-        """Who leads it, how far it may be read; with `is_named` a follower says what it has."""
+    def check(self, services: BrokerServices, fetcher: Fetcher) -> None:
+        """Who leads it, how far it may be read; what a follower says that it has is taken over."""
         if fetcher.api_version >= FIRST_TOPIC_ID_VERSION and not self.name:
             self.refuse(ErrorCode.UNKNOWN_TOPIC_ID, services, fetcher)
             self.data.aborted_transactions = []
@@ -181,7 +181,8 @@ class PartitionRead:
             self._hide_positions()
             return
         if fetcher.is_replica:
-            if is_named:
+            if wanted.is_progress_new:
+                wanted.is_progress_new = False
                 self._take_progress(partition, fetcher)
             self.end_offset = log.log_end_offset
             self.is_held_back = self._is_throttled(services, partition, fetcher)

@@ -43,6 +43,8 @@ class FetchedPartition:
 
     `topic` is the name that a topic id had when it was first resolved, "" before: whoever is being
     served when the topic goes is told about the name, and a new topic of that name is another one.
+    `is_progress_new` says that a follower has named the partition, and with it what it has, and
+    that nobody took this over yet: the leader may learn of the partition after that request.
     """
 
     __slots__ = (
@@ -51,6 +53,7 @@ class FetchedPartition:
         "fetch_offset",
         "fetcher_log_start_offset",
         "high_watermark",
+        "is_progress_new",
         "key",
         "last_fetched_epoch",
         "log_start_offset",
@@ -79,6 +82,7 @@ class FetchedPartition:
         self.current_leader_epoch = wanted.current_leader_epoch
         self.last_fetched_epoch = wanted.last_fetched_epoch
         self.fetcher_log_start_offset = wanted.log_start_offset
+        self.is_progress_new = True
 
     def is_news(self, high_watermark: int, log_start_offset: int) -> bool:
         """Whether an answer without data has something to tell."""
@@ -155,8 +159,8 @@ class FetchSession:
         self.dirty: dict[PartitionKey, FetchedPartition] = {}
         self.on_dirty: Callable[[], None] | None = None
 
-    def update(self, request: FetchRequest) -> list[FetchedPartition]:
-        """Take over what a request changes; the partitions that it names."""
+    def update(self, request: FetchRequest) -> None:
+        """Take over what a request changes."""
         for topic in request.forgotten_topics_data:
             for partition in topic.partitions:
                 key = PartitionKey(topic.topic, topic.topic_id, partition)
@@ -164,7 +168,6 @@ class FetchSession:
                 if forgotten is not None:
                     forgotten.attach(None)
                     self.dirty.pop(key, None)
-        named = []
         for key, wanted in wanted_partitions(request):
             known = self.partitions.get(key)
             if known is None:
@@ -172,8 +175,6 @@ class FetchSession:
             else:
                 known.update(wanted)
             self.dirty[key] = known
-            named.append(known)
-        return named
 
     def touch(self, partition: FetchedPartition, *, must_wake: bool) -> None:
         """There may be something to say about the partition."""
@@ -218,7 +219,6 @@ class FetchContext(NamedTuple):
     """What to serve. A request without a session gets one of its own, to be closed after it."""
 
     session: FetchSession
-    named: list[FetchedPartition]
     is_incremental: bool
 
     @property
@@ -286,7 +286,7 @@ class FetchSessionCache:
             self.forget(session)
             raise SessionError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
         count_before = len(session.partitions)
-        named = session.update(request)
+        session.update(request)
         self._partition_count += len(session.partitions) - count_before
         if self._partition_count > self._max_partitions and len(session.partitions) > count_before:
             # The fetcher starts anew with a full request, and is served without a session.
@@ -298,7 +298,7 @@ class FetchSessionCache:
         session.epoch = 1 if epoch == _MAX_EPOCH else epoch + 1
         # Most recently used last: the first one is the one to evict.
         self.sessions[session.session_id] = self.sessions.pop(session.session_id)
-        return FetchContext(session, named, is_incremental=True)
+        return FetchContext(session, is_incremental=True)
 
     def forget(self, session: FetchSession) -> None:
         """Close a session, for example one whose fetcher was not told of it."""
@@ -314,7 +314,7 @@ class FetchSessionCache:
             if known is not None:
                 self.forget(known)
         session = FetchSession(INVALID_SESSION_ID, uses_topic_ids, now_ms, is_replica=is_replica)
-        context = FetchContext(session, session.update(request), is_incremental=False)
+        session.update(request)
         count = len(session.partitions)
         if request.session_epoch != FINAL_EPOCH and self._has_room(count, now_ms, is_replica):
             session_id = self._next_id()
@@ -323,7 +323,7 @@ class FetchSessionCache:
             session.session_id = session_id
             self.sessions[session_id] = session
             self._partition_count += count
-        return context
+        return FetchContext(session, is_incremental=False)
 
     def _has_room(self, partition_count: int, now_ms: int, is_replica: bool) -> bool:
         """Whether there is room for one more session, if need be in place of others."""

@@ -61,8 +61,6 @@ class _Fetch:
         self.is_stale = False
         self.granted = 0
         self.reads: dict[PartitionKey, PartitionRead] = {}
-        # Where a follower says what it has, which is taken over once.
-        self.named = {wanted.key for wanted in fetched.named} if self.fetcher.is_replica else set()
 
     # -- deciding
 
@@ -83,12 +81,9 @@ class _Fetch:
     def _look(self) -> None:
         """Look anew at the partitions to which something has happened."""
         for wanted in self.session.take_dirty():
-            key = wanted.key
             read = PartitionRead(wanted, self._name(wanted))
-            read.check(self.services, self.fetcher, is_named=key in self.named)
-            if not read.is_ahead:
-                self.named.discard(key)
-            self.reads[key] = read
+            read.check(self.services, self.fetcher)
+            self.reads[wanted.key] = read
 
     def _name(self, wanted: FetchedPartition) -> str:
         if self.context.api_version < FIRST_TOPIC_ID_VERSION:
