@@ -53,7 +53,7 @@ class ControllerChannel:
         self._timeout_s = timeout_s
         self._leader = LeaderAndEpoch()
         self._has_leader = asyncio.Event()
-        self._attempts: set[asyncio.Task[Any]] = set()
+        self._attempts: dict[asyncio.Task[Any], None] = {}
 
     def close(self) -> None:
         self._abandon_attempts()
@@ -116,11 +116,11 @@ class ControllerChannel:
             raise PeerUnavailable(f"the address of controller {leader_id} is not known")
         destination = Destination(leader_id, endpoint.host, endpoint.port)
         attempt = asyncio.ensure_future(self._exchange(destination, message, context))
-        self._attempts.add(attempt)
+        self._attempts[attempt] = None
         try:
             await asyncio.wait((attempt,))
         finally:
-            self._attempts.discard(attempt)
+            self._attempts.pop(attempt, None)
             attempt.cancel()
         if attempt.cancelled():
             raise PeerUnavailable(f"controller {leader_id} is not the active one any more")

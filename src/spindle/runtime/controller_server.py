@@ -119,7 +119,7 @@ class ControllerServer:
         self.registrar = ControllerRegistrar(
             config.node_id, new_uuid(), publisher, self.channel.request
         )
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], None] = {}
         self._servers: list[RequestServer] = []
         context = ControllerContext(
             _settings(config, cluster_id), NodeConfigRules(config), new_uuid, random
@@ -297,8 +297,8 @@ class ControllerServer:
 
     def _spawn(self, work: Any) -> None:
         task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks[task] = None
+        task.add_done_callback(lambda done: self._tasks.pop(done, None))
 
 
 def _settings(config: NodeConfig, cluster_id: str) -> ControllerSettings:

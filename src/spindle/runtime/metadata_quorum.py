@@ -103,7 +103,7 @@ class RaftMetadataQuorum:
         self._next_token = 0
         self._timer: asyncio.TimerHandle | None = None
         self._clean_timer: asyncio.TimerHandle | None = None
-        self._exchanges: set[asyncio.Task[None]] = set()
+        self._exchanges: dict[asyncio.Task[None], None] = {}
         self._left = asyncio.Event()
         self._snapshots_in_work: set[OffsetAndEpoch] = set()
         self._quorum: Quorum
@@ -427,8 +427,8 @@ class RaftMetadataQuorum:
 
     def _send(self, request: Request) -> None:
         task = self._loop.create_task(self._exchange(request))
-        self._exchanges.add(task)
-        task.add_done_callback(self._exchanges.discard)
+        self._exchanges[task] = None
+        task.add_done_callback(lambda done: self._exchanges.pop(done, None))
 
     async def _exchange(self, request: Request) -> None:
         event: Event
