@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from replica_pair import NOW_MS, TOPIC_ID, Leader, append, commit, content, new_log
 
 from spindle.broker.directories import BrokerDirectory
@@ -282,7 +283,9 @@ def test_what_is_stopped_is_not_touched_any_more() -> None:
     scenario(test)
 
 
-def test_a_dead_directory_stops_its_replicas_alone() -> None:
+def test_a_dead_directory_stops_its_replicas_alone(caplog: pytest.LogCaptureFixture) -> None:
+    """The log says so once for the directory, elsewhere, and not for every replica."""
+
     async def test() -> None:
         broker = Broker(new_log(0), new_log(1))
         broker.follow()
@@ -298,6 +301,7 @@ def test_a_dead_directory_stops_its_replicas_alone() -> None:
         await broker.fetchers.stop_all()
 
     scenario(test)
+    assert not caplog.records
 
 
 def test_the_leaders_offsets_are_asked_for_when_the_log_starts_above() -> None:

@@ -306,7 +306,8 @@ class FetcherTask:
             log.error("what broker %d sent for %s: %s", self.leader_id, step.partition, result)
             self.fetcher.on_refused(step, self._now_ms())
         else:
-            log.error("%s is followed no more: %r", step.partition, result)
+            if not isinstance(result, LogDirectoryFailed):  # said once, for all its replicas
+                log.error("%s is followed no more: %r", step.partition, result)
             self.fetcher.on_failed(step, repr(result))
 
     async def _find_offsets(self, lost: Sequence[FollowedPartition]) -> list[Step]:
