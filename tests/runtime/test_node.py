@@ -19,6 +19,7 @@ from spindle.protocol.messages.list_offsets import ListOffsetsRequest
 from spindle.protocol.messages.metadata import MetadataRequest
 from spindle.protocol.records.builder import SimpleRecord, build_batch
 from spindle.protocol.records.record import Record
+from spindle.runtime.node import EXIT_FAILED, _run
 
 
 def partition_folders(home: Home) -> dict[str, str]:
@@ -345,6 +346,18 @@ def test_a_port_in_use_is_refused(tmp_path: Path) -> None:
         server.close()
 
     run(scenario)
+
+
+def test_what_does_not_belong_into_a_log_directory_ends_the_start(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The mount point of a file system of its own holds `lost+found`; Kafka refuses it as well."""
+    home = Home(tmp_path).format()
+    stranger = home.directories[1] / "lost+found"
+    stranger.mkdir()
+    assert asyncio.run(_run(home.config(), None)) == EXIT_FAILED
+    (fatal,) = [record for record in caplog.records if record.levelname == "CRITICAL"]
+    assert str(stranger) in fatal.getMessage()
 
 
 def test_a_cordoned_directory_gets_no_new_replicas(tmp_path: Path) -> None:

@@ -35,12 +35,16 @@ class UnexpectedAppendOffset(Exception):
         self.end_offset = end_offset
 
 
-class DuplicateLogDirectories(Exception):
+class MisplacedDirectory(Exception):
+    """What lies in a log directory has to be put right by an operator before a node can start."""
+
+
+class DuplicateLogDirectories(MisplacedDirectory):
     """Two directories hold a current (or a future) log of the same partition; one has to go."""
 
 
-class UnexpectedDirectory(Exception):
-    """A directory that does not belong into a log directory; an operator has to look at it."""
+class UnexpectedDirectory(MisplacedDirectory):
+    """A directory that does not belong into a log directory, such as `lost+found`."""
 
     def __init__(self, path: str, finding: str) -> None:
         super().__init__(f"found directory {path}: {finding}")

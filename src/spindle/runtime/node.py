@@ -18,6 +18,7 @@ from spindle.config.endpoints import parse_servers
 from spindle.config.node_config import NodeConfig
 from spindle.log.clean_shutdown import UNKNOWN_BROKER_EPOCH, read_clean_shutdown
 from spindle.log.directory import LogDirectory
+from spindle.log.errors import MisplacedDirectory
 from spindle.log.identity import DirectoryIdentities, identify_directories
 from spindle.runtime.banner import directory_lines, identity_lines, level_line, listener_lines
 from spindle.runtime.broker_server import BrokerEnvironment, BrokerServer
@@ -87,6 +88,7 @@ class Node:
             ConfigError: the node must not start; the text says why and what to do.
             CorruptLog: the metadata log or quorum state cannot be read.
             LogDirectoryFailed: the metadata directory fails.
+            MisplacedDirectory: a log directory holds what does not belong there.
         """
         config, machine = self._config, self._machine
         identities = identify_directories(
@@ -365,7 +367,7 @@ async def _run(config: NodeConfig, on_ready: Callable[[Node], None] | None) -> i
             if on_ready is not None:
                 on_ready(node)
         fatal = await node.wait_stopped()
-    except (ConfigError, CorruptLog, LogDirectoryFailed, OSError) as error:
+    except (ConfigError, CorruptLog, LogDirectoryFailed, MisplacedDirectory, OSError) as error:
         log.critical("Exiting Kafka due to fatal exception: %s", error)
     finally:
         log.info("[KafkaRaftServer nodeId=%d] shutting down", config.node_id)
