@@ -15,8 +15,6 @@ from spindle.controller import alter_partition
 from spindle.controller.leadership import LeadershipChanges
 from spindle.controller.partition_change import PartitionChange
 from spindle.log import log as partition_log
-from spindle.log.directory import LogDirectory
-from spindle.log.producer_state import ProducerState
 from spindle.metadata import snapshot
 from spindle.protocol.records.validation import AppendOrigin
 from spindle.raft import following, votes
@@ -239,9 +237,7 @@ MUTANTS: Final[dict[str, Mutant]] = {
     "truncation ignored": Mutant(follower_log, "_truncate", _nothing),
     "truncation below the mark": Mutant(directories, "begin_to_follow", _truncate_to_mark),
     "re-created topic taken by name": Mutant(broker_replicas, "_own_log", _take_by_name),
-    "checkpoints of a predecessor": Mutant(LogDirectory, "_forget_predecessor", _nothing),
     "batches appended twice": Mutant(partition_log, "find_duplicate", _forget_producers),
-    "producers forgotten": Mutant(ProducerState, "replay", _nothing),
     "producers forgotten by followers": Mutant(
         partition_log, "producer_changes", _no_changes_on_followers
     ),
