@@ -29,6 +29,7 @@ from spindle.common.ids import OFFSETS_TOPIC, Endpoint
 from spindle.common.uuids import Uuid, uuid_text
 from spindle.config.broker_values import broker_integer
 from spindle.config.node_config import NodeConfig
+from spindle.log.clean_shutdown import UNKNOWN_BROKER_EPOCH
 from spindle.log.log import Log
 from spindle.log.log_config import LogConfig
 from spindle.metadata.configs import BROKER_RESOURCE, TOPIC_RESOURCE
@@ -308,6 +309,9 @@ class BrokerServer:
 
     async def _close_logs(self) -> None:
         epoch = self.lifecycle.broker_epoch
+        if epoch == UNKNOWN_BROKER_EPOCH:
+            # Never registered in this run: the logs are as the run before has left them.
+            epoch = self._env.previous_broker_epoch
         await asyncio.gather(
             *(
                 _quietly(d.executor.submit(d.store.close, epoch))
