@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from log_builders import NOW_MS, append, batch, end_transaction, new_log
+from log_builders import NOW_MS, append, batch, end_transaction, new_log, new_storage, reload
 
 from spindle.common.errors import ApiError, CorruptLog, ErrorCode
 from spindle.log.log import Log
@@ -117,6 +117,17 @@ class TestDuplicates:
         log.append_as_leader(batch("a", producer_id=7, sequence=0), 0, NOW_MS)
         again = log.append_as_leader(batch("a", producer_id=7, sequence=0), 0, NOW_MS + 50)
         assert (again.is_duplicate, again.log_append_time_ms) == (True, NOW_MS)
+
+    def test_all_that_may_be_sent_again_is_known_after_a_kill(self) -> None:
+        """The snapshot that recovery takes at the end tells the last batch only."""
+        files = MemoryFileSystem()
+        log = new_log(BIG, new_storage(files))
+        for sequence in range(5):
+            append(log, "a", producer_id=7, sequence=sequence)
+        loaded = reload(files, BIG, is_clean=False)
+        for sequence in range(5):
+            again = loaded.append_as_leader(batch("a", producer_id=7, sequence=sequence), 0, NOW_MS)
+            assert (again.is_duplicate, again.first_offset) == (True, sequence)
 
 
 class TestTransactions:

@@ -113,8 +113,15 @@ def load_log(
     segments = Segments(opened)
     _fit_epochs(epochs, log_start_offset, end_offset)
     producers.remove_stray_snapshots(segments.base_offsets)
-    producers.reload(log_start_offset, end_offset, now_ms, config.producer_id_expiration_ms)
-    replay_producers(segments, producers, end_offset)
+    expiry_ms = config.producer_id_expiration_ms
+    if to_recover and producers.map_end_offset == end_offset:
+        # A snapshot tells one batch of each producer. Who was killed has more to recognise: what
+        # was not answered is sent again, up to five batches.
+        producers.remove_snapshots_outside(log_start_offset, end_offset)
+        producers.remove_expired(now_ms, expiry_ms)
+    else:
+        producers.reload(log_start_offset, end_offset, now_ms, expiry_ms)
+        replay_producers(segments, producers, end_offset)
     state = LoadedState(
         segments,
         epochs,

@@ -180,9 +180,13 @@ class ProducerState:
 
         Afterwards `map_end_offset` says from where the log has to be replayed.
         """
+        self.remove_snapshots_outside(log_start_offset, end_offset)
+        self.restore(log_start_offset, end_offset, now_ms, expiry_ms)
+
+    def remove_snapshots_outside(self, log_start_offset: int, end_offset: int) -> None:
+        """Keep those above the start and not above the end."""
         for offset in [at for at in self._snapshots if not log_start_offset < at <= end_offset]:
             self._remove_snapshot(offset)
-        self.restore(log_start_offset, end_offset, now_ms, expiry_ms)
 
     def restore(self, log_start_offset: int, end_offset: int, now_ms: int, expiry_ms: int) -> None:
         """`reload` that leaves later snapshots where they are: the log may well reach them."""
