@@ -585,6 +585,22 @@ def test_a_follower_that_knows_of_a_topic_first_waits_for_the_leader_to_learn_of
     run(scenario)
 
 
+def test_an_impossible_offset_of_a_topic_that_nobody_knows_is_answered_beside_others(
+    tmp_path: Path,
+) -> None:
+    async def scenario() -> None:
+        async with pair(tmp_path) as p:
+            await p.create()
+            await p.client.produce("t", 0, batch_of(b"a"), acks=1)
+            request = p.other.fetch(p.topic_id, 0, max_wait_ms=50_000)
+            request.topics += p.other.fetch(bytes(15) + b"x", -5).topics
+            response = await p.link.ask(request)
+            codes = [topic.partitions[0].error_code for topic in response.responses]
+            assert codes == [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_ID]
+
+    run(scenario)
+
+
 def test_what_a_follower_says_of_a_topic_that_its_leader_does_not_know_yet_counts_later(
     tmp_path: Path,
 ) -> None:

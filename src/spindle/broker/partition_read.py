@@ -113,7 +113,7 @@ class PartitionRead:
 
     @property
     def has_data(self) -> bool:
-        is_readable = not self.has_news and not self.is_held_back
+        is_readable = not (self.has_news or self.is_ahead or self.is_held_back)
         return is_readable and self.wanted.fetch_offset < self.end_offset
 
     @property
