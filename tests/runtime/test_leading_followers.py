@@ -657,6 +657,31 @@ def test_a_follower_in_a_newer_epoch_waits_for_the_leader_to_begin_it(tmp_path: 
     run(scenario)
 
 
+def test_a_request_without_time_for_replicas_waits_for_its_leader_to_begin(
+    tmp_path: Path,
+) -> None:
+    async def scenario() -> None:
+        async with pair(tmp_path) as p:
+            await p.create()
+            broker = p.node.broker
+            assert broker is not None
+            partition = broker.replicas.lookup("t", 0)
+            assert partition is not None
+            # As it is while this broker takes over the leadership.
+            state, partition.leader = partition.leader, None
+            broker.metadata.applied = EMPTY_IMAGE
+            request = produce_request("t", 0, batch_of(b"a"), 1)
+            request.timeout_ms = 0
+            waiting = asyncio.create_task(p.client.ask(request, version=12))
+            await p.link.ask(p.other.fetch(p.topic_id, 0))  # the request has been looked at
+            partition.leader = state
+            await create_replicated(p.link, "u", [1])
+            part = (await waiting).responses[0].partition_responses[0]
+            assert (part.error_code, part.base_offset) == (0, 0)
+
+    run(scenario)
+
+
 def test_requests_that_wait_for_a_leadership_are_served_before_those_that_come_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

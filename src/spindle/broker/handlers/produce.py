@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from spindle.broker.context import RequestContext
 from spindle.broker.partition import ACKS_ALL, Partition, error_code
+from spindle.broker.ports import CATCH_UP_S
 from spindle.broker.services import BrokerServices
 from spindle.broker.topology import endpoint_of
 from spindle.common.errors import ApiError, ErrorCode, ProtocolViolation
@@ -263,9 +264,11 @@ def _start(
     operation.start(request)
     promise: Awaitable[ProduceResponse | None] = operation.promise
     if operation.left and (request.acks == ACKS_ALL or operation.is_waiting):
-        operation.timer = services.loop.call_later(
-            max(request.timeout_ms, 0) / 1000, operation.expire
-        )
+        timeout_s = max(request.timeout_ms, 0) / 1000
+        if request.acks != ACKS_ALL:
+            # The client's time is for other replicas; what it waits for is this broker's own.
+            timeout_s = max(timeout_s, CATCH_UP_S)
+        operation.timer = services.loop.call_later(timeout_s, operation.expire)
     return promise
 
 
