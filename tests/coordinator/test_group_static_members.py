@@ -28,6 +28,20 @@ def test_returning_member_gets_a_new_id_without_a_rebalance() -> None:
     assert sync.assignment == f"for {members['b']}".encode()
 
 
+def test_returning_member_may_read_other_topics() -> None:
+    """Whoever loads the record sees them, so the group that wrote it has to."""
+    t = b"\0\0\0\0\0\1\0\1t\xff\xff\xff\xff"
+    t_and_u = b"\0\0\0\0\0\2\0\1t\0\1u\xff\xff\xff\xff"
+    s = Scenario()
+    s.ask_join(instance_id="a", protocols=(("range", t),))
+    s.advance(2 * DELAY_MS)
+    s.sync_all(list(s.group().static_members.values()))
+    assert s.group().subscribed_topics == {"t"}
+    s.ask_join(instance_id="a", protocols=(("range", t_and_u),))
+    assert s.group().state is GroupState.STABLE
+    assert s.group().subscribed_topics == {"t", "u"}
+
+
 def test_returning_leader_may_skip_the_assignment() -> None:
     s = Scenario()
     members = static_group(s, "a", "b")

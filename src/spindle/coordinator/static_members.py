@@ -64,6 +64,8 @@ class StaticReturns:
             if group.select_protocol() != group.protocol_name:
                 self._rebalances.prepare_or_complete(group, now_ms, out)
                 return
+            # As whoever loads the record will see it.
+            group.subscribed_topics = group.compute_subscribed_topics()
             assignment = {m.member_id: m.assignment for m in group.members.values()}
             out.records.append(group_record(group, assignment))
             out.completions.append(
@@ -128,5 +130,6 @@ class StaticReturns:
             None,
         )
         old = group.replace_static_member(stored.group_instance_id, stored.old_member_id)
+        group.subscribed_topics = group.compute_subscribed_topics()
         out.cancel_timer(TimerKey("heartbeat", group.group_id, stored.new_member_id))
         keep_alive(group, old, now_ms, out)
