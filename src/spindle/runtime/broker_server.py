@@ -220,7 +220,6 @@ class BrokerServer:
         await self.lifecycle.caught_up
         self.metadata.start()
         await self.metadata.catch_up(_NEVER_S)
-        await self.replicas.put_aside_strays()
         self.lifecycle.set_ready()
         await self.lifecycle.unfenced
         # Un-fencing elects leaders: be one before the first client comes.
@@ -331,6 +330,8 @@ class BrokerServer:
         if is_broker_changed:
             self._settings.forget()
         await self.replicas.apply(local_changes(delta, self._config.node_id))
+        # Before the next reaction, which may make a topic of the same name.
+        await self.replicas.put_aside_strays()
         is_newest = publication.image is self.metadata.image
         self.replicas.call_who_waits(all_is_done=is_newest)
         if delta.cluster.changed_brokers:
