@@ -3,7 +3,7 @@
 from typing import Any
 
 from spindle.common.errors import ErrorCode
-from spindle.common.uuids import uuid_text
+from spindle.common.uuids import Uuid, uuid_text
 from spindle.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
 )
@@ -31,6 +31,7 @@ class Admin:
         self._metadata = metadata
         self._verdict = verdict
         self._history = history
+        self._deleted: dict[Uuid, None] = {}
 
     async def create(self, name: str, partitions: int, replication_factor: int) -> Topic:
         self.waits_for = f"the creation of {name}"
@@ -56,6 +57,8 @@ class Admin:
             elif code == ErrorCode.TOPIC_ALREADY_EXISTS:
                 # An attempt whose answer was lost. Only one admin is at work.
                 topic_id = await self._client.topic_id(name)
+                if topic_id in self._deleted:
+                    topic_id = None  # the node that was asked has not heard of it yet
             if topic_id is not None:
                 self._history.note(f"{name} is created with id {uuid_text(topic_id)}")
                 self.waits_for = "nothing"
@@ -66,6 +69,7 @@ class Admin:
         self.waits_for = f"the deletion of {topic.name}"
         self._history.note(f"{topic.name} with id {uuid_text(topic.topic_id)} is to be deleted")
         topic.is_deleted = True
+        self._deleted[topic.topic_id] = None
         request = DeleteTopicsRequest(
             timeout_ms=_TIMEOUT_MS,
             topics=[DeleteTopicsRequest.DeleteTopicState(name=None, topic_id=topic.topic_id)],
