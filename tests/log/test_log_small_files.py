@@ -193,3 +193,13 @@ class TestPartitionMetadata:
         files.write_atomically("/log/partition.metadata", content)
         with pytest.raises(CorruptLog, match=f"/log/partition.metadata at byte 0: {finding}"):
             read_partition_metadata(files, "/log")
+
+
+@pytest.mark.parametrize("length", range(len(b"0\n1\n12 345\n")))
+def test_a_first_epoch_that_a_power_failure_tore_is_none(length: int) -> None:
+    files = MemoryFileSystem()
+    files.make_directories("/log")
+    files.write_atomically("/log/leader-epoch-checkpoint", b"0\n1\n12 345\n"[:length])
+    epochs = LeaderEpochs(files, "/log")
+    epochs.load()
+    assert epochs.entries == []

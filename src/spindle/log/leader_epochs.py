@@ -18,6 +18,8 @@ from spindle.log.names import LEADER_EPOCH_CHECKPOINT
 UNDEFINED_EPOCH: Final = -1
 UNDEFINED_OFFSET: Final = -1
 UNDEFINED: Final = OffsetAndEpoch(UNDEFINED_OFFSET, UNDEFINED_EPOCH)
+_BEFORE_FIRST_ENTRY: Final = b"0\n1\n"
+_LINES_OF_ONE_ENTRY: Final = 3
 
 
 class LeaderEpochs:
@@ -58,7 +60,7 @@ class LeaderEpochs:
             return
         content = self._file_system.read_bytes(path)
         # Zeros are what a power failure may leave of a file that was never brought to the device.
-        if not content.strip(b"\0"):
+        if not content.strip(b"\0") or _is_torn_first_entry(content):
             return
         self._has_content = True
         for line in checkpoint_lines(path, content):
@@ -179,3 +181,13 @@ class LeaderEpochs:
 
     def _content(self) -> bytes:
         return checkpoint_content([f"{epoch} {start}" for epoch, start in self.entries])
+
+
+def _is_torn_first_entry(content: bytes) -> bool:
+    """Whether a power failure left only a part of a log's first entry.
+
+    The entry is on the device before the first record is written: such a log has no records.
+    """
+    if _BEFORE_FIRST_ENTRY.startswith(content):
+        return True
+    return content.startswith(_BEFORE_FIRST_ENTRY) and content.count(b"\n") < _LINES_OF_ONE_ENTRY
