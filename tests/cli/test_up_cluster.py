@@ -213,6 +213,9 @@ def run_node(config, on_ready):
     class Node:
         before_leaving = None
         is_active_controller = config.node_id == 2
+        def when_active(self, broker_ids, then):
+            assert list(broker_ids) == sorted(set(broker_ids)) != []
+            then()
     node = Node()
     told, tell = os.pipe()
     os.set_blocking(tell, False)

@@ -4,7 +4,7 @@ One per process: it listens to the quorum, keeps the image with a `MetadataLoade
 consumers in the order in which they were added, always on the event loop's thread.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Protocol
 
 from spindle.common.ids import OffsetAndEpoch
@@ -85,3 +85,30 @@ class ImagePublisher:
     def _committed(self) -> None:
         for consumer in list(self._consumers):
             consumer.on_committed(self.last_committed_offset)
+
+
+class ActiveBrokersWatch:
+    """An `ImageConsumer` that calls back once, when every one of these brokers is active."""
+
+    def __init__(
+        self, publisher: ImagePublisher, broker_ids: Collection[int], then: Callable[[], None]
+    ) -> None:
+        self._publisher = publisher
+        self._broker_ids = broker_ids
+        self._then = then
+        publisher.add(self)
+        self._look(publisher.image)
+
+    def on_publication(self, publication: Publication) -> None:
+        self._look(publication.image)
+
+    def on_committed(self, last_offset: int) -> None:
+        """Only what is published counts."""
+
+    def on_leader_change(self, leader: LeaderAndEpoch) -> None:
+        """Whoever leads, the brokers are the same."""
+
+    def _look(self, image: MetadataImage) -> None:
+        if all(map(image.cluster.is_active, self._broker_ids)):
+            self._publisher.remove(self)
+            self._then()

@@ -7,7 +7,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Final
 
 from spindle.broker.directories import BrokerDirectory
@@ -23,7 +23,7 @@ from spindle.log.identity import DirectoryIdentities, identify_directories
 from spindle.runtime.banner import directory_lines, identity_lines, level_line, listener_lines
 from spindle.runtime.broker_server import BrokerEnvironment, BrokerServer
 from spindle.runtime.controller_server import ControllerServer
-from spindle.runtime.image_publisher import ImagePublisher
+from spindle.runtime.image_publisher import ActiveBrokersWatch, ImagePublisher
 from spindle.runtime.logging_setup import set_up_logging
 from spindle.runtime.machine import LocalMachine, Lock, Machine, NodeDirectory
 from spindle.runtime.memory import keep_large_buffers
@@ -278,6 +278,10 @@ class Node:
     @property
     def is_active_controller(self) -> bool:
         return self.controller is not None and self.controller.driver.is_active
+
+    def when_active(self, broker_ids: Collection[int], then: Callable[[], None]) -> None:
+        """Call back once, when this node's metadata has all these brokers, none of them fenced."""
+        ActiveBrokersWatch(self.publisher, broker_ids, then)
 
     def fail(self, reason: str) -> None:
         """A fault that the node does not survive. May be called more than once."""

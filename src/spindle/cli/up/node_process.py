@@ -12,7 +12,7 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn
 
@@ -42,11 +42,17 @@ class NodeProcess:
     """
 
     def __init__(
-        self, config: NodeConfig, log_file: Path, run_node: RunNode, own_fds: Sequence[int]
+        self,
+        config: NodeConfig,
+        brokers: Collection[int],
+        log_file: Path,
+        run_node: RunNode,
+        own_fds: Sequence[int],
     ) -> None:
         """Fork. Call while the process has one thread and no event loop.
 
         Args:
+            brokers: ids of all brokers of the cluster; the node is ready when it knows them.
             own_fds: what the parent has open for itself and its other children.
 
         Raises:
@@ -63,7 +69,7 @@ class NodeProcess:
                 # Held open by a sibling, a pipe would outlive the parent.
                 for fd in (self.life_fd, self._order_fd, *own_fds):
                     os.close(fd)
-                _run_child(config, run_node, before, log_fd, life_end, order_end)
+                _run_child(config, brokers, run_node, before, log_fd, life_end, order_end)
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
             for fd in (log_fd, life_end, order_end):
@@ -92,6 +98,7 @@ class NodeProcess:
 
 def _run_child(
     config: NodeConfig,
+    brokers: Collection[int],
     run_node: RunNode,
     signal_mask: Iterable[int],
     log_fd: int,
@@ -122,7 +129,8 @@ def _run_child(
                 await asyncio.to_thread(may_leave.wait)
 
             node.before_leaving = before_leaving
-            _tell(life_fd, READY)
+            # Clients ask any node who the brokers are: one that knows only some is not ready yet.
+            node.when_active(brokers, lambda: _tell(life_fd, READY))
 
         code = run_node(config, on_ready)
     except BaseException:  # noqa: BLE001 - the end of this process in any case

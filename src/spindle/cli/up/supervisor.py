@@ -23,7 +23,7 @@ class Supervisor:
     """The children of this process, and the signals that say they should stop.
 
     Args:
-        on_ready: called with each node that serves.
+        on_ready: called with each node that serves and knows all brokers.
         on_end: called with each node that ends without being told, and its exit code (the negative
             number of the signal that killed it).
     """
@@ -61,10 +61,11 @@ class Supervisor:
         Raises:
             OSError: a log cannot be written, or there can be no more processes.
         """
+        brokers = [node.node_id for node in nodes if node.config.is_broker]
         for node in nodes:
             fds = [fd for _, process in self._running.values() for fd in process.fds]
             own_fds = [self._wake_fd, self._signal_fd, *fds]
-            process = NodeProcess(node.config, node.log_file, run_node, own_fds)
+            process = NodeProcess(node.config, brokers, node.log_file, run_node, own_fds)
             self._running[node.node_id] = (node, process)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
