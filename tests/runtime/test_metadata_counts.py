@@ -22,7 +22,7 @@ from spindle.protocol.messages.metadata_records import (
 )
 from spindle.raft.listener import LeaderAndEpoch
 from spindle.runtime.cluster_log import ClusterLog
-from spindle.runtime.metadata_counts import MetadataCounts
+from spindle.runtime.metrics.metadata_counts import MetadataCounts
 
 A, B = bytes([1] * 16), bytes([2] * 16)
 CREATED: list[Message] = [

@@ -15,12 +15,12 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from spindle.broker.traffic import Traffic
 from spindle.common.errors import ConfigError
-from spindle.runtime import metrics_server
-from spindle.runtime.metrics_disk import MeasuredFileSystem
-from spindle.runtime.metrics_replicas import count_replicas
-from spindle.runtime.metrics_server import MetricsServer
+from spindle.runtime.metrics import http_server
+from spindle.runtime.metrics.disk import MeasuredFileSystem
+from spindle.runtime.metrics.http_server import MetricsServer
+from spindle.runtime.metrics.replicas import count_replicas
+from spindle.runtime.metrics.requests import RequestMetrics, RequestTimes
 from spindle.runtime.node import Node
-from spindle.runtime.request_metrics import RequestMetrics, RequestTimes
 
 Labels = tuple[tuple[str, str], ...]
 
@@ -301,7 +301,7 @@ def test_who_says_nothing_or_takes_nothing_is_dropped() -> None:
 def test_many_at_once_share_one_rendering_and_have_a_limit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(metrics_server, "_MAX_CONNECTIONS", 8)
+    monkeypatch.setattr(http_server, "_MAX_CONNECTIONS", 8)
 
     async def scenario(server: MetricsServer) -> None:
         async def ask() -> bool:

@@ -52,11 +52,11 @@ from spindle.runtime.coordinator_log import ReplicaCoordinatorLog
 from spindle.runtime.coordinators import GroupCoordinator
 from spindle.runtime.housekeeping import Housekeeping
 from spindle.runtime.isr_sender import IsrSender
+from spindle.runtime.metrics.requests import RequestMetrics
 from spindle.runtime.peers import Peers
 from spindle.runtime.quorum_peers import QuorumPeers
 from spindle.runtime.replica_fetchers import ReplicaFetchers
 from spindle.runtime.request_limits import RequestLimits
-from spindle.runtime.request_metrics import RequestMetrics
 from spindle.runtime.server import Listen, Listener, RequestServer, bind
 from spindle.runtime.topic_settings import SettingsOfTopics
 

@@ -9,7 +9,7 @@ from spindle.metadata.cluster import BrokerRegistration
 from spindle.metadata.loader import Publication
 from spindle.metadata.partitions import PartitionRegistration
 from spindle.raft.listener import LeaderAndEpoch
-from spindle.runtime.metadata_counts import is_unclean_election
+from spindle.runtime.metrics.metadata_counts import is_unclean_election
 
 logger = logging.getLogger(__name__)
 

@@ -1,6 +1,6 @@
 """What a controller has done: plain numbers that its driver adds to and the exporter reads."""
 
-from spindle.runtime.durations import Durations
+from spindle.runtime.metrics.durations import Durations
 
 
 class ControllerHistory:

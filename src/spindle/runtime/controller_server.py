@@ -49,10 +49,10 @@ from spindle.runtime.controller_registrar import ControllerRegistrar
 from spindle.runtime.image_publisher import ImagePublisher
 from spindle.runtime.large_requests import max_elements
 from spindle.runtime.metadata_quorum import RaftMetadataQuorum
+from spindle.runtime.metrics.requests import RequestMetrics
 from spindle.runtime.mutation_quotas import MutationQuotas
 from spindle.runtime.peers import Peers
 from spindle.runtime.request_limits import RequestLimits
-from spindle.runtime.request_metrics import RequestMetrics
 from spindle.runtime.server import Handler, Listener, RequestServer
 
 log = logging.getLogger(__name__)

@@ -18,7 +18,7 @@ from spindle.common.ports import FileSystem
 from spindle.common.uuids import Uuid, uuid_from_random
 from spindle.runtime.directory_lock import DirectoryLock
 from spindle.runtime.directory_thread import DirectoryThread
-from spindle.runtime.metrics_disk import DiskTimes, MeasuredFileSystem
+from spindle.runtime.metrics.disk import DiskTimes, MeasuredFileSystem
 
 _BACKLOG: Final = 512
 

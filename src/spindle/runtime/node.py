@@ -27,13 +27,13 @@ from spindle.runtime.image_publisher import ActiveBrokersWatch, ImagePublisher
 from spindle.runtime.logging_setup import set_up_logging
 from spindle.runtime.machine import LocalMachine, Lock, Machine, NodeDirectory
 from spindle.runtime.memory import keep_large_buffers
-from spindle.runtime.metadata_counts import MetadataCounts
 from spindle.runtime.metadata_quorum import RaftMetadataQuorum
-from spindle.runtime.metrics_parts import NodeParts
-from spindle.runtime.metrics_server import MetricsServer
+from spindle.runtime.metrics.http_server import MetricsServer
+from spindle.runtime.metrics.metadata_counts import MetadataCounts
+from spindle.runtime.metrics.parts import NodeParts
+from spindle.runtime.metrics.requests import RequestMetrics
 from spindle.runtime.peer_pool import PeerPool
 from spindle.runtime.quorum_factory import open_quorum, read_bootstrap_records
-from spindle.runtime.request_metrics import RequestMetrics
 from spindle.runtime.server import Listener, bind
 
 log = logging.getLogger(__name__)
@@ -162,7 +162,7 @@ class Node:
         if address is None:
             return
         # Only a node that is watched pays for the library.
-        from spindle.runtime.metrics import NodeMetrics, node_labels
+        from spindle.runtime.metrics.node_metrics import NodeMetrics, node_labels
 
         labels = node_labels(self._config, cluster_id)
         self.publisher.add(self._counts)

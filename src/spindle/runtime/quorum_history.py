@@ -13,7 +13,7 @@ from spindle.raft.core import QuorumCore
 from spindle.raft.ready import Append, Destination, Ready
 from spindle.raft.roles import Candidate, Follower, Leader, Prospective, Role
 from spindle.raft.voters import VoterSet
-from spindle.runtime.durations import Durations
+from spindle.runtime.metrics.durations import Durations
 
 logger = logging.getLogger(__name__)
 

@@ -30,8 +30,8 @@ from spindle.protocol.messages.api_versions import ApiVersionsRequest, ApiVersio
 from spindle.protocol.messages.fetch import FetchRequest
 from spindle.runtime.connection import Answer, Connection, Deferred
 from spindle.runtime.large_requests import INLINE_ELEMENTS, LargeRequests, max_elements
+from spindle.runtime.metrics.requests import RequestMetrics
 from spindle.runtime.request_limits import RequestLimits
-from spindle.runtime.request_metrics import RequestMetrics
 
 log = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from spindle.common.uuids import Uuid, uuid_from_random
 from spindle.runtime.machine import DirectoryFailureListener, Lock, NodeDirectory
-from spindle.runtime.metrics_disk import DiskTimes
+from spindle.runtime.metrics.disk import DiskTimes
 from spindle.testing.simulation.clock import SkewedClock
 from spindle.testing.simulation.disk import SimulatedDirectory, SimulatedDisks
 from spindle.testing.simulation.network import SimulatedSocket

@@ -11,7 +11,7 @@ from spindle.broker.replicas import Replicas
 from spindle.replication.fetcher import Fetcher
 from spindle.runtime.broker_server import BrokerServer
 from spindle.runtime.coordinators import GroupCoordinator
-from spindle.runtime.metrics_families import counter, counters, gauge, gauges
+from spindle.runtime.metrics.families import counter, counters, gauge, gauges
 from spindle.runtime.replica_fetchers import ReplicaFetchers
 
 

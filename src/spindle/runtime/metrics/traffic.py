@@ -7,8 +7,8 @@ from typing import Final
 from prometheus_client import Metric
 
 from spindle.broker.traffic import TopicTraffic
-from spindle.runtime.metrics_families import QUANTILES, counter, gauge, summaries
-from spindle.runtime.request_metrics import RequestMetrics
+from spindle.runtime.metrics.families import QUANTILES, counter, gauge, summaries
+from spindle.runtime.metrics.requests import RequestMetrics
 
 _TOPIC_COUNTERS: Final = (
     ("bytes_in", "Bytes of records appended for producers."),

@@ -16,16 +16,16 @@ from prometheus_client.registry import Collector
 from spindle import __version__
 from spindle.broker.traffic import Traffic, TrafficSnapshot
 from spindle.config.node_config import NodeConfig
-from spindle.runtime.metrics_broker import broker_metrics, disk_metrics
-from spindle.runtime.metrics_cluster import (
+from spindle.runtime.metrics.broker import broker_metrics, disk_metrics
+from spindle.runtime.metrics.cluster import (
     cluster_metrics,
     controller_metrics,
     loader_metrics,
     quorum_metrics,
 )
-from spindle.runtime.metrics_families import gauges
-from spindle.runtime.metrics_parts import NodeParts
-from spindle.runtime.metrics_replicas import (
+from spindle.runtime.metrics.families import gauges
+from spindle.runtime.metrics.parts import NodeParts
+from spindle.runtime.metrics.replicas import (
     count_groups,
     count_replicas,
     directory_metrics,
@@ -33,7 +33,7 @@ from spindle.runtime.metrics_replicas import (
     group_metrics,
     replica_metrics,
 )
-from spindle.runtime.metrics_traffic import request_metrics, topic_text, total_metrics
+from spindle.runtime.metrics.traffic import request_metrics, topic_text, total_metrics
 
 
 class _Gathered(Collector):

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator
 from prometheus_client import Metric
 
 from spindle.runtime.broker_server import BrokerServer
-from spindle.runtime.metrics_disk import DiskTimes
-from spindle.runtime.metrics_families import counter, counters, gauge, gauges, summaries
+from spindle.runtime.metrics.disk import DiskTimes
+from spindle.runtime.metrics.families import counter, counters, gauge, gauges, summaries
 
 
 def broker_metrics(broker: BrokerServer) -> Iterator[Metric]:
