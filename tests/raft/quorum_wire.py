@@ -10,7 +10,7 @@ from spindle.protocol.message import Message
 from spindle.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from spindle.raft.ready import Destination
 from spindle.runtime.metadata_quorum import RaftMetadataQuorum
-from spindle.runtime.peers import PeerUnavailable
+from spindle.runtime.peers.port import PeerUnavailable
 
 _HEADER = Struct(">hhih")
 

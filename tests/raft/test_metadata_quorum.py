@@ -40,7 +40,7 @@ from spindle.raft.ready import Destination
 from spindle.raft.settings import LocalNode, QuorumSettings
 from spindle.runtime.directory_thread import DirectoryThread
 from spindle.runtime.metadata_quorum import RaftMetadataQuorum
-from spindle.runtime.peers import PeerUnavailable
+from spindle.runtime.peers.port import PeerUnavailable
 from spindle.testing.filesystem import Fault, MemoryFileSystem
 
 _OFFSET_S = time() - monotonic()

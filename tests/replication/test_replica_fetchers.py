@@ -22,7 +22,7 @@ from spindle.protocol.message import Message
 from spindle.protocol.messages.fetch import FetchRequest
 from spindle.raft.ready import Destination
 from spindle.replication.follower_log import begin_to_follow
-from spindle.runtime.peers import PeerUnavailable
+from spindle.runtime.peers.port import PeerUnavailable
 from spindle.runtime.replica_fetchers import ReplicaFetchers
 from spindle.testing.filesystem import MemoryFileSystem
 

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spindle.common.errors import ProtocolViolation
-from spindle.runtime import frames
-from spindle.runtime.frames import FrameStream
+from spindle.runtime.peers import frames
+from spindle.runtime.peers.frames import FrameStream
 
 
 class Transport(asyncio.Transport):

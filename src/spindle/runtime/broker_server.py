@@ -53,8 +53,8 @@ from spindle.runtime.coordinators import GroupCoordinator
 from spindle.runtime.housekeeping import Housekeeping
 from spindle.runtime.isr_sender import IsrSender
 from spindle.runtime.metrics.requests import RequestMetrics
-from spindle.runtime.peers import Peers
-from spindle.runtime.quorum_peers import QuorumPeers
+from spindle.runtime.peers.links import PeerLinks
+from spindle.runtime.peers.port import Peers
 from spindle.runtime.replica_fetchers import ReplicaFetchers
 from spindle.runtime.request_limits import RequestLimits
 from spindle.runtime.server import Listen, Listener, RequestServer, bind
@@ -109,7 +109,7 @@ class BrokerServer:
             lambda leader: endpoint_of(
                 self.metadata.newest, leader, config.inter_broker_listener_name
             ),
-            QuorumPeers,
+            PeerLinks,
             lambda: self.lifecycle.broker_epoch,
             env.now_ms,
         )

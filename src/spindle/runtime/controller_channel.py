@@ -17,7 +17,7 @@ from spindle.metadata.loader import Publication
 from spindle.protocol.message import Message
 from spindle.raft.listener import LeaderAndEpoch
 from spindle.raft.ready import Destination
-from spindle.runtime.peers import PeerLacksVersion, Peers, PeerUnavailable
+from spindle.runtime.peers.port import PeerLacksVersion, Peers, PeerUnavailable
 
 _TIMEOUT_S: Final = 30.0
 _RETRY_S: Final = 0.05

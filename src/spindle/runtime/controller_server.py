@@ -51,7 +51,7 @@ from spindle.runtime.large_requests import max_elements
 from spindle.runtime.metadata_quorum import RaftMetadataQuorum
 from spindle.runtime.metrics.requests import RequestMetrics
 from spindle.runtime.mutation_quotas import MutationQuotas
-from spindle.runtime.peers import Peers
+from spindle.runtime.peers.port import Peers
 from spindle.runtime.request_limits import RequestLimits
 from spindle.runtime.server import Handler, Listener, RequestServer
 

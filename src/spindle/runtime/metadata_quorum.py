@@ -50,7 +50,7 @@ from spindle.raft.responses import leader_destination
 from spindle.raft.settings import LocalNode, QuorumSettings
 from spindle.raft.snapshots import SnapshotInfo, encode_snapshot
 from spindle.raft.voters import VoterSet
-from spindle.runtime.peers import PeerGone, PeerLacksVersion, Peers, PeerUnavailable
+from spindle.runtime.peers.port import PeerGone, PeerLacksVersion, Peers, PeerUnavailable
 from spindle.runtime.quorum_disk import DirectoryThread, DiskRounds, Round, add_bytes, run_on
 from spindle.runtime.quorum_feed import ListenerFeed, RecordEncoder
 from spindle.runtime.quorum_history import QuorumHistory

@@ -32,7 +32,7 @@ from spindle.runtime.metrics.http_server import MetricsServer
 from spindle.runtime.metrics.metadata_counts import MetadataCounts
 from spindle.runtime.metrics.parts import NodeParts
 from spindle.runtime.metrics.requests import RequestMetrics
-from spindle.runtime.peer_pool import PeerPool
+from spindle.runtime.peers.pool import PeerPool
 from spindle.runtime.quorum_factory import open_quorum, read_bootstrap_records
 from spindle.runtime.server import Listener, bind
 

@@ -16,7 +16,7 @@ from spindle.raft.settings import LocalNode, QuorumSettings
 from spindle.raft.snapshots import read_snapshot
 from spindle.raft.voters import ReplicaKey, Voter, VoterSet
 from spindle.runtime.metadata_quorum import RaftMetadataQuorum
-from spindle.runtime.quorum_peers import QuorumPeers
+from spindle.runtime.peers.links import PeerLinks
 
 BOOTSTRAP_CHECKPOINT = "bootstrap.checkpoint"
 
@@ -67,7 +67,7 @@ async def open_quorum(
         _static_voters(config, listener),
         metadata_log,
         thread,
-        QuorumPeers(
+        PeerLinks(
             f"raft-client-{config.node_id}",
             integer("controller.quorum.request.timeout.ms") / 1000,
         ),

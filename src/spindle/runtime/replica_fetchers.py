@@ -33,7 +33,7 @@ from spindle.replication.fetcher import (
     Step,
 )
 from spindle.replication.follower_log import Append, LogPosition, LogWork
-from spindle.runtime.peers import PeerLacksVersion, Peers, PeerUnavailable
+from spindle.runtime.peers.port import PeerLacksVersion, Peers, PeerUnavailable
 
 log = logging.getLogger(__name__)
 

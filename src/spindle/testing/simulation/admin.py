@@ -10,7 +10,7 @@ from spindle.protocol.messages.alter_partition_reassignments import (
 from spindle.protocol.messages.create_topics import CreateTopicsRequest
 from spindle.protocol.messages.delete_topics import DeleteTopicsRequest
 from spindle.protocol.messages.elect_leaders import ElectLeadersRequest
-from spindle.runtime.peers import PeerUnavailable
+from spindle.runtime.peers.port import PeerUnavailable
 from spindle.testing.simulation.client import Client
 from spindle.testing.simulation.history import History
 from spindle.testing.simulation.metadata_truth import MetadataTruth

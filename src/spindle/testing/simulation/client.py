@@ -8,8 +8,8 @@ from spindle.common.uuids import Uuid
 from spindle.protocol.message import Message
 from spindle.protocol.messages.metadata import MetadataRequest
 from spindle.raft.ready import Destination
-from spindle.runtime.peer_pool import PeerPool
-from spindle.runtime.peers import PeerUnavailable
+from spindle.runtime.peers.pool import PeerPool
+from spindle.runtime.peers.port import PeerUnavailable
 
 _TIMEOUT_S: Final = 4.0
 _RETRY_S: Final = (0.02, 0.25)

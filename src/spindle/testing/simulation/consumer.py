@@ -8,7 +8,7 @@ from spindle.protocol.messages.find_coordinator import FindCoordinatorRequest
 from spindle.protocol.messages.offset_commit import OffsetCommitRequest
 from spindle.protocol.messages.offset_fetch import OffsetFetchRequest
 from spindle.raft.ready import Destination
-from spindle.runtime.peers import PeerUnavailable
+from spindle.runtime.peers.port import PeerUnavailable
 from spindle.testing.simulation.client import Client
 from spindle.testing.simulation.record_truth import RecordTruth
 from spindle.testing.simulation.topic import Topic

@@ -8,7 +8,7 @@ from spindle.common.uuids import uuid_text
 from spindle.protocol.messages.init_producer_id import InitProducerIdRequest
 from spindle.protocol.messages.produce import ProduceRequest
 from spindle.protocol.records.builder import SimpleRecord, build_batch
-from spindle.runtime.peers import PeerUnavailable
+from spindle.runtime.peers.port import PeerUnavailable
 from spindle.testing.simulation.client import Client
 from spindle.testing.simulation.history import History
 from spindle.testing.simulation.record_truth import Payload, RecordTruth

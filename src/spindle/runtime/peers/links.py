@@ -1,7 +1,7 @@
-"""Connections to the other members of the metadata quorum.
+"""Connections for one request at a time to each node, as the quorum and fetchers have them.
 
-One connection per destination, made when it is needed and given up at the first failure: the state
-machine sends one request at a time to a peer, and asks again.
+A connection is made when it is needed and given up at the first failure: whoever asks sends one
+request at a time to a peer, and asks again.
 """
 
 from typing import Final
@@ -10,13 +10,13 @@ from spindle.protocol.message import Message
 from spindle.protocol.messages.fetch import FetchRequest
 from spindle.protocol.messages.vote import VoteRequest
 from spindle.raft.ready import Destination
-from spindle.runtime.peer_link import PeerLink, open_link, peer_errors
+from spindle.runtime.peers.link import PeerLink, open_link, peer_errors
 
 _PRE_VOTE_VERSION: Final = 2
 _TOPIC_ID_VERSION: Final = 13
 
 
-class QuorumPeers:
+class PeerLinks:
     """`Peers` over TCP, with one open request per destination.
 
     Args:

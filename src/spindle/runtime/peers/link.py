@@ -11,8 +11,8 @@ from spindle.common.errors import ApiError, ProtocolViolation
 from spindle.protocol.api import response_class
 from spindle.protocol.message import Message
 from spindle.raft.ready import Destination
-from spindle.runtime.frames import FrameStream
-from spindle.runtime.peers import PeerGone, PeerLacksVersion, PeerUnavailable
+from spindle.runtime.peers.frames import FrameStream
+from spindle.runtime.peers.port import PeerGone, PeerLacksVersion, PeerUnavailable
 
 
 class PeerLink:

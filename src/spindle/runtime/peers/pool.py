@@ -9,7 +9,7 @@ from typing import Final
 
 from spindle.protocol.message import Message
 from spindle.raft.ready import Destination
-from spindle.runtime.peer_link import PeerLink, open_link, peer_errors
+from spindle.runtime.peers.link import PeerLink, open_link, peer_errors
 
 _MAX_LINKS: Final = 16
 

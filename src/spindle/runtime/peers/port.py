@@ -1,4 +1,4 @@
-"""The port to other nodes: one request, one answer. `QuorumPeers` and `PeerPool` are over TCP."""
+"""The port to other nodes: one request, one answer. `PeerLinks` and `PeerPool` are over TCP."""
 
 from typing import Protocol
 

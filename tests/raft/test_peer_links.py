@@ -16,8 +16,8 @@ from spindle.protocol.messages.fetch import FetchRequest, FetchResponse
 from spindle.protocol.messages.vote import VoteResponse
 from spindle.raft import requests
 from spindle.raft.ready import Destination
-from spindle.runtime.peers import PeerGone, PeerLacksVersion, PeerUnavailable
-from spindle.runtime.quorum_peers import QuorumPeers
+from spindle.runtime.peers.links import PeerLinks
+from spindle.runtime.peers.port import PeerGone, PeerLacksVersion, PeerUnavailable
 
 
 def vote(*, is_pre_vote: bool) -> Message:
@@ -40,7 +40,7 @@ def test_requests_share_a_connection_in_the_newest_common_version() -> None:
     async def run() -> None:
         server = PeerServer(answer)
         destination = await server.start()
-        peers = QuorumPeers("raft-client-1", 5)
+        peers = PeerLinks("raft-client-1", 5)
         assert await peers.request(destination, vote(is_pre_vote=True)) == VoteResponse()
         assert await peers.request(destination, fetch()) == FetchResponse(error_code=7)
         assert server.connections == 1
@@ -56,7 +56,7 @@ def test_a_peer_without_pre_votes_gets_votes_only() -> None:
         server = PeerServer(lambda request, version: VoteResponse())
         server.versions.api_keys[2].max_version = 1
         destination = await server.start()
-        peers = QuorumPeers("raft-client-1", 5)
+        peers = PeerLinks("raft-client-1", 5)
         with pytest.raises(PeerLacksVersion, match="Vote"):
             await peers.request(destination, vote(is_pre_vote=True))
         assert isinstance(await peers.request(destination, vote(is_pre_vote=False)), VoteResponse)
@@ -71,7 +71,7 @@ def test_a_peer_that_knows_topics_by_name_only_is_not_asked_by_id() -> None:
         server = PeerServer(lambda request, version: FetchResponse())
         server.versions.api_keys[1].max_version = 12
         destination = await server.start()
-        peers = QuorumPeers("broker-1-fetcher-0", 5)
+        peers = PeerLinks("broker-1-fetcher-0", 5)
         by_id = FetchRequest(topics=[FetchRequest.FetchTopic(topic_id=bytes(range(16)))])
         with pytest.raises(PeerLacksVersion, match="Fetch"):
             await peers.request(destination, by_id)
@@ -86,11 +86,11 @@ def test_a_connection_that_the_peer_closed_meanwhile_is_made_anew() -> None:
     async def run() -> None:
         server = PeerServer(lambda request, version: FetchResponse())
         destination = await server.start()
-        peers = QuorumPeers("raft-client-1", 5)
+        peers = PeerLinks("raft-client-1", 5)
         await peers.request(destination, fetch())
         server.hang_up()
         # The end of the connection arrives before the answer on a new one.
-        other = QuorumPeers("other", 5)
+        other = PeerLinks("other", 5)
         await other.request(destination, fetch())
         other.close()
         assert isinstance(await peers.request(destination, fetch()), FetchResponse)
@@ -105,7 +105,7 @@ def test_a_peer_whose_process_has_ended_is_told_from_a_silent_one() -> None:
     async def run() -> None:
         server = PeerServer(lambda request, version: None)
         destination = await server.start()
-        peers = QuorumPeers("raft-client-1", 5)
+        peers = PeerLinks("raft-client-1", 5)
         with pytest.raises(PeerUnavailable) as lost:
             await peers.request(destination, vote(is_pre_vote=False))
         assert not isinstance(lost.value, PeerGone)
@@ -123,7 +123,7 @@ def test_a_lost_connection_is_made_again() -> None:
     async def run() -> None:
         server = PeerServer(lambda request, version: answers.pop(0))
         destination = await server.start()
-        peers = QuorumPeers("raft-client-1", 5)
+        peers = PeerLinks("raft-client-1", 5)
         with pytest.raises(PeerUnavailable):
             await peers.request(destination, vote(is_pre_vote=False))
         assert isinstance(await peers.request(destination, vote(is_pre_vote=False)), VoteResponse)
@@ -146,7 +146,7 @@ def test_a_request_that_was_given_up_does_not_hold_up_the_next_one() -> None:
 
         listener = await asyncio.start_server(hang, "127.0.0.1", 0)
         destination = Destination(2, "127.0.0.1", listener.sockets[0].getsockname()[1])
-        peers = QuorumPeers("raft-client-1", 0.05)
+        peers = PeerLinks("raft-client-1", 0.05)
         with pytest.raises(PeerUnavailable):
             await peers.request(destination, fetch())
         assert asked.is_set()
@@ -166,7 +166,7 @@ def test_an_answer_that_nobody_waits_for_any_more_is_not_taken_for_the_next() ->
 
         server = PeerServer(answer)
         destination = await server.start()
-        peers = QuorumPeers("raft-client-1", 5)
+        peers = PeerLinks("raft-client-1", 5)
         await peers.request(destination, vote(is_pre_vote=False))
         waiting.append(asyncio.create_task(peers.request(destination, fetch())))
         await asyncio.sleep(0)
@@ -187,7 +187,7 @@ def test_nobody_there() -> None:
         port = listener.sockets[0].getsockname()[1]
         listener.close()
         await listener.wait_closed()
-        peers = QuorumPeers("raft-client-1", 5)
+        peers = PeerLinks("raft-client-1", 5)
         with pytest.raises(PeerUnavailable, match="ConnectionRefusedError"):
             await peers.request(Destination(2, "127.0.0.1", port), fetch())
 
@@ -202,7 +202,7 @@ def test_a_look_up_that_outlives_its_request_leaves_no_error() -> None:
     async def run() -> None:
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(lambda _, context: complaints.append(context))
-        peers = QuorumPeers("raft-client-1", 0)
+        peers = PeerLinks("raft-client-1", 0)
         with pytest.raises(PeerUnavailable):
             await peers.request(Destination(2, name, 9093), fetch())
         for _ in range(8):  # more look-ups than threads: the first one is over, too
