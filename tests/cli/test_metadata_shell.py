@@ -20,7 +20,7 @@ from spindle.protocol.messages.metadata_records import (
 )
 from spindle.protocol.records.builder import SimpleRecord, build_batch
 from spindle.raft.snapshots import SnapshotInfo, encode_snapshot, snapshot_file_name
-from spindle.runtime.quorum_feed import RecordEncoder
+from spindle.runtime.quorum.feed import RecordEncoder
 
 LEVEL = FeatureLevelRecord(name="metadata.version", feature_level=30)
 TREE = Directory(

@@ -23,7 +23,7 @@ from spindle.protocol.records.batch import batches
 from spindle.raft.kraft_records import read_control_records
 from spindle.raft.listener import CommittedBatch
 from spindle.raft.snapshots import SnapshotInfo, encode_snapshot
-from spindle.runtime.quorum_feed import RecordEncoder
+from spindle.runtime.quorum.feed import RecordEncoder
 
 RECORDED = Path(__file__).parent / "recorded_snapshots"
 SNAPSHOTS = sorted(path.stem for path in RECORDED.glob("*.jsonl"))

@@ -28,7 +28,7 @@ from spindle.protocol.messages.metadata_records import (
 )
 from spindle.raft.snapshots import SnapshotInfo, encode_snapshot, snapshot_file_name
 from spindle.raft.voters import VoterSet
-from spindle.runtime.quorum_feed import RecordEncoder
+from spindle.runtime.quorum.feed import RecordEncoder
 
 _ATTEMPTS = 5
 _LIMIT_S = 20

@@ -9,8 +9,8 @@ from spindle.protocol.codec import decode, encode
 from spindle.protocol.message import Message
 from spindle.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from spindle.raft.ready import Destination
-from spindle.runtime.metadata_quorum import RaftMetadataQuorum
 from spindle.runtime.peers.port import PeerUnavailable
+from spindle.runtime.quorum.metadata_quorum import RaftMetadataQuorum
 
 _HEADER = Struct(">hhih")
 

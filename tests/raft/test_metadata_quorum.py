@@ -39,8 +39,8 @@ from spindle.raft.partition_log import DIRECTORY_NAME, PartitionLog, metadata_lo
 from spindle.raft.ready import Destination
 from spindle.raft.settings import LocalNode, QuorumSettings
 from spindle.runtime.directory_thread import DirectoryThread
-from spindle.runtime.metadata_quorum import RaftMetadataQuorum
 from spindle.runtime.peers.port import PeerUnavailable
+from spindle.runtime.quorum.metadata_quorum import RaftMetadataQuorum
 from spindle.testing.filesystem import Fault, MemoryFileSystem
 
 _OFFSET_S = time() - monotonic()

@@ -19,7 +19,7 @@ from spindle.raft.metadata_log import MetadataLog, RetentionSettings
 from spindle.raft.partition_log import DIRECTORY_NAME, PartitionLog, metadata_log_config
 from spindle.raft.settings import LocalNode, QuorumSettings
 from spindle.runtime.directory_thread import DirectoryThread
-from spindle.runtime.metadata_quorum import RaftMetadataQuorum
+from spindle.runtime.quorum.metadata_quorum import RaftMetadataQuorum
 
 FAST = QuorumSettings(
     election_timeout_ms=100,

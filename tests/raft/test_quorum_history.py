@@ -14,7 +14,7 @@ from spindle.raft.quorum import Quorum
 from spindle.raft.ready import Destination, Start
 from spindle.raft.settings import LocalNode, QuorumSettings, StoredState
 from spindle.raft.voters import ReplicaKey
-from spindle.runtime.quorum_history import QuorumHistory
+from spindle.runtime.quorum.history import QuorumHistory
 
 PEER = Destination(2, "peer", 9093)
 

@@ -3,7 +3,7 @@
 import asyncio
 import threading
 
-from spindle.runtime.large_requests import LargeRequests, max_elements
+from spindle.runtime.network.large_requests import LargeRequests, max_elements
 
 
 def test_few_bytes_are_worked_on_together_and_the_rest_in_order() -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from spindle.common.errors import ConfigError
-from spindle.runtime.request_limits import RequestLimits, per_ip_overrides
+from spindle.runtime.network.request_limits import RequestLimits, per_ip_overrides
 
 
 def limits(**changed: int) -> RequestLimits:

@@ -7,8 +7,8 @@ from typing import Any
 
 from spindle.common.errors import ProtocolViolation
 from spindle.common.ports import Bytes
-from spindle.runtime.connection import Answer, Connection, Deferred
-from spindle.runtime.request_limits import RequestLimits
+from spindle.runtime.network.connection import Answer, Connection, Deferred
+from spindle.runtime.network.request_limits import RequestLimits
 
 PRODUCE, METADATA = 0, 3
 

@@ -50,7 +50,7 @@ from spindle.controller.operations import OPERATIONS
 from spindle.metadata.features import SUPPORTED_FEATURES
 from spindle.protocol.api import APIS
 from spindle.protocol.message import Message
-from spindle.runtime.server import Handler
+from spindle.runtime.network.server import Handler
 
 _LOCAL: Final[dict[int, Any]] = {
     0: produce,

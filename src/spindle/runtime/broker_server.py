@@ -53,11 +53,11 @@ from spindle.runtime.coordinators import GroupCoordinator
 from spindle.runtime.housekeeping import Housekeeping
 from spindle.runtime.isr_sender import IsrSender
 from spindle.runtime.metrics.requests import RequestMetrics
+from spindle.runtime.network.request_limits import RequestLimits
+from spindle.runtime.network.server import Listen, Listener, RequestServer, bind
 from spindle.runtime.peers.links import PeerLinks
 from spindle.runtime.peers.port import Peers
 from spindle.runtime.replica_fetchers import ReplicaFetchers
-from spindle.runtime.request_limits import RequestLimits
-from spindle.runtime.server import Listen, Listener, RequestServer, bind
 from spindle.runtime.topic_settings import SettingsOfTopics
 
 log = logging.getLogger(__name__)

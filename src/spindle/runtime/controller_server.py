@@ -47,13 +47,13 @@ from spindle.runtime.controller import ControllerDriver
 from spindle.runtime.controller_channel import ControllerChannel
 from spindle.runtime.controller_registrar import ControllerRegistrar
 from spindle.runtime.image_publisher import ImagePublisher
-from spindle.runtime.large_requests import max_elements
-from spindle.runtime.metadata_quorum import RaftMetadataQuorum
 from spindle.runtime.metrics.requests import RequestMetrics
 from spindle.runtime.mutation_quotas import MutationQuotas
+from spindle.runtime.network.large_requests import max_elements
+from spindle.runtime.network.request_limits import RequestLimits
+from spindle.runtime.network.server import Handler, Listener, RequestServer
 from spindle.runtime.peers.port import Peers
-from spindle.runtime.request_limits import RequestLimits
-from spindle.runtime.server import Handler, Listener, RequestServer
+from spindle.runtime.quorum.metadata_quorum import RaftMetadataQuorum
 
 log = logging.getLogger(__name__)
 

@@ -27,14 +27,14 @@ from spindle.runtime.image_publisher import ActiveBrokersWatch, ImagePublisher
 from spindle.runtime.logging_setup import set_up_logging
 from spindle.runtime.machine import LocalMachine, Lock, Machine, NodeDirectory
 from spindle.runtime.memory import keep_large_buffers
-from spindle.runtime.metadata_quorum import RaftMetadataQuorum
 from spindle.runtime.metrics.http_server import MetricsServer
 from spindle.runtime.metrics.metadata_counts import MetadataCounts
 from spindle.runtime.metrics.parts import NodeParts
 from spindle.runtime.metrics.requests import RequestMetrics
+from spindle.runtime.network.server import Listener, bind
 from spindle.runtime.peers.pool import PeerPool
-from spindle.runtime.quorum_factory import open_quorum, read_bootstrap_records
-from spindle.runtime.server import Listener, bind
+from spindle.runtime.quorum.factory import open_quorum, read_bootstrap_records
+from spindle.runtime.quorum.metadata_quorum import RaftMetadataQuorum
 
 log = logging.getLogger(__name__)
 

@@ -13,10 +13,10 @@ from spindle.raft.roles import Candidate, Leader, Prospective, Unattached
 from spindle.runtime.controller import ControllerDriver
 from spindle.runtime.controller_history import ControllerHistory
 from spindle.runtime.controller_server import WrittenSnapshot
-from spindle.runtime.metadata_quorum import RaftMetadataQuorum
 from spindle.runtime.metrics.durations import Durations
 from spindle.runtime.metrics.families import counter, gauge, gauges, summaries
 from spindle.runtime.metrics.metadata_counts import MetadataCounts
+from spindle.runtime.quorum.metadata_quorum import RaftMetadataQuorum
 
 _STATES: Final = (
     *("leader", "candidate", "prospective", "follower", "unattached", "resigned", "observer"),

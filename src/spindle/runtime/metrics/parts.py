@@ -7,10 +7,10 @@ from spindle.metadata.image import MetadataImage
 from spindle.runtime.broker_server import BrokerServer
 from spindle.runtime.controller import ControllerDriver
 from spindle.runtime.controller_server import WrittenSnapshot
-from spindle.runtime.metadata_quorum import RaftMetadataQuorum
 from spindle.runtime.metrics.disk import DiskTimes
 from spindle.runtime.metrics.metadata_counts import MetadataCounts
 from spindle.runtime.metrics.requests import RequestMetrics
+from spindle.runtime.quorum.metadata_quorum import RaftMetadataQuorum
 
 
 class NodeParts(NamedTuple):

@@ -18,7 +18,7 @@ from spindle.raft.log_view import BOOTSTRAP_SNAPSHOT_ID
 from spindle.raft.metadata_log import MetadataLog
 from spindle.raft.ready import Append, LogOperation, Truncate
 from spindle.raft.snapshots import read_snapshot
-from spindle.runtime.quorum_disk import DirectoryThread
+from spindle.runtime.quorum.disk import DirectoryThread
 
 _LOAD_BYTES: Final = 1 << 20
 _NEWEST_METADATA_VERSION: Final = 2**15 - 1

@@ -15,8 +15,8 @@ from spindle.raft.partition_log import DIRECTORY_NAME, PartitionLog, metadata_lo
 from spindle.raft.settings import LocalNode, QuorumSettings
 from spindle.raft.snapshots import read_snapshot
 from spindle.raft.voters import ReplicaKey, Voter, VoterSet
-from spindle.runtime.metadata_quorum import RaftMetadataQuorum
 from spindle.runtime.peers.links import PeerLinks
+from spindle.runtime.quorum.metadata_quorum import RaftMetadataQuorum
 
 BOOTSTRAP_CHECKPOINT = "bootstrap.checkpoint"
 

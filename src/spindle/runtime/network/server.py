@@ -28,10 +28,10 @@ from spindle.protocol.framing import RequestHeader, read_request_header, respons
 from spindle.protocol.message import Message
 from spindle.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from spindle.protocol.messages.fetch import FetchRequest
-from spindle.runtime.connection import Answer, Connection, Deferred
-from spindle.runtime.large_requests import INLINE_ELEMENTS, LargeRequests, max_elements
 from spindle.runtime.metrics.requests import RequestMetrics
-from spindle.runtime.request_limits import RequestLimits
+from spindle.runtime.network.connection import Answer, Connection, Deferred
+from spindle.runtime.network.large_requests import INLINE_ELEMENTS, LargeRequests, max_elements
+from spindle.runtime.network.request_limits import RequestLimits
 
 log = logging.getLogger(__name__)
 

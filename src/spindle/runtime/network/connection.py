@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple, Protocol, cast
 from spindle.common.errors import ProtocolViolation
 from spindle.common.ports import Bytes
 from spindle.protocol.api import PRODUCE
-from spindle.runtime.request_limits import RequestLimits
+from spindle.runtime.network.request_limits import RequestLimits
 
 log = logging.getLogger(__name__)
 

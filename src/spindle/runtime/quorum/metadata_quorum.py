@@ -51,9 +51,9 @@ from spindle.raft.settings import LocalNode, QuorumSettings
 from spindle.raft.snapshots import SnapshotInfo, encode_snapshot
 from spindle.raft.voters import VoterSet
 from spindle.runtime.peers.port import PeerGone, PeerLacksVersion, Peers, PeerUnavailable
-from spindle.runtime.quorum_disk import DirectoryThread, DiskRounds, Round, add_bytes, run_on
-from spindle.runtime.quorum_feed import ListenerFeed, RecordEncoder
-from spindle.runtime.quorum_history import QuorumHistory
+from spindle.runtime.quorum.disk import DirectoryThread, DiskRounds, Round, add_bytes, run_on
+from spindle.runtime.quorum.feed import ListenerFeed, RecordEncoder
+from spindle.runtime.quorum.history import QuorumHistory
 
 logger = logging.getLogger(__name__)
 

@@ -1,0 +1,1 @@
+"""What clients connect to: listeners, connections, limits, dispatch to handlers."""
