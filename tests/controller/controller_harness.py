@@ -16,7 +16,7 @@ from spindle.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
 from spindle.protocol.messages.broker_registration import BrokerRegistrationRequest
 from spindle.protocol.messages.metadata_records import FeatureLevelRecord, NoOpRecord
 from spindle.raft.listener import CommittedBatch, LeaderAndEpoch, NotLeader, QuorumListener
-from spindle.runtime.controller import ControllerDriver
+from spindle.runtime.controller.driver import ControllerDriver
 from spindle.runtime.image_publisher import ImagePublisher
 
 CLUSTER_ID = "QF-XhYbqTEaRFQYXoV7MoA"

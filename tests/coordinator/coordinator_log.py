@@ -14,8 +14,8 @@ from spindle.metadata.image import EMPTY_IMAGE, MetadataImage
 from spindle.metadata.partitions import PartitionRegistration
 from spindle.metadata.topics import TopicImage, TopicsImage
 from spindle.protocol.records.batch import batches, patch_offset_and_epoch
-from spindle.runtime.coordinator_shard import ShardSettings
-from spindle.runtime.coordinators import GroupCoordinator
+from spindle.runtime.coordinator.group_coordinator import GroupCoordinator
+from spindle.runtime.coordinator.shard_driver import ShardSettings
 
 CONFIG = replace(GroupCoordinatorConfig(), initial_rebalance_delay_ms=0)
 

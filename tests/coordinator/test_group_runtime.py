@@ -21,7 +21,7 @@ from spindle.protocol.records.batch import read_header
 from spindle.protocol.records.builder import SimpleRecord, build_batch
 from spindle.protocol.records.control import EndTransactionMarker, build_end_transaction
 from spindle.protocol.records.record import decode_records
-from spindle.runtime.coordinator_shard import ShardSettings, ShardState
+from spindle.runtime.coordinator.shard_driver import ShardSettings, ShardState
 
 CLIENT = Client("app", "/127.0.0.1", 9)
 GROUP = "orders"

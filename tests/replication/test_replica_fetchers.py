@@ -22,8 +22,8 @@ from spindle.protocol.message import Message
 from spindle.protocol.messages.fetch import FetchRequest
 from spindle.raft.ready import Destination
 from spindle.replication.follower_log import begin_to_follow
+from spindle.runtime.broker.replica_fetchers import ReplicaFetchers
 from spindle.runtime.peers.port import PeerUnavailable
-from spindle.runtime.replica_fetchers import ReplicaFetchers
 from spindle.testing.filesystem import MemoryFileSystem
 
 BROKER_ID, LEADER_ID = 2, 1

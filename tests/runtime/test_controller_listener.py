@@ -47,7 +47,7 @@ def test_a_controller_describes_itself_and_the_defaults_of_brokers(tmp_path: Pat
 
 def test_a_controller_changes_levels_of_its_own_loggers_only(tmp_path: Path) -> None:
     homes = cluster_homes(tmp_path, ["controller", "broker"])
-    level = _Altered.AlterableConfig(name="spindle.runtime.controller", value="DEBUG")
+    level = _Altered.AlterableConfig(name="spindle.runtime.controller.driver", value="DEBUG")
     asked = [
         _Altered(resource_type=LOGGER, resource_name=name, configs=[level]) for name in ("1", "2")
     ]
@@ -57,7 +57,7 @@ def test_a_controller_changes_levels_of_its_own_loggers_only(tmp_path: Path) -> 
     async def scenario() -> None:
         async with running_cluster(homes) as (node, _), connected(node, "CONTROLLER") as client:
             answer = await client.ask(IncrementalAlterConfigsRequest(resources=asked))
-            assert logging.getLogger("spindle.runtime.controller").level == logging.DEBUG
+            assert logging.getLogger("spindle.runtime.controller.driver").level == logging.DEBUG
             assert node.publisher.image.configs.default_broker()["message.max.bytes"] == "2000000"
         own, defaults, other = answer.responses
         assert (own.error_code, defaults.error_code) == (0, 0)
@@ -66,4 +66,4 @@ def test_a_controller_changes_levels_of_its_own_loggers_only(tmp_path: Path) -> 
     try:
         run(scenario)
     finally:
-        logging.getLogger("spindle.runtime.controller").setLevel(logging.NOTSET)
+        logging.getLogger("spindle.runtime.controller.driver").setLevel(logging.NOTSET)

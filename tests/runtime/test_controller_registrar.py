@@ -17,7 +17,7 @@ from spindle.protocol.messages.controller_registration import (
 )
 from spindle.protocol.messages.metadata_records import FeatureLevelRecord, RegisterControllerRecord
 from spindle.raft.listener import LeaderAndEpoch
-from spindle.runtime.controller_registrar import ControllerRegistrar
+from spindle.runtime.controller.registrar import ControllerRegistrar
 
 OWN, FOREIGN = b"o" * 16, b"f" * 16
 

@@ -18,7 +18,7 @@ from spindle.protocol.messages.create_topics import CreateTopicsRequest, CreateT
 from spindle.protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
 from spindle.raft.listener import LeaderAndEpoch
 from spindle.raft.ready import Destination
-from spindle.runtime.controller_channel import ControllerChannel
+from spindle.runtime.controller.channel import ControllerChannel
 from spindle.runtime.peers.port import PeerUnavailable
 
 REQUEST = CreateTopicsRequest(topics=[CreateTopicsRequest.CreatableTopic(name="t")])

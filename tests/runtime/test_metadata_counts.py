@@ -21,7 +21,7 @@ from spindle.protocol.messages.metadata_records import (
     UnregisterBrokerRecord,
 )
 from spindle.raft.listener import LeaderAndEpoch
-from spindle.runtime.cluster_log import ClusterLog
+from spindle.runtime.controller.cluster_log import ClusterLog
 from spindle.runtime.metrics.metadata_counts import MetadataCounts
 
 A, B = bytes([1] * 16), bytes([2] * 16)
@@ -116,7 +116,7 @@ def test_leaders_of_the_quorum_are_counted() -> None:
 def test_operators_read_of_brokers_and_leaders(caplog: pytest.LogCaptureFixture) -> None:
     root = logging.getLogger("spindle")
     root.addHandler(caplog.handler)
-    caplog.set_level(logging.INFO, "spindle.runtime.cluster_log")
+    caplog.set_level(logging.INFO, "spindle.runtime.controller.cluster_log")
     try:
         story = Story()
         broker = RegisterBrokerRecord(broker_id=7, broker_epoch=5, fenced=True)

@@ -23,7 +23,7 @@ from spindle.protocol.messages.alter_partition_reassignments import (
 from spindle.protocol.messages.delete_topics import DeleteTopicsRequest
 from spindle.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from spindle.protocol.records.batch import patch_offset_and_epoch
-from spindle.runtime.broker_lifecycle import BrokerState
+from spindle.runtime.broker.lifecycle import BrokerState
 from spindle.runtime.node import Node
 
 CONTROLLER = 1

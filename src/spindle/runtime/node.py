@@ -21,8 +21,8 @@ from spindle.log.directory import LogDirectory
 from spindle.log.errors import MisplacedDirectory
 from spindle.log.identity import DirectoryIdentities, identify_directories
 from spindle.runtime.banner import directory_lines, identity_lines, level_line, listener_lines
-from spindle.runtime.broker_server import BrokerEnvironment, BrokerServer
-from spindle.runtime.controller_server import ControllerServer
+from spindle.runtime.broker.broker_server import BrokerEnvironment, BrokerServer
+from spindle.runtime.controller.controller_server import ControllerServer
 from spindle.runtime.image_publisher import ActiveBrokersWatch, ImagePublisher
 from spindle.runtime.logging_setup import set_up_logging
 from spindle.runtime.machine import LocalMachine, Lock, Machine, NodeDirectory

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 
 from prometheus_client import Metric
 
-from spindle.runtime.broker_server import BrokerServer
+from spindle.runtime.broker.broker_server import BrokerServer
 from spindle.runtime.metrics.disk import DiskTimes
 from spindle.runtime.metrics.families import counter, counters, gauge, gauges, summaries
 

@@ -10,9 +10,9 @@ from spindle.metadata.features import METADATA_VERSION
 from spindle.metadata.image import MetadataImage
 from spindle.raft.core import QuorumCore
 from spindle.raft.roles import Candidate, Leader, Prospective, Unattached
-from spindle.runtime.controller import ControllerDriver
-from spindle.runtime.controller_history import ControllerHistory
-from spindle.runtime.controller_server import WrittenSnapshot
+from spindle.runtime.controller.controller_server import WrittenSnapshot
+from spindle.runtime.controller.driver import ControllerDriver
+from spindle.runtime.controller.history import ControllerHistory
 from spindle.runtime.metrics.durations import Durations
 from spindle.runtime.metrics.families import counter, gauge, gauges, summaries
 from spindle.runtime.metrics.metadata_counts import MetadataCounts

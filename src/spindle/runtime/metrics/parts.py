@@ -4,9 +4,9 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from spindle.metadata.image import MetadataImage
-from spindle.runtime.broker_server import BrokerServer
-from spindle.runtime.controller import ControllerDriver
-from spindle.runtime.controller_server import WrittenSnapshot
+from spindle.runtime.broker.broker_server import BrokerServer
+from spindle.runtime.controller.controller_server import WrittenSnapshot
+from spindle.runtime.controller.driver import ControllerDriver
 from spindle.runtime.metrics.disk import DiskTimes
 from spindle.runtime.metrics.metadata_counts import MetadataCounts
 from spindle.runtime.metrics.requests import RequestMetrics

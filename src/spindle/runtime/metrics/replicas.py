@@ -9,10 +9,10 @@ from spindle.broker.pacing import paced
 from spindle.broker.partition import Partition
 from spindle.broker.replicas import Replicas
 from spindle.replication.fetcher import Fetcher
-from spindle.runtime.broker_server import BrokerServer
-from spindle.runtime.coordinators import GroupCoordinator
+from spindle.runtime.broker.broker_server import BrokerServer
+from spindle.runtime.broker.replica_fetchers import ReplicaFetchers
+from spindle.runtime.coordinator.group_coordinator import GroupCoordinator
 from spindle.runtime.metrics.families import counter, counters, gauge, gauges
-from spindle.runtime.replica_fetchers import ReplicaFetchers
 
 
 class ReplicaCounts:

@@ -24,7 +24,7 @@ from spindle.raft.progress import Progress
 from spindle.raft.roles import Prospective, Unattached
 from spindle.replication import follower_log
 from spindle.replication.leader_state import LeaderState
-from spindle.runtime.controller import ControllerDriver
+from spindle.runtime.controller.driver import ControllerDriver
 
 Function = Callable[..., Any]
 

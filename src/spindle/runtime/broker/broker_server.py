@@ -38,27 +38,27 @@ from spindle.metadata.image import MetadataImage
 from spindle.metadata.loader import Publication
 from spindle.metadata.local_changes import local_changes
 from spindle.replication.fetch_session import FetchSessionCache
-from spindle.runtime.assignment_sender import AssignmentSender
-from spindle.runtime.broker_handlers import broker_handlers
-from spindle.runtime.broker_lifecycle import (
+from spindle.runtime.broker.assignment_sender import AssignmentSender
+from spindle.runtime.broker.broker_metadata import BrokerMetadata
+from spindle.runtime.broker.handler_table import broker_handlers
+from spindle.runtime.broker.housekeeping import Housekeeping
+from spindle.runtime.broker.isr_sender import IsrSender
+from spindle.runtime.broker.lifecycle import (
     BrokerIdentity,
     BrokerLifecycle,
     BrokerState,
     LifecycleTimes,
 )
-from spindle.runtime.broker_metadata import BrokerMetadata
-from spindle.runtime.coordinator_config import group_coordinator_config, shard_settings
-from spindle.runtime.coordinator_log import ReplicaCoordinatorLog
-from spindle.runtime.coordinators import GroupCoordinator
-from spindle.runtime.housekeeping import Housekeeping
-from spindle.runtime.isr_sender import IsrSender
+from spindle.runtime.broker.replica_fetchers import ReplicaFetchers
+from spindle.runtime.broker.topic_settings import SettingsOfTopics
+from spindle.runtime.coordinator.group_coordinator import GroupCoordinator
+from spindle.runtime.coordinator.replica_log import ReplicaCoordinatorLog
+from spindle.runtime.coordinator.settings import group_coordinator_config, shard_settings
 from spindle.runtime.metrics.requests import RequestMetrics
 from spindle.runtime.network.request_limits import RequestLimits
 from spindle.runtime.network.server import Listen, Listener, RequestServer, bind
 from spindle.runtime.peers.links import PeerLinks
 from spindle.runtime.peers.port import Peers
-from spindle.runtime.replica_fetchers import ReplicaFetchers
-from spindle.runtime.topic_settings import SettingsOfTopics
 
 log = logging.getLogger(__name__)
 

@@ -28,7 +28,7 @@ from spindle.protocol.messages.offset_commit import OffsetCommitRequest, OffsetC
 from spindle.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from spindle.protocol.messages.offset_fetch import OffsetFetchRequest
 from spindle.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from spindle.runtime.coordinator_shard import (
+from spindle.runtime.coordinator.shard_driver import (
     Clock,
     CoordinatorLog,
     Operation,

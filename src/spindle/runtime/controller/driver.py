@@ -42,9 +42,9 @@ from spindle.protocol.messages.metadata_records import (
     NoOpRecord,
 )
 from spindle.raft.listener import LeaderAndEpoch, MetadataQuorum, NotLeader
-from spindle.runtime.controller_history import ControllerHistory
+from spindle.runtime.controller.history import ControllerHistory
+from spindle.runtime.controller.mutation_quotas import MutationQuotas, Mutations
 from spindle.runtime.image_publisher import ImagePublisher
-from spindle.runtime.mutation_quotas import MutationQuotas, Mutations
 
 logger = logging.getLogger(__name__)
 

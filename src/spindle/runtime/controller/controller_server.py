@@ -42,13 +42,13 @@ from spindle.protocol.messages.describe_cluster import (
 from spindle.protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
 from spindle.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from spindle.raft.listener import LeaderAndEpoch
-from spindle.runtime.cluster_log import ClusterLog
-from spindle.runtime.controller import ControllerDriver
-from spindle.runtime.controller_channel import ControllerChannel
-from spindle.runtime.controller_registrar import ControllerRegistrar
+from spindle.runtime.controller.channel import ControllerChannel
+from spindle.runtime.controller.cluster_log import ClusterLog
+from spindle.runtime.controller.driver import ControllerDriver
+from spindle.runtime.controller.mutation_quotas import MutationQuotas
+from spindle.runtime.controller.registrar import ControllerRegistrar
 from spindle.runtime.image_publisher import ImagePublisher
 from spindle.runtime.metrics.requests import RequestMetrics
-from spindle.runtime.mutation_quotas import MutationQuotas
 from spindle.runtime.network.large_requests import max_elements
 from spindle.runtime.network.request_limits import RequestLimits
 from spindle.runtime.network.server import Handler, Listener, RequestServer

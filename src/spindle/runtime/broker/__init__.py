@@ -1,0 +1,1 @@
+"""Drives `spindle.broker`: its life cycle, its metadata, its followers, its regular work."""
