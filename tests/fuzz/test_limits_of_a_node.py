@@ -1,7 +1,7 @@
 """Peers that take much: large requests, slow readers, half frames, many connections.
 
-Next to each of them a canary uses the node; it must get right answers, and get them soon. The
-limits are generous, because the machine that runs the tests may be busy.
+Next to each of them a canary uses the node; it must get right answers, and the node must not do
+much else before it gives them. That is counted in processor time: the machine may be busy.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ from spindle.testing.fuzz.wire import Finding, WireClient, read_answer
 
 StartNode = Callable[..., TargetNode]
 MIB = 1024 * 1024
-MOST_LATENCY_MS = 3_000.0
+MOST_WORK_MS = 3_000.0
 TOPIC = "heavy"
 
 
@@ -47,8 +47,8 @@ def framed(request: Message, version: int, correlation_id: int = 1) -> bytes:
 
 @asynccontextmanager
 async def canary_beside(node: TargetNode) -> AsyncIterator[Canary]:
-    """A canary that sings during the block and must have been answered soon all the time."""
-    canary = Canary(await WireClient.connect(node.host, node.port))
+    """A canary that sings during the block, and for which the node has always made time."""
+    canary = Canary(await WireClient.connect(node.host, node.port), clock_s=node.cpu_s)
     await canary.prepare()
     canary.latencies_ms.clear()
     is_over = False
@@ -68,7 +68,7 @@ async def canary_beside(node: TargetNode) -> AsyncIterator[Canary]:
         song.cancel()
         canary.close()
     node.check()
-    assert max(canary.latencies_ms) < MOST_LATENCY_MS
+    assert max(canary.latencies_ms) < MOST_WORK_MS
 
 
 def run(story: Callable[[], Awaitable[None]]) -> None:

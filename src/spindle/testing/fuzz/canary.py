@@ -6,6 +6,7 @@ beforehand, because nobody else uses its topic and its group.
 
 import asyncio
 import time
+from collections.abc import Callable
 from typing import Any, Final
 
 from spindle.protocol.messages.create_topics import CreateTopicsRequest
@@ -31,10 +32,15 @@ _COORDINATOR_TRIES: Final = 100
 
 
 class Canary:
-    """One client with a topic and a group of its own. `latencies_ms` has one entry per request."""
+    """One client with a topic and a group of its own.
 
-    def __init__(self, client: WireClient) -> None:
+    Attributes:
+        latencies_ms: one entry per request, by `clock_s`.
+    """
+
+    def __init__(self, client: WireClient, clock_s: Callable[[], float] = time.monotonic) -> None:
         self._client = client
+        self._clock_s = clock_s
         self._next_offset = 0
         self._topic: Any = None
         self._versions: dict[int, tuple[int, int]] = {}
@@ -79,9 +85,9 @@ class Canary:
         self._client.close()
 
     async def _ask(self, request: Any, version: int) -> Any:
-        started = time.monotonic()
+        started_s = self._clock_s()
         response = await self._client.ask(request, version)
-        self.latencies_ms.append((time.monotonic() - started) * 1000)
+        self.latencies_ms.append((self._clock_s() - started_s) * 1000)
         return response
 
     async def _produce(self, value: bytes) -> tuple[int, int]:

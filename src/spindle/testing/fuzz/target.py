@@ -1,5 +1,6 @@
 """The node under test: a process of its own, with its log and its memory in view."""
 
+import os
 import re
 import signal
 import socket
@@ -100,6 +101,11 @@ class TargetNode:
         status = Path(f"/proc/{self.pid}/status").read_text()
         found = re.search(r"VmRSS:\s+(\d+) kB", status)
         return int(found[1]) * 1024 if found else 0
+
+    def cpu_s(self) -> float:
+        """Processor time that the process has used."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
 
     def check(self) -> None:
         """
