@@ -438,9 +438,7 @@ def test_a_stop_does_not_wait_for_voters_that_are_not_there(tmp_path: Path) -> N
     async def run() -> None:
         async with running(str(tmp_path), voters=(1, 2, 3)) as node:
             assert node.quorum.leader.leader_id == -1
-            begin = monotonic()
-            await node.quorum.stop(5)
-            assert monotonic() - begin < 2
+            await asyncio.wait_for(node.quorum.stop(3600), 60)
             late = node.quorum.handle(
                 FetchRequest.API_KEY,
                 requests.fetch_request(CLUSTER_ID, 1, key(9), OffsetAndEpoch(1, 1), 1, 1000),
