@@ -61,9 +61,10 @@ class Controller:
     def __init__(self) -> None:
         self.requests: list[Any] = []
 
-    async def request(self, api_key: int, message: Any, context: Any = None) -> Any:
+    async def request(self, message: Any, context: Any = None) -> Any:
         self.requests.append(message)
-        response = IncrementalAlterConfigsResponse if api_key == 44 else AlterConfigsResponse
+        is_incremental = isinstance(message, IncrementalAlterConfigsRequest)
+        response = IncrementalAlterConfigsResponse if is_incremental else AlterConfigsResponse
         row = response.AlterConfigsResourceResponse
         return response(
             responses=[

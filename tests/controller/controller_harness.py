@@ -20,8 +20,6 @@ from spindle.runtime.controller.driver import ControllerDriver
 from spindle.runtime.image_publisher import ImagePublisher
 
 CLUSTER_ID = "QF-XhYbqTEaRFQYXoV7MoA"
-HEARTBEAT = 63
-REGISTRATION = 62
 
 
 def uuid(number: int) -> Uuid:
@@ -146,31 +144,28 @@ class Harness:
             self.now_ms = min(end_ms, self.now_ms + step_ms)
             self.driver.run_periodic_tasks()
 
-    async def request(self, api_key: int, request: Message, version: int | None = None) -> Any:
+    async def request(self, request: Message, version: int | None = None) -> Any:
         """Send a request of the newest, or of a given, version."""
         context = RequestContext(
-            api_key=api_key,
+            api_key=request.API_KEY,
             api_version=type(request).LAST_VERSION if version is None else version,
             correlation_id=0,
             client_id="test",
             client_address="127.0.0.1",
             listener="CONTROLLER",
         )
-        return await self.driver.handle(api_key, request, context)
+        return await self.driver.handle(request, context)
 
     async def register(
         self, broker_id: int, incarnation: int, directories: list[Uuid], **more: Any
     ) -> Any:
-        return await self.request(
-            REGISTRATION, registration(broker_id, incarnation, directories, **more)
-        )
+        return await self.request(registration(broker_id, incarnation, directories, **more))
 
     async def heartbeat(self, broker_id: int, epoch: int, **fields: Any) -> Any:
         """A heartbeat of a broker that has read everything, unless said otherwise."""
         fields.setdefault("current_metadata_offset", self.quorum.end_offset - 1)
         fields.setdefault("cordoned_log_dirs", [])
         return await self.request(
-            HEARTBEAT,
             BrokerHeartbeatRequest(broker_id=broker_id, broker_epoch=epoch, **fields),
         )
 

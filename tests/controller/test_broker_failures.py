@@ -45,7 +45,7 @@ class Cluster(Harness):
                 assignments=[TOPIC.CreatableReplicaAssignment(broker_ids=replicas)],
                 configs=[TOPIC.CreatableTopicConfig(name="min.insync.replicas", value="2")],
             )
-            (result,) = (await self.request(19, CreateTopicsRequest(topics=[topic]))).topics
+            (result,) = (await self.request(CreateTopicsRequest(topics=[topic]))).topics
             self.topics[name] = result.topic_id
         self.new_records()
 
@@ -120,7 +120,6 @@ class Cluster(Harness):
         )
         sender = more.get("sender", partition.leader)
         response = await self.request(
-            56,
             AlterPartitionRequest(
                 broker_id=sender,
                 broker_epoch=self.epochs[sender],
@@ -132,7 +131,6 @@ class Cluster(Harness):
 
     async def elect(self, topic: str, kind: int) -> int:
         response = await self.request(
-            43,
             ElectLeadersRequest(
                 election_type=kind,
                 topic_partitions=[ElectLeadersRequest.TopicPartitions(topic=topic, partitions=[0])],
@@ -150,7 +148,7 @@ class Cluster(Harness):
         request = IncrementalAlterConfigsRequest(
             resources=[resource(resource_type=kind, resource_name=name, configs=[config])]
         )
-        (answer,) = (await self.request(44, request)).responses
+        (answer,) = (await self.request(request)).responses
         return answer.error_code, answer.error_message
 
 
@@ -362,7 +360,7 @@ def test_a_failed_directory_takes_only_its_replicas_along() -> None:
         c = Cluster()
         await c.start()
         bad, good = c.directories(1)
-        await c.request(73, _assign(c, 1, {good: "e", bad: "p"}))
+        await c.request(_assign(c, 1, {good: "e", bad: "p"}))
         c.new_records()
         await c.heartbeat(1, c.epochs[1], offline_log_dirs=[bad])
         assert c.new_records() == [
@@ -384,7 +382,7 @@ def test_a_failed_directory_takes_only_its_replicas_along() -> None:
             ]
         ]
         topic = TOPIC(name="n", num_partitions=1, replication_factor=3)
-        (refused,) = (await c.request(19, CreateTopicsRequest(topics=[topic]))).topics
+        (refused,) = (await c.request(CreateTopicsRequest(topics=[topic]))).topics
         assert refused.error_code == ErrorCode.INVALID_REPLICATION_FACTOR
 
     run(scenario())
@@ -416,7 +414,7 @@ def test_unregistering_a_live_broker_moves_its_partitions_first() -> None:
     async def scenario() -> None:
         c = Cluster()
         await c.start()
-        assert (await c.request(64, UnregisterBrokerRequest(broker_id=3))).error_code == 0
+        assert (await c.request(UnregisterBrokerRequest(broker_id=3))).error_code == 0
         assert c.new_records() == [
             [
                 c.change("e", isr=[1, 2]),
@@ -426,7 +424,7 @@ def test_unregistering_a_live_broker_moves_its_partitions_first() -> None:
         ]
         answer = await c.heartbeat(3, c.epochs[3])
         assert answer.error_code == ErrorCode.STALE_BROKER_EPOCH
-        unknown = await c.request(64, UnregisterBrokerRequest(broker_id=9))
+        unknown = await c.request(UnregisterBrokerRequest(broker_id=9))
         assert unknown.error_code == ErrorCode.BROKER_ID_NOT_REGISTERED
 
     run(scenario())
@@ -437,7 +435,7 @@ def test_an_unregistered_broker_that_comes_back_is_eligible_nowhere() -> None:
         c = Cluster()
         await c.start()
         await c.die(2)
-        await c.request(64, UnregisterBrokerRequest(broker_id=3))
+        await c.request(UnregisterBrokerRequest(broker_id=3))
         e = c.publisher.image.topics.by_name["e"].partitions[0]
         assert (e.isr, e.elr) == ((1,), (3,))
         c.new_records()

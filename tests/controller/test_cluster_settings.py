@@ -52,9 +52,9 @@ def test_levels_that_are_raised_are_written_even_if_they_are_so_already() -> Non
         node = await started(metadata_version=25)
         done = len(node.quorum.batches)
         for update in (("share.version", 1, 1), ("group.version", 1, 1)):
-            assert (await node.request(57, features(update))).error_code == 0
+            assert (await node.request(features(update))).error_code == 0
         elr = "eligible.leader.replicas.version"
-        assert (await node.request(57, features((elr, 1, 1)))).error_code == 0
+        assert (await node.request(features((elr, 1, 1)))).error_code == 0
         assert node.records(done) == [
             [FeatureLevelRecord(name="share.version", feature_level=1)],
             [FeatureLevelRecord(name="group.version", feature_level=1)],
@@ -73,10 +73,10 @@ def test_everything_to_4_3_raises_kraft_version_in_the_quorum_first() -> None:
     async def scenario() -> None:
         node = await started(metadata_version=29)
         updates = [("metadata.version", 30, 1), ("kraft.version", 1, 1)]
-        assert (await node.request(57, features(*updates, dry_run=True))).error_code == 0
+        assert (await node.request(features(*updates, dry_run=True))).error_code == 0
         assert node.quorum.kraft_version == 0
         done = len(node.quorum.batches)
-        assert (await node.request(57, features(*updates))).error_code == 0
+        assert (await node.request(features(*updates))).error_code == 0
         assert node.quorum.kraft_version == 1
         control, levels = node.quorum.batches[done:]
         assert control.records == []
@@ -116,7 +116,7 @@ def test_levels_that_are_refused(update: tuple[str, int, int], text: str) -> Non
     async def scenario() -> None:
         node = await started()
         done = len(node.quorum.batches)
-        answer = await node.request(57, features(update))
+        answer = await node.request(features(update))
         assert answer.error_code == ErrorCode.INVALID_UPDATE_VERSION
         assert answer.error_message == PREFIX + text
         assert node.records(done) == []
@@ -128,7 +128,7 @@ def test_a_broker_that_supports_less_holds_a_level_back() -> None:
     async def scenario() -> None:
         node = Harness()
         node.quorum.become_leader(1, 1)
-        await node.request(57, features(("share.version", 0, 2), ("streams.version", 0, 2)))
+        await node.request(features(("share.version", 0, 2), ("streams.version", 0, 2)))
         less = [
             BrokerRegistrationRequest.Feature(
                 name=name,
@@ -140,17 +140,17 @@ def test_a_broker_that_supports_less_holds_a_level_back() -> None:
         ]
         await node.broker(4, [uuid(4)], features=less)
         for name in ("share.version", "streams.version"):
-            refused = await node.request(57, features((name, 1, 1)))
+            refused = await node.request(features((name, 1, 1)))
             assert refused.error_message == (
                 f"{PREFIX}Invalid update version 1 for feature {name}. "
                 "Broker 4 does not support this feature."
             )
         # Placement and elections ask for no feature: it is a broker like the others.
         topic = CreateTopicsRequest.CreatableTopic(name="t", num_partitions=1, replication_factor=1)
-        (created,) = (await node.request(19, CreateTopicsRequest(topics=[topic]))).topics
+        (created,) = (await node.request(CreateTopicsRequest(topics=[topic]))).topics
         assert created.error_code == ErrorCode.NONE
-        await node.request(64, UnregisterBrokerRequest(broker_id=4))
-        raised = await node.request(57, features(("share.version", 1, 1)))
+        await node.request(UnregisterBrokerRequest(broker_id=4))
+        raised = await node.request(features(("share.version", 1, 1)))
         assert raised.error_code == ErrorCode.NONE
         refused = await node.register(4, 9, [uuid(4)], features=less)
         assert refused.error_code == ErrorCode.UNSUPPORTED_VERSION
@@ -162,7 +162,7 @@ def test_a_level_that_needs_another_feature_says_which() -> None:
     async def scenario() -> None:
         node = Harness(metadata_version=20)
         node.quorum.become_leader(1, 1)
-        refused = await node.request(57, features(("eligible.leader.replicas.version", 1, 1)))
+        refused = await node.request(features(("eligible.leader.replicas.version", 1, 1)))
         assert refused.error_message == (
             f"{PREFIX}Invalid update version 1 for feature eligible.leader.replicas.version. "
             "eligible.leader.replicas.version could not be set to 1 because it depends on "
@@ -177,7 +177,7 @@ def test_a_voter_that_never_registered_may_not_support_a_level() -> None:
         node = Harness(static_voter_ids=(1, 2))
         node.quorum.become_leader(1, 1)
         update = features(("share.version", 0, 2))
-        refused = await node.request(57, update)
+        refused = await node.request(update)
         assert refused.error_message == (
             f"{PREFIX}Invalid update version 0 for feature share.version. controller 2 has not "
             "registered, and may not support this feature"
@@ -190,7 +190,7 @@ def test_kraft_version_cannot_go_down() -> None:
     async def scenario() -> None:
         node = await started()
         node.quorum.kraft_version = 1
-        answer = await node.request(57, features(("kraft.version", 0, 2)))
+        answer = await node.request(features(("kraft.version", 0, 2)))
         assert answer.error_message == PREFIX + (
             "Invalid update version 0 for feature kraft.version. Can't downgrade the version of "
             "this feature."
@@ -204,7 +204,7 @@ def test_other_features_go_down_freely_and_vanish_at_level_0() -> None:
         node = await started()
         done = len(node.quorum.batches)
         for update in (("group.version", 0, 2), ("transaction.version", 1, 2)):
-            assert (await node.request(57, features(update))).error_code == 0
+            assert (await node.request(features(update))).error_code == 0
         assert node.records(done) == [
             [FeatureLevelRecord(name="group.version", feature_level=0)],
             [FeatureLevelRecord(name="transaction.version", feature_level=1)],
@@ -221,9 +221,9 @@ def test_one_bad_level_fails_all_and_old_versions_hear_of_each() -> None:
         node = await started()
         done = len(node.quorum.batches)
         both = features(("group.version", 0, 2), ("nosuch", 1, 1))
-        assert (await node.request(57, both)).error_code == ErrorCode.INVALID_UPDATE_VERSION
+        assert (await node.request(both)).error_code == ErrorCode.INVALID_UPDATE_VERSION
         assert node.records(done) == []
-        fine = await node.request(57, features(("group.version", 0, 2)), version=1)
+        fine = await node.request(features(("group.version", 0, 2)), version=1)
         assert [result.feature for result in fine.results] == ["group.version"]
 
     run(scenario())
@@ -233,7 +233,7 @@ def test_lists_are_appended_to_and_subtracted_from() -> None:
     async def scenario() -> None:
         node = await started()
         topic = CreateTopicsRequest.CreatableTopic(name="t", num_partitions=1, replication_factor=1)
-        await node.request(19, CreateTopicsRequest(topics=[topic]))
+        await node.request(CreateTopicsRequest(topics=[topic]))
         resource = IncrementalAlterConfigsRequest.AlterConfigsResource
 
         async def alter(key: str, operation: int, value: str | None) -> int:
@@ -241,7 +241,7 @@ def test_lists_are_appended_to_and_subtracted_from() -> None:
             request = IncrementalAlterConfigsRequest(
                 resources=[resource(resource_type=2, resource_name="t", configs=[config])]
             )
-            code: int = (await node.request(44, request)).responses[0].error_code
+            code: int = (await node.request(request)).responses[0].error_code
             return code
 
         def policy() -> str | None:
@@ -271,7 +271,7 @@ def test_the_older_api_replaces_all_values_and_writes_only_differences() -> None
             request = AlterConfigsRequest(
                 resources=[resource(resource_type=4, resource_name="1", configs=configs)]
             )
-            assert (await node.request(33, request)).responses[0].error_code == 0
+            assert (await node.request(request)).responses[0].error_code == 0
 
         await alter(a="1", b="2")
         done = len(node.quorum.batches)
@@ -296,11 +296,11 @@ def test_a_client_may_only_uncordon_at_the_controller_itself() -> None:
         request = IncrementalAlterConfigsRequest(
             resources=[resource(resource_type=4, resource_name="1", configs=[config])]
         )
-        (answer,) = (await node.request(44, request)).responses
+        (answer,) = (await node.request(request)).responses
         assert answer.error_code == ErrorCode.INVALID_CONFIG
         assert "must be a subset of the current configuration value" in answer.error_message
-        assert (await node.driver.handle(44, request)).responses[0].error_code == 0  # type: ignore[attr-defined]
-        assert (await node.request(44, request)).responses[0].error_code == 0
+        assert (await node.driver.handle(request)).responses[0].error_code == 0  # type: ignore[attr-defined]
+        assert (await node.request(request)).responses[0].error_code == 0
 
     run(scenario())
 
@@ -328,7 +328,7 @@ def test_quotas_are_set_once_and_removed_once() -> None:
         done = len(node.quorum.batches)
         for value in (100000.0, 100000.0, None, None):
             request = quota({"client-id": "c1"}, producer_byte_rate=value)
-            assert (await node.request(49, request)).entries[0].error_code == 0
+            assert (await node.request(request)).entries[0].error_code == 0
         entity = [ClientQuotaRecord.EntityData(entity_type="client-id", entity_name="c1")]
         key = "producer_byte_rate"
         assert node.records(done) == [
@@ -356,7 +356,7 @@ def test_quotas_are_set_once_and_removed_once() -> None:
 def test_quotas_that_are_refused(request_: AlterClientQuotasRequest) -> None:
     async def scenario() -> None:
         node = await started()
-        (entry,) = (await node.request(49, request_)).entries
+        (entry,) = (await node.request(request_)).entries
         assert entry.error_code == ErrorCode.INVALID_REQUEST
         assert entry.error_message
 
@@ -372,7 +372,7 @@ def test_scram_credentials_are_derived_from_the_salted_password() -> None:
         )
         few = scram.ScramCredentialUpsertion(name="bob", mechanism=1, iterations=4095)
         gone = scram.ScramCredentialDeletion(name="carol", mechanism=2)
-        answer = await node.request(51, scram(upsertions=[upsert, few], deletions=[gone]))
+        answer = await node.request(scram(upsertions=[upsert, few], deletions=[gone]))
         assert {result.user: result.error_code for result in answer.results} == {
             "alice": 0,
             "bob": ErrorCode.UNACCEPTABLE_CREDENTIAL,
@@ -383,7 +383,7 @@ def test_scram_credentials_are_derived_from_the_salted_password() -> None:
         client_key = hmac.digest(b"p" * 32, b"Client Key", "sha256")
         assert credential.stored_key == hashlib.sha256(client_key).digest()
         delete = scram(deletions=[scram.ScramCredentialDeletion(name="alice", mechanism=1)])
-        assert (await node.request(51, delete)).results[0].error_code == 0
+        assert (await node.request(delete)).results[0].error_code == 0
         assert node.publisher.image.security.scram == {}
 
     run(scenario())
@@ -401,14 +401,14 @@ def test_acls_need_an_authorizer_then_are_stored_once_and_deleted_by_filter() ->
         )
         create = CreateAclsRequest(creations=[creation])
         plain = await started()
-        answer = await plain.request(30, create)
+        answer = await plain.request(create)
         assert answer.results[0].error_code == ErrorCode.SECURITY_DISABLED
         node = await started(has_authorizer=True)
         for _ in range(2):
-            assert (await node.request(30, create)).results[0].error_code == 0
+            assert (await node.request(create)).results[0].error_code == 0
         assert len(node.publisher.image.security.acls) == 1
         bad = CreateAclsRequest(creations=[CreateAclsRequest.AclCreation(resource_type=2)])
-        assert (await node.request(30, bad)).results[0].error_code == ErrorCode.INVALID_REQUEST
+        assert (await node.request(bad)).results[0].error_code == ErrorCode.INVALID_REQUEST
 
         def deletion(**fields: object) -> DeleteAclsRequest:
             wanted = DeleteAclsRequest.DeleteAclsFilter(
@@ -425,9 +425,9 @@ def test_acls_need_an_authorizer_then_are_stored_once_and_deleted_by_filter() ->
             )
             return DeleteAclsRequest(filters=[wanted])
 
-        other = await node.request(31, deletion(principal_filter="User:v"))
+        other = await node.request(deletion(principal_filter="User:v"))
         assert other.filter_results[0].matching_acls == []
-        gone = await node.request(31, deletion())
+        gone = await node.request(deletion())
         assert [acl.resource_name for acl in gone.filter_results[0].matching_acls] == ["t"]
         assert node.publisher.image.security.acls == {}
 

@@ -39,8 +39,8 @@ def test_the_answer_waits_for_the_commit_and_the_next_request_sees_the_records()
     async def scenario() -> None:
         node = await started()
         node.quorum.commits_at_once = False
-        first = asyncio.create_task(node.request(19, create("a")))
-        second = asyncio.create_task(node.request(19, create("a")))
+        first = asyncio.create_task(node.request(create("a")))
+        second = asyncio.create_task(node.request(create("a")))
         await asyncio.sleep(0)
         assert not first.done()
         assert "a" in node.driver.speculative_image.topics.by_name
@@ -57,8 +57,8 @@ def test_an_error_that_rests_on_uncommitted_state_waits_for_it_too() -> None:
     async def scenario() -> None:
         node = await started()
         node.quorum.commits_at_once = False
-        first = asyncio.create_task(node.request(19, create("a")))
-        second = asyncio.create_task(node.request(19, create("a")))
+        first = asyncio.create_task(node.request(create("a")))
+        second = asyncio.create_task(node.request(create("a")))
         await asyncio.sleep(0)
         assert not second.done(), "'exists' is not yet true"
         node.quorum.lose_leadership(2, 5, keep=0)
@@ -73,7 +73,7 @@ def test_losing_leadership_fails_what_waits_and_forgets_it() -> None:
     async def scenario() -> None:
         node = await started()
         node.quorum.commits_at_once = False
-        waiting = asyncio.create_task(node.request(19, create("lost")))
+        waiting = asyncio.create_task(node.request(create("lost")))
         await asyncio.sleep(0)
         node.quorum.lose_leadership(2, 5, keep=0)
         with pytest.raises(ApiError) as caught:
@@ -82,7 +82,7 @@ def test_losing_leadership_fails_what_waits_and_forgets_it() -> None:
         assert not node.driver.is_active
         assert "lost" not in node.driver.speculative_image.topics.by_name
         with pytest.raises(ApiError, match="node 2"):
-            await node.request(19, create("b"))
+            await node.request(create("b"))
 
     run(scenario())
 
@@ -91,8 +91,8 @@ def test_a_controller_that_comes_back_starts_from_what_was_committed() -> None:
     async def scenario() -> None:
         node = await started()
         node.quorum.commits_at_once = False
-        kept = asyncio.create_task(node.request(19, create("kept")))
-        lost = asyncio.create_task(node.request(19, create("lost")))
+        kept = asyncio.create_task(node.request(create("kept")))
+        lost = asyncio.create_task(node.request(create("lost")))
         await asyncio.sleep(0)
         node.quorum.lose_leadership(2, 5, keep=1)
         for task in (kept, lost):
@@ -100,7 +100,7 @@ def test_a_controller_that_comes_back_starts_from_what_was_committed() -> None:
                 await task
         node.quorum.commits_at_once = True
         node.quorum.become_leader(1, 6)
-        answer = await node.request(19, create("kept", "lost"))
+        answer = await node.request(create("kept", "lost"))
         assert [topic.error_code for topic in answer.topics] == [
             ErrorCode.TOPIC_ALREADY_EXISTS,
             0,
@@ -123,7 +123,7 @@ def test_an_active_controller_says_that_it_does_not_check_acls(
             operation=3,
             permission_type=3,
         )
-        await node.request(30, CreateAclsRequest(creations=[creation]))
+        await node.request(CreateAclsRequest(creations=[creation]))
         node.driver._context = replace(
             node.driver._context, settings=replace(node.settings, has_authorizer=False)
         )
@@ -140,7 +140,7 @@ def test_a_request_times_out_when_nothing_commits() -> None:
         request = create("slow")
         request.timeout_ms = 1
         with pytest.raises(ApiError, match="REQUEST_TIMED_OUT"):
-            await node.request(19, request)
+            await node.request(request)
         node.quorum.commit()
         assert "slow" in node.publisher.image.topics.by_name, "it happened all the same"
 
@@ -158,7 +158,7 @@ def test_an_open_transaction_of_the_predecessor_is_aborted() -> None:
         assert node.records()[-1] == [AbortTransactionRecord(reason="Controller failover")]
         node.quorum.commit()
         assert "half" not in node.publisher.image.topics.by_name
-        answer = await node.request(19, create("half"))
+        answer = await node.request(create("half"))
         assert answer.topics[0].error_code == 0
 
     run(scenario())
@@ -168,7 +168,7 @@ def test_too_many_partitions_in_one_request_are_refused_for_each_topic() -> None
     async def scenario() -> None:
         node = await started()
         done = len(node.quorum.batches)
-        answer = await node.request(19, create("a", "b", partitions=5001))
+        answer = await node.request(create("a", "b", partitions=5001))
         codes = [topic.error_code for topic in answer.topics]
         assert codes == [ErrorCode.POLICY_VIOLATION, ErrorCode.POLICY_VIOLATION]
         assert "10002" in answer.topics[0].error_message
@@ -182,11 +182,11 @@ def test_producer_ids_come_in_blocks_of_a_thousand() -> None:
         node = await started()
         epoch = node.publisher.image.cluster.brokers[1].epoch
         request = AllocateProducerIdsRequest(broker_id=1, broker_epoch=epoch)
-        blocks = [await node.request(67, request) for _ in range(3)]
+        blocks = [await node.request(request) for _ in range(3)]
         assert [b.producer_id_start for b in blocks] == [0, 1000, 2000]
         assert {b.producer_id_len for b in blocks} == {1000}
         stale = AllocateProducerIdsRequest(broker_id=1, broker_epoch=epoch + 1)
-        assert (await node.request(67, stale)).error_code == ErrorCode.STALE_BROKER_EPOCH
+        assert (await node.request(stale)).error_code == ErrorCode.STALE_BROKER_EPOCH
 
     run(scenario())
 
@@ -218,7 +218,7 @@ def test_an_idle_controller_writes_a_no_op_record() -> None:
 def test_registrations_that_are_refused(fields: dict[str, object], code: ErrorCode) -> None:
     async def scenario() -> None:
         node = await started()
-        answer = await node.request(62, registration(2, 7, [uuid(2)], **fields))
+        answer = await node.request(registration(2, 7, [uuid(2)], **fields))
         assert (answer.error_code, answer.broker_epoch) == (code, -1)
 
     run(scenario())
@@ -239,10 +239,10 @@ def test_nodes_that_do_not_know_the_quorums_version_are_refused() -> None:
         ]
         asked = registration(2, 7, [uuid(2)], features=[level, *others])
         node.quorum.kraft_version = 1
-        refused = await node.request(62, asked)
+        refused = await node.request(asked)
         assert refused.error_code == ErrorCode.UNSUPPORTED_VERSION
         node.quorum.kraft_version = 0
-        assert (await node.request(62, asked)).error_code == ErrorCode.NONE
+        assert (await node.request(asked)).error_code == ErrorCode.NONE
 
     run(scenario())
 
@@ -255,7 +255,7 @@ def test_nodes_that_do_not_know_the_quorums_version_are_refused() -> None:
 def test_directories_that_are_refused(directories: list[bytes]) -> None:
     async def scenario() -> None:
         node = await started()
-        answer = await node.request(62, registration(2, 7, directories))
+        answer = await node.request(registration(2, 7, directories))
         assert answer.error_code == ErrorCode.INVALID_REGISTRATION
 
     run(scenario())
@@ -280,13 +280,13 @@ def test_a_crashed_combined_node_comes_back_without_waiting_for_its_own_session(
         before = node.publisher.image.cluster.brokers[1]
         node.quorum.become_leader(1, 2)
         own = registration(1, 555, [uuid(1)])
-        from_outside = await node.request(62, own)
+        from_outside = await node.request(own)
         assert from_outside.error_code == ErrorCode.DUPLICATE_BROKER_REGISTRATION
         other = registration(2, 556, [uuid(2)])
-        assert (await node.driver.handle(62, other)).error_code == (  # type: ignore[attr-defined]
+        assert (await node.driver.handle(other)).error_code == (  # type: ignore[attr-defined]
             ErrorCode.DUPLICATE_BROKER_REGISTRATION
         )
-        answer = await node.driver.handle(62, own)
+        answer = await node.driver.handle(own)
         assert answer.error_code == 0  # type: ignore[attr-defined]
         after = node.publisher.image.cluster.brokers[1]
         assert after.epoch > before.epoch

@@ -78,7 +78,7 @@ class RandomCluster:
             cordoned_log_dirs=[],
             **fields,
         )
-        answer = await self.node.request(63, request)
+        answer = await self.node.request(request)
         if answer.should_shut_down:
             del self.epochs[broker_id]
 
@@ -93,7 +93,7 @@ class RandomCluster:
             previous_broker_epoch=previous,
             rack=self.random.choice((None, "a", "b")),
         )
-        answer = await self.node.request(62, request)
+        answer = await self.node.request(request)
         if answer.error_code == 0:
             self.epochs[broker_id] = answer.broker_epoch
             self.failed.pop(broker_id, None)
@@ -110,13 +110,13 @@ class RandomCluster:
         )
         if self.random.random() < 0.2:
             topic.configs.append(configs(name="unclean.leader.election.enable", value="true"))
-        await self.node.request(19, CreateTopicsRequest(topics=[topic]))
+        await self.node.request(CreateTopicsRequest(topics=[topic]))
 
     async def delete(self) -> None:
         if len(self.topic_names()) > 5:
             name = self.random.choice(self.topic_names())
             state = DeleteTopicsRequest.DeleteTopicState(name=name)
-            await self.node.request(20, DeleteTopicsRequest(topics=[state]))
+            await self.node.request(DeleteTopicsRequest(topics=[state]))
 
     async def grow(self) -> None:
         if self.topic_names():
@@ -125,7 +125,7 @@ class RandomCluster:
             topic = CreatePartitionsRequest.CreatePartitionsTopic(
                 name=name, count=count, assignments=None
             )
-            await self.node.request(37, CreatePartitionsRequest(topics=[topic]))
+            await self.node.request(CreatePartitionsRequest(topics=[topic]))
 
     async def alter_isr(self) -> None:
         data = AlterPartitionRequest.TopicData
@@ -151,7 +151,7 @@ class RandomCluster:
                     broker_epoch=self.epochs[partition.leader],
                     topics=[data(topic_id=topic.topic_id, partitions=[proposal])],
                 )
-                await self.node.request(56, request)
+                await self.node.request(request)
                 return
 
     async def reassign(self) -> None:
@@ -163,11 +163,11 @@ class RandomCluster:
             partition_index=0, replicas=None if self.random.random() < 0.3 else target
         )
         topic = ask(name=self.random.choice(self.topic_names()), partitions=[partition])
-        await self.node.request(45, AlterPartitionReassignmentsRequest(topics=[topic]))
+        await self.node.request(AlterPartitionReassignmentsRequest(topics=[topic]))
 
     async def elect(self) -> None:
         kind = self.random.randrange(2)
-        await self.node.request(43, ElectLeadersRequest(election_type=kind, topic_partitions=None))
+        await self.node.request(ElectLeadersRequest(election_type=kind, topic_partitions=None))
 
     async def expire(self) -> None:
         self.node.pass_time(self.random.choice((1000, 10_500)))
@@ -196,7 +196,7 @@ class RandomCluster:
             broker_epoch=self.epochs[broker_id],
             directories=[data(id=directory, topics=topics)],
         )
-        await self.node.request(73, request)
+        await self.node.request(request)
 
     async def fail_directory(self) -> None:
         if self.known() and self.random.random() < 0.4:
@@ -209,7 +209,7 @@ class RandomCluster:
     async def unregister(self) -> None:
         if self.known() and self.random.random() < 0.2:
             request = UnregisterBrokerRequest(broker_id=self.random.choice(self.known()))
-            await self.node.request(64, request)
+            await self.node.request(request)
 
 
 def check(before: MetadataImage, now: MetadataImage) -> None:

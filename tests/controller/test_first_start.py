@@ -102,7 +102,6 @@ def test_registration_then_cordoned_list_then_unfencing() -> None:
         node = Harness()
         node.quorum.become_leader(1, 1)
         await node.request(
-            70,
             ControllerRegistrationRequest(
                 controller_id=1,
                 incarnation_id=uuid(9),
@@ -150,21 +149,21 @@ def test_topic_records_stand_in_one_batch_configs_before_partitions() -> None:
     async def scenario() -> None:
         node, _ = await _started()
         done = len(node.quorum.batches)
-        answer = await node.request(19, create("six", 6))
+        answer = await node.request(create("six", 6))
         (six,) = answer.topics
         assert (six.error_code, six.num_partitions, six.replication_factor) == (0, 6, 1)
         configs = [
             TOPIC.CreatableTopicConfig(name="cleanup.policy", value="compact"),
             TOPIC.CreatableTopicConfig(name="min.insync.replicas", value="1"),
         ]
-        answer = await node.request(19, create("cfg", 1, configs=configs))
+        answer = await node.request(create("cfg", 1, configs=configs))
         (cfg,) = answer.topics
         by_hand = [
             TOPIC.CreatableReplicaAssignment(partition_index=index, broker_ids=[1])
             for index in (0, 1)
         ]
         request = create("man", -1, replication_factor=-1, assignments=by_hand)
-        (man,) = (await node.request(19, request)).topics
+        (man,) = (await node.request(request)).topics
         assert node.records(done) == [
             [
                 TopicRecord(name="six", topic_id=six.topic_id),
@@ -194,8 +193,8 @@ def test_topic_records_stand_in_one_batch_configs_before_partitions() -> None:
 def test_refused_topics_write_nothing_and_say_why() -> None:
     async def scenario() -> None:
         node, _ = await _started()
-        await node.request(19, create("six", 1))
-        await node.request(19, create("a.b", 1))
+        await node.request(create("six", 1))
+        await node.request(create("a.b", 1))
         done = len(node.quorum.batches)
         manual = TOPIC.CreatableReplicaAssignment
         cases = [
@@ -230,7 +229,7 @@ def test_refused_topics_write_nothing_and_say_why() -> None:
             ),
         ]
         for request, code, text in cases:
-            (result,) = (await node.request(19, request)).topics
+            (result,) = (await node.request(request)).topics
             assert (result.error_code, result.error_message) == (code, text)
         assert node.records(done) == []
 
@@ -240,7 +239,7 @@ def test_refused_topics_write_nothing_and_say_why() -> None:
 def test_directories_are_recorded_in_the_order_of_the_request() -> None:
     async def scenario() -> None:
         node, epoch = await _started()
-        (six,) = (await node.request(19, create("six", 3))).topics
+        (six,) = (await node.request(create("six", 3))).topics
         done = len(node.quorum.batches)
         data = AssignReplicasToDirsRequest.DirectoryData
         request = AssignReplicasToDirsRequest(
@@ -259,7 +258,7 @@ def test_directories_are_recorded_in_the_order_of_the_request() -> None:
                 for directory, index in ((D2, 2), (D1, 1), (D3, 0))
             ],
         )
-        await node.request(73, request)
+        await node.request(request)
         change = PartitionChangeRecord
         assert node.records(done) == [
             [
@@ -268,7 +267,7 @@ def test_directories_are_recorded_in_the_order_of_the_request() -> None:
                 change(partition_id=0, topic_id=six.topic_id, directories=[D3]),
             ]
         ]
-        await node.request(73, request)
+        await node.request(request)
         assert len(node.records(done)) == 1, "what is known already is not written again"
 
     run(scenario())
@@ -277,30 +276,28 @@ def test_directories_are_recorded_in_the_order_of_the_request() -> None:
 def test_more_partitions_and_deletion() -> None:
     async def scenario() -> None:
         node, _ = await _started()
-        (six,) = (await node.request(19, create("six", 6))).topics
+        (six,) = (await node.request(create("six", 6))).topics
         done = len(node.quorum.batches)
         grow = CreatePartitionsRequest.CreatePartitionsTopic
 
         def request(count: int) -> CreatePartitionsRequest:
             return CreatePartitionsRequest(topics=[grow(name="six", count=count, assignments=None)])
 
-        await node.request(37, request(8))
-        (refused,) = (await node.request(37, request(4))).results
+        await node.request(request(8))
+        (refused,) = (await node.request(request(4))).results
         assert refused.error_code == ErrorCode.INVALID_PARTITIONS
         assert refused.error_message == (
             "The topic six currently has 8 partition(s); 4 would not be an increase."
         )
         state = DeleteTopicsRequest.DeleteTopicState
-        (deleted,) = (
-            await node.request(20, DeleteTopicsRequest(topics=[state(name="six")]))
-        ).responses
+        (deleted,) = (await node.request(DeleteTopicsRequest(topics=[state(name="six")]))).responses
         assert (deleted.error_code, deleted.topic_id) == (0, six.topic_id)
         assert node.records(done) == [
             [partition(six.topic_id, 6), partition(six.topic_id, 7)],
             [RemoveTopicRecord(topic_id=six.topic_id)],
         ]
         (again,) = (
-            await node.request(20, DeleteTopicsRequest(topics=[state(topic_id=six.topic_id)]))
+            await node.request(DeleteTopicsRequest(topics=[state(topic_id=six.topic_id)]))
         ).responses
         assert again.error_code == ErrorCode.UNKNOWN_TOPIC_ID
 
@@ -310,7 +307,7 @@ def test_more_partitions_and_deletion() -> None:
 def test_config_changes_are_single_records_and_null_removes() -> None:
     async def scenario() -> None:
         node, _ = await _started()
-        await node.request(19, create("six", 1))
+        await node.request(create("six", 1))
         done = len(node.quorum.batches)
         resource = IncrementalAlterConfigsRequest.AlterConfigsResource
 
@@ -318,7 +315,6 @@ def test_config_changes_are_single_records_and_null_removes() -> None:
             operation = 1 if value is None else 0
             config = resource.AlterableConfig(name=key, config_operation=operation, value=value)
             answer = await node.request(
-                44,
                 IncrementalAlterConfigsRequest(
                     resources=[resource(resource_type=kind, resource_name=name, configs=[config])]
                 ),
@@ -357,7 +353,7 @@ def _leaderless(topic_id: bytes) -> PartitionChangeRecord:
 def test_clean_stop_and_start_restore_the_isr_from_the_elr() -> None:
     async def scenario() -> None:
         node, epoch = await _started()
-        (six,) = (await node.request(19, create("six", 1))).topics
+        (six,) = (await node.request(create("six", 1))).topics
         done = len(node.quorum.batches)
         first = await node.heartbeat(1, epoch, want_shut_down=True)
         assert not first.should_shut_down
@@ -396,7 +392,7 @@ def test_clean_stop_and_start_restore_the_isr_from_the_elr() -> None:
 def test_a_kill_clears_the_elr_and_the_last_known_leader_comes_back_recovering() -> None:
     async def scenario() -> None:
         node, epoch = await _started()
-        (six,) = (await node.request(19, create("six", 1))).topics
+        (six,) = (await node.request(create("six", 1))).topics
         node.quorum.become_leader(1, 2)
         refused = await node.register(1, 52, [D1, D2, D3])
         assert refused.error_code == ErrorCode.DUPLICATE_BROKER_REGISTRATION

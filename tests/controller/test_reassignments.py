@@ -29,7 +29,7 @@ class TwoReplicas(Cluster):
             replication_factor=-1,
             assignments=[TOPIC.CreatableReplicaAssignment(broker_ids=[1, 2])],
         )
-        (result,) = (await self.request(19, CreateTopicsRequest(topics=[topic]))).topics
+        (result,) = (await self.request(CreateTopicsRequest(topics=[topic]))).topics
         self.topics["r"] = result.topic_id
         self.new_records()
 
@@ -41,11 +41,11 @@ class TwoReplicas(Cluster):
             allow_replication_factor_change=allow_resize,
             topics=[ASK(name=name, partitions=[partition])],
         )
-        (answer,) = (await self.request(45, request)).responses[0].partitions
+        (answer,) = (await self.request(request)).responses[0].partitions
         return answer.error_code, answer.error_message
 
     async def ongoing(self) -> list[tuple[list[int], list[int], list[int]]]:
-        response = await self.request(46, ListPartitionReassignmentsRequest(topics=None))
+        response = await self.request(ListPartitionReassignmentsRequest(topics=None))
         return [
             (partition.replicas, partition.adding_replicas, partition.removing_replicas)
             for topic in response.topics

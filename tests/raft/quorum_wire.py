@@ -29,7 +29,7 @@ class Network:
         sent, _ = decode(kind, kind.LAST_VERSION, encode(message, kind.LAST_VERSION))
         if isinstance(sent, ApiVersionsRequest):
             return all_versions()
-        answer = await node.handle(sent.API_KEY, sent)
+        answer = await node.handle(sent)
         kind = response_class(message.API_KEY)
         received, _ = decode(kind, kind.LAST_VERSION, encode(answer, kind.LAST_VERSION))
         return received

@@ -20,8 +20,9 @@ from spindle.protocol.messages.describe_quorum import (
     DescribeQuorumRequest,
     DescribeQuorumResponse,
 )
-from spindle.protocol.messages.fetch import FetchRequest, FetchResponse
+from spindle.protocol.messages.fetch import FetchResponse
 from spindle.protocol.messages.fetch_snapshot import FetchSnapshotResponse
+from spindle.protocol.messages.metadata import MetadataRequest
 from spindle.protocol.messages.metadata_records import (
     FeatureLevelRecord,
     NoOpRecord,
@@ -343,7 +344,7 @@ def test_replicas_read_the_log_and_the_snapshots(tmp_path: Path) -> None:
             quorum.append(1, [TOPIC], is_atomic=False)
             await node.heard.wait_for_offset(1)
             fetch = requests.fetch_request(CLUSTER_ID, 1, key(9), OffsetAndEpoch(0, 0), -1, 1000)
-            answer = await quorum.handle(FetchRequest.API_KEY, fetch)
+            answer = await quorum.handle(fetch)
             assert isinstance(answer, FetchResponse)
             partition = answer.responses[0].partitions[0]
             assert [b.base_offset for b in decode_batches(partition.records or b"")] == [0, 1]
@@ -358,7 +359,7 @@ def test_replicas_read_the_log_and_the_snapshots(tmp_path: Path) -> None:
                 request = requests.fetch_snapshot_request(
                     CLUSTER_ID, 1, key(9), snapshot_id, position, 50
                 )
-                found = await quorum.handle(request.API_KEY, request)
+                found = await quorum.handle(request)
                 assert isinstance(found, FetchSnapshotResponse)
                 part = found.topics[0].partitions[0]
                 assert part.error_code == expected
@@ -372,7 +373,7 @@ def test_a_waiting_fetch_gets_records_as_soon_as_there_are_some(tmp_path: Path) 
         async with running(str(tmp_path)) as node:
             await node.heard.wait_for_leadership(1)
             fetch = requests.fetch_request(CLUSTER_ID, 1, key(9), OffsetAndEpoch(1, 1), 1, 1000)
-            waiting = asyncio.ensure_future(node.quorum.handle(FetchRequest.API_KEY, fetch))
+            waiting = asyncio.ensure_future(node.quorum.handle(fetch))
             await asyncio.sleep(0)
             assert not waiting.done()
             node.quorum.append(1, [TOPIC], is_atomic=False)
@@ -397,13 +398,13 @@ def test_the_quorum_is_described(tmp_path: Path) -> None:
                     )
                 ]
             )
-            answer = await node.quorum.handle(request.API_KEY, request)
+            answer = await node.quorum.handle(request)
             assert isinstance(answer, DescribeQuorumResponse)
             partition = answer.topics[0].partitions[0]
             assert (partition.leader_id, partition.high_watermark) == (1, 1)
             assert node.quorum.leader_endpoint == endpoints(1)[0]
-            with pytest.raises(ApiError, match="UNSUPPORTED_VERSION"):
-                node.quorum.handle(3, request)
+            with pytest.raises(ApiError, match="MetadataRequest is not for the quorum"):
+                node.quorum.handle(MetadataRequest())
 
     asyncio.run(run())
 
@@ -420,7 +421,6 @@ def test_a_dead_metadata_directory_stops_the_quorum() -> None:
             files.faults.append(Fault("", ""))
             waiting = asyncio.ensure_future(
                 node.quorum.handle(
-                    FetchRequest.API_KEY,
                     requests.fetch_request(CLUSTER_ID, 1, key(9), OffsetAndEpoch(1, 1), 1, 1000),
                 )
             )
@@ -440,7 +440,6 @@ def test_a_stop_does_not_wait_for_voters_that_are_not_there(tmp_path: Path) -> N
             assert node.quorum.leader.leader_id == -1
             await asyncio.wait_for(node.quorum.stop(3600), 60)
             late = node.quorum.handle(
-                FetchRequest.API_KEY,
                 requests.fetch_request(CLUSTER_ID, 1, key(9), OffsetAndEpoch(1, 1), 1, 1000),
             )
             with pytest.raises(ApiError, match="BROKER_NOT_AVAILABLE"):

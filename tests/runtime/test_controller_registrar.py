@@ -50,7 +50,7 @@ class Cluster:
             )
         )
 
-    async def request(self, api_key: int, request: Message) -> Any:
+    async def request(self, request: Message) -> Any:
         assert isinstance(request, ControllerRegistrationRequest)
         self.requests.append(request)
         if self.error:

@@ -129,7 +129,7 @@ def test_the_channel_asks_again_until_the_active_controller_answers() -> None:
         ]
         asking = channel(controllers)
         asking.on_leader_change(LeaderAndEpoch(2, 1))
-        answer = await asking.request(63, BrokerHeartbeatRequest())
+        answer = await asking.request(BrokerHeartbeatRequest())
         assert answer.is_caught_up
         assert controllers.asked == [2, 2, 2]
 
@@ -143,7 +143,7 @@ def test_a_hanging_controller_is_left_when_another_one_leads() -> None:
         controllers.answers[1] = [ApiError(ErrorCode.NOT_CONTROLLER), BrokerHeartbeatResponse()]
         asking = channel(controllers)
         asking.on_leader_change(LeaderAndEpoch(2, 1))
-        answer = asyncio.ensure_future(asking.request(63, BrokerHeartbeatRequest()))
+        answer = asyncio.ensure_future(asking.request(BrokerHeartbeatRequest()))
         await controllers.hangs.wait()
         asking.on_leader_change(LeaderAndEpoch(-1, 2))
         asking.on_leader_change(LeaderAndEpoch(1, 2))
@@ -163,7 +163,7 @@ def test_a_refused_envelope_is_sent_to_the_next_controller() -> None:
         ]
         asking = channel(controllers)
         asking.on_leader_change(LeaderAndEpoch(3, 1))
-        assert await asking.request(19, REQUEST, client()) == ANSWER
+        assert await asking.request(REQUEST, client()) == ANSWER
 
     asyncio.run(scenario())
 
@@ -171,7 +171,7 @@ def test_a_refused_envelope_is_sent_to_the_next_controller() -> None:
 def test_without_a_controller_the_time_is_over_at_last() -> None:
     async def scenario() -> None:
         with pytest.raises(ApiError) as refusal:
-            await channel(Controllers(), timeout_s=0.01).request(63, BrokerHeartbeatRequest())
+            await channel(Controllers(), timeout_s=0.01).request(BrokerHeartbeatRequest())
         assert refusal.value.code is ErrorCode.REQUEST_TIMED_OUT
 
     asyncio.run(scenario())

@@ -57,9 +57,7 @@ class EventLoop(Protocol):
 class ControllerChannel(Protocol):
     """The way to the active controller, in this process or elsewhere."""
 
-    def request(
-        self, api_key: int, message: Message, context: RequestContext | None = None
-    ) -> Awaitable[Any]:
+    def request(self, message: Message, context: RequestContext | None = None) -> Awaitable[Any]:
         """The controller's answer.
 
         Raises:

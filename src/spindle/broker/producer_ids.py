@@ -1,6 +1,6 @@
 """Producer ids, handed out from blocks that the controller allocates (KIP-730)."""
 
-from typing import Any, Final
+from typing import Any
 
 from spindle.broker.ports import ControllerChannel
 from spindle.common.errors import ApiError, ErrorCode
@@ -8,8 +8,6 @@ from spindle.protocol.messages.allocate_producer_ids import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
 )
-
-_ALLOCATE_PRODUCER_IDS: Final = 67
 
 
 class ProducerIds:
@@ -38,9 +36,7 @@ class ProducerIds:
             broker_id=self._broker_id, broker_epoch=self.broker_epoch
         )
         try:
-            response: AllocateProducerIdsResponse = await self._controller.request(
-                _ALLOCATE_PRODUCER_IDS, request
-            )
+            response: AllocateProducerIdsResponse = await self._controller.request(request)
         except ApiError as error:
             raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, str(error)) from error
         if response.error_code:

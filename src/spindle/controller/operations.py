@@ -33,6 +33,7 @@ from spindle.controller.registration import (
 from spindle.controller.scram import alter_user_scram_credentials
 from spindle.controller.topics import create_partitions, delete_topics
 from spindle.metadata.image import MetadataImage
+from spindle.protocol.api import ApiKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,23 +57,29 @@ class Situation:
 Operation = Callable[[Situation, Any], Decision[Any]]
 
 OPERATIONS: Final[dict[int, Operation]] = {
-    19: lambda s, r: create_topics(s.image, r, s.context, s.charge),
-    20: lambda s, r: delete_topics(s.image, r, s.context, s.charge),
-    30: lambda s, r: create_acls(s.image, r, s.context),
-    31: lambda s, r: delete_acls(s.image, r, s.context),
-    33: lambda s, r: alter_configs(s.image, r, s.context, is_forwarded=s.is_forwarded),
-    37: lambda s, r: create_partitions(s.image, r, s.context, s.charge),
-    43: lambda s, r: elect_leaders(s.image, r, s.context),
-    44: lambda s, r: incremental_alter_configs(s.image, r, s.context, is_forwarded=s.is_forwarded),
-    45: lambda s, r: alter_partition_reassignments(s.image, r, s.context),
-    46: lambda s, r: list_partition_reassignments(s.image, r),
-    49: lambda s, r: alter_client_quotas(s.image, r),
-    51: lambda s, r: alter_user_scram_credentials(s.image, r),
-    56: lambda s, r: alter_partition(s.image, r, s.context),
-    57: lambda s, r: update_features(
+    ApiKey.CREATE_TOPICS: lambda s, r: create_topics(s.image, r, s.context, s.charge),
+    ApiKey.DELETE_TOPICS: lambda s, r: delete_topics(s.image, r, s.context, s.charge),
+    ApiKey.CREATE_ACLS: lambda s, r: create_acls(s.image, r, s.context),
+    ApiKey.DELETE_ACLS: lambda s, r: delete_acls(s.image, r, s.context),
+    ApiKey.ALTER_CONFIGS: lambda s, r: alter_configs(
+        s.image, r, s.context, is_forwarded=s.is_forwarded
+    ),
+    ApiKey.CREATE_PARTITIONS: lambda s, r: create_partitions(s.image, r, s.context, s.charge),
+    ApiKey.ELECT_LEADERS: lambda s, r: elect_leaders(s.image, r, s.context),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: lambda s, r: incremental_alter_configs(
+        s.image, r, s.context, is_forwarded=s.is_forwarded
+    ),
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: lambda s, r: alter_partition_reassignments(
+        s.image, r, s.context
+    ),
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: lambda s, r: list_partition_reassignments(s.image, r),
+    ApiKey.ALTER_CLIENT_QUOTAS: lambda s, r: alter_client_quotas(s.image, r),
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: lambda s, r: alter_user_scram_credentials(s.image, r),
+    ApiKey.ALTER_PARTITION: lambda s, r: alter_partition(s.image, r, s.context),
+    ApiKey.UPDATE_FEATURES: lambda s, r: update_features(
         s.image, r, s.context, version=s.api_version, kraft_version=s.kraft_version
     ),
-    62: lambda s, r: register_broker(
+    ApiKey.BROKER_REGISTRATION: lambda s, r: register_broker(
         s.image,
         s.heartbeats,
         r,
@@ -83,10 +90,12 @@ OPERATIONS: Final[dict[int, Operation]] = {
         kraft_version=s.kraft_version,
         is_own_process=s.is_own_process and r.broker_id == s.context.settings.node_id,
     ),
-    63: lambda s, r: process_heartbeat(s.image, s.heartbeats, r, s.context),
-    64: lambda s, r: unregister_broker(s.image, s.heartbeats, r, s.context),
-    67: lambda s, r: allocate_producer_ids(s.image, r),
-    70: lambda s, r: register_controller(s.image, r, kraft_version=s.kraft_version),
-    73: lambda s, r: assign_replicas_to_dirs(s.image, r, s.context),
+    ApiKey.BROKER_HEARTBEAT: lambda s, r: process_heartbeat(s.image, s.heartbeats, r, s.context),
+    ApiKey.UNREGISTER_BROKER: lambda s, r: unregister_broker(s.image, s.heartbeats, r, s.context),
+    ApiKey.ALLOCATE_PRODUCER_IDS: lambda s, r: allocate_producer_ids(s.image, r),
+    ApiKey.CONTROLLER_REGISTRATION: lambda s, r: register_controller(
+        s.image, r, kraft_version=s.kraft_version
+    ),
+    ApiKey.ASSIGN_REPLICAS_TO_DIRS: lambda s, r: assign_replicas_to_dirs(s.image, r, s.context),
 }
 """By API key. A decision raises `ApiError` for a request that it refuses as a whole."""

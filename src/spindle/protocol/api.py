@@ -1,15 +1,96 @@
 """The API table of Apache Kafka 4.3: keys, version ranges, listeners, forwarding, headers."""
 
+from enum import IntEnum
 from importlib import import_module
 from typing import Final, NamedTuple
 
 from spindle.protocol.message import Message
 
 
+class ApiKey(IntEnum):
+    """The number of each API on the wire."""
+
+    PRODUCE = 0
+    FETCH = 1
+    LIST_OFFSETS = 2
+    METADATA = 3
+    OFFSET_COMMIT = 8
+    OFFSET_FETCH = 9
+    FIND_COORDINATOR = 10
+    JOIN_GROUP = 11
+    HEARTBEAT = 12
+    LEAVE_GROUP = 13
+    SYNC_GROUP = 14
+    DESCRIBE_GROUPS = 15
+    LIST_GROUPS = 16
+    SASL_HANDSHAKE = 17
+    API_VERSIONS = 18
+    CREATE_TOPICS = 19
+    DELETE_TOPICS = 20
+    DELETE_RECORDS = 21
+    INIT_PRODUCER_ID = 22
+    OFFSET_FOR_LEADER_EPOCH = 23
+    ADD_PARTITIONS_TO_TXN = 24
+    ADD_OFFSETS_TO_TXN = 25
+    END_TXN = 26
+    WRITE_TXN_MARKERS = 27
+    TXN_OFFSET_COMMIT = 28
+    DESCRIBE_ACLS = 29
+    CREATE_ACLS = 30
+    DELETE_ACLS = 31
+    DESCRIBE_CONFIGS = 32
+    ALTER_CONFIGS = 33
+    ALTER_REPLICA_LOG_DIRS = 34
+    DESCRIBE_LOG_DIRS = 35
+    SASL_AUTHENTICATE = 36
+    CREATE_PARTITIONS = 37
+    CREATE_DELEGATION_TOKEN = 38
+    RENEW_DELEGATION_TOKEN = 39
+    EXPIRE_DELEGATION_TOKEN = 40
+    DESCRIBE_DELEGATION_TOKEN = 41
+    DELETE_GROUPS = 42
+    ELECT_LEADERS = 43
+    INCREMENTAL_ALTER_CONFIGS = 44
+    ALTER_PARTITION_REASSIGNMENTS = 45
+    LIST_PARTITION_REASSIGNMENTS = 46
+    OFFSET_DELETE = 47
+    DESCRIBE_CLIENT_QUOTAS = 48
+    ALTER_CLIENT_QUOTAS = 49
+    DESCRIBE_USER_SCRAM_CREDENTIALS = 50
+    ALTER_USER_SCRAM_CREDENTIALS = 51
+    VOTE = 52
+    BEGIN_QUORUM_EPOCH = 53
+    END_QUORUM_EPOCH = 54
+    DESCRIBE_QUORUM = 55
+    ALTER_PARTITION = 56
+    UPDATE_FEATURES = 57
+    ENVELOPE = 58
+    FETCH_SNAPSHOT = 59
+    DESCRIBE_CLUSTER = 60
+    DESCRIBE_PRODUCERS = 61
+    BROKER_REGISTRATION = 62
+    BROKER_HEARTBEAT = 63
+    UNREGISTER_BROKER = 64
+    DESCRIBE_TRANSACTIONS = 65
+    LIST_TRANSACTIONS = 66
+    ALLOCATE_PRODUCER_IDS = 67
+    CONSUMER_GROUP_HEARTBEAT = 68
+    CONSUMER_GROUP_DESCRIBE = 69
+    CONTROLLER_REGISTRATION = 70
+    GET_TELEMETRY_SUBSCRIPTIONS = 71
+    PUSH_TELEMETRY = 72
+    ASSIGN_REPLICAS_TO_DIRS = 73
+    LIST_CONFIG_RESOURCES = 74
+    DESCRIBE_TOPIC_PARTITIONS = 75
+    ADD_RAFT_VOTER = 80
+    REMOVE_RAFT_VOTER = 81
+    UPDATE_RAFT_VOTER = 82
+
+
 class Api(NamedTuple):
     """One API as Kafka 4.3 serves it. Version numbers are inclusive."""
 
-    key: int
+    key: ApiKey
     name: str
     first_version: int
     last_version: int
@@ -24,96 +105,98 @@ _NEVER: Final = 32767
 
 
 def _api(
-    key: int, name: str, first: int, last: int, flexible: int, listeners: str = "B"
+    key: ApiKey, first: int, last: int, flexible: int, listeners: str = "B"
 ) -> tuple[int, Api]:
+    on_broker, on_controller, is_forwarded = ("B" in listeners, "C" in listeners, "F" in listeners)
     return key, Api(
-        key, name, first, last, flexible, "B" in listeners, "C" in listeners, "F" in listeners
+        key, key.name.lower(), first, last, flexible, on_broker, on_controller, is_forwarded
     )
 
 
 APIS: Final[dict[int, Api]] = dict(
     (
-        _api(0, "produce", 3, 13, 9),
-        _api(1, "fetch", 4, 18, 12, "BC"),
-        _api(2, "list_offsets", 1, 11, 6),
-        _api(3, "metadata", 0, 13, 9),
-        _api(8, "offset_commit", 2, 10, 8),
-        _api(9, "offset_fetch", 1, 10, 6),
-        _api(10, "find_coordinator", 0, 6, 3),
-        _api(11, "join_group", 0, 9, 6),
-        _api(12, "heartbeat", 0, 4, 4),
-        _api(13, "leave_group", 0, 5, 4),
-        _api(14, "sync_group", 0, 5, 4),
-        _api(15, "describe_groups", 0, 6, 5),
-        _api(16, "list_groups", 0, 5, 3),
-        _api(17, "sasl_handshake", 0, 1, _NEVER, "BC"),
-        _api(18, "api_versions", 0, 4, 3, "BC"),
-        _api(19, "create_topics", 2, 7, 5, "BCF"),
-        _api(20, "delete_topics", 1, 6, 4, "BCF"),
-        _api(21, "delete_records", 0, 2, 2),
-        _api(22, "init_producer_id", 0, 5, 2),
-        _api(23, "offset_for_leader_epoch", 2, 4, 4),
-        _api(24, "add_partitions_to_txn", 0, 5, 3),
-        _api(25, "add_offsets_to_txn", 0, 4, 3),
-        _api(26, "end_txn", 0, 5, 3),
-        _api(27, "write_txn_markers", 1, 2, 1),
-        _api(28, "txn_offset_commit", 0, 5, 3),
-        _api(29, "describe_acls", 1, 3, 2, "BC"),
-        _api(30, "create_acls", 1, 3, 2, "BCF"),
-        _api(31, "delete_acls", 1, 3, 2, "BCF"),
-        _api(32, "describe_configs", 1, 4, 4, "BC"),
-        _api(33, "alter_configs", 0, 2, 2, "BCF"),
-        _api(34, "alter_replica_log_dirs", 1, 2, 2),
-        _api(35, "describe_log_dirs", 1, 5, 2),
-        _api(36, "sasl_authenticate", 0, 2, 2, "BC"),
-        _api(37, "create_partitions", 0, 3, 2, "BCF"),
-        _api(38, "create_delegation_token", 1, 3, 2, "BCF"),
-        _api(39, "renew_delegation_token", 1, 2, 2, "BCF"),
-        _api(40, "expire_delegation_token", 1, 2, 2, "BCF"),
-        _api(41, "describe_delegation_token", 1, 3, 2, "BC"),
-        _api(42, "delete_groups", 0, 2, 2),
-        _api(43, "elect_leaders", 0, 2, 2, "BCF"),
-        _api(44, "incremental_alter_configs", 0, 1, 1, "BCF"),
-        _api(45, "alter_partition_reassignments", 0, 1, 0, "BCF"),
-        _api(46, "list_partition_reassignments", 0, 0, 0, "BCF"),
-        _api(47, "offset_delete", 0, 0, _NEVER),
-        _api(48, "describe_client_quotas", 0, 1, 1),
-        _api(49, "alter_client_quotas", 0, 1, 1, "BCF"),
-        _api(50, "describe_user_scram_credentials", 0, 0, 0, "BC"),
-        _api(51, "alter_user_scram_credentials", 0, 0, 0, "BCF"),
-        _api(52, "vote", 0, 2, 0, "C"),
-        _api(53, "begin_quorum_epoch", 0, 1, 1, "C"),
-        _api(54, "end_quorum_epoch", 0, 1, 1, "C"),
-        _api(55, "describe_quorum", 0, 2, 0, "BCF"),
-        _api(56, "alter_partition", 2, 3, 0, "C"),
-        _api(57, "update_features", 0, 2, 0, "BCF"),
-        _api(58, "envelope", 0, 0, 0, "C"),
-        _api(59, "fetch_snapshot", 0, 1, 0, "C"),
-        _api(60, "describe_cluster", 0, 2, 0, "BC"),
-        _api(61, "describe_producers", 0, 0, 0),
-        _api(62, "broker_registration", 0, 4, 0, "C"),
-        _api(63, "broker_heartbeat", 0, 2, 0, "C"),
-        _api(64, "unregister_broker", 0, 0, 0, "BCF"),
-        _api(65, "describe_transactions", 0, 0, 0),
-        _api(66, "list_transactions", 0, 2, 0),
-        _api(67, "allocate_producer_ids", 0, 0, 0, "CF"),
-        _api(68, "consumer_group_heartbeat", 0, 1, 0),
-        _api(69, "consumer_group_describe", 0, 1, 0),
-        _api(70, "controller_registration", 0, 0, 0, "C"),
-        _api(71, "get_telemetry_subscriptions", 0, 0, 0),
-        _api(72, "push_telemetry", 0, 0, 0),
-        _api(73, "assign_replicas_to_dirs", 0, 0, 0, "C"),
-        _api(74, "list_config_resources", 0, 1, 0),
-        _api(75, "describe_topic_partitions", 0, 0, 0),
-        _api(80, "add_raft_voter", 0, 1, 0, "BCF"),
-        _api(81, "remove_raft_voter", 0, 0, 0, "BCF"),
-        _api(82, "update_raft_voter", 0, 0, 0, "C"),
+        _api(ApiKey.PRODUCE, 3, 13, 9),
+        _api(ApiKey.FETCH, 4, 18, 12, "BC"),
+        _api(ApiKey.LIST_OFFSETS, 1, 11, 6),
+        _api(ApiKey.METADATA, 0, 13, 9),
+        _api(ApiKey.OFFSET_COMMIT, 2, 10, 8),
+        _api(ApiKey.OFFSET_FETCH, 1, 10, 6),
+        _api(ApiKey.FIND_COORDINATOR, 0, 6, 3),
+        _api(ApiKey.JOIN_GROUP, 0, 9, 6),
+        _api(ApiKey.HEARTBEAT, 0, 4, 4),
+        _api(ApiKey.LEAVE_GROUP, 0, 5, 4),
+        _api(ApiKey.SYNC_GROUP, 0, 5, 4),
+        _api(ApiKey.DESCRIBE_GROUPS, 0, 6, 5),
+        _api(ApiKey.LIST_GROUPS, 0, 5, 3),
+        _api(ApiKey.SASL_HANDSHAKE, 0, 1, _NEVER, "BC"),
+        _api(ApiKey.API_VERSIONS, 0, 4, 3, "BC"),
+        _api(ApiKey.CREATE_TOPICS, 2, 7, 5, "BCF"),
+        _api(ApiKey.DELETE_TOPICS, 1, 6, 4, "BCF"),
+        _api(ApiKey.DELETE_RECORDS, 0, 2, 2),
+        _api(ApiKey.INIT_PRODUCER_ID, 0, 5, 2),
+        _api(ApiKey.OFFSET_FOR_LEADER_EPOCH, 2, 4, 4),
+        _api(ApiKey.ADD_PARTITIONS_TO_TXN, 0, 5, 3),
+        _api(ApiKey.ADD_OFFSETS_TO_TXN, 0, 4, 3),
+        _api(ApiKey.END_TXN, 0, 5, 3),
+        _api(ApiKey.WRITE_TXN_MARKERS, 1, 2, 1),
+        _api(ApiKey.TXN_OFFSET_COMMIT, 0, 5, 3),
+        _api(ApiKey.DESCRIBE_ACLS, 1, 3, 2, "BC"),
+        _api(ApiKey.CREATE_ACLS, 1, 3, 2, "BCF"),
+        _api(ApiKey.DELETE_ACLS, 1, 3, 2, "BCF"),
+        _api(ApiKey.DESCRIBE_CONFIGS, 1, 4, 4, "BC"),
+        _api(ApiKey.ALTER_CONFIGS, 0, 2, 2, "BCF"),
+        _api(ApiKey.ALTER_REPLICA_LOG_DIRS, 1, 2, 2),
+        _api(ApiKey.DESCRIBE_LOG_DIRS, 1, 5, 2),
+        _api(ApiKey.SASL_AUTHENTICATE, 0, 2, 2, "BC"),
+        _api(ApiKey.CREATE_PARTITIONS, 0, 3, 2, "BCF"),
+        _api(ApiKey.CREATE_DELEGATION_TOKEN, 1, 3, 2, "BCF"),
+        _api(ApiKey.RENEW_DELEGATION_TOKEN, 1, 2, 2, "BCF"),
+        _api(ApiKey.EXPIRE_DELEGATION_TOKEN, 1, 2, 2, "BCF"),
+        _api(ApiKey.DESCRIBE_DELEGATION_TOKEN, 1, 3, 2, "BC"),
+        _api(ApiKey.DELETE_GROUPS, 0, 2, 2),
+        _api(ApiKey.ELECT_LEADERS, 0, 2, 2, "BCF"),
+        _api(ApiKey.INCREMENTAL_ALTER_CONFIGS, 0, 1, 1, "BCF"),
+        _api(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, 1, 0, "BCF"),
+        _api(ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, 0, 0, "BCF"),
+        _api(ApiKey.OFFSET_DELETE, 0, 0, _NEVER),
+        _api(ApiKey.DESCRIBE_CLIENT_QUOTAS, 0, 1, 1),
+        _api(ApiKey.ALTER_CLIENT_QUOTAS, 0, 1, 1, "BCF"),
+        _api(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, 0, 0, 0, "BC"),
+        _api(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, 0, 0, 0, "BCF"),
+        _api(ApiKey.VOTE, 0, 2, 0, "C"),
+        _api(ApiKey.BEGIN_QUORUM_EPOCH, 0, 1, 1, "C"),
+        _api(ApiKey.END_QUORUM_EPOCH, 0, 1, 1, "C"),
+        _api(ApiKey.DESCRIBE_QUORUM, 0, 2, 0, "BCF"),
+        _api(ApiKey.ALTER_PARTITION, 2, 3, 0, "C"),
+        _api(ApiKey.UPDATE_FEATURES, 0, 2, 0, "BCF"),
+        _api(ApiKey.ENVELOPE, 0, 0, 0, "C"),
+        _api(ApiKey.FETCH_SNAPSHOT, 0, 1, 0, "C"),
+        _api(ApiKey.DESCRIBE_CLUSTER, 0, 2, 0, "BC"),
+        _api(ApiKey.DESCRIBE_PRODUCERS, 0, 0, 0),
+        _api(ApiKey.BROKER_REGISTRATION, 0, 4, 0, "C"),
+        _api(ApiKey.BROKER_HEARTBEAT, 0, 2, 0, "C"),
+        _api(ApiKey.UNREGISTER_BROKER, 0, 0, 0, "BCF"),
+        _api(ApiKey.DESCRIBE_TRANSACTIONS, 0, 0, 0),
+        _api(ApiKey.LIST_TRANSACTIONS, 0, 2, 0),
+        _api(ApiKey.ALLOCATE_PRODUCER_IDS, 0, 0, 0, "CF"),
+        _api(ApiKey.CONSUMER_GROUP_HEARTBEAT, 0, 1, 0),
+        _api(ApiKey.CONSUMER_GROUP_DESCRIBE, 0, 1, 0),
+        _api(ApiKey.CONTROLLER_REGISTRATION, 0, 0, 0, "C"),
+        _api(ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, 0, 0, 0),
+        _api(ApiKey.PUSH_TELEMETRY, 0, 0, 0),
+        _api(ApiKey.ASSIGN_REPLICAS_TO_DIRS, 0, 0, 0, "C"),
+        _api(ApiKey.LIST_CONFIG_RESOURCES, 0, 1, 0),
+        _api(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, 0, 0),
+        _api(ApiKey.ADD_RAFT_VOTER, 0, 1, 0, "BCF"),
+        _api(ApiKey.REMOVE_RAFT_VOTER, 0, 0, 0, "BCF"),
+        _api(ApiKey.UPDATE_RAFT_VOTER, 0, 0, 0, "C"),
     )
 )
 
-PRODUCE: Final = 0
-FETCH: Final = 1
-API_VERSIONS: Final = 18
+# Of every request: these names are looked up in one step.
+PRODUCE: Final = ApiKey.PRODUCE
+FETCH: Final = ApiKey.FETCH
+API_VERSIONS: Final = ApiKey.API_VERSIONS
 
 
 def _class_of(key: int, suffix: str) -> type[Message]:

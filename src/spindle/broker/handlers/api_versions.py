@@ -1,14 +1,14 @@
 """ApiVersions: what a listener serves, and the features (KIP-35, KIP-511, KIP-584)."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from spindle.broker.context import RequestContext
 from spindle.common.errors import ErrorCode
-from spindle.metadata.features import KRAFT_VERSION, VersionRange
+from spindle.metadata.features import KRAFT_VERSION, SUPPORTED_FEATURES
 from spindle.metadata.image import MetadataImage
-from spindle.protocol.api import APIS, PRODUCE
+from spindle.protocol.api import API_VERSIONS, APIS, PRODUCE
 from spindle.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
@@ -16,8 +16,16 @@ _FIRST_CLIENT_SOFTWARE_VERSION: Final = 3
 _FIRST_MIN_ZERO_FEATURES_VERSION: Final = 4
 
 
-def api_rows(keys: Iterable[int]) -> list[ApiVersionsResponse.ApiVersion]:
-    """The version ranges of the APIs that a listener serves.
+def answer_of_listener(
+    keys: Iterable[int], image: Callable[[], MetadataImage], kraft_version: Callable[[], int]
+) -> Callable[[RequestContext, ApiVersionsRequest], ApiVersionsResponse]:
+    """The handler of a listener that serves these APIs, and this one."""
+    rows = _rows((*keys, API_VERSIONS))
+    return lambda context, request: _answer(context, request, rows, image(), kraft_version())
+
+
+def _rows(keys: Iterable[int]) -> list[ApiVersionsResponse.ApiVersion]:
+    """The version ranges of APIs.
 
     Produce is advertised from version 0, although 0 to 2 are refused: released librdkafka takes a
     range without them for a broker that cannot handle compression (KAFKA-18659).
@@ -32,18 +40,14 @@ def api_rows(keys: Iterable[int]) -> list[ApiVersionsResponse.ApiVersion]:
     ]
 
 
-def api_versions(
+def _answer(
     context: RequestContext,
     request: ApiVersionsRequest,
     rows: list[ApiVersionsResponse.ApiVersion],
-    supported: Mapping[str, VersionRange],
     image: MetadataImage,
     kraft_version: int,
 ) -> ApiVersionsResponse:
-    """Answer for one listener; `rows` is made once by `api_rows`.
-
-    kraft.version is known to the quorum alone. Its level 0 goes unsaid, like that of any feature.
-    """
+    """`kraft_version` is known to the quorum alone; as of any feature, level 0 goes unsaid."""
     if context.api_version >= _FIRST_CLIENT_SOFTWARE_VERSION and not (
         _SOFTWARE.fullmatch(request.client_software_name)
         and _SOFTWARE.fullmatch(request.client_software_version)
@@ -60,7 +64,7 @@ def api_versions(
             ApiVersionsResponse.SupportedFeatureKey(
                 name=name, min_version=versions.minimum, max_version=versions.maximum
             )
-            for name, versions in supported.items()
+            for name, versions in SUPPORTED_FEATURES.items()
             if show_all or versions.minimum > 0
         ],
         finalized_features_epoch=image.provenance.last_offset,

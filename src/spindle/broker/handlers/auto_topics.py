@@ -11,7 +11,6 @@ from spindle.common.ids import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from spindle.controller.create_topics import MAX_PARTITIONS_PER_REQUEST
 from spindle.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 
-_CREATE_TOPICS: Final = 19
 _NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _TIMEOUT_MS: Final = 5000
 
@@ -53,9 +52,7 @@ async def request_topics(
     )
     codes = dict.fromkeys(names, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     try:
-        response: CreateTopicsResponse = await services.controller.request(
-            _CREATE_TOPICS, request, context
-        )
+        response: CreateTopicsResponse = await services.controller.request(request, context)
     except ApiError:
         return codes
     for topic in response.topics:

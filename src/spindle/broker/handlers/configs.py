@@ -215,7 +215,7 @@ async def alter_own_first(
     context: RequestContext,
     request: IncrementalAlterConfigsRequest,
     change_own: Callable[[_Changed], bool],
-    forward: Callable[[int, IncrementalAlterConfigsRequest, RequestContext], Awaitable[Any]],
+    forward: Callable[[IncrementalAlterConfigsRequest, RequestContext], Awaitable[Any]],
 ) -> IncrementalAlterConfigsResponse:
     """Give each resource to `change_own`, and what that leaves to `forward` in one request.
 
@@ -240,7 +240,6 @@ async def alter_own_first(
     forwarded: list[_ChangeResult] = []
     if rest:
         answer: IncrementalAlterConfigsResponse = await forward(
-            context.api_key,
             IncrementalAlterConfigsRequest(resources=rest, validate_only=request.validate_only),
             context,
         )
@@ -298,7 +297,6 @@ async def alter_configs(
     forwarded: list[_ReplaceResult] = []
     if rest:
         answer: AlterConfigsResponse = await services.controller.request(
-            context.api_key,
             AlterConfigsRequest(resources=rest, validate_only=request.validate_only),
             context,
         )

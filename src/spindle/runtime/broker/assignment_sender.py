@@ -15,7 +15,6 @@ from spindle.runtime.backoff import Backoff
 
 log = logging.getLogger(__name__)
 
-_ASSIGN_REPLICAS_TO_DIRS: Final = 73
 _INITIAL_RETRY_MS: Final = 100
 _MAX_RETRY_MS: Final = 10_000
 
@@ -63,9 +62,7 @@ class AssignmentSender:
         if request is None:
             return
         try:
-            response: AssignReplicasToDirsResponse = await self._channel.request(
-                _ASSIGN_REPLICAS_TO_DIRS, request
-            )
+            response: AssignReplicasToDirsResponse = await self._channel.request(request)
             if response.error_code:
                 raise ApiError(ErrorCode(response.error_code))
         except ApiError as error:

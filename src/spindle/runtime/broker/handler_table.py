@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any, Final
 
 from spindle.broker.context import RequestContext
-from spindle.broker.handlers.api_versions import api_rows, api_versions
+from spindle.broker.handlers.api_versions import answer_of_listener
 from spindle.broker.handlers.client_quotas import describe_client_quotas
 from spindle.broker.handlers.configs import (
     alter_configs,
@@ -47,47 +47,56 @@ from spindle.broker.services import BrokerServices
 from spindle.common.errors import ApiError
 from spindle.controller.error_answers import error_answer
 from spindle.controller.operations import OPERATIONS
-from spindle.metadata.features import SUPPORTED_FEATURES
-from spindle.protocol.api import APIS
+from spindle.protocol.api import APIS, ApiKey
 from spindle.protocol.message import Message
 from spindle.runtime.network.server import Handler
 
 _LOCAL: Final[dict[int, Any]] = {
-    0: produce,
-    1: fetch,
-    2: list_offsets,
-    3: metadata,
-    8: handle_offset_commit,
-    9: handle_offset_fetch,
-    10: handle_find_coordinator,
-    11: handle_join_group,
-    12: handle_heartbeat,
-    13: handle_leave_group,
-    14: handle_sync_group,
-    15: handle_describe_groups,
-    16: handle_list_groups,
-    21: delete_records,
-    22: init_producer_id,
-    23: offset_for_leader_epoch,
-    29: describe_acls,
-    32: describe_configs,
-    33: alter_configs,
-    34: alter_replica_log_dirs,
-    35: describe_log_dirs,
-    42: handle_delete_groups,
-    44: incremental_alter_configs,
-    47: handle_offset_delete,
-    48: describe_client_quotas,
-    50: describe_user_scram_credentials,
-    60: describe_cluster,
-    61: describe_producers,
-    74: list_config_resources,
-    75: describe_topic_partitions,
+    ApiKey.PRODUCE: produce,
+    ApiKey.FETCH: fetch,
+    ApiKey.LIST_OFFSETS: list_offsets,
+    ApiKey.METADATA: metadata,
+    ApiKey.OFFSET_COMMIT: handle_offset_commit,
+    ApiKey.OFFSET_FETCH: handle_offset_fetch,
+    ApiKey.FIND_COORDINATOR: handle_find_coordinator,
+    ApiKey.JOIN_GROUP: handle_join_group,
+    ApiKey.HEARTBEAT: handle_heartbeat,
+    ApiKey.LEAVE_GROUP: handle_leave_group,
+    ApiKey.SYNC_GROUP: handle_sync_group,
+    ApiKey.DESCRIBE_GROUPS: handle_describe_groups,
+    ApiKey.LIST_GROUPS: handle_list_groups,
+    ApiKey.DELETE_RECORDS: delete_records,
+    ApiKey.INIT_PRODUCER_ID: init_producer_id,
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: offset_for_leader_epoch,
+    ApiKey.DESCRIBE_ACLS: describe_acls,
+    ApiKey.DESCRIBE_CONFIGS: describe_configs,
+    ApiKey.ALTER_CONFIGS: alter_configs,
+    ApiKey.ALTER_REPLICA_LOG_DIRS: alter_replica_log_dirs,
+    ApiKey.DESCRIBE_LOG_DIRS: describe_log_dirs,
+    ApiKey.DELETE_GROUPS: handle_delete_groups,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: incremental_alter_configs,
+    ApiKey.OFFSET_DELETE: handle_offset_delete,
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: describe_client_quotas,
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: describe_user_scram_credentials,
+    ApiKey.DESCRIBE_CLUSTER: describe_cluster,
+    ApiKey.DESCRIBE_PRODUCERS: describe_producers,
+    ApiKey.LIST_CONFIG_RESOURCES: list_config_resources,
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: describe_topic_partitions,
 }
-_QUORUM_FORWARDED: Final = (55, 80, 81)
-_API_VERSIONS: Final = 18
-_OF_REPLICAS: Final = (2, 21, 23, 34, 35, 61)
-"""Of replicas, beside Produce and Fetch, which wait only for the ones they need."""
+_QUORUM_FORWARDED: Final = (
+    ApiKey.DESCRIBE_QUORUM,
+    ApiKey.ADD_RAFT_VOTER,
+    ApiKey.REMOVE_RAFT_VOTER,
+)
+_OF_REPLICAS: Final[tuple[int, ...]] = (
+    ApiKey.LIST_OFFSETS,
+    ApiKey.DELETE_RECORDS,
+    ApiKey.OFFSET_FOR_LEADER_EPOCH,
+    ApiKey.ALTER_REPLICA_LOG_DIRS,
+    ApiKey.DESCRIBE_LOG_DIRS,
+    ApiKey.DESCRIBE_PRODUCERS,
+)
+"""About replicas. Produce and Fetch, too, but they wait only for the ones that they need."""
 
 
 def broker_handlers(
@@ -102,20 +111,16 @@ def broker_handlers(
     for key in (*OPERATIONS, *_QUORUM_FORWARDED):
         if APIS[key].is_forwarded and APIS[key].on_broker and key not in handlers:
             handlers[key] = partial(_forward, services)
-    rows = api_rows((*handlers, _API_VERSIONS))
-
-    def versions(context: RequestContext, request: Any) -> Message:
-        image = services.metadata.image
-        return api_versions(context, request, rows, SUPPORTED_FEATURES, image, kraft_version())
-
-    handlers[_API_VERSIONS] = versions
+    handlers[ApiKey.API_VERSIONS] = answer_of_listener(
+        handlers, lambda: services.metadata.image, kraft_version
+    )
     return handlers
 
 
 async def _forward(services: BrokerServices, context: RequestContext, request: Message) -> Message:
     """The active controller decides (KIP-590)."""
     try:
-        response: Message = await services.controller.request(context.api_key, request, context)
+        response: Message = await services.controller.request(request, context)
     except ApiError as error:
         return error_answer(request, error)
     return response

@@ -16,7 +16,6 @@ from spindle.runtime.backoff import Backoff
 
 log = logging.getLogger(__name__)
 
-_ALTER_PARTITION: Final = 56
 _RETRY_MS: Final = 50
 _MAX_RETRY_MS: Final = 1_000
 
@@ -74,9 +73,7 @@ class IsrSender:
         if request is None:
             return
         try:
-            response: AlterPartitionResponse = await self._channel.request(
-                _ALTER_PARTITION, request
-            )
+            response: AlterPartitionResponse = await self._channel.request(request)
             if response.error_code:
                 raise ApiError(ErrorCode(response.error_code))
         except ApiError as error:

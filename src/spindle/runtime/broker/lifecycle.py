@@ -29,8 +29,6 @@ from spindle.runtime.backoff import Backoff
 
 log = logging.getLogger(__name__)
 
-_BROKER_REGISTRATION: Final = 62
-_BROKER_HEARTBEAT: Final = 63
 _INITIAL_RETRY_MS: Final = 100
 _STARTING_HEARTBEAT_S: Final = 0.01
 _FIRST_SHUTDOWN_HEARTBEAT_S: Final = 0.05
@@ -233,9 +231,7 @@ class BrokerLifecycle:
             log_dirs=sorted(identity.directories(), key=uuid_sort_key),
             previous_broker_epoch=identity.previous_broker_epoch,
         )
-        response: BrokerRegistrationResponse = await self._channel.request(
-            _BROKER_REGISTRATION, request
-        )
+        response: BrokerRegistrationResponse = await self._channel.request(request)
         if response.error_code:
             raise ApiError(ErrorCode(response.error_code))
         self.broker_epoch = response.broker_epoch
@@ -255,9 +251,7 @@ class BrokerLifecycle:
             cordoned_log_dirs=(list(self._cordoned) if self.caught_up.done() else None),
         )
         try:
-            response: BrokerHeartbeatResponse = await self._channel.request(
-                _BROKER_HEARTBEAT, request
-            )
+            response: BrokerHeartbeatResponse = await self._channel.request(request)
             if response.error_code:
                 raise ApiError(ErrorCode(response.error_code))
         except ApiError as error:

@@ -27,7 +27,7 @@ class LocalController(Protocol):
     """The controller of this process."""
 
     def request(
-        self, api_key: int, message: Message, context: RequestContext | None = None
+        self, message: Message, context: RequestContext | None = None
     ) -> Awaitable[Any]: ...
 
 
@@ -74,9 +74,7 @@ class ControllerChannel:
         else:
             self._has_leader.clear()
 
-    async def request(
-        self, api_key: int, message: Message, context: RequestContext | None = None
-    ) -> Any:
+    async def request(self, message: Message, context: RequestContext | None = None) -> Any:
         """The controller's answer. With a context the request is that of a client.
 
         Raises:
@@ -85,20 +83,20 @@ class ControllerChannel:
         """
         try:
             async with asyncio.timeout(self._timeout_s):
-                return await self._ask(api_key, message, context)
+                return await self._ask(message, context)
         except TimeoutError:
             raise ApiError(
                 ErrorCode.REQUEST_TIMED_OUT,
                 f"no active controller answered within {self._timeout_s:.0f} s",
             ) from None
 
-    async def _ask(self, api_key: int, message: Message, context: RequestContext | None) -> Any:
+    async def _ask(self, message: Message, context: RequestContext | None) -> Any:
         while True:
             await self._has_leader.wait()
             asked = self._leader
             try:
                 if asked.leader_id == self._node_id:
-                    return await self._local.request(api_key, message, context)
+                    return await self._local.request(message, context)
                 return await self._ask_remote(asked.leader_id, message, context)
             except ApiError as error:
                 if error.code is not ErrorCode.NOT_CONTROLLER:

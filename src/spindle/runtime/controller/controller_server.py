@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from spindle.broker.context import RequestContext
 from spindle.broker.forwarding import open_request, seal_response
-from spindle.broker.handlers.api_versions import api_rows, api_versions
+from spindle.broker.handlers.api_versions import answer_of_listener
 from spindle.broker.handlers.configs import (
     alter_own_first,
     change_own_loggers,
@@ -30,10 +30,9 @@ from spindle.config.node_config import NodeConfig
 from spindle.controller.decision import ControllerContext, ControllerSettings
 from spindle.controller.error_answers import error_answer
 from spindle.controller.operations import OPERATIONS
-from spindle.metadata.features import SUPPORTED_FEATURES
 from spindle.metadata.loader import Publication
 from spindle.metadata.snapshot_generator import SnapshotGenerator, SnapshotWork
-from spindle.protocol.api import APIS
+from spindle.protocol.api import APIS, ApiKey
 from spindle.protocol.message import Message
 from spindle.protocol.messages.describe_cluster import (
     DescribeClusterRequest,
@@ -53,20 +52,10 @@ from spindle.runtime.network.large_requests import max_elements
 from spindle.runtime.network.request_limits import RequestLimits
 from spindle.runtime.network.server import Handler, Listener, RequestServer
 from spindle.runtime.peers.port import Peers
-from spindle.runtime.quorum.metadata_quorum import RaftMetadataQuorum
+from spindle.runtime.quorum.metadata_quorum import QUORUM_APIS, RaftMetadataQuorum
 
 log = logging.getLogger(__name__)
 
-_API_VERSIONS: Final = 18
-_DESCRIBE_ACLS: Final = 29
-_DESCRIBE_CONFIGS: Final = 32
-_INCREMENTAL_ALTER_CONFIGS: Final = 44
-_DESCRIBE_SCRAM: Final = 50
-_ENVELOPE: Final = 58
-_DESCRIBE_CLUSTER: Final = 60
-QUORUM_APIS: Final = frozenset((1, 52, 53, 54, 55, 59, 80, 81, 82))
-"""Fetch (of the metadata log), Vote, Begin- and EndQuorumEpoch, DescribeQuorum, FetchSnapshot,
-Add-, Remove- and UpdateRaftVoter."""
 _FORWARDED: Final = frozenset((*OPERATIONS, *QUORUM_APIS))
 
 
@@ -177,17 +166,15 @@ class ControllerServer:
 
     # -- requests
 
-    def request(
-        self, api_key: int, message: Message, context: RequestContext | None = None
-    ) -> Awaitable[Any]:
+    def request(self, message: Message, context: RequestContext | None = None) -> Awaitable[Any]:
         """Serve a request that is meant for the active controller or the quorum's leader."""
-        if api_key in QUORUM_APIS:
-            return self._quorum.handle(api_key, message)
-        return self.driver.handle(api_key, message, context)
+        if message.API_KEY in QUORUM_APIS:
+            return self._quorum.handle(message)
+        return self.driver.handle(message, context)
 
     async def _answer(self, context: RequestContext, request: Message) -> Message:
         try:
-            response: Message = await self.request(context.api_key, request, context)
+            response: Message = await self.request(request, context)
         except ApiError as error:
             if context.api_key in QUORUM_APIS:
                 # The node leaves the quorum, whose messages have no word for that: as a request
@@ -224,7 +211,7 @@ class ControllerServer:
             code = error.code if isinstance(error, ApiError) else ErrorCode.INVALID_REQUEST
             return EnvelopeResponse(error_code=code)
         try:
-            response = await self.request(client.api_key, request, client)
+            response = await self.request(request, client)
         except ApiError as error:
             if error.code is ErrorCode.NOT_CONTROLLER:
                 return EnvelopeResponse(error_code=error.code)
@@ -235,19 +222,17 @@ class ControllerServer:
         served = (key for key in (*OPERATIONS, *QUORUM_APIS) if APIS[key].on_controller)
         handlers: dict[int, Handler] = dict.fromkeys(served, self._answer)
         node = _DescribedController(self._config.node_id, self._config, self._publisher)
-        handlers[_INCREMENTAL_ALTER_CONFIGS] = partial(self._alter_configs, node)
-        handlers[_DESCRIBE_ACLS] = partial(describe_acls, node)
-        handlers[_DESCRIBE_CONFIGS] = partial(describe_configs, node)
-        handlers[_DESCRIBE_SCRAM] = partial(describe_user_scram_credentials, node)
-        handlers[_DESCRIBE_CLUSTER] = self._describe_cluster
-        handlers[_ENVELOPE] = self._answer_envelope
-        rows = api_rows((*handlers, _API_VERSIONS))
-
-        def versions(context: RequestContext, request: Any) -> Message:
-            image, level = self._publisher.image, self._quorum.kraft_version
-            return api_versions(context, request, rows, SUPPORTED_FEATURES, image, level)
-
-        handlers[_API_VERSIONS] = versions
+        handlers[ApiKey.INCREMENTAL_ALTER_CONFIGS] = partial(self._alter_configs, node)
+        handlers[ApiKey.DESCRIBE_ACLS] = partial(describe_acls, node)
+        handlers[ApiKey.DESCRIBE_CONFIGS] = partial(describe_configs, node)
+        handlers[ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS] = partial(
+            describe_user_scram_credentials, node
+        )
+        handlers[ApiKey.DESCRIBE_CLUSTER] = self._describe_cluster
+        handlers[ApiKey.ENVELOPE] = self._answer_envelope
+        handlers[ApiKey.API_VERSIONS] = answer_of_listener(
+            handlers, lambda: self._publisher.image, lambda: self._quorum.kraft_version
+        )
         return handlers
 
     def _describe_cluster(

@@ -151,9 +151,7 @@ class ControllerDriver:
         self._publisher.remove(self)
         self._deactivate()
 
-    async def handle(
-        self, api_key: int, request: Any, context: RequestContext | None = None
-    ) -> Message:
+    async def handle(self, request: Any, context: RequestContext | None = None) -> Message:
         """Decide on a request and answer when its records are committed.
 
         A request refused as a whole gets an answer that says so. Without a context the request
@@ -163,6 +161,7 @@ class ControllerDriver:
             ApiError: NOT_CONTROLLER when this node is not (or no longer) the active controller,
                 REQUEST_TIMED_OUT when the quorum does not commit in time.
         """
+        api_key = request.API_KEY
         operation = OPERATIONS.get(api_key)
         if operation is None:
             raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"API {api_key} is not for a controller")

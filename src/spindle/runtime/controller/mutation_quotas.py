@@ -13,12 +13,17 @@ from spindle.broker.quotas import TokenBucket
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.controller.decision import ChargePartitions, charge_nobody
 from spindle.metadata.client_quotas import EMPTY_CLIENT_QUOTAS, ClientQuotasImage
+from spindle.protocol.api import ApiKey
 
 CONTROLLER_MUTATION_RATE: Final = "controller_mutation_rate"
 _MAX_BUCKETS: Final = 10_000
 
-FIRST_STRICT_VERSION: Final = {19: 6, 20: 5, 37: 3}
-"""CreateTopics, DeleteTopics and CreatePartitions: from which version on clients are refused."""
+FIRST_STRICT_VERSION: Final[dict[int, int]] = {
+    ApiKey.CREATE_TOPICS: 6,
+    ApiKey.DELETE_TOPICS: 5,
+    ApiKey.CREATE_PARTITIONS: 3,
+}
+"""From which version on clients are refused."""
 
 
 class Mutations:

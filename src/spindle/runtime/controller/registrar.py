@@ -47,7 +47,7 @@ class ControllerRegistrar:
         node_id: int,
         incarnation_id: Uuid,
         metadata: Metadata,
-        request: Callable[[int, Message], Awaitable[Any]],
+        request: Callable[[Message], Awaitable[Any]],
         pause_s: float = _PAUSE_S,
     ) -> None:
         self.endpoints: Sequence[Endpoint] = ()
@@ -127,7 +127,7 @@ class ControllerRegistrar:
             ],
         )
         try:
-            response = await self._request(request.API_KEY, request)
+            response = await self._request(request)
             if response.error_code:
                 raise ApiError(ErrorCode(response.error_code), response.error_message)
             self._is_acknowledged = True

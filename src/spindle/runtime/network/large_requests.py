@@ -12,19 +12,31 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import Final, TypeVar
 
+from spindle.protocol.api import ApiKey
+
 INLINE_ELEMENTS: Final = 4_000
 """A request with at most so many elements is dealt with on the event loop."""
 _MAX_ELEMENTS: Final = 100_000
 _PACED_ELEMENTS: Final = 1_000_000
 _FEW_ELEMENTS: Final = 30_000
-_COSTLY: Final = frozenset((8, 49, 51))
-"""OffsetCommit, whose records would not fit into one batch long before, AlterClientQuotas and
-AlterUserScramCredentials."""
-_PACED: Final = frozenset((2, 3, 10, 15, 23, 32))
-"""APIs whose handlers let others have the event loop in between: ListOffsets, Metadata,
-FindCoordinator, DescribeGroups, OffsetForLeaderEpoch, DescribeConfigs."""
-_ALTER_PARTITION: Final = 56
-"""From brokers only, which propose the ISRs of all their partitions at once."""
+_COSTLY: Final = frozenset(
+    (
+        ApiKey.OFFSET_COMMIT,  # long before, its records would not fit into one batch
+        ApiKey.ALTER_CLIENT_QUOTAS,
+        ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
+    )
+)
+_PACED: Final = frozenset(
+    (
+        ApiKey.LIST_OFFSETS,
+        ApiKey.METADATA,
+        ApiKey.FIND_COORDINATOR,
+        ApiKey.DESCRIBE_GROUPS,
+        ApiKey.OFFSET_FOR_LEADER_EPOCH,
+        ApiKey.DESCRIBE_CONFIGS,
+    )
+)
+"""APIs whose handlers let others have the event loop in between."""
 _TOGETHER_BYTES: Final = 8 * 1024 * 1024
 
 T = TypeVar("T")
@@ -32,7 +44,8 @@ T = TypeVar("T")
 
 def max_elements(api_key: int) -> int:
     """What all arrays of one request may hold together; less where it is decided in one go."""
-    if api_key in _PACED or api_key == _ALTER_PARTITION:
+    # AlterPartition comes from brokers only, with the ISRs of all their partitions at once.
+    if api_key in _PACED or api_key == ApiKey.ALTER_PARTITION:
         return _PACED_ELEMENTS
     return _FEW_ELEMENTS if api_key in _COSTLY else _MAX_ELEMENTS
 

@@ -19,6 +19,7 @@ from spindle.common.errors import (
 )
 from spindle.common.ids import NO_LEADER, Endpoint, OffsetAndEpoch
 from spindle.common.ports import RandomSource
+from spindle.protocol.api import ApiKey
 from spindle.protocol.message import Message
 from spindle.raft.core import QuorumCore
 from spindle.raft.listener import CommittedBatch, LeaderAndEpoch, NotLeader, QuorumListener
@@ -57,8 +58,20 @@ from spindle.runtime.quorum.history import QuorumHistory
 
 logger = logging.getLogger(__name__)
 
-SERVED_APIS: Final = frozenset((1, 52, 53, 54, 55, 59, 80, 81, 82))
-"""Keys of the APIs that `handle` serves."""
+QUORUM_APIS: Final = frozenset(
+    (
+        ApiKey.FETCH,  # of the metadata log
+        ApiKey.VOTE,
+        ApiKey.BEGIN_QUORUM_EPOCH,
+        ApiKey.END_QUORUM_EPOCH,
+        ApiKey.DESCRIBE_QUORUM,
+        ApiKey.FETCH_SNAPSHOT,
+        ApiKey.ADD_RAFT_VOTER,
+        ApiKey.REMOVE_RAFT_VOTER,
+        ApiKey.UPDATE_RAFT_VOTER,
+    )
+)
+"""What `RaftMetadataQuorum.handle` serves."""
 _CLEAN_PERIOD_S: Final = 60.0
 
 
@@ -266,16 +279,15 @@ class RaftMetadataQuorum:
         self._process(ready, batches)
         return batches[-1].last_offset
 
-    def handle(self, api_key: int, request: Message) -> Awaitable[Message]:
-        """Serve a request of `SERVED_APIS`.
+    def handle(self, request: Message) -> Awaitable[Message]:
+        """Serve a request of `QUORUM_APIS`.
 
         Raises:
             ApiError: UNSUPPORTED_VERSION for any other API.
         """
-        if api_key not in SERVED_APIS or api_key != request.API_KEY:
+        if request.API_KEY not in QUORUM_APIS:
             raise ApiError(
-                ErrorCode.UNSUPPORTED_VERSION,
-                f"API {api_key} with a {type(request).__name__} is not for the quorum",
+                ErrorCode.UNSUPPORTED_VERSION, f"{type(request).__name__} is not for the quorum"
             )
         future: asyncio.Future[Message] = self._loop.create_future()
         if self._is_stopped:
