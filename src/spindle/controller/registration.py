@@ -1,7 +1,7 @@
 """Registration of brokers and controllers (KIP-631, KIP-858, KIP-919, KIP-966)."""
 
-from collections.abc import Mapping, Sequence
-from typing import Final, Protocol
+from collections.abc import Iterable, Mapping
+from typing import Final
 
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.uuids import Uuid, is_reserved_directory_id, uuid_text
@@ -17,6 +17,13 @@ from spindle.metadata.features import (
     VersionRange,
 )
 from spindle.metadata.image import MetadataImage
+from spindle.metadata.registration_rows import (
+    FeatureRow,
+    endpoints_of,
+    feature_rows,
+    features_of,
+    listener_rows,
+)
 from spindle.protocol.messages.broker_registration import (
     BrokerRegistrationRequest,
     BrokerRegistrationResponse,
@@ -36,14 +43,6 @@ from spindle.protocol.messages.unregister_broker import (
 
 CLEAN_SHUTDOWN_DETECTION_VERSION: Final = 3
 """The first BrokerRegistration version that tells the epoch before a clean stop."""
-
-
-class SupportedFeature(Protocol):
-    """A feature range as requests carry it."""
-
-    name: str
-    min_supported_version: int
-    max_supported_version: int
 
 
 def register_broker(
@@ -85,23 +84,10 @@ def register_broker(
         broker_id=request.broker_id,
         incarnation_id=bytes(request.incarnation_id),
         broker_epoch=next_write_offset,
-        end_points=[
-            RegisterBrokerRecord.BrokerEndpoint(
-                name=listener.name,
-                host=listener.host,
-                port=listener.port,
-                security_protocol=listener.security_protocol,
-            )
-            for listener in request.listeners
-        ],
-        features=[
-            RegisterBrokerRecord.BrokerFeature(
-                name=feature.name,
-                min_supported_version=feature.min_supported_version,
-                max_supported_version=feature.max_supported_version,
-            )
-            for feature in request.features
-        ],
+        end_points=listener_rows(
+            RegisterBrokerRecord.BrokerEndpoint, endpoints_of(request.listeners)
+        ),
+        features=feature_rows(RegisterBrokerRecord.BrokerFeature, features_of(request.features)),
         rack=request.rack,
         fenced=True,
         log_dirs=[bytes(d) for d in request.log_dirs] if knows_directories else [],
@@ -173,23 +159,12 @@ def register_controller(
         controller_id=request.controller_id,
         incarnation_id=bytes(request.incarnation_id),
         zk_migration_ready=request.zk_migration_ready,
-        end_points=[
-            RegisterControllerRecord.ControllerEndpoint(
-                name=listener.name,
-                host=listener.host,
-                port=listener.port,
-                security_protocol=listener.security_protocol,
-            )
-            for listener in request.listeners
-        ],
-        features=[
-            RegisterControllerRecord.ControllerFeature(
-                name=feature.name,
-                min_supported_version=feature.min_supported_version,
-                max_supported_version=feature.max_supported_version,
-            )
-            for feature in request.features
-        ],
+        end_points=listener_rows(
+            RegisterControllerRecord.ControllerEndpoint, endpoints_of(request.listeners)
+        ),
+        features=feature_rows(
+            RegisterControllerRecord.ControllerFeature, features_of(request.features)
+        ),
     )
     return Decision(ControllerRegistrationResponse(error_message=None), [record])
 
@@ -199,18 +174,13 @@ def finalized_levels(image: MetadataImage, kraft_version: int) -> Mapping[str, i
     return {**image.features.levels, **({KRAFT_VERSION: kraft_version} if kraft_version else {})}
 
 
-def check_features(
-    levels: Mapping[str, int], supported: Sequence[SupportedFeature], who: str
-) -> None:
+def check_features(levels: Mapping[str, int], supported: Iterable[FeatureRow], who: str) -> None:
     """Refuse a node that cannot work at the cluster's feature levels.
 
     Raises:
         ApiError: INVALID_REGISTRATION without metadata.version, UNSUPPORTED_VERSION otherwise.
     """
-    ranges = {
-        feature.name: VersionRange(feature.min_supported_version, feature.max_supported_version)
-        for feature in supported
-    }
+    ranges = features_of(supported)
     if METADATA_VERSION not in ranges:
         raise ApiError(
             ErrorCode.INVALID_REGISTRATION, "Request features do not contain 'metadata.version'"

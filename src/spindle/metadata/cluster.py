@@ -14,6 +14,7 @@ from spindle.common.uuids import (
 )
 from spindle.metadata.features import VersionRange
 from spindle.metadata.persistent_map import MapEditor
+from spindle.metadata.registration_rows import endpoints_of, features_of
 from spindle.metadata.values import immutable
 from spindle.protocol.messages.metadata_records import (
     BrokerRegistrationChangeRecord,
@@ -152,13 +153,8 @@ class ClusterDelta:
                 broker_id=record.broker_id,
                 epoch=record.broker_epoch,
                 incarnation_id=bytes(record.incarnation_id),
-                endpoints=tuple(
-                    Endpoint(e.name, e.host, e.port, e.security_protocol) for e in record.end_points
-                ),
-                features={
-                    f.name: VersionRange(f.min_supported_version, f.max_supported_version)
-                    for f in record.features
-                },
+                endpoints=endpoints_of(record.end_points),
+                features=features_of(record.features),
                 rack=record.rack,
                 is_fenced=record.fenced,
                 is_in_controlled_shutdown=record.in_controlled_shutdown,
@@ -207,13 +203,8 @@ class ClusterDelta:
                 controller_id=record.controller_id,
                 incarnation_id=bytes(record.incarnation_id),
                 is_zk_migration_ready=record.zk_migration_ready,
-                endpoints=tuple(
-                    Endpoint(e.name, e.host, e.port, e.security_protocol) for e in record.end_points
-                ),
-                features={
-                    f.name: VersionRange(f.min_supported_version, f.max_supported_version)
-                    for f in record.features
-                },
+                endpoints=endpoints_of(record.end_points),
+                features=features_of(record.features),
             ),
         )
 

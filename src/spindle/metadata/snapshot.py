@@ -16,6 +16,7 @@ from spindle.metadata.features import (
 )
 from spindle.metadata.image import MetadataImage
 from spindle.metadata.record_versions import partition_version, register_broker_version
+from spindle.metadata.registration_rows import feature_rows, listener_rows
 from spindle.metadata.security import SecurityImage
 from spindle.protocol.message import Message
 from spindle.protocol.messages.metadata_records import (
@@ -67,23 +68,8 @@ def register_broker_record(broker: BrokerRegistration, metadata_version: int) ->
         is_migrating_zk_broker=broker.is_migrating_zk_broker,
         incarnation_id=broker.incarnation_id,
         broker_epoch=broker.epoch,
-        end_points=[
-            RegisterBrokerRecord.BrokerEndpoint(
-                name=endpoint.listener,
-                host=endpoint.host,
-                port=endpoint.port,
-                security_protocol=endpoint.security_protocol,
-            )
-            for endpoint in broker.endpoints
-        ],
-        features=[
-            RegisterBrokerRecord.BrokerFeature(
-                name=name,
-                min_supported_version=levels.minimum,
-                max_supported_version=levels.maximum,
-            )
-            for name, levels in broker.features.items()
-        ],
+        end_points=listener_rows(RegisterBrokerRecord.BrokerEndpoint, broker.endpoints),
+        features=feature_rows(RegisterBrokerRecord.BrokerFeature, broker.features),
         rack=broker.rack,
         fenced=broker.is_fenced,
         in_controlled_shutdown=broker.is_in_controlled_shutdown,
@@ -98,23 +84,8 @@ def register_controller_record(controller: ControllerRegistration) -> Message:
         controller_id=controller.controller_id,
         incarnation_id=controller.incarnation_id,
         zk_migration_ready=controller.is_zk_migration_ready,
-        end_points=[
-            RegisterControllerRecord.ControllerEndpoint(
-                name=endpoint.listener,
-                host=endpoint.host,
-                port=endpoint.port,
-                security_protocol=endpoint.security_protocol,
-            )
-            for endpoint in controller.endpoints
-        ],
-        features=[
-            RegisterControllerRecord.ControllerFeature(
-                name=name,
-                min_supported_version=levels.minimum,
-                max_supported_version=levels.maximum,
-            )
-            for name, levels in controller.features.items()
-        ],
+        end_points=listener_rows(RegisterControllerRecord.ControllerEndpoint, controller.endpoints),
+        features=feature_rows(RegisterControllerRecord.ControllerFeature, controller.features),
     )
 
 

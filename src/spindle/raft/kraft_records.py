@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, TypeVar
 
 from spindle.common.errors import CorruptRecords, ProtocolViolation
-from spindle.common.ids import Endpoint
 from spindle.common.ports import Bytes
 from spindle.protocol.codec import decode, encode
 from spindle.protocol.message import Message
@@ -22,7 +21,14 @@ from spindle.protocol.messages.raft_records import (
 from spindle.protocol.records.batch import BatchHeader, batches
 from spindle.protocol.records.control import ControlType, read_control_type
 from spindle.protocol.records.record import decode_records
-from spindle.raft.voters import KRaftVersionRange, ReplicaKey, Voter, VoterHistory, VoterSet
+from spindle.raft.voters import (
+    KRaftVersionRange,
+    ReplicaKey,
+    Voter,
+    VoterHistory,
+    VoterSet,
+    endpoints_of,
+)
 
 _M = TypeVar("_M", bound=Message)
 _VALUE_VERSION = 0
@@ -148,6 +154,6 @@ def _voter_of(voter: VotersRecord.Voter) -> Voter:
     feature = voter.k_raft_version_feature
     return Voter(
         key=ReplicaKey(voter.voter_id, voter.voter_directory_id),
-        endpoints=tuple(Endpoint(at.name, at.host, at.port) for at in voter.endpoints),
+        endpoints=endpoints_of(voter.endpoints),
         versions=KRaftVersionRange(feature.min_supported_version, feature.max_supported_version),
     )

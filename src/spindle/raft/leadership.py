@@ -17,13 +17,12 @@ from spindle.raft.kraft_records import ControlRecord
 from spindle.raft.membership import finish_voter_change
 from spindle.raft.peers import (
     check_request,
-    handle_common_response,
     is_addressed_to,
-    leader_named_by,
+    rest_of_answer,
 )
 from spindle.raft.roles import Follower, Leader, Resigned
 from spindle.raft.serving import refuse_parked_fetches
-from spindle.raft.voters import RECONFIGURABLE_KRAFT_VERSION, ReplicaKey
+from spindle.raft.voters import RECONFIGURABLE_KRAFT_VERSION, ReplicaKey, endpoints_of
 
 _CHECK_QUORUM_FACTOR: Final = 1.5
 
@@ -152,23 +151,13 @@ def poll_resigned(core: QuorumCore, role: Resigned, now_ms: int) -> None:
 def handle_begin_response(
     core: QuorumCore, sent: InFlight, response: BeginQuorumEpochResponse, now_ms: int
 ) -> None:
-    partition = requests.only_partition(response.topics)
-    if response.error_code or partition is None:
-        core.connections.back_off(sent.destination.id, now_ms)
-        return
-    endpoints = leader_named_by(core, partition.leader_id, response.node_endpoints)
-    handle_common_response(core, sent, partition, endpoints, now_ms)
+    rest_of_answer(core, sent, response, now_ms)
 
 
 def handle_end_response(
     core: QuorumCore, sent: InFlight, response: EndQuorumEpochResponse, now_ms: int
 ) -> None:
-    partition = requests.only_partition(response.topics)
-    if response.error_code or partition is None:
-        core.connections.back_off(sent.destination.id, now_ms)
-        return
-    endpoints = leader_named_by(core, partition.leader_id, response.node_endpoints)
-    if handle_common_response(core, sent, partition, endpoints, now_ms):
+    if rest_of_answer(core, sent, response, now_ms) is None:
         return
     role = core.role
     if isinstance(role, Resigned) and sent.destination.id in role.unacknowledged_ids:
@@ -197,7 +186,7 @@ def handle_begin_request(
         return
     error = _check_sender(core, partition.leader_id, partition.leader_epoch)
     if error is None:
-        endpoints = tuple(Endpoint(at.name, at.host, at.port) for at in request.leader_endpoints)
+        endpoints = endpoints_of(request.leader_endpoints)
         _follow_sender(core, partition.leader_id, partition.leader_epoch, endpoints, now_ms)
         if not is_addressed_to(core, request.voter_id, partition.voter_directory_id):
             error = ErrorCode.INVALID_VOTER_KEY
@@ -236,7 +225,7 @@ def handle_end_request(
         return
     error = _check_sender(core, partition.leader_id, partition.leader_epoch)
     if error is None:
-        endpoints = tuple(Endpoint(at.name, at.host, at.port) for at in request.leader_endpoints)
+        endpoints = endpoints_of(request.leader_endpoints)
         core.learn_leader(partition.leader_id, partition.leader_epoch, endpoints, now_ms)
         role = core.role
         if isinstance(role, Follower) and role.leader_id == partition.leader_id:

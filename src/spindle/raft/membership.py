@@ -1,10 +1,6 @@
 """Changes of the voter set, as the leader makes them: one voter at a time (KIP-853)."""
 
-from collections.abc import Sequence
-from typing import Any
-
 from spindle.common.errors import ApiError, ErrorCode
-from spindle.common.ids import Endpoint
 from spindle.common.uuids import ZERO_UUID
 from spindle.protocol.message import Message
 from spindle.protocol.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
@@ -32,6 +28,7 @@ from spindle.raft.voters import (
     ReplicaKey,
     Voter,
     VoterSet,
+    endpoints_of,
 )
 
 _KRAFT_VERSION_FEATURE = "kraft.version"
@@ -41,7 +38,7 @@ _KRAFT_VERSION_FEATURE = "kraft.version"
 
 def handle_add(core: QuorumCore, token: int, request: AddRaftVoterRequest, now_ms: int) -> None:
     key = ReplicaKey(request.voter_id, request.voter_directory_id)
-    voter = Voter(key, _endpoints(request.listeners))
+    voter = Voter(key, endpoints_of(request.listeners))
     try:
         _check_change(core, request.cluster_id)
         if key.id < 0 or key.directory_id == ZERO_UUID:
@@ -232,10 +229,6 @@ def _change_response(
     return RemoveRaftVoterResponse(error_code=error, error_message=message)
 
 
-def _endpoints(listeners: Sequence[Any]) -> tuple[Endpoint, ...]:
-    return tuple(Endpoint(at.name, at.host, at.port) for at in listeners)
-
-
 def _key_list(voter_set: VoterSet) -> str:
     return ", ".join(str(key) for key in voter_set.keys)
 
@@ -277,7 +270,7 @@ def _update(core: QuorumCore, request: UpdateRaftVoterRequest, now_ms: int) -> N
     feature = request.k_raft_version_feature
     voter = Voter(
         ReplicaKey(request.voter_id, request.voter_directory_id),
-        _endpoints(request.listeners),
+        endpoints_of(request.listeners),
         KRaftVersionRange(feature.min_supported_version, feature.max_supported_version),
     )
     level = core.history.kraft_version

@@ -8,6 +8,7 @@ from spindle.common.ids import Endpoint
 from spindle.common.uuids import ZERO_UUID, Uuid
 from spindle.raft.connections import InFlight
 from spindle.raft.core import QuorumCore
+from spindle.raft.requests import only_partition
 from spindle.raft.roles import Follower, Leader, Prospective, Resigned
 
 
@@ -47,6 +48,18 @@ def leader_named_by(
         for at in node_endpoints
         if at.node_id == leader_id and at.host
     )[:1]
+
+
+def rest_of_answer(core: QuorumCore, sent: InFlight, response: Any, now_ms: int) -> Any | None:
+    """The partition of an answer about epochs, if it says more than what all answers say."""
+    partition = only_partition(response.topics)
+    if response.error_code or partition is None:
+        core.connections.back_off(sent.destination.id, now_ms)
+        return None
+    endpoints = leader_named_by(core, partition.leader_id, response.node_endpoints)
+    if handle_common_response(core, sent, partition, endpoints, now_ms):
+        return None
+    return partition
 
 
 def handle_common_response(

@@ -1,6 +1,7 @@
 """Answers of the quorum: they all name the own epoch and, where it is known, the leader."""
 
-from typing import Final
+from collections.abc import Callable
+from typing import Final, TypeVar
 
 from spindle.common.errors import ErrorCode
 from spindle.common.ids import METADATA_PARTITION, METADATA_TOPIC, OffsetAndEpoch
@@ -14,6 +15,8 @@ from spindle.raft.core import QuorumCore
 from spindle.raft.log_view import BOOTSTRAP_SNAPSHOT_ID
 from spindle.raft.ready import Destination
 
+Row = TypeVar("Row")
+
 _PARTITION: Final = METADATA_PARTITION.partition
 FetchPartitionData = FetchResponse.FetchableTopicResponse.PartitionData
 SnapshotPartition = FetchSnapshotResponse.TopicSnapshot.PartitionSnapshot
@@ -22,6 +25,11 @@ SnapshotPartition = FetchSnapshotResponse.TopicSnapshot.PartitionSnapshot
 def leader_destination(core: QuorumCore) -> Destination | None:
     """Where the leader is reached, if it is known."""
     return core.destination(core.leader_id, core.leader_endpoints) if core.leader_id >= 0 else None
+
+
+def _node_endpoints(core: QuorumCore, row: Callable[..., Row]) -> list[Row]:
+    leader = leader_destination(core)
+    return [row(node_id=leader.id, host=leader.host, port=leader.port)] if leader else []
 
 
 def vote_response(
@@ -34,14 +42,9 @@ def vote_response(
         leader_epoch=core.epoch,
         vote_granted=is_granted,
     )
-    leader = leader_destination(core)
     return VoteResponse(
         topics=[VoteResponse.TopicData(topic_name=METADATA_TOPIC, partitions=[partition])],
-        node_endpoints=[
-            VoteResponse.NodeEndpoint(node_id=leader.id, host=leader.host, port=leader.port)
-        ]
-        if leader
-        else [],
+        node_endpoints=_node_endpoints(core, VoteResponse.NodeEndpoint),
     )
 
 
@@ -54,15 +57,11 @@ def begin_quorum_epoch_response(
         leader_id=core.leader_id,
         leader_epoch=core.epoch,
     )
-    leader = leader_destination(core)
-    endpoint = BeginQuorumEpochResponse.NodeEndpoint
     return BeginQuorumEpochResponse(
         topics=[
             BeginQuorumEpochResponse.TopicData(topic_name=METADATA_TOPIC, partitions=[partition])
         ],
-        node_endpoints=[endpoint(node_id=leader.id, host=leader.host, port=leader.port)]
-        if leader
-        else [],
+        node_endpoints=_node_endpoints(core, BeginQuorumEpochResponse.NodeEndpoint),
     )
 
 
@@ -75,15 +74,11 @@ def end_quorum_epoch_response(
         leader_id=core.leader_id,
         leader_epoch=core.epoch,
     )
-    leader = leader_destination(core)
-    endpoint = EndQuorumEpochResponse.NodeEndpoint
     return EndQuorumEpochResponse(
         topics=[
             EndQuorumEpochResponse.TopicData(topic_name=METADATA_TOPIC, partitions=[partition])
         ],
-        node_endpoints=[endpoint(node_id=leader.id, host=leader.host, port=leader.port)]
-        if leader
-        else [],
+        node_endpoints=_node_endpoints(core, EndQuorumEpochResponse.NodeEndpoint),
     )
 
 
@@ -114,17 +109,12 @@ def fetch_response(
         partition.snapshot_id = FetchPartitionData.SnapshotId(
             end_offset=snapshot_id.offset, epoch=snapshot_id.epoch
         )
-    leader = leader_destination(core)
     topic = FetchResponse.FetchableTopicResponse(
         topic=METADATA_TOPIC, topic_id=METADATA_TOPIC_ID, partitions=[partition]
     )
     return FetchResponse(
         responses=[topic],
-        node_endpoints=[
-            FetchResponse.NodeEndpoint(node_id=leader.id, host=leader.host, port=leader.port)
-        ]
-        if leader
-        else [],
+        node_endpoints=_node_endpoints(core, FetchResponse.NodeEndpoint),
     )
 
 
@@ -147,11 +137,7 @@ def fetch_snapshot_response(
         ),
         position=position,
     )
-    leader = leader_destination(core)
-    endpoint = FetchSnapshotResponse.NodeEndpoint
     return FetchSnapshotResponse(
         topics=[FetchSnapshotResponse.TopicSnapshot(name=METADATA_TOPIC, partitions=[partition])],
-        node_endpoints=[endpoint(node_id=leader.id, host=leader.host, port=leader.port)]
-        if leader
-        else [],
+        node_endpoints=_node_endpoints(core, FetchSnapshotResponse.NodeEndpoint),
     )

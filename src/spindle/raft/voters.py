@@ -8,7 +8,7 @@ so the history keeps every set with its offset until the log can no longer be tr
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from spindle.common.ids import Endpoint
 from spindle.common.uuids import ZERO_UUID, Uuid, uuid_text
@@ -28,6 +28,11 @@ class ReplicaKey(NamedTuple):
             uuid_text(self.directory_id) if self.directory_id != ZERO_UUID else "<undefined>"
         )
         return f"ReplicaKey(id={self.id}, directoryId={directory})"
+
+
+def endpoints_of(rows: Iterable[Any]) -> tuple[Endpoint, ...]:
+    """Listeners as the quorum's messages and records carry them: name, host and port."""
+    return tuple(Endpoint(row.name, row.host, row.port) for row in rows)
 
 
 class KRaftVersionRange(NamedTuple):

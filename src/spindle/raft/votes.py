@@ -9,9 +9,8 @@ from spindle.raft.core import LAST_EPOCH, QuorumCore, is_same_candidate, is_up_t
 from spindle.raft.leadership import start_leadership
 from spindle.raft.peers import (
     check_request,
-    handle_common_response,
     is_addressed_to,
-    leader_named_by,
+    rest_of_answer,
 )
 from spindle.raft.roles import Candidate, Follower, Leader, Prospective, Unattached
 from spindle.raft.voters import ReplicaKey
@@ -148,15 +147,13 @@ def _ask_for_votes(core: QuorumCore, role: Prospective | Candidate, now_ms: int)
 def handle_vote_response(
     core: QuorumCore, sent: InFlight, response: VoteResponse, now_ms: int
 ) -> None:
-    partition = requests.only_partition(response.topics)
-    if response.error_code or partition is None:
-        core.connections.back_off(sent.destination.id, now_ms)
-        return
-    leader = leader_named_by(core, partition.leader_id, response.node_endpoints)
-    if handle_common_response(core, sent, partition, leader, now_ms):
-        return
+    partition = rest_of_answer(core, sent, response, now_ms)
     role = core.role
-    if isinstance(role, Prospective | Candidate) and sent.epoch == role.epoch:
+    if (
+        partition is not None
+        and isinstance(role, Prospective | Candidate)
+        and sent.epoch == role.epoch
+    ):
         role.votes.record(sent.destination.id, partition.vote_granted)
 
 

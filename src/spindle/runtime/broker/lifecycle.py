@@ -17,6 +17,7 @@ from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import Endpoint
 from spindle.common.uuids import Uuid, uuid_sort_key, uuid_text
 from spindle.metadata.features import VersionRange
+from spindle.metadata.registration_rows import feature_rows, listener_rows
 from spindle.protocol.messages.broker_heartbeat import (
     BrokerHeartbeatRequest,
     BrokerHeartbeatResponse,
@@ -210,23 +211,8 @@ class BrokerLifecycle:
             broker_id=identity.broker_id,
             cluster_id=identity.cluster_id,
             incarnation_id=identity.incarnation_id,
-            listeners=[
-                BrokerRegistrationRequest.Listener(
-                    name=e.listener,
-                    host=e.host,
-                    port=e.port,
-                    security_protocol=e.security_protocol,
-                )
-                for e in identity.endpoints()
-            ],
-            features=[
-                BrokerRegistrationRequest.Feature(
-                    name=name,
-                    min_supported_version=versions.minimum,
-                    max_supported_version=versions.maximum,
-                )
-                for name, versions in identity.features.items()
-            ],
+            listeners=listener_rows(BrokerRegistrationRequest.Listener, identity.endpoints()),
+            features=feature_rows(BrokerRegistrationRequest.Feature, identity.features),
             rack=identity.rack,
             log_dirs=sorted(identity.directories(), key=uuid_sort_key),
             previous_broker_epoch=identity.previous_broker_epoch,

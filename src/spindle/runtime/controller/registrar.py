@@ -12,6 +12,7 @@ from spindle.metadata.cluster import ControllerRegistration
 from spindle.metadata.features import CONTROLLER_REGISTRATION_LEVEL, SUPPORTED_FEATURES
 from spindle.metadata.image import MetadataImage
 from spindle.metadata.loader import Publication
+from spindle.metadata.registration_rows import feature_rows, listener_rows
 from spindle.protocol.message import Message
 from spindle.protocol.messages.controller_registration import ControllerRegistrationRequest
 from spindle.raft.listener import LeaderAndEpoch
@@ -108,23 +109,8 @@ class ControllerRegistrar:
         request = ControllerRegistrationRequest(
             controller_id=self._node_id,
             incarnation_id=self._incarnation_id,
-            listeners=[
-                ControllerRegistrationRequest.Listener(
-                    name=e.listener,
-                    host=e.host,
-                    port=e.port,
-                    security_protocol=e.security_protocol,
-                )
-                for e in self.endpoints
-            ],
-            features=[
-                ControllerRegistrationRequest.Feature(
-                    name=name,
-                    min_supported_version=versions.minimum,
-                    max_supported_version=versions.maximum,
-                )
-                for name, versions in SUPPORTED_FEATURES.items()
-            ],
+            listeners=listener_rows(ControllerRegistrationRequest.Listener, self.endpoints),
+            features=feature_rows(ControllerRegistrationRequest.Feature, SUPPORTED_FEATURES),
         )
         try:
             response = await self._request(request)
