@@ -64,9 +64,11 @@ async def fetch(broker: Broker, group: str = GROUP, *, require_stable: bool = Fa
     return fetched.topics[0].partitions[0].committed_offset
 
 
-async def join(broker: Broker, member_id: str = "", **fields: object) -> JoinGroupResponse:
+async def join(
+    broker: Broker, member_id: str = "", group: str = GROUP, **fields: object
+) -> JoinGroupResponse:
     request = JoinGroupRequest(
-        group_id=GROUP,
+        group_id=group,
         session_timeout_ms=10_000,
         rebalance_timeout_ms=60_000,
         member_id=member_id,
@@ -505,6 +507,32 @@ def test_two_members_share_an_assignment() -> None:
             ]
         )
         assert [s.assignment.decode() for s in syncs] == [follower.member_id, leader.member_id]
+        broker.groups.close()
+
+    run(story)
+
+
+@pytest.mark.parametrize("jump_ms", [86_400_000, -86_400_000])
+def test_setting_the_time_of_day_moves_no_timer(jump_ms: int) -> None:
+    """A jump forward expires nobody, and after one back what was waited for still comes."""
+
+    async def story() -> None:
+        loop = asyncio.get_running_loop()
+        ahead_ms = 10 * 86_400_000
+        broker = start_broker(
+            partitions=1,
+            config=replace(CONFIG, initial_rebalance_delay_ms=10),
+            clock=lambda: int(loop.time() * 1000) + ahead_ms,
+        )
+        await broker.groups.wait_loaded()
+        one = await join(broker, group_instance_id="a")
+        waiting = asyncio.ensure_future(join(broker, group="others", group_instance_id="b"))
+        await settle()
+        ahead_ms += jump_ms
+        assert (await waiting).generation_id == 1
+        await broker.groups.heartbeat(
+            HeartbeatRequest(group_id=GROUP, generation_id=1, member_id=one.member_id)
+        )
         broker.groups.close()
 
     run(story)

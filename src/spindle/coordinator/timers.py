@@ -10,7 +10,7 @@ from spindle.coordinator.outcome import TimerChange, TimerKey
 
 
 class TimerQueue:
-    """Times are in ms of the same clock that operations get."""
+    """Times are in ms of one clock, whichever the driver takes."""
 
     __slots__ = ("_deadlines", "_heap", "_order", "_queued")
 

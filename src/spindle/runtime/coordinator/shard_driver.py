@@ -154,7 +154,8 @@ class ShardDriver:
         log.info(
             "Loaded %d groups of %s (%d records)", len(self.shard.groups), self.partition, count
         )
-        self._execute(self.shard.loaded(self._clock()), is_exclusive=False)
+        now_ms = self._clock()
+        self._execute(self.shard.loaded(now_ms), now_ms, is_exclusive=False)
 
     def _replay(self, piece: Bytes, position: int, header: BatchHeader) -> int:
         records = decode_records(piece, position, header)
@@ -219,7 +220,8 @@ class ShardDriver:
                 raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "too many requests wait")
             self._waiting.append(_Work(future, operation, is_exclusive))
         else:
-            self._execute(operation(future, self._clock()), is_exclusive)
+            now_ms = self._clock()
+            self._execute(operation(future, now_ms), now_ms, is_exclusive=is_exclusive)
         return future
 
     def submit_background(self, operation: Operation, *, is_exclusive: bool) -> None:
@@ -247,17 +249,18 @@ class ShardDriver:
         if work.timer is not None and work.timer in self._timers:
             # Set anew while it waited: the member showed itself alive in time.
             return
+        now_ms = self._clock()
         try:
-            outcome = work.operation(work.future, self._clock())
+            outcome = work.operation(work.future, now_ms)
         except Exception as error:
             if work.future is None:
                 raise
             work.future.set_exception(error)
             return
-        self._execute(outcome, work.is_exclusive)
+        self._execute(outcome, now_ms, is_exclusive=work.is_exclusive)
 
-    def _execute(self, outcome: Outcome, is_exclusive: bool) -> None:
-        self._set_timers(outcome.timers)
+    def _execute(self, outcome: Outcome, now_ms: int, *, is_exclusive: bool) -> None:
+        self._set_timers(outcome.timers, now_ms)
         self._answer(outcome.answers)
         if not outcome.records:
             return
@@ -333,8 +336,9 @@ class ShardDriver:
             else:
                 self._fail_answers(outcome.answers_after_commit, code)
             for completion in outcome.completions:
+                now_ms = self._clock()
                 self._execute(
-                    self.shard.complete(completion, code, self._clock()), is_exclusive=False
+                    self.shard.complete(completion, code, now_ms), now_ms, is_exclusive=False
                 )
 
     def _answer(self, answers: list[Answer]) -> None:
@@ -350,12 +354,21 @@ class ShardDriver:
 
     # ------------------------------------------------------------ timers
 
-    def _set_timers(self, changes: list[TimerChange]) -> None:
+    def _set_timers(self, changes: list[TimerChange], now_ms: int) -> None:
+        """Set timers of an operation that took place at `now_ms` of the wall clock.
+
+        They are measured by the event loop: setting the time of day expires no member and lets no
+        silent one stay.
+        """
         if not changes:
             return
-        for change in changes:
-            self._timers.apply(change)
+        ahead_ms = self._steady_ms() - now_ms
+        for key, at_ms in changes:
+            self._timers.apply(TimerChange(key, None if at_ms is None else at_ms + ahead_ms))
         self._set_alarm()
+
+    def _steady_ms(self) -> int:
+        return int(self._loop.time() * 1000)
 
     def _set_alarm(self) -> None:
         next_ms = self._timers.next_ms()
@@ -364,12 +377,12 @@ class ShardDriver:
         if self._alarm is not None:
             self._alarm.cancel()
         self._alarm_ms = next_ms
-        delay_s = max(next_ms - self._clock(), 0) / 1000
+        delay_s = max(next_ms - self._steady_ms(), 0) / 1000
         self._alarm = self._loop.call_later(delay_s, self._ring)
 
     def _ring(self) -> None:
         self._alarm = None
-        now_ms = self._clock()
+        now_ms = self._steady_ms()
         while (key := self._timers.pop_due(now_ms)) is not None:
             work = _Work(None, self._timer_operation(key), key.kind == "expiration", key)
             if self._must_wait(work.is_exclusive):
