@@ -7,7 +7,12 @@ from spindle.runtime.network.request_limits import RequestLimits, per_ip_overrid
 
 
 def limits(**changed: int) -> RequestLimits:
-    numbers = {"max_connections": 10, "max_connections_per_ip": 3, **changed}
+    numbers = {
+        "max_connections": 10,
+        "max_connections_per_ip": 3,
+        "most_descriptors": 100,
+        **changed,
+    }
     return RequestLimits(
         max_request_bytes=1000,
         per_ip_overrides={"10.0.0.9": 5, "10.0.0.8": 0},
@@ -43,6 +48,12 @@ def test_connections_of_all_addresses_together() -> None:
     ]
     some.leave("10.0.1.0")
     assert some.admit("10.0.1.7") is None
+
+
+def test_connections_take_no_descriptors_that_files_need() -> None:
+    some = limits(max_connections=2**31, most_descriptors=1)
+    assert some.admit("10.0.1.1") is None
+    assert some.admit("10.0.1.2") == "RLIMIT_NOFILE leaves room for 1 connections"
 
 
 def test_overrides_are_pairs() -> None:

@@ -1,13 +1,33 @@
 """The file system port over the operating system."""
 
+import errno
 import os
 import shutil
+import time
 from collections.abc import Sequence
 from typing import Final
 
 from spindle.common.ports import Bytes, File
 
 _UNKNOWN: Final = -1
+_OUT_OF_DESCRIPTORS: Final = (errno.EMFILE, errno.ENFILE)
+_DESCRIPTORS_WAIT_S: Final = 10.0
+_DESCRIPTORS_PAUSE_S: Final = 0.01
+
+
+def _open(path: str, flags: int, mode: int = 0o644) -> int:
+    """A descriptor; waits a while for a free one.
+
+    A burst of connections can take all of them for a moment, which says nothing about the disk.
+    """
+    deadline_s = time.monotonic() + _DESCRIPTORS_WAIT_S
+    while True:
+        try:
+            return os.open(path, flags | os.O_CLOEXEC, mode)
+        except OSError as error:
+            if error.errno not in _OUT_OF_DESCRIPTORS or time.monotonic() > deadline_s:
+                raise
+        time.sleep(_DESCRIPTORS_PAUSE_S)
 
 
 class OsFile:
@@ -20,7 +40,7 @@ class OsFile:
         if create:
             flags |= os.O_CREAT
         self.path = path
-        self._fd = os.open(path, flags | os.O_CLOEXEC, 0o644)
+        self._fd = _open(path, flags)
         self._end = _UNKNOWN
 
     def _end_position(self) -> int:
@@ -90,12 +110,12 @@ class OsFileSystem:
         return OsFile(path, create=create, writable=writable)
 
     def read_bytes(self, path: str) -> bytes:
-        with open(path, "rb") as file:
+        with open(path, "rb", opener=_open) as file:
             return file.read()
 
     def write_atomically(self, path: str, data: bytes) -> None:
         temporary = path + ".tmp"
-        with open(temporary, "wb") as file:
+        with open(temporary, "wb", opener=_open) as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
@@ -135,7 +155,7 @@ class OsFileSystem:
         shutil.rmtree(path)
 
     def sync_directory(self, path: str) -> None:
-        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        fd = _open(path, os.O_RDONLY | os.O_DIRECTORY)
         try:
             os.fsync(fd)
         finally:

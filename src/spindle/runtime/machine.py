@@ -19,6 +19,7 @@ from spindle.common.uuids import Uuid, uuid_from_random
 from spindle.runtime.directory_lock import DirectoryLock
 from spindle.runtime.directory_thread import DirectoryThread
 from spindle.runtime.metrics.disk import DiskTimes, MeasuredFileSystem
+from spindle.runtime.open_files import open_files_limit
 
 _BACKLOG: Final = 512
 
@@ -73,6 +74,10 @@ class Machine(Protocol):
         """
         ...
 
+    def open_files_limit(self) -> int:
+        """How many descriptors the process may have."""
+        ...
+
     async def listen(self, name: str, host: str, port: int) -> Any:
         """A bound socket for `create_server`, which queues connections until then.
 
@@ -112,6 +117,9 @@ class LocalMachine:
 
     def lock_directory(self, path: str) -> Lock:
         return DirectoryLock(path)
+
+    def open_files_limit(self) -> int:
+        return open_files_limit()
 
     async def listen(self, name: str, host: str, port: int) -> socket.socket:
         loop = asyncio.get_running_loop()

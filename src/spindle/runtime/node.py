@@ -32,6 +32,7 @@ from spindle.runtime.metrics.metadata_counts import MetadataCounts
 from spindle.runtime.metrics.parts import NodeParts
 from spindle.runtime.metrics.requests import RequestMetrics
 from spindle.runtime.network.server import Listener, bind
+from spindle.runtime.open_files import OpenFiles, raise_limit, scarcity, share_out
 from spindle.runtime.peers.pool import PeerPool
 from spindle.runtime.quorum.factory import open_quorum, read_bootstrap_records
 from spindle.runtime.quorum.metadata_quorum import RaftMetadataQuorum
@@ -65,6 +66,7 @@ class Node:
             list(dict.fromkeys((self._metadata_log_dir, *self._log_dirs)))
         )
         self._metrics = RequestMetrics()
+        self._open_files = OpenFiles(0, 0, 0, 0)
         self._threads: dict[str, NodeDirectory] = {}
         self._locks: list[Lock] = []
         self._stopped = asyncio.Event()
@@ -91,6 +93,12 @@ class Node:
             MisplacedDirectory: a log directory holds what does not belong there.
         """
         config, machine = self._config, self._machine
+        self._open_files = share_out(
+            machine.open_files_limit(),
+            len(dict.fromkeys(self._log_dirs)),
+            is_broker=config.is_broker,
+            is_controller=config.is_controller,
+        )
         identities = identify_directories(
             self._file_system,
             self._log_dirs,
@@ -101,6 +109,9 @@ class Node:
         )
         for line in identity_lines(config, identities.cluster_id):
             log.info(line)
+        warning = scarcity(self._open_files)
+        if warning is not None:
+            log.warning(warning)
         self._open_directories(identities)
         await self._start_metrics(identities.cluster_id)
         controller_listeners = await self._bind_controller_listeners()
@@ -136,7 +147,9 @@ class Node:
         await self.quorum.start()
         self._is_quorum_started = True
         self.quorum.subscribe(self.publisher)
-        await self.controller.serve(controller_listeners, self._metrics)
+        await self.controller.serve(
+            controller_listeners, self._metrics, self._open_files.by_controllers_clients
+        )
         if self.broker is not None:
             await self._unless_fatal(asyncio.ensure_future(self.broker.start()))
         self._is_serving = True
@@ -213,7 +226,7 @@ class Node:
         config = self._config
         directories = []
         for path in dict.fromkeys(self._log_dirs):
-            store = LogDirectory(self._file_system, path)
+            store = LogDirectory(self._file_system, path, self._open_files.by_directory)
             directory_id = identities.directory_ids.get(path, b"")
             directories.append(BrokerDirectory(path, directory_id, self._threads[path], store))
         quorum = self.quorum
@@ -233,6 +246,7 @@ class Node:
             random=self._machine.random,
             on_fatal=self.fail,
             listen=self._machine.listen,
+            most_descriptors=self._open_files.by_brokers_clients,
         )
         return BrokerServer(environment, self._metrics)
 
@@ -397,6 +411,7 @@ def run_node(config: NodeConfig, on_ready: Callable[[Node], None] | None = None)
     set_up_logging(config.text(LOG_FORMAT))
     sys.setswitchinterval(0.0005)
     keep_large_buffers()
+    raise_limit()
     # What is made per record or request is freed by its reference counts; cycles are rare.
     gc.set_threshold(*_GC_THRESHOLDS)
     try:

@@ -84,6 +84,8 @@ class BrokerEnvironment:
     random: Random
     on_fatal: Callable[[str], None]
     listen: Listen
+    most_descriptors: int
+    """How many connections of clients the limit of open files leaves room for."""
 
 
 class BrokerServer:
@@ -187,7 +189,7 @@ class BrokerServer:
         self.listeners = [
             Listener(e.listener, e.host, e.port, handlers) for e in config.broker_listeners
         ]
-        self.limits = RequestLimits.of(config)
+        self.limits = RequestLimits.of(config, env.most_descriptors)
         self._servers = [self._server(listener) for listener in self.listeners]
         self.lifecycle = self._make_lifecycle()
 

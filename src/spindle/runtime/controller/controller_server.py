@@ -139,9 +139,11 @@ class ControllerServer:
         if self._config.is_controller:
             self._publisher.add(self.registrar)
 
-    async def serve(self, listeners: Sequence[Listener], metrics: RequestMetrics) -> None:
+    async def serve(
+        self, listeners: Sequence[Listener], metrics: RequestMetrics, most_descriptors: int
+    ) -> None:
         """Open the controller listeners, which are bound already."""
-        limits = RequestLimits.of(self._config)
+        limits = RequestLimits.of(self._config, most_descriptors)
         handlers = self._handlers()
         for listener in listeners:
             listener.handlers = handlers

@@ -36,12 +36,14 @@ class RequestLimits:
         per_ip_overrides: dict[str, int],
         max_idle_ms: int,
         max_held_bytes: int,
+        most_descriptors: int,
     ) -> None:
         self.max_request_bytes = max_request_bytes
         self.max_idle_ms = max_idle_ms
         self.held_bytes = 0
         self.unsent_bytes = 0
         self._max_connections = max_connections
+        self._most_descriptors = most_descriptors
         self._max_connections_per_ip = max_connections_per_ip
         self._per_ip_overrides = per_ip_overrides
         self._max_held_bytes = max_held_bytes
@@ -50,8 +52,11 @@ class RequestLimits:
         self._waiting: dict[Callable[[], None], None] = {}
 
     @classmethod
-    def of(cls, config: NodeConfig) -> "RequestLimits":
+    def of(cls, config: NodeConfig, most_descriptors: int) -> "RequestLimits":
         """
+        Args:
+            most_descriptors: how many connections the limit of open files leaves room for.
+
         Raises:
             ConfigError: `max.connections.per.ip.overrides` is no list of address:count.
         """
@@ -62,6 +67,7 @@ class RequestLimits:
             per_ip_overrides=per_ip_overrides(config.text("max.connections.per.ip.overrides")),
             max_idle_ms=config.integer("connections.max.idle.ms"),
             max_held_bytes=config.integer("queued.max.request.bytes"),
+            most_descriptors=most_descriptors,
         )
 
     # -- connections
@@ -70,6 +76,8 @@ class RequestLimits:
         """Count a new connection, or say which limit refuses it."""
         if self._count >= self._max_connections:
             return f"max.connections={self._max_connections}"
+        if self._count >= self._most_descriptors:
+            return f"RLIMIT_NOFILE leaves room for {self._most_descriptors} connections"
         most = self._per_ip_overrides.get(address, self._max_connections_per_ip)
         if self._per_ip[address] >= most:
             name = "max.connections.per.ip"

@@ -1,6 +1,7 @@
 """Opens the local node's part of the metadata quorum from its configuration."""
 
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from spindle.broker.ports import DirectoryExecutor
 from spindle.common.errors import ConfigError
@@ -17,6 +18,8 @@ from spindle.raft.snapshots import read_snapshot
 from spindle.raft.voters import ReplicaKey, Voter, VoterSet
 from spindle.runtime.peers.links import PeerLinks
 from spindle.runtime.quorum.metadata_quorum import RaftMetadataQuorum
+
+_OPEN_FILES: Final = 16
 
 BOOTSTRAP_CHECKPOINT = "bootstrap.checkpoint"
 
@@ -40,7 +43,7 @@ async def open_quorum(
         endpoints: this node's controller listeners as others reach them, the default one first.
     """
     integer = config.integer
-    storage = LogStorage(file_system, metadata_log_dir)
+    storage = LogStorage(file_system, metadata_log_dir, _OPEN_FILES)
     log_config = metadata_log_config(
         integer("metadata.log.segment.bytes"), integer("metadata.log.segment.ms")
     )

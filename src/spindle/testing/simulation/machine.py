@@ -56,6 +56,9 @@ class SimulatedMachine:
     def lock_directory(self, path: str) -> Lock:
         return _NoLock()
 
+    def open_files_limit(self) -> int:
+        return 1_048_576
+
     async def listen(self, name: str, host: str, port: int) -> SimulatedSocket:
         return self._loop.network.listen(self.host, port)
 

@@ -1,0 +1,88 @@
+"""Who may have how many of the descriptors that the system gives to this process.
+
+A log directory that cannot open a file counts as dead, as in Kafka; so connections, which anybody
+can open, must never take the descriptors that the files need.
+"""
+
+import resource
+from typing import Final, NamedTuple
+
+from spindle.common.errors import ConfigError
+from spindle.log.handles import DEFAULT_OPEN_FILES
+
+_OTHERS: Final = 128
+"""For connections to other nodes, files that are open for a moment, pipes."""
+_FEWEST_FILES: Final = 16
+_FEWEST_CONNECTIONS: Final = 64
+_MOST_TO_CONTROLLERS: Final = 1024
+_ENOUGH: Final = 4096
+_UNLIMITED: Final = 2**20
+_HOW_TO_RAISE: Final = "raise it with `ulimit -n` or LimitNOFILE"
+
+
+class OpenFiles(NamedTuple):
+    """What each may have open.
+
+    Attributes:
+        limit: descriptors of the process, RLIMIT_NOFILE.
+        by_directory: files of one log directory.
+        by_brokers_clients: connections to the broker's listeners, all together.
+        by_controllers_clients: connections to the controller's listeners, all together.
+    """
+
+    limit: int
+    by_directory: int
+    by_brokers_clients: int
+    by_controllers_clients: int
+
+
+def share_out(
+    limit: int, directory_count: int, *, is_broker: bool, is_controller: bool
+) -> OpenFiles:
+    """At most half for files; of the connections a controller beside a broker gets a quarter.
+
+    Raises:
+        ConfigError: the limit is too low for a node.
+    """
+    fewest = _OTHERS + directory_count * _FEWEST_FILES + _FEWEST_CONNECTIONS
+    if limit < fewest:
+        raise ConfigError(
+            f"the limit of open files (RLIMIT_NOFILE) is {limit}, a node with {directory_count} "
+            f"log directories needs at least {fewest}; {_HOW_TO_RAISE}"
+        )
+    left = limit - _OTHERS
+    by_directory = max(min(left // 2 // directory_count, DEFAULT_OPEN_FILES), _FEWEST_FILES)
+    connections = left - by_directory * directory_count
+    to_controllers = connections if is_controller else 0
+    if is_broker:
+        to_controllers = min(to_controllers // 4, _MOST_TO_CONTROLLERS)
+    return OpenFiles(limit, by_directory, connections - to_controllers, to_controllers)
+
+
+def scarcity(shares: OpenFiles) -> str | None:
+    """What an operator should know who gave the process few descriptors."""
+    if shares.limit >= _ENOUGH:
+        return None
+    connections = shares.by_brokers_clients + shares.by_controllers_clients
+    return (
+        f"the limit of open files (RLIMIT_NOFILE) is {shares.limit}: at most {connections} "
+        f"connections are taken, and {shares.by_directory} files of a log directory are open at a "
+        f"time; {_HOW_TO_RAISE}"
+    )
+
+
+def open_files_limit() -> int:
+    """How many descriptors this process may have."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return _UNLIMITED if soft == resource.RLIM_INFINITY else soft
+
+
+def raise_limit() -> None:
+    """Ask for as many descriptors as the system lets this process have, as the JVM does."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == hard:
+        return
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    except (OSError, ValueError):  # some systems name no real limit and refuse it
+        return
