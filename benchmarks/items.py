@@ -6,7 +6,6 @@ Every item leaves the node as it found it, but for page cache and heap.
 from __future__ import annotations
 
 import itertools
-import shutil
 import socket
 import struct
 import time
@@ -270,11 +269,6 @@ def named_brokers(node: Node) -> int:
     except OSError:
         return 0  # not listening yet
     return int(struct.unpack(">i", answer[8:])[0]) if len(answer) == 12 else 0
-
-
-def free_bytes(folder: Path) -> int:
-    """Space that is left for the logs."""
-    return shutil.disk_usage(folder).free
 
 
 # What Kafka's own scripts pass to the JVM, with their heap of 1 GiB.

@@ -10,7 +10,7 @@ from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.uuids import Uuid
 from spindle.controller.decision import ConfigEntry, ControllerContext, ControllerSettings
 from spindle.controller.heartbeats import CHECKS_PER_SESSION
-from spindle.metadata.features import SUPPORTED_FEATURES, bootstrap_levels
+from spindle.metadata.features import FEATURES, KRAFT_VERSION, METADATA_VERSION, SUPPORTED_FEATURES
 from spindle.protocol.message import Message
 from spindle.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
 from spindle.protocol.messages.broker_registration import BrokerRegistrationRequest
@@ -126,7 +126,7 @@ class Harness:
             context,
             bootstrap=[
                 FeatureLevelRecord(name=name, feature_level=level)
-                for name, level in bootstrap_levels(metadata_version)
+                for name, level in _first_levels(metadata_version)
             ],
             clock=lambda: self.now_ms,
         )
@@ -183,6 +183,13 @@ class Harness:
             for batch in self.quorum.batches[first_batch:]
         ]
         return [batch for batch in found if batch]
+
+
+def _first_levels(metadata_version: int) -> list[tuple[str, int]]:
+    """What a disk is formatted with."""
+    levels = [(f.name, f.default_level(metadata_version)) for f in FEATURES]
+    others = [(name, level) for name, level in levels if level and name != KRAFT_VERSION]
+    return [(METADATA_VERSION, metadata_version), *sorted(others)]
 
 
 def registration(

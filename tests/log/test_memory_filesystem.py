@@ -33,9 +33,6 @@ def test_reading_and_writing(place: Place) -> None:
     assert file.pread(100, 0) == b"aXcde\0\0end"
     assert file.pread(2, 3) == b"de"
     assert file.pread(5, 50) == b""
-    buffer = bytearray(4)
-    assert file.pread_into(buffer, 8) == 2
-    assert bytes(buffer) == b"nd\0\0"
     file.truncate(3)
     file.truncate(5)
     assert files.read_bytes(path) == b"aXc\0\0"

@@ -7,7 +7,6 @@ from spindle.broker.topology import endpoint_of
 from spindle.metadata.image import MetadataImage
 
 RACK_AWARE_SELECTOR: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
-LEADER_SELECTOR: Final = "org.apache.kafka.common.replica.LeaderSelector"
 _NONE: Final = -1
 
 

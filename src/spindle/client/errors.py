@@ -4,8 +4,6 @@ An error code inside an answer becomes `ApiError`; the exceptions below are for 
 never answered. `is_worth_retrying` is the one place that knows which of all these may pass.
 """
 
-from typing import Final
-
 from spindle.common.errors import RETRIABLE, ApiError, ErrorCode
 
 
@@ -25,20 +23,6 @@ class RequestTimedOut(ClientError):
     """No answer came in time."""
 
 
-STALE_METADATA: Final = frozenset(
-    {
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.LEADER_NOT_AVAILABLE,
-        ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        ErrorCode.REPLICA_NOT_AVAILABLE,
-        ErrorCode.KAFKA_STORAGE_ERROR,
-        ErrorCode.FENCED_LEADER_EPOCH,
-        ErrorCode.UNKNOWN_LEADER_EPOCH,
-        ErrorCode.LISTENER_NOT_FOUND,
-        ErrorCode.UNKNOWN_TOPIC_ID,
-        ErrorCode.INCONSISTENT_TOPIC_ID,
-    }
-)
 """Codes that say: whoever led this partition a moment ago may lead it no longer."""
 
 

@@ -58,16 +58,6 @@ class OsFile:
             data += more
         return data
 
-    def pread_into(self, buffer: bytearray | memoryview, position: int, /) -> int:
-        view = memoryview(buffer)
-        done = 0
-        while done < len(view):
-            count = os.preadv(self._fd, [view[done:]], position + done)
-            if count == 0:
-                break
-            done += count
-        return done
-
     def append(self, parts: Sequence[Bytes], /) -> int:
         total = sum(map(len, parts))
         end = self._end_position()

@@ -21,10 +21,6 @@ class File(Protocol):
         """Up to `size_bytes` from `position`; fewer only at the end of the file."""
         ...
 
-    def pread_into(self, buffer: bytearray | memoryview, position: int, /) -> int:
-        """Fill `buffer` from `position`; the count of bytes read."""
-        ...
-
     def append(self, parts: Sequence[Bytes], /) -> int:
         """Write all parts at the end; the count of bytes written (always all)."""
         ...

@@ -9,7 +9,6 @@ from spindle.protocol.messages.metadata_records import ConfigRecord
 
 TOPIC_RESOURCE: Final = 2
 BROKER_RESOURCE: Final = 4
-BROKER_LOGGER_RESOURCE: Final = 8
 CLIENT_METRICS_RESOURCE: Final = 16
 GROUP_RESOURCE: Final = 32
 

@@ -65,9 +65,5 @@ class FeaturesDelta:
     def is_changed(self) -> bool:
         return dict(self._levels.current()) != dict(self.base.levels)
 
-    @property
-    def metadata_version_changed(self) -> bool:
-        return self._levels.get(METADATA_VERSION) != self.base.levels.get(METADATA_VERSION)
-
     def apply(self) -> FeaturesImage:
         return FeaturesImage(self._levels.result())

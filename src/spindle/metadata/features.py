@@ -200,57 +200,6 @@ def unmet_dependency(feature: str, level: int, levels: Mapping[str, int]) -> str
     return None
 
 
-def bootstrap_levels(
-    metadata_version_level: int, overrides: Mapping[str, int] | None = None
-) -> list[tuple[str, int]]:
-    """The FeatureLevelRecords of a new cluster: metadata.version, then others above 0 by name.
-
-    kraft.version is not among them; it is a control record of the quorum.
-
-    Raises:
-        ValueError: an override names an unknown feature, a level out of range, or a level whose
-            dependency is not met.
-    """
-    levels = {
-        feature.name: feature.default_level(metadata_version_level)
-        for feature in FEATURES
-        if feature.name != KRAFT_VERSION
-    }
-    for name, level in (overrides or {}).items():
-        supported = SUPPORTED_FEATURES.get(name)
-        if supported is None:
-            raise ValueError(f"unknown feature {name}: known are {', '.join(SUPPORTED_FEATURES)}")
-        if level not in supported:
-            raise ValueError(f"{name} {level} is not supported: levels are {supported}")
-        if name not in (KRAFT_VERSION, METADATA_VERSION):
-            levels[name] = level
-    levels[METADATA_VERSION] = metadata_version_level
-    for name, level in levels.items():
-        reason = unmet_dependency(name, level, levels)
-        if reason is not None:
-            raise ValueError(reason)
-    others = sorted(
-        (name, level) for name, level in levels.items() if level > 0 and name != METADATA_VERSION
-    )
-    return [(METADATA_VERSION, metadata_version_level), *others]
-
-
-def fetch_version(metadata_version_level: int) -> int:
-    """The Fetch version that followers use; chosen by level, not negotiated."""
-    for at_least, version in ((27, 18), (21, 17), (19, 16), (10, 15), (9, 14)):
-        if metadata_version_level >= at_least:
-            return version
-    return 13
-
-
-def list_offsets_version(metadata_version_level: int) -> int:
-    """The ListOffsets version that followers use; chosen by level, not negotiated."""
-    for at_least, version in ((29, 11), (25, 10), (21, 9), (9, 8)):
-        if metadata_version_level >= at_least:
-            return version
-    return 7
-
-
 def downgrade_loses_metadata(current: int, wanted: int) -> bool:
     """True if a level above `wanted` up to `current` changed what metadata records can say."""
     return any(

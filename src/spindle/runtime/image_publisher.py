@@ -5,7 +5,6 @@ consumers in the order in which they were added, always on the event loop's thre
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Protocol
 
 from spindle.common.ids import OffsetAndEpoch
 from spindle.metadata.image import MetadataImage
@@ -13,18 +12,17 @@ from spindle.metadata.loader import MetadataLoader, Publication
 from spindle.raft.listener import CommittedBatch, LeaderAndEpoch
 
 
-class ImageConsumer(Protocol):
-    """Reacts to metadata. Methods must not block and must not raise."""
+class ImageConsumer:
+    """Reacts to what it overrides. Methods must not block and must not raise."""
 
     def on_publication(self, publication: Publication) -> None:
         """A new image, with the delta that led to it."""
-        ...
 
     def on_committed(self, last_offset: int) -> None:
         """Everything up to this offset (inclusive) is committed, published or not."""
-        ...
 
-    def on_leader_change(self, leader: LeaderAndEpoch) -> None: ...
+    def on_leader_change(self, leader: LeaderAndEpoch) -> None:
+        """The quorum has another leader, or none."""
 
 
 class ImagePublisher:
@@ -87,8 +85,8 @@ class ImagePublisher:
             consumer.on_committed(self.last_committed_offset)
 
 
-class ActiveBrokersWatch:
-    """An `ImageConsumer` that calls back once, when every one of these brokers is active."""
+class ActiveBrokersWatch(ImageConsumer):
+    """Calls back once, when every one of these brokers is active."""
 
     def __init__(
         self, publisher: ImagePublisher, broker_ids: Collection[int], then: Callable[[], None]
@@ -101,12 +99,6 @@ class ActiveBrokersWatch:
 
     def on_publication(self, publication: Publication) -> None:
         self._look(publication.image)
-
-    def on_committed(self, last_offset: int) -> None:
-        """Only what is published counts."""
-
-    def on_leader_change(self, leader: LeaderAndEpoch) -> None:
-        """Whoever leads, the brokers are the same."""
 
     def _look(self, image: MetadataImage) -> None:
         if all(map(image.cluster.is_active, self._broker_ids)):

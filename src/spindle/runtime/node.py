@@ -71,7 +71,6 @@ class Node:
         self._locks: list[Lock] = []
         self._stopped = asyncio.Event()
         self._fatal: str | None = None
-        self._is_quorum_started = False
         self._is_serving = False
         self.before_leaving: Callable[[], Awaitable[None]] | None = None
         self.metrics_server: MetricsServer | None = None
@@ -145,7 +144,6 @@ class Node:
             self.publisher.add(self.broker.metadata)
         self.controller.start()
         await self.quorum.start()
-        self._is_quorum_started = True
         self.quorum.subscribe(self.publisher)
         await self.controller.serve(
             controller_listeners, self._metrics, self._open_files.by_controllers_clients
@@ -196,7 +194,7 @@ class Node:
             now_ms=self._machine.steady_clock_ms(),
             driver=controller.driver if controller and self._config.is_controller else None,
             snapshot=controller.last_snapshot if controller else None,
-            quorum=self.quorum if self._is_quorum_started else None,
+            quorum=self.quorum if self.quorum and self.quorum.is_started else None,
             broker=self.broker,
         )
 
@@ -307,11 +305,16 @@ class Node:
     def request_stop(self) -> None:
         self._stopped.set()
 
+    @property
+    def is_stopping(self) -> bool:
+        """A stop was asked for, or a fault demands it."""
+        return self._stopped.is_set()
+
     def why_not_ready(self) -> str | None:
         """None while clients are served as they should be, else the reason in a few words."""
         if self._fatal is not None:
             return self._fatal
-        if self._stopped.is_set():
+        if self.is_stopping:
             return "stopping"
         if not self._is_serving:
             return "starting"
@@ -379,7 +382,7 @@ async def _run(config: NodeConfig, on_ready: Callable[[Node], None] | None) -> i
     fatal: str | None = "the node did not start"
     try:
         await node.start()
-        if not node._stopped.is_set():
+        if not node.is_stopping:
             log.info("[KafkaRaftServer nodeId=%d] Kafka Server started", config.node_id)
             _keep_for_good()
             if on_ready is not None:

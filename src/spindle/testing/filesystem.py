@@ -98,12 +98,6 @@ class MemoryFile:
         self._use("pread")
         return self._file.read(position, position + size_bytes)
 
-    def pread_into(self, buffer: bytearray | memoryview, position: int, /) -> int:
-        self._use("pread_into")
-        data = self._file.read(position, position + len(buffer))
-        memoryview(buffer)[: len(data)] = data
-        return len(data)
-
     def append(self, parts: Sequence[Bytes], /) -> int:
         self._use("append")
         data = b"".join(parts)

@@ -6,6 +6,7 @@ the answer into the form of the request's version.
 
 from typing import Final, Protocol
 
+from spindle.broker.authorized_operations import GROUP_OPERATIONS
 from spindle.broker.context import RequestContext
 from spindle.broker.pacing import paced
 from spindle.broker.ports import MetadataView
@@ -32,8 +33,6 @@ from spindle.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResp
 
 COORDINATOR_TOPICS: Final = {0: OFFSETS_TOPIC, 1: TRANSACTIONS_TOPIC}
 """Topics by the key type of FindCoordinator. Share groups (2) are not served."""
-ALL_GROUP_OPERATIONS: Final = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
-"""Bits of read, delete, describe, describe-configs and alter-configs."""
 
 _BATCHED_FIND_FROM_VERSION: Final = 4
 _REBALANCE_TIMEOUT_FROM_VERSION: Final = 1
@@ -210,7 +209,7 @@ async def handle_describe_groups(
     if request.include_authorized_operations and context.api_version >= _OPERATIONS_FROM_VERSION:
         for group in groups:
             if group.error_code == ErrorCode.NONE:
-                group.authorized_operations = ALL_GROUP_OPERATIONS
+                group.authorized_operations = GROUP_OPERATIONS
     return DescribeGroupsResponse(groups=groups)
 
 

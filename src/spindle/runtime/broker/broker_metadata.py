@@ -15,14 +15,15 @@ from spindle.metadata.image import EMPTY_IMAGE, MetadataImage
 from spindle.metadata.initial import initial_publication
 from spindle.metadata.loader import Publication
 from spindle.raft.listener import LeaderAndEpoch
+from spindle.runtime.image_publisher import ImageConsumer
 
 log = logging.getLogger(__name__)
 
 Reaction = Callable[[Publication], Awaitable[None]]
 
 
-class BrokerMetadata:
-    """An image consumer that applies publications one after another.
+class BrokerMetadata(ImageConsumer):
+    """Applies publications one after another.
 
     Attributes:
         image: the newest committed image, once the broker has caught up for the first time.

@@ -13,10 +13,10 @@ from spindle.broker.context import RequestContext
 from spindle.broker.forwarding import open_response, seal_request
 from spindle.common.errors import ApiError, ErrorCode, ProtocolViolation
 from spindle.common.ids import Endpoint
-from spindle.metadata.loader import Publication
 from spindle.protocol.message import Message
 from spindle.raft.listener import LeaderAndEpoch
 from spindle.raft.ready import Destination
+from spindle.runtime.image_publisher import ImageConsumer
 from spindle.runtime.peers.port import PeerLacksVersion, Peers, PeerUnavailable
 
 _TIMEOUT_S: Final = 30.0
@@ -31,8 +31,8 @@ class LocalController(Protocol):
     ) -> Awaitable[Any]: ...
 
 
-class ControllerChannel:
-    """Sends requests to the controller that leads the quorum. An image consumer.
+class ControllerChannel(ImageConsumer):
+    """Sends requests to the controller that leads the quorum.
 
     Args:
         leader_endpoint: where the quorum's leader is reached, None while that is not known.
@@ -58,12 +58,6 @@ class ControllerChannel:
     def close(self) -> None:
         self._abandon_attempts()
         self._peers.close()
-
-    def on_publication(self, publication: Publication) -> None:
-        """Only the leader matters here."""
-
-    def on_committed(self, last_offset: int) -> None:
-        """Only the leader matters here."""
 
     def on_leader_change(self, leader: LeaderAndEpoch) -> None:
         self._leader = leader

@@ -8,7 +8,7 @@ from spindle.common.ids import NO_LEADER
 from spindle.metadata.cluster import BrokerRegistration
 from spindle.metadata.loader import Publication
 from spindle.metadata.partitions import PartitionRegistration
-from spindle.raft.listener import LeaderAndEpoch
+from spindle.runtime.image_publisher import ImageConsumer
 from spindle.runtime.metrics.metadata_counts import is_unclean_election
 
 logger = logging.getLogger(__name__)
@@ -17,8 +17,8 @@ _PARTITIONS_BY_NAME: Final = 20
 """More changed leaders in one publication are told as a number; at DEBUG each is told."""
 
 
-class ClusterLog:
-    """An image consumer; speaks while `is_active` is true."""
+class ClusterLog(ImageConsumer):
+    """Speaks while `is_active` is true."""
 
     def __init__(self, is_active: Callable[[], bool]) -> None:
         self._is_active = is_active
@@ -41,12 +41,6 @@ class ClusterLog:
         if level != logging.INFO:
             lost = sum(new.leader == NO_LEADER for _, _, new in moved)
             logger.info("%d partitions changed their leader, %d have none", len(moved), lost)
-
-    def on_committed(self, last_offset: int) -> None:
-        """Only what is published is told."""
-
-    def on_leader_change(self, leader: LeaderAndEpoch) -> None:
-        """The quorum tells this itself."""
 
 
 def _tell_broker(

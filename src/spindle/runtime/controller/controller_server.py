@@ -40,13 +40,12 @@ from spindle.protocol.messages.describe_cluster import (
 )
 from spindle.protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
 from spindle.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
-from spindle.raft.listener import LeaderAndEpoch
 from spindle.runtime.controller.channel import ControllerChannel
 from spindle.runtime.controller.cluster_log import ClusterLog
 from spindle.runtime.controller.driver import ControllerDriver
 from spindle.runtime.controller.mutation_quotas import MutationQuotas
 from spindle.runtime.controller.registrar import ControllerRegistrar
-from spindle.runtime.image_publisher import ImagePublisher
+from spindle.runtime.image_publisher import ImageConsumer, ImagePublisher
 from spindle.runtime.metrics.requests import RequestMetrics
 from spindle.runtime.network.large_requests import max_elements
 from spindle.runtime.network.request_limits import RequestLimits
@@ -74,7 +73,7 @@ class WrittenSnapshot(NamedTuple):
     written_ms: int
 
 
-class ControllerServer:
+class ControllerServer(ImageConsumer):
     """Everything of a node that concerns the quorum's requests.
 
     Attributes:
@@ -266,12 +265,6 @@ class ControllerServer:
         work = self._snapshots.on_publication(publication, self._clock())
         if work is not None:
             self._spawn(self._write_snapshot(work))
-
-    def on_committed(self, last_offset: int) -> None:
-        """Nothing depends on the offset alone."""
-
-    def on_leader_change(self, leader: LeaderAndEpoch) -> None:
-        """Nor on the leader."""
 
     async def _write_snapshot(self, work: SnapshotWork) -> None:
         try:

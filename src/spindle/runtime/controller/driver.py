@@ -44,7 +44,7 @@ from spindle.protocol.messages.metadata_records import (
 from spindle.raft.listener import LeaderAndEpoch, MetadataQuorum, NotLeader
 from spindle.runtime.controller.history import ControllerHistory
 from spindle.runtime.controller.mutation_quotas import MutationQuotas, Mutations
-from spindle.runtime.image_publisher import ImagePublisher
+from spindle.runtime.image_publisher import ImageConsumer, ImagePublisher
 
 logger = logging.getLogger(__name__)
 
@@ -86,7 +86,7 @@ class _Pending:
     committed: asyncio.Future[None]
 
 
-class ControllerDriver:
+class ControllerDriver(ImageConsumer):
     """Serves controller requests while the local node leads the metadata quorum.
 
     Args:
@@ -219,7 +219,6 @@ class ControllerDriver:
 
     def _activate(self, epoch: int) -> None:
         now_ms = self._clock()
-        self.history.activations += 1
         self._epoch = epoch
         self._speculative = self._publisher.image
         self._next_offset = self._publisher.last_committed_offset + 1

@@ -10,13 +10,11 @@ class ControllerHistory:
         operations: how many were decided, and how long that held the event loop.
         operations_started: requests and periodic tasks.
         operations_timed_out: those that were not committed in time.
-        activations: how often this node became the active controller.
         heartbeats_timed_out: brokers that were fenced because they were silent.
         errors: records that could not be replayed.
     """
 
     __slots__ = (
-        "activations",
         "errors",
         "heartbeats_timed_out",
         "operations",
@@ -28,6 +26,5 @@ class ControllerHistory:
         self.operations = Durations()
         self.operations_started = 0
         self.operations_timed_out = 0
-        self.activations = 0
         self.heartbeats_timed_out = 0
         self.errors = 0

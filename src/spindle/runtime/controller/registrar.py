@@ -16,6 +16,7 @@ from spindle.metadata.registration_rows import feature_rows, listener_rows
 from spindle.protocol.message import Message
 from spindle.protocol.messages.controller_registration import ControllerRegistrationRequest
 from spindle.raft.listener import LeaderAndEpoch
+from spindle.runtime.image_publisher import ImageConsumer
 
 log = logging.getLogger(__name__)
 
@@ -32,8 +33,8 @@ class Metadata(Protocol):
     def leader(self) -> LeaderAndEpoch: ...
 
 
-class ControllerRegistrar:
-    """Registers the local controller whenever the metadata lack this process. An image consumer.
+class ControllerRegistrar(ImageConsumer):
+    """Registers the local controller whenever the metadata lack this process.
 
     Two processes with one id would replace each other without end. So whoever was replaced says so
     and waits before it registers again.
@@ -65,9 +66,6 @@ class ControllerRegistrar:
 
     def on_publication(self, publication: Publication) -> None:
         self._register_if_due()
-
-    def on_committed(self, last_offset: int) -> None:
-        """Nothing depends on the offset alone."""
 
     def on_leader_change(self, leader: LeaderAndEpoch) -> None:
         self._register_if_due()

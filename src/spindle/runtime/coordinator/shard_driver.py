@@ -115,8 +115,6 @@ class ShardDriver:
         self.leader_epoch = leader_epoch
         self.shard = shard
         self.state = ShardState.LOADING
-        self.appended_batches = 0
-        self.appended_records = 0
         self._log = coordinator_log
         self._clock = clock
         self._settings = settings
@@ -315,8 +313,6 @@ class ShardDriver:
             return ErrorCode.NOT_COORDINATOR, -1
         finally:
             deadline.cancel()
-        self.appended_batches += 1
-        self.appended_records += len(records)
         return ErrorCode.NONE, last_offset - len(records) + 1
 
     def _time_out(self, writes: list[_Write]) -> None:

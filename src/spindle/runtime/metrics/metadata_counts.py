@@ -7,10 +7,11 @@ from spindle.common.ids import NO_LEADER
 from spindle.metadata.loader import Publication
 from spindle.metadata.partitions import RECOVERING, PartitionRegistration
 from spindle.raft.listener import LeaderAndEpoch
+from spindle.runtime.image_publisher import ImageConsumer
 
 
-class MetadataCounts:
-    """An image consumer.
+class MetadataCounts(ImageConsumer):
+    """Since the start of the node.
 
     Attributes:
         partitions: of all topics.
@@ -44,9 +45,6 @@ class MetadataCounts:
                     self._count(old, -1)
                     self._elected(old, new)
                 self._count(new, 1)
-
-    def on_committed(self, last_offset: int) -> None:
-        """Nothing is counted before it is published."""
 
     def on_leader_change(self, leader: LeaderAndEpoch) -> None:
         self.leaders_seen += leader.leader_id != NO_LEADER

@@ -107,7 +107,6 @@ class Connection(asyncio.BufferedProtocol):
         self._is_read_paused = False
         self._is_closing = False
         self._mute: asyncio.TimerHandle | None = None
-        self._at_close: list[Callable[[], None]] = []
 
     # -- the transport's callbacks
 
@@ -138,9 +137,6 @@ class Connection(asyncio.BufferedProtocol):
                 pending.task.cancel()
         self._pending.clear()
         self._dispatcher.connection_closed(self)
-        for function in self._at_close:
-            function()
-        self._at_close.clear()
         self._transport = None
 
     def eof_received(self) -> bool:
@@ -402,10 +398,6 @@ class Connection(asyncio.BufferedProtocol):
             self._advance()
             self._flow()
 
-    def at_close(self, function: Callable[[], None]) -> None:
-        """Call `function` when the connection is gone."""
-        self._at_close.append(function)
-
     def close(self) -> None:
         """Close after what was already given to the socket has been sent."""
         self._is_closing = True
@@ -416,7 +408,3 @@ class Connection(asyncio.BufferedProtocol):
         self._is_closing = True
         if self._transport is not None:
             self._transport.abort()
-
-
-def connection_factory(dispatcher: Dispatcher, listener: str) -> Callable[[], Any]:
-    return lambda: Connection(dispatcher, listener)

@@ -12,7 +12,6 @@ from typing import Final
 from spindle.common.errors import ConfigError
 from spindle.config.node_config import NodeConfig
 
-NO_LIMIT: Final = -1
 _MOST_UNSENT_BYTES: Final = 128 * 1024 * 1024
 """Above this much in answers that peers do not take, fetches are answered in small pieces."""
 

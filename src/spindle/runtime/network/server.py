@@ -123,10 +123,6 @@ class RequestServer:
             connection.abort()
         self._large.close()
 
-    @property
-    def connection_count(self) -> int:
-        return len(self._connections)
-
     def connection_opened(self, connection: Connection) -> bool:
         refusal = self.limits.admit(connection.client_address)
         if refusal is not None:

@@ -196,6 +196,11 @@ class RaftMetadataQuorum:
     # ------------------------------------------------------------ what others see
 
     @property
+    def is_started(self) -> bool:
+        """Whether log and state are loaded; before that there is nothing to see."""
+        return self._is_started
+
+    @property
     def leader(self) -> LeaderAndEpoch:
         """The leader as the listeners know it; none before the start."""
         return self._quorum.core.visible_leader if self._is_started else LeaderAndEpoch()

@@ -125,7 +125,7 @@ class Invariants:
         watched = self._lives.get(life)
         if watched is not None:
             node = watched.node
-            if node._is_quorum_started:
+            if node.quorum is not None and node.quorum.is_started:
                 self._look_at_quorum(watched)
             if node.broker is not None:
                 self._look_at_replicas(watched)
@@ -133,7 +133,7 @@ class Invariants:
 
     def _look_at_quorum(self, watched: _Watched) -> None:
         assert watched.node.quorum is not None
-        core = watched.node.quorum._quorum.core
+        core = watched.node.quorum.core
         if isinstance(core.role, Leader) and core.epoch != watched.led_epoch:
             watched.led_epoch = core.epoch
             self.metadata.leads(str(watched.simulated), core.epoch, core.log.end_offset)
@@ -149,7 +149,7 @@ class Invariants:
     def _look_at_replicas(self, watched: _Watched) -> None:
         assert watched.node.broker is not None
         replicas = watched.replicas
-        for partition in watched.node.broker.replicas._partitions.values():
+        for partition in watched.node.broker.replicas:
             replica = replicas.get(id(partition))
             if replica is None:
                 replica = replicas[id(partition)] = self._first_look(partition)

@@ -12,7 +12,8 @@ from spindle.metadata.loader import Publication
 from spindle.metadata.snapshot import snapshot_records
 from spindle.protocol.message import Message
 from spindle.protocol.metadata_frame import frame
-from spindle.raft.listener import CommittedBatch, LeaderAndEpoch
+from spindle.raft.listener import CommittedBatch
+from spindle.runtime.image_publisher import ImageConsumer
 from spindle.testing.simulation.verdict import Verdict
 
 ImageListener = Callable[[MetadataImage], None]
@@ -72,7 +73,7 @@ class MetadataTruth:
                 listener(image)
 
 
-class MetadataWatcher:
+class MetadataWatcher(ImageConsumer):
     """Watches one life of one node: takes part as image consumer and as listener."""
 
     def __init__(self, host: str, truth: MetadataTruth, verdict: Verdict) -> None:
@@ -96,12 +97,6 @@ class MetadataWatcher:
 
     def on_publication(self, publication: Publication) -> None:
         self._truth.published(self._host, publication.image)
-
-    def on_committed(self, last_offset: int) -> None:
-        """The batches say more."""
-
-    def on_leader_change(self, leader: LeaderAndEpoch) -> None:
-        """What a leader says of itself is checked, not what others believe."""
 
 
 def _digest(records: Sequence[Message]) -> bytes:

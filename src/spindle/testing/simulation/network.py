@@ -185,7 +185,6 @@ class Transport(asyncio.Transport):
         """What the network holds for this end; None is the end of the stream."""
         self._incoming_bytes = 0
         self._is_delivery_due = False
-        self._not_before_s = 0.0
         self._is_reading = True
         self._is_closing = False
         self._is_lost = False

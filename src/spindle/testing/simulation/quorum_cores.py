@@ -372,7 +372,6 @@ class RaftSimulation:
         self._cut: list[tuple[int, int]] = []
         self._is_calm = False
         self._is_idle = False
-        self._is_dynamic = is_dynamic
         voters = [
             Voter(ReplicaKey(i, _directory(i)), (Endpoint("CONTROLLER", "node", i),))
             for i in range(1, voter_count + 1)

@@ -203,9 +203,8 @@ def simulate(scenario: Scenario) -> Outcome:
 
 
 def _leads_quorum(node: SimulatedNode) -> bool:
-    if node.node is None or not node.node._is_quorum_started or node.node.quorum is None:
-        return False
-    return isinstance(node.node.quorum._quorum.core.role, Leader)
+    quorum = None if node.node is None else node.node.quorum
+    return quorum is not None and quorum.is_started and isinstance(quorum.core.role, Leader)
 
 
 @contextmanager
