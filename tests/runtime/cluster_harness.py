@@ -51,10 +51,18 @@ def cluster_homes(folder: Path, roles: Sequence[str], **overrides: str) -> list[
 
 @asynccontextmanager
 async def running_cluster(homes: Sequence[Home]) -> AsyncIterator[list[Node]]:
-    """Started nodes; at the end all brokers are stopped first, as they need a controller for it."""
+    """Started nodes, each of which knows all brokers.
+
+    At the end all brokers are stopped first, as they need a controller for it.
+    """
     nodes = [Node(home.config()) for home in homes]
+    brokers = [home.config().node_id for home in homes if home.config().is_broker]
     try:
         await asyncio.gather(*(node.start() for node in nodes))
+        for node in nodes:
+            known = asyncio.Event()
+            node.when_active(brokers, known.set)
+            await known.wait()
         yield nodes
     finally:
         await asyncio.gather(*(node.broker.stop(10) for node in nodes if node.broker is not None))

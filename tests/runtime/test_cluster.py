@@ -16,11 +16,12 @@ def test_brokers_register_with_a_controller_elsewhere_and_forward_to_it(tmp_path
             async with connected(nodes[1]) as client:
                 topic_id = await client.create_topic("made-elsewhere", 2)
             assert nodes[2].broker is not None
-            await nodes[2].broker.metadata.wait_for(lambda i: topic_id in i.topics.by_id, 10)
+            metadata = nodes[2].broker.metadata
+            assert await metadata.wait_for(lambda i: topic_id in i.topics.by_id, 60)
             async with connected(nodes[2]) as client:
-                metadata = await client.ask(MetadataRequest(topics=None))
-        assert sorted(broker.node_id for broker in metadata.brokers) == [2, 3]
-        (topic,) = metadata.topics
+                answer = await client.ask(MetadataRequest(topics=None))
+        assert sorted(broker.node_id for broker in answer.brokers) == [2, 3]
+        (topic,) = answer.topics
         assert (topic.name, topic.topic_id) == ("made-elsewhere", topic_id)
         assert sorted(p.leader_id for p in topic.partitions) == [2, 3]
 

@@ -39,9 +39,9 @@ def asking(path: str, method: str = "GET") -> bytes:
     return f"{method} {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
 
 
-async def scrape(node: Node) -> dict[tuple[str, Labels], float]:
+async def scrape(node: Node, path: str = "/metrics") -> dict[tuple[str, Labels], float]:
     assert node.metrics_server is not None
-    status, head, body = await get(node.metrics_server.port, asking("/metrics"))
+    status, head, body = await get(node.metrics_server.port, asking(path))
     assert status == 200
     assert b"version=0.0.4" in head
     samples = {}
@@ -134,6 +134,55 @@ def test_a_node_counts_what_its_clients_do(tmp_path: Path) -> None:
 DOCUMENT = Path(__file__).parents[2] / "METRICS.md"
 
 
+def test_every_replica_has_its_rows(tmp_path: Path) -> None:
+    """Under a path whose characters the format wants escaped."""
+    odd = tmp_path / 'a "disk" of mine'
+    odd.mkdir()
+
+    async def scenario() -> None:
+        home = Home(odd, spindle_metrics_listener="127.0.0.1:0").format()
+        async with running(home) as node, connected(node) as client:
+            await client.create_topic("a", partitions=3)
+            batch = batch_of(b"x", b"y")
+            for number in range(3):
+                assert (await client.produce("a", number, batch)).error_code == 0
+            samples = await scrape(node, "/metrics/partitions")
+            assert node.broker is not None
+            dirs = {
+                partition.topic_partition.partition: partition.directory.path
+                for partition in node.broker.replicas
+            }
+            assert set(dirs.values()) == set(map(str, home.directories))
+            node._threads[dirs[0]].fail("unplugged")
+            await asyncio.sleep(0)
+            later = await scrape(node, "/metrics/partitions")
+        log = {
+            (name, labels): value
+            for (name, labels), value in samples.items()
+            if name.startswith("kafka_log_log_")
+        }
+        expected = {"size_bytes": len(batch), "num_log_segments": 1, "log_end_offset": 2}
+        for number, path in dirs.items():
+            labels = (("log_dir", path), ("partition", str(number)), ("topic", "a"))
+            for name, value in {**expected, "log_start_offset": 0}.items():
+                assert log.pop((f"kafka_log_log_{name}", labels)) == value
+        assert not log
+        led = (("partition", "0"), ("topic", "a"))
+        health = {
+            "replicas_count": 1,
+            "in_sync_replicas_count": 1,
+            "under_replicated": 0,
+            "under_min_isr": 0,
+            "at_min_isr": 1,
+            "last_stable_offset_lag": 0,
+        }
+        for name, value in health.items():
+            assert samples[f"kafka_cluster_partition_{name}", led] == value
+        assert {dict(labels)["partition"] for _, labels in later} == {"1", "2"}
+
+    run(scenario)
+
+
 def test_every_metric_is_documented_and_every_documented_metric_is_there(tmp_path: Path) -> None:
     bodies = []
 
@@ -141,16 +190,21 @@ def test_every_metric_is_documented_and_every_documented_metric_is_there(tmp_pat
         home = Home(tmp_path, spindle_metrics_listener="127.0.0.1:0").format()
         async with running(home) as node:
             assert node.metrics_server is not None
-            bodies.append((await get(node.metrics_server.port, asking("/metrics")))[2])
+            port = node.metrics_server.port
+            paths = ("/metrics", "/metrics/partitions")
+            bodies.extend([(await get(port, asking(path)))[2] for path in paths])
 
     run(scenario)
-    served = sorted(
-        f"| `{family.name}` | {family.type} | {family.documentation} |"
-        for family in text_string_to_metric_families(bodies[0].decode())
-        if not family.name.startswith(("process_", "python_"))
-    )
+    served = [
+        sorted(
+            f"| `{family.name}` | {family.type} | {family.documentation} |"
+            for family in text_string_to_metric_families(body.decode())
+            if not family.name.startswith(("process_", "python_"))
+        )
+        for body in bodies
+    ]
     lines = DOCUMENT.read_text().splitlines()
-    assert [line for line in lines if line.startswith("| `")] == served
+    assert [line for line in lines if line.startswith("| `")] == [*served[0], *served[1]]
 
 
 def test_a_look_at_many_replicas_lets_others_run(
@@ -246,7 +300,7 @@ def serving(
         return b"x" * 3_000_000 if calls["rendered"] > 1 else b"metrics\n"
 
     async def main() -> None:
-        server = MetricsServer("127.0.0.1", 0, render, lambda: None, timeout_s)
+        server = MetricsServer("127.0.0.1", 0, {"/metrics": render}, lambda: None, timeout_s)
         await server.start()
         try:
             await asyncio.wait_for(scenario(server), 30)
@@ -327,7 +381,7 @@ def test_a_taken_port_is_a_configuration_error() -> None:
         async def render() -> bytes:
             return b""
 
-        second = MetricsServer("127.0.0.1", server.port, render, lambda: None)
+        second = MetricsServer("127.0.0.1", server.port, {"/metrics": render}, lambda: None)
         with pytest.raises(ConfigError, match=str(server.port)):
             await second.start()
 

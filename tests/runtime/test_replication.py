@@ -24,6 +24,7 @@ from spindle.protocol.messages.delete_topics import DeleteTopicsRequest
 from spindle.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from spindle.protocol.records.batch import patch_offset_and_epoch
 from spindle.runtime.broker.lifecycle import BrokerState
+from spindle.runtime.metrics.partitions import PartitionRows, gather_rows
 from spindle.runtime.node import Node
 
 CONTROLLER = 1
@@ -69,7 +70,7 @@ class Cluster:
         for replica in replicas:
             broker = self.node(replica).broker
             if broker is not None and is_up(self.node(replica)):
-                assert await broker.metadata.wait_for(lambda i: topic_id in i.topics.by_id, 30)
+                assert await broker.metadata.wait_for(lambda i: topic_id in i.topics.by_id, 60)
         return topic_id
 
     async def produce(self, leader_id: int, topic: str, *values: bytes) -> None:
@@ -87,7 +88,7 @@ class Cluster:
             found = image.topics.partition(topic_id, 0)
             return found is not None and is_so(found)
 
-        assert await broker.metadata.wait_for(check, 30)
+        assert await broker.metadata.wait_for(check, 60)
 
     async def replicated(self, topic: str, node_ids: Sequence[int]) -> None:
         """Return when these nodes have all that is in the leader's log, and know it committed."""
@@ -96,7 +97,7 @@ class Cluster:
         for replica in replicas:
             news = News()
             replica.watch(news, appends=True)
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(60):
                 while replica.high_watermark < end_offset:
                     await news.event.wait()
                     news.event.clear()
@@ -162,6 +163,29 @@ def test_three_replicas_are_the_same_through_the_stop_of_their_leader(tmp_path: 
         assert checkpoint[TopicPartition("t", 0)] == 4
 
     cluster_test(tmp_path, 3, scenario)
+
+
+def test_leader_and_follower_have_rows_of_their_own(tmp_path: Path) -> None:
+    async def rows_of(cluster: Cluster, node_id: int) -> PartitionRows:
+        broker = cluster.node(node_id).broker
+        assert broker is not None
+        return await gather_rows(broker.replicas, broker.replica_fetchers)
+
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.create("t", [3, 2])
+        await cluster.produce(3, "t", b"a", b"b")
+        await cluster.replicated("t", [2, 3])
+        here = 'topic="t",partition="0"'
+        leader, follower = [await rows_of(cluster, node_id) for node_id in (3, 2)]
+        assert leader.led == [(here, (2, 2, 0, 0, 0, 0))]
+        assert leader.followed == []
+        ((labels, values),) = follower.logs
+        path = cluster.replica(2, "t").directory.path
+        assert (labels, values[2:]) == (f'{here},log_dir="{path}"', (0, 2))
+        assert follower.led == []
+        assert follower.followed == [(f'{here},leader="3"', (0,))]
+
+    cluster_test(tmp_path, 2, scenario)
 
 
 def test_a_former_leader_gives_up_what_its_followers_never_had(tmp_path: Path) -> None:
@@ -269,7 +293,7 @@ def test_replication_takes_over_settings_while_it_runs(tmp_path: Path) -> None:
                 )
             )
         assert [response.error_code for response in answer.responses] == [0, 0]
-        assert await broker.metadata.wait_for(lambda i: bool(i.configs.topic("t")), 30)
+        assert await broker.metadata.wait_for(lambda i: bool(i.configs.topic("t")), 60)
         assert broker.replication_quotas.follower.limit_bytes_per_s == 7
         (task,) = broker.replica_fetchers
         assert [followed.is_throttled for followed in task.fetcher] == [True]

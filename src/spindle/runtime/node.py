@@ -179,7 +179,7 @@ class Node:
         self.publisher.add(self._counts)
         metrics = NodeMetrics(labels, self._parts)
         ((host, port),) = parse_servers(METRICS_LISTENER, [address])
-        self.metrics_server = MetricsServer(host, port, metrics.render, self.why_not_ready)
+        self.metrics_server = MetricsServer(host, port, metrics.pages, self.why_not_ready)
         await self.metrics_server.start()
         log.info("metrics, health and readiness on http://%s:%d", host, self.metrics_server.port)
 

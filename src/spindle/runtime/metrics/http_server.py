@@ -6,9 +6,9 @@ here, clients of the node must not notice.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
-from typing import Final
+from typing import Any, Final
 
 from spindle.common.errors import ConfigError
 
@@ -20,6 +20,9 @@ _TIMEOUT_S: Final = 5.0
 _TEXT: Final = "text/plain; charset=utf-8"
 METRICS_CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
+Page = Callable[[], Awaitable[bytes]]
+"""Makes the text of one path."""
+
 _Answer = tuple[HTTPStatus, str, bytes]
 
 
@@ -27,7 +30,7 @@ class MetricsServer:
     """Serves one address.
 
     Args:
-        render: makes the text of /metrics; runs once at a time, for all who wait.
+        pages: metrics by path; each is made once at a time, for all who wait.
         why_not_ready: None when the node serves clients, else the reason.
         timeout_s: for a request to arrive, and for an answer to be taken.
     """
@@ -36,16 +39,16 @@ class MetricsServer:
         self,
         host: str,
         port: int,
-        render: Callable[[], Awaitable[bytes]],
+        pages: Mapping[str, Page],
         why_not_ready: Callable[[], str | None],
         timeout_s: float = _TIMEOUT_S,
     ) -> None:
         self.host = host
         self.port = port
-        self._render = render
+        self._pages = pages
         self._why_not_ready = why_not_ready
         self._timeout_s = timeout_s
-        self._rendering: asyncio.Task[bytes] | None = None
+        self._rendering: dict[str, asyncio.Task[bytes]] = {}
         self._server: asyncio.Server | None = None
         self._exchanges: set[asyncio.Task[None]] = set()
 
@@ -69,9 +72,7 @@ class MetricsServer:
     async def stop(self) -> None:
         if self._server is not None:
             self._server.close()
-        tasks: list[asyncio.Task[object]] = [*self._exchanges]
-        if self._rendering is not None:
-            tasks.append(self._rendering)
+        tasks: list[asyncio.Task[Any]] = [*self._exchanges, *self._rendering.values()]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -112,8 +113,8 @@ class MetricsServer:
         method, target = words[0], words[1].partition("?")[0]
         if method not in ("GET", "HEAD"):
             return method, _text(HTTPStatus.METHOD_NOT_ALLOWED)
-        if target == "/metrics":
-            return method, (HTTPStatus.OK, METRICS_CONTENT_TYPE, await self._metrics())
+        if target in self._pages:
+            return method, (HTTPStatus.OK, METRICS_CONTENT_TYPE, await self._page(target))
         if target == "/health":
             return method, _text(HTTPStatus.OK, "alive")
         if target == "/ready":
@@ -121,16 +122,18 @@ class MetricsServer:
             if reason is None:
                 return method, _text(HTTPStatus.OK, "ready")
             return method, _text(HTTPStatus.SERVICE_UNAVAILABLE, reason)
-        return method, _text(HTTPStatus.NOT_FOUND, "/metrics, /health and /ready are here")
+        known = ", ".join((*self._pages, "/health"))
+        return method, _text(HTTPStatus.NOT_FOUND, f"{known} and /ready are here")
 
-    async def _metrics(self) -> bytes:
-        if self._rendering is None or self._rendering.done():
-            self._rendering = asyncio.ensure_future(self._work())
+    async def _page(self, path: str) -> bytes:
+        task = self._rendering.get(path)
+        if task is None or task.done():
+            task = self._rendering[path] = asyncio.ensure_future(self._work(path))
         # Shielded: one that goes away must not take the text from the others.
-        return await asyncio.shield(self._rendering)
+        return await asyncio.shield(task)
 
-    async def _work(self) -> bytes:
-        return await self._render()
+    async def _work(self, path: str) -> bytes:
+        return await self._pages[path]()
 
 
 def _text(status: HTTPStatus, text: str | None = None) -> _Answer:

@@ -24,6 +24,8 @@ from spindle.runtime.metrics.cluster import (
     quorum_metrics,
 )
 from spindle.runtime.metrics.families import gauges
+from spindle.runtime.metrics.http_server import Page
+from spindle.runtime.metrics.partitions import gather_rows
 from spindle.runtime.metrics.parts import NodeParts
 from spindle.runtime.metrics.replicas import (
     count_groups,
@@ -59,7 +61,7 @@ def node_labels(config: NodeConfig, cluster_id: str) -> dict[str, str]:
 
 
 class NodeMetrics:
-    """The text of /metrics.
+    """The texts of /metrics and /metrics/partitions.
 
     Args:
         parts: what there is at the moment of the call.
@@ -72,6 +74,19 @@ class NodeMetrics:
         self._process = CollectorRegistry()
         ProcessCollector(registry=self._process)
         GCCollector(registry=self._process)
+
+    @property
+    def pages(self) -> dict[str, Page]:
+        """By path. Call them on the event loop."""
+        return {"/metrics": self.render, "/metrics/partitions": self.render_partitions}
+
+    async def render_partitions(self) -> bytes:
+        """One row for each replica; empty on a node that is no broker."""
+        broker = self._parts().broker
+        if broker is None:
+            return b""
+        rows = await gather_rows(broker.replicas, broker.replica_fetchers)
+        return await asyncio.to_thread(rows.text)
 
     async def render(self) -> bytes:
         """Call on the event loop."""

@@ -1,6 +1,7 @@
 """Metrics of a broker's replicas, followers and groups: counted in turns with everybody else."""
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from prometheus_client import Metric
 
@@ -8,11 +9,33 @@ from spindle.broker.directories import BrokerDirectory
 from spindle.broker.pacing import paced
 from spindle.broker.partition import Partition
 from spindle.broker.replicas import Replicas
+from spindle.metadata.partitions import PartitionRegistration
 from spindle.replication.fetcher import Fetcher
+from spindle.replication.leader_state import LeaderState
 from spindle.runtime.broker.broker_server import BrokerServer
 from spindle.runtime.broker.replica_fetchers import ReplicaFetchers
 from spindle.runtime.coordinator.group_coordinator import GroupCoordinator
 from spindle.runtime.metrics.families import counter, counters, gauge, gauges
+
+
+class IsrHealth(NamedTuple):
+    """How a led partition's ISR stands to its replicas and to min.insync.replicas."""
+
+    in_sync: int
+    is_under_replicated: bool
+    is_under_min_isr: bool
+    is_at_min_isr: bool
+
+
+def isr_health(leader: LeaderState, known: PartitionRegistration) -> IsrHealth:
+    """Replicas that are being added do not count as missing."""
+    in_sync, needed = len(leader.isr), leader.effective_min_isr
+    return IsrHealth(
+        in_sync,
+        is_under_replicated=in_sync < len(known.replicas) - len(known.adding_replicas),
+        is_under_min_isr=in_sync < needed,
+        is_at_min_isr=in_sync == needed,
+    )
 
 
 class ReplicaCounts:
@@ -42,10 +65,10 @@ class ReplicaCounts:
             return
         self.leading += 1
         self.reassigning += known.is_reassigning
-        in_sync, needed = len(leader.isr), leader.effective_min_isr
-        self.under_replicated += in_sync < len(known.replicas) - len(known.adding_replicas)
-        self.under_min_isr += in_sync < needed
-        self.at_min_isr += in_sync == needed
+        health = isr_health(leader, known)
+        self.under_replicated += health.is_under_replicated
+        self.under_min_isr += health.is_under_min_isr
+        self.at_min_isr += health.is_at_min_isr
 
 
 async def count_replicas(replicas: Replicas) -> ReplicaCounts:

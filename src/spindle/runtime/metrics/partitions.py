@@ -1,0 +1,120 @@
+"""One row for each replica. A page of its own, as there may be a hundred thousand rows.
+
+The text is written here: an object for each number would take ten times as long.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
+
+from spindle.broker.pacing import paced
+from spindle.broker.partition import Partition
+from spindle.broker.replicas import Replicas
+from spindle.runtime.broker.replica_fetchers import ReplicaFetchers
+from spindle.runtime.metrics.replicas import isr_health
+
+
+class Family(NamedTuple):
+    """A gauge whose values stand in the rows."""
+
+    name: str
+    documentation: str
+
+
+LOG_FAMILIES: Final = (
+    Family("kafka_log_log_size_bytes", "Bytes of the segments of a replica."),
+    Family("kafka_log_log_num_log_segments", "Segments of a replica."),
+    Family("kafka_log_log_log_start_offset", "First offset that a replica has."),
+    Family("kafka_log_log_log_end_offset", "Offset of the next record of a replica."),
+)
+LEADER_FAMILIES: Final = (
+    Family("kafka_cluster_partition_replicas_count", "Replicas of a led partition."),
+    Family("kafka_cluster_partition_in_sync_replicas_count", "Those that are in sync."),
+    Family(
+        "kafka_cluster_partition_under_replicated",
+        "1 while replicas are out of sync, those that are being added apart.",
+    ),
+    Family(
+        "kafka_cluster_partition_under_min_isr",
+        "1 while fewer replicas are in sync than min.insync.replicas.",
+    ),
+    Family(
+        "kafka_cluster_partition_at_min_isr",
+        "1 while just as many replicas are in sync as min.insync.replicas.",
+    ),
+    Family(
+        "kafka_cluster_partition_last_stable_offset_lag",
+        "Committed records that wait for the end of a transaction.",
+    ),
+)
+FOLLOWER_FAMILIES: Final = (
+    Family(
+        "kafka_server_fetcher_lag_metrics_consumer_lag",
+        "Records by which a replica here was behind at its leader's last answer; -1 before one.",
+    ),
+)
+
+
+class PartitionRows:
+    """Labels and values, in the order of the families."""
+
+    def __init__(self) -> None:
+        self.logs: list[tuple[str, tuple[int, ...]]] = []
+        self.led: list[tuple[str, tuple[int, ...]]] = []
+        self.followed: list[tuple[str, tuple[int, ...]]] = []
+
+    def add(self, partition: Partition) -> None:
+        """What is in a failed directory has no row: nobody knows it."""
+        if partition.is_offline:
+            return
+        log = partition.log
+        name, number = partition.topic_partition
+        labels = f'topic="{name}",partition="{number}"'
+        log_dir = _escaped(partition.directory.path)
+        self.logs.append(
+            (
+                f'{labels},log_dir="{log_dir}"',
+                (log.size_bytes, len(log.segments), log.log_start_offset, log.log_end_offset),
+            )
+        )
+        leader, known = partition.leader, partition.registration
+        if leader is None or known is None:
+            return
+        health = isr_health(leader, known)
+        lag = partition.high_watermark - partition.last_stable_offset
+        self.led.append((labels, (len(known.replicas), *map(int, health), lag)))
+
+    def text(self) -> bytes:
+        """In Prometheus' text format."""
+        pages = (
+            _text(LOG_FAMILIES, self.logs),
+            _text(LEADER_FAMILIES, self.led),
+            _text(FOLLOWER_FAMILIES, self.followed),
+        )
+        return "".join(line for page in pages for line in page).encode()
+
+
+async def gather_rows(replicas: Replicas, fetchers: ReplicaFetchers) -> PartitionRows:
+    """Look at all replicas, in turns with everybody else on the event loop."""
+    rows = PartitionRows()
+    async for partition in paced(replicas):
+        rows.add(partition)
+    for task in fetchers:
+        async for followed in paced(task.fetcher):
+            labels = (
+                f'topic="{followed.topic}",partition="{followed.key.partition}",'
+                f'leader="{task.leader_id}"'
+            )
+            rows.followed.append((labels, (followed.lag,)))
+    return rows
+
+
+def _text(families: Iterable[Family], rows: list[tuple[str, tuple[int, ...]]]) -> Iterator[str]:
+    for column, (name, documentation) in enumerate(families):
+        yield f"# HELP {name} {documentation}\n# TYPE {name} gauge\n"
+        for labels, values in rows:
+            yield f"{name}{{{labels}}} {values[column]}\n"
+
+
+def _escaped(path: str) -> str:
+    """Names of topics have no characters that the format would want escaped; paths may."""
+    return path.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
