@@ -51,63 +51,63 @@ def answer(
 
 
 def test_the_newest_assignment_of_a_partition_wins() -> None:
-    queue = Assignments(1)
+    queue = Assignments(1, everything)
     queue.add(TOPIC, 0, DIR_A)
     queue.add(TOPIC, 0, DIR_B)
     queue.add(TOPIC, 1, DIR_A)
-    request = queue.next_request(9, everything)
+    request = queue.next_request(9)
     assert request is not None
     assert (request.broker_id, request.broker_epoch) == (1, 9)
     assert content(request) == {(TOPIC, 0): DIR_B, (TOPIC, 1): DIR_A}
-    queue.answered(answer(request))
+    assert queue.answered(answer(request))
     assert len(queue) == 0
 
 
 def test_refused_and_unanswered_ones_are_sent_again() -> None:
-    queue = Assignments(1)
+    queue = Assignments(1, everything)
     for partition in range(3):
         queue.add(TOPIC, partition, DIR_A)
-    request = queue.next_request(1, everything)
+    request = queue.next_request(1)
     assert request is not None
     response = answer(request, errors={1: 3})
     response.directories[0].topics[0].partitions.pop(2)
-    queue.answered(response)
-    again = queue.next_request(1, everything)
+    assert not queue.answered(response)
+    again = queue.next_request(1)
     assert again is not None
     assert set(content(again)) == {(TOPIC, 1), (TOPIC, 2)}
 
 
 def test_a_failed_request_does_not_overwrite_what_came_meanwhile() -> None:
-    queue = Assignments(1)
+    queue = Assignments(1, everything)
     queue.add(TOPIC, 0, DIR_A)
-    assert queue.next_request(1, everything) is not None
+    assert queue.next_request(1) is not None
     queue.add(TOPIC, 0, DIR_B)
     queue.failed()
-    again = queue.next_request(1, everything)
+    again = queue.next_request(1)
     assert again is not None
     assert content(again) == {(TOPIC, 0): DIR_B}
 
 
 def test_what_is_being_sent_is_not_queued_again() -> None:
-    queue = Assignments(1)
+    queue = Assignments(1, everything)
     queue.add(TOPIC, 0, DIR_A)
-    assert queue.next_request(1, everything) is not None
+    assert queue.next_request(1) is not None
     queue.add(TOPIC, 0, DIR_A)
     assert not queue.has_ready
 
 
 def test_stale_entries_are_dropped_just_before_sending() -> None:
-    queue = Assignments(1)
+    queue = Assignments(1, lambda topic_id, _: topic_id == TOPIC)
     queue.add(OTHER, 0, DIR_A)
-    assert queue.next_request(1, lambda topic_id, _: topic_id == TOPIC) is None
+    assert queue.next_request(1) is None
     assert len(queue) == 0
 
 
 def test_a_request_has_its_limit() -> None:
-    queue = Assignments(1)
+    queue = Assignments(1, everything)
     for partition in range(MAX_ASSIGNMENTS_PER_REQUEST + 1):
         queue.add(TOPIC, partition, DIR_A)
-    request = queue.next_request(1, everything)
+    request = queue.next_request(1)
     assert request is not None
     assert len(content(request)) == MAX_ASSIGNMENTS_PER_REQUEST
     assert queue.has_ready

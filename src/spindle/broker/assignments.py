@@ -19,10 +19,15 @@ Key = tuple[Uuid, int]
 
 
 class Assignments:
-    """Queue of (topic id, partition) -> directory id."""
+    """Queue of (topic id, partition) -> directory id.
 
-    def __init__(self, broker_id: int) -> None:
+    Args:
+        is_current: whether this broker still has a replica of the partition.
+    """
+
+    def __init__(self, broker_id: int, is_current: Callable[[Uuid, int], bool]) -> None:
         self._broker_id = broker_id
+        self._is_current = is_current
         self._ready: dict[Key, Uuid] = {}
         self._in_flight: dict[Key, Uuid] = {}
 
@@ -41,9 +46,7 @@ class Assignments:
         else:
             self._ready[key] = directory_id
 
-    def next_request(
-        self, broker_epoch: int, is_current: Callable[[Uuid, int], bool]
-    ) -> AssignReplicasToDirsRequest | None:
+    def next_request(self, broker_epoch: int) -> AssignReplicasToDirsRequest | None:
         """The next request; drops what no longer concerns this broker. None if nothing is left."""
         assert not self._in_flight, "one request at a time"
         batch: dict[Key, Uuid] = {}
@@ -51,7 +54,7 @@ class Assignments:
             if len(batch) == MAX_ASSIGNMENTS_PER_REQUEST:
                 break
             directory_id = self._ready.pop(key)
-            if is_current(*key):
+            if self._is_current(*key):
                 batch[key] = directory_id
         if not batch:
             return None
@@ -80,8 +83,11 @@ class Assignments:
         batch, self._in_flight = self._in_flight, {}
         self._ready = batch | self._ready
 
-    def answered(self, response: AssignReplicasToDirsResponse) -> None:
-        """Forget what was acknowledged; what was refused or left out goes back in the queue."""
+    def answered(self, response: AssignReplicasToDirsResponse) -> bool:
+        """Forget what was acknowledged; what was refused or left out goes back in the queue.
+
+        True if nothing was.
+        """
         batch, self._in_flight = self._in_flight, {}
         for directory in response.directories:
             for topic in directory.topics:
@@ -89,3 +95,4 @@ class Assignments:
                     if not partition.error_code:
                         batch.pop((topic.topic_id, partition.partition_index), None)
         self._ready = batch | self._ready
+        return not batch

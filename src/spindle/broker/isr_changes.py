@@ -95,8 +95,11 @@ class IsrChanges:
         changes, self._in_flight = self._in_flight, {}
         self._ready = changes | self._ready
 
-    def answered(self, response: AlterPartitionResponse) -> None:
-        """Tell every partition its result; what the answer leaves out goes back in the queue."""
+    def answered(self, response: AlterPartitionResponse) -> bool:
+        """Tell every partition its result; what the answer leaves out goes back in the queue.
+
+        True if every proposal was taken over.
+        """
         changes, self._in_flight = self._in_flight, {}
         results = []
         for topic in response.topics:
@@ -117,6 +120,7 @@ class IsrChanges:
                 partition.isr_committed(
                     proposal, answer.leader_epoch, answer.partition_epoch, tuple(answer.isr)
                 )
+        return not changes and not any(answer.error_code for _, _, answer in results)
 
 
 def _code(number: int) -> ErrorCode:

@@ -38,11 +38,12 @@ from spindle.metadata.image import MetadataImage
 from spindle.metadata.loader import Publication
 from spindle.metadata.local_changes import local_changes
 from spindle.replication.fetch_session import FetchSessionCache
-from spindle.runtime.broker.assignment_sender import AssignmentSender
+from spindle.replication.leader_state import IsrProposal
+from spindle.runtime.backoff import Backoff
 from spindle.runtime.broker.broker_metadata import BrokerMetadata
 from spindle.runtime.broker.handler_table import broker_handlers
 from spindle.runtime.broker.housekeeping import Housekeeping
-from spindle.runtime.broker.isr_sender import IsrSender
+from spindle.runtime.broker.isr_expiration import IsrExpiration
 from spindle.runtime.broker.lifecycle import (
     BrokerIdentity,
     BrokerLifecycle,
@@ -50,6 +51,7 @@ from spindle.runtime.broker.lifecycle import (
     LifecycleTimes,
 )
 from spindle.runtime.broker.replica_fetchers import ReplicaFetchers
+from spindle.runtime.broker.report_sender import Reports, ReportSender
 from spindle.runtime.broker.topic_settings import SettingsOfTopics
 from spindle.runtime.coordinator.group_coordinator import GroupCoordinator
 from spindle.runtime.coordinator.replica_log import ReplicaCoordinatorLog
@@ -117,18 +119,10 @@ class BrokerServer:
         )
         max_lag_ms = config.integer("replica.lag.time.max.ms")
         self.isr_changes = IsrChanges(config.node_id)
-        self._isr_sender = IsrSender(
-            self.isr_changes,
-            env.channel,
-            lambda: self.lifecycle.broker_epoch,
-            lambda: self.replicas.check_isrs(),
-            max_lag_ms,
-            env.random,
-        )
+        self._isr_sender = self._report_sender("ISR changes", self.isr_changes, 50, 1_000)
+        self._isr_expiration = IsrExpiration(lambda: self.replicas.check_isrs(), max_lag_ms)
         self.replicas = Replicas(
-            ReplicationContext(
-                config.node_id, self.metadata, steady_ms, max_lag_ms, self._isr_sender.add
-            ),
+            ReplicationContext(config.node_id, self.metadata, steady_ms, max_lag_ms, self._propose),
             env.directories,
             self._settings_of,
             self._misplaced,
@@ -136,12 +130,9 @@ class BrokerServer:
             env.now_ms,
             env.new_uuid,
         )
-        self._assignment_sender = AssignmentSender(
-            Assignments(config.node_id),
-            env.channel,
-            lambda: self.lifecycle.broker_epoch,
-            self._holds,
-            env.random,
+        self._assignments = Assignments(config.node_id, self._holds)
+        self._assignment_sender = self._report_sender(
+            "directory assignments", self._assignments, 100, 10_000
         )
         self.groups = GroupCoordinator(
             group_coordinator_config(config),
@@ -193,6 +184,14 @@ class BrokerServer:
         self._servers = [self._server(listener) for listener in self.listeners]
         self.lifecycle = self._make_lifecycle()
 
+    def _report_sender(
+        self, what: str, reports: Reports, first_pause_ms: int, longest_pause_ms: int
+    ) -> ReportSender:
+        backoff = Backoff(first_pause_ms, longest_pause_ms, self._env.random.random)
+        return ReportSender(
+            what, reports, self._env.channel, lambda: self.lifecycle.broker_epoch, backoff
+        )
+
     def _server(self, listener: Listener) -> RequestServer:
         return RequestServer(
             listener,
@@ -218,6 +217,7 @@ class BrokerServer:
         self.metadata.observe(self.lifecycle.metadata_advanced)
         self._assignment_sender.start()
         self._isr_sender.start()
+        self._isr_expiration.start()
         self.lifecycle.start()
         await self.lifecycle.caught_up
         self.metadata.start()
@@ -240,6 +240,7 @@ class BrokerServer:
         await self._housekeeping.stop()
         self.groups.close()
         await self._assignment_sender.stop()
+        await self._isr_expiration.stop()
         await self._isr_sender.stop()
         await self.metadata.stop()
         await self.replica_fetchers.stop_all()
@@ -392,7 +393,12 @@ class BrokerServer:
             self.groups.on_resigned(where.partition)
 
     def _misplaced(self, topic_id: Uuid, partition: int, directory_id: Uuid) -> None:
-        self._assignment_sender.add(topic_id, partition, directory_id)
+        self._assignments.add(topic_id, partition, directory_id)
+        self._assignment_sender.wake()
+
+    def _propose(self, partition: Partition, proposal: IsrProposal) -> None:
+        self.isr_changes.add(partition, proposal)
+        self._isr_sender.wake()
 
     def _holds(self, topic_id: Uuid, partition: int) -> bool:
         known = self.metadata.newest.topics.partition(topic_id, partition)

@@ -1,0 +1,100 @@
+"""Tells the controller what has changed on this broker: directories, in-sync replicas.
+
+One request of a kind at a time; what gathers meanwhile goes into the next (KIP-497, KIP-858).
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from spindle.broker.ports import ControllerChannel
+from spindle.common.errors import ApiError, ErrorCode
+from spindle.protocol.message import Message
+from spindle.runtime.backoff import Backoff
+
+log = logging.getLogger(__name__)
+
+
+class Reports(Protocol):
+    """What the controller has yet to be told, of one kind."""
+
+    @property
+    def has_ready(self) -> bool: ...
+
+    def next_request(self, broker_epoch: int) -> Message | None:
+        """None if nothing of it matters any more."""
+        ...
+
+    def failed(self) -> None:
+        """The request got no answer, or a top-level error."""
+        ...
+
+    def answered(self, response: Any) -> bool:
+        """Take over an answer; False if a part of it says that something was not accepted."""
+        ...
+
+
+class ReportSender:
+    """Sends reports as long as there are any.
+
+    Args:
+        what: names the kind in the log.
+        broker_epoch: of the present registration.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        reports: Reports,
+        channel: ControllerChannel,
+        broker_epoch: Callable[[], int],
+        backoff: Backoff,
+    ) -> None:
+        self._what = what
+        self._reports = reports
+        self._channel = channel
+        self._broker_epoch = broker_epoch
+        self._backoff = backoff
+        self._wake = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(self._run(), name=self._what)
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    def wake(self) -> None:
+        """There is something to report."""
+        self._wake.set()
+
+    async def _run(self) -> None:
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            while self._reports.has_ready:
+                await self._send()
+
+    async def _send(self) -> None:
+        request = self._reports.next_request(self._broker_epoch())
+        if request is None:
+            return
+        if await self._exchange(request):
+            self._backoff.reset()
+        else:
+            # What is said again at once would meet the same state of the controller.
+            await asyncio.sleep(self._backoff.next_ms() / 1000)
+
+    async def _exchange(self, request: Message) -> bool:
+        try:
+            response = await self._channel.request(request)
+            if response.error_code:
+                raise ApiError(ErrorCode(response.error_code))
+        except ApiError as error:
+            log.info("%s: %s", self._what, error)
+            self._reports.failed()
+            return False
+        return self._reports.answered(response)
