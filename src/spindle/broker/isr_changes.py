@@ -111,7 +111,7 @@ class IsrChanges:
         for partition, proposal, answer in results:
             if answer.error_code:
                 self.refusals += 1
-                partition.isr_refused(proposal, _code(answer.error_code))
+                partition.isr_refused(proposal, ErrorCode(answer.error_code))
             else:
                 if partition.leader is not None:
                     growth = len(answer.isr) - len(partition.leader.isr)
@@ -121,10 +121,3 @@ class IsrChanges:
                     proposal, answer.leader_epoch, answer.partition_epoch, tuple(answer.isr)
                 )
         return not changes and not any(answer.error_code for _, _, answer in results)
-
-
-def _code(number: int) -> ErrorCode:
-    try:
-        return ErrorCode(number)
-    except ValueError:
-        return ErrorCode.UNKNOWN_SERVER_ERROR

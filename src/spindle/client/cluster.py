@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from spindle.client.errors import error_code, raise_for
+from spindle.client.errors import raise_for
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import NO_LEADER, TopicPartition
 from spindle.common.uuids import ZERO_UUID, Uuid
@@ -129,7 +129,7 @@ def cluster_view(response: MetadataResponse) -> ClusterView:
     for topic in response.topics:
         name = topic.name or ""
         if topic.error_code:
-            refused[name] = error_code(topic.error_code)
+            refused[name] = ErrorCode(topic.error_code)
         else:
             topics[name] = _topic_view(name, topic)
     return ClusterView(

@@ -23,22 +23,11 @@ class RequestTimedOut(ClientError):
     """No answer came in time."""
 
 
-"""Codes that say: whoever led this partition a moment ago may lead it no longer."""
-
-
-def error_code(number: int) -> ErrorCode:
-    """The error code of a number from the wire; one that is newer than this table is unknown."""
-    try:
-        return ErrorCode(number)
-    except ValueError:
-        return ErrorCode.UNKNOWN_SERVER_ERROR
-
-
 def raise_for(number: int, subject: str, message: str | None = None) -> None:
     """Raise `ApiError` naming the subject unless the number from the wire says success."""
     if number != 0:
         detail = f"{subject}: {message}" if message else subject
-        code = error_code(number)
+        code = ErrorCode(number)
         if code != number:
             detail = f"{detail} (error code {number})"
         raise ApiError(code, detail)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from spindle.client.errors import error_code, raise_for
+from spindle.client.errors import raise_for
 from spindle.common.errors import ErrorCode
 from spindle.common.ids import TopicPartition
 from spindle.protocol.messages.describe_log_dirs import (
@@ -55,7 +55,7 @@ def log_dir_views(response: DescribeLogDirsResponse) -> list[LogDirView]:
     return [
         LogDirView(
             path=result.log_dir,
-            error=error_code(result.error_code),
+            error=ErrorCode(result.error_code),
             total_bytes=result.total_bytes,
             usable_bytes=result.usable_bytes,
             is_cordoned=result.is_cordoned,

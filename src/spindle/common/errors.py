@@ -147,6 +147,11 @@ class ErrorCode(IntEnum):
     STREAMS_TOPOLOGY_FENCED = 132
     SHARE_SESSION_LIMIT_REACHED = 133
 
+    @classmethod
+    def _missing_(cls, value: object) -> "ErrorCode":
+        """A peer may be newer than this table, and its answer must not end who reads it."""
+        return cls.UNKNOWN_SERVER_ERROR
+
 
 RETRIABLE = frozenset(
     {

@@ -6,7 +6,6 @@ Kafka's tools match both.
 
 from typing import Final
 
-from spindle.client.errors import error_code
 from spindle.common.errors import ApiError, ErrorCode
 
 _PACKAGE: Final = "org.apache.kafka.common.errors"
@@ -109,7 +108,7 @@ def refusal(number: int, message: str | None = None) -> ApiError | None:
     """The refusal that a code and a text from the wire stand for; None for success."""
     if number == 0:
         return None
-    code = error_code(number)
+    code = ErrorCode(number)
     return ApiError(code, message or _TEXTS.get(code) or f"error code {number}")
 
 

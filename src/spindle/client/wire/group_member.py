@@ -13,7 +13,7 @@ from spindle.client.admin.groups import (
     find_coordinator,
     read_assignment,
 )
-from spindle.client.errors import error_code, raise_for
+from spindle.client.errors import raise_for
 from spindle.client.wire.cluster import WireClient
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import TopicPartition
@@ -100,7 +100,7 @@ class GroupMember:
         def attempt() -> ErrorCode:
             coordinator = find_coordinator(self._client, self._group_id)
             answer = self._client.ask(request, HeartbeatResponse, broker=coordinator)
-            code = error_code(answer.error_code)
+            code = ErrorCode(answer.error_code)
             if code not in _REJOIN:
                 raise_for(answer.error_code, "Heartbeat")
             return code
@@ -165,7 +165,7 @@ class GroupMember:
                 broker=find_coordinator(self._client, self._group_id),
                 wait_ms=self._rebalance_timeout_ms,
             )
-            if error_code(answer.error_code) is ErrorCode.MEMBER_ID_REQUIRED:
+            if ErrorCode(answer.error_code) is ErrorCode.MEMBER_ID_REQUIRED:
                 self._member_id = answer.member_id
                 continue
             raise_for(answer.error_code, f"JoinGroup {self._group_id!r}")
