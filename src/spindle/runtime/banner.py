@@ -11,7 +11,7 @@ from spindle.config.node_config import NodeConfig
 from spindle.log.identity import DirectoryIdentities
 from spindle.metadata.image import MetadataImage
 from spindle.runtime.broker.broker_server import BrokerServer
-from spindle.runtime.network.server import Listener
+from spindle.runtime.network.listener import Listener
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 

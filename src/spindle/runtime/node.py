@@ -5,7 +5,6 @@ import gc
 import logging
 import os
 import signal
-import socket
 import sys
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Final
@@ -31,7 +30,7 @@ from spindle.runtime.metrics.http_server import MetricsServer
 from spindle.runtime.metrics.metadata_counts import MetadataCounts
 from spindle.runtime.metrics.parts import NodeParts
 from spindle.runtime.metrics.requests import RequestMetrics
-from spindle.runtime.network.server import Listener, bind
+from spindle.runtime.network.listener import Listener, bind, reachable
 from spindle.runtime.open_files import OpenFiles, raise_limit, scarcity, share_out
 from spindle.runtime.peers.pool import PeerPool
 from spindle.runtime.quorum.factory import open_quorum, read_bootstrap_records
@@ -268,11 +267,7 @@ class Node:
         return listeners
 
     def _controller_endpoints(self, bound: Sequence[Listener]) -> list[Endpoint]:
-        ports = {listener.name: listener.port for listener in bound}
-        return [
-            e._replace(port=e.port or ports.get(e.listener, 0), host=e.host or socket.getfqdn())
-            for e in self._config.advertised_controller_listeners
-        ]
+        return reachable(self._config.advertised_controller_listeners, bound)
 
     async def _unless_fatal(self, task: "asyncio.Future[None]") -> None:
         """Wait for the work, or for the fault that makes it pointless."""

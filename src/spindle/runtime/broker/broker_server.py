@@ -2,13 +2,13 @@
 
 import asyncio
 import logging
-import socket
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Final
 
 from spindle.broker.assignments import Assignments
+from spindle.broker.cordons import cordoned_paths
 from spindle.broker.directories import BrokerDirectory
 from spindle.broker.fetch_memory import FetchMemory
 from spindle.broker.handlers.auto_topics import request_topics
@@ -30,7 +30,6 @@ from spindle.common.uuids import Uuid, uuid_text
 from spindle.config.broker_values import broker_integer
 from spindle.config.node_config import NodeConfig
 from spindle.log.clean_shutdown import UNKNOWN_BROKER_EPOCH
-from spindle.log.log import Log
 from spindle.log.log_config import LogConfig
 from spindle.metadata.configs import BROKER_RESOURCE, TOPIC_RESOURCE
 from spindle.metadata.features import SUPPORTED_FEATURES
@@ -41,6 +40,7 @@ from spindle.replication.fetch_session import FetchSessionCache
 from spindle.replication.leader_state import IsrProposal
 from spindle.runtime.backoff import Backoff
 from spindle.runtime.broker.broker_metadata import BrokerMetadata
+from spindle.runtime.broker.directory_logs import close_logs, load_logs
 from spindle.runtime.broker.handler_table import broker_handlers
 from spindle.runtime.broker.housekeeping import Housekeeping
 from spindle.runtime.broker.isr_expiration import IsrExpiration
@@ -57,8 +57,9 @@ from spindle.runtime.coordinator.group_coordinator import GroupCoordinator
 from spindle.runtime.coordinator.replica_log import ReplicaCoordinatorLog
 from spindle.runtime.coordinator.settings import group_coordinator_config, shard_settings
 from spindle.runtime.metrics.requests import RequestMetrics
+from spindle.runtime.network.listener import Listen, Listener, bind, reachable
 from spindle.runtime.network.request_limits import RequestLimits
-from spindle.runtime.network.server import Listen, Listener, RequestServer, bind
+from spindle.runtime.network.server import RequestServer
 from spindle.runtime.peers.links import PeerLinks
 from spindle.runtime.peers.port import Peers
 
@@ -281,46 +282,25 @@ class BrokerServer:
 
     def advertised(self) -> list[Endpoint]:
         """Advertised listeners; a port that was left to the system is the one it gave."""
-        bound = {listener.name: listener for listener in self.listeners}
-        return [
-            e._replace(port=e.port or bound[e.listener].port, host=e.host or _local_host_name())
-            for e in self._config.advertised_listeners
-        ]
+        return reachable(self._config.advertised_listeners, self.listeners)
 
     async def _load_logs(self) -> None:
-        """Every directory loads its logs on its own thread, all at the same time."""
-        online = [d for d in self._env.directories if not d.is_offline]
-        results = await asyncio.gather(*(self._load_directory(directory) for directory in online))
-        for directory, logs in zip(online, results, strict=True):
-            self.replicas.add_loaded(logs, directory)
+        def log_config_of(topic: str) -> LogConfig:
+            return self._settings_of(topic).log_config
 
-    async def _load_directory(self, directory: BrokerDirectory) -> Sequence[Log]:
-        try:
-            return await directory.executor.submit(
-                directory.load, self._log_config_of, self._env.now_ms()
-            )
-        except LogDirectoryFailed as failure:
-            log.error("%s", failure)
-            return ()
+        found = await load_logs(self._env.directories, log_config_of, self._env.now_ms())
+        for directory, logs in found:
+            self.replicas.add_loaded(logs, directory)
 
     def _settings_of(self, topic: str) -> TopicSettings:
         return self._settings.of(self.metadata.newest, topic)
-
-    def _log_config_of(self, topic: str) -> LogConfig:
-        return self._settings_of(topic).log_config
 
     async def _close_logs(self) -> None:
         epoch = self.lifecycle.broker_epoch
         if epoch == UNKNOWN_BROKER_EPOCH:
             # Never registered in this run: the logs are as the run before has left them.
             epoch = self._env.previous_broker_epoch
-        await asyncio.gather(
-            *(
-                _quietly(d.executor.submit(d.store.close, epoch))
-                for d in self._env.directories
-                if not d.is_offline
-            )
-        )
+        await close_logs(self._env.directories, epoch)
 
     # -- reactions
 
@@ -365,22 +345,10 @@ class BrokerServer:
         )
 
     def _take_over_cordons(self, image: MetadataImage) -> None:
-        """`cordoned.log.dirs`, the dynamic value over the one of the property file (KIP-1066).
-
-        A dynamic value that names a directory which is none of this broker's counts as empty: the
-        directory may have been taken out of log.dirs since.
-        """
-        paths = [d.path for d in self._env.directories]
-        dynamic = image.configs.broker(self._config.node_id).get("cordoned.log.dirs")
-        if dynamic is None:
-            cordoned = list(self._env.cordoned_paths)
-        else:
-            wanted = [entry.strip() for entry in dynamic.split(",") if entry.strip()]
-            cordoned = paths if wanted == ["*"] else wanted
-            if any(path not in paths for path in cordoned):
-                cordoned = []
-        self.replicas.cordon(cordoned)
         by_path = {d.path: d.directory_id for d in self._env.directories}
+        dynamic = image.configs.broker(self._config.node_id).get("cordoned.log.dirs")
+        cordoned = cordoned_paths(list(by_path), self._env.cordoned_paths, dynamic)
+        self.replicas.cordon(cordoned)
         self.lifecycle.set_cordoned([by_path[path] for path in cordoned])
 
     def _on_leadership(self, partition: Partition, is_leader: bool) -> None:
@@ -422,14 +390,3 @@ class BrokerServer:
             return
         log.warning("log directory %s is offline", uuid_text(directory.directory_id))
         self.lifecycle.directory_failed(directory.directory_id)
-
-
-def _local_host_name() -> str:
-    return socket.getfqdn()
-
-
-async def _quietly(work: Awaitable[object]) -> None:
-    try:
-        await work
-    except LogDirectoryFailed as failure:
-        log.error("%s", failure)

@@ -49,7 +49,7 @@ from spindle.controller.error_answers import error_answer
 from spindle.controller.operations import OPERATIONS
 from spindle.protocol.api import APIS, ApiKey
 from spindle.protocol.message import Message
-from spindle.runtime.network.server import Handler
+from spindle.runtime.network.listener import Handler
 
 _LOCAL: Final[dict[int, Any]] = {
     ApiKey.PRODUCE: produce,

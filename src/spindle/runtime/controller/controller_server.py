@@ -48,8 +48,9 @@ from spindle.runtime.controller.registrar import ControllerRegistrar
 from spindle.runtime.image_publisher import ImageConsumer, ImagePublisher
 from spindle.runtime.metrics.requests import RequestMetrics
 from spindle.runtime.network.large_requests import max_elements
+from spindle.runtime.network.listener import Handler, Listener
 from spindle.runtime.network.request_limits import RequestLimits
-from spindle.runtime.network.server import Handler, Listener, RequestServer
+from spindle.runtime.network.server import RequestServer
 from spindle.runtime.peers.port import Peers
 from spindle.runtime.quorum.metadata_quorum import QUORUM_APIS, RaftMetadataQuorum
 

@@ -7,9 +7,8 @@ table holds: an API that has no handler is neither advertised nor accepted.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
 from time import perf_counter
-from typing import Any, Final
+from typing import Final
 
 from spindle.broker.context import RequestContext
 from spindle.broker.quota_enforcement import ClientQuotas, set_throttle_time, throttle_time
@@ -31,43 +30,14 @@ from spindle.protocol.messages.fetch import FetchRequest
 from spindle.runtime.metrics.requests import RequestMetrics
 from spindle.runtime.network.connection import Answer, Connection, Deferred
 from spindle.runtime.network.large_requests import INLINE_ELEMENTS, LargeRequests, max_elements
+from spindle.runtime.network.listener import Listener, Response
 from spindle.runtime.network.request_limits import RequestLimits
 
 log = logging.getLogger(__name__)
 
-Response = Message | None
-Handler = Callable[[RequestContext, Any], Response | Awaitable[Response]]
-Listen = Callable[[str, str, int], Awaitable[Any]]
-"""Makes a bound socket of a listener's name, host and port (`Machine.listen`)."""
-
 _IDLE_SWEEP_S: Final = 30.0
 _BACKLOG: Final = 512
 _SMALL_FETCH_BYTES: Final = 64 * 1024
-
-
-class Listener:
-    """A bound socket and the handlers it serves.
-
-    Connections that arrive before `open` are accepted and wait unread, as in Kafka a broker that
-    was not un-fenced yet keeps its data plane closed.
-    """
-
-    def __init__(self, name: str, host: str, port: int, handlers: Mapping[int, Handler]) -> None:
-        self.name = name
-        self.host = host
-        self.port = port
-        self.handlers = handlers
-        self.socket: Any = None
-
-
-async def bind(listener: Listener, listen: Listen) -> None:
-    """Take the port; port 0 becomes the one that the system gave.
-
-    Raises:
-        ConfigError: the address cannot be had.
-    """
-    listener.socket = await listen(listener.name, listener.host, listener.port)
-    listener.port = listener.socket.getsockname()[1]
 
 
 class RequestServer:

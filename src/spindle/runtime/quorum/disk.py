@@ -6,9 +6,10 @@ flush for all of it: appends are committed in groups without waiting for one ano
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
+from spindle.broker.ports import DirectoryExecutor
 from spindle.common.errors import ErrorCode
 from spindle.common.ids import OffsetAndEpoch
 from spindle.protocol.message import Message
@@ -27,16 +28,6 @@ from spindle.raft.ready import (
     WriteSnapshotChunk,
 )
 from spindle.raft.snapshots import SnapshotInfo
-
-DiskCallback = Callable[[Any, BaseException | None], None]
-
-
-class DirectoryThread(Protocol):
-    """The metadata directory's thread: jobs run in order, callbacks on the event loop, too."""
-
-    def call(
-        self, callback: DiskCallback | None, function: Callable[..., Any], *args: Any
-    ) -> None: ...
 
 
 class InstalledSnapshot(NamedTuple):
@@ -71,7 +62,7 @@ class DiskRounds:
     def __init__(
         self,
         log: MetadataLog,
-        thread: DirectoryThread,
+        thread: DirectoryExecutor,
         clock: Callable[[], int],
         kraft_version: Callable[[], int],
         on_done: Callable[[Round], None],
@@ -200,22 +191,6 @@ def add_bytes(response: Message, read: ReadLog | ReadSnapshot, found: Any) -> No
         else:
             partition.size = size_bytes
             partition.unaligned_records = data
-
-
-def run_on(thread: DirectoryThread, function: Callable[..., Any], *args: Any) -> Awaitable[Any]:
-    """The result of a function that runs on the directory's thread."""
-    future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-
-    def settle(result: Any, error: BaseException | None) -> None:
-        if future.cancelled():
-            return
-        if error is None:
-            future.set_result(result)
-        else:
-            future.set_exception(error)
-
-    thread.call(settle, function, *args)
-    return future
 
 
 def _needs_disk(ready: Ready) -> bool:

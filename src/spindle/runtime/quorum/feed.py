@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
+from spindle.broker.ports import DirectoryExecutor
 from spindle.common.errors import ProtocolViolation
 from spindle.common.ids import OffsetAndEpoch
 from spindle.metadata.features import METADATA_VERSION
@@ -18,7 +19,6 @@ from spindle.raft.log_view import BOOTSTRAP_SNAPSHOT_ID
 from spindle.raft.metadata_log import MetadataLog
 from spindle.raft.ready import Append, LogOperation, Truncate
 from spindle.raft.snapshots import read_snapshot
-from spindle.runtime.quorum.disk import DirectoryThread
 
 _LOAD_BYTES: Final = 1 << 20
 _NEWEST_METADATA_VERSION: Final = 2**15 - 1
@@ -65,7 +65,7 @@ class ListenerFeed:
     def __init__(
         self,
         log: MetadataLog,
-        thread: DirectoryThread,
+        thread: DirectoryExecutor,
         log_end_offset: int,
         encoder: RecordEncoder,
         on_error: Callable[[BaseException], None],

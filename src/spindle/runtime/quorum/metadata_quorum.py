@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
+from spindle.broker.ports import DirectoryExecutor
 from spindle.common.errors import (
     ApiError,
     CorruptRecords,
@@ -52,7 +53,7 @@ from spindle.raft.settings import LocalNode, QuorumSettings
 from spindle.raft.snapshots import SnapshotInfo, encode_snapshot
 from spindle.raft.voters import VoterSet
 from spindle.runtime.peers.port import PeerGone, PeerLacksVersion, Peers, PeerUnavailable
-from spindle.runtime.quorum.disk import DirectoryThread, DiskRounds, Round, add_bytes, run_on
+from spindle.runtime.quorum.disk import DiskRounds, Round, add_bytes
 from spindle.runtime.quorum.feed import ListenerFeed, RecordEncoder
 from spindle.runtime.quorum.history import QuorumHistory
 
@@ -92,7 +93,7 @@ class RaftMetadataQuorum:
         settings: QuorumSettings,
         static_voters: VoterSet,
         log: MetadataLog,
-        thread: DirectoryThread,
+        thread: DirectoryExecutor,
         peers: Peers,
         random: RandomSource,
         clock: Callable[[], int],
@@ -134,7 +135,7 @@ class RaftMetadataQuorum:
             CorruptLog: a file of the metadata directory is not what it should be.
             LogDirectoryFailed: the metadata directory cannot be read.
         """
-        stored = await run_on(self._thread, self._log.load, self._static_voters)
+        stored = await self._thread.submit(self._log.load, self._static_voters)
         self._feed = ListenerFeed(
             self._log, self._thread, stored.log.end_offset, self._encoder, self._fail
         )
@@ -165,7 +166,7 @@ class RaftMetadataQuorum:
 
     async def _close_log(self) -> None:
         with suppress(LogDirectoryFailed):  # whoever stops because of that knows it already
-            await run_on(self._thread, self._log.close)
+            await self._thread.submit(self._log.close)
 
     def _halt(self) -> None:
         self._is_stopped = True
@@ -352,7 +353,7 @@ class RaftMetadataQuorum:
             content = await self._loop.run_in_executor(
                 None, _encode, records, info, snapshot_id.epoch, self._clock()
             )
-            await run_on(self._thread, self._log.write_snapshot, snapshot_id, content, token)
+            await self._thread.submit(self._log.write_snapshot, snapshot_id, content, token)
         finally:
             self._snapshots_in_work.discard(snapshot_id)
         self._step(SnapshotWritten(snapshot_id))
