@@ -9,7 +9,6 @@ from spindle.broker.context import RequestContext
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.uuids import Uuid
 from spindle.controller.decision import ConfigEntry, ControllerContext, ControllerSettings
-from spindle.controller.heartbeats import CHECKS_PER_SESSION
 from spindle.metadata.features import FEATURES, KRAFT_VERSION, METADATA_VERSION, SUPPORTED_FEATURES
 from spindle.protocol.message import Message
 from spindle.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
@@ -139,9 +138,9 @@ class Harness:
     def pass_time(self, duration_ms: int) -> None:
         """Let the timer of the periodic tasks run as often as it does in so much time."""
         end_ms = self.now_ms + duration_ms
-        step_ms = self.settings.broker_session_timeout_ms // CHECKS_PER_SESSION
         while self.now_ms < end_ms:
-            self.now_ms = min(end_ms, self.now_ms + step_ms)
+            due_ms = self.driver.next_task_ms
+            self.now_ms = end_ms if due_ms is None else min(end_ms, max(due_ms, self.now_ms + 1))
             self.driver.run_periodic_tasks()
 
     async def request(self, request: Message, version: int | None = None) -> Any:

@@ -467,6 +467,23 @@ def test_time_in_which_the_controller_stood_still_is_nobodys_silence() -> None:
     run(scenario())
 
 
+def test_a_session_ends_as_soon_as_it_has_lasted_its_time() -> None:
+    async def scenario() -> None:
+        c = Cluster()
+        await c.start()
+        c.pass_time(700)
+        await c.heartbeat(3, c.epochs[3])
+        c.pass_time(4321)
+        await c.beat_all(3)
+        c.pass_time(c.settings.broker_session_timeout_ms - 4321)
+        assert c.new_records() == []
+        c.pass_time(1)
+        ((*_, fenced),) = c.new_records()
+        assert fenced == c.fenced(3)
+
+    run(scenario())
+
+
 def test_a_broker_with_very_many_partitions_leaves_them_bit_by_bit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -493,11 +510,10 @@ def test_a_broker_that_is_heard_of_while_it_leaves_stays(monkeypatch: pytest.Mon
         c = Cluster()
         await c.start()
         for _ in range(3):
-            c.pass_time(3001)
+            c.pass_time(2900)
             await c.beat_all(3)
         while not (first := c.new_records()):
-            c.now_ms += 100
-            c.driver.run_periodic_tasks()
+            c.pass_time(1)
         await c.heartbeat(3, c.epochs[3])
         c.pass_time(5000)
         assert first == [[c.change("e", isr=[1, 2])]]

@@ -31,7 +31,8 @@ class BrokerState(Enum):
 
 NO_OFFSET: Final = -1
 CHECKS_PER_SESSION: Final = 8
-"""Silent brokers are looked for this many times per session timeout."""
+"""Silent brokers are looked for at least this often per session timeout, and when a session
+ends."""
 _NO_ACTIVE_BROKER: Final = 1 << 62
 _LONG_AGO_MS: Final = -(1 << 62)
 
@@ -110,8 +111,9 @@ class Heartbeats:
     def expire_one(self, now_ms: int) -> int | None:
         """The broker that has been silent longest beyond its session, if any; it is forgotten.
 
-        To be called `CHECKS_PER_SESSION` times per session. A longer gap means that this process
-        stood still, with heartbeats unread in its sockets: that time is nobody's silence.
+        To be called `CHECKS_PER_SESSION` times per session, and at `next_expiry_ms`. A longer gap
+        means that this process stood still, with heartbeats unread in its sockets: that time is
+        nobody's silence.
         """
         gap_ms = now_ms - self._checked_ms
         self._checked_ms = now_ms
@@ -129,6 +131,11 @@ class Heartbeats:
         broker_id = min(stale)[1]
         self._beats[broker_id].contact_ms = None
         return broker_id
+
+    def next_expiry_ms(self) -> int | None:
+        """When the next session ends if its broker stays silent; None if there is no session."""
+        contacts = [b.contact_ms for b in self._beats.values() if b.contact_ms is not None]
+        return min(contacts) + self._session_timeout_ms + 1 if contacts else None
 
     def expire(self, broker_id: int) -> None:
         """Take the broker for silent until it is heard of, and before all others."""

@@ -52,6 +52,6 @@ class Schedule:
                 del self._due_ms[task]
         return due
 
-    def run_now(self, task: Task, now_ms: int) -> None:
-        """There is work left for the task: it is due at once."""
-        self._due_ms[task] = now_ms
+    def run_by(self, task: Task, at_ms: int) -> None:
+        """There will be work for the task then: it is due no later."""
+        self._due_ms[task] = min(at_ms, self._due_ms.get(task, at_ms))

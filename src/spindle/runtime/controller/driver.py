@@ -237,7 +237,7 @@ class ControllerDriver(ImageConsumer):
         self._heartbeats.activate(self._speculative, now_ms)
         self._schedule = Schedule(intervals_ms(self._context.settings), now_ms)
         # The predecessor may have been interrupted between two goes of elections.
-        self._schedule.run_now(Task.ELECT_WAITING, now_ms)
+        self._schedule.run_by(Task.ELECT_WAITING, now_ms)
         self._set_timer()
         logger.info("Controller %d is active in epoch %d", self._node_id, epoch)
         if self._speculative.security.acls and not self._context.settings.has_authorizer:
@@ -294,7 +294,7 @@ class ControllerDriver(ImageConsumer):
             self._append(part, is_atomic=decision.is_atomic)
         last_offset = self._next_offset - 1
         if decision.leaves_elections and self._schedule is not None:
-            self._schedule.run_now(Task.ELECT_WAITING, self._clock())
+            self._schedule.run_by(Task.ELECT_WAITING, self._clock())
             self._set_timer()
         if decision.on_append is not None:
             decision.on_append(last_offset)
@@ -361,12 +361,18 @@ class ControllerDriver(ImageConsumer):
 
     # -------------------------------------------------------------- periodic tasks
 
+    @property
+    def next_task_ms(self) -> int | None:
+        """When `run_periodic_tasks` has something to do; None while another node is active."""
+        return None if self._schedule is None else self._schedule.next_due_ms()
+
     def _set_timer(self) -> None:
-        if self._schedule is None:
+        due_ms = self.next_task_ms
+        if due_ms is None:
             return
         if self._timer is not None:
             self._timer.cancel()
-        delay_ms = max(1, self._schedule.next_due_ms() - self._clock())
+        delay_ms = max(1, due_ms - self._clock())
         self._timer = asyncio.get_running_loop().call_later(delay_ms / 1000, self._on_timer)
 
     def _on_timer(self) -> None:
@@ -400,6 +406,9 @@ class ControllerDriver(ImageConsumer):
                 self._speculative, self._heartbeats, now_ms, self._context
             )
             self.history.heartbeats_timed_out += decision.response
+            expiry_ms = self._heartbeats.next_expiry_ms()
+            if expiry_ms is not None:
+                self._schedule.run_by(task, expiry_ms)
         elif task is Task.ELECT_PREFERRED:
             decision = balance_leaders(self._speculative, settings)
         elif task is Task.ELECT_WAITING:
@@ -408,4 +417,4 @@ class ControllerDriver(ImageConsumer):
             decision = elect_uncleanly(self._speculative, settings)
         self._execute(decision)
         if decision.response:
-            self._schedule.run_now(task, now_ms)
+            self._schedule.run_by(task, now_ms)
