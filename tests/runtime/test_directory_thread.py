@@ -58,6 +58,22 @@ def test_callbacks_run_on_the_loop_in_order() -> None:
     run(scenario)
 
 
+def test_a_note_waits_for_the_next_work_and_the_last_one_counts() -> None:
+    seen: list[int] = []
+
+    async def scenario(thread: DirectoryThread, _: list[LogDirectoryFailed]) -> None:
+        note = seen.append
+        thread.note(note, 1)
+        thread.note(note, 2)
+        assert await thread.submit(seen.copy) == [2]
+        await thread.submit(int)
+        assert seen == [2]
+        thread.note(note, 3)
+
+    run(scenario)
+    assert seen == [2, 3], "whoever stops has done it"
+
+
 def test_an_io_error_takes_the_directory_offline() -> None:
     async def scenario(thread: DirectoryThread, failures: list[LogDirectoryFailed]) -> None:
         with pytest.raises(LogDirectoryFailed, match="Input/output error"):

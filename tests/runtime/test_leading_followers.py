@@ -128,6 +128,23 @@ def test_records_are_committed_when_the_follower_has_them(tmp_path: Path) -> Non
     run(scenario)
 
 
+def test_a_reader_of_finished_transactions_is_woken_by_the_commit(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with pair(tmp_path) as p, connected(p.node) as consumer:
+            await p.create()
+            await p.follow(0, max_wait_ms=0)
+            request = fetch_request("t", 0, 0)
+            request.max_wait_ms, request.isolation_level = 50_000, 1
+            waiting = asyncio.create_task(consumer.ask(request, version=12))
+            await p.client.produce("t", 0, batch_of(b"a"), acks=1)
+            await p.follow(1, last_epoch=0, max_wait_ms=0)
+            data = (await waiting).responses[0].partitions[0]
+            assert [r.value for r in records_in(data.records)] == [b"a"]
+            assert data.last_stable_offset == data.high_watermark == 1
+
+    run(scenario)
+
+
 def test_what_waiting_readers_wait_for_is_not_read_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -124,7 +124,7 @@ class Partition:
     @property
     def last_stable_offset(self) -> int:
         """First offset of an open transaction, at most the high watermark."""
-        return min(self.log.last_stable_offset, self.high_watermark)
+        return min(self.log.first_unstable_offset, self.high_watermark)
 
     @property
     def low_watermark(self) -> int:
@@ -339,9 +339,12 @@ class Partition:
             return
         high_watermark = self.leader.high_watermark
         if self.log.high_watermark < high_watermark:
-            # The log then knows which transactions are over: that moves the last stable offset.
-            call_back = self._stable_moved if self.log.has_open_transactions else None
-            self.directory.executor.call(call_back, self.log.update_high_watermark, high_watermark)
+            executor, update = self.directory.executor, self.log.update_high_watermark
+            if self.log.has_open_transactions:
+                # The log then knows which ones are over: that moves the last stable offset.
+                executor.call(self._stable_moved, update, high_watermark)
+            else:
+                executor.note(update, high_watermark)
         if self._commit_waiters:
             self._answer_committed(self.leader)
         if self._watchers:

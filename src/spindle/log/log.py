@@ -150,6 +150,12 @@ class Log:
         return min(self.high_watermark, self._first_unstable_offset)
 
     @property
+    def first_unstable_offset(self) -> int:
+        """Where the first transaction begins that is open below the high watermark, or whose end is
+        above it; far beyond the log's end if there is none."""
+        return self._first_unstable_offset
+
+    @property
     def has_open_transactions(self) -> bool:
         """Records up to the high watermark are not all of finished transactions."""
         return self._first_unstable_offset != _NO_UNSTABLE_OFFSET

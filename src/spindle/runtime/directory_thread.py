@@ -24,7 +24,7 @@ Ts = TypeVarTuple("Ts")
 Callback = Callable[[Any, BaseException | None], None]
 """Called on the event loop with (result, None) or (None, error)."""
 
-_Job = tuple[Callable[..., Any], tuple[Any, ...], Callback | None]
+Job = tuple[Callable[..., Any], tuple[Any, ...], Callback | None]
 
 
 class DirectoryDoor(ABC):
@@ -40,10 +40,29 @@ class DirectoryDoor(ABC):
         self.failure: LogDirectoryFailed | None = None
         self._loop = loop
         self._on_failure = on_failure
+        self._notes: dict[Callable[..., Any], tuple[Any, ...]] = {}
 
     @abstractmethod
+    def _enqueue(self, job: Job) -> None:
+        """Run the job after those before it, then its callback on the loop."""
+
     def call(self, callback: Callback | None, function: Callable[..., Any], *args: Any) -> None:
         """Run `function(*args)` after what was submitted before, then `callback` on the loop."""
+        if self._notes:
+            self._enqueue_notes()
+        self._enqueue((function, args, callback))
+
+    def note(self, function: Callable[..., Any], *args: Any) -> None:
+        """Run `function(*args)` before whatever is submitted next; the thread is not woken for it.
+
+        It is for what only later work there needs to know. The last note of a function counts.
+        """
+        self._notes[function] = args
+
+    def _enqueue_notes(self) -> None:
+        notes, self._notes = self._notes, {}
+        for function, args in notes.items():
+            self._enqueue((function, args, None))
 
     def submit(self, function: Callable[[*Ts], T], *args: *Ts) -> Awaitable[T]:
         """The result of `function(*args)` run there, to be awaited on the event loop."""
@@ -98,17 +117,18 @@ class DirectoryThread(DirectoryDoor):
         on_failure: Callable[[LogDirectoryFailed], None],
     ) -> None:
         super().__init__(path, loop, on_failure)
-        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
+        self._jobs: SimpleQueue[Job | None] = SimpleQueue()
         self._done: deque[tuple[Callback, Any, BaseException | None]] = deque()
         self._is_drain_due = False
         self._thread = threading.Thread(target=self._run, name=f"io {path}", daemon=True)
         self._thread.start()
 
-    def call(self, callback: Callback | None, function: Callable[..., Any], *args: Any) -> None:
-        self._jobs.put((function, args, callback))
+    def _enqueue(self, job: Job) -> None:
+        self._jobs.put(job)
 
     def stop(self, timeout_s: float) -> bool:
         """Finish what was submitted and end the thread; False if it hangs on its disk."""
+        self._enqueue_notes()
         self._jobs.put(None)
         self._thread.join(timeout_s)
         return not self._thread.is_alive()

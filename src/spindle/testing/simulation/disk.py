@@ -9,7 +9,7 @@ from random import Random
 from typing import Any
 
 from spindle.common.errors import LogDirectoryFailed
-from spindle.runtime.directory_thread import Callback, DirectoryDoor
+from spindle.runtime.directory_thread import DirectoryDoor, Job
 from spindle.testing.filesystem import MemoryFileSystem
 
 
@@ -90,17 +90,18 @@ class SimulatedDirectory(DirectoryDoor):
         self._disks = disks
         self._on_power_lost = on_power_lost
         self._context = copy_context()
-        self._jobs: deque[tuple[Callable[..., Any], tuple[Any, ...], Callback | None]] = deque()
+        self._jobs: deque[Job] = deque()
         self._is_busy = False
         self._is_stopped = False
 
-    def call(self, callback: Callback | None, function: Callable[..., Any], *args: Any) -> None:
-        self._jobs.append((function, args, callback))
+    def _enqueue(self, job: Job) -> None:
+        self._jobs.append(job)
         if not self._is_busy:
             self._is_busy = True
             self._schedule()
 
     def stop(self, timeout_s: float) -> bool:
+        self._enqueue_notes()
         while self._jobs:
             function, args, _ = self._jobs.popleft()
             self._perform_powered(function, args)
