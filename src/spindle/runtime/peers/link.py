@@ -2,8 +2,8 @@
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
+from typing import Final
 
 from spindle.client.connection import Answer, ClientConnection, Negotiated, SendAgain
 from spindle.client.errors import ClientError, UnsupportedByPeer
@@ -82,22 +82,14 @@ async def open_link(destination: Destination, client_id: str) -> PeerLink:
     raise failure
 
 
-@asynccontextmanager
-async def peer_errors(destination: Destination, timeout_s: float) -> AsyncIterator[None]:
-    """Whatever goes wrong within, in the terms of the port; also when the time is over."""
-    try:
-        async with asyncio.timeout(timeout_s):
-            yield
-    except UnsupportedByPeer as error:
-        raise PeerLacksVersion(f"{destination}: {error}") from None
-    except ConnectionRefusedError as error:
-        raise PeerGone(f"{destination}: {error!r}") from error
-    except (
-        ApiError,
-        ClientError,
-        EOFError,
-        OSError,
-        ProtocolViolation,
-        TimeoutError,
-    ) as error:
-        raise PeerUnavailable(f"{destination}: {error!r}") from error
+LINK_ERRORS: Final = (ApiError, ClientError, EOFError, OSError, ProtocolViolation, TimeoutError)
+"""What goes wrong with a connection or a request on it."""
+
+
+def peer_error(destination: Destination, error: Exception) -> Exception:
+    """One of `LINK_ERRORS` in the terms of the port."""
+    if isinstance(error, UnsupportedByPeer):
+        return PeerLacksVersion(f"{destination}: {error}")
+    if isinstance(error, ConnectionRefusedError):
+        return PeerGone(f"{destination}: {error!r}")
+    return PeerUnavailable(f"{destination}: {error!r}")

@@ -4,13 +4,14 @@ A connection is made when it is needed and given up at the first failure: whoeve
 request at a time to a peer, and asks again.
 """
 
+import asyncio
 from typing import Final
 
 from spindle.protocol.message import Message
 from spindle.protocol.messages.fetch import FetchRequest
 from spindle.protocol.messages.vote import VoteRequest
 from spindle.raft.ready import Destination
-from spindle.runtime.peers.link import PeerLink, open_link, peer_errors
+from spindle.runtime.peers.link import LINK_ERRORS, PeerLink, open_link, peer_error
 
 _PRE_VOTE_VERSION: Final = 2
 _TOPIC_ID_VERSION: Final = 13
@@ -36,9 +37,12 @@ class PeerLinks:
             PeerUnavailable: no answer will come.
             PeerLacksVersion: the peer serves no version that can carry the request.
         """
-        async with peer_errors(destination, self._timeout_s):
-            link = self._idle_link(destination) or await self._connect(destination)
-            return await link.request(message, first_version=_oldest_version(message))
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                link = self._idle_link(destination) or await self._connect(destination)
+                return await link.request(message, first_version=_oldest_version(message))
+        except LINK_ERRORS as error:
+            raise peer_error(destination, error) from error
 
     def close(self) -> None:
         """Close all connections."""

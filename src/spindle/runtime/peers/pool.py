@@ -9,7 +9,7 @@ from typing import Final
 
 from spindle.protocol.message import Message
 from spindle.raft.ready import Destination
-from spindle.runtime.peers.link import PeerLink, open_link, peer_errors
+from spindle.runtime.peers.link import LINK_ERRORS, PeerLink, open_link, peer_error
 
 _MAX_LINKS: Final = 16
 
@@ -31,15 +31,22 @@ class PeerPool:
             PeerUnavailable: no answer will come.
             PeerLacksVersion: the peer serves no version of the request.
         """
-        async with self._turns, peer_errors(destination, self._timeout_s):
-            link = self._take(destination) or await open_link(destination, self._client_id)
+        async with self._turns:
             try:
-                answer = await link.request(message)
-            except BaseException:
-                link.close()
-                raise
-            self._give_back(destination, link)
-            return answer
+                async with asyncio.timeout(self._timeout_s):
+                    return await self._ask(destination, message)
+            except LINK_ERRORS as error:
+                raise peer_error(destination, error) from error
+
+    async def _ask(self, destination: Destination, message: Message) -> Message:
+        link = self._take(destination) or await open_link(destination, self._client_id)
+        try:
+            answer = await link.request(message)
+        except BaseException:
+            link.close()
+            raise
+        self._give_back(destination, link)
+        return answer
 
     def close(self) -> None:
         """Close the idle connections now, and each other one after its answer."""
