@@ -85,6 +85,7 @@ def image_of(*topics: TopicImage, is_fenced: bool = False) -> MetadataImage:
 @dataclass
 class View:
     image: MetadataImage
+    is_behind: bool = False
 
 
 @dataclass
@@ -131,7 +132,7 @@ def start_broker(
     """A broker that leads all partitions of `__consumer_offsets`; needs a running loop."""
     log = log or MemoryLog()
     view = View(image_of(topic(OFFSETS_TOPIC, b"o" * 16, partitions), *topics))
-    groups = GroupCoordinator(config, log, view, clock, ids(), settings)
+    groups = GroupCoordinator(1, config, log, view, clock, ids(), settings)
     if elect:
         for partition in range(partitions):
             groups.on_elected(partition, 0)

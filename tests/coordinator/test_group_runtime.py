@@ -4,7 +4,7 @@ import asyncio
 from dataclasses import replace
 
 import pytest
-from coordinator_log import CONFIG, Broker, MemoryLog, run, start_broker, topic
+from coordinator_log import CONFIG, Broker, MemoryLog, image_of, run, start_broker, topic
 
 from spindle.common.errors import ApiError, CorruptRecords, ErrorCode
 from spindle.common.ids import OFFSETS_TOPIC, TopicPartition
@@ -175,6 +175,19 @@ def test_transactions_in_the_log_are_replayed(is_commit: bool, offset: int) -> N
         await broker.groups.wait_loaded()
         assert await fetch(broker, require_stable=True) == offset
         broker.groups.close()
+
+    run(story)
+
+
+def test_partition_that_this_broker_is_about_to_lead_is_loading() -> None:
+    async def story() -> None:
+        broker = start_broker(elect=False)
+        broker.metadata.is_behind = True
+        with pytest.raises(ApiError, match="COORDINATOR_LOAD_IN_PROGRESS"):
+            await fetch(broker)
+        broker.metadata.image = image_of(topic(OFFSETS_TOPIC, b"o" * 16, 2, leader=2))
+        with pytest.raises(ApiError, match="NOT_COORDINATOR"):
+            await fetch(broker)
 
     run(story)
 

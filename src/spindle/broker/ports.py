@@ -105,3 +105,7 @@ class MetadataView(Protocol):
     async def catch_up(self, timeout_s: float) -> bool:
         """Return when the replicas are as `image` wants them; False if that takes longer."""
         ...
+
+    async def wait_for(self, predicate: Callable[[MetadataImage], bool], timeout_s: float) -> bool:
+        """Return when the replicas have followed such an image; False if that takes longer."""
+        ...

@@ -136,6 +136,7 @@ class BrokerServer:
             "directory assignments", self._assignments, 100, 10_000
         )
         self.groups = GroupCoordinator(
+            config.node_id,
             group_coordinator_config(config),
             ReplicaCoordinatorLog(self.replicas, env.now_ms),
             self.metadata,

@@ -45,8 +45,10 @@ from spindle.broker.handlers.produce import produce
 from spindle.broker.ports import CATCH_UP_S
 from spindle.broker.services import BrokerServices
 from spindle.common.errors import ApiError
+from spindle.common.ids import OFFSETS_TOPIC
 from spindle.controller.error_answers import error_answer
 from spindle.controller.operations import OPERATIONS
+from spindle.metadata.image import MetadataImage
 from spindle.protocol.api import APIS, ApiKey
 from spindle.protocol.message import Message
 from spindle.runtime.network.listener import Handler
@@ -97,6 +99,19 @@ _OF_REPLICAS: Final[tuple[int, ...]] = (
     ApiKey.DESCRIBE_PRODUCERS,
 )
 """About replicas. Produce and Fetch, too, but they wait only for the ones that they need."""
+_OF_A_COORDINATOR: Final[tuple[int, ...]] = (
+    ApiKey.OFFSET_COMMIT,
+    ApiKey.OFFSET_FETCH,
+    ApiKey.JOIN_GROUP,
+    ApiKey.HEARTBEAT,
+    ApiKey.LEAVE_GROUP,
+    ApiKey.SYNC_GROUP,
+    ApiKey.DESCRIBE_GROUPS,
+    ApiKey.DELETE_GROUPS,
+    ApiKey.OFFSET_DELETE,
+)
+"""Sent to the broker that FindCoordinator named."""
+_COORDINATOR_WAIT_S: Final = 1.0
 
 
 def broker_handlers(
@@ -108,6 +123,8 @@ def broker_handlers(
     }
     for key in _OF_REPLICAS:
         handlers[key] = partial(_when_caught_up, services, _LOCAL[key])
+    for key in _OF_A_COORDINATOR:
+        handlers[key] = partial(_when_there_are_coordinators, services, _LOCAL[key])
     for key in (*OPERATIONS, *_QUORUM_FORWARDED):
         if APIS[key].is_forwarded and APIS[key].on_broker and key not in handlers:
             handlers[key] = partial(_forward, services)
@@ -134,3 +151,21 @@ async def _when_caught_up(
         await services.metadata.catch_up(CATCH_UP_S)
     response: Message = await function(services, context, request)
     return response
+
+
+async def _when_there_are_coordinators(
+    services: BrokerServices, function: Any, context: RequestContext, request: Message
+) -> Message:
+    """The first group of a cluster is sent here by a broker that knows more.
+
+    It has seen `__consumer_offsets` come into being, which this one may learn a moment later; some
+    clients take NOT_COORDINATOR in that moment for the end of the matter.
+    """
+    if not _has_coordinators(services.metadata.image):
+        await services.metadata.wait_for(_has_coordinators, _COORDINATOR_WAIT_S)
+    response: Message = await function(services, context, request)
+    return response
+
+
+def _has_coordinators(image: MetadataImage) -> bool:
+    return OFFSETS_TOPIC in image.topics.by_name

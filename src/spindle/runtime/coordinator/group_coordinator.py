@@ -1,7 +1,7 @@
 """All group coordinator shards of a broker: which group is whose, and what every request needs.
 
 A shard exists for each partition of `__consumer_offsets` that this broker leads. Requests for
-groups of other partitions get NOT_COORDINATOR, and while a partition is loaded
+groups of other partitions get NOT_COORDINATOR, and while a partition is loaded, or about to be,
 COORDINATOR_LOAD_IN_PROGRESS.
 """
 
@@ -19,6 +19,7 @@ from spindle.coordinator.offset_requests import FetchedGroup
 from spindle.coordinator.outcome import Client, Outcome, Token
 from spindle.coordinator.partitioning import partition_for
 from spindle.coordinator.shard import GroupShard
+from spindle.metadata.partitions import PartitionRegistration
 from spindle.protocol.messages.delete_groups import DeleteGroupsResponse
 from spindle.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from spindle.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
@@ -45,6 +46,7 @@ class GroupCoordinator:
 
     def __init__(
         self,
+        node_id: int,
         config: GroupCoordinatorConfig,
         coordinator_log: CoordinatorLog,
         metadata: MetadataView,
@@ -53,6 +55,7 @@ class GroupCoordinator:
         settings: ShardSettings | None = None,
     ) -> None:
         self.shards: dict[int, ShardDriver] = {}
+        self._node_id = node_id
         self._config = config
         self._log = coordinator_log
         self._metadata = metadata
@@ -255,10 +258,18 @@ class GroupCoordinator:
         topic = self._metadata.image.topics.by_name.get(OFFSETS_TOPIC)
         if topic is None:
             raise ApiError(ErrorCode.NOT_COORDINATOR, f"{OFFSETS_TOPIC} does not exist")
-        shard = self.shards.get(partition_for(group_id, len(topic.partitions)))
+        at = partition_for(group_id, len(topic.partitions))
+        shard = self.shards.get(at)
         if shard is None:
-            raise ApiError(ErrorCode.NOT_COORDINATOR)
+            raise ApiError(self._missing(topic.partitions.get(at)))
         return shard
+
+    def _missing(self, partition: PartitionRegistration | None) -> ErrorCode:
+        """Why there is no shard: it is another broker's, or this one is about to load it."""
+        is_ours = partition is not None and partition.leader == self._node_id
+        if is_ours and self._metadata.is_behind:
+            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        return ErrorCode.NOT_COORDINATOR
 
     def _new_member_suffix(self) -> str:
         text = self._new_uuid().hex()
