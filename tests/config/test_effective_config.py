@@ -99,6 +99,14 @@ def test_only_wanted_keys() -> None:
     assert [c.name for c in describe_topic(LAYERS, {}, ["segment.ms"])] == ["segment.ms"]
 
 
+def test_an_override_for_one_listener_has_no_documentation() -> None:
+    password = "ssl.keystore.password"
+    names = [password, f"listener.name.plaintext.{password}"]
+    texts = {c.name: c.documentation for c in describe_broker(LAYERS, names)}
+    assert texts[password]
+    assert texts[names[1]] is None
+
+
 def test_the_default_of_all_brokers() -> None:
     described = describe_default_broker({**CLUSTER, "custom": "x"})
     assert [config.name for config in described] == ["custom", "log.roll.ms", "message.max.bytes"]

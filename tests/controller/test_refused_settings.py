@@ -42,6 +42,39 @@ def as_a_whole(edits: Edits) -> AlterConfigsRequest:
 
 
 @pytest.mark.parametrize(
+    ("name", "code", "text"),
+    [
+        ("", ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed."),
+        ("absent", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The topic 'absent' does not exist."),
+        (
+            "..",
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
+            "Topic name is invalid: '..' is not allowed",
+        ),
+        (
+            "a b",
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
+            "Topic name is invalid: 'a b' contains one or more characters other than ASCII "
+            "alphanumerics, '.', '_' and '-'",
+        ),
+    ],
+)
+def test_topics_that_cannot_be(name: str, code: ErrorCode, text: str) -> None:
+    async def scenario() -> None:
+        node = await started()
+        for request in (
+            one_by_one([("retention.ms", "1", SET)]),
+            as_a_whole([("retention.ms", "1", SET)]),
+        ):
+            request.resources[0].resource_type = 2
+            request.resources[0].resource_name = name
+            (answer,) = (await node.request(request)).responses
+            assert (answer.error_code, answer.error_message) == (code, text)
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(
     ("edits", "text"),
     [
         ([("retention.ms", "1", SET), ("retention.ms", "2", SET)], TWICE),

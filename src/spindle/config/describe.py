@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from spindle.common.errors import ConfigError
-from spindle.config.broker_keys import BROKER_KEYS
+from spindle.config.broker_keys import BROKER_KEYS, DYNAMIC_KEYS
 from spindle.config.broker_synonyms import broker_key, broker_synonyms, is_dynamic
 from spindle.config.client_metrics_keys import CLIENT_METRICS_KEYS
 from spindle.config.definition import ConfigKey
@@ -140,7 +140,7 @@ def describe_default_broker(
                 not is_dynamic(name),
                 (ConfigSynonym(name, value, source),),
                 ConfigType.UNKNOWN if key is None else key.type,
-                None if key is None else key.documentation,
+                _documentation(name),
             )
         )
     return described
@@ -163,8 +163,14 @@ def _describe_broker_key(layers: BrokerLayers, name: str) -> DescribedConfig:
         not is_dynamic(name),
         synonyms,
         ConfigType.UNKNOWN if key is None else key.type,
-        None if key is None else key.documentation,
+        _documentation(name),
     )
+
+
+def _documentation(name: str) -> str | None:
+    """Of the key itself: an override for one listener has none."""
+    key = DYNAMIC_KEYS.get(name)
+    return None if key is None else key.documentation
 
 
 def _layers_of(layers: BrokerLayers) -> tuple[Mapping[str, str], ...]:

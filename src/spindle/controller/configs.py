@@ -11,6 +11,7 @@ from typing import Final
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.controller.decision import ControllerContext, Decision
 from spindle.controller.duplicates import repeated
+from spindle.controller.topic_names import check_topic_name
 from spindle.controller.topic_settings import MIN_INSYNC_REPLICAS
 from spindle.metadata.configs import (
     BROKER_RESOURCE,
@@ -143,7 +144,9 @@ def _check_type(resource: ConfigResource) -> None:
 
 
 def _check_named(resource: ConfigResource) -> None:
-    """Only brokers have values for all of them."""
+    """Only brokers have values for all of them; a topic's name is one that a topic can have."""
+    if resource.name and resource.resource_type == TOPIC_RESOURCE:
+        check_topic_name(resource.name)
     if resource.name or resource.resource_type == BROKER_RESOURCE:
         return
     if resource.resource_type == CLIENT_METRICS_RESOURCE:
