@@ -16,20 +16,13 @@ from typing import Any, Final, NamedTuple, Protocol, cast
 from spindle.common.errors import ProtocolViolation
 from spindle.common.ports import Bytes
 from spindle.protocol.api import PRODUCE
+from spindle.runtime.frame_receiver import FrameReceiver
 from spindle.runtime.network.request_limits import RequestLimits
 
 log = logging.getLogger(__name__)
 
-_SIZE: Final = Struct(">i")
 _API_KEY: Final = Struct(">h")
-_SMALL_BYTES: Final = 64 * 1024
-"""Frames up to this size are cut from a buffer of this size."""
-_NO_BYTES: Final = bytearray()
-_free_buffers: Final[list[bytearray]] = []
-"""A connection has a small buffer only while a part of a frame is in it."""
-_MOST_FREE_BUFFERS: Final = 64
 _FIRST_ALLOCATION_BYTES: Final = 2 * 1024 * 1024
-"""A frame that claims to be larger gets its memory as its bytes arrive."""
 _PIPELINED_BYTES: Final = 64 * 1024 * 1024
 
 Answer = list[Bytes] | None
@@ -90,14 +83,9 @@ class Connection(asyncio.BufferedProtocol):
         self._limits = dispatcher.limits
         self._transport: asyncio.Transport | None = None
         self._loop = asyncio.get_running_loop()
-        self._small = _NO_BYTES
-        self._small_view = memoryview(_NO_BYTES)
-        self._start = 0
-        self._end = 0
-        self._large: bytearray | None = None
-        self._large_view = memoryview(b"")
-        self._large_size = 0
-        self._large_end = 0
+        self._receiver = FrameReceiver(
+            self._limits.max_request_bytes, "socket.request.max.bytes", _FIRST_ALLOCATION_BYTES
+        )
         self._large_held_bytes = 0
         self._frames: deque[Bytes] = deque()
         self._pending: deque[_Pending] = deque()
@@ -126,8 +114,8 @@ class Connection(asyncio.BufferedProtocol):
         self._is_closing = True
         if self._mute is not None:
             self._mute.cancel()
-        self._drop_large()
-        self._drop_small()
+        self._receiver.drop()
+        self._release_large()
         self._limits.forget(self._flow)
         self._limits.release(sum(map(len, self._frames)))
         self._frames.clear()
@@ -159,98 +147,33 @@ class Connection(asyncio.BufferedProtocol):
         self._unsent_bytes = count
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        if self._large is not None:
-            if self._large_end == len(self._large):
-                self._grow_large()
-            return self._large_view[self._large_end :]
-        if self._small is _NO_BYTES:
-            self._small = _free_buffers.pop() if _free_buffers else bytearray(_SMALL_BYTES)
-            self._small_view = memoryview(self._small)
-        return self._small_view[self._end :]
-
-    def _drop_small(self) -> None:
-        """Let another connection have the buffer while nothing is in it."""
-        if self._small is not _NO_BYTES:
-            if len(_free_buffers) < _MOST_FREE_BUFFERS:
-                _free_buffers.append(self._small)
-            self._small, self._small_view = _NO_BYTES, memoryview(_NO_BYTES)
+        return self._receiver.buffer()
 
     def buffer_updated(self, nbytes: int) -> None:
         self._dispatcher.bytes_received(nbytes)
         self.last_active_s = self._loop.time()
         try:
-            if self._large is not None:
-                self._large_end += nbytes
-                if self._large_end == self._large_size:
-                    frame = self._large_view[: self._large_size]
-                    self._drop_large()
-                    self._accept(frame)
-            else:
-                self._end += nbytes
-                self._cut_frames()
-                if not self._end:
-                    self._drop_small()
+            for frame in self._receiver.received(nbytes):
+                self._accept(frame)
         except ProtocolViolation as violation:
             self._refuse(violation)
+        if self._receiver.large_bytes and not self._large_held_bytes:
+            self._flow()
 
     # -- frames
 
-    def _cut_frames(self) -> None:
-        """Take whole frames out of the small buffer; begin a large one where it is due."""
-        small, start, end = self._small, self._start, self._end
-        while end - start >= 4:
-            (size,) = _SIZE.unpack_from(small, start)
-            if not 0 < size <= self._limits.max_request_bytes:
-                limit = self._limits.max_request_bytes
-                raise ProtocolViolation(
-                    f"frame of {size} bytes; socket.request.max.bytes is {limit}"
-                )
-            have = end - start - 4
-            if have >= size:
-                # A copy: the buffer is used again. Writable: offsets are set in place.
-                self._accept(memoryview(small[start + 4 : start + 4 + size]))
-                start += 4 + size
-            elif size + 4 <= _SMALL_BYTES:
-                break
-            else:
-                self._large_size = size
-                self._large = bytearray(min(size, max(_FIRST_ALLOCATION_BYTES, have)))
-                self._large_view = memoryview(self._large)
-                self._large_view[:have] = self._small_view[start + 4 : end]
-                self._large_end = have
-                start = end
-                self._flow()
-        if start == end:
-            start = end = 0
-        elif start and (end == _SMALL_BYTES or self._needs_room(start, end)):
-            small[: end - start] = small[start:end]
-            start, end = 0, end - start
-        self._start, self._end = start, end
-
-    def _needs_room(self, start: int, end: int) -> bool:
-        return (
-            end - start < 4 or _SIZE.unpack_from(self._small, start)[0] + 4 > _SMALL_BYTES - start
-        )
-
-    def _grow_large(self) -> None:
-        assert self._large is not None
-        grown = bytearray(min(self._large_size, 2 * len(self._large)))
-        grown[: self._large_end] = self._large_view[: self._large_end]
-        self._large = grown
-        self._large_view = memoryview(grown)
-
-    def _drop_large(self) -> None:
-        if self._large is not None:
-            self._limits.release(self._large_held_bytes)
-            self._large, self._large_view, self._large_held_bytes = None, memoryview(b""), 0
-
     def _accept(self, frame: Bytes) -> None:
+        self._release_large()
         if self._is_closing:
             return
         self._frames.append(frame)
         self._limits.hold(len(frame))
         self._advance()
         self._flow()
+
+    def _release_large(self) -> None:
+        self._limits.release(self._large_held_bytes)
+        self._large_held_bytes = 0
 
     def _refuse(self, violation: ProtocolViolation) -> None:
         log.warning("closing the connection of %s: %s", self.client_address, violation)
@@ -355,10 +278,10 @@ class Connection(asyncio.BufferedProtocol):
         if not self._large_held_bytes and self._limits.is_full:
             should_pause = True
             self._limits.when_room(self._flow)
-        elif self._large is not None and not self._large_held_bytes:
+        elif self._receiver.large_bytes and not self._large_held_bytes:
             # Its whole size at once: what was begun may come to its end.
-            self._large_held_bytes = self._large_size
-            self._limits.hold(self._large_size)
+            self._large_held_bytes = self._receiver.large_bytes
+            self._limits.hold(self._large_held_bytes)
         if should_pause and not self._is_read_paused:
             self._is_read_paused = True
             transport.pause_reading()

@@ -1,0 +1,154 @@
+"""Bytes of a connection in, whole frames out, for either end of it.
+
+Small frames are cut from a buffer that a connection has only while a part of a frame is in it. A
+large one is received straight into memory of its own, which is handed on without a copy: what a
+follower fetches is megabytes per frame.
+"""
+
+from collections.abc import Iterable, Iterator
+from struct import Struct
+from typing import Final
+
+from spindle.common.errors import ProtocolViolation
+
+_SIZE: Final = Struct(">i")
+_SMALL_BYTES: Final = 64 * 1024
+"""Frames up to this size are cut from a buffer of this size."""
+_NO_BYTES: Final = bytearray()
+_free_buffers: Final[list[bytearray]] = []
+"""Small buffers that no connection uses now; they belong to the one event loop of the process."""
+_MOST_FREE_BUFFERS: Final = 64
+
+
+class FrameReceiver:
+    """What a protocol does between `get_buffer` and `buffer_updated`.
+
+    Args:
+        max_frame_bytes: a frame that claims to be larger is a violation.
+        limit_name: what the text of the violation calls that limit.
+        first_allocation_bytes: a frame that claims to be larger gets its memory as its bytes
+            arrive.
+
+    Attributes:
+        large_bytes: size of the large frame that is being received, 0 while there is none.
+    """
+
+    __slots__ = (
+        "_end",
+        "_first_allocation_bytes",
+        "_large",
+        "_large_end",
+        "_large_view",
+        "_limit_name",
+        "_max_frame_bytes",
+        "_small",
+        "_small_view",
+        "_start",
+        "large_bytes",
+    )
+
+    def __init__(self, max_frame_bytes: int, limit_name: str, first_allocation_bytes: int) -> None:
+        self.large_bytes = 0
+        self._max_frame_bytes = max_frame_bytes
+        self._limit_name = limit_name
+        self._first_allocation_bytes = first_allocation_bytes
+        self._small = _NO_BYTES
+        self._small_view = memoryview(_NO_BYTES)
+        self._start = 0
+        self._end = 0
+        self._large = _NO_BYTES
+        self._large_view = memoryview(_NO_BYTES)
+        self._large_end = 0
+
+    def buffer(self) -> memoryview:
+        """Where the next bytes go; never empty."""
+        if self.large_bytes:
+            if self._large_end == len(self._large):
+                self._grow_large()
+            return self._large_view[self._large_end :]
+        if self._small is _NO_BYTES:
+            self._small = _free_buffers.pop() if _free_buffers else bytearray(_SMALL_BYTES)
+            self._small_view = memoryview(self._small)
+        return self._small_view[self._end :]
+
+    def received(self, count: int) -> Iterable[memoryview]:
+        """The frames that are whole with `count` bytes more in the buffer, without their sizes.
+
+        They may be written to. Go through all of them before the next bytes come.
+
+        Raises:
+            ProtocolViolation: after the frames before it, a size that is not accepted.
+        """
+        if not self.large_bytes:
+            self._end += count
+            return self._cut()
+        self._large_end += count
+        if self._large_end < self.large_bytes:
+            return ()
+        frame = self._large_view[: self.large_bytes]
+        self._drop_large()
+        return (frame,)
+
+    def drop(self) -> None:
+        """Forget what has come of a frame."""
+        self._start = self._end = 0
+        self._drop_large()
+        self._drop_small()
+
+    def _cut(self) -> Iterator[memoryview]:
+        """Take whole frames out of the small buffer; begin a large one where it is due."""
+        small, start, end = self._small, self._start, self._end
+        while end - start >= 4:
+            (size,) = _SIZE.unpack_from(small, start)
+            if not 0 < size <= self._max_frame_bytes:
+                raise ProtocolViolation(
+                    f"frame of {size} bytes; {self._limit_name} is {self._max_frame_bytes}"
+                )
+            have = end - start - 4
+            if have >= size:
+                # A copy: the buffer is used again.
+                yield memoryview(small[start + 4 : start + 4 + size])
+                start += 4 + size
+            elif size + 4 <= _SMALL_BYTES:
+                break
+            else:
+                self._begin_large(size, self._small_view[start + 4 : end])
+                start = end
+        if start == end:
+            start = end = 0
+        elif start and (end == _SMALL_BYTES or self._needs_room(start, end)):
+            small[: end - start] = small[start:end]
+            start, end = 0, end - start
+        self._start, self._end = start, end
+        if not end:
+            self._drop_small()
+
+    def _needs_room(self, start: int, end: int) -> bool:
+        return (
+            end - start < 4 or _SIZE.unpack_from(self._small, start)[0] + 4 > _SMALL_BYTES - start
+        )
+
+    def _begin_large(self, size: int, beginning: memoryview) -> None:
+        have = len(beginning)
+        self.large_bytes = size
+        self._large = bytearray(min(size, max(self._first_allocation_bytes, have)))
+        self._large_view = memoryview(self._large)
+        self._large_view[:have] = beginning
+        self._large_end = have
+
+    def _grow_large(self) -> None:
+        grown = bytearray(min(self.large_bytes, 2 * len(self._large)))
+        grown[: self._large_end] = self._large_view[: self._large_end]
+        self._large = grown
+        self._large_view = memoryview(grown)
+
+    def _drop_large(self) -> None:
+        self.large_bytes = 0
+        self._large, self._large_view = _NO_BYTES, memoryview(_NO_BYTES)
+
+    def _drop_small(self) -> None:
+        """Let another connection have the buffer while nothing is in it."""
+        if self._small is not _NO_BYTES:
+            if len(_free_buffers) < _MOST_FREE_BUFFERS:
+                _free_buffers.append(self._small)
+            self._small, self._small_view = _NO_BYTES, memoryview(_NO_BYTES)
