@@ -9,12 +9,8 @@ from typing import Any, cast
 import pytest
 
 from spindle.broker.context import RequestContext
-from spindle.broker.handlers.configs import (
-    alter_configs,
-    describe_configs,
-    incremental_alter_configs,
-    list_config_resources,
-)
+from spindle.broker.handlers.alter_configs import alter_configs, incremental_alter_configs
+from spindle.broker.handlers.describe_configs import describe_configs, list_config_resources
 from spindle.broker.services import BrokerServices
 from spindle.common.errors import ErrorCode
 from spindle.config.node_config import NodeConfig

@@ -5,8 +5,8 @@ rules that concern the cluster: the ELR needs one min.insync.replicas (KIP-966),
 directories need their metadata.version (KIP-1066).
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypeVar
 
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.controller.decision import ControllerContext, Decision
@@ -38,6 +38,8 @@ SUBTRACT: Final = 3
 CORDONED_LOG_DIRS: Final = "cordoned.log.dirs"
 
 _Incremental = IncrementalAlterConfigsRequest.AlterConfigsResource
+_Replaced = AlterConfigsRequest.AlterConfigsResource
+_Response = TypeVar("_Response", IncrementalAlterConfigsResponse, AlterConfigsResponse)
 Changes = dict[str, str | None]
 """New values by key; None removes."""
 
@@ -53,33 +55,15 @@ def incremental_alter_configs(
 
     A request that a broker forwarded has been checked against that broker's own files.
     """
-    records: list[Message] = []
-    responses: list[IncrementalAlterConfigsResponse.AlterConfigsResourceResponse] = []
-    duplicates = repeated(
-        ConfigResource(r.resource_type, r.resource_name) for r in request.resources
-    )
-    for asked in request.resources:
-        resource = ConfigResource(asked.resource_type, asked.resource_name)
-        code, message = ErrorCode.NONE, None
-        try:
-            values = [(c.name, c.value) for c in asked.configs if c.config_operation != DELETE]
-            names = [config.name for config in asked.configs]
-            check_form(names, values, is_repeated=resource in duplicates)
-            _check_type(resource)
-            changes = _apply_operations(image, resource, asked, context)
-            records += _change_records(image, resource, changes, context, is_forwarded=is_forwarded)
-        except ApiError as error:
-            code, message = error.code, error.message
-        responses.append(
-            IncrementalAlterConfigsResponse.AlterConfigsResourceResponse(
-                error_code=code,
-                error_message=message,
-                resource_type=asked.resource_type,
-                resource_name=asked.resource_name,
-            )
-        )
-    response = IncrementalAlterConfigsResponse(responses=responses)
-    return Decision(response, [] if request.validate_only else records, is_atomic=True)
+
+    def changes_of(resource: ConfigResource, asked: _Incremental) -> Changes:
+        return _apply_operations(image, resource, asked, context)
+
+    def values_of(asked: _Incremental) -> list[tuple[str, str | None]]:
+        return [(c.name, c.value) for c in asked.configs if c.config_operation != DELETE]
+
+    response = IncrementalAlterConfigsResponse()
+    return _alter(image, request, response, context, values_of, changes_of, is_forwarded)
 
 
 def alter_configs(
@@ -90,35 +74,50 @@ def alter_configs(
     is_forwarded: bool = True,
 ) -> Decision[AlterConfigsResponse]:
     """Replace all dynamic values of resources (the older API)."""
+
+    def changes_of(resource: ConfigResource, asked: _Replaced) -> Changes:
+        new = {config.name: config.value or "" for config in asked.configs}
+        old = image.configs.of(resource)
+        changes: Changes = {k: v for k, v in new.items() if old.get(k) != v}
+        return changes | {key: None for key in old if key not in new}
+
+    def values_of(asked: _Replaced) -> list[tuple[str, str | None]]:
+        return [(config.name, config.value) for config in asked.configs]
+
+    response = AlterConfigsResponse()
+    return _alter(image, request, response, context, values_of, changes_of, is_forwarded)
+
+
+def _alter(
+    image: MetadataImage,
+    request: Any,
+    response: _Response,
+    context: ControllerContext,
+    values_of: Callable[[Any], Sequence[tuple[str, str | None]]],
+    changes_of: Callable[[ConfigResource, Any], Changes],
+    is_forwarded: bool,
+) -> Decision[_Response]:
+    """Decide on each resource of either request: form, kind, then the changes themselves."""
     records: list[Message] = []
-    responses: list[AlterConfigsResponse.AlterConfigsResourceResponse] = []
     duplicates = repeated(
         ConfigResource(r.resource_type, r.resource_name) for r in request.resources
     )
     for asked in request.resources:
         resource = ConfigResource(asked.resource_type, asked.resource_name)
-        code, message = ErrorCode.NONE, None
+        result = response.AlterConfigsResourceResponse(
+            resource_type=asked.resource_type,
+            resource_name=asked.resource_name,
+            error_message=None,
+        )
         try:
-            values = [(config.name, config.value) for config in asked.configs]
             names = [config.name for config in asked.configs]
-            check_form(names, values, is_repeated=resource in duplicates)
+            check_form(names, values_of(asked), is_repeated=resource in duplicates)
             _check_type(resource)
-            new = {name: value or "" for name, value in values}
-            old = image.configs.of(resource)
-            changes: Changes = {k: v for k, v in new.items() if old.get(k) != v}
-            changes |= {key: None for key in old if key not in new}
+            changes = changes_of(resource, asked)
             records += _change_records(image, resource, changes, context, is_forwarded=is_forwarded)
         except ApiError as error:
-            code, message = error.code, error.message
-        responses.append(
-            AlterConfigsResponse.AlterConfigsResourceResponse(
-                error_code=code,
-                error_message=message,
-                resource_type=asked.resource_type,
-                resource_name=asked.resource_name,
-            )
-        )
-    response = AlterConfigsResponse(responses=responses)
+            result.error_code, result.error_message = error.code, error.message
+        response.responses.append(result)
     return Decision(response, [] if request.validate_only else records, is_atomic=True)
 
 

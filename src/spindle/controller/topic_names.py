@@ -16,20 +16,29 @@ def check_topic_name(name: str) -> None:
     Raises:
         ApiError: INVALID_TOPIC_EXCEPTION.
     """
+    flaw = _flaw_of(name)
+    if flaw is not None:
+        raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {flaw}")
+
+
+def is_topic_name(name: str) -> bool:
+    """Whether `check_topic_name` lets it pass."""
+    return _flaw_of(name) is None
+
+
+def _flaw_of(name: str) -> str | None:
     if not name:
-        reason = "the empty string is not allowed"
-    elif name in (".", ".."):
-        reason = f"'{name}' is not allowed"
-    elif len(name) > MAX_NAME_LENGTH:
-        reason = f"the length of '{name}' is longer than the max allowed length {MAX_NAME_LENGTH}"
-    elif not _LEGAL.fullmatch(name):
-        reason = (
+        return "the empty string is not allowed"
+    if name in (".", ".."):
+        return f"'{name}' is not allowed"
+    if len(name) > MAX_NAME_LENGTH:
+        return f"the length of '{name}' is longer than the max allowed length {MAX_NAME_LENGTH}"
+    if not _LEGAL.fullmatch(name):
+        return (
             f"'{name}' contains one or more characters other than ASCII alphanumerics, "
             "'.', '_' and '-'"
         )
-    else:
-        return
-    raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {reason}")
+    return None
 
 
 class NameCollisions:

@@ -1,6 +1,5 @@
 """Creates topics that clients ask for by name, where `auto.create.topics.enable` allows it."""
 
-import re
 from typing import Final
 
 from spindle.broker.context import RequestContext
@@ -9,15 +8,10 @@ from spindle.broker.services import BrokerServices
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from spindle.controller.create_topics import MAX_PARTITIONS_PER_REQUEST
+from spindle.controller.topic_names import is_topic_name
 from spindle.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 
-_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _TIMEOUT_MS: Final = 5000
-
-
-def is_valid_name(name: str) -> bool:
-    """Kafka's rule for topic names."""
-    return name not in (".", "..") and _NAME.fullmatch(name) is not None
 
 
 async def create_missing_topics(
@@ -32,7 +26,7 @@ async def create_missing_topics(
     wanted: list[str] = []
     enabled = may_create and services.config.flag("auto.create.topics.enable")
     async for name in paced(names):
-        if not is_valid_name(name):
+        if not is_topic_name(name):
             codes[name] = ErrorCode.INVALID_TOPIC_EXCEPTION
         else:
             codes[name] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

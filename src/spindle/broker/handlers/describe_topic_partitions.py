@@ -2,11 +2,11 @@
 
 from spindle.broker.authorized_operations import TOPIC_OPERATIONS
 from spindle.broker.context import RequestContext
-from spindle.broker.handlers.auto_topics import is_valid_name
 from spindle.broker.services import BrokerServices
 from spindle.broker.topology import leader_error, offline_replicas
 from spindle.common.errors import ErrorCode
 from spindle.common.ids import INTERNAL_TOPICS
+from spindle.controller.topic_names import is_topic_name
 from spindle.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
@@ -45,7 +45,7 @@ def describe_topic_partitions(
         if topic is None:
             code = (
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                if is_valid_name(name)
+                if is_topic_name(name)
                 else ErrorCode.INVALID_TOPIC_EXCEPTION
             )
             response.topics.append(

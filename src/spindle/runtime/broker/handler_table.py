@@ -5,16 +5,12 @@ from functools import partial
 from typing import Any, Final
 
 from spindle.broker.context import RequestContext
+from spindle.broker.handlers.alter_configs import alter_configs, incremental_alter_configs
 from spindle.broker.handlers.api_versions import answer_of_listener
 from spindle.broker.handlers.client_quotas import describe_client_quotas
-from spindle.broker.handlers.configs import (
-    alter_configs,
-    describe_configs,
-    incremental_alter_configs,
-    list_config_resources,
-)
 from spindle.broker.handlers.delete_records import delete_records
 from spindle.broker.handlers.describe_cluster import describe_cluster
+from spindle.broker.handlers.describe_configs import describe_configs, list_config_resources
 from spindle.broker.handlers.describe_producers import describe_producers
 from spindle.broker.handlers.describe_security import (
     describe_acls,

@@ -12,13 +12,10 @@ from typing import Any, Final, NamedTuple
 
 from spindle.broker.context import RequestContext
 from spindle.broker.forwarding import open_request, seal_response
+from spindle.broker.handlers.alter_configs import alter_own_first, change_own_loggers
 from spindle.broker.handlers.api_versions import answer_of_listener
-from spindle.broker.handlers.configs import (
-    alter_own_first,
-    change_own_loggers,
-    describe_configs,
-)
 from spindle.broker.handlers.describe_cluster import CONTROLLERS, endpoint_type_error
+from spindle.broker.handlers.describe_configs import describe_configs
 from spindle.broker.handlers.describe_security import (
     describe_acls,
     describe_user_scram_credentials,
@@ -193,7 +190,7 @@ class ControllerServer(ImageConsumer):
     ) -> Message:
         """Levels of loggers concern this process only, whether it is active or not (KIP-412)."""
         try:
-            return await alter_own_first(
+            response: Message = await alter_own_first(
                 context,
                 request,
                 partial(change_own_loggers, node, validate_only=request.validate_only),
@@ -201,6 +198,7 @@ class ControllerServer(ImageConsumer):
             )
         except ApiError as error:
             return error_answer(request, error)
+        return response
 
     async def _answer_envelope(
         self, context: RequestContext, envelope: EnvelopeRequest
