@@ -14,7 +14,6 @@ import subprocess
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 
 from peers.paths import (
     BUILD,
@@ -149,12 +148,7 @@ class JavaTools:
     def __enter__(self) -> JavaTools:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def run(self, tool: str, *arguments: str) -> ToolResult:

@@ -6,7 +6,6 @@ import re
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import NamedTuple
 
 from peers.java_tools import JavaTools, ToolResult
@@ -88,12 +87,7 @@ class SplitCluster:
             node.wait_ready()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for node in self._nodes():
             node.kill()
 

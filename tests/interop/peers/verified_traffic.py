@@ -8,7 +8,6 @@ import subprocess
 import time
 from collections import defaultdict
 from pathlib import Path
-from types import TracebackType
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
@@ -48,12 +47,7 @@ class VerifiedTraffic:
             )  # fmt: skip
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         assert self._process is not None
         self._process.send_signal(signal.SIGTERM)
         try:

@@ -36,6 +36,8 @@ from spindle.runtime.network.request_limits import RequestLimits
 log = logging.getLogger(__name__)
 
 _IDLE_SWEEP_S: Final = 30.0
+_LAST_ANSWERS_S: Final = 0.1
+"""How long a server that closes waits for peers to take what was answered."""
 _BACKLOG: Final = 512
 _SMALL_FETCH_BYTES: Final = 64 * 1024
 
@@ -60,6 +62,7 @@ class RequestServer:
         self._quotas.on_change(self._unmute_all)
         self._times = {key: metrics.of(APIS[key].name, listener.name) for key in listener.handlers}
         self._connections: dict[Connection, None] = {}
+        self._last_gone: asyncio.Future[None] | None = None
         self._sweep: asyncio.TimerHandle | None = None
         self._server: asyncio.Server | None = None
         self._loop = asyncio.get_running_loop()
@@ -85,10 +88,9 @@ class RequestServer:
             self._listener.socket.close()
         for connection in list(self._connections):
             connection.close()
-        for _ in range(20):
-            if not self._connections:
-                break
-            await asyncio.sleep(0.005)
+        if self._connections:
+            self._last_gone = self._loop.create_future()
+            await asyncio.wait((self._last_gone,), timeout=_LAST_ANSWERS_S)
         for connection in list(self._connections):
             connection.abort()
         self._large.close()
@@ -119,6 +121,9 @@ class RequestServer:
             del self._connections[connection]
             self._metrics.connections -= 1
             self.limits.leave(connection.client_address)
+            if not self._connections and self._last_gone is not None:
+                self._last_gone.set_result(None)
+                self._last_gone = None
 
     def _schedule_sweep(self) -> None:
         if self._max_idle_s:
