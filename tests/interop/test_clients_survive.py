@@ -222,8 +222,14 @@ def test_clients_live_through_the_loss_of_every_node(cluster: Cluster) -> None:
         ]
         for part in (0, 1)
     )
+    cluster.wait_in_sync(list(CLIENTS))
     for thread in senders + readers:
         thread.start()
+    # A client that has never seen its topic may give up on it.
+    deadline = time.monotonic() + LIMIT_S
+    while not all(subject.read for subject in subjects):
+        assert time.monotonic() < deadline, {s.topic: (len(s.read), s.faults) for s in subjects}
+        time.sleep(0.1)
     names = [*CLIENTS, "__consumer_offsets"]
     for seat in cluster.seats:
         cluster.wait_in_sync(names)

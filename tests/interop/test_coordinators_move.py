@@ -60,7 +60,7 @@ class Member(threading.Thread):
         except KafkaException:
             return  # the coordinator is on its way; the next commit says it again
         for position in done or ():
-            if position.error is None:
+            if position.error is None and position.offset >= 0:
                 self.committed[position.partition] = position.offset
         self.has_committed.set()
 

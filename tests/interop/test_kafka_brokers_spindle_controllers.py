@@ -184,6 +184,11 @@ def test_a_failed_directory_takes_its_replicas_out(cluster: SplitCluster) -> Non
     create(cluster, "lost", "1:2,1:3,1:2,1:3")
     broker = cluster.brokers[1]
     path = broker.log_dirs[1]  # the first one holds the metadata log: without it the node ends
+    deadline = time.monotonic() + 60
+    # The broker hears of its replicas a moment after the controller has made them.
+    while len([d for each in broker.log_dirs for d in each.glob("lost-*")]) < 4:
+        assert time.monotonic() < deadline, broker.log_dirs
+        time.sleep(0.1)
     held = sorted(int(d.name.rpartition("-")[2]) for d in path.glob("lost-*"))
     assert len(held) == 2
     away = path.rename(path.with_name("away"))

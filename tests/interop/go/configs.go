@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"sort"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 )
@@ -11,7 +12,7 @@ import (
 func configs(p play) {
 	admin := p.admin()
 	defer admin.Close()
-	p.describeConfigs(admin, true)
+	p.describeConfigs(admin, true, "retention.ms", "")
 	change := func(title string, edits ...kadm.AlterConfig) {
 		answered, err := admin.AlterTopicConfigs(p.ctx, edits, p.topic)
 		showAltered(title, answered, err)
@@ -25,7 +26,7 @@ func configs(p play) {
 	change("set", set("retention.ms", "3600000"), set("max.message.bytes", "2000000"))
 	change("append", with(kadm.AppendConfig, "cleanup.policy", "compact"))
 	change("append again", with(kadm.AppendConfig, "cleanup.policy", "compact"))
-	p.describeConfigs(admin, false)
+	p.describeConfigs(admin, false, "cleanup.policy", "delete,compact")
 	change("subtract", with(kadm.SubtractConfig, "cleanup.policy", "delete"))
 	change("append to a number", with(kadm.AppendConfig, "retention.ms", "1"))
 	change("wrong value", set("retention.ms", "soon"))
@@ -35,7 +36,7 @@ func configs(p play) {
 	change("null", kadm.AlterConfig{Op: kadm.SetConfig, Name: "retention.ms"})
 	change("remove", kadm.AlterConfig{Op: kadm.DeleteConfig, Name: "retention.ms"})
 	change("remove what is not set", kadm.AlterConfig{Op: kadm.DeleteConfig, Name: "segment.ms"})
-	p.describeConfigs(admin, false)
+	p.describeConfigs(admin, false, "retention.ms", "")
 	edits := []kadm.AlterConfig{set("segment.bytes", "5")}
 	answered, err := admin.ValidateAlterTopicConfigs(p.ctx, edits, p.topic)
 	showAltered("only validated, wrong", answered, err)
@@ -44,7 +45,7 @@ func configs(p play) {
 	showAltered("only validated", answered, err)
 	answered, err = admin.AlterTopicConfigsState(p.ctx, edits, p.topic)
 	showAltered("whole", answered, err)
-	p.describeConfigs(admin, false)
+	p.describeConfigs(admin, false, "segment.bytes", "5000000")
 	answered, err = admin.AlterTopicConfigsState(p.ctx, append(edits, edits[0]), p.topic)
 	showAltered("whole, twice", answered, err)
 	empty := []kadm.AlterConfig{{Name: "retention.ms"}, {Name: "segment.ms"}}
@@ -53,7 +54,7 @@ func configs(p play) {
 	change("two nulls", empty...)
 	change("two nulls, twice", append(empty, empty...)...)
 	change("null and twice", empty[0], set("segment.ms", "1"), set("segment.ms", "2"))
-	p.describeConfigs(admin, false)
+	p.describeConfigs(admin, false, "segment.bytes", "5000000")
 	answered, err = admin.AlterTopicConfigs(p.ctx, edits, "no-such-topic")
 	showAltered("unknown topic", answered, err)
 	described, err := admin.DescribeTopicConfigs(p.ctx, "no-such-topic")
@@ -67,14 +68,32 @@ func showAltered(title string, answered kadm.AlterConfigsResponses, err error) {
 	}
 }
 
-// describeConfigs prints all keys of the topic, or those that were set for it.
-func (p play) describeConfigs(admin *kadm.Client, all bool) {
+// describeConfigs prints all keys of the topic, or those that were set for it, as soon as the node
+// has learnt that key has the value; "" is one that is not set. It may have answered before that.
+func (p play) describeConfigs(admin *kadm.Client, all bool, key, value string) {
 	described, err := admin.DescribeTopicConfigs(p.ctx, p.topic)
 	check(err)
+	for !isSet(described, key, value) {
+		time.Sleep(20 * time.Millisecond)
+		described, err = admin.DescribeTopicConfigs(p.ctx, p.topic)
+		check(err)
+	}
 	for _, resource := range described {
 		fmt.Println("configuration of", resource.Name, word(resource.Err, resource.ErrMessage))
 		showConfigs(resource.Configs, all)
 	}
+}
+
+func isSet(described kadm.ResourceConfigs, key, value string) bool {
+	found := ""
+	for _, resource := range described {
+		for _, one := range resource.Configs {
+			if one.Key == key && one.Source.String() == "DYNAMIC_TOPIC_CONFIG" {
+				found = *one.Value
+			}
+		}
+	}
+	return found == value
 }
 
 func showConfigs(entries []kadm.Config, all bool) {

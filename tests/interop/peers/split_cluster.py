@@ -105,9 +105,7 @@ class SplitCluster:
 
     def describe(self, topic: str) -> list[Partition]:
         """The partitions of a topic, in order."""
-        text = self.run("topics", "--describe", "--topic", topic).check().stdout
-        found = {int(row[0]): Partition(*row[1:]) for row in _PARTITION.findall(text)}
-        return [found[number] for number in sorted(found)]
+        return _partitions(self.run("topics", "--describe", "--topic", topic).check())
 
     def wait_for(
         self,
@@ -119,11 +117,13 @@ class SplitCluster:
         """The partitions of a topic, as soon as all of them, or those named, are right."""
         deadline = time.monotonic() + LIMIT_S
         while True:
-            partitions = self.describe(topic)
+            # The broker that answers may not have heard of the topic yet.
+            answer = self.run("topics", "--describe", "--topic", topic)
+            partitions = _partitions(answer)
             wanted = [p for n, p in enumerate(partitions) if only is None or n in only]
             if wanted and all(map(is_right, wanted)):
                 return partitions
-            assert time.monotonic() < deadline, f"{topic} is not {what}: {partitions}"
+            assert time.monotonic() < deadline, f"{topic} is not {what}: {answer}"
             time.sleep(0.1)
 
     def wait_healthy(self, *topics: str) -> None:
@@ -141,3 +141,8 @@ class SplitCluster:
                 if leader and int(leader[1]) == controller.node_id and controller.alive:
                     return controller
             assert time.monotonic() < deadline, f"no controller leads: {status}"
+
+
+def _partitions(described: ToolResult) -> list[Partition]:
+    found = {int(row[0]): Partition(*row[1:]) for row in _PARTITION.findall(described.stdout)}
+    return [found[number] for number in sorted(found)]
