@@ -399,6 +399,16 @@ def _write_field(
         _write_value(src, depth + 1, field, version, flexible, "x")
 
 
+def _differs(src: _Source, field: Field, value: str) -> str:
+    """An expression that is true unless the field has its default."""
+    default = default_of(field)
+    if isinstance(default, Message):
+        # Field by field: equality of messages takes as long as writing the rest of them.
+        inner = [_differs(src, f, f"{value}.{f.name}") for f in default.FIELDS]
+        return " or ".join(inner)
+    return f"{value} != {src.bind('d', default)}"
+
+
 def _write_tagged(src: _Source, tagged: list[Field], version: int) -> None:
     if not tagged:
         src.add(1, "out.append(0)")
@@ -406,12 +416,14 @@ def _write_tagged(src: _Source, tagged: list[Field], version: int) -> None:
     src.add(1, "tags = []")
     src.add(1, "main, main_refs = out, refs")
     for field in tagged:
-        default = src.bind("d", default_of(field))
-        src.add(1, f"if m.{field.name} != {default}:")
+        src.add(1, f"if {_differs(src, field, f'm.{field.name}')}:")
         src.add(2, "out = bytearray(); refs = []")
         _write_field(src, 2, field, version, True, f"m.{field.name}")
         src.add(2, f"tags.append(({field.tag}, out, refs))")
     src.add(1, "out, refs = main, main_refs")
+    src.add(1, "if not tags:")
+    src.add(2, "out.append(0)")
+    src.add(2, "return")
     src.add(1, "write_uvarint(out, len(tags))")
     src.add(1, "for g, body, body_refs in tags:")
     src.add(2, "write_uvarint(out, g)")
