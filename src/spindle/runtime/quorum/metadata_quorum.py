@@ -32,7 +32,6 @@ from spindle.raft.ready import (
     Event,
     Flush,
     KRaftVersionUpgrade,
-    LogCleaned,
     LogFlushed,
     Ready,
     Reply,
@@ -44,18 +43,17 @@ from spindle.raft.ready import (
     Shutdown,
     SnapshotInstalled,
     SnapshotUnfit,
-    SnapshotWritten,
     Start,
     Tick,
 )
 from spindle.raft.responses import leader_destination
 from spindle.raft.settings import LocalNode, QuorumSettings
-from spindle.raft.snapshots import SnapshotInfo, encode_snapshot
 from spindle.raft.voters import VoterSet
 from spindle.runtime.peers.port import PeerGone, PeerLacksVersion, Peers, PeerUnavailable
 from spindle.runtime.quorum.disk import DiskRounds, Round, add_bytes
 from spindle.runtime.quorum.feed import ListenerFeed, RecordEncoder
 from spindle.runtime.quorum.history import QuorumHistory
+from spindle.runtime.quorum.snapshot_writer import SnapshotWriter
 
 logger = logging.getLogger(__name__)
 
@@ -73,7 +71,6 @@ QUORUM_APIS: Final = frozenset(
     )
 )
 """What `RaftMetadataQuorum.handle` serves."""
-_CLEAN_PERIOD_S: Final = 60.0
 
 
 class RaftMetadataQuorum:
@@ -116,12 +113,11 @@ class RaftMetadataQuorum:
         self._answers: dict[int, asyncio.Future[Message]] = {}
         self._next_token = 0
         self._timer: asyncio.TimerHandle | None = None
-        self._clean_timer: asyncio.TimerHandle | None = None
         self._exchanges: dict[asyncio.Task[None], None] = {}
         self._left = asyncio.Event()
-        self._snapshots_in_work: set[OffsetAndEpoch] = set()
         self._quorum: Quorum
         self._feed: ListenerFeed
+        self._snapshots: SnapshotWriter
         self._rounds = DiskRounds(
             log, thread, clock, lambda: self.kraft_version, self._round_done, self._fail
         )
@@ -141,8 +137,16 @@ class RaftMetadataQuorum:
         )
         self._quorum = Quorum(self._local, self._settings, self._random, stored)
         self._is_started = True
+        self._snapshots = SnapshotWriter(
+            self._log,
+            self._thread,
+            self._random,
+            self._clock,
+            self._quorum.core,
+            self._step,
+            self._fail,
+        )
         self._step(Start())
-        self._clean_timer = self._loop.call_later(_CLEAN_PERIOD_S, self._clean_periodically)
 
     async def stop(self, timeout_s: float) -> None:
         """Resign if leading, wait for the next leader, finish the file work, close the log.
@@ -173,9 +177,9 @@ class RaftMetadataQuorum:
         self._left.set()
         self._rounds.stop()
         self._feed.stop()
-        for timer in (self._timer, self._clean_timer):
-            if timer is not None:
-                timer.cancel()
+        self._snapshots.stop()
+        if self._timer is not None:
+            self._timer.cancel()
         for exchange in list(self._exchanges):
             exchange.cancel()
         for future in list(self._answers.values()):
@@ -327,58 +331,8 @@ class RaftMetadataQuorum:
         records: Iterable[Message],
         last_timestamp_ms: int,
     ) -> int:
-        """Write a snapshot of the state below `snapshot_id.offset`, then clean up old ones.
-
-        Returns its size in bytes, 0 if it was there already.
-
-        Raises:
-            ValueError: the offset is not committed, or lies before the log's start.
-        """
-        core = self._quorum.core
-        if core.high_watermark is None or snapshot_id.offset > core.high_watermark:
-            raise ValueError(f"{snapshot_id} is above the high watermark {core.high_watermark}")
-        if snapshot_id.offset <= core.log.start_offset:
-            raise ValueError(f"{snapshot_id} is below the log's start {core.log.start_offset}")
-        if snapshot_id in core.log.snapshots or snapshot_id in self._snapshots_in_work:
-            return 0
-        info = SnapshotInfo(
-            last_timestamp_ms,
-            core.history.kraft_version_before(snapshot_id.offset),
-            core.history.voters_before(snapshot_id.offset),
-        )
-        token = str(self._random.randrange(0, 2**63))
-        self._snapshots_in_work.add(snapshot_id)
-        try:
-            # Encoding a large image takes a while: not on this thread, nor on that of the disk.
-            content = await self._loop.run_in_executor(
-                None, _encode, records, info, snapshot_id.epoch, self._clock()
-            )
-            await self._thread.submit(self._log.write_snapshot, snapshot_id, content, token)
-        finally:
-            self._snapshots_in_work.discard(snapshot_id)
-        self._step(SnapshotWritten(snapshot_id))
-        self._clean()
-        return sum(map(len, content))
-
-    def _clean_periodically(self) -> None:
-        self._clean_timer = self._loop.call_later(_CLEAN_PERIOD_S, self._clean_periodically)
-        self._clean()
-
-    def _clean(self) -> None:
-        high_watermark = self.high_watermark
-        if high_watermark is not None and not self._is_stopped:
-            self._thread.call(self._cleaned, self._clean_on_disk, high_watermark, self._clock())
-
-    def _clean_on_disk(self, high_watermark: int, now_ms: int) -> LogCleaned | None:
-        if not self._log.clean(high_watermark, now_ms):
-            return None
-        return LogCleaned(self._log.start_offset, self._log.snapshot_ids)
-
-    def _cleaned(self, event: LogCleaned | None, error: BaseException | None) -> None:
-        if error is not None:
-            self._fail(error)
-        elif event is not None:
-            self._step(event)
+        """As `SnapshotWriter.write`."""
+        return await self._snapshots.write(snapshot_id, records, last_timestamp_ms)
 
     # ------------------------------------------------------------ steps
 
@@ -468,9 +422,3 @@ class RaftMetadataQuorum:
         future = self._answers.pop(reply.token, None)
         if future is not None and not future.done():
             future.set_result(reply.response)
-
-
-def _encode(records: Iterable[Message], info: SnapshotInfo, epoch: int, now_ms: int) -> list[bytes]:
-    encoder = RecordEncoder()
-    values = (encoder.encode(record) for record in records)
-    return list(encode_snapshot(values, info, epoch=epoch, now_ms=now_ms))

@@ -1,0 +1,116 @@
+"""Writes snapshots of the metadata, and cleans up what the newest one makes superfluous."""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from spindle.broker.ports import DirectoryExecutor
+from spindle.common.ids import OffsetAndEpoch
+from spindle.common.ports import RandomSource
+from spindle.protocol.message import Message
+from spindle.raft.core import QuorumCore
+from spindle.raft.metadata_log import MetadataLog
+from spindle.raft.ready import LogCleaned, SnapshotWritten
+from spindle.raft.snapshots import SnapshotInfo, encode_snapshot
+from spindle.runtime.quorum.feed import RecordEncoder
+
+_CLEAN_PERIOD_S: Final = 60.0
+
+
+class SnapshotWriter:
+    """One snapshot after another, beside the steps of the quorum.
+
+    Args:
+        core: the state of the member, to be read only.
+        report: takes what has happened to the files, as an event of the quorum.
+        on_error: gets what makes it impossible to go on.
+    """
+
+    def __init__(
+        self,
+        log: MetadataLog,
+        thread: DirectoryExecutor,
+        random: RandomSource,
+        clock: Callable[[], int],
+        core: QuorumCore,
+        report: Callable[[SnapshotWritten | LogCleaned], None],
+        on_error: Callable[[BaseException], None],
+    ) -> None:
+        self._log = log
+        self._thread = thread
+        self._random = random
+        self._clock = clock
+        self._core = core
+        self._report = report
+        self._on_error = on_error
+        self._loop = asyncio.get_running_loop()
+        self._in_work: set[OffsetAndEpoch] = set()
+        self._is_stopped = False
+        self._timer = self._loop.call_later(_CLEAN_PERIOD_S, self._clean_periodically)
+
+    def stop(self) -> None:
+        """Clean nothing more."""
+        self._is_stopped = True
+        self._timer.cancel()
+
+    async def write(
+        self, snapshot_id: OffsetAndEpoch, records: Iterable[Message], last_timestamp_ms: int
+    ) -> int:
+        """Write a snapshot of the state below `snapshot_id.offset`, then clean up old ones.
+
+        Returns its size in bytes, 0 if it was there already.
+
+        Raises:
+            ValueError: the offset is not committed, or lies before the log's start.
+        """
+        core = self._core
+        if core.high_watermark is None or snapshot_id.offset > core.high_watermark:
+            raise ValueError(f"{snapshot_id} is above the high watermark {core.high_watermark}")
+        if snapshot_id.offset <= core.log.start_offset:
+            raise ValueError(f"{snapshot_id} is below the log's start {core.log.start_offset}")
+        if snapshot_id in core.log.snapshots or snapshot_id in self._in_work:
+            return 0
+        info = SnapshotInfo(
+            last_timestamp_ms,
+            core.history.kraft_version_before(snapshot_id.offset),
+            core.history.voters_before(snapshot_id.offset),
+        )
+        token = str(self._random.randrange(0, 2**63))
+        self._in_work.add(snapshot_id)
+        try:
+            # Encoding a large image takes a while: not on this thread, nor on that of the disk.
+            content = await self._loop.run_in_executor(
+                None, _encode, records, info, snapshot_id.epoch, self._clock()
+            )
+            await self._thread.submit(self._log.write_snapshot, snapshot_id, content, token)
+        finally:
+            self._in_work.discard(snapshot_id)
+        self._report(SnapshotWritten(snapshot_id))
+        self._clean()
+        return sum(map(len, content))
+
+    def _clean_periodically(self) -> None:
+        self._timer = self._loop.call_later(_CLEAN_PERIOD_S, self._clean_periodically)
+        self._clean()
+
+    def _clean(self) -> None:
+        high_watermark = self._core.high_watermark
+        if high_watermark is not None and not self._is_stopped:
+            self._thread.call(self._cleaned, self._clean_on_disk, high_watermark, self._clock())
+
+    def _clean_on_disk(self, high_watermark: int, now_ms: int) -> LogCleaned | None:
+        if not self._log.clean(high_watermark, now_ms):
+            return None
+        return LogCleaned(self._log.start_offset, self._log.snapshot_ids)
+
+    def _cleaned(self, event: LogCleaned | None, error: BaseException | None) -> None:
+        if error is not None:
+            self._on_error(error)
+        elif event is not None:
+            self._report(event)
+
+
+def _encode(records: Iterable[Message], info: SnapshotInfo, epoch: int, now_ms: int) -> list[bytes]:
+    encoder = RecordEncoder()
+    values = (encoder.encode(record) for record in records)
+    return list(encode_snapshot(values, info, epoch=epoch, now_ms=now_ms))
