@@ -1,12 +1,12 @@
 """Replicas on several nodes: the same bytes everywhere, through stops, elections, lost topics."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
 from cluster_harness import cluster_homes, running_cluster
 from fake_broker import create_replicated
-from node_harness import Home, batch_of, connected, run
+from node_harness import Client, Home, batch_of, connected, run
 
 from spindle.broker.partition import Partition
 from spindle.common.filesystem import OsFileSystem
@@ -124,18 +124,38 @@ class Cluster:
         return sorted(f"{n.partition('.')[0]}-{n[-5:]}" if "." in n else n for n in names)
 
 
-def cluster_test(
-    tmp_path: Path, brokers: int, scenario: Callable[[Cluster], Awaitable[None]]
+async def alter(
+    client: Client, settings: Mapping[tuple[ResourceType, str], Mapping[str, str]]
 ) -> None:
-    homes = cluster_homes(
-        tmp_path,
-        ["controller"] + ["broker"] * brokers,
-        replica_fetch_backoff_ms="10",
+    """Set keys of several resources."""
+    resource = IncrementalAlterConfigsRequest.AlterConfigsResource
+    resources = [
+        resource(
+            resource_type=kind,
+            resource_name=name,
+            configs=[resource.AlterableConfig(name=key, value=of[key]) for key in of],
+        )
+        for (kind, name), of in settings.items()
+    ]
+    answer = await client.ask(IncrementalAlterConfigsRequest(resources=resources))
+    assert [response.error_code for response in answer.responses] == [0] * len(resources)
+
+
+def cluster_test(
+    tmp_path: Path,
+    brokers: int,
+    scenario: Callable[[Cluster], Awaitable[None]],
+    **overrides: str,
+) -> None:
+    settings = {
+        "replica_fetch_backoff_ms": "10",
         # A broker that stopped in order is taken for alive so long, and cannot come back sooner.
-        broker_session_timeout_ms="3000",
-        broker_heartbeat_interval_ms="500",
-        auto_leader_rebalance_enable="false",
-    )
+        "broker_session_timeout_ms": "3000",
+        "broker_heartbeat_interval_ms": "500",
+        "auto_leader_rebalance_enable": "false",
+        **overrides,
+    }
+    homes = cluster_homes(tmp_path, ["controller"] + ["broker"] * brokers, **settings)
 
     async def main() -> None:
         async with running_cluster(homes) as nodes:
@@ -163,6 +183,51 @@ def test_three_replicas_are_the_same_through_the_stop_of_their_leader(tmp_path: 
         assert checkpoint[TopicPartition("t", 0)] == 4
 
     cluster_test(tmp_path, 3, scenario)
+
+
+def test_the_preferred_leader_comes_back_by_itself(tmp_path: Path) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        topic_id = await cluster.create("t", [2, 3])
+        await cluster.produce(2, "t", b"a")
+        await cluster.stop(2)
+        await cluster.registered(topic_id, lambda r: r.leader == 3)
+        await cluster.produce(3, "t", b"b")
+        await cluster.start(2)
+        await cluster.registered(topic_id, lambda r: r.leader == 2 and sorted(r.isr) == [2, 3])
+        await cluster.replicated("t", [2, 3])
+
+    cluster_test(
+        tmp_path,
+        2,
+        scenario,
+        auto_leader_rebalance_enable="true",
+        leader_imbalance_check_interval_seconds="1",
+    )
+
+
+def test_an_unclean_leader_declares_its_log_recovered(tmp_path: Path) -> None:
+    """Asked for by its setting alone, once nobody else is left (KIP-704)."""
+
+    async def scenario(cluster: Cluster) -> None:
+        topic_id = await cluster.create("t", [2, 3])
+        await cluster.produce(2, "t", b"a")
+        await cluster.replicated("t", [2, 3])
+        await cluster.stop(3)
+        await cluster.registered(topic_id, lambda r: r.isr == (2,))
+        await cluster.produce(2, "t", b"only here")
+        async with connected(cluster.node(2)) as client:
+            settings = {(ResourceType.TOPIC, "t"): {"unclean.leader.election.enable": "true"}}
+            await alter(client, settings)
+        await cluster.stop(2)
+        await cluster.start(3)
+        await cluster.registered(topic_id, lambda r: (r.leader, r.isr) == (3, (3,)))
+        await cluster.start(2)
+        await cluster.registered(topic_id, lambda r: sorted(r.isr) == [2, 3])
+        await cluster.registered(topic_id, lambda r: r.leader_recovery_state == 0)
+        await cluster.replicated("t", [2, 3])
+        assert b"only here" not in cluster.segments(2, "t")
+
+    cluster_test(tmp_path, 2, scenario)
 
 
 def test_leader_and_follower_have_rows_of_their_own(tmp_path: Path) -> None:
@@ -268,7 +333,6 @@ def test_replication_takes_over_settings_while_it_runs(tmp_path: Path) -> None:
         await cluster.produce(2, "t", b"a")
         broker = cluster.node(3).broker
         assert broker is not None
-        resource = IncrementalAlterConfigsRequest.AlterConfigsResource
         settings = {
             (ResourceType.BROKER, "3"): {
                 "num.replica.fetchers": "2",
@@ -277,22 +341,7 @@ def test_replication_takes_over_settings_while_it_runs(tmp_path: Path) -> None:
             (ResourceType.TOPIC, "t"): {"follower.replication.throttled.replicas": "0:3"},
         }
         async with connected(cluster.node(3)) as client:
-            answer = await client.ask(
-                IncrementalAlterConfigsRequest(
-                    resources=[
-                        resource(
-                            resource_type=kind,
-                            resource_name=name,
-                            configs=[
-                                resource.AlterableConfig(name=key, value=value)
-                                for key, value in values.items()
-                            ],
-                        )
-                        for (kind, name), values in settings.items()
-                    ]
-                )
-            )
-        assert [response.error_code for response in answer.responses] == [0, 0]
+            await alter(client, settings)
         assert await broker.metadata.wait_for(lambda i: bool(i.configs.topic("t")), 60)
         assert broker.replication_quotas.follower.limit_bytes_per_s == 7
         (task,) = broker.replica_fetchers
