@@ -258,8 +258,12 @@ def test_resigning_while_loading() -> None:
         log.load_gate = asyncio.Event()
         broker = start_broker(log=log)
         await settle()
+        shards = list(broker.groups.shards.values())
+        assert {shard.state for shard in shards} == {ShardState.LOADING}
         broker.groups.close()
+        log.load_gate.set()
         await settle()
+        assert {shard.state for shard in shards} == {ShardState.CLOSED}, "what was read is too late"
 
     run(story)
 
