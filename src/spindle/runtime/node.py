@@ -42,9 +42,14 @@ EXIT_OK: Final = 0
 EXIT_FAILED: Final = 1
 EXIT_TERMINATED: Final = 128 + signal.SIGTERM
 _SHUTDOWN_S: Final = 30.0
+"""For a broker to hand over what it leads."""
 _DISK_S: Final = 10.0
+"""For a directory's thread to finish what it has; one that hangs longer is left behind."""
 _QUORUM_STOP_S: Final = 5.0
+"""For a leader of the quorum to see its successor."""
 _GC_THRESHOLDS: Final = (20_000, 20, 50)
+_SWITCH_INTERVAL_S: Final = 0.0005
+"""The event loop waits for the interpreter at most that long (Python's own: ten times that)."""
 
 
 class Node:
@@ -407,7 +412,7 @@ def run_node(config: NodeConfig, on_ready: Callable[[Node], None] | None = None)
     fault ended it.
     """
     set_up_logging(config.text(LOG_FORMAT))
-    sys.setswitchinterval(0.0005)
+    sys.setswitchinterval(_SWITCH_INTERVAL_S)
     keep_large_buffers()
     raise_limit()
     # What is made per record or request is freed by its reference counts; cycles are rare.
