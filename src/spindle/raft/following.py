@@ -20,10 +20,9 @@ from spindle.raft.peers import handle_common_response, leader_named_by
 from spindle.raft.ready import (
     InstallSnapshot,
     SnapshotInstalled,
-    SnapshotUnfit,
     WriteSnapshotChunk,
 )
-from spindle.raft.roles import Follower, SnapshotFetch, Unattached
+from spindle.raft.roles import Follower, SnapshotFetch
 
 # ---------------------------------------------------------------- sending
 
@@ -53,7 +52,7 @@ def poll_follower(core: QuorumCore, role: Follower, now_ms: int) -> None:
         core.wake_at(core.connections.next_time_ms(leader.id))
 
 
-def poll_leaderless(core: QuorumCore, role: Unattached, now_ms: int) -> None:
+def poll_leaderless(core: QuorumCore, now_ms: int) -> None:
     """Look for the leader."""
     if not core.is_shutting_down:
         ask_anybody(core, now_ms)
@@ -252,7 +251,7 @@ def handle_snapshot_installed(core: QuorumCore, event: SnapshotInstalled, now_ms
         role.fetch_deadline_ms = now_ms + core.settings.fetch_timeout_ms
 
 
-def handle_snapshot_unfit(core: QuorumCore, event: SnapshotUnfit, now_ms: int) -> None:
+def handle_snapshot_unfit(core: QuorumCore, now_ms: int) -> None:
     """Ask anew after a while: the leader may have a newer snapshot, or another node may lead."""
     core.is_installing_snapshot = False
     role = core.role

@@ -104,7 +104,7 @@ class Quorum:
             case SnapshotInstalled():
                 following.handle_snapshot_installed(core, event, now_ms)
             case SnapshotUnfit():
-                following.handle_snapshot_unfit(core, event, now_ms)
+                following.handle_snapshot_unfit(core, now_ms)
             case LogCleaned(start_offset, snapshots):
                 core.log.cleaned(start_offset, snapshots)
                 core.history.forget_before(start_offset)
@@ -126,7 +126,7 @@ class Quorum:
                 case Unattached():
                     votes.poll_unattached(core, role, now_ms)
                     if core.role is role:
-                        following.poll_leaderless(core, role, now_ms)
+                        following.poll_leaderless(core, now_ms)
                 case Prospective():
                     votes.poll_prospective(core, role, now_ms)
                 case Candidate():
