@@ -1,6 +1,7 @@
 """Loading after a clean stop, a kill, a power failure, and with damaged or half-finished files."""
 
 from dataclasses import replace
+from struct import pack
 
 import pytest
 from log_builders import (
@@ -233,6 +234,38 @@ def test_a_bad_index_is_built_anew_even_after_a_clean_stop(suffix: str, damage: 
     loaded = reload(files, is_clean=True)
     assert files.read_bytes(path) == good
     assert len(values(loaded)) == 30
+
+
+@pytest.mark.parametrize("position", [-7, 0, 10**6])
+def test_an_index_that_ends_beside_its_segment_is_built_anew(position: int) -> None:
+    files = MemoryFileSystem()
+    filled(files, 30).close()
+    path = f"{PATH}/{0:020d}.index"
+    good = files.read_bytes(path)
+    files.open(path).pwrite(pack(">ii", 12, position), len(good) - 8)
+    loaded = reload(files, is_clean=True)
+    assert files.read_bytes(path) == good
+    assert len(values(loaded)) == 30
+
+
+@pytest.mark.parametrize("position", [-7, 1, 61, 10**6])
+def test_an_index_that_turns_out_to_be_wrong_is_built_anew(
+    position: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A reader gets the records that it asks for, and none is passed over."""
+    files = MemoryFileSystem()
+    filled(files, 30, ONE_SEGMENT).close()
+    path = f"{PATH}/{0:020d}.index"
+    good = files.read_bytes(path)
+    assert len(good) > 40
+    for entry in range(0, len(good) - 8, 8):
+        files.open(path).pwrite(pack(">i", position), entry + 4)
+    loaded = reload(files, ONE_SEGMENT, is_clean=True)
+    (found,) = [header for _, header in batches(loaded.read(10, 1, 30).records)]
+    assert found.base_offset <= 10 <= found.last_offset
+    assert "0.index does not fit its segment: built anew" in caplog.text
+    assert files.read_bytes(path) == good
+    assert append(loaded, "next") == 30
 
 
 def test_an_index_without_a_segment_is_removed() -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import threading
+import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -127,5 +128,126 @@ def test_stop_tells_of_a_thread_that_hangs() -> None:
         assert not thread.stop(0.01)
         gate.set()
         assert thread.stop(5.0)
+
+    asyncio.run(main())
+
+
+class HangingDisk:
+    """A thread that waits for its disk, and an event loop whose timers come at once."""
+
+    def __init__(self, hang_limit_s: float = 60.0) -> None:
+        self.gate = threading.Event()
+        self.failures: list[LogDirectoryFailed] = []
+        self.loop = asyncio.get_running_loop()
+        self.thread = DirectoryThread("/d", self.loop, self.failures.append, hang_limit_s)
+        self.is_in_job = threading.Event()
+
+    def job(self) -> None:
+        self.is_in_job.set()
+        self.gate.wait()
+
+    def look(self, times: int) -> None:
+        for _ in range(times):
+            self.thread._look_timer.cancel()
+            self.thread._look()
+
+    async def hang(self) -> "asyncio.Future[None]":
+        """A job that has begun and does not end; it uses no CPU time any more."""
+        future = asyncio.ensure_future(self.thread.submit(self.job))
+        await asyncio.to_thread(self.is_in_job.wait)
+        self.look(1)
+        while not self.thread._stood_s:
+            await asyncio.to_thread(time.sleep, 0.01)  # until it has gone to sleep
+            self.look(1)
+        self.thread._stood_s = 0.0
+        return future
+
+    async def end(self) -> None:
+        self.gate.set()
+        self.thread.stop(0.0)
+        await asyncio.to_thread(self.thread._thread.join)
+
+
+def has_cpu_clocks() -> bool:
+    return hasattr(time, "pthread_getcpuclockid")
+
+
+needs_cpu_clocks = pytest.mark.skipif(not has_cpu_clocks(), reason="no CPU clocks of threads")
+
+
+@needs_cpu_clocks
+def test_a_disk_that_hangs_is_told_and_then_given_up(caplog: pytest.LogCaptureFixture) -> None:
+    """Whoever waits is answered, and what comes later is refused without the thread."""
+
+    async def main() -> None:
+        disk = HangingDisk()
+        first = await disk.hang()
+        touched: list[int] = []
+        second = asyncio.ensure_future(disk.thread.submit(touched.append, 1))
+        await asyncio.sleep(0)
+        disk.look(59)
+        assert "log directory /d hangs: its disk has not answered for 10 s" in caplog.text
+        assert disk.thread.failure is None
+        disk.look(1)
+        for future in (first, second, disk.thread.submit(touched.append, 2)):
+            with pytest.raises(LogDirectoryFailed, match="has not answered for 60 s"):
+                await future
+        assert [f.path for f in disk.failures] == ["/d"]
+        assert not disk.thread.stop(5.0)  # at once, for the disk still hangs
+        await disk.end()
+        assert touched == []
+
+    asyncio.run(main())
+
+
+@needs_cpu_clocks
+def test_a_disk_that_answers_again_has_not_failed(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        disk = HangingDisk()
+        future = await disk.hang()
+        disk.look(30)
+        disk.gate.set()
+        await future
+        disk.look(1)
+        assert "log directory /d goes on after 30 s" in caplog.text
+        disk.look(100)
+        assert disk.thread.failure is None
+        assert disk.thread.stop(5.0)
+
+    asyncio.run(main())
+
+
+@needs_cpu_clocks
+def test_a_job_that_works_does_not_hang() -> None:
+    async def main() -> None:
+        disk = HangingDisk(hang_limit_s=2.0)
+        is_over = False
+
+        def work() -> None:
+            while not is_over:
+                disk.is_in_job.set()
+
+        future = asyncio.ensure_future(disk.thread.submit(work))
+        for _ in range(5):
+            disk.is_in_job.clear()
+            await asyncio.to_thread(disk.is_in_job.wait)
+            disk.look(1)
+        is_over = True
+        await future
+        assert disk.thread.stop(5.0)
+
+    asyncio.run(main())
+
+
+@needs_cpu_clocks
+def test_a_node_that_stops_does_not_wait_for_long() -> None:
+    async def main() -> None:
+        disk = HangingDisk()
+        future = await disk.hang()
+        disk.thread.wait_at_most(10.0)
+        disk.look(10)
+        with pytest.raises(LogDirectoryFailed, match="has not answered for 10 s"):
+            await future
+        await disk.end()
 
     asyncio.run(main())

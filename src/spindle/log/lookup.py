@@ -35,7 +35,7 @@ def find_max_timestamp(segments: Segments) -> TimestampOffset | None:
     segment = max(segments, key=lambda candidate: candidate.max_timestamp)
     if segment.max_timestamp < 0:
         return None
-    start = segment.offset_index.lookup(segment.max_timestamp_offset)
+    start = segment.position_near(segment.max_timestamp_offset)
     for batch in segment.scan(start):
         if batch.header.max_timestamp == segment.max_timestamp:
             for record in _records(segment, batch):

@@ -46,12 +46,14 @@ class OffsetIndex:
         self.file.reset()
         self.last = OffsetPosition(self.base_offset, 0)
 
-    def open_trimmed(self, size_bytes: int) -> bool:
+    def open_trimmed(self, size_bytes: int, segment_bytes: int) -> bool:
         """Take a closed file's entries; False if they cannot be right and must be built anew."""
         if not self.file.open_trimmed(size_bytes):
             return False
         self._read_last()
-        return self.file.count == 0 or self.last.offset > self.base_offset
+        return self.file.count == 0 or (
+            self.last.offset > self.base_offset and 0 < self.last.position < segment_bytes
+        )
 
     def append(self, last_offset: int, position: int) -> None:
         """Add the batch that ends at `last_offset` and starts at `position`."""

@@ -64,7 +64,7 @@ def replay_producers(segments: Segments, producers: ProducerState, end_offset: i
     start_offset = producers.map_end_offset
     if start_offset < end_offset:
         for segment in segments.from_offset(start_offset):
-            for _, header, data in segment.scan(segment.offset_index.lookup(start_offset)):
+            for _, header, data in segment.scan(segment.position_near(start_offset)):
                 if start_offset <= header.base_offset < end_offset:
                     producers.replay(data, 0, header)
     producers.map_end_offset = end_offset

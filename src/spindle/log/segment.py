@@ -4,6 +4,7 @@ A segment knows bytes and offsets; what an append means for epochs and producers
 Reads take one stretch of bytes beginning at the nearest indexed position and cut it at batches.
 """
 
+import logging
 from collections.abc import Iterator, Sequence
 from struct import Struct
 from typing import Final, NamedTuple
@@ -30,6 +31,8 @@ from spindle.protocol.records.batch import (
     BatchHeader,
     read_header,
 )
+
+logger = logging.getLogger(__name__)
 
 SCAN_BYTES: Final = 1024 * 1024
 LOOKUP_BYTES: Final = 32 * 1024
@@ -133,7 +136,7 @@ class Segment:
         if index_bytes is None or time_index_bytes is None:
             return False
         is_sound = (
-            self.offset_index.open_trimmed(index_bytes)
+            self.offset_index.open_trimmed(index_bytes, self.size_bytes)
             and self.time_index.open_trimmed(time_index_bytes)
             and self.transaction_index.open(sizes.get(TRANSACTION_INDEX_SUFFIX, 0))
         )
@@ -300,7 +303,7 @@ class Segment:
     def load_max_timestamp(self) -> None:
         """Find the largest timestamp from the time index and the batches after its last entry."""
         self.max_timestamp, self.max_timestamp_offset = self.time_index.last
-        start = self.offset_index.lookup(self.max_timestamp_offset)
+        start = self.position_near(self.max_timestamp_offset)
         for _, header in self._headers(start):
             if header.max_timestamp > self.max_timestamp:
                 self.max_timestamp = header.max_timestamp
@@ -387,11 +390,46 @@ class Segment:
 
     def _position_of(self, offset: int) -> int | None:
         """Where the batch starts that holds `offset`, or the first one after it."""
-        start = self.offset_index.lookup(offset)
-        for position, header in self._headers(start):
+        for position, header in self._headers(self.position_near(offset)):
             if header.base_offset + header.last_offset_delta >= offset:
                 return position
         return None
+
+    def position_near(self, offset: int) -> int:
+        """Where a batch starts that is not after the one with `offset`, as the index knows it.
+
+        What the index says is checked: followed blindly, a damaged one would lead a reader past
+        records, or to bytes that are no batch.
+        """
+        position = self.offset_index.lookup(offset)
+        if position == 0 or self._is_batch_of(position, offset):
+            return position
+        logger.warning("%s does not fit its segment: built anew", self.offset_index.file.path)
+        self._rebuild_offset_index()
+        return self.offset_index.lookup(offset)
+
+    def _is_batch_of(self, position: int, offset: int) -> bool:
+        """Whether a batch starts there that begins at `offset` or before."""
+        if not 0 < position <= self.size_bytes - HEADER_BYTES:
+            return False
+        data = self._handles.get(self.path).pread(HEADER_BYTES, position)
+        try:
+            header = read_header(data, 0)
+        except CorruptRecords:
+            return False
+        return self.base_offset <= header.base_offset <= offset
+
+    def _rebuild_offset_index(self) -> None:
+        self.offset_index.reset()
+        self._is_dirty = True
+        size_bytes = 0
+        for position, header in self._headers(0):
+            if size_bytes > self.index_interval_bytes:
+                self.offset_index.append(header.last_offset, position)
+                size_bytes = 0
+            size_bytes += header.size_bytes
+        self.offset_index.file.trim()
+        self._bytes_since_index_entry = size_bytes
 
     def _headers(self, position: int) -> Iterator[tuple[int, BatchHeader]]:
         """Position and header of each whole batch from `position`; large ones are not read."""
@@ -422,7 +460,7 @@ class Segment:
         Records have to be decoded to tell; usually the first batch has it.
         """
         lookup = max(self.time_index.lookup(timestamp_ms), start_offset)
-        start = self.offset_index.lookup(lookup)
+        start = self.position_near(lookup)
         for batch in self.scan(start, read_bytes=LOOKUP_BYTES):
             if batch.header.max_timestamp >= timestamp_ms and (
                 batch.header.last_offset >= start_offset

@@ -3,16 +3,22 @@
 Order within a directory comes for free, and a slow, full or dead disk stalls only itself. Every
 `OSError` (and `CorruptLog`) is caught here and becomes `LogDirectoryFailed`; from then on nothing
 touches the directory until the process restarts (KIP-112, KIP-858).
+
+A disk can also hang: it neither does its work nor says that it cannot. A thread that is in the
+middle of a job and has used no CPU time since the last look waits for its disk; if that lasts, the
+directory counts as failed, too, and its thread is left behind.
 """
 
 import asyncio
 import logging
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from queue import SimpleQueue
-from typing import Any, TypeVar, TypeVarTuple
+from typing import Any, Final, TypeVar, TypeVarTuple
 
 from spindle.common.errors import CorruptLog, LogDirectoryFailed
 
@@ -25,6 +31,10 @@ Callback = Callable[[Any, BaseException | None], None]
 """Called on the event loop with (result, None) or (None, error)."""
 
 Job = tuple[Callable[..., Any], tuple[Any, ...], Callback | None]
+_NumberedJob = tuple[int, Callable[..., Any], tuple[Any, ...]]
+"""0 if nobody waits for its end; what it does."""
+_LOOK_S: Final = 1.0
+_HANG_IS_TOLD_S: Final = 10.0
 
 
 class DirectoryDoor(ABC):
@@ -108,38 +118,69 @@ class DirectoryDoor(ABC):
 
 
 class DirectoryThread(DirectoryDoor):
-    """Runs functions on the thread of one log directory, in the order of submission."""
+    """Runs functions on the thread of one log directory, in the order of submission.
+
+    Args:
+        hang_limit_s: the longest that a job may stand still; then the directory has failed. Time in
+            which the process itself stood still counts for nobody.
+    """
 
     def __init__(
         self,
         path: str,
         loop: asyncio.AbstractEventLoop,
         on_failure: Callable[[LogDirectoryFailed], None],
+        hang_limit_s: float = float("inf"),
     ) -> None:
         super().__init__(path, loop, on_failure)
-        self._jobs: SimpleQueue[Job | None] = SimpleQueue()
-        self._done: deque[tuple[Callback, Any, BaseException | None]] = deque()
+        self._hang_limit_s = hang_limit_s
+        self._jobs: SimpleQueue[_NumberedJob | None] = SimpleQueue()
+        self._callbacks: dict[int, Callback] = {}
+        """Of all jobs that are not done. The event loop's own, so that it can give them up."""
+        self._last_number = 0
+        self._done: deque[tuple[int, Any, BaseException | None]] = deque()
         self._is_drain_due = False
+        self._is_left_behind = False
+        self._in_work: Callable[..., Any] | None = None
+        self._seen_cpu_s = -1.0
+        self._stood_s = 0.0
         self._thread = threading.Thread(target=self._run, name=f"io {path}", daemon=True)
         self._thread.start()
+        self._look_timer = loop.call_later(_LOOK_S, self._look)
 
     def _enqueue(self, job: Job) -> None:
-        self._jobs.put(job)
+        function, args, callback = job
+        if self._is_left_behind:
+            if callback is not None:
+                self._loop.call_soon(callback, None, self.failure)
+            return
+        number = 0
+        if callback is not None:
+            number = self._last_number = self._last_number + 1
+            self._callbacks[number] = callback
+        self._jobs.put((number, function, args))
 
     def stop(self, timeout_s: float) -> bool:
         """Finish what was submitted and end the thread; False if it hangs on its disk."""
+        self._look_timer.cancel()
         self._enqueue_notes()
         self._jobs.put(None)
-        self._thread.join(timeout_s)
+        self._thread.join(0 if self._is_left_behind else timeout_s)
         return not self._thread.is_alive()
+
+    def wait_at_most(self, hang_limit_s: float) -> None:
+        """From now on a job may stand still only for so long: the node is about to stop."""
+        self._hang_limit_s = min(self._hang_limit_s, hang_limit_s)
 
     def _run(self) -> None:
         jobs = self._jobs
         while (job := jobs.get()) is not None:
-            function, args, callback = job
+            number, function, args = job
+            self._in_work = function
             result, error = self._perform(function, args)
-            if callback is not None:
-                self._done.append((callback, result, error))
+            self._in_work = None
+            if number:
+                self._done.append((number, result, error))
                 if not self._is_drain_due:
                     self._is_drain_due = True
                     try:
@@ -150,7 +191,49 @@ class DirectoryThread(DirectoryDoor):
     def _drain(self) -> None:
         # The flag falls first: what is added from here on asks for a drain of its own.
         self._is_drain_due = False
-        done = self._done
+        done, callbacks = self._done, self._callbacks
         while done:
-            callback, result, error = done.popleft()
-            callback(result, error)
+            number, result, error = done.popleft()
+            callback = callbacks.pop(number, None)
+            if callback is not None:
+                callback(result, error)
+
+    # -- a disk that hangs
+
+    def _look(self) -> None:
+        """Once a second: does the thread get on with what it does?"""
+        self._look_timer = self._loop.call_later(_LOOK_S, self._look)
+        work = self._in_work
+        cpu_s = self._cpu_s()
+        if work is None or cpu_s != self._seen_cpu_s:
+            if self._stood_s >= _HANG_IS_TOLD_S:
+                log.warning("log directory %s goes on after %.0f s", self.path, self._stood_s)
+            self._seen_cpu_s, self._stood_s = cpu_s, 0.0
+            return
+        # In looks, not by the clock: this process may have been stopped in between.
+        self._stood_s += _LOOK_S
+        if self._stood_s == _HANG_IS_TOLD_S:
+            log.error(
+                "log directory %s hangs: its disk has not answered for %.0f s (%s)",
+                self.path,
+                self._stood_s,
+                getattr(work, "__qualname__", work),
+            )
+        if self._stood_s >= self._hang_limit_s:
+            self._leave_behind()
+
+    def _cpu_s(self) -> float:
+        """CPU time of the thread; where the system does not tell, it always seems to get on."""
+        with suppress(AttributeError, OSError):
+            assert self._thread.ident is not None
+            return time.clock_gettime(time.pthread_getcpuclockid(self._thread.ident))
+        return time.monotonic()
+
+    def _leave_behind(self) -> None:
+        """Answer everybody who waits. The thread does nothing more once its disk lets it go."""
+        self._is_left_behind = True
+        self._look_timer.cancel()
+        failure = self.fail(f"the disk has not answered for {self._stood_s:.0f} s")
+        callbacks, self._callbacks = self._callbacks, {}
+        for callback in callbacks.values():
+            self._loop.call_soon(callback, None, failure)

@@ -29,6 +29,10 @@ DirectoryFailureListener = Callable[[LogDirectoryFailed], None]
 class NodeDirectory(DirectoryExecutor, Protocol):
     """The I/O thread of a log directory, as the node that owns it sees it."""
 
+    def wait_at_most(self, hang_limit_s: float) -> None:
+        """From now on a disk that has not answered for so long has failed."""
+        ...
+
     def stop(self, timeout_s: float) -> bool:
         """Finish what was submitted and end; False if that takes longer."""
         ...
@@ -61,8 +65,14 @@ class Machine(Protocol):
         """What was measured in the watched directories."""
         ...
 
-    def open_directory(self, path: str, on_failure: DirectoryFailureListener) -> NodeDirectory:
-        """The I/O thread of a directory. Call on the event loop."""
+    def open_directory(
+        self, path: str, on_failure: DirectoryFailureListener, hang_limit_s: float
+    ) -> NodeDirectory:
+        """The I/O thread of a directory. Call on the event loop.
+
+        Args:
+            hang_limit_s: a disk that has not answered for so long has failed.
+        """
         ...
 
     def lock_directory(self, path: str) -> Lock:
@@ -112,8 +122,10 @@ class LocalMachine:
     def disk_times(self) -> Collection[DiskTimes]:
         return self._times
 
-    def open_directory(self, path: str, on_failure: DirectoryFailureListener) -> NodeDirectory:
-        return DirectoryThread(path, asyncio.get_running_loop(), on_failure)
+    def open_directory(
+        self, path: str, on_failure: DirectoryFailureListener, hang_limit_s: float
+    ) -> NodeDirectory:
+        return DirectoryThread(path, asyncio.get_running_loop(), on_failure, hang_limit_s)
 
     def lock_directory(self, path: str) -> Lock:
         return DirectoryLock(path)

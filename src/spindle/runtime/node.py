@@ -12,7 +12,7 @@ from typing import Final
 from spindle.broker.directories import BrokerDirectory
 from spindle.common.errors import ConfigError, CorruptLog, LogDirectoryFailed
 from spindle.common.ids import Endpoint
-from spindle.config.broker_keys.spindle import LOG_FORMAT, METRICS_LISTENER
+from spindle.config.broker_keys.spindle import HANG_TIMEOUT, LOG_FORMAT, METRICS_LISTENER
 from spindle.config.endpoints import parse_servers
 from spindle.config.node_config import NodeConfig
 from spindle.log.clean_shutdown import UNKNOWN_BROKER_EPOCH, read_clean_shutdown
@@ -205,7 +205,9 @@ class Node:
     def _open_directories(self, identities: DirectoryIdentities) -> None:
         """Lock every directory and give it its thread."""
         for path in dict.fromkeys((self._metadata_log_dir, *self._log_dirs)):
-            thread = self._machine.open_directory(path, self._directory_failed)
+            thread = self._machine.open_directory(
+                path, self._directory_failed, self._config.integer(HANG_TIMEOUT) / 1000
+            )
             self._threads[path] = thread
             if path in identities.offline:
                 log.error("log directory %s is offline: %s", path, identities.offline[path])
@@ -338,6 +340,8 @@ class Node:
 
     async def stop(self) -> None:
         """Stop in order, in bounded time, even when the quorum or a disk is gone."""
+        for thread in self._threads.values():
+            thread.wait_at_most(_DISK_S)
         if self.broker is not None:
             await self._bounded(self.broker.stop(_SHUTDOWN_S if self._fatal is None else 0.0))
         if self.before_leaving is not None:

@@ -2,13 +2,14 @@
 
 from typing import Final
 
-from spindle.config.definition import LOW, STRING, ConfigKey
+from spindle.config.definition import INT, LOW, STRING, ConfigKey
 from spindle.config.endpoints import parse_servers
-from spindle.config.validators import OneOf
+from spindle.config.validators import OneOf, Range
 from spindle.config.values import ConfigValue, invalid_value
 
 METRICS_LISTENER: Final = "spindle.metrics.listener"
 LOG_FORMAT: Final = "spindle.log.format"
+HANG_TIMEOUT: Final = "spindle.log.dir.hang.timeout.ms"
 
 
 class HostAndPort:
@@ -45,6 +46,16 @@ SPINDLE_KEYS = (
         LOW,
         "Form of the log lines: text as Kafka lays them out, or json with one object a line.",
         validator=OneOf("text", "json"),
+        is_internal=True,
+    ),
+    ConfigKey(
+        HANG_TIMEOUT,
+        INT,
+        60_000,
+        LOW,
+        "A log directory whose disk has not answered for so long counts as failed, as one whose "
+        "disk reports an error does. After 10 seconds the log says that it hangs.",
+        validator=Range(1_000),
         is_internal=True,
     ),
 )

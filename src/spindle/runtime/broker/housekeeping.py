@@ -5,17 +5,19 @@ All of it runs on the directories' I/O threads; the event loop only keeps the ti
 
 import asyncio
 import logging
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeVar
 
 from spindle.broker.directories import BrokerDirectory
 from spindle.broker.replicas import Replicas
 from spindle.common.errors import CorruptLog, CorruptRecords, LogDirectoryFailed
 from spindle.config.node_config import NodeConfig
+from spindle.runtime.daemon_threads import DaemonThreads
 
 log = logging.getLogger(__name__)
 
 _DELETION_CHECK_MS: Final = 1000
+T = TypeVar("T")
 
 
 class Housekeeping:
@@ -53,6 +55,7 @@ class Housekeeping:
         self._cleaners: list[asyncio.Task[None]] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._flushing: dict[BrokerDirectory, asyncio.Task[None]] = {}
+        self._threads = DaemonThreads()
 
     def start(self) -> None:
         if self._cleaner_backoff_ms is not None:
@@ -97,7 +100,7 @@ class Housekeeping:
             if cleaning is None:
                 return False
             try:
-                result = await asyncio.to_thread(cleaning.run)
+                result = await self._beside(cleaning.run)
             except (CorruptRecords, CorruptLog) as error:
                 log.error("compaction in %s: %s", directory.path, error)
                 await executor.submit(cleaner.give_up, cleaning.plan)
@@ -118,12 +121,16 @@ class Housekeeping:
             self._flushing[directory] = task
             task.add_done_callback(lambda _: self._flushing.pop(directory, None))
 
+    def _beside(self, work: Callable[[], T]) -> Awaitable[T]:
+        """On a thread of its own; if its disk hangs, nobody else waits for it."""
+        return asyncio.get_running_loop().run_in_executor(self._threads, work)
+
     async def _flush_directory(self, directory: BrokerDirectory) -> None:
         """The syncs run beside the directory's thread, which goes on serving."""
         try:
             tasks = await directory.executor.submit(directory.begin_flushes, self._now_ms())
             for _, task in tasks:
-                await asyncio.to_thread(task.run)
+                await self._beside(task.run)
             if tasks:
                 await directory.executor.submit(directory.complete_flushes, tasks)
         except LogDirectoryFailed as failure:

@@ -100,6 +100,9 @@ class SimulatedDirectory(DirectoryDoor):
             self._is_busy = True
             self._schedule()
 
+    def wait_at_most(self, hang_limit_s: float) -> None:
+        """Simulated disks take their time, and never for ever."""
+
     def stop(self, timeout_s: float) -> bool:
         self._enqueue_notes()
         while self._jobs:

@@ -49,7 +49,9 @@ class SimulatedMachine:
     def disk_times(self) -> Collection[DiskTimes]:
         return ()
 
-    def open_directory(self, path: str, on_failure: DirectoryFailureListener) -> NodeDirectory:
+    def open_directory(
+        self, path: str, on_failure: DirectoryFailureListener, hang_limit_s: float
+    ) -> NodeDirectory:
         loop = asyncio.get_running_loop()
         return SimulatedDirectory(path, loop, on_failure, self.disks, self._on_power_lost)
 
