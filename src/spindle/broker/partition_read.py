@@ -1,6 +1,7 @@
 """One partition of a fetch: whether this fetcher may read it here, how far, and what came of it."""
 
-from typing import Final, NamedTuple
+from collections.abc import Sequence
+from typing import Final, NamedTuple, TypeAlias
 
 from spindle.broker.context import RequestContext
 from spindle.broker.partition import Partition
@@ -8,7 +9,8 @@ from spindle.broker.read_replicas import preferred_read_replica
 from spindle.broker.services import BrokerServices
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.uuids import ZERO_UUID
-from spindle.log.log import FetchedRecords, Log
+from spindle.log.log import Log
+from spindle.log.transaction_index import AbortedTransaction
 from spindle.protocol.messages.fetch import FetchRequest, FetchResponse
 from spindle.replication.fetch_session import FetchedPartition
 from spindle.replication.followers import UNKNOWN_OFFSET
@@ -28,6 +30,17 @@ _AHEAD_ERRORS: Final = (
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
 )
 """What a follower gets that has newer metadata than this broker."""
+
+
+class Found(NamedTuple):
+    """What was read of a log; `aborted` are the transactions whose records are not to be seen."""
+
+    records: memoryview
+    aborted: Sequence[AbortedTransaction]
+
+
+ReadResult: TypeAlias = Found | ApiError | None
+"""None where no room was left."""
 
 
 class Fetcher(NamedTuple):
@@ -285,12 +298,25 @@ class PartitionRead:
 
     # -- what was read
 
-    def take(self, result: FetchedRecords | ApiError | None) -> int:
-        """The result of the directory's thread, None where no room was left; bytes of records."""
+    def take(self, result: ReadResult) -> int:
+        """The result of the directory's thread; bytes of records."""
         if result is None:
             return 0
         if isinstance(result, ApiError):
             self.fail(result.code)
             return 0
         self.data.records = result.records
+        if self.data.aborted_transactions is not None:
+            self.data.aborted_transactions = [
+                PartitionData.AbortedTransaction(
+                    producer_id=t.producer_id, first_offset=t.first_offset
+                )
+                for t in result.aborted
+            ]
         return len(result.records)
+
+    def put_back(self) -> None:
+        """Hold nothing of what was read."""
+        self.data.records = b""
+        if self.data.aborted_transactions:
+            self.data.aborted_transactions = []

@@ -15,15 +15,16 @@ from spindle.broker.fetch_memory import FetchMemory
 from spindle.broker.partition import error_code
 from spindle.broker.partition_read import (
     FIRST_TOPIC_ID_VERSION,
-    PartitionData,
+    Found,
     PartitionRead,
+    ReadResult,
     fetcher_of,
 )
 from spindle.broker.ports import CATCH_UP_S
 from spindle.broker.services import BrokerServices
 from spindle.broker.topology import endpoint_of
 from spindle.common.errors import ApiError, ErrorCode
-from spindle.log.log import FetchedRecords, Log
+from spindle.log.log import Log
 from spindle.protocol.codec import encode_parts
 from spindle.protocol.messages.fetch import FetchRequest, FetchResponse
 from spindle.protocol.records.batch import HEADER_BYTES
@@ -130,7 +131,8 @@ class _Fetch:
     def _read(self) -> None:
         """One hop to the I/O thread of each directory that holds something to read.
 
-        What was appended just now, and is all that is wanted of a partition, needs no reading.
+        What was appended just now, and is all that is wanted of a partition, needs no reading;
+        unless it has to be known which transactions were aborted.
         """
         self.is_reading = True
         self.is_stale = False
@@ -142,7 +144,9 @@ class _Fetch:
         for read in ready:
             partition = read.partition
             assert partition is not None
-            fresh = partition.fresh_records(read.wanted.fetch_offset, read.end_offset)
+            fresh = None
+            if not self.fetcher.is_committed:
+                fresh = partition.fresh_records(read.wanted.fetch_offset, read.end_offset)
             if fresh is not None and len(fresh) <= min(room, read.wanted.max_bytes):
                 read.data.records = fresh
                 room -= len(fresh)
@@ -189,7 +193,9 @@ class _Fetch:
                 found = found or size > 0
             self._read_groups(groups, max(left, 0), found)
 
-        partition.directory.executor.call(done, read_logs, items, room, has_any)
+        partition.directory.executor.call(
+            done, read_logs, items, room, has_any, self.fetcher.is_committed
+        )
 
     def _done_reading(self) -> None:
         self.is_reading = False
@@ -198,44 +204,13 @@ class _Fetch:
         total = sum(len(read.data.records or b"") for read in reads)
         min_bytes = min(self.request.min_bytes, self.granted)
         if total >= min_bytes or self.is_expired or any(read.is_urgent for read in reads):
-            self._answer_when_complete()
+            self._answer()
             return
         # It is read anew when there is more: whoever waits holds no memory.
         for read in reads:
-            read.data.records = b""
+            read.put_back()
         if self.is_stale:
             self._on_dirty()
-
-    def _answer_when_complete(self) -> None:
-        reads = self.reads.values() if self.fetcher.is_committed else ()
-        self._find_aborted([r for r in reads if r.data.records and r.partition is not None])
-
-    def _find_aborted(self, waiting: list[PartitionRead]) -> None:
-        """The aborted transactions of what was read (KIP-98), one partition after another."""
-        if not waiting:
-            self._answer()
-            return
-        read = waiting.pop()
-        partition = read.partition
-        assert partition is not None
-        start = read.wanted.fetch_offset
-
-        def done(found: Any, error: BaseException | None) -> None:
-            if error is not None:
-                read.data.records = b""
-                read.fail(error_code(error))
-            else:
-                read.data.aborted_transactions = [
-                    PartitionData.AbortedTransaction(
-                        producer_id=t.producer_id, first_offset=t.first_offset
-                    )
-                    for t in found
-                ]
-            self._find_aborted(waiting)
-
-        partition.directory.executor.call(
-            done, partition.log.aborted_transactions, start, read.end_offset
-        )
 
     # -- answering
 
@@ -356,14 +331,15 @@ class _Fetch:
 
 
 def read_logs(
-    items: list[tuple[Log, int, int, int]], room: int, has_any: bool
-) -> list[FetchedRecords | ApiError | None]:
+    items: list[tuple[Log, int, int, int]], room: int, has_any: bool, is_committed: bool
+) -> list[ReadResult]:
     """Read several logs of one directory, on its thread, within `room` bytes.
 
     The first batch of an answer is given whole, however large (KIP-74), so that a consumer can
-    always get on; None where there was no room left.
+    always get on; None where there was no room left. `is_committed` asks for the aborted
+    transactions, too (KIP-98).
     """
-    results: list[FetchedRecords | ApiError | None] = []
+    results: list[ReadResult] = []
     for log, offset, max_bytes, end_offset in items:
         if room < HEADER_BYTES and has_any:
             results.append(None)
@@ -373,10 +349,12 @@ def read_logs(
         except ApiError as error:
             results.append(error)
             continue
-        results.append(found)
-        if len(found.records):
+        records = found.records
+        aborted = log.aborted_transactions(offset, end_offset) if is_committed and records else ()
+        results.append(Found(records, aborted))
+        if len(records):
             has_any = True
-            room -= len(found.records)
+            room -= len(records)
     return results
 
 
