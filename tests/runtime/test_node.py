@@ -1,6 +1,7 @@
 """One node from format to stop, over its own wire."""
 
 import asyncio
+import logging
 import subprocess
 import sys
 from pathlib import Path
@@ -333,16 +334,17 @@ def test_a_directory_in_use_is_refused(tmp_path: Path) -> None:
         holder.communicate()
 
 
-def test_a_port_in_use_is_refused(tmp_path: Path) -> None:
+def test_a_port_in_use_is_refused(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """In one line: the parts that had not begun to work end in silence."""
     home = Home(tmp_path).format()
 
     async def scenario() -> None:
         server = await asyncio.start_server(lambda r, w: None, "127.0.0.1", 0)
         port = server.sockets[0].getsockname()[1]
         home.properties["listeners"] = f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:0"
-        with pytest.raises(ConfigError, match=f"failed to bind to 127.0.0.1:{port}"):
-            async with running(home):
-                pass
+        assert await _run(home.config(), None) == EXIT_FAILED
+        (line,) = [r.getMessage() for r in caplog.records if r.levelno >= logging.ERROR]
+        assert f"failed to bind to 127.0.0.1:{port}" in line
         server.close()
 
     run(scenario)

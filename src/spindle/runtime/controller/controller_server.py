@@ -107,6 +107,7 @@ class ControllerServer(ImageConsumer):
         )
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._servers: list[RequestServer] = []
+        self._is_started = False
         context = ControllerContext(
             _settings(config, cluster_id), NodeConfigRules(config), new_uuid, random
         )
@@ -127,6 +128,7 @@ class ControllerServer(ImageConsumer):
 
     def start(self) -> None:
         """Follow the quorum; call before the quorum starts, so that nothing is missed."""
+        self._is_started = True
         self._publisher.add(self)
         if self._config.is_controller:
             self.driver.start()
@@ -160,7 +162,7 @@ class ControllerServer(ImageConsumer):
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        if self._config.is_controller:
+        if self._is_started and self._config.is_controller:
             self.driver.stop()
 
     # -- requests
