@@ -94,7 +94,7 @@ class ReportSender:
             if response.error_code:
                 raise ApiError(ErrorCode(response.error_code))
         except ApiError as error:
-            log.info("%s: %s", self._what, error)
+            log.info("the controller took no %s: %s", self._what, error)
             self._reports.failed()
             return False
         return self._reports.answered(response)
