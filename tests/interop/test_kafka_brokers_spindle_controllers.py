@@ -19,7 +19,8 @@ from peers.node import KafkaNode, Node
 from peers.split_cluster import SplitCluster
 from peers.verified_traffic import VerifiedTraffic
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(300)
+LIMIT_S = 120.0
 
 
 @pytest.fixture(scope="module")
@@ -54,10 +55,10 @@ def described(cluster: SplitCluster, kind: str, name: str) -> str:
 def wait_placeable(cluster: SplitCluster, factor: int, *, is_placeable: bool) -> None:
     """Until heartbeats have told the controller, ask whether it could place so many replicas."""
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + LIMIT_S
     while True:
         topic = NewTopic("not-made", 1, factor)
-        error = admin.create_topics([topic], validate_only=True)["not-made"].exception(30)
+        error = admin.create_topics([topic], validate_only=True)["not-made"].exception(LIMIT_S)
         if (error is None) == is_placeable:
             return
         assert time.monotonic() < deadline, error
