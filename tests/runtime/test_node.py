@@ -4,6 +4,7 @@ import asyncio
 import logging
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,8 @@ from spindle.protocol.messages.list_offsets import ListOffsetsRequest
 from spindle.protocol.messages.metadata import MetadataRequest
 from spindle.protocol.records.builder import SimpleRecord, build_batch
 from spindle.protocol.records.record import Record
-from spindle.runtime.node import EXIT_FAILED, _run
+from spindle.runtime.directory_thread import DirectoryThread
+from spindle.runtime.node import EXIT_FAILED, Node, _run
 
 
 def partition_folders(home: Home) -> dict[str, str]:
@@ -348,6 +350,28 @@ def test_a_port_in_use_is_refused(tmp_path: Path, caplog: pytest.LogCaptureFixtu
         server.close()
 
     run(scenario)
+
+
+def test_a_stop_leaves_a_disk_alone_that_hangs(tmp_path: Path) -> None:
+    """Not even the lock file is touched, for that would hang as well."""
+    home = Home(tmp_path).format()
+    gate = threading.Event()
+
+    async def scenario() -> None:
+        node = Node(home.config())
+        await node.start()
+        thread = node._threads[str(home.directories[1])]
+        assert isinstance(thread, DirectoryThread)
+        thread.submit_nowait(gate.wait)
+        thread._leave_behind()
+        await node.stop()
+
+    try:
+        run(scenario)
+        locks = [(directory / ".lock").exists() for directory in home.directories]
+        assert locks == [False, True, False]
+    finally:
+        gate.set()
 
 
 def test_what_does_not_belong_into_a_log_directory_ends_the_start(

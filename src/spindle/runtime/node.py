@@ -72,7 +72,7 @@ class Node:
         self._metrics = RequestMetrics()
         self._open_files = OpenFiles(0, 0, 0, 0)
         self._threads: dict[str, NodeDirectory] = {}
-        self._locks: list[Lock] = []
+        self._locks: dict[str, Lock] = {}
         self._stopped = asyncio.Event()
         self._fatal: str | None = None
         self._is_serving = False
@@ -214,7 +214,7 @@ class Node:
                 thread.fail(identities.offline[path])
                 continue
             try:
-                self._locks.append(self._machine.lock_directory(path))
+                self._locks[path] = self._machine.lock_directory(path)
             except OSError as error:
                 if path == self._metadata_log_dir:
                     raise ConfigError(
@@ -356,7 +356,9 @@ class Node:
         for path, thread in self._threads.items():
             if not thread.stop(_DISK_S):
                 log.error("log directory %s hangs; its thread is left behind", path)
-        for lock in self._locks:
+                # Its file is on that disk. The end of the process gives the lock back as well.
+                self._locks.pop(path, None)
+        for lock in self._locks.values():
             try:
                 lock.release()
             except OSError as error:
