@@ -5,6 +5,7 @@ from controller_harness import Harness, run, uuid
 
 from spindle.common.errors import ErrorCode
 from spindle.controller import brokers
+from spindle.metadata.partitions import PartitionRegistration
 from spindle.protocol.message import Message
 from spindle.protocol.messages.alter_partition import AlterPartitionRequest
 from spindle.protocol.messages.create_topics import CreateTopicsRequest
@@ -19,6 +20,7 @@ from spindle.protocol.messages.metadata_records import (
     UnregisterBrokerRecord,
 )
 from spindle.protocol.messages.unregister_broker import UnregisterBrokerRequest
+from spindle.protocol.messages.update_features import UpdateFeaturesRequest
 
 TOPIC = CreateTopicsRequest.CreatableTopic
 
@@ -103,7 +105,7 @@ class Cluster(Harness):
 
     async def alter_isr(self, topic: str, isr: list[int], **more: int) -> int:
         """The leader proposes an ISR; the error code."""
-        partition = self.driver.speculative_image.topics.by_id[self.topics[topic]].partitions[0]
+        partition = self.partition(topic)
         data = AlterPartitionRequest.TopicData
         proposal = data.PartitionData(
             partition_index=0,
@@ -128,6 +130,18 @@ class Cluster(Harness):
         )
         code: int = response.topics[0].partitions[0].error_code
         return code
+
+    def partition(self, topic: str) -> PartitionRegistration:
+        return self.driver.speculative_image.topics.by_id[self.topics[topic]].partitions[0]
+
+    async def set_elr_version(self, level: int) -> None:
+        update = UpdateFeaturesRequest.FeatureUpdateKey(
+            feature="eligible.leader.replicas.version",
+            max_version_level=level,
+            upgrade_type=1 if level else 2,
+        )
+        response = await self.request(57, UpdateFeaturesRequest(feature_updates=[update]))
+        assert response.error_code == 0
 
     async def elect(self, topic: str, kind: int) -> int:
         response = await self.request(
@@ -327,6 +341,64 @@ def test_setting_min_isr_clears_the_elr_and_removing_it_is_refused() -> None:
             "Broker-level min.insync.replicas cannot be altered while ELR is enabled.",
         )
         assert c.new_records() == []
+
+    run(scenario())
+
+
+def test_who_is_eligible_where_nobody_is_in_sync_survives_another_min_isr() -> None:
+    async def scenario() -> None:
+        c = Cluster()
+        await c.start()
+        await c.die(3)
+        await c.die(2, 3)
+        await c.die(1, 2, 3)
+        c.new_records()
+        key = "min.insync.replicas"
+        assert await c.set_config(2, "e", key, "1") == (0, None)
+        assert c.new_records() == [
+            [
+                ConfigRecord(resource_type=2, resource_name="e", name=key, value="1"),
+                ClearElrRecord(topic_name="e"),
+                c.change("e", eligible_leader_replicas=[1, 2], last_known_elr=[1]),
+            ]
+        ]
+        await c.restart(2, after_clean_stop=True)
+        assert c.partition("e").leader == 2
+
+    run(scenario())
+
+
+def test_who_was_eligible_may_lead_after_the_feature_is_gone_and_is_forgotten_then() -> None:
+    async def scenario() -> None:
+        c = Cluster()
+        await c.start()
+        await c.die(3)
+        await c.die(2, 3)
+        await c.die(1, 2, 3)
+        await c.set_elr_version(0)
+        await c.restart(2, after_clean_stop=True)
+        found = c.partition("e")
+        assert (found.leader, found.isr, found.elr, found.last_known_elr) == (2, (1, 2), (), ())
+
+    run(scenario())
+
+
+def test_an_elr_from_before_the_feature_was_off_does_not_come_back() -> None:
+    """What was committed while it was off is not in the logs of those who were eligible."""
+
+    async def scenario() -> None:
+        c = Cluster()
+        await c.start()
+        await c.die(3)
+        await c.die(2, 3)
+        assert c.partition("e").elr == (2,)
+        await c.set_elr_version(0)
+        await c.restart(3)
+        assert await c.alter_isr("e", [1, 3]) == 0
+        await c.set_elr_version(1)
+        await c.die(1, 2)
+        await c.die(1, 2, 3)
+        assert 2 not in c.partition("e").elr
 
     run(scenario())
 

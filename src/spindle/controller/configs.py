@@ -29,7 +29,11 @@ from spindle.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from spindle.protocol.messages.metadata_records import ClearElrRecord, ConfigRecord
+from spindle.protocol.messages.metadata_records import (
+    ClearElrRecord,
+    ConfigRecord,
+    PartitionChangeRecord,
+)
 
 SET: Final = 0
 DELETE: Final = 1
@@ -249,13 +253,39 @@ def _change_records(
 
 def clear_elr_records(
     image: MetadataImage, resource: ConfigResource, changes: Mapping[str, str | None]
-) -> list[ClearElrRecord]:
-    """With another min.insync.replicas those who were eligible may not be any more (KIP-966)."""
+) -> list[Message]:
+    """With another min.insync.replicas those who were eligible may not be any more (KIP-966).
+
+    Where nobody is in sync they still are, for nothing was committed since, and nobody else could
+    ever lead: they are written again behind the record that clears them. (Kafka loses them.)
+    """
     if not image.features.is_elr_enabled or MIN_INSYNC_REPLICAS not in changes:
         return []
     if resource.resource_type == TOPIC_RESOURCE:
-        return [ClearElrRecord(topic_name=resource.name)]
-    return [ClearElrRecord(topic_name="")] if resource == DEFAULT_BROKER else []
+        name = resource.name
+    elif resource == DEFAULT_BROKER:
+        name = ""
+    else:
+        return []
+    topics = [
+        topic
+        for topic in ([image.topics.by_name.get(name)] if name else image.topics.by_id.values())
+        if topic is not None
+    ]
+    return [
+        ClearElrRecord(topic_name=name),
+        *(
+            PartitionChangeRecord(
+                topic_id=topic.topic_id,
+                partition_id=partition_id,
+                eligible_leader_replicas=list(partition.elr) or None,
+                last_known_elr=list(partition.last_known_elr) or None,
+            )
+            for topic in topics
+            for partition_id, partition in topic.partitions.items()
+            if not partition.isr and (partition.elr or partition.last_known_elr)
+        ),
+    ]
 
 
 def _check_min_insync_replicas(

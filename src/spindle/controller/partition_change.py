@@ -118,6 +118,10 @@ class PartitionChange:
 
     def _populate_elr(self) -> None:
         if not self._elr_enabled:
+            # Those who were eligible when the feature went are the only ones who have all records.
+            if not self._partition.isr and not self.target_isr:
+                self.target_isr = self.target_elr
+            self.target_elr = []
             return
         if len(self.target_isr) >= min(self._min_isr, len(self.target_replicas)):
             self.target_elr = []
@@ -181,7 +185,7 @@ class PartitionChange:
             self._record.leader = self._partition.leader
 
     def _record_elr(self) -> None:
-        if self._elr_enabled and self.target_elr != list(self._partition.elr):
+        if self.target_elr != list(self._partition.elr):
             self._record.eligible_leader_replicas = self.target_elr
 
     def _record_isr(self) -> None:
@@ -201,10 +205,12 @@ class PartitionChange:
             self._record.leader = self._partition.leader
 
     def _record_last_known_leader(self) -> None:
-        if not self._elr_enabled:
-            return
         old = self._partition
         leader = self._record.leader
+        if not self._elr_enabled:
+            if old.last_known_elr:
+                self._record.last_known_elr = []
+            return
         is_known_gone = any(known not in self.target_replicas for known in old.last_known_elr)
         if self._record.isr == [] and old.leader not in (NO_LEADER, *old.last_known_elr):
             # Only the first time: later there is no leader to remember.
