@@ -294,6 +294,21 @@ def test_an_answer_for_what_was_removed_or_moved_meanwhile_is_dropped() -> None:
     assert follower.fetcher.on_response(response, 0) == []
 
 
+def test_a_high_watermark_in_a_dropped_answer_is_asked_for_again() -> None:
+    """To its leader a partition that is followed anew in the same session knows it already."""
+    leader_log, log = new_log(), new_log()
+    append(leader_log, 0, "a")
+    leader, follower = Leader(leader_log), Follower(log)
+    follower.follow()
+    follower.round(leader)
+    commit(leader_log)
+    response = leader.answer(follower.request())
+    follower.follow()
+    assert follower.fetcher.on_response(response, 0) == []
+    follower.round(leader)
+    assert log.high_watermark == 1
+
+
 def test_work_that_ends_after_its_partition_was_removed_changes_nothing() -> None:
     leader_log, log = new_log(), new_log()
     append(leader_log, 0, "a")

@@ -35,7 +35,7 @@ class NextFetch(NamedTuple):
 class FetchSessionHandler:
     """What a fetcher wants of one leader, and how much of it the leader knows."""
 
-    __slots__ = ("_changed", "_epoch", "_forgotten", "_known", "_session_id", "_wanted")
+    __slots__ = ("_changed", "_epoch", "_forgotten", "_known", "_lost", "_session_id", "_wanted")
 
     def __init__(self) -> None:
         self._session_id = INVALID_SESSION_ID
@@ -44,6 +44,7 @@ class FetchSessionHandler:
         self._changed: dict[TopicIdPartition, None] = {}
         self._forgotten: dict[TopicIdPartition, None] = {}
         self._known: dict[TopicIdPartition, None] = {}
+        self._lost: dict[TopicIdPartition, None] = {}
 
     def __len__(self) -> int:
         """The number of partitions wanted."""
@@ -62,8 +63,19 @@ class FetchSessionHandler:
         if key in self._known:
             self._forgotten[key] = None
 
+    def lose(self, key: TopicIdPartition) -> None:
+        """What the leader just told about the partition was of no use, and it tells nothing twice.
+
+        A partition that is wanted again before the leader has heard that it was forgotten would
+        wait for the next change of a high watermark that it missed.
+        """
+        self._lost[key] = None
+
     def next_fetch(self) -> NextFetch:
         """The next request; `on_response` or `on_failure` must follow before another one."""
+        if any(key in self._wanted for key in self._lost):
+            self._begin_anew()
+        self._lost.clear()
         if self._epoch == INITIAL_EPOCH:
             wanted, forgotten = dict(self._wanted), []
             self._known = dict.fromkeys(wanted)

@@ -276,16 +276,17 @@ class Fetcher:
         steps: list[Step] = []
         for topic in response.responses:
             for data in topic.partitions:
-                partition = self._partitions.get(
-                    TopicIdPartition(topic.topic_id, data.partition_index)
-                )
-                # What was added, moved or delayed since the request was made waits for the next.
-                if partition is not None and partition.is_asked:
-                    work = self._decide(partition, data, now_ms)
-                    if work is not None:
-                        partition.is_asked = False
-                        partition.has_work = True
-                        steps.append(Step(partition, work))
+                key = TopicIdPartition(topic.topic_id, data.partition_index)
+                partition = self._partitions.get(key)
+                if partition is None or not partition.is_asked:
+                    # It was added, moved or delayed since the request was made.
+                    self._session.lose(key)
+                    continue
+                work = self._decide(partition, data, now_ms)
+                if work is not None:
+                    partition.is_asked = False
+                    partition.has_work = True
+                    steps.append(Step(partition, work))
         return steps
 
     def _decide(
