@@ -140,7 +140,7 @@ class Cluster(Harness):
             max_version_level=level,
             upgrade_type=1 if level else 2,
         )
-        response = await self.request(57, UpdateFeaturesRequest(feature_updates=[update]))
+        response = await self.request(UpdateFeaturesRequest(feature_updates=[update]))
         assert response.error_code == 0
 
     async def elect(self, topic: str, kind: int) -> int:

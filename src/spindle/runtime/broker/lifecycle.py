@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 from spindle.broker.ports import ControllerChannel
 from spindle.common.errors import ApiError, ErrorCode
@@ -18,6 +18,7 @@ from spindle.common.ids import Endpoint
 from spindle.common.uuids import Uuid, uuid_sort_key, uuid_text
 from spindle.metadata.features import VersionRange
 from spindle.metadata.registration_rows import feature_rows, listener_rows
+from spindle.protocol.message import Message
 from spindle.protocol.messages.broker_heartbeat import (
     BrokerHeartbeatRequest,
     BrokerHeartbeatResponse,
@@ -217,12 +218,26 @@ class BrokerLifecycle:
             log_dirs=sorted(identity.directories(), key=uuid_sort_key),
             previous_broker_epoch=identity.previous_broker_epoch,
         )
-        response: BrokerRegistrationResponse = await self._channel.request(request)
+        response: BrokerRegistrationResponse = await self._ask(request)
         if response.error_code:
             raise ApiError(ErrorCode(response.error_code))
         self.broker_epoch = response.broker_epoch
         self._on_epoch(response.broker_epoch)
         log.info("registered broker %d, epoch %d", identity.broker_id, response.broker_epoch)
+
+    async def _ask(self, request: Message) -> Any:
+        """The answer, while there is time to ask once more before the session is over.
+
+        A connection that has gone silent must not cost the session.
+        """
+        limit_ms = self._times.session_timeout_ms / 2
+        try:
+            async with asyncio.timeout(limit_ms / 1000):
+                return await self._channel.request(request)
+        except TimeoutError:
+            raise ApiError(
+                ErrorCode.REQUEST_TIMED_OUT, f"no answer within {limit_ms:.0f} ms"
+            ) from None
 
     async def _heartbeat(self) -> float:
         """Send one; the seconds until the next is due."""
@@ -237,7 +252,7 @@ class BrokerLifecycle:
             cordoned_log_dirs=(list(self._cordoned) if self.caught_up.done() else None),
         )
         try:
-            response: BrokerHeartbeatResponse = await self._channel.request(request)
+            response: BrokerHeartbeatResponse = await self._ask(request)
             if response.error_code:
                 raise ApiError(ErrorCode(response.error_code))
         except ApiError as error:

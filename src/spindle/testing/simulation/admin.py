@@ -33,13 +33,23 @@ class Admin:
         self._history = history
         self._deleted: dict[Uuid, None] = {}
 
-    async def create(self, name: str, partitions: int, replication_factor: int) -> Topic:
+    async def create(
+        self, name: str, partitions: int, replication_factor: int, configs: dict[str, str]
+    ) -> Topic:
         self.waits_for = f"the creation of {name}"
         request = CreateTopicsRequest(
             timeout_ms=_TIMEOUT_MS,
             topics=[
                 CreateTopicsRequest.CreatableTopic(
-                    name=name, num_partitions=partitions, replication_factor=replication_factor
+                    name=name,
+                    num_partitions=partitions,
+                    replication_factor=replication_factor,
+                    configs=[
+                        CreateTopicsRequest.CreatableTopic.CreatableTopicConfig(
+                            name=key, value=value
+                        )
+                        for key, value in configs.items()
+                    ],
                 )
             ],
         )
@@ -90,6 +100,17 @@ class Admin:
         """Try once."""
         await self._ask(
             ElectLeadersRequest(election_type=0, topic_partitions=None, timeout_ms=_TIMEOUT_MS)
+        )
+
+    async def elect_uncleanly(self, topic: Topic) -> None:
+        """Try once. Only where losses are allowed."""
+        kind = ElectLeadersRequest.TopicPartitions
+        await self._ask(
+            ElectLeadersRequest(
+                election_type=1,
+                topic_partitions=[kind(topic=topic.name, partitions=list(range(topic.partitions)))],
+                timeout_ms=_TIMEOUT_MS,
+            )
         )
 
     async def reassign(self, topic: Topic, index: int, replicas: list[int]) -> None:

@@ -13,6 +13,7 @@ from spindle.cli.storage.formatting import format_directories
 from spindle.common.errors import ConfigError, CorruptLog, LogDirectoryFailed
 from spindle.common.uuids import uuid_from_random, uuid_text
 from spindle.config.node_config import NodeConfig
+from spindle.raft.core import QuorumCore
 from spindle.runtime.node import Node
 from spindle.testing.simulation.clock import SkewedClock
 from spindle.testing.simulation.disk import PowerLost
@@ -74,10 +75,21 @@ class SimulatedNode:
     def is_up(self) -> bool:
         return self.node is not None
 
-    def format(self, cluster_id: str, initial_controllers: str | None) -> None:
+    @property
+    def quorum_core(self) -> QuorumCore | None:
+        """The state of the quorum as the running process sees it; None before it does."""
+        quorum = None if self.node is None else self.node.quorum
+        return quorum.core if quorum is not None and quorum.is_started else None
+
+    def format(self, cluster_id: str, initial_controllers: str | None, release: str | None) -> None:
+        """Format what is not formatted yet; without initial controllers the node joins a quorum."""
+        is_dynamic = self.config.is_controller and not self.config.quorum_voters
         options = FormatOptions(
             cluster_id,
-            initial_controllers=initial_controllers if self.config.is_controller else None,
+            ignore_formatted=True,
+            release_version=release,
+            initial_controllers=initial_controllers if is_dynamic else None,
+            no_initial_controllers=is_dynamic and initial_controllers is None,
         )
         machine = self.machine
         request = format_request(self.config, options, machine.new_uuid, machine.random.randbytes)
@@ -86,6 +98,16 @@ class SimulatedNode:
         )
         for path in {*self.config.log_dirs, self.config.metadata_log_dir}:
             self._sync_names(path)
+
+    def lose_disk(self, path: str, cluster_id: str) -> None:
+        """The process dies with one of its disks, and an empty one takes its place."""
+        self.kill()
+        disks = self.machine.disks
+        disks.faults.clear()
+        disks.remove_tree(path)
+        context = Life(self.host, 0, self.machine.clock).context()
+        context.run(self.format, cluster_id, None, None)
+        self._history.note(f"{self.host} has an empty disk at {path}")
 
     def _sync_names(self, path: str) -> None:
         disks = self.machine.disks
@@ -192,7 +214,7 @@ class Cluster:
             node.machine.disks.default_slowness_s = scenario.disk_s
             self.nodes[plan.node_id] = node
             context = Life(node.host, 0, node.machine.clock).context()
-            context.run(node.format, self.cluster_id, voters if scenario.is_dynamic else None)
+            context.run(node.format, self.cluster_id, voters, scenario.release)
         self.brokers = [n for n in self.nodes.values() if n.config.is_broker]
         self.controllers = [n for n in self.nodes.values() if n.config.is_controller]
 
@@ -225,6 +247,8 @@ def _properties(plan: NodePlan, scenario: Scenario, controllers: list[int]) -> M
     addresses = [f"{host_name(i)}:{CONTROLLER_PORT}" for i in controllers]
     if scenario.is_dynamic:
         properties["controller.quorum.bootstrap.servers"] = ",".join(addresses)
+        if scenario.deeds.joins_by_itself and "controller" in plan.roles:
+            properties["controller.quorum.auto.join.enable"] = "true"
     else:
         properties["controller.quorum.voters"] = ",".join(
             f"{i}@{address}" for i, address in zip(controllers, addresses, strict=True)

@@ -76,10 +76,7 @@ class Consumer:
         row = answer.responses[0].partitions[0]
         if row.error_code:
             if row.error_code in _FATAL and not topic.is_deleted:
-                self._verdict.violated(
-                    f"a consumer of {self._truth} was told {ErrorCode(row.error_code).name} at "
-                    f"{self.position}, where everything below {self._truth.end_offset} is committed"
-                )
+                self._refused(ErrorCode(row.error_code), leader.epoch)
             await self._retry()
             return
         data = bytes(row.records or b"")
@@ -92,8 +89,25 @@ class Consumer:
             )
             self.position = max(
                 self.position,
-                self._records.seen("a consumer", self._truth, data, is_leader=False),
+                self._records.seen(
+                    "a consumer", self._truth, data, leader_epoch=leader.epoch, is_leader=False
+                ),
             )
+
+    def _refused(self, code: ErrorCode, leader_epoch: int) -> None:
+        """Right only beyond what an unclean election has left."""
+        lineage = self._truth.at(leader_epoch)
+        if (
+            code is ErrorCode.OFFSET_OUT_OF_RANGE
+            and self._truth.has_lost
+            and self.position > lineage.end_offset
+        ):
+            self.position = lineage.fork_offset
+            return
+        self._verdict.violated(
+            f"a consumer of {self._truth} was told {code.name} at {self.position}, where "
+            f"everything below {lineage.end_offset} is committed"
+        )
 
     async def _retry(self) -> None:
         self._client.forget(self._topic.topic_id, self._index)

@@ -1,4 +1,4 @@
-"""The disks of one host: they take time, fail, and lose power in the middle of an operation."""
+"""The disks of one host: they take time, hang, fail, and lose power in the midst of a write."""
 
 import asyncio
 from collections import deque
@@ -23,6 +23,7 @@ class SimulatedDisks(MemoryFileSystem):
     Attributes:
         slowness_s: the longest that one job takes, by path of a directory; `default_slowness_s`
             for all others.
+        hanging: directories that do nothing, with what goes on when they work again.
     """
 
     def __init__(self, wall_clock_ms: Callable[[], int], random: Random) -> None:
@@ -33,6 +34,7 @@ class SimulatedDisks(MemoryFileSystem):
         self._is_observed = False
         self.default_slowness_s = 0.002
         self.slowness_s: dict[str, float] = {}
+        self.hanging: dict[str, list[Callable[[], None]]] = {}
 
     @property
     def now_ms(self) -> int:
@@ -71,6 +73,15 @@ class SimulatedDisks(MemoryFileSystem):
         self._power_left = None
         self.crash(lambda path, unsynced: self._random.randint(0, unsynced))
 
+    def hang(self, path: str) -> None:
+        """Whatever is begun in the directory from now on waits."""
+        self.hanging.setdefault(path, [])
+
+    def release(self, path: str) -> None:
+        """The directory works again."""
+        for go_on in self.hanging.pop(path, []):
+            go_on()
+
     def job_delay_s(self, path: str) -> float:
         return self._random.uniform(0.0, self.slowness_s.get(path, self.default_slowness_s))
 
@@ -104,6 +115,10 @@ class SimulatedDirectory(DirectoryDoor):
         """Simulated disks take their time, and never for ever."""
 
     def stop(self, timeout_s: float) -> bool:
+        if self.path in self._disks.hanging:
+            self._jobs.clear()
+            self._is_stopped = True
+            return False
         self._enqueue_notes()
         while self._jobs:
             function, args, _ = self._jobs.popleft()
@@ -112,6 +127,10 @@ class SimulatedDirectory(DirectoryDoor):
         return True
 
     def _schedule(self) -> None:
+        waiting = self._disks.hanging.get(self.path)
+        if waiting is not None:
+            waiting.append(lambda: self._context.copy().run(self._schedule))
+            return
         delay_s = self._disks.job_delay_s(self.path)
         when = self._loop.time() + delay_s
         self._loop.call_at(when, self._run, context=self._context)

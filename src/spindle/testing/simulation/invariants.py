@@ -6,21 +6,25 @@ is the same on every replica; a partition's log belongs to its topic id. Metadat
 `metadata_truth`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from spindle.broker.partition import Partition
 from spindle.common.uuids import Uuid, uuid_text
 from spindle.metadata.image import MetadataImage
 from spindle.metadata.partitions import PartitionRegistration
+from spindle.protocol.records.batch import batches
+from spindle.raft.core import QuorumCore
 from spindle.raft.listener import CommittedBatch
 from spindle.raft.roles import Leader
+from spindle.replication.leader_state import LeaderState
 from spindle.runtime.node import Node
 from spindle.testing.simulation.cluster import Cluster, SimulatedNode
+from spindle.testing.simulation.election_truth import ElectionTruth
 from spindle.testing.simulation.history import History
 from spindle.testing.simulation.life import Life
 from spindle.testing.simulation.metadata_truth import MetadataTruth, MetadataWatcher
-from spindle.testing.simulation.record_truth import PartitionTruth, RecordTruth
+from spindle.testing.simulation.record_truth import PartitionTruth, RecordTruth, common_offset
 from spindle.testing.simulation.verdict import Verdict
 
 _READ_BYTES = 1 << 20
@@ -29,12 +33,21 @@ _READ_BYTES = 1 << 20
 class _Replica:
     """What was last seen of one replica in one life of its node."""
 
-    __slots__ = ("checked_offset", "high_watermark", "leader_epoch", "partition", "seen", "truth")
+    __slots__ = (
+        "checked_offset",
+        "high_watermark",
+        "leader",
+        "leader_epoch",
+        "partition",
+        "seen",
+        "truth",
+    )
 
     def __init__(self, partition: Partition, truth: PartitionTruth) -> None:
         self.partition = partition
         self.truth = truth
         self.seen: tuple[Any, ...] = ()
+        self.leader: LeaderState | None = None
         self.leader_epoch = -1
         self.high_watermark = 0
         self.checked_offset = 0
@@ -69,6 +82,7 @@ class Invariants:
         self._ends: dict[tuple[int, Uuid, int], int] = {}
         """Log ends of brokers that are down."""
         self.metadata.listeners.append(self._on_image)
+        self.metadata.on_records = ElectionTruth(self.metadata, self.records, verdict).committed
 
     # -- lives
 
@@ -94,12 +108,16 @@ class Invariants:
             where = (broker_id, partition.topic_id, partition.topic_partition.partition)
             self._ends[where] = partition.log.log_end_offset
         if is_power_lost:
-            self._tainted[broker_id] = self._broker_epoch(broker_id)
+            self.will_lose(simulated)
 
     def will_die(self, simulated: SimulatedNode) -> None:
         """A broker is about to end without order."""
         if simulated.config.is_broker:
             self._dying[simulated.plan.node_id] = self._broker_epoch(simulated.plan.node_id)
+
+    def will_lose(self, simulated: SimulatedNode) -> None:
+        """A broker is about to lose records, until it registers anew."""
+        self._tainted[simulated.plan.node_id] = self._broker_epoch(simulated.plan.node_id)
 
     @property
     def is_whole(self) -> bool:
@@ -125,15 +143,14 @@ class Invariants:
         watched = self._lives.get(life)
         if watched is not None:
             node = watched.node
-            if node.quorum is not None and node.quorum.is_started:
-                self._look_at_quorum(watched)
+            core = watched.simulated.quorum_core
+            if core is not None:
+                self._look_at_quorum(watched, core)
             if node.broker is not None:
                 self._look_at_replicas(watched)
         self._verdict.raise_if_violated()
 
-    def _look_at_quorum(self, watched: _Watched) -> None:
-        assert watched.node.quorum is not None
-        core = watched.node.quorum.core
+    def _look_at_quorum(self, watched: _Watched, core: QuorumCore) -> None:
         if isinstance(core.role, Leader) and core.epoch != watched.led_epoch:
             watched.led_epoch = core.epoch
             self.metadata.leads(str(watched.simulated), core.epoch, core.log.end_offset)
@@ -180,6 +197,11 @@ class Invariants:
         who = f"broker {broker_id}"
         if partition.is_offline:
             return
+        if replica.leader is not None and replica.leader is not leader:
+            # What it committed last, in the event that ended its leadership.
+            replica.high_watermark = replica.leader.high_watermark
+            self._compare(watched, replica, replica.leader)
+        replica.leader = leader
         if leader is None:
             replica.leader_epoch = -1
             if high_watermark < replica.checked_offset:
@@ -188,7 +210,11 @@ class Invariants:
             if leader.leader_epoch != replica.leader_epoch:
                 replica.leader_epoch = leader.leader_epoch
                 self.records.leads(
-                    truth, broker_id, leader.leader_epoch, partition.log.log_end_offset
+                    truth,
+                    broker_id,
+                    leader.leader_epoch,
+                    partition.log.log_end_offset,
+                    lambda: _content(watched, partition),
                 )
             else:
                 self._verdict.check(
@@ -202,9 +228,9 @@ class Invariants:
                 f"{partition.log.log_end_offset}",
             )
         replica.high_watermark = high_watermark
-        self._compare(watched, replica, is_leader=leader is not None)
+        self._compare(watched, replica, leader)
 
-    def _compare(self, watched: _Watched, replica: _Replica, *, is_leader: bool) -> None:
+    def _compare(self, watched: _Watched, replica: _Replica, leader: LeaderState | None) -> None:
         """What has come below the high watermark is what is committed."""
         partition, truth = replica.partition, replica.truth
         log = partition.log
@@ -216,7 +242,11 @@ class Invariants:
             while start < end:
                 data = bytes(log.read(start, _READ_BYTES, end).records)
                 next_offset = self.records.seen(
-                    f"broker {watched.simulated.plan.node_id}", truth, data, is_leader=is_leader
+                    f"broker {watched.simulated.plan.node_id}",
+                    truth,
+                    data,
+                    leader_epoch=-1 if leader is None else leader.leader_epoch,
+                    is_leader=leader is not None,
                 )
                 if next_offset <= start:
                     break
@@ -246,17 +276,35 @@ class Invariants:
                     if truth is not None:
                         self._check_isr(truth, image)
 
+    def compare_all(self) -> None:
+        """When all is settled every replica has what was committed, from its first record on."""
+        for watched in self._lives.values():
+            for replica in watched.replicas.values():
+                partition, truth = replica.partition, replica.truth
+                if partition.is_offline or partition.is_deleted or not truth.has_lost:
+                    continue
+                end = common_offset(truth.lineages[-1], _content(watched, partition))
+                self._verdict.check(
+                    end == truth.end_offset,
+                    f"{watched.simulated} has of {truth} what was committed up to {end} only, not "
+                    f"up to {truth.end_offset}",
+                )
+
     def _check_isr(self, truth: PartitionTruth, image: MetadataImage) -> None:
         registration = image.topics.partition(truth.topic_id, truth.index)
         if registration is None:
             return
+        epoch = registration.leader_epoch
+        if any(unclean <= epoch for unclean in truth.unclean_epochs):
+            return  # what is committed turns out when the leader leads
+        committed = truth.at(epoch).end_offset
         for broker_id in registration.isr:
             end = self._log_end(broker_id, truth)
             if end is not None and broker_id not in self._tainted:
                 self._verdict.check(
-                    end >= truth.end_offset,
+                    end >= committed,
                     f"broker {broker_id} is in the ISR {registration.isr} of {truth} with a log up "
-                    f"to {end}, but everything below {truth.end_offset} is committed",
+                    f"to {end}, but everything below {committed} is committed",
                 )
 
     def _log_end(self, broker_id: int, truth: PartitionTruth) -> int | None:
@@ -267,6 +315,17 @@ class Invariants:
             if partition is not None and partition.topic_id == truth.topic_id:
                 return partition.log.log_end_offset
         return self._ends.get((broker_id, truth.topic_id, truth.index))
+
+
+def _content(watched: _Watched, partition: Partition) -> Iterator[bytes]:
+    """All whole batches of a log, in order."""
+    log = partition.log
+    offset, end = log.log_start_offset, log.log_end_offset
+    with watched.simulated.machine.disks.observed():
+        while offset < end:
+            data = bytes(log.read(offset, _READ_BYTES, end).records)
+            yield data
+            offset = max((header.next_offset for _, header in batches(data)), default=end)
 
 
 def story_of(name: str, partition: PartitionRegistration) -> str:

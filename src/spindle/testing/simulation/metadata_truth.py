@@ -26,12 +26,15 @@ class MetadataTruth:
         newest: the newest image that any node has come to.
         end_offset: everything below was committed.
         listeners: are told of every image that is newer than all before.
+        on_records: is given all committed records once and in order, as long as none is missed.
     """
 
     def __init__(self, verdict: Verdict) -> None:
         self.newest: MetadataImage = EMPTY_IMAGE
         self.end_offset = 0
         self.listeners: list[ImageListener] = []
+        self.on_records: Callable[[Sequence[Message]], None] | None = None
+        self._has_missed = False
         self._verdict = verdict
         self._leaders: dict[int, str] = {}
         self._batches: dict[int, tuple[int, int, bytes]] = {}
@@ -49,6 +52,7 @@ class MetadataTruth:
 
     def committed(self, host: str, batches: Sequence[CommittedBatch]) -> None:
         """A node hands these batches on as committed."""
+        self._follow([batch for batch in batches if batch.base_offset >= self.end_offset])
         for batch in batches:
             what = (batch.last_offset, batch.epoch, _digest(batch.records))
             known = self._batches.setdefault(batch.base_offset, what)
@@ -58,6 +62,15 @@ class MetadataTruth:
                 f"there: (last offset, epoch, digest) {what} in place of {known}",
             )
             self.end_offset = max(self.end_offset, batch.last_offset + 1)
+
+    def _follow(self, new: Sequence[CommittedBatch]) -> None:
+        """What nobody has handed on before; a node may know of it from a snapshot only."""
+        if not new or self.on_records is None:
+            return
+        if new[0].base_offset == self.end_offset and not self._has_missed:
+            self.on_records([record for batch in new for record in batch.records])
+        else:
+            self._has_missed = True
 
     def published(self, host: str, image: MetadataImage) -> None:
         """A node has come to this image."""

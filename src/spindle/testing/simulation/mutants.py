@@ -11,9 +11,9 @@ from spindle.broker import directories
 from spindle.broker import replicas as broker_replicas
 from spindle.broker.partition import ACKS_ALL, Partition
 from spindle.common.errors import ErrorCode
-from spindle.controller import alter_partition
+from spindle.controller import alter_partition, partition_changes
 from spindle.controller.leadership import LeadershipChanges
-from spindle.controller.partition_change import PartitionChange
+from spindle.controller.partition_change import Election, PartitionChange
 from spindle.log import log as partition_log
 from spindle.metadata import snapshot
 from spindle.protocol.records.validation import AppendOrigin
@@ -22,7 +22,9 @@ from spindle.raft.core import is_up_to_date
 from spindle.raft.metadata_log import MetadataLog
 from spindle.raft.progress import Progress
 from spindle.raft.roles import Prospective, Unattached
+from spindle.raft.voters import VoterSet
 from spindle.replication import follower_log
+from spindle.replication.fetch_session_handler import FetchSessionHandler
 from spindle.replication.leader_state import LeaderState
 from spindle.runtime.controller.driver import ControllerDriver
 
@@ -86,6 +88,11 @@ def _keep_tail(original: Function) -> Function:
     return lambda core, leader_end: min(original(core, leader_end) + 1, core.log.end_offset)
 
 
+def _know_by_id(original: Function) -> Function:
+    """A controller with an empty disk is taken for the voter that it was."""
+    return lambda self, key: key.id in self._by_id
+
+
 # ---------------------------------------------------------------- the controller
 
 
@@ -96,6 +103,20 @@ async def _answer_at_once(self: Any, last_offset: int, timeout_ms: int) -> None:
 def _lead_if_alive(original: Function) -> Function:
     """Any replica that is alive may lead."""
     return lambda self, replica: self.can_lead(replica)
+
+
+def _elect_uncleanly_at_once(original: Function) -> Function:
+    """An unclean election does not ask who is eligible."""
+
+    def choose(self: Any) -> tuple[int, bool]:
+        if self.election is Election.UNCLEAN:
+            for replica in reversed(self.target_replicas):
+                if self.can_lead(replica) and replica not in self.target_isr:
+                    return replica, True
+        leader, is_unclean = original(self)
+        return leader, is_unclean
+
+    return choose
 
 
 def _take_stale_epochs(original: Function) -> Function:
@@ -222,10 +243,17 @@ MUTANTS: Final[dict[str, Mutant]] = {
     "votes not stored": Mutant(MetadataLog, "write_election_state", _nothing),
     "metadata not flushed": Mutant(MetadataLog, "flush", _nothing),
     "metadata committed alone": Mutant(Progress, "committed_offset", _commit_alone),
+    "voters known by id": Mutant(VoterSet, "contains", _know_by_id),
     "metadata tail kept": Mutant(following, "truncation_offset", _keep_tail),
     "snapshot with a topic less": Mutant(snapshot, "_topics", _forget_topic),
     "answer before commit": Mutant(ControllerDriver, "_committed", lambda _: _answer_at_once),
     "election outside the ISR": Mutant(PartitionChange, "_is_valid_leader", _lead_if_alive),
+    "unclean election allowed": Mutant(
+        partition_changes, "is_unclean_election_enabled", _always(True)
+    ),
+    "unclean election too early": Mutant(
+        PartitionChange, "_choose_leader", _elect_uncleanly_at_once
+    ),
     "AlterPartition without epochs": Mutant(alter_partition, "_validate", _take_stale_epochs),
     "unclean shutdown ignored": Mutant(LeadershipChanges, "forget_previous_incarnation", _nothing),
     "fencing without elections": Mutant(LeadershipChanges, "fence", _nothing),
@@ -234,6 +262,7 @@ MUTANTS: Final[dict[str, Mutant]] = {
     "ISR expanded early": Mutant(LeaderState, "propose_expansion", _expand_early),
     "acks=all as acks=1": Mutant(Partition, "append", _acknowledge_own_append),
     "epochs hidden from leaders": Mutant(follower_log, "position_of", _hide_epoch),
+    "dropped answers not asked for again": Mutant(FetchSessionHandler, "lose", _nothing),
     "truncation ignored": Mutant(follower_log, "_truncate", _nothing),
     "truncation below the mark": Mutant(directories, "begin_to_follow", _truncate_to_mark),
     "re-created topic taken by name": Mutant(broker_replicas, "_own_log", _take_by_name),

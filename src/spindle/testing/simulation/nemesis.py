@@ -13,6 +13,7 @@ from spindle.testing.simulation.invariants import Invariants
 from spindle.testing.simulation.loop import SimulatedLoop
 from spindle.testing.simulation.network import Network
 from spindle.testing.simulation.traffic import CLIENT_HOST
+from spindle.testing.simulation.voters import VoterAdmin
 
 _PERIOD_S: Final = 0.25
 _MAX_OFFSET_MS: Final = 1_800_000
@@ -28,10 +29,12 @@ class Nemesis:
         network: Network,
         invariants: Invariants,
         history: History,
+        voters: VoterAdmin,
         loop: SimulatedLoop,
         random: Random,
     ) -> None:
         self._cluster = cluster
+        self._voters = voters
         self._chances = cluster.scenario.chances
         self._network = network
         self._invariants = invariants
@@ -53,11 +56,14 @@ class Nemesis:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._network.mend_all()
-        self._network.chances.loss = self._network.chances.breaking = 0.0
+        chances = self._network.chances
+        chances.loss = chances.breaking = chances.silence = 0.0
         for node in self._cluster.nodes.values():
             disks = node.machine.disks
             disks.lose_power_after(None)
             disks.slowness_s.clear()
+            for path in list(disks.hanging):
+                disks.release(path)
             if disks.faults:
                 disks.faults.clear()
                 node.kill()
@@ -76,6 +82,8 @@ class Nemesis:
             (chances.cut, self._cut),
             (chances.disk, self._break_disk),
             (chances.slow_disk, self._slow_disk),
+            (chances.hang, self._hang_disk),
+            (chances.new_disk, self._lose_disk),
             (chances.clock, self._set_clock),
         )
         for chance, action in actions:
@@ -101,7 +109,7 @@ class Nemesis:
         node = self._any_up()
         if node is None:
             return None
-        if self._chances.power and node.config.is_broker and not self._invariants.is_whole:
+        if self._chances.is_lossy and node.config.is_broker and not self._invariants.is_whole:
             return None
         self._invariants.will_die(node)
         return node
@@ -110,7 +118,9 @@ class Nemesis:
         node = self._one_to_die()
         if node is not None:
             node.kill()
-            self._later(self._restart(node, self._random.uniform(0.05, 4.0)))
+            # Long enough for a session to end, where that is to be seen.
+            longest_s = 8.0 if self._cluster.scenario.deeds.unclean else 4.0
+            self._later(self._restart(node, self._random.uniform(0.05, longest_s)))
 
     def _stop(self) -> None:
         node = self._any_up()
@@ -185,6 +195,22 @@ class Nemesis:
         node.kill()
         await self._restart(node, self._random.uniform(0.05, 1.0))
 
+    def _lose_disk(self) -> None:
+        """What stands on it has to be elsewhere, and a voter with its metadata is another voter."""
+        node = self._any_up()
+        if node is None:
+            return
+        path = self._random.choice([*node.config.log_dirs, node.config.metadata_log_dir])
+        is_voters = node.config.is_controller and path == node.config.metadata_log_dir
+        if is_voters and not (self._cluster.scenario.deeds.voters and self._voters.can_spare_one):
+            return
+        if node.config.is_broker and not self._invariants.is_whole:
+            return
+        self._invariants.will_die(node)
+        self._invariants.will_lose(node)
+        node.lose_disk(path, self._cluster.cluster_id)
+        self._later(self._restart(node, self._random.uniform(0.05, 4.0)))
+
     def _slow_disk(self) -> None:
         node = self._any_up()
         if node is not None:
@@ -196,6 +222,19 @@ class Nemesis:
     async def _quicken(self, node: SimulatedNode, path: str) -> None:
         await asyncio.sleep(self._random.uniform(0.2, 3.0))
         node.machine.disks.slowness_s.pop(path, None)
+
+    def _hang_disk(self) -> None:
+        node = self._any_up()
+        if node is not None:
+            path = self._random.choice([*node.config.log_dirs, node.config.metadata_log_dir])
+            node.machine.disks.hang(path)
+            self._history.note(f"{node}: {path} hangs")
+            self._later(self._release(node, path))
+
+    async def _release(self, node: SimulatedNode, path: str) -> None:
+        await asyncio.sleep(self._random.uniform(0.5, self._random.choice((2.0, 10.0))))
+        node.machine.disks.release(path)
+        self._history.note(f"{node}: {path} works again")
 
     def _set_clock(self) -> None:
         node = self._any_up()

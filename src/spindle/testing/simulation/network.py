@@ -1,8 +1,9 @@
 """A network of connections that behave as TCP does: bytes arrive late, in order, or never.
 
 A lost segment is one that comes later; a cut holds what is under way until it heals; a broken
-connection shows both ends an error, at different times. Cuts have a direction. A request that is
-answered by nobody is asked again by its sender: so it arrives twice where the answer was lost.
+connection shows both ends an error, at different times; one that has gone silent never does, as
+where a box in between has forgotten it. Cuts have a direction. A request that is answered by nobody
+is asked again by its sender: so it arrives twice where the answer was lost.
 """
 
 import asyncio
@@ -29,6 +30,7 @@ class NetworkChances:
         latency_s: of a segment: at least and at most.
         loss: probability that a segment has to be sent again.
         breaking: probability per segment that its connection breaks.
+        silence: probability per segment that its connection carries nothing any more.
     """
 
     def __init__(
@@ -36,10 +38,12 @@ class NetworkChances:
         latency_s: tuple[float, float] = (0.0002, 0.003),
         loss: float = 0.0,
         breaking: float = 0.0,
+        silence: float = 0.0,
     ) -> None:
         self.latency_s = latency_s
         self.loss = loss
         self.breaking = breaking
+        self.silence = silence
 
 
 class Network:
@@ -83,7 +87,8 @@ class Network:
         for end in [end for end in self._ends if end.host == host]:
             self._ends.pop(end, None)
             delay_s = self.random.uniform(1.0, 20.0) if is_silent else self.latency_s()
-            end.peer.break_later(delay_s)
+            if not end.is_silent:
+                end.peer.break_later(delay_s)
 
     def latency_s(self) -> float:
         chances, random = self.chances, self.random
@@ -91,6 +96,12 @@ class Network:
         while chances.loss and random.random() < chances.loss:
             delay_s += random.uniform(0.05, 0.4)
         return delay_s
+
+    def silence(self, one: str, other: str) -> None:
+        """What is open between two hosts carries nothing any more."""
+        for end in self._ends:
+            if {end.host, end.peer.host} == {one, other}:
+                end.is_silent = True
 
     # -- connections
 
@@ -178,6 +189,7 @@ class Transport(asyncio.Transport):
     def __init__(self, network: Network, life: Life, context: Context) -> None:
         super().__init__()
         self._network = network
+        self.is_silent = False
         self._life = life
         self._context = context
         self._protocol: Any = None
@@ -194,6 +206,10 @@ class Transport(asyncio.Transport):
     @property
     def host(self) -> str:
         return self._life.host
+
+    @property
+    def _is_cut(self) -> bool:
+        return self._network.is_cut(self.peer.host, self.host)
 
     # -- the port of asyncio
 
@@ -226,6 +242,8 @@ class Transport(asyncio.Transport):
         if network.chances.breaking and network.random.random() < network.chances.breaking:
             self.break_later(network.latency_s())
             peer.break_later(network.latency_s())
+        if network.chances.silence and network.random.random() < network.chances.silence:
+            self.is_silent = peer.is_silent = True
         peer._incoming.append(bytes(data))
         peer._incoming_bytes += len(data)
         peer.deliver_later()
@@ -258,7 +276,8 @@ class Transport(asyncio.Transport):
         if not self._is_lost:
             self._is_closing = True
             self._call(0.0, self._lose, None)
-            self.peer.break_later(self._network.latency_s())
+            if not self.is_silent:
+                self.peer.break_later(self._network.latency_s())
 
     # -- the network's side
 
@@ -271,7 +290,7 @@ class Transport(asyncio.Transport):
 
     def deliver_later(self) -> None:
         """What was sent arrives after some time, unless the way is cut."""
-        if self._incoming and not self._network.is_cut(self.peer.host, self.host):
+        if self._incoming and not self.is_silent and not self._is_cut:
             self._schedule(self._network.latency_s())
 
     def _schedule(self, delay_s: float) -> None:
@@ -281,7 +300,7 @@ class Transport(asyncio.Transport):
 
     def _deliver(self) -> None:
         self._is_delivery_due = False
-        if self._network.is_cut(self.peer.host, self.host):
+        if self.is_silent or self._is_cut:
             return
         while self._incoming and self._is_reading and not self._is_lost:
             data = self._incoming.popleft()

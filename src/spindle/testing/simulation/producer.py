@@ -27,6 +27,7 @@ _RETRIABLE: Final = (
     ErrorCode.FENCED_LEADER_EPOCH,
     ErrorCode.UNKNOWN_LEADER_EPOCH,
 )
+_FORGOTTEN: Final = (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID)
 
 
 class Producer:
@@ -59,6 +60,7 @@ class Producer:
         self._history = history
         self._producer_id = -1
         self._producer_epoch = -1
+        self._number = 0
         self._sequence = 0
 
     async def start(self) -> None:
@@ -78,7 +80,7 @@ class Producer:
 
     async def send(self) -> bool:
         """One batch, until it is acknowledged; False if the topic is gone."""
-        first = self._sequence
+        first = self._number
         count = self._client.random.randint(1, 3)
         payloads = [
             Payload(uuid_text(self._topic.topic_id), self.name, number)
@@ -90,16 +92,23 @@ class Producer:
             [SimpleRecord(value=p.encode(), timestamp_ms=now_ms) for p in payloads],
             producer_id=self._producer_id,
             producer_epoch=self._producer_epoch,
-            base_sequence=first,
+            base_sequence=self._sequence,
         )
         while True:
             self.waits_for = f"{self.name}: {payloads[0].number} in {self._truth}"
             code, offset = await self._try(batch)
             if code == ErrorCode.NONE:
                 self._records.acknowledged(self._truth, offset, payloads)
+                self._number += count
                 self._sequence += count
                 self.acknowledged += count
                 self.waits_for = "nothing"
+                return True
+            if code in _FORGOTTEN and self._truth.has_lost:
+                # The new leader does not know this producer, or less of it: it is another one now.
+                await self.start()
+                self._number += count
+                self._sequence = 0
                 return True
             if code is not None and code not in _RETRIABLE:
                 self._verdict.violated(

@@ -2,9 +2,11 @@
 
 A record is committed when a leader's high watermark has passed it. Each record that the simulation
 writes says where it belongs: topic id, producer and number; so a record in the wrong topic, twice,
-or out of order is seen whoever finds it.
+or out of order is seen whoever finds it. An unclean election, where one was allowed, begins a new
+lineage: what its leader has of the one before, and nothing more.
 """
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -40,24 +42,72 @@ class CommittedBatch(NamedTuple):
 
 
 @dataclass(slots=True)
+class Lineage:
+    """What was committed from one unclean election to the next.
+
+    Attributes:
+        first_epoch: the leader epoch of the election.
+        fork_offset: up to here it is as the lineage before.
+        end_offset: everything below is committed.
+        payloads: committed records by offset.
+        newest: the highest number of each producer.
+        committed_by: up to where a leader of each epoch has committed.
+    """
+
+    first_epoch: int = 0
+    fork_offset: int = 0
+    end_offset: int = 0
+    batches: dict[int, CommittedBatch] = field(default_factory=dict)
+    payloads: dict[int, Payload] = field(default_factory=dict)
+    newest: dict[str, int] = field(default_factory=dict)
+    committed_by: dict[int, int] = field(default_factory=dict)
+
+    def committed_before(self, leader_epoch: int) -> int:
+        """A leader of the epoch has everything below; not what its successors have committed."""
+        ends = [end for epoch, end in self.committed_by.items() if epoch <= leader_epoch]
+        return max(ends, default=self.fork_offset)
+
+    def fork(self, first_epoch: int, offset: int) -> "Lineage":
+        """What is left of this one where a leader has nothing of it beyond the offset."""
+        forked = Lineage(first_epoch, offset, offset)
+        forked.batches = {at: b for at, b in self.batches.items() if b.next_offset <= offset}
+        forked.payloads = {at: p for at, p in self.payloads.items() if at < offset}
+        for _, payload in sorted(forked.payloads.items()):
+            forked.newest[payload.producer] = payload.number
+        return forked
+
+
+@dataclass(slots=True)
 class PartitionTruth:
     """One partition of one topic id.
 
     Attributes:
-        end_offset: everything below is committed.
-        payloads: committed records by offset.
-        newest: the highest number of each producer.
         leaders: broker by leader epoch.
+        may_lose: somebody has allowed unclean elections.
+        lineages: one, and one more for each unclean election.
+        unclean_epochs: of unclean elections whose leaders have not begun to lead.
     """
 
     topic_id: Uuid
     topic: str
     index: int
-    end_offset: int = 0
-    batches: dict[int, CommittedBatch] = field(default_factory=dict)
-    payloads: dict[int, Payload] = field(default_factory=dict)
-    newest: dict[str, int] = field(default_factory=dict)
     leaders: dict[int, int] = field(default_factory=dict)
+    may_lose: bool = False
+    lineages: list[Lineage] = field(default_factory=lambda: [Lineage()])
+    unclean_epochs: list[int] = field(default_factory=list)
+
+    @property
+    def end_offset(self) -> int:
+        return self.lineages[-1].end_offset
+
+    @property
+    def has_lost(self) -> bool:
+        """There was an unclean election."""
+        return len(self.lineages) > 1 or bool(self.unclean_epochs)
+
+    def at(self, leader_epoch: int) -> Lineage:
+        """What a leader of the epoch knows. An old one does not know that it was deposed."""
+        return next(n for n in reversed(self.lineages) if n.first_epoch <= leader_epoch)
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.index} of {uuid_text(self.topic_id)}"
@@ -79,41 +129,61 @@ class RecordTruth:
     def find(self, topic_id: Uuid, index: int) -> PartitionTruth | None:
         return self._partitions.get((topic_id, index))
 
-    def leads(self, truth: PartitionTruth, broker_id: int, leader_epoch: int, end: int) -> None:
-        """A broker begins to lead."""
+    def leads(
+        self,
+        truth: PartitionTruth,
+        broker_id: int,
+        leader_epoch: int,
+        end: int,
+        read: Callable[[], Iterator[bytes]],
+    ) -> None:
+        """A broker begins to lead. `read` gives what it has, from the beginning of its log."""
         verdict = self._verdict
         leader = truth.leaders.setdefault(leader_epoch, broker_id)
         verdict.check(
             leader == broker_id,
             f"brokers {leader} and {broker_id} both lead {truth} in epoch {leader_epoch}",
         )
+        unclean = [epoch for epoch in truth.unclean_epochs if epoch <= leader_epoch]
+        if unclean:
+            truth.unclean_epochs = truth.unclean_epochs[len(unclean) :]
+            parent = truth.at(unclean[0] - 1)
+            truth.lineages.append(parent.fork(unclean[-1], common_offset(parent, read())))
+        committed = truth.at(leader_epoch).committed_before(leader_epoch)
         verdict.check(
-            end >= truth.end_offset,
+            end >= committed,
             f"broker {broker_id} leads {truth} in epoch {leader_epoch} with a log up to {end}, but "
-            f"everything below {truth.end_offset} was committed",
+            f"everything below {committed} was committed",
         )
 
-    def seen(self, who: str, truth: PartitionTruth, data: bytes, *, is_leader: bool) -> int:
+    def seen(
+        self, who: str, truth: PartitionTruth, data: bytes, *, leader_epoch: int, is_leader: bool
+    ) -> int:
         """Whole batches that `who` holds for committed; the offset behind them.
 
-        Only a leader commits what was not before.
+        Only a leader commits what was not before. A follower (leader epoch -1) may still have what
+        an unclean election has taken away.
         """
         next_offset = -1
+        lineages = truth.lineages if leader_epoch < 0 else [truth.at(leader_epoch)]
+        lineage = lineages[-1]
         for position, header in batches(data):
-            found = CommittedBatch(
-                header.base_offset, header.next_offset, header.leader_epoch, header.crc
-            )
-            known = truth.batches.get(header.base_offset)
-            if known is None:
-                if header.base_offset < truth.end_offset or not is_leader:
+            at = header.base_offset
+            found = CommittedBatch(at, header.next_offset, header.leader_epoch, header.crc)
+            if not any(found == other.batches.get(at) for other in lineages):
+                known = lineage.batches.get(at)
+                if known is not None:
+                    self._verdict.violated(
+                        f"{who} has {found} in {truth} where {known} was committed"
+                    )
+                elif at < lineage.end_offset or not is_leader:
                     self._verdict.violated(
                         f"{who} holds {found} of {truth} for committed, which nobody committed "
-                        f"(everything below {truth.end_offset} is)"
+                        f"(everything below {lineage.end_offset} is)"
                     )
-                    return header.next_offset
-                self._commit(who, truth, found, data, position, header)
-            elif known != found:
-                self._verdict.violated(f"{who} has {found} in {truth} where {known} was committed")
+                else:
+                    self._commit(who, truth, lineage, found, data, position, header)
+                    lineage.committed_by[leader_epoch] = lineage.end_offset
             next_offset = header.next_offset
         return next_offset
 
@@ -121,36 +191,50 @@ class RecordTruth:
         self,
         who: str,
         truth: PartitionTruth,
+        lineage: Lineage,
         batch: CommittedBatch,
         data: bytes,
         position: int,
         header: BatchHeader,
     ) -> None:
-        truth.batches[batch.base_offset] = batch
-        truth.end_offset = batch.next_offset
+        lineage.batches[batch.base_offset] = batch
+        lineage.end_offset = batch.next_offset
         if truth.topic.startswith("__"):
             return
         for delta, record in enumerate(decode_records(data, position, header)):
             payload = Payload.decode(record.value or b"")
-            truth.payloads[batch.base_offset + delta] = payload
+            lineage.payloads[batch.base_offset + delta] = payload
             self._verdict.check(
                 payload.topic_id == uuid_text(truth.topic_id),
                 f"{who} commits {payload} in {truth}, where it does not belong",
             )
-            before = truth.newest.get(payload.producer, -1)
+            before = lineage.newest.get(payload.producer, -1)
             self._verdict.check(
                 payload.number > before,
                 f"{who} commits number {payload.number} of {payload.producer} in {truth} at offset "
                 f"{batch.base_offset + delta} after number {before}",
             )
-            truth.newest[payload.producer] = payload.number
+            lineage.newest[payload.producer] = payload.number
 
     def acknowledged(self, truth: PartitionTruth, base_offset: int, sent: list[Payload]) -> None:
         """A producer was told (acks=all) that its records stand there."""
         for offset, payload in enumerate(sent, base_offset):
-            found = truth.payloads.get(offset)
+            found = [lineage.payloads.get(offset) for lineage in truth.lineages]
             self._verdict.check(
-                found == payload,
-                f"{payload} was acknowledged at offset {offset} of {truth}, where {found} is "
+                payload in found,
+                f"{payload} was acknowledged at offset {offset} of {truth}, where {found[-1]} is "
                 f"committed (everything below {truth.end_offset} is)",
             )
+
+
+def common_offset(lineage: Lineage, log: Iterator[bytes]) -> int:
+    """Up to here the log has what was committed."""
+    end = 0
+    for data in log:
+        for _, header in batches(data):
+            at = header.base_offset
+            found = CommittedBatch(at, header.next_offset, header.leader_epoch, header.crc)
+            if lineage.batches.get(at) != found:
+                return end
+            end = header.next_offset
+    return end

@@ -8,7 +8,7 @@ import asyncio
 import gc
 import logging
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from random import Random
@@ -68,7 +68,7 @@ class Simulation:
         self.network = Network(
             self.loop,
             Random(random.randbytes(8)),
-            NetworkChances(loss=chances.loss, breaking=chances.breaking),
+            NetworkChances(loss=chances.loss, breaking=chances.breaking, silence=chances.silence),
         )
         self.loop.network = self.network
         thread_random = Random(random.randbytes(8))
@@ -92,6 +92,7 @@ class Simulation:
             self.network,
             self.invariants,
             self.history,
+            self.traffic.voters,
             self.loop,
             Random(random.randbytes(8)),
         )
@@ -132,20 +133,25 @@ class Simulation:
         await self.nemesis.mend()
         self.traffic.finish()
         await self._settle()
+        self.invariants.compare_all()
+        self.verdict.raise_if_violated()
         await self.traffic.stop()
 
     async def _settle(self) -> None:
-        ends_s = self.loop.now_s + self.scenario.calm_s
-        while True:
-            await asyncio.sleep(_SETTLE_CHECK_S)
-            reason = self.traffic.unfinished or self._unsettled()
-            if reason is None:
-                return
+        """The cluster becomes whole first, then all clients come to an end."""
+        await self._wait_until(self._unsettled, self.scenario.whole_s)
+        await self._wait_until(
+            lambda: self.traffic.unfinished or self._unsettled(), self.scenario.calm_s
+        )
+
+    async def _wait_until(self, reason_not: Callable[[], str | None], limit_s: float) -> None:
+        """Until there is no reason any more."""
+        ends_s = self.loop.now_s + limit_s
+        while (reason := reason_not()) is not None:
             if self.loop.now_s > ends_s:
-                self.verdict.violated(
-                    f"{self.scenario.calm_s:.0f} s after everything was mended: {reason}"
-                )
-                self.verdict.raise_if_violated()
+                self.verdict.violated(f"{limit_s:.0f} s after everything was mended: {reason}")
+            self.verdict.raise_if_violated()
+            await asyncio.sleep(_SETTLE_CHECK_S)
 
     def _unsettled(self) -> str | None:
         """Why the cluster is not whole; None if it is."""
@@ -203,8 +209,8 @@ def simulate(scenario: Scenario) -> Outcome:
 
 
 def _leads_quorum(node: SimulatedNode) -> bool:
-    quorum = None if node.node is None else node.node.quorum
-    return quorum is not None and quorum.is_started and isinstance(quorum.core.role, Leader)
+    core = node.quorum_core
+    return core is not None and isinstance(core.role, Leader)
 
 
 @contextmanager

@@ -4,7 +4,7 @@ Each run has its own mixture: a world in which everything goes wrong at once hid
 shows.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Final
 
@@ -19,12 +19,15 @@ _SETTINGS: Final = {
     "offsets.topic.num.partitions": "2",
     "offsets.topic.replication.factor": "3",
     "replica.lag.time.max.ms": "2000",
+    "replica.socket.timeout.ms": "3000",
+    "controller.socket.timeout.ms": "4000",
     "replica.fetch.wait.max.ms": "300",
     "group.initial.rebalance.delay.ms": "0",
     "log.initial.task.delay.ms": "1000",
     "log.cleaner.enable": "false",
     "log.flush.offset.checkpoint.interval.ms": "2000",
     "leader.imbalance.check.interval.seconds": "5",
+    "unclean.leader.election.interval.ms": "2000",
     "file.delete.delay.ms": "500",
 }
 
@@ -52,9 +55,12 @@ class Chances:
         cut: some ways between hosts are cut, often in one direction only.
         disk: a disk fails until its node is restarted.
         slow_disk: a disk is slow for a while.
+        hang: a disk does nothing for a while.
+        new_disk: a disk is lost and replaced by an empty one.
         clock: a clock is set.
         loss: per segment.
         breaking: per segment: its connection breaks.
+        silence: per segment: its connection carries nothing any more, and nobody is told.
     """
 
     kill: float = 0.0
@@ -63,9 +69,40 @@ class Chances:
     cut: float = 0.0
     disk: float = 0.0
     slow_disk: float = 0.0
+    hang: float = 0.0
+    new_disk: float = 0.0
     clock: float = 0.0
     loss: float = 0.0
     breaking: float = 0.0
+    silence: float = 0.0
+
+    @property
+    def is_lossy(self) -> bool:
+        """What a broker has acknowledged may go, though never on two at a time.
+
+        Only with the ELR the cluster then keeps what it has promised (KIP-966).
+        """
+        return bool(self.power or self.new_disk)
+
+
+@dataclass(frozen=True, slots=True)
+class Deeds:
+    """What the admin does beside creating, deleting, electing and moving.
+
+    Attributes:
+        voters: removes voters of the quorum and adds them again.
+        joins_by_itself: `controller.quorum.auto.join.enable`.
+        features: raises and lowers feature levels.
+        configs: changes what brokers and topics can change while they run.
+        unclean: lets replicas lead that may have lost records; without power failures and lost
+            disks, under which an acknowledged record may go without any election.
+    """
+
+    voters: bool = False
+    joins_by_itself: bool = False
+    features: bool = False
+    configs: bool = False
+    unclean: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +111,13 @@ class Scenario:
 
     Attributes:
         is_dynamic: voters by kraft.version 1 rather than `controller.quorum.voters`.
+        release: by whose feature levels the cluster begins; None for the newest.
         properties: of every node.
         disk_s: the longest that a disk usually takes.
-        rough_s, calm_s: how long things go wrong, and how long they have to come right.
+        rough_s: how long things go wrong.
+        whole_s, calm_s: how long after that it may take until the cluster is whole, and from then
+            on until all clients have come to an end. The longest that a node waits for one answer
+            is 4 s, by the settings.
     """
 
     seed: int
@@ -86,6 +127,9 @@ class Scenario:
     properties: dict[str, str] = field(default_factory=dict)
     disk_s: float = 0.002
     rough_s: float = 8.0
+    deeds: Deeds = Deeds()
+    release: str | None = None
+    whole_s: float = 20.0
     calm_s: float = 60.0
 
     @property
@@ -96,21 +140,39 @@ class Scenario:
             for name in Chances.__slots__
             if getattr(self.chances, name)
         )
-        return f"seed {self.seed}: {roles}; {rough or 'nothing goes wrong'}"
+        deeds = ", ".join(name for name in Deeds.__slots__ if getattr(self.deeds, name))
+        return f"seed {self.seed}: {roles}; {rough or 'nothing goes wrong'}; {deeds}"
 
 
 def draw(seed: int) -> Scenario:
     """The scenario of a seed."""
     random = Random(seed)
     nodes = _draw_nodes(random)
+    is_dynamic = random.random() < 0.6
+    deeds = _draw_deeds(random, is_dynamic=is_dynamic)
+    chances = _draw_chances(random)
+    if deeds.unclean:
+        chances = replace(chances, power=0.0, new_disk=0.0, kill=random.uniform(0.1, 0.5))
     return Scenario(
         seed,
         nodes,
-        random.random() < 0.6,
-        _draw_chances(random),
+        is_dynamic,
+        chances,
         _draw_properties(random),
         disk_s=random.choice((0.001, 0.003, 0.02)),
-        rough_s=random.choice((2.0, 4.0, 8.0)),
+        rough_s=random.choice((2.0, 4.0, 8.0)) * (2 if deeds.unclean else 1),
+        deeds=deeds,
+        release=None if is_dynamic or chances.is_lossy or random.random() < 0.7 else "3.7",
+    )
+
+
+def _draw_deeds(random: Random, *, is_dynamic: bool) -> Deeds:
+    return Deeds(
+        voters=is_dynamic and random.random() < 0.5,
+        joins_by_itself=is_dynamic and random.random() < 0.3,
+        features=random.random() < 0.3,
+        configs=random.random() < 0.3,
+        unclean=random.random() < 0.15,
     )
 
 
@@ -163,4 +225,7 @@ def _draw_chances(random: Random) -> Chances:
         clock=sometimes(0.2, 0.3),
         loss=sometimes(0.5, 0.05),
         breaking=sometimes(0.3, 0.005),
+        hang=sometimes(0.2, 0.2),
+        silence=sometimes(0.3, 0.003),
+        new_disk=sometimes(0.2, 0.2),
     )

@@ -7,9 +7,13 @@ from spindle.common.uuids import Uuid
 
 @dataclass(slots=True)
 class Topic:
-    """`is_deleted` from the moment at which its deletion was first asked for."""
+    """`is_deleted` from the moment at which its deletion was first asked for.
+
+    `may_lose`: somebody may ask for an unclean election.
+    """
 
     name: str
     topic_id: Uuid
     partitions: int
     is_deleted: bool = False
+    may_lose: bool = False

@@ -15,8 +15,10 @@ from spindle.testing.simulation.invariants import Invariants
 from spindle.testing.simulation.life import Life
 from spindle.testing.simulation.loop import SimulatedLoop
 from spindle.testing.simulation.producer import Producer
+from spindle.testing.simulation.settings import SettingsAdmin
 from spindle.testing.simulation.topic import Topic
 from spindle.testing.simulation.verdict import Verdict
+from spindle.testing.simulation.voters import VoterAdmin
 
 CLIENT_HOST = "client"
 
@@ -26,6 +28,7 @@ class Traffic:
 
     Attributes:
         topics: those that live.
+        voters: whoever changes the voters.
     """
 
     def __init__(
@@ -48,6 +51,10 @@ class Traffic:
         self._context = Life(CLIENT_HOST, 1, SkewedClock()).context()
         self._client = self._context.run(self._new_client, "admin")
         self._admin = Admin(self._client, invariants.metadata, verdict, history)
+        self.voters = VoterAdmin(self._client, cluster, history, Random(random.randbytes(8)))
+        self._settings = SettingsAdmin(
+            self._client, invariants.metadata, verdict, history, Random(random.randbytes(8))
+        )
         self._tasks: list[asyncio.Task[None]] = []
         self._writers: list[tuple[Producer, asyncio.Task[None]]] = []
         self._consumers: list[tuple[Topic, Consumer]] = []
@@ -122,11 +129,34 @@ class Traffic:
             elif chance < 0.9:
                 replicas = random.sample(brokers, factor)
                 await admin.reassign(topic, random.randrange(topic.partitions), replicas)
+            deeds = self._cluster.scenario.deeds
+            if deeds.voters:
+                await self.voters.change()
+            if deeds.features and random.random() < 0.5:
+                await self._settings.change_feature(
+                    keep_elr=self._cluster.scenario.chances.is_lossy
+                )
+            if topic.may_lose and not topic.is_deleted and random.random() < 0.5:
+                await admin.elect_uncleanly(topic)
+            if deeds.configs:
+                await self._settings.change_config(brokers, self.topics)
+        if self._cluster.scenario.deeds.voters:
+            admin.waits_for = "the voters"
+            await self.voters.complete()
 
     async def _open(self, name: str, partitions: int, replication_factor: int) -> None:
-        topic = await self._admin.create(name, partitions, replication_factor)
+        configs: dict[str, str] = {}
+        may_lose = self._cluster.scenario.deeds.unclean and self._random.random() < 0.7
+        if may_lose:
+            configs["min.insync.replicas"] = self._random.choice(("1", "1", "2"))
+            if self._random.random() < 0.7:
+                configs["unclean.leader.election.enable"] = "true"
+        topic = await self._admin.create(name, partitions, replication_factor, configs)
+        topic.may_lose = may_lose
         self.topics.append(topic)
         for index in range(partitions):
+            truth = self._invariants.records.of(topic.topic_id, name, index)
+            truth.may_lose = may_lose
             for _ in range(self._random.randint(1, 2)):
                 self._produce(topic, index)
             self._consume(topic, index)

@@ -1,0 +1,105 @@
+"""Which elections were unclean, and that there was no other way, record by record."""
+
+from collections.abc import Sequence
+
+from spindle.common.uuids import Uuid
+from spindle.metadata.partitions import (
+    RECOVERING,
+    PartitionRegistration,
+    merge,
+    registration_of,
+    without_elr,
+)
+from spindle.protocol.message import Message
+from spindle.protocol.messages.metadata_records import (
+    BrokerRegistrationChangeRecord,
+    ClearElrRecord,
+    FenceBrokerRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    RegisterBrokerRecord,
+    UnregisterBrokerRecord,
+)
+from spindle.testing.simulation.metadata_truth import MetadataTruth
+from spindle.testing.simulation.record_truth import RecordTruth
+from spindle.testing.simulation.verdict import Verdict
+
+
+class ElectionTruth:
+    """Follows the committed records. A topic whose elections must be clean has no unclean one.
+
+    A leader that was the last of the ISR may lead again though it may lack records (KIP-966): to
+    the controller that is unclean, here it loses nothing.
+    """
+
+    def __init__(self, metadata: MetadataTruth, records: RecordTruth, verdict: Verdict) -> None:
+        self._metadata = metadata
+        self._records = records
+        self._verdict = verdict
+        self._partitions: dict[tuple[Uuid, int], PartitionRegistration] = {}
+
+    def committed(self, records: Sequence[Message]) -> None:
+        """These come next."""
+        for record in records:
+            match record:
+                case PartitionRecord():
+                    where = (bytes(record.topic_id), record.partition_id)
+                    self._partitions[where] = registration_of(record)
+                case PartitionChangeRecord():
+                    where = (bytes(record.topic_id), record.partition_id)
+                    before = self._partitions.get(where)
+                    if before is not None:
+                        after = self._partitions[where] = merge(before, record)
+                        if after.leader >= 0 and after.leader_epoch > before.leader_epoch:
+                            self._elected(where, before, after, records)
+                case ClearElrRecord():
+                    self._clear_elr(record.topic_name)
+
+    def _clear_elr(self, name: str) -> None:
+        for where, partition in self._partitions.items():
+            truth = self._records.find(*where)
+            if not name or (truth is not None and truth.topic == name):
+                self._partitions[where] = without_elr(partition)
+
+    def _elected(
+        self,
+        where: tuple[Uuid, int],
+        before: PartitionRegistration,
+        after: PartitionRegistration,
+        records: Sequence[Message],
+    ) -> None:
+        eligible = (*before.isr, *before.elr)
+        truth = self._records.find(*where)
+        if truth is None or after.leader in eligible or after.leader_recovery_state != RECOVERING:
+            return
+        if not truth.may_lose:
+            self._verdict.check(
+                before.last_known_elr == (after.leader,),
+                f"unclean election of {after.leader} in {truth}, which nobody has allowed",
+            )
+            return
+        truth.unclean_epochs.append(after.leader_epoch)
+        cluster = self._metadata.newest.cluster
+        changing = _changing(records)
+        for broker_id in eligible:
+            self._verdict.check(
+                broker_id in changing
+                or not cluster.is_active(broker_id)
+                or broker_id not in after.replicas
+                or not cluster.has_online_directory(broker_id, after.directory(broker_id)),
+                f"unclean election of {after.leader} in {truth}, though {broker_id} has everything "
+                "and is alive",
+            )
+
+
+def _changing(records: Sequence[Message]) -> set[int]:
+    """Brokers whose fate the same records are about."""
+    found = set()
+    for record in records:
+        if isinstance(
+            record, BrokerRegistrationChangeRecord | RegisterBrokerRecord | UnregisterBrokerRecord
+        ):
+            found.add(record.broker_id)
+        elif isinstance(record, FenceBrokerRecord):
+            found.add(record.id)
+    return found

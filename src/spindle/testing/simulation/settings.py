@@ -1,0 +1,147 @@
+"""Feature levels that rise and fall, and configurations that change while the cluster works.
+
+What the admin was told is done must be committed at that moment.
+"""
+
+from random import Random
+from typing import Any, Final
+
+from spindle.common.errors import ErrorCode
+from spindle.metadata.configs import (
+    BROKER_RESOURCE,
+    DEFAULT_BROKER,
+    TOPIC_RESOURCE,
+    ConfigResource,
+)
+from spindle.metadata.features import (
+    ELR_VERSION,
+    KRAFT_VERSION,
+    LATEST_METADATA_VERSION,
+    METADATA_VERSION,
+    MINIMUM_METADATA_VERSION,
+)
+from spindle.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
+from spindle.protocol.messages.update_features import UpdateFeaturesRequest
+from spindle.runtime.peers.port import PeerUnavailable
+from spindle.testing.simulation.client import Client
+from spindle.testing.simulation.history import History
+from spindle.testing.simulation.metadata_truth import MetadataTruth
+from spindle.testing.simulation.topic import Topic
+from spindle.testing.simulation.verdict import Verdict
+
+_UPGRADE: Final = 1
+_SAFE_DOWNGRADE: Final = 2
+_UNSAFE_DOWNGRADE: Final = 3
+_SET: Final = 0
+_DELETE: Final = 1
+_TIMEOUT_MS: Final = 3000
+_BROKER_VALUES: Final = {
+    "num.replica.fetchers": ("1", "2", "3"),
+    "num.io.threads": ("4", "12"),
+    "message.max.bytes": ("100000", "2000000"),
+}
+"""None of them weakens a promise."""
+_TOPIC_VALUES: Final = {
+    "segment.bytes": ("1048576",),
+    "segment.ms": ("1000", "5000"),
+    "flush.messages": ("1", "10"),
+    "min.insync.replicas": ("2", "3"),
+    "message.timestamp.type": ("CreateTime", "LogAppendTime"),
+    "compression.type": ("producer", "zstd", "gzip"),
+}
+
+
+class SettingsAdmin:
+    """Tries each change once."""
+
+    def __init__(
+        self,
+        client: Client,
+        metadata: MetadataTruth,
+        verdict: Verdict,
+        history: History,
+        random: Random,
+    ) -> None:
+        self._client = client
+        self._metadata = metadata
+        self._verdict = verdict
+        self._history = history
+        self._random = random
+
+    async def change_feature(self, *, keep_elr: bool) -> None:
+        """One level, up or down."""
+        random = self._random
+        names = (METADATA_VERSION, KRAFT_VERSION, *(() if keep_elr else (ELR_VERSION, ELR_VERSION)))
+        name = random.choice(names)
+        if name == METADATA_VERSION:
+            level = random.randint(MINIMUM_METADATA_VERSION, LATEST_METADATA_VERSION)
+        else:
+            level = random.randint(0, 1)
+        current = self._metadata.newest.features.levels.get(name, 0)
+        downgrade = random.choice((_SAFE_DOWNGRADE, _UNSAFE_DOWNGRADE))
+        kind = UpdateFeaturesRequest.FeatureUpdateKey
+        self._history.note(f"{name} is to change from {current} to {level}")
+        answer = await self._ask(
+            UpdateFeaturesRequest(
+                timeout_ms=_TIMEOUT_MS,
+                feature_updates=[
+                    kind(
+                        feature=name,
+                        max_version_level=level,
+                        upgrade_type=_UPGRADE if level >= current else downgrade,
+                    )
+                ],
+            )
+        )
+        if answer is None or answer.error_code:
+            return
+        self._history.note(f"{name} is {level}")
+        found = self._metadata.newest.features.levels.get(name, 0)
+        self._verdict.check(
+            name == KRAFT_VERSION or found == level,
+            f"{name} {level} was acknowledged, but {found} is committed",
+        )
+
+    async def change_config(self, brokers: list[int], topics: list[Topic]) -> None:
+        """One value of a topic, a broker or all brokers."""
+        random = self._random
+        resource = random.choice(
+            (
+                DEFAULT_BROKER,
+                ConfigResource(BROKER_RESOURCE, str(random.choice(brokers))),
+                ConfigResource(TOPIC_RESOURCE, random.choice(topics).name),
+            )
+        )
+        is_topic = resource.resource_type == TOPIC_RESOURCE
+        name, values = random.choice(list((_TOPIC_VALUES if is_topic else _BROKER_VALUES).items()))
+        value = random.choice((*values, None))
+        kind = IncrementalAlterConfigsRequest.AlterConfigsResource
+        config = kind.AlterableConfig(
+            name=name, config_operation=_DELETE if value is None else _SET, value=value
+        )
+        self._history.note(f"{name} of {resource} is to be {value}")
+        answer = await self._ask(
+            IncrementalAlterConfigsRequest(
+                resources=[
+                    kind(
+                        resource_type=resource.resource_type,
+                        resource_name=resource.name,
+                        configs=[config],
+                    )
+                ]
+            )
+        )
+        if answer is None or answer.responses[0].error_code != ErrorCode.NONE:
+            return
+        self._history.note(f"{name} of {resource} is {value}")
+        found = self._metadata.newest.configs.of(resource).get(name)
+        self._verdict.check(
+            found == value,
+            f"{name}={value} of {resource} was acknowledged, but {found} is committed",
+        )
+
+    async def _ask(self, request: Any) -> Any:
+        try:
+            return await self._client.ask_any(request)
+        except PeerUnavailable:
+            return None
