@@ -340,6 +340,20 @@ def test_quotas_are_set_once_and_removed_once() -> None:
     run(scenario())
 
 
+@pytest.mark.parametrize("value", [1.0, -1.0])
+def test_an_entity_is_answered_in_its_one_order(value: float) -> None:
+    async def scenario() -> None:
+        node = await started()
+        request = quota({"user": "u", "client-id": None}, producer_byte_rate=value)
+        answer = (await node.request(request)).entries[0]
+        assert [(part.entity_type, part.entity_name) for part in answer.entity] == [
+            ("client-id", None),
+            ("user", "u"),
+        ]
+
+    run(scenario())
+
+
 @pytest.mark.parametrize(
     "request_",
     [

@@ -1,7 +1,7 @@
 """AlterClientQuotas (KIP-546, KIP-612)."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from spindle.common.errors import ApiError, ErrorCode
@@ -60,9 +60,10 @@ def alter_client_quotas(
     seen: dict[QuotaEntity, None] = {}
     for entry in request.entries:
         code, text = ErrorCode.NONE, None
+        # The order of the parts is that of records and descriptions, whatever the request's is.
+        entity = quota_entity([(part.entity_type, part.entity_name) for part in entry.entity])
         try:
-            pairs = [(part.entity_type, part.entity_name) for part in entry.entity]
-            entity = _check_entity(pairs)
+            _check_entity(entity)
             if entity in seen:
                 raise ApiError(ErrorCode.INVALID_REQUEST, "Duplicate quota entity in request")
             seen[entity] = None
@@ -75,9 +76,9 @@ def alter_client_quotas(
                 error_message=text,
                 entity=[
                     AlterClientQuotasResponse.EntryData.EntityData(
-                        entity_type=part.entity_type, entity_name=part.entity_name
+                        entity_type=kind, entity_name=name
                     )
-                    for part in entry.entity
+                    for kind, name in entity
                 ],
             )
         )
@@ -89,7 +90,7 @@ def _is_address(name: str) -> bool:
     return len(name) <= _MAX_HOST_NAME_LENGTH and _ADDRESS.fullmatch(name) is not None
 
 
-def _check_entity(pairs: Sequence[tuple[str, str | None]]) -> QuotaEntity:
+def _check_entity(pairs: QuotaEntity) -> None:
     if not pairs:
         raise ApiError(ErrorCode.INVALID_REQUEST, "Invalid empty client quota entity")
     types = [entity_type for entity_type, _ in pairs]
@@ -112,7 +113,6 @@ def _check_entity(pairs: Sequence[tuple[str, str | None]]) -> QuotaEntity:
             "Invalid quota entity combination, IP entity should not be combined with User or "
             "ClientId",
         )
-    return quota_entity(pairs)
 
 
 def _entry_records(image: MetadataImage, entity: QuotaEntity, entry: _Entry) -> list[Message]:
