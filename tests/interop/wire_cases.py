@@ -81,19 +81,23 @@ SETUP = [
             topic("audit-config", configs={"retention.ms": "123456", "segment.bytes": "2000000"}),
         ),
         range(7, 8),
-        settle_s=0.5,
     ),
-    Case("data", "produce", produce("audit-data", batch(b"0", b"1", b"2")), range(12, 13)),
+    Case("data", "produce", produce("audit-data", batch(b"0", b"1", b"2")), range(12, 13),
+         patient=True),
     Case("more data", "produce", produce("audit-data", batch(b"3", b"4")), range(12, 13)),
     Case(
         "data to delete",
         "produce",
         produce("audit-deleterecords", batch(*([b"x"] * 20))),
         range(12, 13),
+        patient=True,
     ),
-    Case("producer id", "init_producer_id", {"transactional_id": None}, range(4, 5)),
+    Case("producer id", "init_producer_id", {"transactional_id": None}, range(4, 5), patient=True),
     Case("group coordinator", "find_coordinator", {"key": "g", "key_type": 0}, range(1, 2),
-         settle_s=1.5),
+         patient=True),
+    # Groups of all partitions, so that each is loaded.
+    *(Case(f"group {i}", "describe_groups", {"groups": [f"g{i}"]}, range(5, 6), patient=True)
+      for i in range(20)),
 ]  # fmt: skip
 
 API_VERSIONS = [

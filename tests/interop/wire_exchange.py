@@ -18,7 +18,7 @@ from typing import Any
 from peers.compare import plain_text
 from peers.node import Node
 
-from spindle.common.errors import ProtocolViolation
+from spindle.common.errors import ErrorCode, ProtocolViolation
 from spindle.protocol.api import APIS, request_class, response_class, response_header_version
 from spindle.protocol.codec import decode, encode
 from spindle.protocol.framing import request_prefix
@@ -26,6 +26,15 @@ from spindle.protocol.message import Field, Message
 
 KEYS = {api.name: api.key for api in APIS.values()}
 LIMIT_S = 4.0
+PATIENCE_S = 60.0
+EARLY = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.LEADER_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+}
 CLOSED = "<connection closed>"
 NO_ANSWER = "<no answer>"
 NOT_WRITABLE = "<the version cannot say this>"
@@ -63,7 +72,8 @@ Body = dict[str, Any]
 class Case:
     """One request. `{v}` in its strings is the version; `keep` stores parts of the answer.
 
-    `settle_s` is waited on Kafka after a change, whose brokers see it a moment later.
+    `settle_s` is waited on Kafka after a change, whose brokers see it a moment later. A `patient`
+    one is asked again while the answer says that the node has not heard of a change yet.
     """
 
     name: str
@@ -72,6 +82,7 @@ class Case:
     versions: range | None = None
     keep: Callable[[State, Any], None] | None = None
     settle_s: float = 0.0
+    patient: bool = False
 
 
 def build(cls: type[Message], values: Body) -> Message:
@@ -159,6 +170,10 @@ def play(node: Node, cases: list[Case], versions: dict[str, range]) -> dict[str,
                 learn_topic_ids(wire, state, case)
                 body = case.body(state) if callable(case.body) else case.body
                 answer = wire.ask(case.api, version, with_version(body, version))
+                deadline = time.monotonic() + PATIENCE_S
+                while case.patient and is_early(answer) and time.monotonic() < deadline:
+                    time.sleep(0.1)
+                    answer = wire.ask(case.api, version, with_version(body, version))
                 if case.keep is not None:
                     case.keep(state, answer)
                 answers[f"{case.api} / {case.name} v{version}"] = comparable(answer, state)
@@ -167,6 +182,16 @@ def play(node: Node, cases: list[Case], versions: dict[str, range]) -> dict[str,
     finally:
         wire.close()
     return answers
+
+
+def is_early(value: Any) -> bool:
+    """Whether there is no answer yet, or it has an error that goes by itself."""
+    if isinstance(value, Message):
+        parts = [getattr(value, one.name) for one in value.FIELDS]
+        return getattr(value, "error_code", None) in EARLY or any(map(is_early, parts))
+    if isinstance(value, list):
+        return any(map(is_early, value))
+    return value is NO_ANSWER
 
 
 def learn_topic_ids(wire: Wire, state: State, case: Case) -> None:
