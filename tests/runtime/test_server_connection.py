@@ -5,8 +5,11 @@ from collections.abc import Callable, Coroutine
 from struct import pack
 from typing import Any
 
+import pytest
+
 from spindle.common.errors import ProtocolViolation
 from spindle.common.ports import Bytes
+from spindle.runtime.frame_receiver import FrameReceiver
 from spindle.runtime.network.connection import Answer, Connection, Deferred
 from spindle.runtime.network.request_limits import RequestLimits
 
@@ -229,6 +232,26 @@ def test_a_claimed_size_takes_no_memory_before_its_bytes_come() -> None:
         assert len(session.connection.get_buffer(-1)) <= 2 * 1024 * 1024
         session.receive(b"\0\3" + b"y" * 8_999_998)
         assert len(session.server.frames[0]) == 9_000_000
+
+    run(scenario)
+
+
+def test_a_frame_that_the_memory_does_not_hold_closes_its_connection_only(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def grow(receiver: FrameReceiver) -> None:
+        raise MemoryError
+
+    async def scenario(session: Session) -> None:
+        monkeypatch.setattr(FrameReceiver, "_grow_large", grow)
+        session.receive(pack(">i", 9_000_000) + b"\0\3" + b"y" * 8_999_998)
+        # Not within `get_buffer`: libuv aborts the process then.
+        assert not session.transport.is_closed
+        await asyncio.sleep(0)
+        assert session.transport.is_closed
+        assert "no memory for a frame of 9000000 bytes" in caplog.text
+        session.connection.buffer_updated(len(session.connection.get_buffer(-1)))
+        assert session.server.frames == []
 
     run(scenario)
 

@@ -147,11 +147,25 @@ class Connection(asyncio.BufferedProtocol):
         self._unsent_bytes = count
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        return self._receiver.buffer()
+        try:
+            return self._receiver.buffer()
+        except MemoryError:
+            log.warning(
+                "closing the connection of %s: no memory for a frame of %d bytes",
+                self.client_address,
+                self._receiver.large_bytes,
+            )
+            self._receiver.drop()
+            # The transport wants a buffer even now, and must not be closed before it has read.
+            self._is_closing = True
+            self._loop.call_soon(self.abort)
+            return self._receiver.buffer()
 
     def buffer_updated(self, nbytes: int) -> None:
         self._dispatcher.bytes_received(nbytes)
         self.last_active_s = self._loop.time()
+        if self._is_closing:
+            return
         try:
             for frame in self._receiver.received(nbytes):
                 self._accept(frame)
