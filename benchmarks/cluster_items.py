@@ -45,6 +45,7 @@ from spindle.protocol.messages.metadata import MetadataRequest, MetadataResponse
 NODES = 3
 IMAGE_PARTITIONS = (10_000, 100_000)
 SNAPSHOT_LIMIT_S = 15.0
+IDLE_S = 20.0
 REPLICATED_PARTITIONS = (1_000, 10_000)
 # What Kafka's own scripts pass to the JVM; half of their heap, because there are three.
 KAFKA_JVM = ("-Xms512m", "-Xmx512m", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20")
@@ -209,6 +210,15 @@ def broker_failover(partitions: int, cluster: Cluster, _: Sizes) -> Metrics:
         }
 
 
+def idle(cluster: Cluster, _: Sizes) -> Metrics:
+    """What three warm nodes use while nobody asks them anything."""
+    cluster.wait_until_idle()
+    begin, before = time.perf_counter(), cluster.cpu_s()
+    time.sleep(IDLE_S)
+    cpu = (cluster.cpu_s() - before) / (time.perf_counter() - begin)
+    return {"cpu": 100 * cpu / NODES, "memory": cluster.rss_bytes() / NODES / MIB}
+
+
 def _create_replicated(cluster: Cluster, partitions: int) -> float:
     """Topics of 100 partitions, one after the other; the seconds until all replicas are in sync."""
     admin = AdminClient(settings(cluster))
@@ -315,6 +325,15 @@ CLUSTER_ITEMS: tuple[Item, ...] = (
             FRESH_NODES,
         )
         for partitions in REPLICATED_PARTITIONS
+    ),
+    Item(
+        "idle",
+        idle,
+        (
+            Metric("cpu", "% of a core per node", False, 0.5),
+            Metric("memory", "MiB resident per node", False),
+        ),
+        THREE_NODES,
     ),
     *(
         Item(
