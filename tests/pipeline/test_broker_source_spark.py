@@ -12,7 +12,8 @@ from spindle.pipeline.session import get_spark
 from spindle.protocol.messages.fetch import FetchRequest
 from spindle.protocol.records.builder import SimpleRecord, build_batch
 
-pytestmark = pytest.mark.spark
+# The first session of a machine starts a JVM and compiles for a while.
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
 TIME_MS = 1_700_000_000_000
 RECORDS_PER_PARTITION = 1000

@@ -26,7 +26,8 @@ from spindle.pipeline.session import get_spark, register_sources
 from spindle.pipeline.sources.segments import PUSHDOWN_CONF
 from spindle.protocol.records.builder import SimpleRecord
 
-pytestmark = pytest.mark.spark
+# The first session of a machine starts a JVM and compiles for a while.
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
 KAFKA_SCHEMA = (
     "key binary, value binary, topic string, partition int, offset bigint, "
