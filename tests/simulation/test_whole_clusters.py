@@ -15,5 +15,5 @@ def test_a_cluster_keeps_its_promises(seed: int) -> None:
 def test_a_seed_repeats_its_run() -> None:
     first, second = (simulate(draw(11)) for _ in range(2))
     assert first == second
-    assert first.acknowledged > 50
+    assert first.acknowledged > 20
     assert len(first.history) > 50

@@ -88,9 +88,9 @@ def _keep_tail(original: Function) -> Function:
     return lambda core, leader_end: min(original(core, leader_end) + 1, core.log.end_offset)
 
 
-def _know_by_id(original: Function) -> Function:
-    """A controller with an empty disk is taken for the voter that it was."""
-    return lambda self, key: key.id in self._by_id
+def _remove_nobody(original: Function) -> Function:
+    """A voter that is removed stays."""
+    return lambda self, key: self
 
 
 # ---------------------------------------------------------------- the controller
@@ -243,7 +243,7 @@ MUTANTS: Final[dict[str, Mutant]] = {
     "votes not stored": Mutant(MetadataLog, "write_election_state", _nothing),
     "metadata not flushed": Mutant(MetadataLog, "flush", _nothing),
     "metadata committed alone": Mutant(Progress, "committed_offset", _commit_alone),
-    "voters known by id": Mutant(VoterSet, "contains", _know_by_id),
+    "voters not removed": Mutant(VoterSet, "without", _remove_nobody),
     "metadata tail kept": Mutant(following, "truncation_offset", _keep_tail),
     "snapshot with a topic less": Mutant(snapshot, "_topics", _forget_topic),
     "answer before commit": Mutant(ControllerDriver, "_committed", lambda _: _answer_at_once),
