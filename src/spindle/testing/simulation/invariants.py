@@ -216,6 +216,9 @@ class Invariants:
                     partition.log.log_end_offset,
                     lambda: _content(watched, partition),
                 )
+                # What was committed in another lineage only may be committed in this one now.
+                fork_offset = truth.at(leader.leader_epoch).fork_offset
+                replica.checked_offset = min(replica.checked_offset, fork_offset)
             else:
                 self._verdict.check(
                     high_watermark >= replica.high_watermark,

@@ -256,7 +256,6 @@ MUTANTS: Final[dict[str, Mutant]] = {
     ),
     "AlterPartition without epochs": Mutant(alter_partition, "_validate", _take_stale_epochs),
     "unclean shutdown ignored": Mutant(LeadershipChanges, "forget_previous_incarnation", _nothing),
-    "fencing without elections": Mutant(LeadershipChanges, "fence", _nothing),
     "high watermark at the log end": Mutant(LeaderState, "advance", _advance_to_log_end),
     "high watermark by one follower": Mutant(LeaderState, "advance", _advance_by_majority),
     "ISR expanded early": Mutant(LeaderState, "propose_expansion", _expand_early),
