@@ -4,11 +4,13 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
-from cluster_harness import cluster_homes, running_cluster
+import pytest
+from cluster_harness import cluster_homes, eventually, running_cluster
 from fake_broker import create_replicated
 from node_harness import Client, Home, batch_of, connected, run
 
 from spindle.broker.partition import Partition
+from spindle.broker.replicas import Replicas
 from spindle.common.filesystem import OsFileSystem
 from spindle.common.ids import TopicPartition
 from spindle.config.resources import ResourceType
@@ -323,6 +325,43 @@ def test_a_topic_made_again_while_a_replica_was_away_never_mixes_with_the_one_be
             "t-moved-0-stray",
         ]
         assert b"former" not in cluster.segments(3, "t-made-again")
+
+    cluster_test(tmp_path, 2, scenario)
+
+
+def test_a_topic_made_again_while_its_former_replica_is_put_aside(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The broker hears of both topics one after the other, as fast as can be."""
+    made_again: list[bytes] = []
+
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.create("t", [2, 3])
+        await cluster.produce(2, "t", b"of the former topic")
+        await cluster.replicated("t", [2, 3])
+        await cluster.stop(3)
+        async with connected(cluster.node(2)) as client:
+            topic = DeleteTopicsRequest.DeleteTopicState(name="t")
+            await client.ask(DeleteTopicsRequest(topics=[topic], timeout_ms=5_000))
+        put_aside = Replicas.put_aside_strays
+
+        async def hindered(replicas: Replicas) -> None:
+            broker = cluster.node(3).broker
+            if broker is not None and replicas is broker.replicas and not made_again:
+                async with connected(cluster.node(2)) as client:
+                    made_again.append(await create_replicated(client, "t", [2, 3]))
+                await eventually(
+                    lambda: made_again[0] in cluster.node(3).publisher.image.topics.by_id
+                )
+            await put_aside(replicas)
+
+        monkeypatch.setattr(Replicas, "put_aside_strays", hindered)
+        await cluster.start(3)
+        await cluster.produce(2, "t", b"new")
+        await cluster.registered(made_again[0], lambda r: sorted(r.isr) == [2, 3])
+        await cluster.replicated("t", [2, 3])
+        assert cluster.folders(3) == ["t-0", "t-0-stray"]
+        assert b"former" not in cluster.segments(3, "t")
 
     cluster_test(tmp_path, 2, scenario)
 
