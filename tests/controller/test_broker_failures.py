@@ -73,6 +73,11 @@ class Cluster(Harness):
         self.pass_time(1500)
 
     async def restart(self, broker_id: int, *, after_clean_stop: bool = False) -> None:
+        await self.start_again(broker_id, after_clean_stop=after_clean_stop)
+        await self.heartbeat(broker_id, self.epochs[broker_id])
+
+    async def start_again(self, broker_id: int, *, after_clean_stop: bool = False) -> None:
+        """Register, and stay fenced."""
         self._incarnation += 1
         previous = self.epochs[broker_id] if after_clean_stop else -1
         response = await self.register(
@@ -84,7 +89,6 @@ class Cluster(Harness):
         assert response.error_code == 0
         self.epochs[broker_id] = response.broker_epoch
         await self.heartbeat(broker_id, response.broker_epoch, want_fence=True)
-        await self.heartbeat(broker_id, response.broker_epoch)
 
     def change(self, topic: str, **fields: object) -> PartitionChangeRecord:
         return PartitionChangeRecord(
@@ -379,6 +383,26 @@ def test_who_was_eligible_may_lead_after_the_feature_is_gone_and_is_forgotten_th
         await c.restart(2, after_clean_stop=True)
         found = c.partition("e")
         assert (found.leader, found.isr, found.elr, found.last_known_elr) == (2, (1, 2), (), ())
+
+    run(scenario())
+
+
+def test_the_last_known_leader_may_lead_after_the_feature_is_gone_and_is_forgotten_then() -> None:
+    async def scenario() -> None:
+        c = Cluster()
+        await c.start()
+        await c.die(3)
+        await c.die(2, 3)
+        await c.die(1, 2, 3)
+        for broker_id in (1, 2):
+            await c.start_again(broker_id)
+        assert (c.partition("e").elr, c.partition("e").last_known_elr) == ((), (1,))
+        await c.set_elr_version(0)
+        await c.heartbeat(2, c.epochs[2])
+        assert c.partition("e").leader == -1
+        await c.heartbeat(1, c.epochs[1])
+        found = c.partition("e")
+        assert (found.leader, found.isr, found.last_known_elr) == (1, (1,), ())
 
     run(scenario())
 

@@ -172,7 +172,7 @@ class PartitionChange:
         return (replica in self.target_isr or from_elr) and self.can_lead(replica)
 
     def _can_elect_last_known_leader(self) -> bool:
-        if not self._elr_enabled or self.target_elr or self.target_isr:
+        if self.target_elr or self.target_isr:
             return False
         known = self._partition.last_known_elr
         return len(known) == 1 and self.can_lead(known[0])
@@ -208,7 +208,8 @@ class PartitionChange:
         old = self._partition
         leader = self._record.leader
         if not self._elr_enabled:
-            if old.last_known_elr:
+            # Where nobody is in sync when the feature goes, it still says who may lead again.
+            if old.last_known_elr and self.target_isr:
                 self._record.last_known_elr = []
             return
         is_known_gone = any(known not in self.target_replicas for known in old.last_known_elr)
