@@ -30,6 +30,7 @@ class Client:
         self._bootstrap = [Destination(-1, host, port) for host, port in bootstrap]
         self._pool = PeerPool(name, _TIMEOUT_S)
         self._leaders: dict[tuple[Uuid, int], PartitionLeader] = {}
+        self._newest_epochs: dict[tuple[Uuid, int], int] = {}
 
     async def ask(self, destination: Destination, message: Message) -> Any:
         """The answer.
@@ -77,10 +78,11 @@ class Client:
                 return None
             for partition in row.partitions:
                 leader = nodes.get(partition.leader_id)
-                if leader is not None:
-                    self._leaders[row.topic_id, partition.partition_index] = PartitionLeader(
-                        leader, partition.leader_epoch
-                    )
+                key = row.topic_id, partition.partition_index
+                # As Kafka's clients do: a leader that knows of no successor lacks newer records.
+                if leader is not None and partition.leader_epoch >= self._newest_epochs.get(key, 0):
+                    self._newest_epochs[key] = partition.leader_epoch
+                    self._leaders[key] = PartitionLeader(leader, partition.leader_epoch)
             found: Uuid = row.topic_id
             return found
         return None
