@@ -19,7 +19,7 @@ from aiokafka.errors import KafkaError as AioKafkaError
 from confluent_kafka import Consumer, KafkaError, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka.errors import KafkaError as KafkaPythonError
-from peers.cluster import Cluster
+from peers.cluster import QUICK_FAILOVER, Cluster
 
 from kafka import KafkaConsumer, KafkaProducer
 
@@ -203,7 +203,10 @@ def _guarded(work: Callable[[Subject], None], subject: Subject) -> None:
 
 @pytest.fixture(params=["spindle spindle spindle", "spindle kafka spindle"])
 def cluster(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Cluster]:
-    with Cluster(tmp_path, request.param.split()) as running:
+    # kafka-python assigns nothing, for five minutes, if its group is complete before it has read
+    # the metadata of its topic; by default groups wait long enough.
+    delay = {"group.initial.rebalance.delay.ms": "3000"}
+    with Cluster(tmp_path, request.param.split(), overrides=QUICK_FAILOVER | delay) as running:
         yield running
 
 

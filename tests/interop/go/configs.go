@@ -3,7 +3,7 @@ package main
 import (
 	"fmt"
 	"sort"
-	"time"
+	"strings"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 )
@@ -78,7 +78,7 @@ func (p play) describeConfigs(admin *kadm.Client, all bool, key, value string) {
 	described, err := admin.DescribeTopicConfigs(p.ctx, p.topic)
 	check(err)
 	for !isSet(described, key, value) {
-		time.Sleep(20 * time.Millisecond)
+		p.pause()
 		described, err = admin.DescribeTopicConfigs(p.ctx, p.topic)
 		check(err)
 	}
@@ -147,12 +147,11 @@ func brokerConfigs(p play) {
 	change("wrong value", "message.max.bytes", "many", 1)
 	change("unknown key", "no.such.key", "1", 1)
 	change("no such broker", "log.retention.ms", "1", 77)
-	for _, key := range []string{"message.max.bytes", "log.retention.ms"} {
+	for _, key := range []string{"message.max.bytes", "log.retention.ms", "no.such.key"} {
 		for {
 			described, err := admin.DescribeBrokerConfigs(p.ctx, 1)
 			check(err)
-			if source(described[0].Configs, key) != "STATIC_BROKER_CONFIG" &&
-				source(described[0].Configs, key) != "DEFAULT_CONFIG" {
+			if strings.HasPrefix(source(described[0].Configs, key), "DYNAMIC_") {
 				break
 			}
 			p.pause()
