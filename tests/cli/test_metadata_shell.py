@@ -11,6 +11,7 @@ from spindle.cli.shell.commands import Shell, in_columns, run_command
 from spindle.cli.shell.nodes import Directory
 from spindle.cli.shell.paths import completions, components, expression
 from spindle.common.ids import OffsetAndEpoch
+from spindle.metadata_log.snapshots import SnapshotInfo, encode_snapshot, snapshot_file_name
 from spindle.protocol.message import Message
 from spindle.protocol.messages.metadata_records import (
     ConfigRecord,
@@ -19,8 +20,7 @@ from spindle.protocol.messages.metadata_records import (
     UnregisterBrokerRecord,
 )
 from spindle.protocol.records.builder import SimpleRecord, build_batch
-from spindle.raft.snapshots import SnapshotInfo, encode_snapshot, snapshot_file_name
-from spindle.runtime.quorum.feed import RecordEncoder
+from spindle.publication.feed import RecordEncoder
 
 LEVEL = FeatureLevelRecord(name="metadata.version", feature_level=30)
 TREE = Directory(

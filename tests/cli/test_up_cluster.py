@@ -22,7 +22,7 @@ from spindle.cli.up.greeting import bootstrap_servers, greet
 from spindle.cli.up.layout import Wishes, node_properties
 from spindle.cli.up.ports import free_ports
 from spindle.common.filesystem import OsFileSystem
-from spindle.log.identity import load_ensemble
+from spindle.disks.identity import load_ensemble
 
 SMALL = Wishes(nodes=3, dirs=2)
 PORTS = range(1, 100)
@@ -173,7 +173,7 @@ def test_the_greeting_names_everything(tmp_path: Path, capsys: pytest.CaptureFix
 
 _HOLD_LOCK = """
 import sys
-from spindle.runtime.directory_lock import DirectoryLock
+from spindle.runtime.disks.directory_lock import DirectoryLock
 DirectoryLock(sys.argv[1])
 print("locked", flush=True)
 sys.stdin.read()

@@ -5,18 +5,20 @@ from collections.abc import Coroutine, Mapping, Sequence
 from random import Random
 from typing import Any
 
-from spindle.broker.context import RequestContext
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.uuids import Uuid
 from spindle.controller.decision import ConfigEntry, ControllerContext, ControllerSettings
 from spindle.metadata.features import FEATURES, KRAFT_VERSION, METADATA_VERSION, SUPPORTED_FEATURES
+from spindle.metadata_log.committed import CommittedBatch
 from spindle.protocol.message import Message
 from spindle.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
 from spindle.protocol.messages.broker_registration import BrokerRegistrationRequest
 from spindle.protocol.messages.metadata_records import FeatureLevelRecord, NoOpRecord
-from spindle.raft.listener import CommittedBatch, LeaderAndEpoch, NotLeader, QuorumListener
+from spindle.publication.image_publisher import ImagePublisher
+from spindle.publication.listener import QuorumListener
+from spindle.raft.leader import LeaderAndEpoch, NotLeader
 from spindle.runtime.controller.driver import ControllerDriver
-from spindle.runtime.image_publisher import ImagePublisher
+from spindle.serving.context import RequestContext
 
 CLUSTER_ID = "QF-XhYbqTEaRFQYXoV7MoA"
 

@@ -14,16 +14,16 @@ from recorded_log import message
 
 from spindle.common.ids import OffsetAndEpoch
 from spindle.metadata.image import MetadataImage
-from spindle.metadata.loader import MetadataLoader
 from spindle.metadata.record_versions import record_version
 from spindle.metadata.snapshot import snapshot_records
+from spindle.metadata_log.committed import CommittedBatch
+from spindle.metadata_log.snapshots import SnapshotInfo, encode_snapshot
 from spindle.protocol.message import Message
 from spindle.protocol.messages import metadata_records
 from spindle.protocol.records.batch import batches
+from spindle.publication.feed import RecordEncoder
+from spindle.publication.loader import MetadataLoader
 from spindle.raft.kraft_records import read_control_records
-from spindle.raft.listener import CommittedBatch
-from spindle.raft.snapshots import SnapshotInfo, encode_snapshot
-from spindle.runtime.quorum.feed import RecordEncoder
 
 RECORDED = Path(__file__).parent / "recorded_snapshots"
 SNAPSHOTS = sorted(path.stem for path in RECORDED.glob("*.jsonl"))

@@ -5,7 +5,6 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from spindle.broker.context import RequestContext
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import OFFSETS_TOPIC, Endpoint, TopicPartition
 from spindle.coordinator.config import GroupCoordinatorConfig
@@ -16,6 +15,7 @@ from spindle.metadata.topics import TopicImage, TopicsImage
 from spindle.protocol.records.batch import batches, patch_offset_and_epoch
 from spindle.runtime.coordinator.group_coordinator import GroupCoordinator
 from spindle.runtime.coordinator.shard_driver import ShardSettings
+from spindle.serving.context import RequestContext
 
 CONFIG = replace(GroupCoordinatorConfig(), initial_rebalance_delay_ms=0)
 

@@ -6,12 +6,12 @@ from typing import Any, cast
 import pytest
 from coordinator_log import context, image_of, run, start_broker
 
-from spindle.broker.services import BrokerServices
 from spindle.common.errors import ErrorCode
 from spindle.metadata.image import MetadataImage
 from spindle.protocol.api import ApiKey
 from spindle.protocol.messages.describe_groups import DescribeGroupsRequest
-from spindle.runtime.broker.handler_table import broker_handlers
+from spindle.serving.handler_table import broker_handlers
+from spindle.serving.services import BrokerServices
 
 
 @pytest.mark.parametrize(

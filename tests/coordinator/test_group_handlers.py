@@ -17,8 +17,6 @@ from coordinator_log import (
     topic,
 )
 
-from spindle.broker.handlers import groups as handlers
-from spindle.broker.handlers import offsets
 from spindle.common.errors import ErrorCode
 from spindle.common.ids import OFFSETS_TOPIC
 from spindle.protocol.codec import decode, encode
@@ -34,6 +32,8 @@ from spindle.protocol.messages.offset_commit import OffsetCommitRequest
 from spindle.protocol.messages.offset_delete import OffsetDeleteRequest
 from spindle.protocol.messages.offset_fetch import OffsetFetchRequest
 from spindle.protocol.messages.sync_group import SyncGroupRequest
+from spindle.serving.handlers import groups as handlers
+from spindle.serving.handlers import offsets
 
 R = TypeVar("R", bound=Message)
 Handler = Callable[[Any, Any, Any], Awaitable[R]]

@@ -13,6 +13,7 @@ from peers.node import SpindleNode
 from peers.paths import SPINDLE, kafka_shell_jars
 
 from spindle.common.ids import OffsetAndEpoch
+from spindle.metadata_log.snapshots import SnapshotInfo, encode_snapshot, snapshot_file_name
 from spindle.protocol.messages.metadata_records import (
     AccessControlEntryRecord,
     ClientQuotaRecord,
@@ -26,9 +27,8 @@ from spindle.protocol.messages.metadata_records import (
     TopicRecord,
     UserScramCredentialRecord,
 )
-from spindle.raft.snapshots import SnapshotInfo, encode_snapshot, snapshot_file_name
+from spindle.publication.feed import RecordEncoder
 from spindle.raft.voters import VoterSet
-from spindle.runtime.quorum.feed import RecordEncoder
 
 _ATTEMPTS = 5
 _LIMIT_S = 20

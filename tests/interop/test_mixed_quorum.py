@@ -22,6 +22,8 @@ from peers.quorum import (
     ask_node,
 )
 
+from spindle.metadata_log.committed import decode_batch
+from spindle.metadata_log.snapshots import SUFFIX, read_snapshot
 from spindle.protocol.messages.alter_client_quotas import AlterClientQuotasRequest
 from spindle.protocol.messages.alter_user_scram_credentials import AlterUserScramCredentialsRequest
 from spindle.protocol.messages.metadata_records import (
@@ -31,8 +33,6 @@ from spindle.protocol.messages.metadata_records import (
     UserScramCredentialRecord,
 )
 from spindle.protocol.records.batch import batches
-from spindle.raft.committed import decode_batch
-from spindle.raft.snapshots import SUFFIX, read_snapshot
 
 SMALL_SNAPSHOTS = {
     "metadata.log.max.record.bytes.between.snapshots": "1000",

@@ -16,8 +16,8 @@ from log_builders import (
 from spindle.common.errors import ApiError, CorruptRecords, ErrorCode
 from spindle.common.ids import OffsetAndEpoch
 from spindle.log.errors import UnexpectedAppendOffset
+from spindle.log.formats.partition_metadata import read_partition_metadata
 from spindle.log.log_config import LogConfig
-from spindle.log.partition_metadata import read_partition_metadata
 from spindle.protocol.records.batch import batches, check_crc, read_header
 from spindle.protocol.records.builder import SimpleRecord, build_batch
 from spindle.protocol.records.compression import Codec

@@ -17,14 +17,14 @@ from log_builders import (
 )
 
 from spindle.common.ids import TopicPartition
-from spindle.log.checkpoints import read_offset_checkpoint
-from spindle.log.cleaner import Cleaner
-from spindle.log.cleaning import Cleaning, CleaningResult
-from spindle.log.cleaning_plan import dirty_range, is_due, plan_cleaning
-from spindle.log.directory import LogDirectory
+from spindle.disks.cleaner import Cleaner
+from spindle.disks.directory_store import DirectoryStore
+from spindle.log.cleaning.cleaning import Cleaning, CleaningResult
+from spindle.log.cleaning.plan import dirty_range, is_due, plan_cleaning
+from spindle.log.cleaning.replacement import put_in_place
+from spindle.log.formats.checkpoints import read_offset_checkpoint
 from spindle.log.log import Log
 from spindle.log.log_config import LogConfig
-from spindle.log.replacement import put_in_place
 from spindle.log.storage import LogStorage
 from spindle.protocol.records.batch import batches
 from spindle.protocol.records.builder import SimpleRecord, build_batch
@@ -368,9 +368,9 @@ def test_a_marker_goes_after_its_records_and_its_horizon() -> None:
 
 
 class TestCleaner:
-    def prepared(self, files: MemoryFileSystem) -> tuple[LogDirectory, Cleaner]:
+    def prepared(self, files: MemoryFileSystem) -> tuple[DirectoryStore, Cleaner]:
         files.make_directories("/data")
-        directory = LogDirectory(files, "/data")
+        directory = DirectoryStore(files, "/data")
         directory.load(lambda topic: SMALL_COMPACT, NOW_MS)
         for topic, count in (("few", 12), ("many", 40)):
             topic_partition = TopicPartition(topic, 0)

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spindle.common.ids import TopicPartition
-from spindle.log.names import (
+from spindle.log.formats.names import (
     DirectoryKind,
     current_directory,
     deleted_directory,

@@ -6,10 +6,10 @@ from hypothesis import strategies as st
 from log_builders import NOW_MS, append, batch, end_transaction, new_log, new_storage, reload
 
 from spindle.common.errors import ApiError, CorruptLog, ErrorCode
+from spindle.log.formats.producer_snapshot import encode_producer_snapshot, read_producer_snapshot
 from spindle.log.log import Log
 from spindle.log.log_config import LogConfig
-from spindle.log.producer_entry import BatchMetadata, ProducerStateEntry
-from spindle.log.producer_snapshot import encode_producer_snapshot, read_producer_snapshot
+from spindle.log.producers.entry import BatchMetadata, ProducerStateEntry
 from spindle.protocol.records.builder import SimpleRecord, build_batch
 from spindle.testing.filesystem import MemoryFileSystem
 

@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 
 from spindle.common.errors import CorruptLog
 from spindle.common.ids import OffsetAndEpoch, TopicPartition
-from spindle.log.checkpoints import read_offset_checkpoint, write_offset_checkpoint
+from spindle.log.formats.checkpoints import read_offset_checkpoint, write_offset_checkpoint
+from spindle.log.formats.partition_metadata import read_partition_metadata, write_partition_metadata
 from spindle.log.leader_epochs import LeaderEpochs
-from spindle.log.partition_metadata import read_partition_metadata, write_partition_metadata
 from spindle.testing.filesystem import MemoryFileSystem
 
 

@@ -10,7 +10,6 @@ from spindle.common.errors import CorruptRecords
 from spindle.metadata.client_quotas import quota_entity
 from spindle.metadata.configs import ConfigResource
 from spindle.metadata.image import MetadataImage
-from spindle.metadata.loader import MetadataLoader
 from spindle.metadata.security import (
     AccessControlEntry,
     DelegationToken,
@@ -18,6 +17,7 @@ from spindle.metadata.security import (
     ScramUser,
 )
 from spindle.metadata.snapshot import snapshot_records
+from spindle.metadata_log.committed import CommittedBatch
 from spindle.protocol.message import Message
 from spindle.protocol.messages.metadata_records import (
     AbortTransactionRecord,
@@ -49,7 +49,7 @@ from spindle.protocol.messages.metadata_records import (
     ZkMigrationStateRecord,
 )
 from spindle.protocol.metadata_frame import RECORD_TYPES, parse_frame
-from spindle.raft.listener import CommittedBatch
+from spindle.publication.loader import MetadataLoader
 
 T = uuid(1)
 LEVEL = FeatureLevelRecord(name="metadata.version", feature_level=30)

@@ -8,10 +8,10 @@ from spindle.protocol.message import Message
 from spindle.protocol.messages.vote import VoteRequest
 from spindle.protocol.records.builder import SimpleRecord, build_batch
 from spindle.raft import responses
+from spindle.raft.election_state import ElectionState
 from spindle.raft.invariants import check_invariants
 from spindle.raft.log_view import LogView
 from spindle.raft.quorum import Quorum
-from spindle.raft.quorum_state import ElectionState
 from spindle.raft.ready import (
     Event,
     Flush,

@@ -15,6 +15,9 @@ from spindle.common.filesystem import OsFileSystem
 from spindle.common.ids import OffsetAndEpoch
 from spindle.common.ports import FileSystem
 from spindle.log.storage import LogStorage
+from spindle.metadata_log.committed import CommittedBatch, decode_batches
+from spindle.metadata_log.metadata_log import MetadataLog, RetentionSettings
+from spindle.metadata_log.partition_log import DIRECTORY_NAME, PartitionLog, metadata_log_config
 from spindle.protocol.message import Message
 from spindle.protocol.messages.describe_quorum import (
     DescribeQuorumRequest,
@@ -32,14 +35,11 @@ from spindle.protocol.messages.metadata_records import (
 from spindle.protocol.messages.raft_records import LeaderChangeMessage
 from spindle.protocol.records.batch import batches
 from spindle.raft import requests
-from spindle.raft.committed import decode_batches
 from spindle.raft.kraft_records import read_control_records
-from spindle.raft.listener import CommittedBatch, LeaderAndEpoch, NotLeader
-from spindle.raft.metadata_log import MetadataLog, RetentionSettings
-from spindle.raft.partition_log import DIRECTORY_NAME, PartitionLog, metadata_log_config
+from spindle.raft.leader import LeaderAndEpoch, NotLeader
 from spindle.raft.ready import Destination
 from spindle.raft.settings import LocalNode, QuorumSettings
-from spindle.runtime.directory_thread import DirectoryThread
+from spindle.runtime.disks.directory_thread import DirectoryThread
 from spindle.runtime.peers.port import PeerUnavailable
 from spindle.runtime.quorum.metadata_quorum import RaftMetadataQuorum
 from spindle.testing.filesystem import Fault, MemoryFileSystem

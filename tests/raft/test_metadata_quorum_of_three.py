@@ -14,11 +14,11 @@ from test_metadata_quorum import TOPIC, Recorder
 from spindle.common.filesystem import OsFileSystem
 from spindle.common.ids import NO_LEADER, OffsetAndEpoch
 from spindle.log.storage import LogStorage
+from spindle.metadata_log.metadata_log import MetadataLog, RetentionSettings
+from spindle.metadata_log.partition_log import DIRECTORY_NAME, PartitionLog, metadata_log_config
 from spindle.protocol.messages.metadata_records import NoOpRecord
-from spindle.raft.metadata_log import MetadataLog, RetentionSettings
-from spindle.raft.partition_log import DIRECTORY_NAME, PartitionLog, metadata_log_config
 from spindle.raft.settings import LocalNode, QuorumSettings
-from spindle.runtime.directory_thread import DirectoryThread
+from spindle.runtime.disks.directory_thread import DirectoryThread
 from spindle.runtime.quorum.metadata_quorum import RaftMetadataQuorum
 
 FAST = QuorumSettings(

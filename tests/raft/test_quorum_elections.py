@@ -8,8 +8,8 @@ from spindle.common.ids import OffsetAndEpoch
 from spindle.protocol.messages.fetch import FetchRequest
 from spindle.protocol.messages.vote import VoteRequest, VoteResponse
 from spindle.raft import requests
+from spindle.raft.election_state import ElectionState
 from spindle.raft.log_view import LogView
-from spindle.raft.quorum_state import ElectionState
 from spindle.raft.ready import RequestFailed, Shutdown
 from spindle.raft.settings import QuorumSettings
 from spindle.raft.voters import ReplicaKey

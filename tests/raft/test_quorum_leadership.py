@@ -36,9 +36,9 @@ from spindle.protocol.records.batch import batches, read_header
 from spindle.protocol.records.record import decode_records
 from spindle.raft import requests, responses
 from spindle.raft.appends import MAX_BATCH_BYTES, MAX_BATCH_RECORDS, split_into_batches
+from spindle.raft.election_state import ElectionState
 from spindle.raft.kraft_records import read_control_records
-from spindle.raft.listener import LeaderAndEpoch, NotLeader
-from spindle.raft.quorum_state import ElectionState
+from spindle.raft.leader import LeaderAndEpoch, NotLeader
 from spindle.raft.ready import (
     Append,
     AppendRecords,

@@ -26,7 +26,7 @@ from spindle.replication.fetcher import (
     FollowedPartition,
     Step,
 )
-from spindle.replication.follower_log import begin_to_follow, take_over
+from spindle.replication.follower_log import apply_leader_answer, begin_to_follow
 from spindle.testing.filesystem import MemoryFileSystem
 
 TOPIC_ID = bytes(range(16))
@@ -197,7 +197,7 @@ class Follower:
             log = self.logs[step.partition.key.partition]
             assert not isinstance(step.work, FindLeaderOffsets)
             try:
-                position = take_over(log, step.work, NOW_MS)
+                position = apply_leader_answer(log, step.work, NOW_MS)
             except (CorruptRecords, UnexpectedAppendOffset):
                 self.fetcher.on_refused(step, self.now_ms)
             else:

@@ -8,22 +8,22 @@ from typing import Any
 import pytest
 from replica_pair import NOW_MS, TOPIC_ID, Leader, append, commit, content, new_log
 
-from spindle.broker.directories import BrokerDirectory
-from spindle.broker.following import Following
-from spindle.broker.partition import Partition
-from spindle.broker.replication_context import ReplicationContext
-from spindle.broker.replication_quotas import ReplicationQuotas
 from spindle.common.errors import CorruptLog, ErrorCode, LogDirectoryFailed
 from spindle.common.ids import Endpoint
 from spindle.config.node_config import NodeConfig
-from spindle.log.directory import LogDirectory
+from spindle.disks.directory_store import DirectoryStore
+from spindle.disks.log_directory import LogDirectory
 from spindle.log.log import Log
 from spindle.protocol.message import Message
 from spindle.protocol.messages.fetch import FetchRequest
 from spindle.raft.ready import Destination
+from spindle.replicas.following import Following
+from spindle.replicas.partition import Partition
+from spindle.replicas.replication_context import ReplicationContext
 from spindle.replication.follower_log import begin_to_follow
 from spindle.runtime.broker.replica_fetchers import ReplicaFetchers
 from spindle.runtime.peers.port import PeerUnavailable
+from spindle.serving.quotas.replication import ReplicationQuotas
 from spindle.testing.filesystem import MemoryFileSystem
 
 BROKER_ID, LEADER_ID = 2, 1
@@ -135,9 +135,9 @@ class Broker:
         self.partitions = []
         files = MemoryFileSystem()
         files.make_directories("/data")
-        store = LogDirectory(files, "/data")
+        store = DirectoryStore(files, "/data")
         executors: list[Any] = [*self.disks]
-        directories = [BrokerDirectory("/data", bytes(16), disk, store) for disk in executors]
+        directories = [LogDirectory("/data", bytes(16), disk, store) for disk in executors]
         for number, log in enumerate(logs):
             where = log.topic_partition
             partition = Partition(where, TOPIC_ID, log, directories[number % 2], context)
@@ -211,7 +211,10 @@ def test_all_that_one_answer_brings_takes_one_hop_for_each_directory() -> None:
             append(log, 0, "a")
         broker.follow()
         await broker.caught_up()
-        assert [disk.log for disk in broker.disks] == [["take_over"], ["take_over"]]
+        assert [disk.log for disk in broker.disks] == [
+            ["apply_leader_answers"],
+            ["apply_leader_answers"],
+        ]
         await broker.fetchers.stop_all()
 
     scenario(test)

@@ -1,8 +1,8 @@
 """Replication throttles (KIP-73): who is throttled, and when it is too fast."""
 
-from spindle.broker.quotas import WindowedRate
-from spindle.broker.replication_quotas import ReplicationQuota
 from spindle.replication.throttling import throttled_partitions
+from spindle.serving.quotas.rates import WindowedRate
+from spindle.serving.quotas.replication import ReplicationQuota
 
 
 def test_replicas_of_this_broker_are_throttled() -> None:

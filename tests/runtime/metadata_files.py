@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from spindle.metadata_log.committed import decode_batch
 from spindle.protocol.message import Message
 from spindle.protocol.records.batch import batches
-from spindle.raft.committed import decode_batch
 from spindle.raft.kraft_records import read_control_records
 
 FOLDER = "__cluster_metadata-0"

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from spindle.common.errors import CorruptLog, LogDirectoryFailed
-from spindle.runtime.directory_thread import DirectoryThread
+from spindle.runtime.disks.directory_thread import DirectoryThread
 
 Scenario = Callable[[DirectoryThread, list[LogDirectoryFailed]], Coroutine[Any, Any, None]]
 

@@ -5,8 +5,6 @@ from typing import Any
 
 import pytest
 
-from spindle.broker.context import RequestContext
-from spindle.broker.forwarding import open_request, open_response, seal_request, seal_response
 from spindle.common.errors import ApiError, ErrorCode, ProtocolViolation
 from spindle.common.ids import Endpoint
 from spindle.protocol.message import Message
@@ -16,10 +14,12 @@ from spindle.protocol.messages.broker_heartbeat import (
 )
 from spindle.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from spindle.protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
-from spindle.raft.listener import LeaderAndEpoch
+from spindle.raft.leader import LeaderAndEpoch
 from spindle.raft.ready import Destination
 from spindle.runtime.controller.channel import ControllerChannel
 from spindle.runtime.peers.port import PeerUnavailable
+from spindle.serving.context import RequestContext
+from spindle.serving.forwarding import open_request, open_response, seal_request, seal_response
 
 REQUEST = CreateTopicsRequest(topics=[CreateTopicsRequest.CreatableTopic(name="t")])
 ANSWER = CreateTopicsResponse(

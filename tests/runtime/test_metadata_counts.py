@@ -6,7 +6,6 @@ import pytest
 
 from spindle.metadata.delta import MetadataDelta
 from spindle.metadata.image import EMPTY_IMAGE, MetadataImage, MetadataProvenance
-from spindle.metadata.loader import Publication
 from spindle.metadata.snapshot import snapshot_records
 from spindle.protocol.message import Message
 from spindle.protocol.messages.metadata_records import (
@@ -20,7 +19,8 @@ from spindle.protocol.messages.metadata_records import (
     UnfenceBrokerRecord,
     UnregisterBrokerRecord,
 )
-from spindle.raft.listener import LeaderAndEpoch
+from spindle.publication.loader import Publication
+from spindle.raft.leader import LeaderAndEpoch
 from spindle.runtime.controller.cluster_log import ClusterLog
 from spindle.runtime.metrics.metadata_counts import MetadataCounts
 

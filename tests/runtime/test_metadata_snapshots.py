@@ -6,7 +6,7 @@ from cluster_harness import COMBINED, cluster_homes, eventually, running_cluster
 from metadata_files import FOLDER
 from node_harness import connected, run
 
-from spindle.raft.snapshots import parse_snapshot_file_name
+from spindle.metadata_log.snapshots import parse_snapshot_file_name
 from spindle.runtime.node import Node
 
 

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from node_harness import Home, batch_of, connected, run, running
 from prometheus_client.parser import text_string_to_metric_families
 
-from spindle.broker.traffic import Traffic
 from spindle.common.errors import ConfigError
 from spindle.runtime.metrics import http_server
 from spindle.runtime.metrics.disk import MeasuredFileSystem
@@ -21,6 +20,7 @@ from spindle.runtime.metrics.http_server import MetricsServer
 from spindle.runtime.metrics.replicas import count_replicas
 from spindle.runtime.metrics.requests import RequestMetrics, RequestTimes
 from spindle.runtime.node import Node
+from spindle.serving.traffic import Traffic
 
 Labels = tuple[tuple[str, str], ...]
 
@@ -210,7 +210,7 @@ def test_every_metric_is_documented_and_every_documented_metric_is_there(tmp_pat
 def test_a_look_at_many_replicas_lets_others_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("spindle.broker.pacing._SLICE_S", 0.0)
+    monkeypatch.setattr("spindle.serving.pacing._SLICE_S", 0.0)
 
     async def scenario() -> None:
         home = Home(tmp_path, spindle_metrics_listener="127.0.0.1:0").format()

@@ -2,11 +2,11 @@
 
 import pytest
 
-from spindle.broker.context import RequestContext
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.metadata.client_quotas import ClientQuotasImage, quota_entity
 from spindle.runtime.controller import mutation_quotas
 from spindle.runtime.controller.mutation_quotas import MutationQuotas
+from spindle.serving.context import RequestContext
 
 CREATE_TOPICS = 19
 NOW_MS = 1_000_000

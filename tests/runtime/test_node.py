@@ -21,7 +21,7 @@ from spindle.protocol.messages.list_offsets import ListOffsetsRequest
 from spindle.protocol.messages.metadata import MetadataRequest
 from spindle.protocol.records.builder import SimpleRecord, build_batch
 from spindle.protocol.records.record import Record
-from spindle.runtime.directory_thread import DirectoryThread
+from spindle.runtime.disks.directory_thread import DirectoryThread
 from spindle.runtime.node import EXIT_FAILED, Node, _run
 
 

@@ -11,9 +11,9 @@ from node_harness import Home
 
 from spindle.common.errors import ConfigError
 from spindle.common.filesystem import OsFileSystem
+from spindle.runtime.disks.open_files import scarcity, share_out
 from spindle.runtime.machine import LocalMachine
 from spindle.runtime.node import Node
-from spindle.runtime.open_files import scarcity, share_out
 
 
 @pytest.mark.parametrize("limit", [256, 1024, 4096, 1_048_576])

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from node_harness import Home, batch_of, connected, fetch_request, run, running
 
-from spindle.broker.partition import ACKS_ALL, Partition
 from spindle.log.log import Log
-from spindle.log.transaction_index import AbortedTransaction
+from spindle.log.segments.transaction_index import AbortedTransaction
 from spindle.protocol.messages.fetch import FetchRequest
 from spindle.protocol.records.control import EndTransactionMarker, build_end_transaction
 from spindle.protocol.records.validation import AppendOrigin
+from spindle.replicas.partition import ACKS_ALL, Partition
 
 NOW_MS = 1_700_000_000_000
 

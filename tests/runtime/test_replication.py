@@ -9,13 +9,11 @@ from cluster_harness import cluster_homes, eventually, running_cluster
 from fake_broker import create_replicated
 from node_harness import Client, Home, batch_of, connected, run
 
-from spindle.broker.partition import Partition
-from spindle.broker.replicas import Replicas
 from spindle.common.filesystem import OsFileSystem
 from spindle.common.ids import TopicPartition
 from spindle.config.resources import ResourceType
-from spindle.log.checkpoints import HIGH_WATERMARKS, read_offset_checkpoint
-from spindle.log.directory import LogDirectory
+from spindle.disks.directory_store import DirectoryStore
+from spindle.log.formats.checkpoints import HIGH_WATERMARKS, read_offset_checkpoint
 from spindle.log.log_config import LogConfig
 from spindle.metadata.image import MetadataImage
 from spindle.metadata.partitions import PartitionRegistration
@@ -25,6 +23,8 @@ from spindle.protocol.messages.alter_partition_reassignments import (
 from spindle.protocol.messages.delete_topics import DeleteTopicsRequest
 from spindle.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from spindle.protocol.records.batch import patch_offset_and_epoch
+from spindle.replicas.partition import Partition
+from spindle.replicas.replica_manager import Replicas
 from spindle.runtime.broker.lifecycle import BrokerState
 from spindle.runtime.metrics.partitions import PartitionRows, gather_rows
 from spindle.runtime.node import Node
@@ -275,7 +275,7 @@ def test_a_former_leader_gives_up_what_its_followers_never_had(tmp_path: Path) -
 
 def append_offline(path: str, topic: str, *values: bytes) -> None:
     """Records of the last epoch at the end of a log whose broker is down."""
-    directory = LogDirectory(OsFileSystem(), path)
+    directory = DirectoryStore(OsFileSystem(), path)
     directory.load(lambda _: LogConfig(), 0)
     log = directory.logs[TopicPartition(topic, 0)]
     for value in values:

@@ -3,12 +3,12 @@
 import asyncio
 from typing import Any
 
-from spindle.broker.assignments import Assignments
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.protocol.messages.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,
     AssignReplicasToDirsResponse,
 )
+from spindle.replicas.assignments import Assignments
 from spindle.runtime.backoff import Backoff
 from spindle.runtime.broker.report_sender import ReportSender
 

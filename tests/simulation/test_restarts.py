@@ -2,7 +2,7 @@
 
 import asyncio
 
-from spindle.log.clean_shutdown import read_clean_shutdown
+from spindle.log.formats.clean_shutdown import read_clean_shutdown
 from spindle.testing.simulation.run import Simulation
 from spindle.testing.simulation.scenario import Chances, NodePlan, Scenario
 

@@ -12,8 +12,8 @@ from typing import Final
 from spindle.common.errors import CorruptLog
 from spindle.common.ids import OffsetAndEpoch
 from spindle.common.ports import FileSystem
-from spindle.log.checkpoints import checkpoint_content, checkpoint_lines
-from spindle.log.names import LEADER_EPOCH_CHECKPOINT
+from spindle.log.formats.checkpoints import checkpoint_content, checkpoint_lines
+from spindle.log.formats.names import LEADER_EPOCH_CHECKPOINT
 
 UNDEFINED_EPOCH: Final = -1
 UNDEFINED_OFFSET: Final = -1

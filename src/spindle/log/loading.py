@@ -5,21 +5,21 @@ from typing import Final
 
 from spindle.common.ids import TopicPartition
 from spindle.common.uuids import Uuid
+from spindle.log.formats.partition_metadata import read_partition_metadata, write_partition_metadata
 from spindle.log.leader_epochs import LeaderEpochs
 from spindle.log.log import LoadedState, Log
 from spindle.log.log_config import LogConfig
-from spindle.log.offset_index import MAX_RELATIVE_OFFSET
-from spindle.log.partition_metadata import read_partition_metadata, write_partition_metadata
-from spindle.log.producer_changes import replay_producers
-from spindle.log.producer_state import ProducerState
+from spindle.log.producers.changes import replay_producers
+from spindle.log.producers.state import ProducerState
 from spindle.log.recovery import (
     is_whole,
     open_segments,
     recover_segment,
     settle_interrupted_work,
 )
-from spindle.log.segment import Segment
-from spindle.log.segments import Segments
+from spindle.log.segments.offset_index import MAX_RELATIVE_OFFSET
+from spindle.log.segments.segment import Segment
+from spindle.log.segments.segment_list import Segments
 from spindle.log.storage import LogStorage
 
 logger = logging.getLogger(__name__)

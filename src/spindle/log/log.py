@@ -16,22 +16,22 @@ from spindle.common.ports import Bytes
 from spindle.common.uuids import Uuid
 from spindle.log.errors import OffsetOutOfRange
 from spindle.log.flushing import FlushTask
+from spindle.log.formats.partition_metadata import write_partition_metadata
 from spindle.log.handles import FileHandles
 from spindle.log.leader_epochs import LeaderEpochs
 from spindle.log.log_config import LogConfig
-from spindle.log.lookup import TimestampOffset, find_max_timestamp, find_timestamp
-from spindle.log.offset_index import MAX_RELATIVE_OFFSET
-from spindle.log.partition_metadata import write_partition_metadata
 from spindle.log.placement import follower_batches, place_batches, writable
-from spindle.log.producer_append import CompletedTransaction
-from spindle.log.producer_changes import find_duplicate, producer_changes, replay_producers
-from spindle.log.producer_entry import BatchMetadata, ProducerStateEntry
-from spindle.log.producer_state import ProducerState
-from spindle.log.retention import deletable_segments
-from spindle.log.segment import Segment
-from spindle.log.segments import Segments
+from spindle.log.producers.append import CompletedTransaction
+from spindle.log.producers.changes import find_duplicate, producer_changes, replay_producers
+from spindle.log.producers.entry import BatchMetadata, ProducerStateEntry
+from spindle.log.producers.state import ProducerState
+from spindle.log.segments.lookup import TimestampOffset, find_max_timestamp, find_timestamp
+from spindle.log.segments.offset_index import MAX_RELATIVE_OFFSET
+from spindle.log.segments.retention import deletable_segments
+from spindle.log.segments.segment import Segment
+from spindle.log.segments.segment_list import Segments
+from spindle.log.segments.transaction_index import AbortedTransaction
 from spindle.log.storage import LogStorage
-from spindle.log.transaction_index import AbortedTransaction
 from spindle.protocol.records.batch import NO_TIMESTAMP, BatchHeader, batches
 from spindle.protocol.records.validation import AppendOrigin, validate_for_append
 

@@ -10,10 +10,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from spindle.common.errors import CorruptLog, CorruptRecords
-from spindle.log.handles import FileHandles
-from spindle.log.leader_epochs import LeaderEpochs
-from spindle.log.log_config import LogConfig
-from spindle.log.names import (
+from spindle.log.formats.names import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
     LOG_SUFFIX,
@@ -21,9 +18,12 @@ from spindle.log.names import (
     offset_name,
     parse_offset_name,
 )
-from spindle.log.producer_state import ProducerState
-from spindle.log.segment import SEGMENT_SUFFIXES, Segment
-from spindle.log.transaction_index import AbortedTransaction
+from spindle.log.handles import FileHandles
+from spindle.log.leader_epochs import LeaderEpochs
+from spindle.log.log_config import LogConfig
+from spindle.log.producers.state import ProducerState
+from spindle.log.segments.segment import SEGMENT_SUFFIXES, Segment
+from spindle.log.segments.transaction_index import AbortedTransaction
 from spindle.protocol.records.batch import BatchHeader, check_crc
 
 logger = logging.getLogger(__name__)

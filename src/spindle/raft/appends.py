@@ -7,7 +7,7 @@ from spindle.protocol.records.control import build_control_batch
 from spindle.raft import kraft_records
 from spindle.raft.core import QuorumCore
 from spindle.raft.kraft_records import ControlRecord
-from spindle.raft.listener import LeaderAndEpoch, NotLeader
+from spindle.raft.leader import LeaderAndEpoch, NotLeader
 from spindle.raft.ready import AppendRecords
 from spindle.raft.roles import Leader
 

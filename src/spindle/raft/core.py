@@ -12,10 +12,10 @@ from spindle.common.ids import NO_LEADER, Endpoint, OffsetAndEpoch
 from spindle.common.ports import RandomSource
 from spindle.protocol.message import Message
 from spindle.raft.connections import Connections
-from spindle.raft.listener import LeaderAndEpoch
+from spindle.raft.election_state import ElectionState
+from spindle.raft.leader import LeaderAndEpoch
 from spindle.raft.membership_state import VoterChange
 from spindle.raft.progress import Progress
-from spindle.raft.quorum_state import ElectionState
 from spindle.raft.ready import (
     Append,
     Destination,

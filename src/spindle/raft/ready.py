@@ -10,8 +10,8 @@ from typing import NamedTuple, TypeAlias
 from spindle.common.ids import OffsetAndEpoch
 from spindle.common.ports import Bytes
 from spindle.protocol.message import Message
-from spindle.raft.listener import LeaderAndEpoch
-from spindle.raft.quorum_state import ElectionState
+from spindle.raft.election_state import ElectionState
+from spindle.raft.leader import LeaderAndEpoch
 from spindle.raft.voters import VoterSet
 
 # ---------------------------------------------------------------- events

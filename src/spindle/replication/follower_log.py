@@ -82,7 +82,7 @@ def begin_to_follow(log: Log, now_ms: int) -> LogPosition:
     return position_of(log)
 
 
-def take_over(log: Log, work: LogWork, now_ms: int) -> LogPosition:
+def apply_leader_answer(log: Log, work: LogWork, now_ms: int) -> LogPosition:
     """Do what the leader's answer asks for; where the log stands then.
 
     Raises:

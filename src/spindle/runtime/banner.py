@@ -8,7 +8,7 @@ from spindle import __version__
 from spindle.common.ids import Endpoint
 from spindle.common.uuids import uuid_text
 from spindle.config.node_config import NodeConfig
-from spindle.log.identity import DirectoryIdentities
+from spindle.disks.identity import DirectoryIdentities
 from spindle.metadata.image import MetadataImage
 from spindle.runtime.broker.broker_server import BrokerServer
 from spindle.runtime.network.listener import Listener

@@ -12,30 +12,18 @@ from collections.abc import Callable, Collection, Sequence
 from random import Random
 from typing import Any, Final, Protocol
 
-from spindle.broker.ports import DirectoryExecutor
 from spindle.common.errors import ConfigError, LogDirectoryFailed
 from spindle.common.ports import FileSystem
 from spindle.common.uuids import Uuid, uuid_from_random
-from spindle.runtime.directory_lock import DirectoryLock
-from spindle.runtime.directory_thread import DirectoryThread
+from spindle.disks.executor import DirectoryExecutor
+from spindle.runtime.disks.directory_lock import DirectoryLock
+from spindle.runtime.disks.directory_thread import DirectoryThread
+from spindle.runtime.disks.open_files import open_files_limit
 from spindle.runtime.metrics.disk import DiskTimes, MeasuredFileSystem
-from spindle.runtime.open_files import open_files_limit
 
 _BACKLOG: Final = 512
 
 DirectoryFailureListener = Callable[[LogDirectoryFailed], None]
-
-
-class NodeDirectory(DirectoryExecutor, Protocol):
-    """The I/O thread of a log directory, as the node that owns it sees it."""
-
-    def wait_at_most(self, hang_limit_s: float) -> None:
-        """From now on a disk that has not answered for so long has failed."""
-        ...
-
-    def stop(self, timeout_s: float) -> bool:
-        """Finish what was submitted and end; False if that takes longer."""
-        ...
 
 
 class Lock(Protocol):
@@ -67,7 +55,7 @@ class Machine(Protocol):
 
     def open_directory(
         self, path: str, on_failure: DirectoryFailureListener, hang_limit_s: float
-    ) -> NodeDirectory:
+    ) -> DirectoryExecutor:
         """The I/O thread of a directory. Call on the event loop.
 
         Args:
@@ -124,7 +112,7 @@ class LocalMachine:
 
     def open_directory(
         self, path: str, on_failure: DirectoryFailureListener, hang_limit_s: float
-    ) -> NodeDirectory:
+    ) -> DirectoryExecutor:
         return DirectoryThread(path, asyncio.get_running_loop(), on_failure, hang_limit_s)
 
     def lock_directory(self, path: str) -> Lock:

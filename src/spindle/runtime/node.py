@@ -9,29 +9,30 @@ import sys
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Final
 
-from spindle.broker.directories import BrokerDirectory
 from spindle.common.errors import ConfigError, CorruptLog, LogDirectoryFailed
 from spindle.common.ids import Endpoint
 from spindle.config.broker_keys.spindle import HANG_TIMEOUT, LOG_FORMAT, METRICS_LISTENER
 from spindle.config.endpoints import parse_servers
 from spindle.config.node_config import NodeConfig
-from spindle.log.clean_shutdown import UNKNOWN_BROKER_EPOCH, read_clean_shutdown
-from spindle.log.directory import LogDirectory
+from spindle.disks.directory_store import DirectoryStore
+from spindle.disks.executor import DirectoryExecutor
+from spindle.disks.identity import DirectoryIdentities, identify_directories
+from spindle.disks.log_directory import LogDirectory
 from spindle.log.errors import MisplacedDirectory
-from spindle.log.identity import DirectoryIdentities, identify_directories
+from spindle.log.formats.clean_shutdown import UNKNOWN_BROKER_EPOCH, read_clean_shutdown
+from spindle.publication.image_publisher import ActiveBrokersWatch, ImagePublisher
 from spindle.runtime.banner import directory_lines, identity_lines, level_line, listener_lines
 from spindle.runtime.broker.broker_server import BrokerEnvironment, BrokerServer
 from spindle.runtime.controller.controller_server import ControllerServer
-from spindle.runtime.image_publisher import ActiveBrokersWatch, ImagePublisher
+from spindle.runtime.disks.open_files import OpenFiles, raise_limit, scarcity, share_out
 from spindle.runtime.logging_setup import set_up_logging
-from spindle.runtime.machine import LocalMachine, Lock, Machine, NodeDirectory
+from spindle.runtime.machine import LocalMachine, Lock, Machine
 from spindle.runtime.memory import keep_large_buffers
 from spindle.runtime.metrics.http_server import MetricsServer
 from spindle.runtime.metrics.metadata_counts import MetadataCounts
 from spindle.runtime.metrics.parts import NodeParts
 from spindle.runtime.metrics.requests import RequestMetrics
 from spindle.runtime.network.listener import Listener, bind, reachable
-from spindle.runtime.open_files import OpenFiles, raise_limit, scarcity, share_out
 from spindle.runtime.peers.pool import PeerPool
 from spindle.runtime.quorum.factory import open_quorum, read_bootstrap_records
 from spindle.runtime.quorum.metadata_quorum import RaftMetadataQuorum
@@ -71,7 +72,7 @@ class Node:
         )
         self._metrics = RequestMetrics()
         self._open_files = OpenFiles(0, 0, 0, 0)
-        self._threads: dict[str, NodeDirectory] = {}
+        self._threads: dict[str, DirectoryExecutor] = {}
         self._locks: dict[str, Lock] = {}
         self._stopped = asyncio.Event()
         self._fatal: str | None = None
@@ -230,9 +231,9 @@ class Node:
         config = self._config
         directories = []
         for path in dict.fromkeys(self._log_dirs):
-            store = LogDirectory(self._file_system, path, self._open_files.by_directory)
+            store = DirectoryStore(self._file_system, path, self._open_files.by_directory)
             directory_id = identities.directory_ids.get(path, b"")
-            directories.append(BrokerDirectory(path, directory_id, self._threads[path], store))
+            directories.append(LogDirectory(path, directory_id, self._threads[path], store))
         quorum = self.quorum
         assert self.controller is not None
         assert quorum is not None

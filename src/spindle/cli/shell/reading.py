@@ -11,11 +11,14 @@ from typing import Final
 from spindle.common.errors import CorruptLog, CorruptRecords, ProtocolViolation
 from spindle.common.ids import METADATA_PARTITION, OffsetAndEpoch
 from spindle.metadata.image import MetadataImage
-from spindle.metadata.loader import MetadataLoader
+from spindle.metadata_log.committed import CommittedBatch, decode_batch
+from spindle.metadata_log.snapshots import (
+    parse_snapshot_file_name,
+    read_snapshot,
+    snapshot_file_name,
+)
 from spindle.protocol.records.batch import batches, check_crc
-from spindle.raft.committed import decode_batch
-from spindle.raft.listener import CommittedBatch
-from spindle.raft.snapshots import parse_snapshot_file_name, read_snapshot, snapshot_file_name
+from spindle.publication.loader import MetadataLoader
 
 _SEGMENT: Final = ".log"
 _SNAPSHOT: Final = ".checkpoint"

@@ -19,7 +19,7 @@ from spindle.cli.storage.voters import InitialController, voter_set
 from spindle.common.ids import METADATA_PARTITION
 from spindle.common.ports import FileSystem
 from spindle.common.uuids import Uuid, UuidSource
-from spindle.log.identity import (
+from spindle.disks.identity import (
     DirectoryEnsemble,
     MetaProperties,
     check_ensemble,

@@ -12,7 +12,7 @@ from spindle.cli.tools.failures import Failure, ToolFailed
 from spindle.cli.tools.options import Option, OptionParser, Options
 from spindle.common.errors import CorruptLog, CorruptRecords
 from spindle.common.filesystem import OsFileSystem
-from spindle.log.producer_snapshot import read_producer_snapshot
+from spindle.log.formats.producer_snapshot import read_producer_snapshot
 
 _OFFSET_ENTRY: Final = Struct(">ii")
 _TIME_ENTRY: Final = Struct(">qi")

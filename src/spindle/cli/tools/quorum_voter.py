@@ -8,7 +8,7 @@ from spindle.common.filesystem import OsFileSystem
 from spindle.common.ids import Endpoint
 from spindle.common.uuids import Uuid
 from spindle.config.endpoints import listener_name, parse_listeners
-from spindle.log.identity import load_ensemble
+from spindle.disks.identity import load_ensemble
 
 _HINT: Final = "Is this a valid controller configuration file?"
 _PLAINTEXT: Final = 0

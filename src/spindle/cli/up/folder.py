@@ -17,8 +17,8 @@ from spindle.common.filesystem import OsFileSystem
 from spindle.common.uuids import Uuid, uuid_from_random, uuid_text
 from spindle.config.node_config import NodeConfig
 from spindle.config.properties import format_properties
-from spindle.log.identity import load_ensemble
-from spindle.runtime.directory_lock import LOCK_FILE, DirectoryLock
+from spindle.disks.identity import load_ensemble
+from spindle.runtime.disks.directory_lock import LOCK_FILE, DirectoryLock
 
 
 @dataclass(frozen=True, slots=True)

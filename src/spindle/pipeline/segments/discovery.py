@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 from spindle.common.ids import TopicPartition
 from spindle.common.uuids import ZERO_UUID, Uuid, uuid_text
-from spindle.log.identity import MetaProperties, meta_properties_path, parse_meta_properties
+from spindle.disks.identity import MetaProperties, meta_properties_path, parse_meta_properties
 from spindle.pipeline.segments.small_files import current_replica, read_topic_id
 
 
-class LogDirectory(NamedTuple):
+class ListedDirectory(NamedTuple):
     """A formatted log directory."""
 
     path: Path
@@ -28,14 +28,14 @@ class Replica(NamedTuple):
 
     partition: TopicPartition
     topic_id: Uuid
-    directory: LogDirectory
+    directory: ListedDirectory
 
     @property
     def path(self) -> Path:
         return self.directory.path / str(self.partition)
 
 
-def expand_log_directories(text: str) -> list[LogDirectory]:
+def expand_log_directories(text: str) -> list[ListedDirectory]:
     """The log directories of a comma list of paths and globs, in the order given.
 
     Raises:
@@ -43,7 +43,7 @@ def expand_log_directories(text: str) -> list[LogDirectory]:
             directories belong to different clusters.
         ConfigError: a `meta.properties` is malformed.
     """
-    directories: list[LogDirectory] = []
+    directories: list[ListedDirectory] = []
     for part in (part.strip() for part in text.split(",")):
         paths = sorted(glob.glob(part)) if glob.has_magic(part) else [part]
         found = [Path(path) for path in paths if Path(path).is_dir()]
@@ -56,7 +56,7 @@ def expand_log_directories(text: str) -> list[LogDirectory]:
     return directories
 
 
-def find_replicas(directories: Iterable[LogDirectory]) -> list[Replica]:
+def find_replicas(directories: Iterable[ListedDirectory]) -> list[Replica]:
     """All current replicas, in the order of the directories and then of topic and partition."""
     replicas: list[Replica] = []
     for directory in directories:
@@ -92,17 +92,17 @@ def select_topic_id(topic: str, replicas: Sequence[Replica], wanted: Uuid | None
     return next(iter(by_id))
 
 
-def _identified(path: Path) -> LogDirectory:
+def _identified(path: Path) -> ListedDirectory:
     file = Path(meta_properties_path(str(path)))
     try:
-        return LogDirectory(path.resolve(), parse_meta_properties(file.read_bytes(), str(file)))
+        return ListedDirectory(path.resolve(), parse_meta_properties(file.read_bytes(), str(file)))
     except FileNotFoundError:
         raise ValueError(
             f"option logDirs: {path} has no {file.name}: it is no formatted log directory"
         ) from None
 
 
-def _check_one_cluster(directories: Sequence[LogDirectory]) -> None:
+def _check_one_cluster(directories: Sequence[ListedDirectory]) -> None:
     clusters: dict[str, Path] = {}
     for directory in directories:
         if directory.properties.cluster_id is not None:

@@ -12,13 +12,13 @@ from pathlib import Path
 
 from spindle.common.ids import TopicPartition
 from spindle.common.uuids import Uuid, uuid_text
-from spindle.log.checkpoints import (
+from spindle.log.formats.checkpoints import (
     HIGH_WATERMARKS,
     LOG_STARTS,
     RECOVERY_POINTS,
     read_offset_checkpoint,
 )
-from spindle.log.clean_shutdown import CLEAN_SHUTDOWN_FILE
+from spindle.log.formats.clean_shutdown import CLEAN_SHUTDOWN_FILE
 from spindle.pipeline.errors import DataLoss
 from spindle.pipeline.segments.discovery import (
     Replica,

@@ -14,9 +14,9 @@ from spindle.common.errors import CorruptLog
 from spindle.common.filesystem import OsFileSystem
 from spindle.common.ids import TopicPartition
 from spindle.common.uuids import Uuid
-from spindle.log.checkpoints import checkpoint_lines
-from spindle.log.names import LEADER_EPOCH_CHECKPOINT, DirectoryKind, parse_directory_name
-from spindle.log.partition_metadata import read_partition_metadata
+from spindle.log.formats.checkpoints import checkpoint_lines
+from spindle.log.formats.names import LEADER_EPOCH_CHECKPOINT, DirectoryKind, parse_directory_name
+from spindle.log.formats.partition_metadata import read_partition_metadata
 
 LOCK_FILE: Final = ".lock"
 FILE_SYSTEM: Final = OsFileSystem()

@@ -4,7 +4,7 @@ The aborted transactions come from the `.txnindex` files. The last stable offset
 transaction that is still open begins: from the newest producer snapshot and the batches after it.
 """
 
-from spindle.log.producer_snapshot import read_producer_snapshot
+from spindle.log.formats.producer_snapshot import read_producer_snapshot
 from spindle.pipeline.records.transactions import AbortedTransaction
 from spindle.pipeline.segments.index_files import read_transaction_index
 from spindle.pipeline.segments.segment_log import SegmentLog

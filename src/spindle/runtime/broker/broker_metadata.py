@@ -12,10 +12,10 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from spindle.metadata.image import EMPTY_IMAGE, MetadataImage
-from spindle.metadata.initial import initial_publication
-from spindle.metadata.loader import Publication
-from spindle.raft.listener import LeaderAndEpoch
-from spindle.runtime.image_publisher import ImageConsumer
+from spindle.publication.image_publisher import ImageConsumer
+from spindle.publication.initial import initial_publication
+from spindle.publication.loader import Publication
+from spindle.raft.leader import LeaderAndEpoch
 
 log = logging.getLogger(__name__)
 

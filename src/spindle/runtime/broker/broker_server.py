@@ -7,41 +7,29 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
-from spindle.broker.assignments import Assignments
-from spindle.broker.cordons import cordoned_paths
-from spindle.broker.directories import BrokerDirectory
-from spindle.broker.fetch_memory import FetchMemory
-from spindle.broker.handlers.auto_topics import request_topics
-from spindle.broker.isr_changes import IsrChanges
-from spindle.broker.partition import Partition
-from spindle.broker.ports import ControllerChannel
-from spindle.broker.producer_ids import ProducerIds
-from spindle.broker.quota_enforcement import ClientQuotas
-from spindle.broker.read_replicas import RACK_AWARE_SELECTOR
-from spindle.broker.replicas import Replicas, TopicSettings
-from spindle.broker.replication_context import ReplicationContext
-from spindle.broker.replication_quotas import ReplicationQuotas
-from spindle.broker.services import BrokerServices
-from spindle.broker.topology import endpoint_of
-from spindle.broker.traffic import Traffic
 from spindle.common.errors import LogDirectoryFailed
 from spindle.common.ids import OFFSETS_TOPIC, Endpoint
 from spindle.common.uuids import Uuid, uuid_text
 from spindle.config.broker_values import broker_integer
 from spindle.config.node_config import NodeConfig
-from spindle.log.clean_shutdown import UNKNOWN_BROKER_EPOCH
+from spindle.disks.cordons import cordoned_paths
+from spindle.disks.log_directory import LogDirectory
+from spindle.log.formats.clean_shutdown import UNKNOWN_BROKER_EPOCH
 from spindle.log.log_config import LogConfig
 from spindle.metadata.configs import BROKER_RESOURCE, TOPIC_RESOURCE
 from spindle.metadata.features import SUPPORTED_FEATURES
 from spindle.metadata.image import MetadataImage
-from spindle.metadata.loader import Publication
 from spindle.metadata.local_changes import local_changes
+from spindle.publication.loader import Publication
+from spindle.replicas.assignments import Assignments
+from spindle.replicas.isr_changes import IsrChanges
+from spindle.replicas.partition import Partition
+from spindle.replicas.replica_manager import Replicas, TopicSettings
+from spindle.replicas.replication_context import ReplicationContext
 from spindle.replication.fetch_session import FetchSessionCache
 from spindle.replication.leader_state import IsrProposal
 from spindle.runtime.backoff import Backoff
 from spindle.runtime.broker.broker_metadata import BrokerMetadata
-from spindle.runtime.broker.directory_logs import close_logs, load_logs
-from spindle.runtime.broker.handler_table import broker_handlers
 from spindle.runtime.broker.housekeeping import Housekeeping
 from spindle.runtime.broker.isr_expiration import IsrExpiration
 from spindle.runtime.broker.lifecycle import (
@@ -56,12 +44,24 @@ from spindle.runtime.broker.topic_settings import SettingsOfTopics
 from spindle.runtime.coordinator.group_coordinator import GroupCoordinator
 from spindle.runtime.coordinator.replica_log import ReplicaCoordinatorLog
 from spindle.runtime.coordinator.settings import group_coordinator_config, shard_settings
+from spindle.runtime.disks.directory_logs import close_logs, load_logs
 from spindle.runtime.metrics.requests import RequestMetrics
 from spindle.runtime.network.listener import Listen, Listener, bind, reachable
 from spindle.runtime.network.request_limits import RequestLimits
 from spindle.runtime.network.server import RequestServer
 from spindle.runtime.peers.links import PeerLinks
 from spindle.runtime.peers.port import Peers
+from spindle.serving.fetch_memory import FetchMemory
+from spindle.serving.handler_table import broker_handlers
+from spindle.serving.handlers.auto_topics import request_topics
+from spindle.serving.ports import ControllerChannel
+from spindle.serving.producer_ids import ProducerIds
+from spindle.serving.quotas.enforcement import ClientQuotas
+from spindle.serving.quotas.replication import ReplicationQuotas
+from spindle.serving.read_replicas import RACK_AWARE_SELECTOR
+from spindle.serving.services import BrokerServices
+from spindle.serving.topology import endpoint_of
+from spindle.serving.traffic import Traffic
 
 log = logging.getLogger(__name__)
 
@@ -75,7 +75,7 @@ class BrokerEnvironment:
 
     config: NodeConfig
     cluster_id: str
-    directories: Sequence[BrokerDirectory]
+    directories: Sequence[LogDirectory]
     cordoned_paths: Sequence[str]
     previous_broker_epoch: int
     channel: ControllerChannel
@@ -308,7 +308,7 @@ class BrokerServer:
     async def _react(self, publication: Publication) -> None:
         """Everything that a metadata delta means for this broker, in order."""
         delta = publication.delta
-        self._take_over_cordons(publication.image)
+        self._apply_cordons(publication.image)
         changed = delta.configs.changed
         is_broker_changed = any(r.resource_type == BROKER_RESOURCE for r in changed)
         if is_broker_changed:
@@ -321,7 +321,7 @@ class BrokerServer:
         if delta.cluster.changed_brokers:
             self.replicas.check_isrs()
         if is_broker_changed:
-            self._take_over_replication(publication.image)
+            self._apply_replication_settings(publication.image)
             self.replicas.refresh_settings(None)
         else:
             topics = [r.name for r in changed if r.resource_type == TOPIC_RESOURCE]
@@ -333,9 +333,9 @@ class BrokerServer:
             self.groups.on_topics_deleted(gone)
             self.traffic.forget(name for _, name in gone)
 
-    def _take_over_replication(self, image: MetadataImage) -> None:
+    def _apply_replication_settings(self, image: MetadataImage) -> None:
         """Settings of replication that can change while the broker runs."""
-        self.replication_quotas.take_over(image)
+        self.replication_quotas.update(image)
         self.replica_fetchers.resize(
             broker_integer(
                 self._config,
@@ -345,7 +345,7 @@ class BrokerServer:
             )
         )
 
-    def _take_over_cordons(self, image: MetadataImage) -> None:
+    def _apply_cordons(self, image: MetadataImage) -> None:
         by_path = {d.path: d.directory_id for d in self._env.directories}
         dynamic = image.configs.broker(self._config.node_id).get("cordoned.log.dirs")
         cordoned = cordoned_paths(list(by_path), self._env.cordoned_paths, dynamic)

@@ -8,11 +8,11 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
-from spindle.broker.directories import BrokerDirectory
-from spindle.broker.replicas import Replicas
 from spindle.common.errors import CorruptLog, CorruptRecords, LogDirectoryFailed
 from spindle.config.node_config import NodeConfig
-from spindle.runtime.daemon_threads import DaemonThreads
+from spindle.disks.log_directory import LogDirectory
+from spindle.replicas.replica_manager import Replicas
+from spindle.runtime.disks.daemon_threads import DaemonThreads
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +54,7 @@ class Housekeeping:
         self._initial_delay_ms = initial_ms
         self._cleaners: list[asyncio.Task[None]] = []
         self._tasks: list[asyncio.Task[None]] = []
-        self._flushing: dict[BrokerDirectory, asyncio.Task[None]] = {}
+        self._flushing: dict[LogDirectory, asyncio.Task[None]] = {}
         self._threads = DaemonThreads()
 
     def start(self) -> None:
@@ -73,7 +73,7 @@ class Housekeeping:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _repeat(
-        self, delay_ms: int, period_ms: int, function: Callable[[BrokerDirectory], None]
+        self, delay_ms: int, period_ms: int, function: Callable[[LogDirectory], None]
     ) -> None:
         await asyncio.sleep(delay_ms / 1000)
         while True:
@@ -82,7 +82,7 @@ class Housekeeping:
                 if not directory.is_offline:
                     function(directory)
 
-    async def _compact(self, directory: BrokerDirectory) -> None:
+    async def _compact(self, directory: LogDirectory) -> None:
         """Compact the logs of a directory, the dirtiest first, one at a time."""
         assert self._cleaner_backoff_ms is not None
         await asyncio.sleep(self._initial_delay_ms / 1000)
@@ -90,7 +90,7 @@ class Housekeeping:
             if not await self._compact_one(directory):
                 await asyncio.sleep(self._cleaner_backoff_ms / 1000)
 
-    async def _compact_one(self, directory: BrokerDirectory) -> bool:
+    async def _compact_one(self, directory: LogDirectory) -> bool:
         """True if a log was compacted; the copying runs beside the directory's thread."""
         executor, cleaner = directory.executor, directory.cleaner
         try:
@@ -112,10 +112,10 @@ class Housekeeping:
             executor.fail(error)
         return False
 
-    def _retain(self, directory: BrokerDirectory) -> None:
+    def _retain(self, directory: LogDirectory) -> None:
         directory.executor.submit_nowait(directory.store.apply_retention, self._now_ms())
 
-    def _flush(self, directory: BrokerDirectory) -> None:
+    def _flush(self, directory: LogDirectory) -> None:
         if directory not in self._flushing:
             task = asyncio.create_task(self._flush_directory(directory))
             self._flushing[directory] = task
@@ -125,7 +125,7 @@ class Housekeeping:
         """On a thread of its own; if its disk hangs, nobody else waits for it."""
         return asyncio.get_running_loop().run_in_executor(self._threads, work)
 
-    async def _flush_directory(self, directory: BrokerDirectory) -> None:
+    async def _flush_directory(self, directory: LogDirectory) -> None:
         """The syncs run beside the directory's thread, which goes on serving."""
         try:
             tasks = await directory.executor.submit(directory.begin_flushes, self._now_ms())
@@ -138,14 +138,14 @@ class Housekeeping:
         except OSError as error:
             directory.executor.fail(error)
 
-    def _checkpoint_recovery_points(self, directory: BrokerDirectory) -> None:
+    def _checkpoint_recovery_points(self, directory: LogDirectory) -> None:
         directory.executor.submit_nowait(directory.store.checkpoint_recovery_points)
 
-    def _checkpoint_log_starts(self, directory: BrokerDirectory) -> None:
+    def _checkpoint_log_starts(self, directory: LogDirectory) -> None:
         directory.executor.submit_nowait(directory.store.checkpoint_log_starts)
 
-    def _checkpoint_high_watermarks(self, directory: BrokerDirectory) -> None:
+    def _checkpoint_high_watermarks(self, directory: LogDirectory) -> None:
         directory.executor.submit_nowait(directory.store.checkpoint_high_watermarks)
 
-    def _delete_expired(self, directory: BrokerDirectory) -> None:
+    def _delete_expired(self, directory: LogDirectory) -> None:
         directory.executor.submit_nowait(directory.store.delete_expired, self._now_ms())

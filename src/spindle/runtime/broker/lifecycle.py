@@ -12,7 +12,6 @@ from enum import IntEnum
 from random import Random
 from typing import Any, Final
 
-from spindle.broker.ports import ControllerChannel
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import Endpoint
 from spindle.common.uuids import Uuid, uuid_sort_key, uuid_text
@@ -28,6 +27,7 @@ from spindle.protocol.messages.broker_registration import (
     BrokerRegistrationResponse,
 )
 from spindle.runtime.backoff import Backoff
+from spindle.serving.ports import ControllerChannel
 
 log = logging.getLogger(__name__)
 

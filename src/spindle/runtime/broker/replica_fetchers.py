@@ -10,18 +10,18 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeAlias, cast
 
-from spindle.broker.directories import BrokerDirectory
-from spindle.broker.following import Following
-from spindle.broker.partition import Partition
-from spindle.broker.replication_quotas import ReplicationQuota
 from spindle.common.errors import CorruptRecords, LogDirectoryFailed
 from spindle.common.ids import Endpoint
 from spindle.config.node_config import NodeConfig
+from spindle.disks.log_directory import LogDirectory
 from spindle.log.errors import UnexpectedAppendOffset
 from spindle.protocol.message import Message
 from spindle.protocol.messages.fetch import FetchResponse
 from spindle.protocol.messages.list_offsets import ListOffsetsResponse
 from spindle.raft.ready import Destination
+from spindle.replicas.follower_work import apply_leader_answers
+from spindle.replicas.following import Following
+from spindle.replicas.partition import Partition
 from spindle.replication.fetch_session_handler import TopicIdPartition
 from spindle.replication.fetcher import (
     EARLIEST,
@@ -34,6 +34,7 @@ from spindle.replication.fetcher import (
 )
 from spindle.replication.follower_log import Append, LogPosition, LogWork
 from spindle.runtime.peers.port import PeerLacksVersion, Peers, PeerUnavailable
+from spindle.serving.quotas.replication import ReplicationQuota
 
 log = logging.getLogger(__name__)
 
@@ -292,9 +293,11 @@ class FetcherTask:
                 self._done(step, partition, result)
 
     def _submit(self, part: Sequence[tuple[Step, Partition]]) -> Awaitable[Sequence[Any]]:
-        directory: BrokerDirectory = part[0][1].directory
+        directory: LogDirectory = part[0][1].directory
         work = [(partition.log, cast(LogWork, step.work)) for step, partition in part]
-        return directory.executor.submit(directory.take_over, work, self._owner.now_ms())
+        return directory.executor.submit(
+            apply_leader_answers, directory.store, work, self._owner.now_ms()
+        )
 
     def _done(self, step: Step, partition: Partition, result: LogPosition | Exception) -> None:
         if step.partition.is_throttled and isinstance(step.work, Append):

@@ -8,10 +8,10 @@ import logging
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from spindle.broker.ports import ControllerChannel
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.protocol.message import Message
 from spindle.runtime.backoff import Backoff
+from spindle.serving.ports import ControllerChannel
 
 log = logging.getLogger(__name__)
 

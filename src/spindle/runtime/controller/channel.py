@@ -9,15 +9,15 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, Protocol
 
-from spindle.broker.context import RequestContext
-from spindle.broker.forwarding import open_response, seal_request
 from spindle.common.errors import ApiError, ErrorCode, ProtocolViolation
 from spindle.common.ids import Endpoint
 from spindle.protocol.message import Message
-from spindle.raft.listener import LeaderAndEpoch
+from spindle.publication.image_publisher import ImageConsumer
+from spindle.raft.leader import LeaderAndEpoch
 from spindle.raft.ready import Destination
-from spindle.runtime.image_publisher import ImageConsumer
 from spindle.runtime.peers.port import PeerLacksVersion, Peers, PeerUnavailable
+from spindle.serving.context import RequestContext
+from spindle.serving.forwarding import open_response, seal_request
 
 _TIMEOUT_S: Final = 30.0
 _RETRY_S: Final = 0.05

@@ -6,9 +6,9 @@ from typing import Final
 
 from spindle.common.ids import NO_LEADER
 from spindle.metadata.cluster import BrokerRegistration
-from spindle.metadata.loader import Publication
 from spindle.metadata.partitions import PartitionRegistration
-from spindle.runtime.image_publisher import ImageConsumer
+from spindle.publication.image_publisher import ImageConsumer
+from spindle.publication.loader import Publication
 from spindle.runtime.metrics.metadata_counts import is_unclean_election
 
 logger = logging.getLogger(__name__)

@@ -10,16 +10,6 @@ from functools import partial
 from random import Random
 from typing import Any, Final, NamedTuple
 
-from spindle.broker.context import RequestContext
-from spindle.broker.forwarding import open_request, seal_response
-from spindle.broker.handlers.alter_configs import alter_own_first, change_own_loggers
-from spindle.broker.handlers.api_versions import answer_of_listener
-from spindle.broker.handlers.describe_cluster import CONTROLLERS, endpoint_type_error
-from spindle.broker.handlers.describe_configs import describe_configs
-from spindle.broker.handlers.describe_security import (
-    describe_acls,
-    describe_user_scram_credentials,
-)
 from spindle.common.errors import ApiError, ErrorCode, LogDirectoryFailed, ProtocolViolation
 from spindle.common.uuids import Uuid
 from spindle.config.dynamic import NodeConfigRules
@@ -27,8 +17,6 @@ from spindle.config.node_config import NodeConfig
 from spindle.controller.decision import ControllerContext, ControllerSettings
 from spindle.controller.error_answers import error_answer
 from spindle.controller.operations import OPERATIONS
-from spindle.metadata.loader import Publication
-from spindle.metadata.snapshot_generator import SnapshotGenerator, SnapshotWork
 from spindle.protocol.api import APIS, ApiKey
 from spindle.protocol.message import Message
 from spindle.protocol.messages.describe_cluster import (
@@ -37,19 +25,31 @@ from spindle.protocol.messages.describe_cluster import (
 )
 from spindle.protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
 from spindle.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
+from spindle.publication.image_publisher import ImageConsumer, ImagePublisher
+from spindle.publication.loader import Publication
+from spindle.publication.snapshot_generator import SnapshotGenerator, SnapshotWork
 from spindle.runtime.controller.channel import ControllerChannel
 from spindle.runtime.controller.cluster_log import ClusterLog
 from spindle.runtime.controller.driver import ControllerDriver
 from spindle.runtime.controller.mutation_quotas import MutationQuotas
 from spindle.runtime.controller.registrar import ControllerRegistrar
-from spindle.runtime.image_publisher import ImageConsumer, ImagePublisher
 from spindle.runtime.metrics.requests import RequestMetrics
 from spindle.runtime.network.large_requests import max_elements
-from spindle.runtime.network.listener import Handler, Listener
+from spindle.runtime.network.listener import Listener
 from spindle.runtime.network.request_limits import RequestLimits
 from spindle.runtime.network.server import RequestServer
 from spindle.runtime.peers.port import Peers
 from spindle.runtime.quorum.metadata_quorum import QUORUM_APIS, RaftMetadataQuorum
+from spindle.serving.context import Handler, RequestContext
+from spindle.serving.forwarding import open_request, seal_response
+from spindle.serving.handlers.alter_configs import alter_own_first, change_own_loggers
+from spindle.serving.handlers.api_versions import answer_of_listener
+from spindle.serving.handlers.describe_cluster import CONTROLLERS, endpoint_type_error
+from spindle.serving.handlers.describe_configs import describe_configs
+from spindle.serving.handlers.describe_security import (
+    describe_acls,
+    describe_user_scram_credentials,
+)
 
 log = logging.getLogger(__name__)
 

@@ -15,8 +15,6 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, Final, Protocol
 
-from spindle.broker.context import RequestContext
-from spindle.broker.quota_enforcement import set_throttle_time
 from spindle.common.errors import ApiError, ErrorCode, ProtocolViolation
 from spindle.controller.activation import activation_records
 from spindle.controller.brokers import fence_stale_broker
@@ -32,7 +30,6 @@ from spindle.controller.operations import OPERATIONS, Situation
 from spindle.controller.periodic import Schedule, Task, intervals_ms
 from spindle.metadata.delta import MetadataDelta
 from spindle.metadata.image import MetadataImage, MetadataProvenance
-from spindle.metadata.loader import Publication
 from spindle.protocol.message import Message
 from spindle.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
 from spindle.protocol.messages.metadata_records import (
@@ -41,10 +38,14 @@ from spindle.protocol.messages.metadata_records import (
     EndTransactionRecord,
     NoOpRecord,
 )
-from spindle.raft.listener import LeaderAndEpoch, MetadataQuorum, NotLeader
+from spindle.publication.image_publisher import ImageConsumer, ImagePublisher
+from spindle.publication.listener import MetadataQuorum
+from spindle.publication.loader import Publication
+from spindle.raft.leader import LeaderAndEpoch, NotLeader
 from spindle.runtime.controller.history import ControllerHistory
 from spindle.runtime.controller.mutation_quotas import MutationQuotas, Mutations
-from spindle.runtime.image_publisher import ImageConsumer, ImagePublisher
+from spindle.serving.context import RequestContext
+from spindle.serving.quotas.enforcement import set_throttle_time
 
 logger = logging.getLogger(__name__)
 

@@ -6,14 +6,14 @@ their tokens; for older ones it is done, and they wait.
 
 from typing import Final
 
-from spindle.broker.context import RequestContext
-from spindle.broker.quota_enforcement import user_of
-from spindle.broker.quota_limits import QuotaLimit, QuotaLimits
-from spindle.broker.quotas import TokenBucket
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.controller.decision import ChargePartitions, charge_nobody
 from spindle.metadata.client_quotas import EMPTY_CLIENT_QUOTAS, ClientQuotasImage
 from spindle.protocol.api import ApiKey
+from spindle.serving.context import RequestContext
+from spindle.serving.quotas.enforcement import user_of
+from spindle.serving.quotas.limits import QuotaLimit, QuotaLimits
+from spindle.serving.quotas.rates import TokenBucket
 
 CONTROLLER_MUTATION_RATE: Final = "controller_mutation_rate"
 _MAX_BUCKETS: Final = 10_000

@@ -11,12 +11,12 @@ from spindle.common.uuids import Uuid, uuid_text
 from spindle.metadata.cluster import ControllerRegistration
 from spindle.metadata.features import CONTROLLER_REGISTRATION_LEVEL, SUPPORTED_FEATURES
 from spindle.metadata.image import MetadataImage
-from spindle.metadata.loader import Publication
 from spindle.metadata.registration_rows import feature_rows, listener_rows
 from spindle.protocol.message import Message
 from spindle.protocol.messages.controller_registration import ControllerRegistrationRequest
-from spindle.raft.listener import LeaderAndEpoch
-from spindle.runtime.image_publisher import ImageConsumer
+from spindle.publication.image_publisher import ImageConsumer
+from spindle.publication.loader import Publication
+from spindle.raft.leader import LeaderAndEpoch
 
 log = logging.getLogger(__name__)
 

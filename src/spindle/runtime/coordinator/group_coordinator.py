@@ -9,7 +9,6 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 
-from spindle.broker.ports import MetadataView
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import OFFSETS_TOPIC, TopicPartition
 from spindle.common.uuids import Uuid
@@ -29,6 +28,7 @@ from spindle.protocol.messages.offset_commit import OffsetCommitRequest, OffsetC
 from spindle.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from spindle.protocol.messages.offset_fetch import OffsetFetchRequest
 from spindle.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from spindle.replicas.metadata_view import MetadataView
 from spindle.runtime.coordinator.shard_driver import (
     Clock,
     CoordinatorLog,

@@ -4,14 +4,14 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from typing import Final
 
-from spindle.broker.partition import ACKS_ALL, Partition
-from spindle.broker.replicas import Replicas
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import TopicPartition
 from spindle.common.ports import Bytes
 from spindle.log.log import AppendInfo, FetchedRecords
 from spindle.protocol.records.batch import batches
 from spindle.protocol.records.validation import AppendOrigin
+from spindle.replicas.partition import ACKS_ALL, Partition
+from spindle.replicas.replica_manager import Replicas
 
 _READ_BYTES: Final = 1024 * 1024
 

@@ -4,10 +4,10 @@ A look at the metrics of a cluster with many partitions must not hold up its con
 """
 
 from spindle.common.ids import NO_LEADER
-from spindle.metadata.loader import Publication
 from spindle.metadata.partitions import RECOVERING, PartitionRegistration
-from spindle.raft.listener import LeaderAndEpoch
-from spindle.runtime.image_publisher import ImageConsumer
+from spindle.publication.image_publisher import ImageConsumer
+from spindle.publication.loader import Publication
+from spindle.raft.leader import LeaderAndEpoch
 
 
 class MetadataCounts(ImageConsumer):

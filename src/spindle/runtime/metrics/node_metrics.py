@@ -14,7 +14,6 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector
 
 from spindle import __version__
-from spindle.broker.traffic import Traffic, TrafficSnapshot
 from spindle.config.node_config import NodeConfig
 from spindle.runtime.metrics.broker import broker_metrics, disk_metrics
 from spindle.runtime.metrics.cluster import (
@@ -36,6 +35,7 @@ from spindle.runtime.metrics.replicas import (
     replica_metrics,
 )
 from spindle.runtime.metrics.traffic import request_metrics, topic_text, total_metrics
+from spindle.serving.traffic import Traffic, TrafficSnapshot
 
 
 class _Gathered(Collector):

@@ -6,11 +6,11 @@ The text is written here: an object for each number would take ten times as long
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-from spindle.broker.pacing import paced
-from spindle.broker.partition import Partition
-from spindle.broker.replicas import Replicas
+from spindle.replicas.partition import Partition
+from spindle.replicas.replica_manager import Replicas
 from spindle.runtime.broker.replica_fetchers import ReplicaFetchers
 from spindle.runtime.metrics.replicas import isr_health
+from spindle.serving.pacing import paced
 
 
 class Family(NamedTuple):

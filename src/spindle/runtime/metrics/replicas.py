@@ -5,17 +5,17 @@ from typing import NamedTuple
 
 from prometheus_client import Metric
 
-from spindle.broker.directories import BrokerDirectory
-from spindle.broker.pacing import paced
-from spindle.broker.partition import Partition
-from spindle.broker.replicas import Replicas
+from spindle.disks.log_directory import LogDirectory
 from spindle.metadata.partitions import PartitionRegistration
+from spindle.replicas.partition import Partition
+from spindle.replicas.replica_manager import Replicas
 from spindle.replication.fetcher import Fetcher
 from spindle.replication.leader_state import LeaderState
 from spindle.runtime.broker.broker_server import BrokerServer
 from spindle.runtime.broker.replica_fetchers import ReplicaFetchers
 from spindle.runtime.coordinator.group_coordinator import GroupCoordinator
 from spindle.runtime.metrics.families import counter, counters, gauge, gauges
+from spindle.serving.pacing import paced
 
 
 class IsrHealth(NamedTuple):
@@ -41,7 +41,7 @@ def isr_health(leader: LeaderState, known: PartitionRegistration) -> IsrHealth:
 class ReplicaCounts:
     """Of all replicas on a broker, as far as they have been looked at."""
 
-    def __init__(self, directories: list[BrokerDirectory]) -> None:
+    def __init__(self, directories: list[LogDirectory]) -> None:
         self.size_bytes = dict.fromkeys(directories, 0)
         self.partitions = dict.fromkeys(directories, 0)
         self.leading = 0

@@ -6,9 +6,9 @@ from typing import Final
 
 from prometheus_client import Metric
 
-from spindle.broker.traffic import TopicTraffic
 from spindle.runtime.metrics.families import QUANTILES, counter, gauge, summaries
 from spindle.runtime.metrics.requests import RequestMetrics
+from spindle.serving.traffic import TopicTraffic
 
 _TOPIC_COUNTERS: Final = (
     ("bytes_in", "Bytes of records appended for producers."),

@@ -4,12 +4,9 @@ import socket
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
-from spindle.broker.context import RequestContext
 from spindle.common.ids import Endpoint
-from spindle.protocol.message import Message
+from spindle.serving.context import Handler
 
-Response = Message | None
-Handler = Callable[[RequestContext, Any], Response | Awaitable[Response]]
 Listen = Callable[[str, str, int], Awaitable[Any]]
 """Makes a bound socket of a listener's name, host and port (`Machine.listen`)."""
 

@@ -10,8 +10,6 @@ import logging
 from time import perf_counter
 from typing import Final
 
-from spindle.broker.context import RequestContext
-from spindle.broker.quota_enforcement import ClientQuotas, set_throttle_time, throttle_time
 from spindle.common.errors import ErrorCode, ProtocolViolation
 from spindle.common.ports import Bytes
 from spindle.protocol.api import (
@@ -30,8 +28,10 @@ from spindle.protocol.messages.fetch import FetchRequest
 from spindle.runtime.metrics.requests import RequestMetrics
 from spindle.runtime.network.connection import Answer, Connection, Deferred
 from spindle.runtime.network.large_requests import INLINE_ELEMENTS, LargeRequests, max_elements
-from spindle.runtime.network.listener import Listener, Response
+from spindle.runtime.network.listener import Listener
 from spindle.runtime.network.request_limits import RequestLimits
+from spindle.serving.context import RequestContext, Response
+from spindle.serving.quotas.enforcement import ClientQuotas, set_throttle_time, throttle_time
 
 log = logging.getLogger(__name__)
 

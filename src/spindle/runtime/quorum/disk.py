@@ -9,13 +9,14 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from spindle.broker.ports import DirectoryExecutor
 from spindle.common.errors import ErrorCode
 from spindle.common.ids import OffsetAndEpoch
+from spindle.disks.executor import DirectoryExecutor
+from spindle.metadata_log.metadata_log import MetadataLog, UnfitSnapshot
+from spindle.metadata_log.snapshots import SnapshotInfo
 from spindle.protocol.message import Message
 from spindle.protocol.messages.fetch import FetchResponse
 from spindle.protocol.messages.fetch_snapshot import FetchSnapshotResponse
-from spindle.raft.metadata_log import MetadataLog, UnfitSnapshot
 from spindle.raft.ready import (
     Append,
     Flush,
@@ -27,7 +28,6 @@ from spindle.raft.ready import (
     Truncate,
     WriteSnapshotChunk,
 )
-from spindle.raft.snapshots import SnapshotInfo
 
 
 class InstalledSnapshot(NamedTuple):

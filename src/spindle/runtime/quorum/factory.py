@@ -3,18 +3,18 @@
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from spindle.broker.ports import DirectoryExecutor
 from spindle.common.errors import ConfigError
 from spindle.common.ids import Endpoint
 from spindle.common.ports import FileSystem, RandomSource
 from spindle.common.uuids import Uuid
 from spindle.config.node_config import NodeConfig
+from spindle.disks.executor import DirectoryExecutor
 from spindle.log.storage import LogStorage
+from spindle.metadata_log.metadata_log import MetadataLog, RetentionSettings
+from spindle.metadata_log.partition_log import DIRECTORY_NAME, PartitionLog, metadata_log_config
+from spindle.metadata_log.snapshots import read_snapshot
 from spindle.protocol.message import Message
-from spindle.raft.metadata_log import MetadataLog, RetentionSettings
-from spindle.raft.partition_log import DIRECTORY_NAME, PartitionLog, metadata_log_config
 from spindle.raft.settings import LocalNode, QuorumSettings
-from spindle.raft.snapshots import read_snapshot
 from spindle.raft.voters import ReplicaKey, Voter, VoterSet
 from spindle.runtime.peers.links import PeerLinks
 from spindle.runtime.quorum.metadata_quorum import RaftMetadataQuorum

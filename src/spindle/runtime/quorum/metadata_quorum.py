@@ -10,7 +10,6 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
-from spindle.broker.ports import DirectoryExecutor
 from spindle.common.errors import (
     ApiError,
     CorruptRecords,
@@ -20,11 +19,15 @@ from spindle.common.errors import (
 )
 from spindle.common.ids import NO_LEADER, Endpoint, OffsetAndEpoch
 from spindle.common.ports import RandomSource
+from spindle.disks.executor import DirectoryExecutor
+from spindle.metadata_log.committed import CommittedBatch
+from spindle.metadata_log.metadata_log import MetadataLog, UnfitSnapshot
 from spindle.protocol.api import ApiKey
 from spindle.protocol.message import Message
+from spindle.publication.feed import ListenerFeed, RecordEncoder
+from spindle.publication.listener import QuorumListener
 from spindle.raft.core import QuorumCore
-from spindle.raft.listener import CommittedBatch, LeaderAndEpoch, NotLeader, QuorumListener
-from spindle.raft.metadata_log import MetadataLog, UnfitSnapshot
+from spindle.raft.leader import LeaderAndEpoch, NotLeader
 from spindle.raft.quorum import Quorum
 from spindle.raft.ready import (
     Append,
@@ -51,7 +54,6 @@ from spindle.raft.settings import LocalNode, QuorumSettings
 from spindle.raft.voters import VoterSet
 from spindle.runtime.peers.port import PeerGone, PeerLacksVersion, Peers, PeerUnavailable
 from spindle.runtime.quorum.disk import DiskRounds, Round, add_bytes
-from spindle.runtime.quorum.feed import ListenerFeed, RecordEncoder
 from spindle.runtime.quorum.history import QuorumHistory
 from spindle.runtime.quorum.snapshot_writer import SnapshotWriter
 
@@ -133,7 +135,12 @@ class RaftMetadataQuorum:
         """
         stored = await self._thread.submit(self._log.load, self._static_voters)
         self._feed = ListenerFeed(
-            self._log, self._thread, stored.log.end_offset, self._encoder, self._fail
+            self._log,
+            self._thread,
+            stored.log.end_offset,
+            self._encoder,
+            self._fail,
+            self._loop.call_soon,
         )
         self._quorum = Quorum(self._local, self._settings, self._random, stored)
         self._is_started = True

@@ -4,15 +4,15 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from spindle.broker.ports import DirectoryExecutor
 from spindle.common.ids import OffsetAndEpoch
 from spindle.common.ports import RandomSource
+from spindle.disks.executor import DirectoryExecutor
+from spindle.metadata_log.metadata_log import MetadataLog
+from spindle.metadata_log.snapshots import SnapshotInfo, encode_snapshot
 from spindle.protocol.message import Message
+from spindle.publication.feed import RecordEncoder
 from spindle.raft.core import QuorumCore
-from spindle.raft.metadata_log import MetadataLog
 from spindle.raft.ready import LogCleaned, SnapshotWritten
-from spindle.raft.snapshots import SnapshotInfo, encode_snapshot
-from spindle.runtime.quorum.feed import RecordEncoder
 
 _CLEAN_PERIOD_S: Final = 60.0
 

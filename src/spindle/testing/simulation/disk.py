@@ -9,7 +9,7 @@ from random import Random
 from typing import Any
 
 from spindle.common.errors import LogDirectoryFailed
-from spindle.runtime.directory_thread import DirectoryDoor, Job
+from spindle.runtime.disks.directory_thread import Job, SerialExecutor
 from spindle.testing.filesystem import MemoryFileSystem
 
 
@@ -86,7 +86,7 @@ class SimulatedDisks(MemoryFileSystem):
         return self._random.uniform(0.0, self.slowness_s.get(path, self.default_slowness_s))
 
 
-class SimulatedDirectory(DirectoryDoor):
+class SimulatedDirectory(SerialExecutor):
     """The I/O thread of a log directory: one job after the other, each after some time."""
 
     def __init__(

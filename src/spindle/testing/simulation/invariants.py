@@ -9,14 +9,14 @@ is the same on every replica; a partition's log belongs to its topic id. Metadat
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from spindle.broker.partition import Partition
 from spindle.common.uuids import Uuid, uuid_text
 from spindle.metadata.image import MetadataImage
 from spindle.metadata.partitions import PartitionRegistration
+from spindle.metadata_log.committed import CommittedBatch
 from spindle.protocol.records.batch import batches
 from spindle.raft.core import QuorumCore
-from spindle.raft.listener import CommittedBatch
 from spindle.raft.roles import Leader
+from spindle.replicas.partition import Partition
 from spindle.replication.leader_state import LeaderState
 from spindle.runtime.node import Node
 from spindle.testing.simulation.cluster import Cluster, SimulatedNode

@@ -6,7 +6,8 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from spindle.common.uuids import Uuid, uuid_from_random
-from spindle.runtime.machine import DirectoryFailureListener, Lock, NodeDirectory
+from spindle.disks.executor import DirectoryExecutor
+from spindle.runtime.machine import DirectoryFailureListener, Lock
 from spindle.runtime.metrics.disk import DiskTimes
 from spindle.testing.simulation.clock import SkewedClock
 from spindle.testing.simulation.disk import SimulatedDirectory, SimulatedDisks
@@ -51,7 +52,7 @@ class SimulatedMachine:
 
     def open_directory(
         self, path: str, on_failure: DirectoryFailureListener, hang_limit_s: float
-    ) -> NodeDirectory:
+    ) -> DirectoryExecutor:
         loop = asyncio.get_running_loop()
         return SimulatedDirectory(path, loop, on_failure, self.disks, self._on_power_lost)
 

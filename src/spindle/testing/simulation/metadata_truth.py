@@ -8,12 +8,12 @@ from collections.abc import Callable, Sequence
 from hashlib import blake2b
 
 from spindle.metadata.image import EMPTY_IMAGE, MetadataImage
-from spindle.metadata.loader import Publication
 from spindle.metadata.snapshot import snapshot_records
+from spindle.metadata_log.committed import CommittedBatch
 from spindle.protocol.message import Message
 from spindle.protocol.metadata_frame import frame
-from spindle.raft.listener import CommittedBatch
-from spindle.runtime.image_publisher import ImageConsumer
+from spindle.publication.image_publisher import ImageConsumer
+from spindle.publication.loader import Publication
 from spindle.testing.simulation.verdict import Verdict
 
 ImageListener = Callable[[MetadataImage], None]

@@ -7,22 +7,21 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
-from spindle.broker import directories
-from spindle.broker import replicas as broker_replicas
-from spindle.broker.partition import ACKS_ALL, Partition
 from spindle.common.errors import ErrorCode
 from spindle.controller import alter_partition, partition_changes
 from spindle.controller.leadership import LeadershipChanges
 from spindle.controller.partition_change import Election, PartitionChange
 from spindle.log import log as partition_log
 from spindle.metadata import snapshot
+from spindle.metadata_log.metadata_log import MetadataLog
 from spindle.protocol.records.validation import AppendOrigin
 from spindle.raft import following, votes
 from spindle.raft.core import is_up_to_date
-from spindle.raft.metadata_log import MetadataLog
 from spindle.raft.progress import Progress
 from spindle.raft.roles import Prospective, Unattached
 from spindle.raft.voters import VoterSet
+from spindle.replicas import follower_work, replica_manager
+from spindle.replicas.partition import ACKS_ALL, Partition
 from spindle.replication import follower_log
 from spindle.replication.fetch_session_handler import FetchSessionHandler
 from spindle.replication.leader_state import LeaderState
@@ -263,8 +262,8 @@ MUTANTS: Final[dict[str, Mutant]] = {
     "epochs hidden from leaders": Mutant(follower_log, "position_of", _hide_epoch),
     "dropped answers not asked for again": Mutant(FetchSessionHandler, "lose", _nothing),
     "truncation ignored": Mutant(follower_log, "_truncate", _nothing),
-    "truncation below the mark": Mutant(directories, "begin_to_follow", _truncate_to_mark),
-    "re-created topic taken by name": Mutant(broker_replicas, "_own_log", _take_by_name),
+    "truncation below the mark": Mutant(follower_work, "begin_to_follow", _truncate_to_mark),
+    "re-created topic taken by name": Mutant(replica_manager, "_own_log", _take_by_name),
     "batches appended twice": Mutant(partition_log, "find_duplicate", _forget_producers),
     "producers forgotten by followers": Mutant(
         partition_log, "producer_changes", _no_changes_on_followers

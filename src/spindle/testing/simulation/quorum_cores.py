@@ -15,6 +15,9 @@ from typing import Any, Final, NamedTuple
 from spindle.common.ids import Endpoint, OffsetAndEpoch
 from spindle.log.log_config import LogConfig
 from spindle.log.storage import LogStorage
+from spindle.metadata_log.metadata_log import MetadataLog, RetentionSettings
+from spindle.metadata_log.partition_log import DIRECTORY_NAME, PartitionLog
+from spindle.metadata_log.snapshots import SnapshotInfo, encode_snapshot, write_snapshot
 from spindle.protocol.api import response_class
 from spindle.protocol.codec import decode, encode
 from spindle.protocol.message import Message
@@ -26,9 +29,7 @@ from spindle.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
 from spindle.protocol.records.batch import batches
 from spindle.protocol.records.record import decode_records
 from spindle.raft.invariants import check_invariants
-from spindle.raft.listener import NotLeader
-from spindle.raft.metadata_log import MetadataLog, RetentionSettings
-from spindle.raft.partition_log import DIRECTORY_NAME, PartitionLog
+from spindle.raft.leader import NotLeader
 from spindle.raft.quorum import Quorum
 from spindle.raft.ready import (
     Append,
@@ -54,7 +55,6 @@ from spindle.raft.ready import (
 )
 from spindle.raft.roles import Leader
 from spindle.raft.settings import LocalNode, QuorumSettings
-from spindle.raft.snapshots import SnapshotInfo, encode_snapshot, write_snapshot
 from spindle.raft.voters import ReplicaKey, Voter, VoterSet
 from spindle.testing.filesystem import MemoryFileSystem
 from spindle.testing.simulation.committed_truth import CommittedTruth

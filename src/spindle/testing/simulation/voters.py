@@ -11,7 +11,7 @@ from typing import Any, Final
 from spindle.common.errors import ErrorCode
 from spindle.common.ids import METADATA_TOPIC
 from spindle.common.uuids import Uuid, uuid_text
-from spindle.log.identity import load_ensemble
+from spindle.disks.identity import load_ensemble
 from spindle.protocol.messages.add_raft_voter import AddRaftVoterRequest
 from spindle.protocol.messages.describe_quorum import DescribeQuorumRequest
 from spindle.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest

@@ -1,0 +1,1 @@
+"""Log directories: identity, the logs of one directory, choice for new replicas, cordons."""

@@ -1,0 +1,358 @@
+"""One log directory: the logs of all partitions that live on one disk, and its checkpoint files.
+
+Used by the directory's I/O thread only. An `OSError` or `CorruptLog` that leaves any method means
+that the directory is lost until the next start; the caller then gives it up with `abandon`.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from spindle.common.ids import TopicPartition
+from spindle.common.ports import FileSystem
+from spindle.common.uuids import Uuid
+from spindle.log.errors import DuplicateLogDirectories, UnexpectedDirectory
+from spindle.log.formats.checkpoints import (
+    CLEANER_OFFSETS,
+    HIGH_WATERMARKS,
+    LOG_STARTS,
+    OFFSET_CHECKPOINTS,
+    RECOVERY_POINTS,
+    read_offset_checkpoint,
+    write_offset_checkpoint,
+)
+from spindle.log.formats.clean_shutdown import remove_clean_shutdown, write_clean_shutdown
+from spindle.log.formats.names import (
+    REMOTE_INDEX_CACHE,
+    DirectoryKind,
+    DirectoryName,
+    current_directory,
+    deleted_directory,
+    future_directory,
+    is_metadata_directory,
+    parse_directory_name,
+    stray_directory,
+)
+from spindle.log.handles import DEFAULT_OPEN_FILES
+from spindle.log.loading import create_log, load_log
+from spindle.log.log import Log
+from spindle.log.log_config import LogConfig
+from spindle.log.storage import LogStorage
+
+
+class LoadedLogs(NamedTuple):
+    """What `load` found. `was_clean`: the directory had been closed in order."""
+
+    was_clean: bool
+    log_count: int
+    deletion_count: int
+
+
+class DirectoryStore:
+    """The partitions of one directory, current, future and stray."""
+
+    __slots__ = (
+        "_cleaner_offsets",
+        "_is_loaded",
+        "_stored",
+        "future_logs",
+        "logs",
+        "path",
+        "storage",
+        "stray_logs",
+    )
+
+    def __init__(
+        self, file_system: FileSystem, path: str, open_files: int = DEFAULT_OPEN_FILES
+    ) -> None:
+        """Nothing is read yet; see `load`."""
+        self.path = path
+        self.storage = LogStorage(file_system, path, open_files)
+        self.logs: dict[TopicPartition, Log] = {}
+        self.future_logs: dict[TopicPartition, Log] = {}
+        self.stray_logs: dict[TopicPartition, Log] = {}
+        self._cleaner_offsets: dict[TopicPartition, int] = {}
+        self._stored: dict[str, Mapping[TopicPartition, int]] = {}
+        self._is_loaded = False
+
+    # Loading.
+
+    def load(
+        self,
+        config_of: Callable[[str], LogConfig],
+        now_ms: int,
+        on_progress: Callable[[int, int], None] | None = None,
+    ) -> LoadedLogs:
+        """Load every log of the directory.
+
+        Args:
+            config_of: the settings of a topic by its name.
+            on_progress: is told how many logs are loaded, and of how many.
+
+        Raises:
+            CorruptLog: a checkpoint or another small file is malformed.
+            UnexpectedDirectory: a directory is none of a partition.
+            DuplicateLogDirectories: two future logs of one partition.
+        """
+        files = self.storage.file_system
+        found = self._partition_directories()
+        was_clean = remove_clean_shutdown(files, self.path)
+        self._create_checkpoints()
+        recovery_points = self._read(RECOVERY_POINTS)
+        log_starts = self._read(LOG_STARTS)
+        high_watermarks = self._read(HIGH_WATERMARKS)
+        self._cleaner_offsets = self._read(CLEANER_OFFSETS)
+        to_load = [entry for entry in found if entry[1].kind is not DirectoryKind.DELETED]
+        for name, parsed in found:
+            if parsed.kind is DirectoryKind.DELETED:
+                due_ms = now_ms + config_of(parsed.topic_partition.topic).file_delete_delay_ms
+                self.storage.delete_later(f"{self.path}/{name}", due_ms)
+        for count, (name, parsed) in enumerate(to_load, start=1):
+            topic_partition = parsed.topic_partition
+            log = load_log(
+                self.storage,
+                name,
+                topic_partition,
+                config_of(topic_partition.topic),
+                now_ms,
+                is_clean=was_clean,
+                recovery_point=recovery_points.get(topic_partition, 0),
+                log_start_offset=log_starts.get(topic_partition, 0),
+            )
+            log.update_high_watermark(high_watermarks.get(topic_partition, 0))
+            self._add(log, parsed.kind)
+            if on_progress is not None:
+                on_progress(count, len(to_load))
+        self._is_loaded = True
+        return LoadedLogs(was_clean, len(to_load), len(found) - len(to_load))
+
+    def _partition_directories(self) -> list[tuple[str, DirectoryName]]:
+        files = self.storage.file_system
+        found: list[tuple[str, DirectoryName]] = []
+        for name in files.list_directory(self.path):
+            path = f"{self.path}/{name}"
+            if name == REMOTE_INDEX_CACHE or is_metadata_directory(name):
+                continue
+            if not files.is_directory(path):
+                continue
+            try:
+                found.append((name, parse_directory_name(name)))
+            except ValueError as error:
+                raise UnexpectedDirectory(path, str(error)) from error
+        return found
+
+    def _create_checkpoints(self) -> None:
+        files = self.storage.file_system
+        for name in OFFSET_CHECKPOINTS:
+            path = f"{self.path}/{name}"
+            if not files.exists(path):
+                files.open(path, create=True).close()
+
+    def _read(self, checkpoint: str) -> dict[TopicPartition, int]:
+        found = read_offset_checkpoint(self.storage.file_system, f"{self.path}/{checkpoint}")
+        self._stored[checkpoint] = found
+        return found
+
+    def _add(self, log: Log, kind: DirectoryKind) -> None:
+        logs = {
+            DirectoryKind.FUTURE: self.future_logs,
+            DirectoryKind.STRAY: self.stray_logs,
+        }.get(kind, self.logs)
+        earlier = logs.get(log.topic_partition)
+        if earlier is not None and kind is not DirectoryKind.STRAY:
+            raise DuplicateLogDirectories(
+                f"duplicate log directories found: {earlier.path} and {log.path} both hold "
+                f"{log.topic_partition}; remove the one that is not wanted"
+            )
+        logs[log.topic_partition] = log
+
+    # Logs come and go.
+
+    def create(
+        self,
+        topic_partition: TopicPartition,
+        topic_id: Uuid | None,
+        config: LogConfig,
+        now_ms: int,
+        *,
+        future_unique: Uuid | None = None,
+    ) -> Log:
+        """A new log; with `future_unique` a future one of that unique part in its name.
+
+        Raises:
+            DuplicateLogDirectories: there is such a log already.
+            ValueError: the name of the future log is too long.
+        """
+        if future_unique is None:
+            kind, name = DirectoryKind.CURRENT, current_directory(topic_partition)
+        else:
+            kind, name = DirectoryKind.FUTURE, future_directory(topic_partition, future_unique)
+        existing = self.logs if kind is DirectoryKind.CURRENT else self.future_logs
+        if topic_partition in existing:
+            raise DuplicateLogDirectories(f"{topic_partition} is in {self.path} already")
+        if kind is DirectoryKind.CURRENT:
+            self._forget_predecessor(topic_partition)
+        log = create_log(self.storage, name, topic_partition, topic_id, config, now_ms)
+        self._add(log, kind)
+        return log
+
+    def _forget_predecessor(self, topic_partition: TopicPartition) -> None:
+        """The checkpoints know names, not topic ids: what they say of an earlier log must go.
+
+        Otherwise a start soon after would give the new log the old one's high watermark.
+        """
+        self._cleaner_offsets.pop(topic_partition, None)
+        for checkpoint, write in (
+            (RECOVERY_POINTS, self.checkpoint_recovery_points),
+            (LOG_STARTS, self.checkpoint_log_starts),
+            (HIGH_WATERMARKS, self.checkpoint_high_watermarks),
+            (CLEANER_OFFSETS, lambda: self._write(CLEANER_OFFSETS, self._cleaner_offsets)),
+        ):
+            if topic_partition in self._stored.get(checkpoint, ()):
+                write()
+
+    def promote_future(self, topic_partition: TopicPartition) -> Log:
+        """Make the future log the current one, under the plain name.
+
+        The former current log, if it was in this directory, has to be deleted before.
+        """
+        log = self.future_logs[topic_partition]
+        if topic_partition in self.logs:
+            raise DuplicateLogDirectories(f"{topic_partition} has a current log in {self.path}")
+        log.rename(current_directory(topic_partition))
+        del self.future_logs[topic_partition]
+        self.logs[topic_partition] = log
+        return log
+
+    def delete_later(
+        self, log: Log, unique: Uuid, now_ms: int, *, must_checkpoint: bool = True
+    ) -> None:
+        """Rename the log's directory to `-delete` and remove it after `file.delete.delay.ms`.
+
+        Of many deletions only the last needs `must_checkpoint`: the checkpoints that name the logs
+        of this directory are written again.
+        """
+        self._forget(log)
+        log.rename(deleted_directory(log.topic_partition, unique))
+        self.storage.handles.release_below(log.path)
+        self.storage.delete_later(log.path, now_ms + log.config.file_delete_delay_ms)
+        self._cleaner_offsets.pop(log.topic_partition, None)
+        if must_checkpoint:
+            self.checkpoint_recovery_points()
+            self.checkpoint_log_starts()
+
+    def mark_stray(self, log: Log, unique: Uuid) -> None:
+        """Rename the log's directory to `-stray`: the metadata says that it should not be here.
+
+        A stray is never removed; if the metadata was wrong, it is the only copy.
+        """
+        self._forget(log)
+        log.rename(stray_directory(log.topic_partition, unique))
+        self.stray_logs[log.topic_partition] = log
+
+    def _forget(self, log: Log) -> None:
+        for logs in (self.logs, self.future_logs):
+            if logs.get(log.topic_partition) is log:
+                del logs[log.topic_partition]
+
+    def all_logs(self) -> Iterator[Log]:
+        """Current and future logs."""
+        yield from self.logs.values()
+        yield from self.future_logs.values()
+
+    def size_bytes(self) -> int:
+        """Bytes of all batches, strays not counted."""
+        return sum(log.size_bytes for log in self.all_logs())
+
+    # Work that comes round.
+
+    def apply_retention(self, now_ms: int) -> int:
+        """Drop old segments of all logs and silent producers; how many segments went."""
+        count = 0
+        for log in self.all_logs():
+            count += log.delete_old_segments(now_ms)
+            log.remove_expired_producers(now_ms)
+        return count
+
+    def delete_expired(self, now_ms: int) -> int:
+        """Remove renamed files and directories whose delay is over; how many."""
+        return self.storage.delete_expired(now_ms)
+
+    def logs_to_flush(self, now_ms: int) -> list[Log]:
+        """Logs that `flush.messages`, `flush.ms` or a finished segment asks to be flushed."""
+        return [log for log in self.all_logs() if log.must_flush(now_ms)]
+
+    def checkpoint_recovery_points(self) -> None:
+        """Write from where each log would have to be recovered."""
+        offsets = {log.topic_partition: log.recovery_point for log in self.all_logs()}
+        self._write(RECOVERY_POINTS, offsets)
+
+    def checkpoint_log_starts(self) -> None:
+        """Write the log starts that the names of the segments do not tell."""
+        starts = {
+            log.topic_partition: log.log_start_offset
+            for log in self.all_logs()
+            if log.log_start_offset > log.segments.first.base_offset
+        }
+        self._write(LOG_STARTS, starts)
+
+    def checkpoint_high_watermarks(self) -> None:
+        """Write the high watermark of each log."""
+        offsets = {log.topic_partition: log.high_watermark for log in self.all_logs()}
+        self._write(HIGH_WATERMARKS, offsets)
+
+    def note_truncated(self, logs: Sequence[Log]) -> None:
+        """Logs lost their ends: no checkpoint may say more of them than is true.
+
+        Call before anything is appended: what is written at these offsets now was neither flushed,
+        committed nor cleaned.
+        """
+        for log in logs:
+            cleaned = self._cleaner_offsets.get(log.topic_partition)
+            if cleaned is not None and cleaned > log.log_end_offset:
+                self.set_cleaner_offset(log.topic_partition, log.log_end_offset)
+        self.checkpoint_recovery_points()
+        self.checkpoint_high_watermarks()
+
+    def cleaner_offset(self, topic_partition: TopicPartition) -> int | None:
+        """Up to where a compacted log was cleaned (exclusive)."""
+        return self._cleaner_offsets.get(topic_partition)
+
+    def set_cleaner_offset(self, topic_partition: TopicPartition, offset: int | None) -> None:
+        """Note and store how far a log was cleaned; None forgets it."""
+        if offset is None:
+            self._cleaner_offsets.pop(topic_partition, None)
+        else:
+            self._cleaner_offsets[topic_partition] = offset
+        self._write(CLEANER_OFFSETS, self._cleaner_offsets)
+
+    def _write(self, checkpoint: str, offsets: dict[TopicPartition, int]) -> None:
+        path = f"{self.path}/{checkpoint}"
+        write_offset_checkpoint(self.storage.file_system, path, offsets)
+        self._stored[checkpoint] = dict(offsets)
+
+    # The end.
+
+    def close(self, broker_epoch: int) -> None:
+        """Flush and close all logs, write the checkpoints, and mark the directory as clean.
+
+        A directory that was never loaded completely is closed without the mark.
+        """
+        for log in self.all_logs():
+            log.close()
+        if self._is_loaded:
+            self.checkpoint_recovery_points()
+            self.checkpoint_log_starts()
+            self.checkpoint_high_watermarks()
+            write_clean_shutdown(self.storage.file_system, self.path, broker_epoch)
+        self.storage.handles.close()
+
+    def abandon(self) -> None:
+        """Give the directory up: forget its logs, touch the disk no more.
+
+        Descriptors are closed as far as the disk lets them be.
+        """
+        self._is_loaded = False
+        self.logs.clear()
+        self.future_logs.clear()
+        self.stray_logs.clear()
+        self.storage.handles.abandon()

@@ -1,0 +1,1 @@
+"""Compaction of one log: plan, copy, replacement of the segments."""

@@ -1,0 +1,68 @@
+"""Putting compacted segments in the place of those that they were made from.
+
+The order of renames makes it safe at every point: once the first file is called `.swap`, a load
+completes the exchange; before that it undoes it (see `recovery`).
+"""
+
+from spindle.common.ports import FileSystem
+from spindle.log.cleaning.cleaning import CleanedGroup, CleaningResult
+from spindle.log.formats.names import CLEANED_SUFFIX, SWAP_SUFFIX
+from spindle.log.log import Log
+from spindle.log.segments.segment import Segment
+
+
+def put_in_place(result: CleaningResult, now_ms: int) -> bool:
+    """Exchange the segments, in the directory's thread.
+
+    Returns:
+        False if the log was truncated, deleted or moved since the plan was made: the result is
+        thrown away then.
+    """
+    log = result.plan.log
+    if not _is_unchanged(result):
+        for group in result.groups:
+            group.cleaned.delete()
+        return False
+    for group in result.groups:
+        _exchange(log, group, now_ms)
+    return True
+
+
+def _is_unchanged(result: CleaningResult) -> bool:
+    log = result.plan.log
+    if log.path != result.plan.path or log.truncation_count != result.plan.truncation_count:
+        return False
+    present = {id(segment) for segment in log.segments}
+    return all(
+        id(source.segment) in present and source.segment.size_bytes == source.size_bytes
+        for group in result.groups
+        for source in group.sources
+    )
+
+
+def _exchange(log: Log, group: CleanedGroup, now_ms: int) -> None:
+    cleaned = group.cleaned
+    cleaned.use(log.handles)
+    cleaned.rename_suffix(CLEANED_SUFFIX, SWAP_SUFFIX)
+    _sync(log)
+    due_ms = now_ms + log.config.file_delete_delay_ms
+    for source in group.sources:
+        log.segments.remove(source.segment)
+        if source.base_offset == cleaned.base_offset:
+            # The producer snapshot at this base belongs to the new segment as well.
+            _discard_files(log, source.segment, due_ms)
+        else:
+            log.discard(source.segment, due_ms)
+    cleaned.rename_suffix(SWAP_SUFFIX, "")
+    log.segments.add(cleaned)
+    _sync(log)
+
+
+def _discard_files(log: Log, segment: Segment, due_ms: int) -> None:
+    for path in segment.mark_deleted():
+        log.delete_later(path, due_ms)
+
+
+def _sync(log: Log) -> None:
+    file_system: FileSystem = log.handles.file_system
+    file_system.sync_directory(log.path)

@@ -1,0 +1,72 @@
+"""What compaction knows about transactions while it walks over batches in order (KIP-98).
+
+Records of aborted transactions go. A marker stays as long as a batch of its transaction was met
+before it; once none is left it may go as well, after its delete horizon.
+"""
+
+from collections.abc import Sequence
+
+from spindle.log.segments.transaction_index import AbortedTransaction
+from spindle.protocol.records.batch import BatchHeader
+from spindle.protocol.records.control import ControlType, read_control_type
+from spindle.protocol.records.record import decode_records
+
+
+class CleanedTransactions:
+    """The transactions around the present position of a walk.
+
+    `still_visible` collects, in order of their markers, the aborted transactions of which something
+    remains: they belong into the transaction index of what is written.
+    """
+
+    __slots__ = ("_aborted", "_next", "_ongoing_aborted", "_ongoing_committed", "still_visible")
+
+    def __init__(self, aborted: Sequence[AbortedTransaction]) -> None:
+        """`aborted`: all aborted transactions that the walk can meet."""
+        self._aborted = sorted(aborted, key=lambda transaction: transaction.first_offset)
+        self._next = 0
+        self._ongoing_aborted: dict[int, tuple[AbortedTransaction, bool]] = {}
+        self._ongoing_committed: dict[int, None] = {}
+        self.still_visible: list[AbortedTransaction] = []
+
+    def is_aborted(self, header: BatchHeader) -> bool:
+        """Meet a batch of data; True if its records belong to an aborted transaction."""
+        self._begin_up_to(header.last_offset)
+        if not header.is_transactional:
+            return False
+        producer_id = header.producer_id
+        ongoing = self._ongoing_aborted.get(producer_id)
+        if ongoing is None:
+            self._ongoing_committed[producer_id] = None
+            return False
+        self._ongoing_aborted[producer_id] = (ongoing[0], True)
+        return True
+
+    def is_marker_of_nothing(self, header: BatchHeader, data: memoryview) -> bool:
+        """Meet a control batch; True if it ends a transaction of which no batch was met."""
+        self._begin_up_to(header.last_offset)
+        records = decode_records(data, 0, header)
+        if not records:
+            return True
+        control_type = read_control_type(records[0].key)
+        if control_type == ControlType.COMMIT:
+            if header.producer_id in self._ongoing_committed:
+                del self._ongoing_committed[header.producer_id]
+                return False
+            return True
+        if control_type == ControlType.ABORT:
+            transaction, was_met = self._ongoing_aborted.pop(header.producer_id, (None, False))
+            if transaction is not None and was_met:
+                self.still_visible.append(transaction)
+                return False
+            return True
+        return False
+
+    def _begin_up_to(self, offset: int) -> None:
+        while self._next < len(self._aborted):
+            transaction = self._aborted[self._next]
+            if transaction.first_offset > offset:
+                return
+            self._next += 1
+            if self._ongoing_aborted.get(transaction.producer_id) is None:
+                self._ongoing_aborted[transaction.producer_id] = (transaction, False)

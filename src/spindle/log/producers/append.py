@@ -1,0 +1,132 @@
+"""What one append does to the state of its producers: checked first, applied when it is written.
+
+Sequences are checked for clients only; what a leader accepted, its followers take over. Epochs are
+checked wherever records enter the log, so that a fenced producer writes nothing (KIP-98, KIP-360).
+"""
+
+from typing import NamedTuple
+
+from spindle.common.errors import ApiError, ErrorCode
+from spindle.log.producers.entry import BatchMetadata, ProducerStateEntry, follows
+from spindle.protocol.records.batch import NO_PRODUCER_EPOCH, NO_SEQUENCE, BatchHeader
+from spindle.protocol.records.control import EndTransactionMarker
+from spindle.protocol.records.validation import AppendOrigin
+
+
+class CompletedTransaction(NamedTuple):
+    """A transaction that a marker ended; `last_offset` is the marker's."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    is_aborted: bool
+
+
+class ProducerAppend:
+    """The changes of one producer in one append, on a copy of its entry."""
+
+    __slots__ = ("_before", "_origin", "_where", "entry", "started_transactions")
+
+    def __init__(
+        self,
+        producer_id: int,
+        before: ProducerStateEntry | None,
+        origin: AppendOrigin,
+        where: object,
+    ) -> None:
+        self._before = before
+        self._origin = origin
+        self._where = where
+        self.entry = before.copy() if before is not None else ProducerStateEntry(producer_id)
+        self.started_transactions: list[int] = []
+
+    def add_data(self, header: BatchHeader, base_offset: int) -> None:
+        """A batch of data that gets `base_offset`.
+
+        Raises:
+            ApiError: INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER or INVALID_TXN_STATE.
+        """
+        self._check_epoch(header.producer_epoch, base_offset)
+        if self._origin is AppendOrigin.CLIENT:
+            self._check_sequence(header, base_offset)
+        entry = self.entry
+        entry.begin_epoch(header.producer_epoch)
+        delta = header.last_offset_delta
+        entry.add_batch(
+            BatchMetadata(header.last_sequence, base_offset + delta, delta, header.max_timestamp)
+        )
+        if header.is_transactional:
+            if entry.current_transaction_first_offset is None:
+                entry.current_transaction_first_offset = base_offset
+                self.started_transactions.append(base_offset)
+        elif entry.current_transaction_first_offset is not None:
+            raise ApiError(
+                ErrorCode.INVALID_TXN_STATE,
+                f"Expected transactional write from producer {entry.producer_id} at offset "
+                f"{base_offset} in partition {self._where}",
+            )
+
+    def add_marker(
+        self, marker: EndTransactionMarker, header: BatchHeader, offset: int
+    ) -> CompletedTransaction | None:
+        """The end of the producer's transaction; None if it had written nothing here.
+
+        Raises:
+            ApiError: INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED.
+        """
+        self._check_epoch(header.producer_epoch, offset)
+        entry = self.entry
+        if marker.coordinator_epoch < entry.coordinator_epoch and (
+            self._origin is not AppendOrigin.REPLICATION
+        ):
+            raise ApiError(
+                ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+                f"Invalid coordinator epoch for producer {entry.producer_id} at offset {offset} in "
+                f"partition {self._where}: {marker.coordinator_epoch} (received), "
+                f"{entry.coordinator_epoch} (current)",
+            )
+        entry.begin_epoch(header.producer_epoch)
+        first_offset = entry.current_transaction_first_offset
+        entry.current_transaction_first_offset = None
+        entry.last_timestamp_ms = header.max_timestamp
+        entry.coordinator_epoch = max(marker.coordinator_epoch, entry.coordinator_epoch)
+        if first_offset is None:
+            return None
+        return CompletedTransaction(entry.producer_id, first_offset, offset, not marker.is_commit)
+
+    def _check_epoch(self, producer_epoch: int, offset: int) -> None:
+        if producer_epoch < self.entry.producer_epoch and (
+            self._origin is not AppendOrigin.REPLICATION
+        ):
+            raise ApiError(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"Epoch of producer {self.entry.producer_id} at offset {offset} in {self._where} "
+                f"is {producer_epoch}, which is smaller than the last seen epoch "
+                f"{self.entry.producer_epoch}",
+            )
+
+    def _check_sequence(self, header: BatchHeader, offset: int) -> None:
+        entry = self.entry
+        known_epoch = self._before.producer_epoch if self._before else NO_PRODUCER_EPOCH
+        if known_epoch == NO_PRODUCER_EPOCH:
+            # Nothing is known of the producer, perhaps because its records were deleted: any
+            # sequence may come first.
+            return
+        if header.producer_epoch != entry.producer_epoch:
+            expected = "0 as the first of a new epoch"
+            is_in_order = header.base_sequence == 0
+        else:
+            last = entry.last_sequence
+            expected = f"{last} (current end sequence number)"
+            is_in_order = (
+                header.base_sequence == 0
+                if last == NO_SEQUENCE
+                else follows(last, header.base_sequence)
+            )
+        if not is_in_order:
+            raise ApiError(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"Out of order sequence number for producer {entry.producer_id} at offset {offset} "
+                f"in partition {self._where}: {header.base_sequence} (incoming seq. number), "
+                f"{expected}",
+            )

@@ -1,0 +1,70 @@
+"""What an append, or a part of the log that is read again, does to a partition's producers."""
+
+from collections.abc import Sequence
+
+from spindle.common.ports import Bytes
+from spindle.log.producers.append import CompletedTransaction, ProducerAppend
+from spindle.log.producers.entry import BatchMetadata
+from spindle.log.producers.state import ProducerState
+from spindle.log.segments.segment_list import Segments
+from spindle.protocol.records.batch import BatchHeader
+from spindle.protocol.records.control import read_end_transaction
+from spindle.protocol.records.record import decode_records
+from spindle.protocol.records.validation import AppendOrigin
+
+
+def find_duplicate(
+    producers: ProducerState, found: Sequence[tuple[int, BatchHeader]]
+) -> tuple[BatchMetadata, BatchHeader] | None:
+    """The first batch that is in the log already, as it was appended and as it came now."""
+    for _, header in found:
+        if header.producer_id < 0:
+            continue
+        entry = producers.get(header.producer_id)
+        earlier = entry.duplicate_of(header) if entry is not None else None
+        if earlier is not None:
+            return earlier, header
+    return None
+
+
+def producer_changes(
+    producers: ProducerState,
+    records: Bytes,
+    placed: Sequence[tuple[int, BatchHeader]],
+    origin: AppendOrigin,
+) -> tuple[list[ProducerAppend], list[CompletedTransaction]]:
+    """What the batches change, and the transactions that they end; nothing is changed yet.
+
+    Raises:
+        ApiError: a sequence, an epoch or the state of a transaction forbids the append.
+    """
+    changes: dict[int, ProducerAppend] = {}
+    completed: list[CompletedTransaction] = []
+    for position, header in placed:
+        producer_id = header.producer_id
+        if producer_id < 0:
+            continue
+        change = changes.get(producer_id)
+        if change is None:
+            change = changes[producer_id] = producers.prepare(producer_id, origin)
+        if not header.is_control:
+            change.add_data(header, header.base_offset)
+            continue
+        control_records = decode_records(records, position, header)
+        marker = read_end_transaction(control_records[0]) if control_records else None
+        if marker is not None:
+            transaction = change.add_marker(marker, header, header.base_offset)
+            if transaction is not None:
+                completed.append(transaction)
+    return list(changes.values()), completed
+
+
+def replay_producers(segments: Segments, producers: ProducerState, end_offset: int) -> None:
+    """Bring the state from its `map_end_offset` to `end_offset` by reading the batches between."""
+    start_offset = producers.map_end_offset
+    if start_offset < end_offset:
+        for segment in segments.from_offset(start_offset):
+            for _, header, data in segment.scan(segment.position_near(start_offset)):
+                if start_offset <= header.base_offset < end_offset:
+                    producers.replay(data, 0, header)
+    producers.map_end_offset = end_offset

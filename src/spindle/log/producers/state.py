@@ -1,0 +1,258 @@
+"""The producers of one partition: what they wrote last, and which transactions are open (KIP-98).
+
+The state is a function of the log. It is stored at the start of each segment and when the log is
+closed, and rebuilt at load from the newest snapshot and the records after it.
+"""
+
+from bisect import insort
+from collections.abc import Iterable
+
+from spindle.common.errors import CorruptLog
+from spindle.common.ports import FileSystem
+from spindle.log.formats.names import (
+    DELETED_SUFFIX,
+    PRODUCER_SNAPSHOT_SUFFIX,
+    offset_name,
+    parse_offset_name,
+)
+from spindle.log.formats.producer_snapshot import encode_producer_snapshot, read_producer_snapshot
+from spindle.log.producers.append import CompletedTransaction, ProducerAppend
+from spindle.log.producers.entry import ProducerStateEntry
+from spindle.protocol.records.batch import BatchHeader
+from spindle.protocol.records.control import read_end_transaction
+from spindle.protocol.records.record import decode_records
+from spindle.protocol.records.validation import AppendOrigin
+
+
+class ProducerState:
+    """All producers of a log up to `map_end_offset` (exclusive)."""
+
+    __slots__ = (
+        "_directory",
+        "_file_system",
+        "_ongoing",
+        "_producers",
+        "_snapshots",
+        "_unreplicated",
+        "_where",
+        "map_end_offset",
+    )
+
+    def __init__(self, file_system: FileSystem, directory: str, where: object) -> None:
+        self._file_system = file_system
+        self._directory = directory
+        self._where = where
+        self._producers: dict[int, ProducerStateEntry] = {}
+        self._ongoing: dict[int, int] = {}
+        """First offset of each open transaction -> producer id; ascending."""
+        self._unreplicated: dict[int, CompletedTransaction] = {}
+        """First offset -> transaction whose marker the high watermark has not passed."""
+        self._snapshots: list[int] = []
+        self.map_end_offset = 0
+
+    def moved_to(self, directory: str) -> None:
+        """The log's directory has a new name."""
+        self._directory = directory
+
+    # Reading the state.
+
+    def get(self, producer_id: int) -> ProducerStateEntry | None:
+        return self._producers.get(producer_id)
+
+    def entries(self) -> list[ProducerStateEntry]:
+        """All producers in the order in which they first appeared."""
+        return list(self._producers.values())
+
+    def __len__(self) -> int:
+        return len(self._producers)
+
+    @property
+    def first_unstable_offset(self) -> int | None:
+        """The first offset of a transaction that is open or not yet replicated."""
+        candidates = list(self._unreplicated)
+        if self._ongoing:
+            candidates.append(next(iter(self._ongoing)))
+        return min(candidates, default=None)
+
+    def last_stable_offset_after(self, completed: CompletedTransaction) -> int:
+        """What the last stable offset is once `completed` has ended (and is replicated)."""
+        for first_offset, producer_id in self._ongoing.items():
+            if producer_id != completed.producer_id:
+                return first_offset
+        return completed.last_offset + 1
+
+    # Changing it.
+
+    def prepare(self, producer_id: int, origin: AppendOrigin) -> ProducerAppend:
+        """Begin the changes that an append makes for a producer."""
+        return ProducerAppend(producer_id, self._producers.get(producer_id), origin, self._where)
+
+    def apply(self, append: ProducerAppend) -> None:
+        """Make the changes of an append the state."""
+        entry = append.entry
+        self._producers[entry.producer_id] = entry
+        for first_offset in append.started_transactions:
+            self._ongoing[first_offset] = entry.producer_id
+
+    def complete(self, transaction: CompletedTransaction) -> None:
+        """A marker ended the transaction; it is unstable until the marker is replicated."""
+        self._ongoing.pop(transaction.first_offset, None)
+        self._unreplicated[transaction.first_offset] = transaction
+
+    def on_high_watermark(self, high_watermark: int) -> None:
+        """Transactions whose markers lie below the high watermark are stable."""
+        done = [
+            first_offset
+            for first_offset, transaction in self._unreplicated.items()
+            if transaction.last_offset < high_watermark
+        ]
+        for first_offset in done:
+            del self._unreplicated[first_offset]
+
+    def replay(
+        self, buffer: memoryview, position: int, header: BatchHeader
+    ) -> CompletedTransaction | None:
+        """Take over a batch that is in the log; the transaction that it ended, if it ended one."""
+        if not header.has_producer_id:
+            return None
+        append = self.prepare(header.producer_id, AppendOrigin.REPLICATION)
+        completed = None
+        if header.is_control:
+            records = decode_records(buffer, position, header)
+            marker = read_end_transaction(records[0]) if records else None
+            if marker is None:
+                return None
+            completed = append.add_marker(marker, header, header.base_offset)
+        else:
+            append.add_data(header, header.base_offset)
+        self.apply(append)
+        if completed is not None:
+            self.complete(completed)
+        return completed
+
+    def remove_expired(self, now_ms: int, expiration_ms: int) -> None:
+        """Forget producers that wrote nothing for so long and have no open transaction."""
+        expired = [
+            producer_id
+            for producer_id, entry in self._producers.items()
+            if _is_expired(entry, now_ms, expiration_ms)
+        ]
+        for producer_id in expired:
+            del self._producers[producer_id]
+
+    def on_log_start(self, log_start_offset: int) -> None:
+        """Records below the log start are gone, and with them transactions that ended there."""
+        gone = [
+            first_offset
+            for first_offset, transaction in self._unreplicated.items()
+            if transaction.last_offset < log_start_offset
+        ]
+        for first_offset in gone:
+            del self._unreplicated[first_offset]
+        self.map_end_offset = max(self.map_end_offset, log_start_offset)
+
+    # Snapshots.
+
+    def load_snapshot_names(self, names: Iterable[str]) -> None:
+        """Take note of the snapshot files among the names of the directory."""
+        offsets = (parse_offset_name(name, PRODUCER_SNAPSHOT_SUFFIX) for name in names)
+        self._snapshots = sorted(offset for offset in offsets if offset is not None)
+
+    def take_snapshot(self) -> None:
+        """Store the state at `map_end_offset`, unless there is a snapshot at it.
+
+        Nobody waits for the device: a snapshot that a power failure damaged is recognised by its
+        checksum, and the log itself says the same.
+        """
+        offset = self.map_end_offset
+        if offset == 0 or offset in self._snapshots:
+            return
+        file = self._file_system.open(self._path(offset), create=True)
+        try:
+            file.truncate(0)
+            file.pwrite(encode_producer_snapshot(self._producers.values()), 0)
+        finally:
+            file.close()
+        insort(self._snapshots, offset)
+
+    def reload(self, log_start_offset: int, end_offset: int, now_ms: int, expiry_ms: int) -> None:
+        """Go back to the newest snapshot at or before `end_offset`, dropping those out of range.
+
+        Afterwards `map_end_offset` says from where the log has to be replayed.
+        """
+        self.remove_snapshots_outside(log_start_offset, end_offset)
+        self.restore(log_start_offset, end_offset, now_ms, expiry_ms)
+
+    def remove_snapshots_outside(self, log_start_offset: int, end_offset: int) -> None:
+        """Keep those above the start and not above the end."""
+        for offset in [at for at in self._snapshots if not log_start_offset < at <= end_offset]:
+            self._remove_snapshot(offset)
+
+    def restore(self, log_start_offset: int, end_offset: int, now_ms: int, expiry_ms: int) -> None:
+        """`reload` that leaves later snapshots where they are: the log may well reach them."""
+        self._producers.clear()
+        self._ongoing.clear()
+        self._unreplicated.clear()
+        self.map_end_offset = log_start_offset
+        for offset in self._snapshots[::-1]:
+            if not log_start_offset < offset <= end_offset:
+                continue
+            try:
+                entries = read_producer_snapshot(self._file_system, self._path(offset))
+            except CorruptLog:
+                # An older snapshot only means more to replay.
+                self._remove_snapshot(offset)
+                continue
+            self._load_entries(entries, now_ms, expiry_ms)
+            self.map_end_offset = offset
+            return
+
+    def _load_entries(self, entries: list[ProducerStateEntry], now_ms: int, expiry_ms: int) -> None:
+        kept = [entry for entry in entries if not _is_expired(entry, now_ms, expiry_ms)]
+        self._producers = {entry.producer_id: entry for entry in kept}
+        opened = sorted(
+            (entry.current_transaction_first_offset, entry.producer_id)
+            for entry in kept
+            if entry.current_transaction_first_offset is not None
+        )
+        self._ongoing = dict(opened)
+
+    def reset(self, offset: int) -> None:
+        """Forget everything and all snapshots; the log begins anew at `offset`."""
+        for at in list(self._snapshots):
+            self._remove_snapshot(at)
+        self._producers.clear()
+        self._ongoing.clear()
+        self._unreplicated.clear()
+        self.map_end_offset = offset
+
+    def remove_stray_snapshots(self, segment_base_offsets: Iterable[int]) -> None:
+        """Keep only the snapshots at segment bases, and the newest one after the last of these."""
+        bases = frozenset(segment_base_offsets)
+        newest = self._snapshots[-1:]
+        for offset in list(self._snapshots):
+            if offset not in bases and [offset] != newest:
+                self._remove_snapshot(offset)
+
+    def mark_snapshot_deleted(self, offset: int) -> str | None:
+        """Rename the snapshot at a segment's base with the segment's files; its new path."""
+        if offset not in self._snapshots:
+            return None
+        self._snapshots.remove(offset)
+        path = self._path(offset)
+        self._file_system.rename(path, path + DELETED_SUFFIX)
+        return path + DELETED_SUFFIX
+
+    def _remove_snapshot(self, offset: int) -> None:
+        self._snapshots.remove(offset)
+        self._file_system.remove(self._path(offset))
+
+    def _path(self, offset: int) -> str:
+        return f"{self._directory}/{offset_name(offset, PRODUCER_SNAPSHOT_SUFFIX)}"
+
+
+def _is_expired(entry: ProducerStateEntry, now_ms: int, expiration_ms: int) -> bool:
+    return (
+        entry.current_transaction_first_offset is None
+        and now_ms - entry.last_timestamp_ms >= expiration_ms
+    )

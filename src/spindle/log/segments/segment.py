@@ -1,0 +1,512 @@
+"""One segment of a log: the file of batches and its indexes.
+
+A segment knows bytes and offsets; what an append means for epochs and producers the log decides.
+Reads take one stretch of bytes beginning at the nearest indexed position and cut it at batches.
+"""
+
+import logging
+from collections.abc import Iterator, Sequence
+from struct import Struct
+from typing import Final, NamedTuple
+
+from spindle.common.errors import CorruptLog, CorruptRecords
+from spindle.common.ports import Bytes
+from spindle.log.formats.names import (
+    DELETED_SUFFIX,
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    offset_name,
+)
+from spindle.log.handles import FileHandles
+from spindle.log.log_config import LogConfig
+from spindle.log.segments.offset_index import MAX_RELATIVE_OFFSET, OffsetIndex
+from spindle.log.segments.time_index import TimeIndex
+from spindle.log.segments.transaction_index import TransactionIndex
+from spindle.protocol.records.batch import (
+    HEADER_BYTES,
+    LOG_OVERHEAD_BYTES,
+    NO_TIMESTAMP,
+    BatchHeader,
+    read_header,
+)
+
+logger = logging.getLogger(__name__)
+
+SCAN_BYTES: Final = 1024 * 1024
+LOOKUP_BYTES: Final = 32 * 1024
+_OFFSET_AND_LENGTH: Final = Struct(">qi")
+_LAST_OFFSET_DELTA: Final = Struct(">i")
+_LAST_OFFSET_DELTA_POSITION: Final = 23
+_NOTHING: Final = memoryview(b"")
+
+SEGMENT_SUFFIXES: Final = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
+
+
+class ScannedBatch(NamedTuple):
+    """A whole batch met on a scan: where it starts in the file, its header and its bytes."""
+
+    position: int
+    header: BatchHeader
+    data: memoryview
+
+
+class Segment:
+    """The files of one segment.
+
+    `max_timestamp` is the largest timestamp of its batches (-1: none), `max_timestamp_offset` the
+    last offset of the batch that has it. `roll_timestamp` is that of the first batch, None as long
+    as it was not looked at, -1 if the segment is empty or its first batch has no timestamp.
+    """
+
+    __slots__ = (
+        "_bytes_since_index_entry",
+        "_handles",
+        "_is_dirty",
+        "_last_read_offset",
+        "_last_read_position",
+        "_next_read_offset",
+        "_next_read_position",
+        "base_offset",
+        "created_ms",
+        "index_interval_bytes",
+        "max_timestamp",
+        "max_timestamp_offset",
+        "offset_index",
+        "path",
+        "roll_timestamp",
+        "size_bytes",
+        "time_index",
+        "transaction_index",
+    )
+
+    def __init__(
+        self,
+        handles: FileHandles,
+        directory: str,
+        base_offset: int,
+        config: LogConfig,
+        now_ms: int,
+        suffix: str = "",
+    ) -> None:
+        """Nothing is read or written; see `create` and `open`."""
+        self._handles = handles
+        self.base_offset = base_offset
+        self.path = f"{directory}/{offset_name(base_offset, LOG_SUFFIX)}{suffix}"
+        index_bytes = config.segment_index_bytes
+        self.offset_index = OffsetIndex(handles, directory, base_offset, index_bytes, suffix)
+        self.time_index = TimeIndex(handles, directory, base_offset, index_bytes, suffix)
+        self.transaction_index = TransactionIndex(handles, directory, base_offset, suffix)
+        self.index_interval_bytes = config.index_interval_bytes
+        self.created_ms = now_ms
+        self.size_bytes = 0
+        self.max_timestamp = NO_TIMESTAMP
+        self.max_timestamp_offset = base_offset
+        self.roll_timestamp: int | None = NO_TIMESTAMP
+        self._bytes_since_index_entry = 0
+        self._is_dirty = False
+        self._last_read_offset = self._next_read_offset = -1
+        self._last_read_position = self._next_read_position = 0
+
+    # Life of the files.
+
+    def create(self) -> None:
+        """Make the files of an empty segment that will be written to."""
+        file = self._handles.get(self.path, create=True)
+        if file.size():
+            file.truncate(0)
+        self._is_dirty = True
+        self.offset_index.create()
+        self.time_index.create()
+
+    def open(self, sizes: dict[str, int]) -> bool:
+        """Take the files of a closed segment.
+
+        Args:
+            sizes: bytes of the segment's files by suffix; a missing index is absent.
+
+        Returns:
+            False if an index is missing or cannot be right: then `recover` must follow.
+        """
+        self.size_bytes = sizes[LOG_SUFFIX]
+        self.roll_timestamp = None if self.size_bytes else NO_TIMESTAMP
+        index_bytes = sizes.get(INDEX_SUFFIX)
+        time_index_bytes = sizes.get(TIME_INDEX_SUFFIX)
+        if index_bytes is None or time_index_bytes is None:
+            return False
+        is_sound = (
+            self.offset_index.open_trimmed(index_bytes, self.size_bytes)
+            and self.time_index.open_trimmed(time_index_bytes)
+            and self.transaction_index.open(sizes.get(TRANSACTION_INDEX_SUFFIX, 0))
+        )
+        self.max_timestamp, self.max_timestamp_offset = self.time_index.last
+        return is_sound
+
+    def reset_indexes(self) -> None:
+        """Drop all index entries; `note_batch` for each batch builds them again.
+
+        That is done where an earlier run ended badly, so its data may not be on the device either.
+        """
+        self._is_dirty = True
+        self.offset_index.reset()
+        self.time_index.reset()
+        self.transaction_index.reset()
+        self.max_timestamp = NO_TIMESTAMP
+        self.max_timestamp_offset = self.base_offset
+        self._bytes_since_index_entry = 0
+
+    def cut(self, size_bytes: int) -> None:
+        """Cut the data to `size_bytes`, the end of a batch that the indexes reach."""
+        self._handles.get(self.path).truncate(size_bytes)
+        self._is_dirty = True
+        self.size_bytes = size_bytes
+        self._last_read_offset = self._next_read_offset = -1
+        if size_bytes == 0:
+            self.roll_timestamp = NO_TIMESTAMP
+
+    def become_inactive(self) -> None:
+        """Write the last time index entry and cut the indexes to their entries."""
+        self.time_index.append_if_later(
+            self.max_timestamp, self.max_timestamp_offset, is_final=True
+        )
+        self.offset_index.file.trim()
+        self.time_index.file.trim()
+
+    def sync(self) -> None:
+        """Return when all changes to data and indexes since the last `sync` are on the device."""
+        if self._is_dirty:
+            self._handles.get(self.path).sync()
+            self._is_dirty = False
+        self.offset_index.file.sync()
+        self.time_index.file.sync()
+        self.transaction_index.sync()
+
+    def paths(self) -> list[str]:
+        """The files of the segment that must exist, and the transaction index if there is one."""
+        paths = [self.path, self.offset_index.file.path, self.time_index.file.path]
+        if not self.transaction_index.is_empty:
+            paths.append(self.transaction_index.path)
+        return paths
+
+    def moved_to(self, directory: str) -> None:
+        """The directory has a new name; no file of it may be open."""
+        for part in (self, self.offset_index.file, self.time_index.file, self.transaction_index):
+            part.path = f"{directory}/{part.path.rpartition('/')[2]}"
+
+    def use(self, handles: FileHandles) -> None:
+        """Go on with other open files: the segment was made in another thread."""
+        self._handles = handles
+        for index in (self.offset_index.file, self.time_index.file, self.transaction_index):
+            index.use(handles)
+
+    def rename_suffix(self, old_suffix: str, new_suffix: str) -> None:
+        """Give all files another suffix behind their names (`.cleaned` to `.swap` to none)."""
+        for part in (self, self.offset_index.file, self.time_index.file, self.transaction_index):
+            target = part.path.removesuffix(old_suffix) + new_suffix
+            self._handles.release(part.path)
+            if self._handles.file_system.exists(part.path):
+                self._handles.file_system.rename(part.path, target)
+            part.path = target
+
+    def mark_deleted(self) -> list[str]:
+        """Rename all files to `.deleted`; the new paths."""
+        paths = self.paths()
+        for path in paths:
+            self._handles.release(path)
+            self._handles.file_system.rename(path, path + DELETED_SUFFIX)
+        return [path + DELETED_SUFFIX for path in paths]
+
+    def delete(self) -> None:
+        """Remove all files at once; an index may be missing."""
+        files = self._handles.file_system
+        indexes = (self.offset_index.file, self.time_index.file, self.transaction_index)
+        for path in (self.path, *(index.path for index in indexes)):
+            self._handles.release(path)
+            if files.exists(path):
+                files.remove(path)
+
+    # Writing.
+
+    def append(self, records: Bytes, batches: Sequence[tuple[int, BatchHeader]]) -> None:
+        """Write whole batches at the end.
+
+        Args:
+            batches: position in `records` and header (with final offsets) of each batch.
+        """
+        start = self.size_bytes
+        self._handles.get(self.path, create=True).pwrite(records, start)
+        self._is_dirty = True
+        if self.roll_timestamp == NO_TIMESTAMP and start == 0:
+            self.roll_timestamp = batches[0][1].max_timestamp
+        for position, header in batches:
+            self.note_batch(start + position, header)
+        self.size_bytes = start + len(records)
+
+    def note_batch(self, position: int, header: BatchHeader) -> None:
+        """Index a batch that starts at `position`; batches come in order, once each."""
+        last_offset = header.base_offset + header.last_offset_delta
+        if header.max_timestamp > self.max_timestamp:
+            self.max_timestamp = header.max_timestamp
+            self.max_timestamp_offset = last_offset
+        if self._bytes_since_index_entry > self.index_interval_bytes:
+            self.offset_index.append(last_offset, position)
+            self.time_index.append_if_later(self.max_timestamp, self.max_timestamp_offset)
+            self._bytes_since_index_entry = 0
+        self._bytes_since_index_entry += header.batch_length + LOG_OVERHEAD_BYTES
+
+    def must_roll(
+        self,
+        incoming_bytes: int,
+        last_offset: int,
+        max_timestamp: int,
+        config: LogConfig,
+        now_ms: int,
+    ) -> bool:
+        """True if records of that size, last offset and largest timestamp belong in a new one."""
+        size = self.size_bytes
+        if size == 0:
+            return last_offset - self.base_offset > MAX_RELATIVE_OFFSET
+        return (
+            size > config.segment_bytes - incoming_bytes
+            or self._age_ms(max_timestamp, now_ms) > config.segment_ms - config.segment_jitter_ms
+            or self.offset_index.is_full
+            or self.time_index.is_full
+            or last_offset - self.base_offset > MAX_RELATIVE_OFFSET
+        )
+
+    def _age_ms(self, max_timestamp: int, now_ms: int) -> int:
+        """How much newer incoming records are than the first ones (or than the file)."""
+        first_timestamp = self.first_timestamp()
+        if first_timestamp >= 0:
+            return max_timestamp - first_timestamp
+        return now_ms - self.created_ms
+
+    def first_timestamp(self) -> int:
+        """The largest timestamp of the first batch; -1 if there is none. In ms."""
+        if self.roll_timestamp is None:
+            first = next(self._headers(0), None)
+            self.roll_timestamp = first[1].max_timestamp if first else NO_TIMESTAMP
+        return self.roll_timestamp
+
+    def truncate_to(self, offset: int) -> None:
+        """Remove the batch that holds `offset`, if one does, and everything after it."""
+        found = self._position_of(offset)
+        self.offset_index.truncate_to(offset)
+        self.time_index.truncate_to(offset)
+        self.transaction_index.truncate_to(offset)
+        if found is not None:
+            self.cut(found)
+        self._bytes_since_index_entry = 0
+        self.load_max_timestamp()
+
+    def load_max_timestamp(self) -> None:
+        """Find the largest timestamp from the time index and the batches after its last entry."""
+        self.max_timestamp, self.max_timestamp_offset = self.time_index.last
+        start = self.position_near(self.max_timestamp_offset)
+        for _, header in self._headers(start):
+            if header.max_timestamp > self.max_timestamp:
+                self.max_timestamp = header.max_timestamp
+                self.max_timestamp_offset = header.last_offset
+
+    # Reading.
+
+    def scan(
+        self, position: int = 0, end: int | None = None, read_bytes: int = SCAN_BYTES
+    ) -> Iterator[ScannedBatch]:
+        """The whole batches from `position`, where one must start, up to `end`.
+
+        Raises:
+            CorruptLog: a header that cannot be one. An incomplete batch at the end is passed over
+                in silence.
+        """
+        limit = self.size_bytes if end is None else min(end, self.size_bytes)
+        while limit - position >= HEADER_BYTES:
+            want = min(read_bytes, limit - position)
+            data = memoryview(self._handles.get(self.path).pread(want, position))
+            at = 0
+            while len(data) - at >= HEADER_BYTES:
+                header = self._header(data, at, position)
+                next_at = at + header.batch_length + LOG_OVERHEAD_BYTES
+                if next_at > len(data):
+                    break
+                yield ScannedBatch(position + at, header, data[at:next_at])
+                at = next_at
+            if at == 0:
+                # Not even one batch fitted: read just that one, if the file has all of it.
+                if len(data) < HEADER_BYTES:
+                    return
+                read_bytes = self._header(data, 0, position).size_bytes
+                if read_bytes > limit - position:
+                    return
+            position += at
+
+    def read(
+        self, offset: int, max_bytes: int, end_offset: int, *, min_one_batch: bool
+    ) -> memoryview | None:
+        """Whole batches from the one that holds `offset` to below `end_offset`.
+
+        At most `max_bytes`, but at least one batch if `min_one_batch`. Nothing if the next batch
+        does not fit or begins at or after `end_offset`; None if the segment has no batch that ends
+        at `offset` or later.
+
+        Raises:
+            CorruptLog: the bytes are not batches.
+        """
+        # Where the last read ended a reader goes on; where it began another one follows.
+        position: int | None
+        if offset == self._next_read_offset:
+            position = self._next_read_position
+        elif offset == self._last_read_offset:
+            position = self._last_read_position
+        else:
+            position = self._position_of(offset)
+        if position is None or position >= self.size_bytes:
+            return None
+        file = self._handles.get(self.path)
+        want = min(max(max_bytes, HEADER_BYTES), self.size_bytes - position)
+        data = memoryview(file.pread(want, position))
+        if len(data) < HEADER_BYTES:
+            return None
+        base_offset, length = _OFFSET_AND_LENGTH.unpack_from(data, 0)
+        size = length + LOG_OVERHEAD_BYTES
+        if base_offset >= end_offset:
+            return _NOTHING
+        if position + size > self.size_bytes:
+            raise CorruptLog(self.path, position, f"a batch of {size} bytes passes the end")
+        if size > max_bytes:
+            if not min_one_batch:
+                return _NOTHING
+            data = memoryview(file.pread(size, position))
+        try:
+            cut = _cut_at_batch(data, end_offset)
+        except CorruptRecords as error:
+            raise CorruptLog(self.path, position, str(error)) from error
+        (delta,) = _LAST_OFFSET_DELTA.unpack_from(data, cut.last + _LAST_OFFSET_DELTA_POSITION)
+        self._last_read_offset, self._last_read_position = offset, position
+        self._next_read_offset = cut.last_base_offset + delta + 1
+        self._next_read_position = position + cut.end
+        return data[: cut.end]
+
+    def _position_of(self, offset: int) -> int | None:
+        """Where the batch starts that holds `offset`, or the first one after it."""
+        for position, header in self._headers(self.position_near(offset)):
+            if header.base_offset + header.last_offset_delta >= offset:
+                return position
+        return None
+
+    def position_near(self, offset: int) -> int:
+        """Where a batch starts that is not after the one with `offset`, as the index knows it.
+
+        What the index says is checked: followed blindly, a damaged one would lead a reader past
+        records, or to bytes that are no batch.
+        """
+        position = self.offset_index.lookup(offset)
+        if position == 0 or self._is_batch_of(position, offset):
+            return position
+        logger.warning("%s does not fit its segment: built anew", self.offset_index.file.path)
+        self._rebuild_offset_index()
+        return self.offset_index.lookup(offset)
+
+    def _is_batch_of(self, position: int, offset: int) -> bool:
+        """Whether a batch starts there that begins at `offset` or before."""
+        if not 0 < position <= self.size_bytes - HEADER_BYTES:
+            return False
+        data = self._handles.get(self.path).pread(HEADER_BYTES, position)
+        try:
+            header = read_header(data, 0)
+        except CorruptRecords:
+            return False
+        return self.base_offset <= header.base_offset <= offset
+
+    def _rebuild_offset_index(self) -> None:
+        self.offset_index.reset()
+        self._is_dirty = True
+        size_bytes = 0
+        for position, header in self._headers(0):
+            if size_bytes > self.index_interval_bytes:
+                self.offset_index.append(header.last_offset, position)
+                size_bytes = 0
+            size_bytes += header.size_bytes
+        self.offset_index.file.trim()
+        self._bytes_since_index_entry = size_bytes
+
+    def _headers(self, position: int) -> Iterator[tuple[int, BatchHeader]]:
+        """Position and header of each whole batch from `position`; large ones are not read."""
+        while self.size_bytes - position >= HEADER_BYTES:
+            data = self._handles.get(self.path).pread(LOOKUP_BYTES, position)
+            at = 0
+            while len(data) - at >= HEADER_BYTES:
+                header = self._header(data, at, position)
+                size = header.batch_length + LOG_OVERHEAD_BYTES
+                if position + at + size > self.size_bytes:
+                    return
+                yield position + at, header
+                at += size
+            if at == 0:
+                return
+            position += at
+
+    def _header(self, data: Bytes, at: int, position: int) -> BatchHeader:
+        """The header at `at` of data that was read from `position` of the file."""
+        try:
+            return read_header(data, at)
+        except CorruptRecords as error:
+            raise CorruptLog(self.path, position + at, str(error)) from error
+
+    def find_timestamp(self, timestamp_ms: int, start_offset: int) -> Iterator[ScannedBatch]:
+        """Batches that may hold the first record of that time or later, at `start_offset` or later.
+
+        Records have to be decoded to tell; usually the first batch has it.
+        """
+        lookup = max(self.time_index.lookup(timestamp_ms), start_offset)
+        start = self.position_near(lookup)
+        for batch in self.scan(start, read_bytes=LOOKUP_BYTES):
+            if batch.header.max_timestamp >= timestamp_ms and (
+                batch.header.last_offset >= start_offset
+            ):
+                yield batch
+
+    def largest_timestamp(self) -> int:
+        """The largest timestamp, or when the file was last changed if no batch has one. In ms."""
+        if self.max_timestamp >= 0:
+            return self.max_timestamp
+        return self._handles.file_system.modified_ms(self.path)
+
+    def end_of_batches(self) -> tuple[int, int]:
+        """The offset after the last whole batch, and the position after it.
+
+        Raises:
+            CorruptLog: what follows the last indexed batch cannot be batches.
+        """
+        next_offset = self.base_offset
+        end = start = self.offset_index.last.position
+        for position, header in self._headers(start):
+            next_offset = header.next_offset
+            end = position + header.size_bytes
+        return next_offset, end
+
+
+class _Cut(NamedTuple):
+    end: int
+    last: int
+    last_base_offset: int
+
+
+def _cut_at_batch(data: memoryview, end_offset: int) -> _Cut:
+    """How much of `data` is whole batches below `end_offset`; the first one is known to be both."""
+    position = 0
+    last = 0
+    last_base_offset = 0
+    limit = len(data) - LOG_OVERHEAD_BYTES
+    unpack = _OFFSET_AND_LENGTH.unpack_from
+    while position <= limit:
+        base_offset, length = unpack(data, position)
+        if base_offset >= end_offset or position + length > limit:
+            break
+        if length < HEADER_BYTES - LOG_OVERHEAD_BYTES:
+            raise CorruptRecords(f"batch at byte {position} of a read: length {length}")
+        last = position
+        last_base_offset = base_offset
+        position += length + LOG_OVERHEAD_BYTES
+    return _Cut(position, last, last_base_offset)

@@ -1,0 +1,133 @@
+"""From committed batches to images: snapshots, metadata transactions (KIP-868), publications.
+
+The records between BeginTransaction and EndTransaction become visible together or, after an
+AbortTransaction, never. What stands before an open transaction is published at once.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from spindle.common.errors import ProtocolViolation
+from spindle.common.ids import OffsetAndEpoch
+from spindle.metadata.delta import MetadataDelta
+from spindle.metadata.image import EMPTY_IMAGE, MetadataImage, MetadataProvenance
+from spindle.metadata_log.committed import CommittedBatch
+from spindle.protocol.message import Message
+from spindle.protocol.messages.metadata_records import (
+    AbortTransactionRecord,
+    BeginTransactionRecord,
+    EndTransactionRecord,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """One step of the published image, for those who react to metadata.
+
+    `size_bytes` counts the batches of the log that led here; 0 for a snapshot.
+    """
+
+    delta: MetadataDelta
+    image: MetadataImage
+    size_bytes: int
+    is_snapshot: bool = False
+
+
+class MetadataLoader:
+    """Holds the committed image of a node and moves it along the metadata log."""
+
+    def __init__(self) -> None:
+        self.image = EMPTY_IMAGE
+        self._delta: MetadataDelta | None = None
+        self._in_transaction = False
+        self._size_bytes = 0
+        self._provenance = EMPTY_IMAGE.provenance
+
+    @property
+    def is_in_transaction(self) -> bool:
+        """True while records are held back; no snapshot may be made of such a position."""
+        return self._in_transaction
+
+    def load_batches(self, batches: Sequence[CommittedBatch]) -> list[Publication]:
+        """Replay batches that follow the last ones; the publications that they complete, in order.
+
+        Raises:
+            ProtocolViolation: a record does not fit what stands before it.
+        """
+        published: list[Publication] = []
+        for batch in batches:
+            self._size_bytes += batch.size_bytes
+            for index, record in enumerate(batch.records):
+                self._replay(record, batch, batch.base_offset + index, published)
+            self._provenance = MetadataProvenance(
+                batch.last_offset, batch.epoch, batch.append_time_ms
+            )
+        if not self._in_transaction:
+            self._publish(published)
+        return published
+
+    def load_snapshot(
+        self, snapshot_id: OffsetAndEpoch, batches: Iterable[CommittedBatch]
+    ) -> Publication:
+        """Take the state of a snapshot, in place of everything before it."""
+        publication = self.read_snapshot(snapshot_id, batches)
+        self.take_snapshot(publication)
+        return publication
+
+    def read_snapshot(
+        self, snapshot_id: OffsetAndEpoch, batches: Iterable[CommittedBatch]
+    ) -> Publication:
+        """The step from the present image to that of a snapshot; changes nothing."""
+        delta = MetadataDelta(self.image)
+        delta.begin_snapshot()
+        append_time_ms = -1
+        for batch in batches:
+            append_time_ms = max(append_time_ms, batch.append_time_ms)
+            for record in batch.records:
+                delta.replay(record, snapshot_id.offset - 1)
+        provenance = MetadataProvenance(snapshot_id.offset - 1, snapshot_id.epoch, append_time_ms)
+        return Publication(delta, delta.apply(provenance), 0, is_snapshot=True)
+
+    def take_snapshot(self, publication: Publication) -> None:
+        """Go on from what `read_snapshot` has made of the present image."""
+        self.image = publication.image
+        self._provenance = publication.image.provenance
+        self._delta = None
+        self._in_transaction = False
+        self._size_bytes = 0
+
+    def _replay(
+        self, record: Message, batch: CommittedBatch, offset: int, published: list[Publication]
+    ) -> None:
+        if isinstance(record, BeginTransactionRecord):
+            if self._in_transaction:
+                raise ProtocolViolation(f"BeginTransactionRecord at {offset} inside a transaction")
+            if offset > batch.base_offset:
+                self._provenance = MetadataProvenance(
+                    offset - 1, batch.epoch, batch.append_time_ms, is_batch_aligned=False
+                )
+            self._publish(published)
+            self._in_transaction = True
+        elif isinstance(record, EndTransactionRecord):
+            self._end_transaction(record, offset)
+        elif isinstance(record, AbortTransactionRecord):
+            self._end_transaction(record, offset)
+            self._delta = None
+        else:
+            if self._delta is None:
+                self._delta = MetadataDelta(self.image)
+            self._delta.replay(record, offset)
+
+    def _end_transaction(self, record: Message, offset: int) -> None:
+        if not self._in_transaction:
+            raise ProtocolViolation(f"{type(record).__name__} at {offset} outside a transaction")
+        self._in_transaction = False
+
+    def _publish(self, published: list[Publication]) -> None:
+        if self._provenance == self.image.provenance:
+            return
+        delta = self._delta or MetadataDelta(self.image)
+        self.image = delta.apply(self._provenance)
+        published.append(Publication(delta, self.image, self._size_bytes))
+        self._delta = None
+        self._size_bytes = 0

@@ -1,0 +1,58 @@
+"""When a node makes a snapshot of its image: after enough bytes of log or enough time (KIP-630)."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from spindle.common.ids import OffsetAndEpoch
+from spindle.metadata.image import MetadataImage
+from spindle.metadata.snapshot import snapshot_records
+from spindle.protocol.message import Message
+from spindle.publication.loader import Publication
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotWork:
+    """A snapshot to write. `last_append_time_ms` goes into its header."""
+
+    snapshot_id: OffsetAndEpoch
+    last_append_time_ms: int
+    image: MetadataImage
+
+    def records(self) -> Iterator[Message]:
+        """The records in order; the image is immutable, so any thread may draw them."""
+        return snapshot_records(self.image)
+
+
+class SnapshotGenerator:
+    """Counts what was published since the last snapshot. A limit of 0 is switched off."""
+
+    def __init__(self, *, max_bytes: int, max_interval_ms: int, now_ms: int) -> None:
+        self._max_bytes = max_bytes
+        self._max_interval_ms = max_interval_ms
+        self._size_bytes = 0
+        self._since_ms = now_ms
+
+    def on_publication(self, publication: Publication, now_ms: int) -> SnapshotWork | None:
+        """What to write now, if a limit is exceeded and the image ends with a batch."""
+        if publication.is_snapshot:
+            self._reset(now_ms)
+            return None
+        self._size_bytes += publication.size_bytes
+        provenance = publication.image.provenance
+        if not provenance.is_batch_aligned or not self._is_due(now_ms):
+            return None
+        self._reset(now_ms)
+        return SnapshotWork(
+            OffsetAndEpoch(provenance.last_offset + 1, provenance.last_epoch),
+            provenance.last_append_time_ms,
+            publication.image,
+        )
+
+    def _is_due(self, now_ms: int) -> bool:
+        if 0 < self._max_bytes <= self._size_bytes:
+            return True
+        return 0 < self._max_interval_ms <= now_ms - self._since_ms
+
+    def _reset(self, now_ms: int) -> None:
+        self._size_bytes = 0
+        self._since_ms = now_ms

@@ -1,0 +1,477 @@
+"""All replicas of this broker: finds them for handlers, and follows the committed metadata.
+
+`apply` executes the instructions of one metadata delta (`metadata.local_changes`): it creates,
+leads, follows and deletes replicas, and reports one that lives in another directory than recorded.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from typing import Final
+
+from spindle.common.errors import ApiError, ErrorCode, LogDirectoryFailed
+from spindle.common.ids import NO_LEADER, TopicPartition
+from spindle.common.uuids import DIRECTORY_UNASSIGNED, ZERO_UUID, Uuid, UuidSource, uuid_text
+from spindle.disks.log_directory import LogDirectory, NewLog, least_loaded
+from spindle.log.log import Log
+from spindle.log.log_config import LogConfig
+from spindle.metadata.local_changes import BecomeFollower, BecomeLeader, DeleteReplica, Instruction
+from spindle.metadata.partitions import PartitionRegistration
+from spindle.replicas.follower_work import begin_to_follow_all
+from spindle.replicas.following import Following, ReplicaFetching
+from spindle.replicas.metadata_view import MetadataView
+from spindle.replicas.partition import Partition
+from spindle.replicas.replication_context import ReplicationContext
+from spindle.replication.throttling import ThrottledPartitions
+
+log = logging.getLogger(__name__)
+
+AssignDirectory = Callable[[Uuid, int, Uuid], None]
+"""Called with (topic id, partition, directory id) of a replica that is not where it is recorded."""
+
+
+_CREATED_AT_A_TIME: Final = 32
+
+Work = list[tuple[BecomeLeader | BecomeFollower, LogDirectory]]
+"""Replicas to be made in one directory."""
+
+
+class TopicSettings:
+    """What the replicas need of a topic's configuration."""
+
+    __slots__ = ("log_config", "min_isr", "throttled_as_follower", "throttled_as_leader")
+
+    def __init__(
+        self,
+        log_config: LogConfig,
+        min_isr: int,
+        throttled_as_leader: ThrottledPartitions,
+        throttled_as_follower: ThrottledPartitions,
+    ) -> None:
+        self.log_config = log_config
+        self.min_isr = min_isr
+        self.throttled_as_leader = throttled_as_leader
+        self.throttled_as_follower = throttled_as_follower
+
+
+class Replicas:
+    """Hosted partitions by name.
+
+    Args:
+        directories: in the order of `log.dirs`.
+        settings_of: the settings of a topic by name, from the committed image.
+        on_misplaced: reports where a replica really is (KIP-858).
+        fetching: feeds the replicas that follow.
+    """
+
+    def __init__(
+        self,
+        context: ReplicationContext,
+        directories: Sequence[LogDirectory],
+        settings_of: Callable[[str], TopicSettings],
+        on_misplaced: AssignDirectory,
+        fetching: ReplicaFetching,
+        now_ms: Callable[[], int],
+        new_uuid: UuidSource,
+    ) -> None:
+        self.broker_id = context.broker_id
+        self.directories = list(directories)
+        self._context = context
+        self._metadata: MetadataView = context.metadata
+        self._settings_of = settings_of
+        self._on_misplaced = on_misplaced
+        self._fetching = fetching
+        self._now_ms = now_ms
+        self._new_uuid = new_uuid
+        self._cordoned: Sequence[str] = ()
+        self._partitions: dict[tuple[str, int], Partition] = {}
+        self._preferred: dict[TopicPartition, LogDirectory] = {}
+        self._loaded: dict[TopicPartition, list[tuple[Log, LogDirectory]]] = {}
+        self._awaited: dict[tuple[str, int], list[Callable[[], None]]] = {}
+        self._leader_listeners: list[Callable[[Partition, bool], None]] = []
+
+    # -- finding
+
+    def __len__(self) -> int:
+        return len(self._partitions)
+
+    def __iter__(self) -> Iterator[Partition]:
+        return iter(list(self._partitions.values()))
+
+    def lookup(self, topic: str, index: int) -> Partition | None:
+        return self._partitions.get((topic, index))
+
+    def is_coming(self, topic: str, index: int) -> bool:
+        """The metadata names this broker as a replica that is not here yet, or as the leader of a
+        partition which it does not lead yet. One of an earlier topic of that name is another."""
+        known = self._metadata.image.topics.by_name.get(topic)
+        if known is None or index not in known.partitions:
+            return False
+        registration = known.partitions[index]
+        partition = self._partitions.get((topic, index))
+        if partition is None or partition.topic_id != known.topic_id:
+            return self.broker_id in registration.replicas
+        return partition.leader is None and registration.leader == self.broker_id
+
+    def must_wait(self, topic: str, index: int) -> bool:
+        """The replica `is_coming`, or others wait for it already, whose turn is first."""
+        if (topic, index) in self._awaited:
+            return True
+        return self._metadata.is_behind and self.is_coming(topic, index)
+
+    def when_here(self, topic: str, index: int, callback: Callable[[], None]) -> None:
+        """Call back when it is decided whether this broker leads the partition, in the order of the
+        calls."""
+        self._awaited.setdefault((topic, index), []).append(callback)
+
+    def call_who_waits(self, *, all_is_done: bool) -> None:
+        """Replicas have come; with `all_is_done` those that have not are not awaited any more."""
+        for where in list(self._awaited):
+            if all_is_done or not self.is_coming(*where):
+                # One at a time, and the last one leaves nobody whom others could overtake.
+                callbacks = self._awaited[where]
+                for callback in callbacks:
+                    callback()
+                del self._awaited[where]
+
+    def in_directory(self, directory: LogDirectory) -> list[Partition]:
+        return [p for p in self._partitions.values() if p.directory is directory]
+
+    def directory_at(self, path: str) -> LogDirectory | None:
+        """The directory configured by exactly this path."""
+        return next((d for d in self.directories if d.path == path), None)
+
+    def absent_error(self, topic: str, index: int, missing: ErrorCode) -> ErrorCode:
+        """Why a partition is not here: it lives elsewhere, or there is none (`missing`)."""
+        known = self._metadata.image.topics.by_name.get(topic)
+        if known is not None and index in known.partitions:
+            if self.broker_id in known.partitions[index].replicas and self._has_offline():
+                return ErrorCode.KAFKA_STORAGE_ERROR
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return missing
+
+    def leader_of(self, topic: str, index: int) -> tuple[int, int]:
+        """(leader, leader epoch) in the newest metadata; (-1, -1) of an unknown partition."""
+        known = self._metadata.image.topics.by_name.get(topic)
+        if known is None or index not in known.partitions:
+            return NO_LEADER, -1
+        return known.partitions[index].leader, known.partitions[index].leader_epoch
+
+    def leader_error(
+        self, partition: Partition, current_leader_epoch: int, *, needs_leader: bool = True
+    ) -> ErrorCode:
+        """NONE if this broker leads the partition in the epoch that the client knows (KIP-320).
+
+        Without `needs_leader` a follower will do as well (KIP-392).
+        """
+        if partition.is_offline:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        if current_leader_epoch >= 0:
+            if current_leader_epoch < partition.leader_epoch:
+                return ErrorCode.FENCED_LEADER_EPOCH
+            if current_leader_epoch > partition.leader_epoch:
+                return ErrorCode.UNKNOWN_LEADER_EPOCH
+        if needs_leader and partition.leader is None:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return ErrorCode.NONE
+
+    def cordon(self, paths: Sequence[str]) -> None:
+        """Place no new replicas in these directories; replaces what was cordoned before."""
+        self._cordoned = tuple(paths)
+
+    def is_cordoned(self, directory: LogDirectory) -> bool:
+        """Gets no new replicas (KIP-1066)."""
+        return directory.path in self._cordoned
+
+    def remember_directory(self, where: TopicPartition, directory: LogDirectory) -> None:
+        """Create the replica there once it comes (KIP-113); forgotten at a restart."""
+        self._preferred[where] = directory
+
+    def on_leadership(self, listener: Callable[[Partition, bool], None]) -> None:
+        """Tell `listener` when this broker begins (True) or ceases (False) to lead a partition."""
+        self._leader_listeners.append(listener)
+
+    def _has_offline(self) -> bool:
+        return any(d.is_offline for d in self.directories)
+
+    # -- following the metadata
+
+    def add_loaded(self, loaded: Iterable[Log], directory: LogDirectory) -> None:
+        """Logs found on disk at start; they are taken up by the first `apply`.
+
+        Several directories may have one of the same name: one was offline while the other was made.
+        """
+        for found in loaded:
+            self._loaded.setdefault(found.topic_partition, []).append((found, directory))
+            directory.log_count += 1
+
+    def take_loaded(self) -> list[tuple[Log, LogDirectory]]:
+        """Logs on disk that the metadata does not place here."""
+        rest = [found for logs in self._loaded.values() for found in logs]
+        self._loaded.clear()
+        return rest
+
+    async def apply(self, instructions: Sequence[Instruction]) -> None:
+        """Do what a metadata delta asks of this broker; deletions stand first in it."""
+        await self._delete([i for i in instructions if isinstance(i, DeleteReplica)])
+        rest = [i for i in instructions if not isinstance(i, DeleteReplica)]
+        await self._host([i for i in rest if self.lookup(*i.topic_partition) is None])
+        hosted = [(self.lookup(*i.topic_partition), i) for i in rest]
+        leaders = [(p, i) for p, i in hosted if p is not None and isinstance(i, BecomeLeader)]
+        followers = [(p, i) for p, i in hosted if p is not None and isinstance(i, BecomeFollower)]
+        in_new_epochs = [p for p, i in followers if i.partition.leader_epoch != p.leader_epoch]
+        # What a leader of before sent is in the logs before the work that comes now, or never.
+        self._fetching.stop([p for p, _ in leaders if p.leader is None] + in_new_epochs)
+        await self._start_epochs(leaders)
+        for partition, leadership in leaders:
+            self._lead(partition, leadership)
+        for partition, instruction in followers:
+            self._follow(partition, instruction)
+        await self._begin_to_follow([p for p in in_new_epochs if p.leader_id != NO_LEADER])
+
+    async def _delete(self, instructions: Sequence[DeleteReplica]) -> None:
+        """Let go of the replicas at once, then rename their logs, one hop per directory."""
+        doomed: dict[int, list[Partition]] = {}
+        for instruction in instructions:
+            partition = self._partitions.get(instruction.topic_partition)
+            if partition is not None and partition.topic_id == instruction.topic_id:
+                self._let_go(partition, instruction.is_topic_deleted)
+                doomed.setdefault(id(partition.directory), []).append(partition)
+        for partitions in doomed.values():
+            directory = partitions[0].directory
+            directory.log_count -= len(partitions)
+            logs = [partition.log for partition in partitions]
+            try:
+                await directory.executor.submit(
+                    directory.delete_logs, logs, self._new_uuid, self._now_ms()
+                )
+            except LogDirectoryFailed as failure:
+                log.warning("%d replicas were not deleted: %s", len(logs), failure)
+
+    def _let_go(self, partition: Partition, is_topic_deleted: bool) -> None:
+        del self._partitions[partition.topic_partition]
+        partition.is_deleted = True
+        if partition.leader is not None:
+            self._tell(partition, False)
+        code = (
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            if is_topic_deleted
+            else ErrorCode.NOT_LEADER_OR_FOLLOWER
+        )
+        partition.leader = None
+        self._fetching.stop([partition])
+        partition.wake(ApiError(code))
+
+    async def _host(self, instructions: Sequence[BecomeLeader | BecomeFollower]) -> None:
+        """Take up or create the logs of replicas that are new here, one hop per directory."""
+        plan: dict[int, Work] = {}
+        for instruction in instructions:
+            where = instruction.topic_partition
+            found = self._loaded.pop(where, [])
+            own = _own_log(found, instruction, self.broker_id)
+            for stale, directory in found:
+                if stale is not own:
+                    directory.log_count -= 1
+                    await self._put_aside(stale, directory)
+                else:
+                    self._add(instruction, stale, directory)
+            if own is not None:
+                continue
+            target = self._choose(where, instruction.partition)
+            if target is None:
+                continue
+            target.log_count += 1
+            plan.setdefault(id(target), []).append((instruction, target))
+        # All directories at the same time, for each has its own thread; but only so many at a time,
+        # for whatever else a directory has to do waits behind them.
+        longest = max(map(len, plan.values()), default=0)
+        for start in range(0, longest, _CREATED_AT_A_TIME):
+            parts = [work[start : start + _CREATED_AT_A_TIME] for work in plan.values()]
+            creations = [(part, self._begin_creation(part)) for part in parts if part]
+            for part, creation in creations:
+                await self._finish_creation(part, creation)
+
+    def _begin_creation(self, work: Work) -> Awaitable[list[Log]]:
+        directory = work[0][1]
+        wanted = [
+            NewLog(
+                i.topic_partition,
+                i.topic_id,
+                self._settings_of(i.topic_partition.topic).log_config,
+            )
+            for i, _ in work
+        ]
+        return directory.executor.submit(directory.create_logs, wanted, self._now_ms())
+
+    async def _finish_creation(self, work: Work, creation: Awaitable[list[Log]]) -> None:
+        directory = work[0][1]
+        try:
+            created = await creation
+        except LogDirectoryFailed as failure:
+            log.error("cannot create %d replicas: %s", len(work), failure)
+            return
+        for (instruction, _), new in zip(work, created, strict=True):
+            self._add(instruction, new, directory)
+
+    def _add(
+        self, instruction: BecomeLeader | BecomeFollower, its_log: Log, directory: LogDirectory
+    ) -> None:
+        where = instruction.topic_partition
+        settings = self._settings_of(where.topic)
+        its_log.config = settings.log_config
+        self._preferred.pop(where, None)
+        partition = Partition(where, instruction.topic_id, its_log, directory, self._context)
+        self._partitions[where] = partition
+        self._apply_throttles(partition, settings)
+
+    def _choose(
+        self, where: TopicPartition, registration: PartitionRegistration
+    ) -> LogDirectory | None:
+        """The directory of a new log (KIP-858 as shipped).
+
+        A destination named before outranks the recorded one. While any directory is offline nothing
+        is created that may already exist there.
+        """
+        preferred = self._preferred.get(where)
+        if preferred is not None and not preferred.is_offline:
+            return preferred
+        recorded = registration.directory(self.broker_id)
+        for directory in self.directories:
+            if directory.directory_id == recorded and not directory.is_offline:
+                return directory
+        if self._has_offline() and recorded != DIRECTORY_UNASSIGNED:
+            log.warning(
+                "not creating %s: it is recorded in directory %s and a directory is offline",
+                where,
+                uuid_text(recorded),
+            )
+            return None
+        return least_loaded(self.directories, self._cordoned)
+
+    async def _put_aside(self, stale: Log, directory: LogDirectory) -> None:
+        """Data of an earlier topic of the same name, or of nobody: kept as `-stray` (KIP-516)."""
+        log.warning(
+            "%s in %s, of topic id %s, is not assigned there: renamed to -stray",
+            stale.topic_partition,
+            directory.path,
+            uuid_text(stale.topic_id or ZERO_UUID),
+        )
+        try:
+            await directory.executor.submit(directory.store.mark_stray, stale, self._new_uuid())
+        except LogDirectoryFailed as failure:
+            log.error("%s was not renamed: %s", stale.topic_partition, failure)
+
+    async def put_aside_strays(self) -> None:
+        """After the first `apply`: what is on disk and not in the metadata is set aside."""
+        for stale, directory in self.take_loaded():
+            directory.log_count -= 1
+            await self._put_aside(stale, directory)
+
+    async def _start_epochs(self, leaders: Sequence[tuple[Partition, BecomeLeader]]) -> None:
+        """Note in the logs that new epochs begin at their ends (KIP-101), one hop per directory."""
+        plan: dict[int, list[tuple[Partition, int]]] = {}
+        for partition, instruction in leaders:
+            epoch = instruction.partition.leader_epoch
+            if epoch != partition.leader_epoch and not partition.is_offline:
+                plan.setdefault(id(partition.directory), []).append((partition, epoch))
+        for work in plan.values():
+            directory = work[0][0].directory
+            epochs = [(partition.log, epoch) for partition, epoch in work]
+            try:
+                await directory.executor.submit(directory.start_epochs, epochs)
+            except LogDirectoryFailed as failure:
+                log.error("cannot lead %d partitions: %s", len(work), failure)
+
+    def _lead(self, partition: Partition, instruction: BecomeLeader) -> None:
+        registration = instruction.partition
+        was_leader = partition.leader is not None
+        self._report_directory(partition, registration)
+        if partition.is_offline:
+            return
+        settings = self._settings_of(partition.topic_partition.topic)
+        partition.become_leader(registration, settings.min_isr)
+        if not was_leader:
+            self._tell(partition, True)
+
+    def _follow(self, partition: Partition, instruction: BecomeFollower) -> None:
+        was_leader = partition.leader is not None
+        self._report_directory(partition, instruction.partition)
+        partition.become_follower(instruction.partition)
+        if was_leader:
+            self._tell(partition, False)
+
+    async def _begin_to_follow(self, partitions: Sequence[Partition]) -> None:
+        """Have the leaders' records fetched from where the logs stand, one hop per directory."""
+        plan: dict[int, list[Partition]] = {}
+        for partition in partitions:
+            if not partition.is_offline:
+                plan.setdefault(id(partition.directory), []).append(partition)
+        hops = []
+        for work in plan.values():
+            directory = work[0].directory
+            logs = [partition.log for partition in work]
+            hops.append(
+                directory.executor.submit(
+                    begin_to_follow_all, directory.store, logs, self._now_ms()
+                )
+            )
+        for work, hop in zip(plan.values(), hops, strict=True):
+            try:
+                positions = await hop
+            except LogDirectoryFailed as failure:
+                log.error("cannot follow with %d replicas: %s", len(work), failure)
+                continue
+            self._fetching.follow(list(map(Following, work, positions)))
+
+    def _report_directory(self, partition: Partition, registration: PartitionRegistration) -> None:
+        actual = partition.directory.directory_id
+        if registration.directory(self.broker_id) != actual and not partition.is_offline:
+            self._on_misplaced(partition.topic_id, partition.topic_partition.partition, actual)
+
+    def _tell(self, partition: Partition, is_leader: bool) -> None:
+        for listener in self._leader_listeners:
+            listener(partition, is_leader)
+
+    # -- configuration and failures
+
+    def refresh_settings(self, topics: Iterable[str] | None) -> None:
+        """Take over changed configuration of these topics; None for all."""
+        names = None if topics is None else set(topics)
+        for partition in self._partitions.values():
+            topic = partition.topic_partition.topic
+            if names is None or topic in names:
+                settings = self._settings_of(topic)
+                partition.log.config = settings.log_config
+                partition.set_min_isr(settings.min_isr)
+                self._apply_throttles(partition, settings)
+
+    def _apply_throttles(self, partition: Partition, settings: TopicSettings) -> None:
+        number = partition.topic_partition.partition
+        partition.is_throttled_as_leader = settings.throttled_as_leader.has(number)
+        is_throttled = settings.throttled_as_follower.has(number)
+        if partition.is_throttled_as_follower != is_throttled:
+            partition.is_throttled_as_follower = is_throttled
+            self._fetching.throttle(partition)
+
+    def check_isrs(self) -> None:
+        """Time has passed, or brokers came or went: see who is in sync (KIP-497)."""
+        for partition in self._partitions.values():
+            partition.check_isr()
+
+    def on_directory_failed(self, directory: LogDirectory) -> None:
+        """Answer at once whatever is parked on the partitions of a dead directory."""
+        partitions = self.in_directory(directory)
+        self._fetching.stop(partitions)
+        for partition in partitions:
+            partition.wake(ApiError(ErrorCode.KAFKA_STORAGE_ERROR))
+
+
+def _own_log(
+    found: Sequence[tuple[Log, LogDirectory]],
+    instruction: BecomeLeader | BecomeFollower,
+    broker_id: int,
+) -> Log | None:
+    """The log of the topic id among those of a name; of two, the one where it is recorded."""
+    recorded = instruction.partition.directory(broker_id)
+    own = [(log, at) for log, at in found if log.topic_id == instruction.topic_id]
+    own.sort(key=lambda pair: pair[1].directory_id != recorded)
+    return own[0][0] if own else None

@@ -1,0 +1,72 @@
+"""What partitions share in leading: who the brokers are, the clock, the way to the controller."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from spindle.common.uuids import Uuid
+from spindle.replicas.metadata_view import MetadataView
+from spindle.replication.leader_state import ANY_BROKER_EPOCH, IsrProposal
+
+if TYPE_CHECKING:
+    from spindle.replicas.partition import Partition
+
+
+@dataclass(slots=True)
+class ReplicationContext:
+    """One per broker.
+
+    Attributes:
+        steady_ms: a clock for durations.
+        max_lag_ms: `replica.lag.time.max.ms`.
+        propose: sends a proposed ISR to the controller (AlterPartition); what came of it is told to
+            the partition.
+    """
+
+    broker_id: int
+    metadata: MetadataView
+    steady_ms: Callable[[], int]
+    max_lag_ms: int
+    propose: "Callable[[Partition, IsrProposal], None]"
+
+
+class Standing:
+    """What the newest committed image says of the brokers of one partition's replicas.
+
+    Unlike Kafka's leader, ours also looks at the replica's directory: a follower whose disk has
+    died does not come back within the lag that it is granted, and must not hold the high watermark.
+    """
+
+    __slots__ = ("_metadata", "_partition", "_topic_id")
+
+    def __init__(self, metadata: MetadataView, topic_id: Uuid, partition: int) -> None:
+        self._metadata = metadata
+        self._topic_id = topic_id
+        self._partition = partition
+
+    def may_join(self, replica_id: int, broker_epoch: int) -> bool:
+        image = self._metadata.image
+        broker = image.cluster.brokers.get(replica_id)
+        if broker is None or not broker.is_active:
+            return False
+        if broker_epoch not in (ANY_BROKER_EPOCH, broker.epoch):
+            return False
+        known = image.topics.partition(self._topic_id, self._partition)
+        return (
+            known is not None
+            and replica_id in known.replicas
+            and broker.has_online_directory(known.directory(replica_id))
+        )
+
+    def is_alive(self, replica_id: int) -> bool:
+        broker = self._metadata.image.cluster.brokers.get(replica_id)
+        return broker is not None and not broker.is_fenced
+
+    def is_from_the_past(self, replica_id: int, broker_epoch: int) -> bool:
+        """The epoch is that of an earlier registration of a broker which is back (KIP-903)."""
+        broker = self._metadata.image.cluster.brokers.get(replica_id)
+        return (
+            broker is not None
+            and not broker.is_fenced
+            and ANY_BROKER_EPOCH != broker_epoch < broker.epoch
+        )

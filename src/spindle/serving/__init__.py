@@ -1,0 +1,1 @@
+"""Serving requests: contexts, handlers, forwarding to the controller and quotas."""

@@ -1,0 +1,166 @@
+"""The handler tables: which function answers which API on a broker's listeners."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
+
+from spindle.common.errors import ApiError
+from spindle.common.ids import OFFSETS_TOPIC
+from spindle.controller.error_answers import error_answer
+from spindle.controller.operations import OPERATIONS
+from spindle.metadata.image import MetadataImage
+from spindle.protocol.api import APIS, ApiKey
+from spindle.protocol.message import Message
+from spindle.serving.context import Handler, RequestContext
+from spindle.serving.handlers.alter_configs import alter_configs, incremental_alter_configs
+from spindle.serving.handlers.api_versions import answer_of_listener
+from spindle.serving.handlers.client_quotas import describe_client_quotas
+from spindle.serving.handlers.delete_records import delete_records
+from spindle.serving.handlers.describe_cluster import describe_cluster
+from spindle.serving.handlers.describe_configs import describe_configs, list_config_resources
+from spindle.serving.handlers.describe_producers import describe_producers
+from spindle.serving.handlers.describe_security import (
+    describe_acls,
+    describe_user_scram_credentials,
+)
+from spindle.serving.handlers.describe_topic_partitions import describe_topic_partitions
+from spindle.serving.handlers.fetch import fetch
+from spindle.serving.handlers.groups import (
+    handle_delete_groups,
+    handle_describe_groups,
+    handle_find_coordinator,
+    handle_heartbeat,
+    handle_join_group,
+    handle_leave_group,
+    handle_list_groups,
+    handle_sync_group,
+)
+from spindle.serving.handlers.init_producer_id import init_producer_id
+from spindle.serving.handlers.log_dirs import alter_replica_log_dirs, describe_log_dirs
+from spindle.serving.handlers.metadata import metadata
+from spindle.serving.handlers.offsets import (
+    handle_offset_commit,
+    handle_offset_delete,
+    handle_offset_fetch,
+)
+from spindle.serving.handlers.offsets_of_logs import list_offsets, offset_for_leader_epoch
+from spindle.serving.handlers.produce import produce
+from spindle.serving.ports import CATCH_UP_S
+from spindle.serving.services import BrokerServices
+
+_LOCAL: Final[dict[int, Any]] = {
+    ApiKey.PRODUCE: produce,
+    ApiKey.FETCH: fetch,
+    ApiKey.LIST_OFFSETS: list_offsets,
+    ApiKey.METADATA: metadata,
+    ApiKey.OFFSET_COMMIT: handle_offset_commit,
+    ApiKey.OFFSET_FETCH: handle_offset_fetch,
+    ApiKey.FIND_COORDINATOR: handle_find_coordinator,
+    ApiKey.JOIN_GROUP: handle_join_group,
+    ApiKey.HEARTBEAT: handle_heartbeat,
+    ApiKey.LEAVE_GROUP: handle_leave_group,
+    ApiKey.SYNC_GROUP: handle_sync_group,
+    ApiKey.DESCRIBE_GROUPS: handle_describe_groups,
+    ApiKey.LIST_GROUPS: handle_list_groups,
+    ApiKey.DELETE_RECORDS: delete_records,
+    ApiKey.INIT_PRODUCER_ID: init_producer_id,
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: offset_for_leader_epoch,
+    ApiKey.DESCRIBE_ACLS: describe_acls,
+    ApiKey.DESCRIBE_CONFIGS: describe_configs,
+    ApiKey.ALTER_CONFIGS: alter_configs,
+    ApiKey.ALTER_REPLICA_LOG_DIRS: alter_replica_log_dirs,
+    ApiKey.DESCRIBE_LOG_DIRS: describe_log_dirs,
+    ApiKey.DELETE_GROUPS: handle_delete_groups,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: incremental_alter_configs,
+    ApiKey.OFFSET_DELETE: handle_offset_delete,
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: describe_client_quotas,
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: describe_user_scram_credentials,
+    ApiKey.DESCRIBE_CLUSTER: describe_cluster,
+    ApiKey.DESCRIBE_PRODUCERS: describe_producers,
+    ApiKey.LIST_CONFIG_RESOURCES: list_config_resources,
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: describe_topic_partitions,
+}
+_QUORUM_FORWARDED: Final = (
+    ApiKey.DESCRIBE_QUORUM,
+    ApiKey.ADD_RAFT_VOTER,
+    ApiKey.REMOVE_RAFT_VOTER,
+)
+_OF_REPLICAS: Final[tuple[int, ...]] = (
+    ApiKey.LIST_OFFSETS,
+    ApiKey.DELETE_RECORDS,
+    ApiKey.OFFSET_FOR_LEADER_EPOCH,
+    ApiKey.ALTER_REPLICA_LOG_DIRS,
+    ApiKey.DESCRIBE_LOG_DIRS,
+    ApiKey.DESCRIBE_PRODUCERS,
+)
+"""About replicas. Produce and Fetch, too, but they wait only for the ones that they need."""
+_OF_A_COORDINATOR: Final[tuple[int, ...]] = (
+    ApiKey.OFFSET_COMMIT,
+    ApiKey.OFFSET_FETCH,
+    ApiKey.JOIN_GROUP,
+    ApiKey.HEARTBEAT,
+    ApiKey.LEAVE_GROUP,
+    ApiKey.SYNC_GROUP,
+    ApiKey.DESCRIBE_GROUPS,
+    ApiKey.DELETE_GROUPS,
+    ApiKey.OFFSET_DELETE,
+)
+"""Sent to the broker that FindCoordinator named."""
+_COORDINATOR_WAIT_S: Final = 1.0
+
+
+def broker_handlers(
+    services: BrokerServices, kraft_version: Callable[[], int]
+) -> dict[int, Handler]:
+    """Handlers by API key, for a listener that clients use."""
+    handlers: dict[int, Handler] = {
+        key: partial(function, services) for key, function in _LOCAL.items()
+    }
+    for key in _OF_REPLICAS:
+        handlers[key] = partial(_when_caught_up, services, _LOCAL[key])
+    for key in _OF_A_COORDINATOR:
+        handlers[key] = partial(_when_there_are_coordinators, services, _LOCAL[key])
+    for key in (*OPERATIONS, *_QUORUM_FORWARDED):
+        if APIS[key].is_forwarded and APIS[key].on_broker and key not in handlers:
+            handlers[key] = partial(_forward, services)
+    handlers[ApiKey.API_VERSIONS] = answer_of_listener(
+        handlers, lambda: services.metadata.image, kraft_version
+    )
+    return handlers
+
+
+async def _forward(services: BrokerServices, context: RequestContext, request: Message) -> Message:
+    """The active controller decides (KIP-590)."""
+    try:
+        response: Message = await services.controller.request(request, context)
+    except ApiError as error:
+        return error_answer(request, error)
+    return response
+
+
+async def _when_caught_up(
+    services: BrokerServices, function: Any, context: RequestContext, request: Message
+) -> Message:
+    """Whoever created a topic a moment ago finds its replicas in place."""
+    if services.metadata.is_behind:
+        await services.metadata.catch_up(CATCH_UP_S)
+    response: Message = await function(services, context, request)
+    return response
+
+
+async def _when_there_are_coordinators(
+    services: BrokerServices, function: Any, context: RequestContext, request: Message
+) -> Message:
+    """The first group of a cluster is sent here by a broker that knows more.
+
+    It has seen `__consumer_offsets` come into being, which this one may learn a moment later; some
+    clients take NOT_COORDINATOR in that moment for the end of the matter.
+    """
+    if not _has_coordinators(services.metadata.image):
+        await services.metadata.wait_for(_has_coordinators, _COORDINATOR_WAIT_S)
+    response: Message = await function(services, context, request)
+    return response
+
+
+def _has_coordinators(image: MetadataImage) -> bool:
+    return OFFSETS_TOPIC in image.topics.by_name

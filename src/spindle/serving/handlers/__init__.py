@@ -1,0 +1,1 @@
+"""The handlers of a broker, one module for each API or family of APIs."""

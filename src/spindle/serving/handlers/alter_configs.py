@@ -1,0 +1,142 @@
+"""The broker's part of changing configuration: AlterConfigs and IncrementalAlterConfigs.
+
+Changes are decided by the controller; the broker first refuses what only it can judge (its
+directories, KIP-1066) and applies levels of its own loggers (KIP-412), which are kept nowhere.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, TypeVar
+
+from spindle.common.errors import ApiError
+from spindle.config.resources import ResourceType
+from spindle.config.validate import validate_broker, validate_own_broker
+from spindle.controller.configs import check_form
+from spindle.protocol.api import response_class
+from spindle.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+from spindle.protocol.messages.incremental_alter_configs import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from spindle.serving.context import RequestContext
+from spindle.serving.handlers.broker_loggers import change_logger_levels
+from spindle.serving.handlers.own_id import check_own_id
+from spindle.serving.ports import DescribedNode
+from spindle.serving.services import BrokerServices
+
+_Changed = IncrementalAlterConfigsRequest.AlterConfigsResource
+_Replaced = AlterConfigsRequest.AlterConfigsResource
+_Request = TypeVar("_Request", IncrementalAlterConfigsRequest, AlterConfigsRequest)
+
+_DELETE_OPERATION: Final = 1
+_OTHER_NODE: Final = "Unexpected node id. Expected {}, but"
+_OTHER_BROKER: Final = "Unexpected broker id, expected {}, but"
+
+
+async def incremental_alter_configs(
+    services: BrokerServices, context: RequestContext, request: IncrementalAlterConfigsRequest
+) -> IncrementalAlterConfigsResponse:
+    """Check what only this broker can judge; the controller decides on the rest."""
+    response: IncrementalAlterConfigsResponse = await alter_own_first(
+        context,
+        request,
+        lambda asked: _change_own(services, asked, validate_only=request.validate_only),
+        services.controller.request,
+    )
+    return response
+
+
+async def alter_configs(
+    services: BrokerServices, context: RequestContext, request: AlterConfigsRequest
+) -> AlterConfigsResponse:
+    """Replace the values of resources (the older API)."""
+    response: AlterConfigsResponse = await alter_own_first(
+        context,
+        request,
+        lambda asked: _check_replaced(services, asked),
+        services.controller.request,
+    )
+    return response
+
+
+async def alter_own_first(
+    context: RequestContext,
+    request: _Request,
+    change_own: Callable[[Any], bool],
+    forward: Callable[[_Request, RequestContext], Awaitable[Any]],
+) -> Any:
+    """Give each resource to `change_own`, and what that leaves to `forward` in one request.
+
+    Args:
+        change_own: True if the resource is done with; an ApiError is its result.
+    """
+    response: Any = response_class(request.API_KEY)()
+    done: dict[int, Any] = {}
+    for index, asked in enumerate(request.resources):
+        result = response.AlterConfigsResourceResponse(
+            resource_type=asked.resource_type,
+            resource_name=asked.resource_name,
+            error_message=None,
+        )
+        try:
+            is_done = change_own(asked)
+        except ApiError as error:
+            result.error_code, result.error_message = error.code, error.message
+            is_done = True
+        if is_done:
+            done[index] = result
+    rest = [asked for index, asked in enumerate(request.resources) if index not in done]
+    others: Any = iter(())
+    if rest:
+        left = type(request)(resources=rest, validate_only=request.validate_only)
+        others = iter((await forward(left, context)).responses)
+    response.responses = [
+        done[index] if index in done else next(others) for index in range(len(request.resources))
+    ]
+    return response
+
+
+def change_own_loggers(node: DescribedNode, asked: _Changed, *, validate_only: bool) -> bool:
+    """Change levels of this node's loggers; False for another kind of resource."""
+    if asked.resource_type != ResourceType.BROKER_LOGGER:
+        return False
+    values = [(c.name, c.value) for c in asked.configs if c.config_operation != _DELETE_OPERATION]
+    check_form([config.name for config in asked.configs], values)
+    check_own_id(node, asked.resource_name, _OTHER_NODE, "Node")
+    operations = [(c.name, c.config_operation, c.value) for c in asked.configs]
+    change_logger_levels(operations, validate_only=validate_only)
+    return True
+
+
+def _change_own(services: BrokerServices, asked: _Changed, *, validate_only: bool) -> bool:
+    """Check a change of a broker or its loggers; True if nothing is left for the controller."""
+    if change_own_loggers(services, asked, validate_only=validate_only):
+        return True
+    if asked.resource_type == ResourceType.BROKER:
+        kept = [c for c in asked.configs if c.config_operation != _DELETE_OPERATION]
+        values = [(c.name, c.value) for c in kept]
+        check_form([config.name for config in asked.configs], values)
+        if asked.resource_name:
+            check_own_id(services, asked.resource_name, _OTHER_BROKER, "Node")
+        _check_broker_values(
+            services, asked.resource_name, {name: v for name, v in values if v is not None}
+        )
+    return False
+
+
+def _check_replaced(services: BrokerServices, asked: _Replaced) -> bool:
+    """Check new values of a broker; the controller takes them over."""
+    if asked.resource_type != ResourceType.BROKER:
+        return False
+    check_form([c.name for c in asked.configs], [(c.name, c.value) for c in asked.configs])
+    if asked.resource_name:
+        check_own_id(services, asked.resource_name, _OTHER_BROKER, "Node")
+    values = {config.name: config.value for config in asked.configs if config.value is not None}
+    _check_broker_values(services, asked.resource_name, values)
+    return False
+
+
+def _check_broker_values(services: BrokerServices, name: str, values: Mapping[str, str]) -> None:
+    validate_broker(name, values)
+    configs = services.metadata.image.configs
+    dynamic = {**configs.default_broker(), **configs.broker(services.node_id)}
+    validate_own_broker(services.config, values, dynamic)

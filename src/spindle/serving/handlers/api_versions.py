@@ -1,0 +1,77 @@
+"""ApiVersions: what a listener serves, and the features (KIP-35, KIP-511, KIP-584)."""
+
+import re
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from spindle.common.errors import ErrorCode
+from spindle.metadata.features import KRAFT_VERSION, SUPPORTED_FEATURES
+from spindle.metadata.image import MetadataImage
+from spindle.protocol.api import API_VERSIONS, APIS, PRODUCE
+from spindle.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from spindle.serving.context import RequestContext
+
+_SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+_FIRST_CLIENT_SOFTWARE_VERSION: Final = 3
+_FIRST_MIN_ZERO_FEATURES_VERSION: Final = 4
+
+
+def answer_of_listener(
+    keys: Iterable[int], image: Callable[[], MetadataImage], kraft_version: Callable[[], int]
+) -> Callable[[RequestContext, ApiVersionsRequest], ApiVersionsResponse]:
+    """The handler of a listener that serves these APIs, and this one."""
+    rows = _rows((*keys, API_VERSIONS))
+    return lambda context, request: _answer(context, request, rows, image(), kraft_version())
+
+
+def _rows(keys: Iterable[int]) -> list[ApiVersionsResponse.ApiVersion]:
+    """The version ranges of APIs.
+
+    Produce is advertised from version 0, although 0 to 2 are refused: released librdkafka takes a
+    range without them for a broker that cannot handle compression (KAFKA-18659).
+    """
+    return [
+        ApiVersionsResponse.ApiVersion(
+            api_key=key,
+            min_version=0 if key == PRODUCE else APIS[key].first_version,
+            max_version=APIS[key].last_version,
+        )
+        for key in sorted(keys)
+    ]
+
+
+def _answer(
+    context: RequestContext,
+    request: ApiVersionsRequest,
+    rows: list[ApiVersionsResponse.ApiVersion],
+    image: MetadataImage,
+    kraft_version: int,
+) -> ApiVersionsResponse:
+    """`kraft_version` is known to the quorum alone; as of any feature, level 0 goes unsaid."""
+    if context.api_version >= _FIRST_CLIENT_SOFTWARE_VERSION and not (
+        _SOFTWARE.fullmatch(request.client_software_name)
+        and _SOFTWARE.fullmatch(request.client_software_version)
+    ):
+        return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+    # Clients before version 4 cannot parse a feature whose minimum is 0 (KAFKA-17011).
+    show_all = context.api_version >= _FIRST_MIN_ZERO_FEATURES_VERSION
+    finalized = dict(image.features.levels)
+    if kraft_version:
+        finalized[KRAFT_VERSION] = kraft_version
+    return ApiVersionsResponse(
+        api_keys=rows,
+        supported_features=[
+            ApiVersionsResponse.SupportedFeatureKey(
+                name=name, min_version=versions.minimum, max_version=versions.maximum
+            )
+            for name, versions in SUPPORTED_FEATURES.items()
+            if show_all or versions.minimum > 0
+        ],
+        finalized_features_epoch=image.provenance.last_offset,
+        finalized_features=[
+            ApiVersionsResponse.FinalizedFeatureKey(
+                name=name, max_version_level=level, min_version_level=level
+            )
+            for name, level in finalized.items()
+        ],
+    )

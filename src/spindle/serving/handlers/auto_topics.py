@@ -1,0 +1,89 @@
+"""Creates topics that clients ask for by name, where `auto.create.topics.enable` allows it."""
+
+from typing import Final
+
+from spindle.common.errors import ApiError, ErrorCode
+from spindle.common.ids import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from spindle.controller.create_topics import MAX_PARTITIONS_PER_REQUEST
+from spindle.controller.topic_names import is_topic_name
+from spindle.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from spindle.serving.context import RequestContext
+from spindle.serving.pacing import paced
+from spindle.serving.services import BrokerServices
+
+_TIMEOUT_MS: Final = 5000
+
+
+async def create_missing_topics(
+    services: BrokerServices, context: RequestContext, names: list[str], *, may_create: bool
+) -> dict[str, ErrorCode]:
+    """The code for each missing topic; those that may be are on their way afterwards.
+
+    A topic that was just asked for is answered UNKNOWN_TOPIC_OR_PARTITION: the client asks again.
+    More names than the controller creates at once are answered so and not asked for.
+    """
+    codes: dict[str, ErrorCode] = {}
+    wanted: list[str] = []
+    enabled = may_create and services.config.flag("auto.create.topics.enable")
+    async for name in paced(names):
+        if not is_topic_name(name):
+            codes[name] = ErrorCode.INVALID_TOPIC_EXCEPTION
+        else:
+            codes[name] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            if enabled:
+                wanted.append(name)
+    if wanted and len(wanted) <= MAX_PARTITIONS_PER_REQUEST:
+        codes.update(await request_topics(services, context, wanted))
+    return codes
+
+
+async def request_topics(
+    services: BrokerServices, context: RequestContext | None, names: list[str]
+) -> dict[str, ErrorCode]:
+    """Ask the controller for topics with their default (or internal) shape."""
+    request = CreateTopicsRequest(
+        timeout_ms=_TIMEOUT_MS, topics=[_shape(services, name) for name in names]
+    )
+    codes = dict.fromkeys(names, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    try:
+        response: CreateTopicsResponse = await services.controller.request(request, context)
+    except ApiError:
+        return codes
+    for topic in response.topics:
+        if topic.error_code == ErrorCode.TOPIC_ALREADY_EXISTS:
+            codes[topic.name] = ErrorCode.LEADER_NOT_AVAILABLE
+        elif topic.error_code == ErrorCode.INVALID_REPLICATION_FACTOR:
+            codes[topic.name] = ErrorCode.INVALID_REPLICATION_FACTOR
+    return codes
+
+
+def _shape(services: BrokerServices, name: str) -> CreateTopicsRequest.CreatableTopic:
+    get_int = services.config.integer
+    partitions, replication_factor, configs = -1, -1, {}
+    if name == OFFSETS_TOPIC:
+        partitions = get_int("offsets.topic.num.partitions")
+        replication_factor = get_int("offsets.topic.replication.factor")
+        configs = {
+            "cleanup.policy": "compact",
+            "segment.bytes": str(get_int("offsets.topic.segment.bytes")),
+            "compression.type": "producer",
+        }
+    elif name == TRANSACTIONS_TOPIC:
+        partitions = get_int("transaction.state.log.num.partitions")
+        replication_factor = get_int("transaction.state.log.replication.factor")
+        configs = {
+            "cleanup.policy": "compact",
+            "compression.type": "uncompressed",
+            "min.insync.replicas": str(get_int("transaction.state.log.min.isr")),
+            "segment.bytes": str(get_int("transaction.state.log.segment.bytes")),
+            "unclean.leader.election.enable": "false",
+        }
+    return CreateTopicsRequest.CreatableTopic(
+        name=name,
+        num_partitions=partitions,
+        replication_factor=replication_factor,
+        configs=[
+            CreateTopicsRequest.CreatableTopic.CreatableTopicConfig(name=key, value=value)
+            for key, value in configs.items()
+        ],
+    )

@@ -1,0 +1,231 @@
+"""FindCoordinator and the APIs of groups and their members.
+
+Each handler brings a request of any version into one form, asks the group coordinator, and brings
+the answer into the form of the request's version.
+"""
+
+from typing import Final, Protocol
+
+from spindle.common.errors import ApiError, ErrorCode
+from spindle.common.ids import NO_LEADER, OFFSETS_TOPIC, TRANSACTIONS_TOPIC, Endpoint
+from spindle.coordinator.outcome import Client
+from spindle.coordinator.partitioning import partition_for
+from spindle.coordinator.ports import GroupCoordinatorPort
+from spindle.coordinator.rebalance import join_error
+from spindle.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from spindle.protocol.messages.describe_groups import (
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+from spindle.protocol.messages.find_coordinator import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+from spindle.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from spindle.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from spindle.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from spindle.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from spindle.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from spindle.replicas.metadata_view import MetadataView
+from spindle.serving.authorized_operations import GROUP_OPERATIONS
+from spindle.serving.context import RequestContext
+from spindle.serving.pacing import paced
+
+COORDINATOR_TOPICS: Final = {0: OFFSETS_TOPIC, 1: TRANSACTIONS_TOPIC}
+"""Topics by the key type of FindCoordinator. Share groups (2) are not served."""
+
+_BATCHED_FIND_FROM_VERSION: Final = 4
+_REBALANCE_TIMEOUT_FROM_VERSION: Final = 1
+_NULLABLE_PROTOCOL_FROM_VERSION: Final = 7
+_SYNC_PROTOCOL_FROM_VERSION: Final = 5
+_BATCHED_LEAVE_FROM_VERSION: Final = 3
+_OPERATIONS_FROM_VERSION: Final = 3
+
+
+class GroupServices(Protocol):
+    """What these handlers need of the broker."""
+
+    @property
+    def groups(self) -> GroupCoordinatorPort: ...
+    @property
+    def metadata(self) -> MetadataView: ...
+
+    async def ensure_internal_topic(self, name: str) -> None:
+        """Ask for the topic to be created; return when it is there, or when it cannot be."""
+        ...
+
+
+def client_of(context: RequestContext) -> Client:
+    """What the coordinator remembers of the sender."""
+    return Client(context.client_id, f"/{context.client_address}", context.api_version)
+
+
+# ---------------------------------------------------------------- FindCoordinator
+
+
+async def handle_find_coordinator(
+    services: GroupServices, context: RequestContext, request: FindCoordinatorRequest
+) -> FindCoordinatorResponse:
+    """The leader of the internal partition that each key belongs to."""
+    is_batched = context.api_version >= _BATCHED_FIND_FROM_VERSION
+    name = COORDINATOR_TOPICS.get(request.key_type)
+    has_keys = not is_batched or bool(request.coordinator_keys)
+    if has_keys and name is not None and name not in services.metadata.image.topics.by_name:
+        # Once, however many keys are asked for: where it cannot be created this takes its time.
+        await services.ensure_internal_topic(name)
+    if not is_batched:
+        try:
+            node_id, endpoint = _find(services, context, request.key_type, request.key)
+        except ApiError as error:
+            return FindCoordinatorResponse(
+                error_code=error.code, error_message=error.message, node_id=-1, port=-1
+            )
+        return FindCoordinatorResponse(
+            error_message=ErrorCode.NONE.name,
+            node_id=node_id,
+            host=endpoint.host,
+            port=endpoint.port,
+        )
+    coordinators = []
+    async for key in paced(request.coordinator_keys):
+        found = FindCoordinatorResponse.Coordinator(key=key, node_id=-1, port=-1)
+        try:
+            found.node_id, endpoint = _find(services, context, request.key_type, key)
+            found.host, found.port = endpoint.host, endpoint.port
+        except ApiError as error:
+            found.error_code, found.error_message = error.code, error.message
+        coordinators.append(found)
+    return FindCoordinatorResponse(coordinators=coordinators)
+
+
+def _find(
+    services: GroupServices, context: RequestContext, key_type: int, key: str
+) -> tuple[int, Endpoint]:
+    name = COORDINATOR_TOPICS.get(key_type)
+    if name is None:
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"coordinator type {key_type} is not served")
+    image = services.metadata.image
+    topic = image.topics.by_name.get(name)
+    if topic is not None and topic.partitions:
+        partition = topic.partitions.get(partition_for(key, len(topic.partitions)))
+        leader = NO_LEADER if partition is None else partition.leader
+        broker = image.cluster.brokers.get(leader)
+        endpoint = None if broker is None else broker.endpoint(context.listener)
+        if broker is not None and not broker.is_fenced and endpoint is not None:
+            return leader, endpoint
+    raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"no leader of {name} for {key!r} yet")
+
+
+# ---------------------------------------------------------------- members
+
+
+async def handle_join_group(
+    services: GroupServices, context: RequestContext, request: JoinGroupRequest
+) -> JoinGroupResponse:
+    """JoinGroup: waits until the group's join phase is over."""
+    if context.api_version < _REBALANCE_TIMEOUT_FROM_VERSION:
+        request.rebalance_timeout_ms = request.session_timeout_ms
+    try:
+        response = await services.groups.join_group(request, client_of(context))
+    except ApiError as error:
+        response = join_error(error.code, request.member_id)
+    # No protocol is an empty text before version 7 and null from then on.
+    if context.api_version < _NULLABLE_PROTOCOL_FROM_VERSION:
+        response.protocol_name = response.protocol_name or ""
+    else:
+        response.protocol_name = response.protocol_name or None
+    return response
+
+
+async def handle_sync_group(
+    services: GroupServices, context: RequestContext, request: SyncGroupRequest
+) -> SyncGroupResponse:
+    """SyncGroup: waits until the leader's assignment is stored."""
+    if context.api_version >= _SYNC_PROTOCOL_FROM_VERSION and (
+        request.protocol_type is None or request.protocol_name is None
+    ):
+        return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    try:
+        return await services.groups.sync_group(request)
+    except ApiError as error:
+        return SyncGroupResponse(error_code=error.code)
+
+
+async def handle_heartbeat(
+    services: GroupServices, _: RequestContext, request: HeartbeatRequest
+) -> HeartbeatResponse:
+    """Heartbeat. While the group is being loaded nothing is known against the member."""
+    try:
+        return await services.groups.heartbeat(request)
+    except ApiError as error:
+        if error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            return HeartbeatResponse()
+        return HeartbeatResponse(error_code=error.code)
+
+
+async def handle_leave_group(
+    services: GroupServices, context: RequestContext, request: LeaveGroupRequest
+) -> LeaveGroupResponse:
+    """LeaveGroup: one member before version 3, any number from then on."""
+    is_batched = context.api_version >= _BATCHED_LEAVE_FROM_VERSION
+    if not is_batched:
+        request.members = [LeaveGroupRequest.MemberIdentity(member_id=request.member_id)]
+    try:
+        response = await services.groups.leave_group(request)
+    except ApiError as error:
+        response = _leave_error(request, error.code)
+    if is_batched or response.error_code != ErrorCode.NONE:
+        return response
+    return LeaveGroupResponse(error_code=response.members[0].error_code)
+
+
+def _leave_error(request: LeaveGroupRequest, code: ErrorCode) -> LeaveGroupResponse:
+    if code is not ErrorCode.UNKNOWN_MEMBER_ID:
+        return LeaveGroupResponse(error_code=code)
+    # There is no such group, so none of them is a member of it.
+    return LeaveGroupResponse(
+        members=[
+            LeaveGroupResponse.MemberResponse(
+                member_id=member.member_id,
+                group_instance_id=member.group_instance_id,
+                error_code=code,
+            )
+            for member in request.members
+        ]
+    )
+
+
+# ---------------------------------------------------------------- groups
+
+
+async def handle_describe_groups(
+    services: GroupServices, context: RequestContext, request: DescribeGroupsRequest
+) -> DescribeGroupsResponse:
+    """DescribeGroups: state and members, and from version 3 what the caller may do."""
+    groups = []
+    # Once each: a group with many members is large.
+    async for group_id in paced(dict.fromkeys(request.groups)):
+        groups += services.groups.describe_groups([group_id], context.api_version)
+    if request.include_authorized_operations and context.api_version >= _OPERATIONS_FROM_VERSION:
+        for group in groups:
+            if group.error_code == ErrorCode.NONE:
+                group.authorized_operations = GROUP_OPERATIONS
+    return DescribeGroupsResponse(groups=groups)
+
+
+async def handle_list_groups(
+    services: GroupServices, _: RequestContext, request: ListGroupsRequest
+) -> ListGroupsResponse:
+    """ListGroups: the groups whose coordinator is this broker."""
+    try:
+        return services.groups.list_groups(request)
+    except ApiError as error:
+        return ListGroupsResponse(error_code=error.code)
+
+
+async def handle_delete_groups(
+    services: GroupServices, _: RequestContext, request: DeleteGroupsRequest
+) -> DeleteGroupsResponse:
+    """DeleteGroups: a group named twice is deleted once."""
+    names = list(dict.fromkeys(request.groups_names))
+    return DeleteGroupsResponse(results=await services.groups.delete_groups(names))

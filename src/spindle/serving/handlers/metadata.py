@@ -1,0 +1,145 @@
+"""Metadata: brokers, topics and leaders (KIP-516 for ids, KIP-430 for operations)."""
+
+from spindle.common.errors import ErrorCode
+from spindle.common.ids import INTERNAL_TOPICS
+from spindle.common.uuids import ZERO_UUID, Uuid
+from spindle.metadata.image import MetadataImage
+from spindle.metadata.topics import TopicImage
+from spindle.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from spindle.serving.authorized_operations import (
+    CLUSTER_OPERATIONS,
+    NOT_ASKED,
+    TOPIC_OPERATIONS,
+)
+from spindle.serving.context import RequestContext
+from spindle.serving.handlers.auto_topics import create_missing_topics
+from spindle.serving.pacing import paced
+from spindle.serving.services import BrokerServices
+from spindle.serving.topology import alive_brokers, leader_error, offline_replicas
+
+_FIRST_ID_REQUEST_VERSION = 12
+_FIRST_LISTENER_ERROR_VERSION = 6
+
+Topic = MetadataResponse.MetadataResponseTopic
+
+
+async def metadata(
+    services: BrokerServices, context: RequestContext, request: MetadataRequest
+) -> MetadataResponse:
+    """Answer from the committed image; topics that may be are created for the next request."""
+    image = services.metadata.image
+    operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
+    if _asks_for_ids_too_early(context, request):
+        return _refused(request)
+    wants_all = request.topics is None or (context.api_version == 0 and not request.topics)
+    if wants_all:
+        topics = [
+            _topic(image, context, topic, operations) for topic in image.topics.by_name.values()
+        ]
+    else:
+        topics = await _asked(services, context, request, operations)
+    brokers = alive_brokers(image, context.listener)
+    cluster_operations = (
+        CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
+    )
+    return MetadataResponse(
+        brokers=[
+            MetadataResponse.MetadataResponseBroker(
+                node_id=broker_id, host=endpoint.host, port=endpoint.port, rack=rack
+            )
+            for broker_id, endpoint, rack in brokers
+        ],
+        cluster_id=services.cluster_id,
+        # Any broker will do: it forwards what is for the controller (KIP-590).
+        controller_id=brokers[services.random.randrange(0, len(brokers))][0] if brokers else -1,
+        topics=topics,
+        cluster_authorized_operations=cluster_operations,
+    )
+
+
+def _asks_for_ids_too_early(context: RequestContext, request: MetadataRequest) -> bool:
+    """Versions 10 and 11 have the field, but no broker ever served it."""
+    return context.api_version < _FIRST_ID_REQUEST_VERSION and any(
+        t.name is None or t.topic_id != ZERO_UUID for t in request.topics or []
+    )
+
+
+def _refused(request: MetadataRequest) -> MetadataResponse:
+    return MetadataResponse(
+        cluster_id=None,
+        controller_id=-1,
+        topics=[
+            Topic(error_code=ErrorCode.INVALID_REQUEST, name=t.name or "", topic_id=t.topic_id)
+            for t in request.topics or []
+        ],
+    )
+
+
+async def _asked(
+    services: BrokerServices, context: RequestContext, request: MetadataRequest, operations: int
+) -> list[Topic]:
+    image = services.metadata.image
+    asked = request.topics or []
+    by_id = [t.topic_id for t in asked if t.topic_id != ZERO_UUID]
+    if by_id:
+        return [
+            _by_id(image, context, topic_id, operations)
+            async for topic_id in paced(dict.fromkeys(by_id))
+        ]
+    answers: list[Topic] = []
+    missing: list[str] = []
+    async for name in paced(dict.fromkeys(t.name or "" for t in asked)):
+        known = image.topics.by_name.get(name)
+        if known is not None:
+            answers.append(_topic(image, context, known, operations))
+        else:
+            missing.append(name)
+    if missing:
+        may_create = request.allow_auto_topic_creation or context.api_version < 4
+        codes = await create_missing_topics(services, context, missing, may_create=may_create)
+        async for name in paced(missing):
+            is_internal = name in INTERNAL_TOPICS
+            answers.append(
+                Topic(
+                    error_code=codes[name],
+                    name=name,
+                    is_internal=is_internal,
+                    topic_authorized_operations=operations,
+                )
+            )
+    return answers
+
+
+def _by_id(image: MetadataImage, context: RequestContext, topic_id: Uuid, operations: int) -> Topic:
+    known = image.topics.by_id.get(topic_id)
+    if known is None:
+        return Topic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id)
+    return _topic(image, context, known, operations)
+
+
+def _topic(
+    image: MetadataImage, context: RequestContext, topic: TopicImage, operations: int
+) -> Topic:
+    listener = context.listener
+    is_new_client = context.api_version >= _FIRST_LISTENER_ERROR_VERSION
+    partitions = []
+    for index, partition in topic.partitions.items():
+        error = leader_error(image, partition, listener, is_new_client)
+        partitions.append(
+            Topic.MetadataResponsePartition(
+                error_code=error,
+                partition_index=index,
+                leader_id=partition.leader if error == ErrorCode.NONE else -1,
+                leader_epoch=partition.leader_epoch,
+                replica_nodes=list(partition.replicas),
+                isr_nodes=list(partition.isr),
+                offline_replicas=offline_replicas(image, partition, listener),
+            )
+        )
+    return Topic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.name in INTERNAL_TOPICS,
+        partitions=partitions,
+        topic_authorized_operations=operations,
+    )

@@ -1,0 +1,281 @@
+"""OffsetCommit, OffsetFetch and OffsetDelete.
+
+Here it is settled which topics and partitions exist and how a request names them: by name up to
+version 9 of commit and fetch, by id from version 10 on (KIP-848, KIP-516). The coordinator gets
+names, and with a commit always the id, so that an offset never outlives its topic.
+"""
+
+from typing import Final
+
+from spindle.common.errors import ApiError, ErrorCode
+from spindle.common.uuids import ZERO_UUID
+from spindle.coordinator.append_errors import coordinator_error
+from spindle.coordinator.offset_requests import (
+    CommittedPartition,
+    CommittedTopic,
+    DeletedPartition,
+    DeletedTopic,
+    FetchedGroup,
+    FetchedPartition,
+    FetchedTopic,
+    commit_error,
+)
+from spindle.metadata.image import MetadataImage
+from spindle.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from spindle.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
+from spindle.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
+from spindle.serving.context import RequestContext
+from spindle.serving.handlers.groups import GroupServices, client_of
+from spindle.serving.pacing import paced
+
+TOPIC_IDS_FROM_VERSION: Final = 10
+_BATCHED_FETCH_FROM_VERSION: Final = 8
+_TOP_LEVEL_ERROR_FROM_VERSION: Final = 2
+_NO_OFFSET: Final = -1
+
+RequestedGroup = OffsetFetchRequest.OffsetFetchRequestGroup
+RequestedTopic = RequestedGroup.OffsetFetchRequestTopics
+NamedTopic = OffsetFetchResponse.OffsetFetchResponseTopic
+NamedPartition = NamedTopic.OffsetFetchResponsePartition
+
+
+# ---------------------------------------------------------------- OffsetCommit
+
+
+async def handle_offset_commit(
+    services: GroupServices, context: RequestContext, request: OffsetCommitRequest
+) -> OffsetCommitResponse:
+    """Commit the offsets of partitions that exist; the others get their error."""
+    image = services.metadata.image
+    by_id = context.api_version >= TOPIC_IDS_FROM_VERSION
+    refused: list[CommittedTopic] = []
+    topics = []
+    for topic in request.topics:
+        known = _known_partitions(image, topic, by_id, refused)
+        if known is not None:
+            topics.append(known)
+    if not topics:
+        return OffsetCommitResponse(topics=refused)
+    request.topics = topics
+    try:
+        response = await services.groups.commit_offsets(request, client_of(context))
+    except ApiError as error:
+        response = commit_error(request, error.code)
+    if refused:
+        response.topics = _merged(refused, response.topics)
+    return response
+
+
+def _known_partitions(
+    image: MetadataImage,
+    topic: OffsetCommitRequest.OffsetCommitRequestTopic,
+    by_id: bool,
+    refused: list[CommittedTopic],
+) -> OffsetCommitRequest.OffsetCommitRequestTopic | None:
+    """The topic with name, id and the partitions that exist; None if there are none."""
+    topics = image.topics
+    found = topics.by_id.get(topic.topic_id) if by_id else topics.by_name.get(topic.name)
+    if found is None:
+        code = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        refused.append(_refused(topic.name, topic.topic_id, topic.partitions, code))
+        return None
+    topic.name, topic.topic_id = found.name, found.topic_id
+    partitions = found.partitions
+    unknown = [p for p in topic.partitions if p.partition_index not in partitions]
+    if unknown:
+        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        refused.append(_refused(topic.name, topic.topic_id, unknown, code))
+        topic.partitions = [p for p in topic.partitions if p.partition_index in partitions]
+    return topic if topic.partitions else None
+
+
+def _refused(
+    name: str,
+    topic_id: bytes,
+    partitions: list[OffsetCommitRequest.OffsetCommitRequestTopic.OffsetCommitRequestPartition],
+    code: ErrorCode,
+) -> CommittedTopic:
+    return CommittedTopic(
+        name=name,
+        topic_id=topic_id,
+        partitions=[
+            CommittedPartition(partition_index=p.partition_index, error_code=code)
+            for p in partitions
+        ],
+    )
+
+
+def _merged(refused: list[CommittedTopic], done: list[CommittedTopic]) -> list[CommittedTopic]:
+    """The refused partitions, then those that the coordinator answered for."""
+    topics = {(topic.name, topic.topic_id): topic for topic in refused}
+    for topic in done:
+        present = topics.setdefault((topic.name, topic.topic_id), topic)
+        if present is not topic:
+            present.partitions += topic.partitions
+    return list(topics.values())
+
+
+# ---------------------------------------------------------------- OffsetFetch
+
+
+async def handle_offset_fetch(
+    services: GroupServices, context: RequestContext, request: OffsetFetchRequest
+) -> OffsetFetchResponse:
+    """Committed offsets of one group, or from version 8 on of several."""
+    version = context.api_version
+    if version >= _BATCHED_FETCH_FROM_VERSION:
+        groups = []
+        seen: set[str] = set()
+        async for group in paced(request.groups):
+            if group.group_id in seen:
+                # An answer may hold all offsets of a group: once is enough.
+                groups.append(_fetch_error(group, ErrorCode.INVALID_REQUEST, version))
+                continue
+            seen.add(group.group_id)
+            groups.append(await _fetch_group(services, version, group, request.require_stable))
+        return OffsetFetchResponse(groups=groups)
+    group = RequestedGroup(
+        group_id=request.group_id,
+        topics=None
+        if request.topics is None
+        else [
+            RequestedTopic(name=topic.name, partition_indexes=topic.partition_indexes)
+            for topic in request.topics
+        ],
+    )
+    fetched = await _fetch_group(services, version, group, request.require_stable)
+    return OffsetFetchResponse(
+        error_code=fetched.error_code,
+        topics=[
+            NamedTopic(
+                name=topic.name,
+                partitions=[
+                    NamedPartition(
+                        partition_index=p.partition_index,
+                        committed_offset=p.committed_offset,
+                        committed_leader_epoch=p.committed_leader_epoch,
+                        metadata=p.metadata,
+                        error_code=p.error_code,
+                    )
+                    for p in topic.partitions
+                ],
+            )
+            for topic in fetched.topics
+        ],
+    )
+
+
+async def _fetch_group(
+    services: GroupServices, version: int, group: RequestedGroup, require_stable: bool
+) -> FetchedGroup:
+    image = services.metadata.image
+    by_id = version >= TOPIC_IDS_FROM_VERSION
+    unknown: list[FetchedTopic] = []
+    if by_id and group.topics is not None:
+        unknown = _take_unknown_topics(image, group)
+    try:
+        fetched = await services.groups.fetch_offsets(group, require_stable=require_stable)
+    except ApiError as error:
+        return _fetch_error(group, _fetch_error_code(error.code), version)
+    if by_id and group.topics is None:
+        fetched.topics = _with_ids(image, fetched.topics)
+    fetched.topics += unknown
+    return fetched
+
+
+def _take_unknown_topics(image: MetadataImage, group: RequestedGroup) -> list[FetchedTopic]:
+    """Give the topics of the request their names; those without one are taken out of it."""
+    known, unknown = [], []
+    for topic in group.topics or ():
+        found = image.topics.by_id.get(topic.topic_id)
+        if found is None:
+            unknown.append(_failed_topic(topic, ErrorCode.UNKNOWN_TOPIC_ID))
+        else:
+            topic.name = found.name
+            known.append(topic)
+    group.topics = known
+    return unknown
+
+
+def _with_ids(image: MetadataImage, topics: list[FetchedTopic]) -> list[FetchedTopic]:
+    """All topics of a group by id; a topic that is gone has no id and cannot be shown."""
+    for topic in topics:
+        found = image.topics.by_name.get(topic.name)
+        if found is not None:
+            topic.topic_id = found.topic_id
+    return [topic for topic in topics if topic.topic_id != ZERO_UUID]
+
+
+def _fetch_error_code(code: ErrorCode) -> ErrorCode:
+    # Consumers before 3.9 know NOT_COORDINATOR here and not COORDINATOR_NOT_AVAILABLE.
+    told = coordinator_error(code)
+    if told is ErrorCode.COORDINATOR_NOT_AVAILABLE:
+        return ErrorCode.NOT_COORDINATOR
+    return told
+
+
+def _fetch_error(group: RequestedGroup, code: ErrorCode, version: int) -> FetchedGroup:
+    if version >= _TOP_LEVEL_ERROR_FROM_VERSION:
+        return FetchedGroup(group_id=group.group_id, error_code=code)
+    topics = [_failed_topic(topic, code) for topic in group.topics or ()]
+    return FetchedGroup(group_id=group.group_id, topics=topics)
+
+
+def _failed_topic(topic: RequestedTopic, code: ErrorCode) -> FetchedTopic:
+    return FetchedTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        partitions=[
+            FetchedPartition(
+                partition_index=index, committed_offset=_NO_OFFSET, metadata="", error_code=code
+            )
+            for index in topic.partition_indexes
+        ],
+    )
+
+
+# ---------------------------------------------------------------- OffsetDelete
+
+
+async def handle_offset_delete(
+    services: GroupServices, _: RequestContext, request: OffsetDeleteRequest
+) -> OffsetDeleteResponse:
+    """Delete committed offsets of partitions that exist; the others get their error."""
+    by_name = services.metadata.image.topics.by_name
+    refused: list[DeletedTopic] = []
+    topics = []
+    for topic in request.topics:
+        found = by_name.get(topic.name)
+        partitions = {} if found is None else found.partitions
+        unknown = [p for p in topic.partitions if p.partition_index not in partitions]
+        if unknown:
+            refused.append(_unknown_deletions(topic.name, unknown))
+            topic.partitions = [p for p in topic.partitions if p.partition_index in partitions]
+        if topic.partitions:
+            topics.append(topic)
+    request.topics = topics
+    try:
+        response = await services.groups.delete_offsets(request)
+    except ApiError as error:
+        return OffsetDeleteResponse(error_code=error.code)
+    if refused:
+        named = {topic.name: topic for topic in refused}
+        for done in response.topics:
+            present = named.setdefault(done.name, done)
+            if present is not done:
+                present.partitions += done.partitions
+        response.topics = list(named.values())
+    return response
+
+
+def _unknown_deletions(
+    name: str,
+    partitions: list[OffsetDeleteRequest.OffsetDeleteRequestTopic.OffsetDeleteRequestPartition],
+) -> DeletedTopic:
+    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return DeletedTopic(
+        name=name,
+        partitions=[
+            DeletedPartition(partition_index=p.partition_index, error_code=code) for p in partitions
+        ],
+    )

@@ -1,0 +1,178 @@
+"""ListOffsets and OffsetForLeaderEpoch: positions in a log by time and by epoch.
+
+KIP-79, KIP-734 (max timestamp), KIP-405 (earliest local, latest tiered), KIP-320 (epochs).
+"""
+
+from typing import Any, Final
+
+from spindle.common.errors import ApiError, ErrorCode, LogDirectoryFailed
+from spindle.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from spindle.protocol.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+)
+from spindle.replicas.partition import Partition, error_code
+from spindle.serving.context import RequestContext
+from spindle.serving.pacing import paced
+from spindle.serving.services import BrokerServices
+
+LATEST: Final = -1
+EARLIEST: Final = -2
+MAX_TIMESTAMP: Final = -3
+EARLIEST_LOCAL: Final = -4
+LATEST_TIERED: Final = -5
+EARLIEST_PENDING_UPLOAD: Final = -6
+_FIRST_VERSION_OF: Final = {
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL: 8,
+    LATEST_TIERED: 9,
+    EARLIEST_PENDING_UPLOAD: 11,
+}
+_FIRST_NOT_AVAILABLE_VERSION: Final = 5
+_CONSUMER: Final = -1
+_DEBUGGING_CONSUMER: Final = -2
+
+Answer = ListOffsetsResponse.ListOffsetsTopicResponse.ListOffsetsPartitionResponse
+Asked = ListOffsetsRequest.ListOffsetsTopic.ListOffsetsPartition
+
+
+async def list_offsets(
+    services: BrokerServices, context: RequestContext, request: ListOffsetsRequest
+) -> ListOffsetsResponse:
+    """The offset for each partition and timestamp (special ones are negative)."""
+    response = ListOffsetsResponse()
+    seen: set[tuple[str, int]] = set()
+    repeated: set[tuple[str, int]] = set()
+    for topic in request.topics:
+        async for asked in paced(topic.partitions):
+            key = (topic.name, asked.partition_index)
+            (repeated if key in seen else seen).add(key)
+    async for topic in paced(request.topics):
+        answers = []
+        refused: set[int] = set()
+        async for asked in paced(topic.partitions):
+            if asked.partition_index in refused:
+                continue
+            if (topic.name, asked.partition_index) in repeated:
+                refused.add(asked.partition_index)
+                answers.append(
+                    Answer(
+                        partition_index=asked.partition_index,
+                        error_code=ErrorCode.INVALID_REQUEST,
+                    )
+                )
+            else:
+                answers.append(await _offset(services, context, request, topic.name, asked))
+        response.topics.append(
+            ListOffsetsResponse.ListOffsetsTopicResponse(name=topic.name, partitions=answers)
+        )
+    return response
+
+
+async def _offset(
+    services: BrokerServices,
+    context: RequestContext,
+    request: ListOffsetsRequest,
+    name: str,
+    asked: Asked,
+) -> Answer:
+    answer = Answer(partition_index=asked.partition_index)
+    first_version = _FIRST_VERSION_OF.get(asked.timestamp, 0)
+    if asked.timestamp < EARLIEST_PENDING_UPLOAD or context.api_version < first_version:
+        answer.error_code = ErrorCode.UNSUPPORTED_VERSION
+        return answer
+    partition = services.replicas.lookup(name, asked.partition_index)
+    if partition is None:
+        answer.error_code = services.replicas.absent_error(
+            name, asked.partition_index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        )
+        return answer
+    answer.error_code = services.replicas.leader_error(
+        partition,
+        asked.current_leader_epoch,
+        needs_leader=request.replica_id != _DEBUGGING_CONSUMER,
+    )
+    if answer.error_code:
+        return answer
+    limit = _limit(partition, request)
+    if asked.timestamp == LATEST:
+        if _is_too_early(partition, request):
+            answer.error_code = _not_available(context)
+        else:
+            answer.offset, answer.leader_epoch = limit, partition.leader_epoch
+        return answer
+    if asked.timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+        return answer  # nothing is tiered: no offset
+    try:
+        found = await partition.directory.executor.submit(_search, partition, asked.timestamp)
+    except (ApiError, LogDirectoryFailed) as error:
+        answer.error_code = error_code(error)
+        return answer
+    if found is not None and (found[1] < limit or asked.timestamp in (EARLIEST, EARLIEST_LOCAL)):
+        answer.timestamp, answer.offset, answer.leader_epoch = found
+    elif _is_too_early(partition, request):
+        answer.error_code = _not_available(context)
+    return answer
+
+
+def _is_too_early(partition: Partition, request: ListOffsetsRequest) -> bool:
+    """A leader that has just been elected may know of less than a consumer has seen already."""
+    leader = partition.leader
+    return request.replica_id == _CONSUMER and leader is not None and leader.is_new
+
+
+def _not_available(context: RequestContext) -> ErrorCode:
+    if context.api_version >= _FIRST_NOT_AVAILABLE_VERSION:
+        return ErrorCode.OFFSET_NOT_AVAILABLE
+    return ErrorCode.LEADER_NOT_AVAILABLE
+
+
+def _limit(partition: Partition, request: ListOffsetsRequest) -> int:
+    """What the asker may see of the log (exclusive)."""
+    if request.replica_id != _CONSUMER:
+        return partition.log.log_end_offset
+    return partition.last_stable_offset if request.isolation_level else partition.high_watermark
+
+
+def _search(partition: Partition, timestamp: int) -> tuple[int, int, int] | None:
+    """(timestamp, offset, leader epoch), on the directory's thread; None if there is none."""
+    log = partition.log
+    if timestamp in (EARLIEST, EARLIEST_LOCAL):
+        epoch = log.epochs.epoch_at(log.log_start_offset)
+        return -1, log.log_start_offset, -1 if epoch is None else epoch
+    found: Any
+    if timestamp == MAX_TIMESTAMP:
+        found = log.max_timestamp_offset()
+    else:
+        found = log.offset_for_timestamp(timestamp)
+    if found is None:
+        return None
+    return found.timestamp_ms, found.offset, found.leader_epoch
+
+
+async def offset_for_leader_epoch(
+    services: BrokerServices, context: RequestContext, request: OffsetForLeaderEpochRequest
+) -> OffsetForLeaderEpochResponse:
+    """Where an epoch ended, for clients that check whether their log was truncated."""
+    response = OffsetForLeaderEpochResponse()
+    async for topic in paced(request.topics):
+        result = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult(topic=topic.topic)
+        response.topics.append(result)
+        async for asked in paced(topic.partitions):
+            answer = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult.EpochEndOffset(
+                partition=asked.partition
+            )
+            result.partitions.append(answer)
+            partition = services.replicas.lookup(topic.topic, asked.partition)
+            if partition is None:
+                answer.error_code = services.replicas.absent_error(
+                    topic.topic, asked.partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                )
+                continue
+            answer.error_code = services.replicas.leader_error(
+                partition, asked.current_leader_epoch
+            )
+            if answer.error_code == ErrorCode.NONE:
+                end = partition.log.end_offset_for_epoch(asked.leader_epoch)
+                answer.leader_epoch, answer.end_offset = end.epoch, end.offset
+    return response

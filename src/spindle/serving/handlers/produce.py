@@ -1,0 +1,294 @@
+"""Produce: one append per partition, answered when `acks` is satisfied (KIP-98, KIP-951, KIP-516).
+
+No record is decoded here. The appends of a request are handed to the directories' I/O threads at
+once and in order; the answer is complete when the last partition is.
+"""
+
+from collections.abc import Awaitable
+from typing import Any, Final
+
+from spindle.common.errors import ApiError, ErrorCode, ProtocolViolation
+from spindle.common.ids import INTERNAL_TOPICS
+from spindle.common.uuids import ZERO_UUID
+from spindle.log.log import AppendInfo
+from spindle.protocol.messages.produce import ProduceRequest, ProduceResponse
+from spindle.protocol.records.batch import MAGIC, TRANSACTIONAL_FLAG
+from spindle.protocol.records.validation import (
+    AppendOrigin,
+    RecordsRejected,
+    check_produce_request,
+)
+from spindle.replicas.partition import ACKS_ALL, Partition, error_code
+from spindle.serving.context import RequestContext
+from spindle.serving.ports import CATCH_UP_S
+from spindle.serving.services import BrokerServices
+from spindle.serving.topology import endpoint_of
+
+Topic = ProduceResponse.TopicProduceResponse
+PartitionResponse = Topic.PartitionProduceResponse
+
+_MAGIC_BYTE: Final = 16
+_ATTRIBUTES_LOW_BYTE: Final = 22
+_FIRST_TOPIC_ID_VERSION: Final = 13
+_FIRST_CURRENT_LEADER_VERSION: Final = 10
+_INTERNAL_WRITER: Final = "__admin_client"
+"""The client id that may append to internal topics."""
+_ERRORS_BEFORE_THE_LOG: Final = (
+    ErrorCode.CORRUPT_MESSAGE,
+    ErrorCode.KAFKA_STORAGE_ERROR,
+    ErrorCode.MESSAGE_TOO_LARGE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.RECORD_LIST_TOO_LARGE,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+)
+"""Answered without the log's start."""
+_LEADER_ERRORS: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+
+
+class _Produce:
+    """One request under way."""
+
+    __slots__ = (
+        "acks",
+        "context",
+        "is_waiting",
+        "left",
+        "promise",
+        "response",
+        "services",
+        "timer",
+    )
+
+    def __init__(
+        self, services: BrokerServices, context: RequestContext, request: ProduceRequest
+    ) -> None:
+        self.services = services
+        self.context = context
+        self.acks = request.acks
+        self.response = ProduceResponse()
+        self.left = 0
+        self.is_waiting = False
+        self.promise: Any = None
+        self.timer: Any = None
+
+    def start(self, request: ProduceRequest) -> None:
+        """Hand every partition's records to its log."""
+        services = self.services
+        by_id = self.context.api_version >= _FIRST_TOPIC_ID_VERSION
+        image = services.metadata.image
+        self.left = 1
+        for topic in request.topic_data:
+            if not topic.partition_data:
+                continue
+            name = topic.name
+            missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            if by_id:
+                known = image.topics.by_id.get(topic.topic_id)
+                name = known.name if known is not None else ""
+                missing = missing if known is not None else ErrorCode.UNKNOWN_TOPIC_ID
+            answer = Topic(name=name, topic_id=topic.topic_id)
+            self.response.responses.append(answer)
+            for data in topic.partition_data:
+                part = PartitionResponse(index=data.index, base_offset=-1, log_append_time_ms=-1)
+                answer.partition_responses.append(part)
+                if services.replicas.must_wait(name, data.index):
+                    self._append_later(answer, data, part, missing)
+                else:
+                    self._append(answer, data, part, missing)
+        self._finish_one()
+
+    def _append_later(
+        self, answer: Topic, data: Any, part: PartitionResponse, missing: ErrorCode
+    ) -> None:
+        """The replica is on its way: the topic was created, or its leader elected, a moment ago."""
+        self.left += 1
+        self.is_waiting = True
+
+        def here() -> None:
+            self._append(answer, data, part, missing)
+            self._finish_one()
+
+        self.services.replicas.when_here(answer.name, data.index, here)
+
+    def _append(
+        self, answer: Topic, data: Any, part: PartitionResponse, missing: ErrorCode
+    ) -> None:
+        replicas = self.services.replicas
+        partition = replicas.lookup(answer.name, data.index)
+        if partition is None:
+            part.error_code = replicas.absent_error(answer.name, data.index, missing)
+            self._tell_leader(answer.name, part)
+            return
+        if answer.topic_id not in (ZERO_UUID, partition.topic_id):
+            part.error_code = ErrorCode.UNKNOWN_TOPIC_ID
+            return
+        try:
+            check_produce_request(data.records, self.context.api_version)
+        except ApiError as refusal:
+            part.error_code = refusal.code
+            return
+        topic = partition.topic_partition.topic
+        if topic in INTERNAL_TOPICS and self.context.client_id != _INTERNAL_WRITER:
+            part.error_code = ErrorCode.INVALID_TOPIC_EXCEPTION
+            return
+        self.left += 1
+        traffic = self.services.traffic.of(topic)
+        traffic.produces += 1
+
+        def done(info: AppendInfo | None, error: BaseException | None) -> None:
+            if info is not None:
+                part.base_offset = info.first_offset
+                part.log_append_time_ms = info.log_append_time_ms
+                part.log_start_offset = info.log_start_offset
+                traffic.bytes_in += info.size_bytes
+                traffic.messages_in += info.last_offset - info.first_offset + 1
+            elif error is not None:
+                traffic.failed_produces += 1
+                self._failed(partition, part, error)
+            self._finish_one()
+
+        partition.append(data.records, self.acks, self.services.now_ms(), AppendOrigin.CLIENT, done)
+
+    def _failed(self, partition: Partition, part: PartitionResponse, error: BaseException) -> None:
+        part.error_code = error_code(error)
+        if part.error_code not in _ERRORS_BEFORE_THE_LOG:
+            part.log_start_offset = partition.log.log_start_offset
+        if isinstance(error, RecordsRejected):
+            part.error_message = _rejection_text(error)
+            part.record_errors = [
+                PartitionResponse.BatchIndexAndErrorMessage(
+                    batch_index=e.batch_index, batch_index_error_message=e.message
+                )
+                for e in error.record_errors
+            ]
+        self._tell_leader(partition.topic_partition.topic, part)
+
+    def _tell_leader(self, topic: str, part: PartitionResponse) -> None:
+        """The new leader saves the client a metadata request (KIP-951)."""
+        if (
+            part.error_code not in _LEADER_ERRORS
+            or self.context.api_version < _FIRST_CURRENT_LEADER_VERSION
+        ):
+            return
+        leader, epoch = self.services.replicas.leader_of(topic, part.index)
+        part.current_leader = PartitionResponse.LeaderIdAndEpoch(
+            leader_id=leader, leader_epoch=epoch
+        )
+        image = self.services.metadata.image
+        endpoint = endpoint_of(image, leader, self.context.listener)
+        known = {node.node_id for node in self.response.node_endpoints}
+        if endpoint is not None and leader not in known:
+            self.response.node_endpoints.append(
+                ProduceResponse.NodeEndpoint(
+                    node_id=leader,
+                    host=endpoint.host,
+                    port=endpoint.port,
+                    rack=image.cluster.brokers[leader].rack,
+                )
+            )
+
+    def _finish_one(self) -> None:
+        self.left -= 1
+        if self.left == 0:
+            if self.timer is not None:
+                self.timer.cancel()
+            if self.promise is not None and not self.promise.done():
+                self._settle()
+
+    def _settle(self) -> None:
+        if self.acks != 0:
+            self.promise.set_result(self.response)
+        elif any(p.error_code for t in self.response.responses for p in t.partition_responses):
+            # The producer expects no answer; a closed connection makes it ask for metadata.
+            self.promise.set_exception(ProtocolViolation("produce with acks=0 failed"))
+        else:
+            self.promise.set_result(None)
+
+    def expire(self) -> None:
+        """`timeout_ms` is over: what is not written or not replicated enough has timed out."""
+        if self.left and not self.promise.done():
+            for topic in self.response.responses:
+                for part in topic.partition_responses:
+                    if part.error_code == ErrorCode.NONE and part.base_offset < 0:
+                        part.error_code = ErrorCode.REQUEST_TIMED_OUT
+            self._settle()
+
+
+def _rejection_text(error: RecordsRejected) -> str:
+    """The only text that Kafka gives: clients show it, and the first three errors in it."""
+    if error.code == ErrorCode.INVALID_TIMESTAMP:
+        return "One or more records have been rejected due to invalid timestamp"
+    shown = ", ".join(
+        f"RecordError(batchIndex={e.batch_index}, message='{e.message}')"
+        for e in error.record_errors[:3]
+    )
+    return (
+        f"One or more records have been rejected due to {len(error.record_errors)} record errors "
+        f"in total, and only showing the first three errors at most: [{shown}]"
+    )
+
+
+def produce(
+    services: BrokerServices, context: RequestContext, request: ProduceRequest
+) -> ProduceResponse | Awaitable[ProduceResponse | None]:
+    """Append the records of a request.
+
+    Raises:
+        ProtocolViolation: acks=0 and something failed: the connection is closed instead.
+    """
+    if request.acks not in (ACKS_ALL, 0, 1):
+        return _refuse_all(context, request, ErrorCode.INVALID_REQUIRED_ACKS)
+    if _is_transactional(request):
+        # Nobody could end the transaction: consumers would wait for it for ever.
+        code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        return _refuse_all(context, request, code)
+    return _start(services, context, request)
+
+
+def _is_transactional(request: ProduceRequest) -> bool:
+    return any(
+        data.records is not None
+        and len(data.records) > _ATTRIBUTES_LOW_BYTE
+        and data.records[_ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL_FLAG
+        and data.records[_MAGIC_BYTE] == MAGIC
+        for topic in request.topic_data
+        for data in topic.partition_data
+    )
+
+
+def _start(
+    services: BrokerServices, context: RequestContext, request: ProduceRequest
+) -> Awaitable[ProduceResponse | None]:
+    operation = _Produce(services, context, request)
+    operation.promise = services.loop.create_future()
+    operation.start(request)
+    promise: Awaitable[ProduceResponse | None] = operation.promise
+    if operation.left and (request.acks == ACKS_ALL or operation.is_waiting):
+        timeout_s = max(request.timeout_ms, 0) / 1000
+        if request.acks != ACKS_ALL:
+            # The client's time is for other replicas; what it waits for is this broker's own.
+            timeout_s = max(timeout_s, CATCH_UP_S)
+        operation.timer = services.loop.call_later(timeout_s, operation.expire)
+    return promise
+
+
+def _refuse_all(
+    context: RequestContext, request: ProduceRequest, code: ErrorCode
+) -> ProduceResponse:
+    if request.acks == 0:
+        raise ProtocolViolation(f"produce with acks=0 failed: {code.name}")
+    return ProduceResponse(
+        responses=[
+            Topic(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partition_responses=[
+                    PartitionResponse(
+                        index=data.index, error_code=code, base_offset=-1, log_append_time_ms=-1
+                    )
+                    for data in topic.partition_data
+                ],
+            )
+            for topic in request.topic_data
+        ]
+    )

@@ -1,0 +1,322 @@
+"""One partition of a fetch: whether this fetcher may read it here, how far, and what came of it."""
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple, TypeAlias
+
+from spindle.common.errors import ApiError, ErrorCode
+from spindle.common.uuids import ZERO_UUID
+from spindle.log.log import Log
+from spindle.log.segments.transaction_index import AbortedTransaction
+from spindle.protocol.messages.fetch import FetchRequest, FetchResponse
+from spindle.replicas.partition import Partition
+from spindle.replication.fetch_session import FetchedPartition
+from spindle.replication.followers import UNKNOWN_OFFSET
+from spindle.serving.context import RequestContext
+from spindle.serving.read_replicas import preferred_read_replica
+from spindle.serving.services import BrokerServices
+
+PartitionData = FetchResponse.FetchableTopicResponse.PartitionData
+
+FIRST_TOPIC_ID_VERSION: Final = 13
+_FIRST_FOLLOWER_READ_VERSION: Final = 11
+_FIRST_DIVERGING_VERSION: Final = 12
+_FIRST_REPLICA_STATE_VERSION: Final = 15
+_FIRST_NODE_ENDPOINTS_VERSION: Final = 16
+_READ_COMMITTED: Final = 1
+_LEADER_ERRORS: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+_AHEAD_ERRORS: Final = (
+    ErrorCode.UNKNOWN_LEADER_EPOCH,
+    ErrorCode.UNKNOWN_TOPIC_ID,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+)
+"""What a follower gets that has newer metadata than this broker."""
+
+
+class Found(NamedTuple):
+    """What was read of a log; `aborted` are the transactions whose records are not to be seen."""
+
+    records: memoryview
+    aborted: Sequence[AbortedTransaction]
+
+
+ReadResult: TypeAlias = Found | ApiError | None
+"""None where no room was left."""
+
+
+class Fetcher(NamedTuple):
+    """Who asks, and what of a partition it may see.
+
+    `replica_id` is -1 for a consumer. `is_committed` is set for one that reads finished
+    transactions only.
+    """
+
+    replica_id: int
+    broker_epoch: int
+    api_version: int
+    listener: str
+    rack: str
+    is_committed: bool
+
+    @property
+    def is_replica(self) -> bool:
+        return self.replica_id >= 0
+
+    @property
+    def needs_leader(self) -> bool:
+        """Followers are served by leaders, and so are consumers that know of no others."""
+        return self.is_replica or self.api_version < _FIRST_FOLLOWER_READ_VERSION
+
+
+def fetcher_of(context: RequestContext, request: FetchRequest) -> Fetcher:
+    version = context.api_version
+    if version >= _FIRST_REPLICA_STATE_VERSION:
+        state = request.replica_state
+        replica_id, broker_epoch = state.replica_id, state.replica_epoch
+    else:
+        replica_id, broker_epoch = request.replica_id, -1
+    return Fetcher(
+        replica_id,
+        broker_epoch,
+        version,
+        context.listener,
+        request.rack_id,
+        request.isolation_level == _READ_COMMITTED and replica_id < 0,
+    )
+
+
+class PartitionRead:
+    """What is to be read of one partition, and what came of it.
+
+    Attributes:
+        end_offset: how far this fetcher may read (exclusive).
+        has_news: an error, a divergence, another replica to read from: it must not wait.
+        is_urgent: that, or positions that a follower shall know at once.
+        is_ahead: the follower knows of an epoch or a partition that this broker does not know yet;
+            it waits a moment for the metadata to come here, too.
+        is_held_back: there may be records, but a throttle keeps them for later.
+    """
+
+    __slots__ = (
+        "data",
+        "end_offset",
+        "has_news",
+        "is_ahead",
+        "is_held_back",
+        "is_urgent",
+        "name",
+        "partition",
+        "wanted",
+    )
+
+    def __init__(self, wanted: FetchedPartition, name: str) -> None:
+        self.wanted = wanted
+        self.name = name
+        self.partition: Partition | None = None
+        self.end_offset = -1
+        self.has_news = False
+        self.is_urgent = False
+        self.is_held_back = False
+        self.is_ahead = False
+        self.data = PartitionData(
+            partition_index=wanted.key.partition,
+            high_watermark=-1,
+            aborted_transactions=None,
+            records=b"",
+        )
+
+    @property
+    def has_data(self) -> bool:
+        is_readable = not (self.has_news or self.is_ahead or self.is_held_back)
+        return is_readable and self.wanted.fetch_offset < self.end_offset
+
+    @property
+    def is_settled(self) -> bool:
+        """All is told: there is nothing to look at before something happens to the partition."""
+        is_told = not self.has_news and not self.is_ahead
+        return is_told and self.wanted.fetch_offset >= self.end_offset
+
+    def fail(self, code: ErrorCode) -> None:
+        self.data.error_code = code
+        self.has_news = self.is_urgent = True
+
+    def refuse(self, code: ErrorCode, services: BrokerServices, fetcher: Fetcher) -> None:
+        """This broker does not serve the partition to this fetcher, or not yet."""
+        if fetcher.is_replica and (
+            code in _AHEAD_ERRORS
+            or services.replicas.is_coming(self.name, self.wanted.key.partition)
+        ):
+            self.data.error_code = code
+            self.is_ahead = True
+            return
+        self.fail(code)
+        self._tell_leader(services, fetcher)
+
+    def give_up_waiting(self) -> None:
+        """What this broker does not know yet is told as the error that it is."""
+        if self.is_ahead:
+            self.has_news = self.is_urgent = True
+
+    # -- checks
+
+    def check(self, services: BrokerServices, fetcher: Fetcher) -> None:
+        """Who leads it, how far it may be read; what a follower says that it has is taken over."""
+        if fetcher.api_version >= FIRST_TOPIC_ID_VERSION and not self.name:
+            self.refuse(ErrorCode.UNKNOWN_TOPIC_ID, services, fetcher)
+            self.data.aborted_transactions = []
+            return
+        partition = self._find(services, fetcher)
+        if partition is None:
+            return
+        data, wanted, log = self.data, self.wanted, partition.log
+        data.high_watermark = partition.high_watermark
+        data.last_stable_offset = partition.last_stable_offset
+        data.log_start_offset = log.log_start_offset
+        if services.is_rack_aware and fetcher.rack and not fetcher.is_replica:
+            data.preferred_read_replica = preferred_read_replica(
+                partition,
+                services.metadata.image,
+                fetcher.listener,
+                fetcher.rack,
+                wanted.fetch_offset,
+            )
+            if data.preferred_read_replica >= 0:
+                self.has_news = self.is_urgent = True
+                return
+        if (
+            fetcher.api_version >= _FIRST_DIVERGING_VERSION
+            and wanted.last_fetched_epoch >= 0
+            and self._diverges(log)
+        ):
+            self._hide_positions()
+            return
+        if not log.log_start_offset <= wanted.fetch_offset <= log.log_end_offset:
+            self.fail(ErrorCode.OFFSET_OUT_OF_RANGE)
+            self._hide_positions()
+            return
+        if fetcher.is_replica:
+            if wanted.is_progress_new:
+                wanted.is_progress_new = False
+                self._take_progress(partition, fetcher)
+            self.end_offset = log.log_end_offset
+            self.is_held_back = self._is_throttled(services, partition, fetcher)
+            self.is_urgent = self._is_told_late()
+        elif fetcher.is_committed:
+            self.end_offset = data.last_stable_offset
+            data.aborted_transactions = []
+        else:
+            self.end_offset = data.high_watermark
+
+    def _find(self, services: BrokerServices, fetcher: Fetcher) -> Partition | None:
+        """The partition if this fetcher may read it; otherwise the error is set."""
+        replicas, key = services.replicas, self.wanted.key
+        partition = replicas.lookup(self.name, key.partition)
+        self.wanted.attach(partition)
+        if partition is None:
+            missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            code = replicas.absent_error(self.name, key.partition, missing)
+            self.refuse(code, services, fetcher)
+            self.data.aborted_transactions = []
+            return None
+        self.partition = partition
+        if key.topic_id not in (ZERO_UUID, partition.topic_id):
+            self.fail(ErrorCode.INCONSISTENT_TOPIC_ID)
+            return None
+        epoch = self.wanted.current_leader_epoch
+        code = replicas.leader_error(partition, epoch, needs_leader=fetcher.needs_leader)
+        if not code and fetcher.is_replica:
+            code = partition.replica_error(fetcher.replica_id, fetcher.broker_epoch, epoch)
+        if code:
+            self.refuse(code, services, fetcher)
+            return None
+        return partition
+
+    def _take_progress(self, partition: Partition, fetcher: Fetcher) -> None:
+        """What a follower asks for is what it does not have yet."""
+        wanted = self.wanted
+        partition.follower_fetched(
+            fetcher.replica_id,
+            wanted.fetch_offset,
+            wanted.fetcher_log_start_offset,
+            fetcher.broker_epoch,
+            wanted.session,
+        )
+        self.data.high_watermark = partition.high_watermark
+        self.data.last_stable_offset = partition.last_stable_offset
+
+    def _is_throttled(
+        self, services: BrokerServices, partition: Partition, fetcher: Fetcher
+    ) -> bool:
+        """Followers that are not in sync wait while the throttle is exceeded (KIP-73)."""
+        return (
+            partition.is_throttled_as_leader
+            and partition.leader is not None
+            and fetcher.replica_id not in partition.leader.isr
+            and services.leader_throttle.is_exceeded
+        )
+
+    def _is_told_late(self) -> bool:
+        """Whoever deletes records waits for the followers; and so do consumers that read there."""
+        wanted, data = self.wanted, self.data
+        if wanted.log_start_offset not in (UNKNOWN_OFFSET, data.log_start_offset):
+            return True
+        return (
+            wanted.session.serves_consumers
+            and wanted.high_watermark != UNKNOWN_OFFSET
+            and wanted.high_watermark != data.high_watermark
+        )
+
+    def _diverges(self, log: Log) -> bool:
+        wanted, data = self.wanted, self.data
+        end = log.end_offset_for_epoch(wanted.last_fetched_epoch)
+        if end.epoch < 0 or wanted.fetch_offset < log.log_start_offset:
+            self.fail(ErrorCode.OFFSET_OUT_OF_RANGE)
+            return True
+        if end.epoch < wanted.last_fetched_epoch or end.offset < wanted.fetch_offset:
+            data.diverging_epoch = PartitionData.EpochEndOffset(
+                epoch=end.epoch, end_offset=end.offset
+            )
+            self.has_news = self.is_urgent = True
+            return True
+        return False
+
+    def _hide_positions(self) -> None:
+        """Offsets of the log are told with records only, as Kafka does."""
+        data = self.data
+        data.high_watermark = data.last_stable_offset = data.log_start_offset = -1
+
+    def _tell_leader(self, services: BrokerServices, fetcher: Fetcher) -> None:
+        """The new leader saves the client a metadata request (KIP-951)."""
+        data = self.data
+        if (
+            data.error_code in _LEADER_ERRORS
+            and fetcher.api_version >= _FIRST_NODE_ENDPOINTS_VERSION
+        ):
+            leader, epoch = services.replicas.leader_of(self.name, self.wanted.key.partition)
+            data.current_leader = PartitionData.LeaderIdAndEpoch(
+                leader_id=leader, leader_epoch=epoch
+            )
+
+    # -- what was read
+
+    def take(self, result: ReadResult) -> int:
+        """The result of the directory's thread; bytes of records."""
+        if result is None:
+            return 0
+        if isinstance(result, ApiError):
+            self.fail(result.code)
+            return 0
+        self.data.records = result.records
+        if self.data.aborted_transactions is not None:
+            self.data.aborted_transactions = [
+                PartitionData.AbortedTransaction(
+                    producer_id=t.producer_id, first_offset=t.first_offset
+                )
+                for t in result.aborted
+            ]
+        return len(result.records)
+
+    def put_back(self) -> None:
+        """Hold nothing of what was read."""
+        self.data.records = b""
+        if self.data.aborted_transactions:
+            self.data.aborted_transactions = []

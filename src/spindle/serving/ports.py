@@ -1,0 +1,57 @@
+"""What the broker needs of the runtime. The runtime implements these over asyncio and threads."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, Protocol, TypeVar, TypeVarTuple
+
+from spindle.config.node_config import NodeConfig
+from spindle.metadata.image import MetadataImage
+from spindle.protocol.message import Message
+from spindle.serving.context import RequestContext
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+
+class Timer(Protocol):
+    def cancel(self) -> None: ...
+
+
+class EventLoop(Protocol):
+    """The part of the event loop that handlers use."""
+
+    def create_future(self) -> Any: ...
+    def call_later(self, delay_s: float, callback: Callable[..., Any], *args: Any) -> Timer: ...
+
+
+class ControllerChannel(Protocol):
+    """The way to the active controller, in this process or elsewhere."""
+
+    def request(self, message: Message, context: RequestContext | None = None) -> Awaitable[Any]:
+        """The controller's answer.
+
+        Raises:
+            ApiError: NOT_CONTROLLER or REQUEST_TIMED_OUT when no controller answers in time.
+        """
+        ...
+
+
+CATCH_UP_S: Final = 5.0
+"""How long a request waits for replicas that are being made."""
+
+
+class HasImage(Protocol):
+    """Gives the newest committed image."""
+
+    @property
+    def image(self) -> MetadataImage: ...
+
+
+class DescribedNode(Protocol):
+    """What a description needs to know; brokers and controllers have it."""
+
+    @property
+    def node_id(self) -> int: ...
+    @property
+    def config(self) -> NodeConfig: ...
+    @property
+    def metadata(self) -> HasImage: ...

@@ -1,0 +1,49 @@
+"""Producer ids, handed out from blocks that the controller allocates (KIP-730)."""
+
+from typing import Any
+
+from spindle.common.errors import ApiError, ErrorCode
+from spindle.protocol.messages.allocate_producer_ids import (
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
+)
+from spindle.serving.ports import ControllerChannel
+
+
+class ProducerIds:
+    """The rest of this broker's block. One request for a new block is under way at a time."""
+
+    def __init__(self, broker_id: int, controller: ControllerChannel) -> None:
+        self.broker_epoch = -1
+        self._broker_id = broker_id
+        self._controller = controller
+        self._next = 0
+        self._end = 0
+
+    async def take(self) -> int:
+        """A producer id that nobody else has.
+
+        Raises:
+            ApiError: COORDINATOR_LOAD_IN_PROGRESS while no block can be had; clients ask again.
+        """
+        while self._next == self._end:
+            await self._allocate()
+        self._next += 1
+        return self._next - 1
+
+    async def _allocate(self) -> None:
+        request = AllocateProducerIdsRequest(
+            broker_id=self._broker_id, broker_epoch=self.broker_epoch
+        )
+        try:
+            response: AllocateProducerIdsResponse = await self._controller.request(request)
+        except ApiError as error:
+            raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, str(error)) from error
+        if response.error_code:
+            raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        self._use(response)
+
+    def _use(self, block: Any) -> None:
+        # Two waiters may both have asked: the later block replaces an unused rest, ids stay unique.
+        self._next = block.producer_id_start
+        self._end = block.producer_id_start + block.producer_id_len

@@ -1,0 +1,1 @@
+"""Client and replication quotas: limits from the metadata, measured rates, throttle times."""

@@ -1,0 +1,45 @@
+"""Which replica a consumer had better read from (KIP-392)."""
+
+from typing import Final
+
+from spindle.metadata.image import MetadataImage
+from spindle.replicas.partition import Partition
+from spindle.serving.topology import endpoint_of
+
+RACK_AWARE_SELECTOR: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+_NONE: Final = -1
+
+
+def preferred_read_replica(
+    partition: Partition,
+    image: MetadataImage,
+    listener: str,
+    rack: str,
+    fetch_offset: int,
+) -> int:
+    """A follower in the consumer's rack, unless the leader is there; -1 for the leader.
+
+    Only in-sync followers that have the offset: another one might send the consumer back at once.
+    Of several the one that has most, then the one that caught up last.
+    """
+    leader = partition.leader
+    if leader is None or _rack(image, leader.local_id, listener) == rack:
+        return _NONE
+    candidates = [
+        follower
+        for follower in leader.followers
+        if follower.replica_id in leader.isr
+        and follower.log_start_offset <= fetch_offset <= follower.log_end_offset
+        and _rack(image, follower.replica_id, listener) == rack
+    ]
+    if not candidates:
+        return _NONE
+    best = max(candidates, key=lambda f: (f.log_end_offset, f.last_caught_up_ms, -f.replica_id))
+    return best.replica_id
+
+
+def _rack(image: MetadataImage, broker_id: int, listener: str) -> str | None:
+    """Of a broker that is alive and has the listener."""
+    if endpoint_of(image, broker_id, listener) is None:
+        return None
+    return image.cluster.brokers[broker_id].rack

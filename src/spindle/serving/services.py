@@ -1,0 +1,46 @@
+"""What handlers work with: one object per broker, made by the runtime's wiring."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from spindle.common.ports import RandomSource
+from spindle.config.node_config import NodeConfig
+from spindle.coordinator.ports import GroupCoordinatorPort
+from spindle.replicas.metadata_view import MetadataView
+from spindle.replicas.replica_manager import Replicas
+from spindle.replication.fetch_session import FetchSessionCache
+from spindle.serving.fetch_memory import FetchMemory
+from spindle.serving.ports import ControllerChannel, EventLoop
+from spindle.serving.producer_ids import ProducerIds
+from spindle.serving.quotas.enforcement import ClientQuotas
+from spindle.serving.quotas.replication import ReplicationQuota
+from spindle.serving.traffic import Traffic
+
+
+@dataclass(slots=True)
+class BrokerServices:
+    """`now_ms` is the wall clock: it stamps records. `steady_ms` is for durations.
+
+    `is_rack_aware` sends consumers to replicas in their rack (KIP-392).
+    """
+
+    node_id: int
+    cluster_id: str
+    config: NodeConfig
+    loop: EventLoop
+    now_ms: Callable[[], int]
+    steady_ms: Callable[[], int]
+    random: RandomSource
+    metadata: MetadataView
+    replicas: Replicas
+    controller: ControllerChannel
+    fetch_sessions: FetchSessionCache
+    producer_ids: ProducerIds
+    groups: GroupCoordinatorPort
+    ensure_internal_topic: Callable[[str], Awaitable[None]]
+    fetch_memory: FetchMemory
+    replica_memory: FetchMemory
+    leader_throttle: ReplicationQuota
+    is_rack_aware: bool
+    quotas: ClientQuotas
+    traffic: Traffic

@@ -1,0 +1,325 @@
+"""A log directory: what it loads, writes and marks."""
+
+import pytest
+from log_builders import NOW_MS, append, new_storage
+
+from spindle.common.errors import CorruptLog
+from spindle.common.ids import TopicPartition
+from spindle.disks.directory_store import DirectoryStore
+from spindle.log.errors import DuplicateLogDirectories, UnexpectedDirectory
+from spindle.log.formats.checkpoints import read_offset_checkpoint
+from spindle.log.formats.clean_shutdown import read_clean_shutdown
+from spindle.log.log_config import LogConfig
+from spindle.testing.filesystem import Fault, MemoryFileSystem
+
+ROOT = "/data"
+A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b.c-d", 0)
+IDS = {"a": b"a" * 16, "b.c-d": b"b" * 16}
+UNIQUE = bytes(range(16))
+CONFIG = LogConfig(segment_bytes=500, retention_ms=1000, file_delete_delay_ms=100)
+
+
+def config_of(_: str) -> LogConfig:
+    return CONFIG
+
+
+def opened(files: MemoryFileSystem | None = None) -> DirectoryStore:
+    storage = new_storage(files)
+    directory = DirectoryStore(storage.file_system, ROOT)
+    directory.load(config_of, NOW_MS)
+    return directory
+
+
+def create(directory: DirectoryStore, *partitions: TopicPartition, count: int = 3) -> None:
+    for topic_partition in partitions:
+        log = directory.create(topic_partition, IDS[topic_partition.topic], CONFIG, NOW_MS)
+        for _ in range(count):
+            append(log, "x" * 100)
+
+
+def offsets(files: MemoryFileSystem, name: str) -> dict[TopicPartition, int]:
+    return read_offset_checkpoint(files, f"{ROOT}/{name}")
+
+
+def test_a_fresh_directory_gets_empty_checkpoints() -> None:
+    files = MemoryFileSystem()
+    opened(files)
+    assert files.list_directory(ROOT) == [
+        "cleaner-offset-checkpoint",
+        "log-start-offset-checkpoint",
+        "recovery-point-offset-checkpoint",
+        "replication-offset-checkpoint",
+    ]
+    assert all(files.size(f"{ROOT}/{name}") == 0 for name in files.list_directory(ROOT))
+
+
+def test_a_new_partition_has_kafkas_files() -> None:
+    files = MemoryFileSystem()
+    directory = opened(files)
+    log = directory.create(A0, IDS["a"], LogConfig(), NOW_MS)
+    log.assign_epoch_start(0, 0)
+    found = {name: files.size(f"{ROOT}/a-0/{name}") for name in files.list_directory(f"{ROOT}/a-0")}
+    assert found == {
+        "00000000000000000000.index": 10485760,
+        "00000000000000000000.log": 0,
+        "00000000000000000000.timeindex": 10485756,
+        "leader-epoch-checkpoint": 8,
+        "partition.metadata": 43,
+    }
+    assert files.read_bytes(f"{ROOT}/a-0/leader-epoch-checkpoint") == b"0\n1\n0 0\n"
+    assert files.read_bytes(f"{ROOT}/a-0/partition.metadata") == (
+        b"version: 0\ntopic_id: YWFhYWFhYWFhYWFhYWFhYQ"
+    )
+
+
+def test_a_clean_stop_is_marked_and_loaded_without_recovery() -> None:
+    files = MemoryFileSystem()
+    directory = opened(files)
+    create(directory, A0, A1, B0)
+    directory.logs[A0].update_high_watermark(2)
+    directory.close(broker_epoch=11)
+    assert files.read_bytes(f"{ROOT}/.kafka_cleanshutdown") == b'{"version":0,"brokerEpoch":11}'
+    assert offsets(files, "recovery-point-offset-checkpoint") == {A0: 3, A1: 3, B0: 3}
+    assert offsets(files, "replication-offset-checkpoint") == {A0: 2, A1: 0, B0: 0}
+    assert offsets(files, "log-start-offset-checkpoint") == {}
+    files.crash()
+    again = DirectoryStore(files, ROOT)
+    seen: list[tuple[int, int]] = []
+    loaded = again.load(config_of, NOW_MS, lambda *progress: seen.append(progress))
+    assert (loaded.was_clean, loaded.log_count, loaded.deletion_count) == (True, 3, 0)
+    assert seen == [(1, 3), (2, 3), (3, 3)]
+    assert [again.logs[tp].log_end_offset for tp in (A0, A1, B0)] == [3, 3, 3]
+    assert again.logs[A0].high_watermark == 2
+    assert again.logs[B0].topic_id == IDS["b.c-d"]
+    assert read_clean_shutdown(files, ROOT) is None, "the mark goes when loading begins"
+
+
+def test_after_a_kill_it_is_not_clean() -> None:
+    files = MemoryFileSystem()
+    create(opened(files), A0)
+    again = DirectoryStore(files, ROOT)
+    assert not again.load(config_of, NOW_MS).was_clean
+    assert again.logs[A0].log_end_offset == 3
+
+
+def test_log_starts_are_remembered_only_inside_a_segment() -> None:
+    files = MemoryFileSystem()
+    directory = opened(files)
+    create(directory, A0, A1, count=20)
+    for log in directory.logs.values():
+        log.update_high_watermark(20)
+    directory.logs[A0].increment_log_start_offset(1)
+    second = directory.logs[A1].segments.base_offsets[1]
+    directory.logs[A1].increment_log_start_offset(second)
+    directory.logs[A1].delete_old_segments(NOW_MS)
+    directory.checkpoint_log_starts()
+    assert offsets(files, "log-start-offset-checkpoint") == {A0: 1}
+    again = DirectoryStore(files, ROOT)
+    again.load(config_of, NOW_MS)
+    assert [again.logs[tp].log_start_offset for tp in (A0, A1)] == [1, second]
+
+
+def test_the_mark_is_withheld_when_loading_did_not_finish() -> None:
+    files = MemoryFileSystem()
+    directory = opened(files)
+    create(directory, A0)
+    directory.close(5)
+    files.write_atomically(f"{ROOT}/a-0/leader-epoch-checkpoint", b"junk")
+    again = DirectoryStore(files, ROOT)
+    with pytest.raises(CorruptLog):
+        again.load(config_of, NOW_MS)
+    again.close(6)
+    assert read_clean_shutdown(files, ROOT) is None
+
+
+def test_a_malformed_checkpoint_is_reported() -> None:
+    files = MemoryFileSystem()
+    directory = opened(files)
+    create(directory, A0)
+    files.write_atomically(f"{ROOT}/recovery-point-offset-checkpoint", b"0\n1\na zero 5\n")
+    with pytest.raises(CorruptLog, match="malformed line 'a zero 5'"):
+        DirectoryStore(files, ROOT).load(config_of, NOW_MS)
+
+
+def test_what_else_lies_there() -> None:
+    files = MemoryFileSystem()
+    opened(files)
+    files.make_directories(f"{ROOT}/__cluster_metadata-0")
+    files.make_directories(f"{ROOT}/remote-log-index-cache")
+    files.open(f"{ROOT}/meta.properties", create=True)
+    assert DirectoryStore(files, ROOT).load(config_of, NOW_MS).log_count == 0
+    files.make_directories(f"{ROOT}/lost+found")
+    with pytest.raises(UnexpectedDirectory, match=r"/data/lost\+found"):
+        DirectoryStore(files, ROOT).load(config_of, NOW_MS)
+
+
+class TestDeletion:
+    def test_the_directory_is_renamed_and_goes_later(self) -> None:
+        files = MemoryFileSystem()
+        directory = opened(files)
+        create(directory, A0, A1)
+        directory.checkpoint_recovery_points()
+        log = directory.logs[A0]
+        directory.delete_later(log, UNIQUE, NOW_MS)
+        name = "a-0.000102030405060708090a0b0c0d0e0f-delete"
+        assert log.path == f"{ROOT}/{name}"
+        assert list(directory.logs) == [A1]
+        assert list(offsets(files, "recovery-point-offset-checkpoint")) == [A1]
+        assert directory.delete_expired(NOW_MS + 99) == 0
+        assert files.exists(f"{ROOT}/{name}")
+        assert directory.delete_expired(NOW_MS + 100) == 1
+        assert not files.exists(f"{ROOT}/{name}")
+        create(directory, A0)
+
+    def test_what_a_former_run_left_goes_as_well(self) -> None:
+        files = MemoryFileSystem()
+        directory = opened(files)
+        create(directory, A0)
+        directory.delete_later(directory.logs[A0], UNIQUE, NOW_MS)
+        again = DirectoryStore(files, ROOT)
+        assert again.load(config_of, NOW_MS).deletion_count == 1
+        assert again.logs == {}
+        assert again.delete_expired(NOW_MS + 100) == 1
+
+
+class TestFutureLogs:
+    def test_promotion_gives_the_plain_name(self) -> None:
+        files = MemoryFileSystem()
+        directory = opened(files)
+        future = directory.create(A0, IDS["a"], CONFIG, NOW_MS, future_unique=UNIQUE)
+        append(future, "moved")
+        assert future.path.endswith("a-0.000102030405060708090a0b0c0d0e0f-future")
+        assert (list(directory.logs), list(directory.future_logs)) == ([], [A0])
+        again = DirectoryStore(files, ROOT)
+        again.load(config_of, NOW_MS)
+        assert again.future_logs[A0].log_end_offset == 1
+        log = again.promote_future(A0)
+        assert (log.path, again.future_logs) == (f"{ROOT}/a-0", {})
+        assert append(again.logs[A0], "next") == 1
+
+    def test_a_current_log_in_the_same_directory_forbids_it(self) -> None:
+        directory = opened()
+        directory.create(A0, IDS["a"], CONFIG, NOW_MS, future_unique=UNIQUE)
+        create(directory, A0)
+        with pytest.raises(DuplicateLogDirectories):
+            directory.promote_future(A0)
+
+    def test_two_of_one_partition_are_refused(self) -> None:
+        files = MemoryFileSystem()
+        directory = opened(files)
+        directory.create(A0, IDS["a"], CONFIG, NOW_MS, future_unique=UNIQUE)
+        files.make_directories(f"{ROOT}/a-0.{'f' * 32}-future")
+        with pytest.raises(DuplicateLogDirectories, match="a-0"):
+            DirectoryStore(files, ROOT).load(config_of, NOW_MS)
+
+    def test_a_log_is_not_created_twice(self) -> None:
+        directory = opened()
+        create(directory, A0)
+        with pytest.raises(DuplicateLogDirectories, match="a-0 is in /data already"):
+            create(directory, A0)
+
+
+def test_strays_are_kept_but_not_served() -> None:
+    files = MemoryFileSystem()
+    directory = opened(files)
+    create(directory, A0, A1)
+    directory.mark_stray(directory.logs[A0], UNIQUE)
+    assert (list(directory.logs), list(directory.stray_logs)) == ([A1], [A0])
+    again = DirectoryStore(files, ROOT)
+    assert again.load(config_of, NOW_MS).log_count == 2
+    assert again.stray_logs[A0].log_end_offset == 3
+    assert again.delete_expired(NOW_MS + 10**9) == 0
+
+
+@pytest.mark.parametrize("goes", ["deleted", "stray"])
+def test_a_log_inherits_nothing_of_an_earlier_one_of_its_name(goes: str) -> None:
+    files = MemoryFileSystem()
+    directory = opened(files)
+    create(directory, A0, count=5)
+    directory.logs[A0].update_high_watermark(5)
+    directory.checkpoint_high_watermarks()
+    if goes == "deleted":
+        directory.delete_later(directory.logs[A0], UNIQUE, NOW_MS)
+    else:
+        directory.mark_stray(directory.logs[A0], UNIQUE)
+    directory.create(A0, b"n" * 16, CONFIG, NOW_MS)
+    append(directory.logs[A0], "x")
+    assert opened(files).logs[A0].high_watermark == 0
+
+
+def test_retention_and_flushing_reach_every_log() -> None:
+    directory = opened()
+    create(directory, A0, A1, count=20)
+    assert {log.topic_partition for log in directory.logs_to_flush(NOW_MS)} == {A0, A1}
+    for log in directory.all_logs():
+        log.flush()
+        log.update_high_watermark(20)
+    assert directory.logs_to_flush(NOW_MS) == []
+    before = directory.size_bytes()
+    assert directory.apply_retention(NOW_MS) == 0
+    assert directory.apply_retention(NOW_MS + 2000) > 2
+    assert directory.size_bytes() < before
+
+
+def test_cleaner_offsets_are_kept() -> None:
+    files = MemoryFileSystem()
+    directory = opened(files)
+    directory.set_cleaner_offset(A0, 20)
+    assert DirectoryStore(files, ROOT).cleaner_offset(A0) is None
+    again = DirectoryStore(files, ROOT)
+    again.load(config_of, NOW_MS)
+    assert again.cleaner_offset(A0) == 20
+    again.set_cleaner_offset(A0, None)
+    assert offsets(files, "cleaner-offset-checkpoint") == {}
+
+
+def test_checkpoints_claim_nothing_of_an_end_that_was_cut_off() -> None:
+    files = MemoryFileSystem()
+    directory = opened(files)
+    create(directory, A0, A1, count=10)
+    for log in directory.logs.values():
+        log.flush()
+        log.update_high_watermark(9)
+        directory.set_cleaner_offset(log.topic_partition, 8)
+    directory.checkpoint_recovery_points()
+    directory.checkpoint_high_watermarks()
+    cut = directory.logs[A0]
+    cut.truncate_to(4)
+    directory.note_truncated([cut])
+    for name, other in (
+        ("recovery-point-offset-checkpoint", 10),
+        ("replication-offset-checkpoint", 9),
+        ("cleaner-offset-checkpoint", 8),
+    ):
+        assert offsets(files, name) == {A0: 4, A1: other}
+
+
+def test_a_dead_disk_is_left_alone() -> None:
+    files = MemoryFileSystem()
+    directory = opened(files)
+    create(directory, A0)
+    files.faults.append(Fault(ROOT))
+    with pytest.raises(OSError, match="injected"):
+        append(directory.logs[A0], "x")
+    directory.abandon()
+    before = len(files.operations)
+    directory.abandon()
+    assert (directory.logs, len(files.operations)) == ({}, before)
+
+
+@pytest.mark.parametrize(
+    ("content", "epoch"),
+    [
+        (b'{"version":0,"brokerEpoch":42}', 42),
+        (b'{"version":1,"brokerEpoch":7,"more":true}', 7),
+        (b"", -1),
+        (b"[]", -1),
+        (b'{"version":0}', -1),
+        (b"\xff\xfe", -1),
+    ],
+)
+def test_marks_of_other_runs(content: bytes, epoch: int) -> None:
+    files = MemoryFileSystem()
+    opened(files)
+    files.write_atomically(f"{ROOT}/.kafka_cleanshutdown", content)
+    assert read_clean_shutdown(files, ROOT) == epoch

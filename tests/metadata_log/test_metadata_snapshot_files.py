@@ -1,0 +1,169 @@
+"""Snapshot files: names, bytes as Apache Kafka 4.3.1 writes them, and damaged ones."""
+
+import pytest
+
+from spindle.common.errors import CorruptLog
+from spindle.common.ids import Endpoint, OffsetAndEpoch
+from spindle.metadata_log.snapshots import (
+    MAX_RECORDS_PER_BATCH,
+    SnapshotInfo,
+    SnapshotPart,
+    deleted_file_name,
+    encode_snapshot,
+    parse_snapshot_file_name,
+    part_file_name,
+    read_snapshot,
+    read_snapshot_info,
+    snapshot_file_name,
+    write_snapshot,
+)
+from spindle.protocol.messages.metadata_records import NoOpRecord, TopicRecord
+from spindle.protocol.metadata_frame import frame
+from spindle.protocol.records.batch import batches
+from spindle.raft.voters import ReplicaKey, Voter, VoterSet
+from spindle.testing.filesystem import MemoryFileSystem
+
+ID = OffsetAndEpoch(290, 1)
+STATIC = SnapshotInfo(1000, 0, None)
+
+# The first batches of recorded files.
+STANDALONE = bytes.fromhex(
+    "00 00 00 00 00 00 00 00 00 00 00 9a 00 00 00 00 02 9a 7f 83 a0 00 20 00 00 00 02 00 00 01 a1"
+    "fe 5d 5b e2 00 00 01 a1 fe 5d 5b e2 ff ff ff ff ff ff ff ff ff ff ff ff ff ff 00 00 00 03 2a"
+    "00 00 00 08 00 00 00 03 16 00 00 00 00 01 a1 fe 5d 5b de 00 00 1e 00 00 02 08 00 00 00 05 0a"
+    "00 00 00 01 00 00 82 01 00 00 04 08 00 00 00 06 6e 00 00 02 00 00 00 01 24 42 99 35 3d 84 4d"
+    "f2 bc c6 b7 6f 28 01 f4 b4 02 0b 43 4f 4e 54 52 4f 4c 4c 45 52 0a 31 32 37 2e 30 2e 30 2e 31"
+    "75 f1 00 00 00 00 01 00 00 00 00"
+)
+GENERATED = bytes.fromhex(
+    "00 00 00 00 00 00 00 00 00 00 00 47 00 00 00 01 02 16 c9 43 8d 00 20 00 00 00 00 00 00 01 a1"
+    "fe 5f de 8a 00 00 01 a1 fe 5f de 8a ff ff ff ff ff ff ff ff ff ff ff ff ff ff 00 00 00 01 2a"
+    "00 00 00 08 00 00 00 03 16 00 00 00 00 01 a1 fe 5f de 6a 00 00"
+)
+
+
+def standalone_voters() -> VoterSet:
+    directory_id = bytes.fromhex("244299353d844df2bcc6b76f2801f4b4")
+    endpoint = Endpoint("CONTROLLER", "127.0.0.1", 0x75F1)
+    return VoterSet([Voter(ReplicaKey(1, directory_id), (endpoint,))])
+
+
+def test_names() -> None:
+    name = "00000000000000000290-0000000001.checkpoint"
+    assert snapshot_file_name(ID) == name
+    assert parse_snapshot_file_name(name) == ID
+    assert deleted_file_name(ID) == name + ".deleted"
+    assert part_file_name(ID, "77") == "00000000000000000290-0000000001-77.checkpoint.part"
+    assert parse_snapshot_file_name("00000000000000000000-0000000000.checkpoint") == (0, 0)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "290-1.checkpoint",
+        "bootstrap.checkpoint",
+        "00000000000000000290-0000000001.checkpoint.deleted",
+        "00000000000000000290-0000000001-77.checkpoint.part",
+        "00000000000000000290_0000000001.checkpoint",
+        "0000000000000000029x-0000000001.checkpoint",
+        "00000000000000000290.snapshot",
+    ],
+)
+def test_other_files_are_no_snapshots(name: str) -> None:
+    assert parse_snapshot_file_name(name) is None
+
+
+def test_the_head_of_a_reconfigurable_quorum_is_written_as_recorded() -> None:
+    info = SnapshotInfo(0x01A1FE5D5BDE, 1, standalone_voters())
+    content = list(encode_snapshot([], info, epoch=0, now_ms=0x01A1FE5D5BE2))
+    assert content[0] == STANDALONE
+    assert sum(map(len, content)) == 241
+    assert read_snapshot_info(STANDALONE, "x") == info
+
+
+def test_the_head_of_a_static_quorum_is_written_as_recorded() -> None:
+    info = SnapshotInfo(0x01A1FE5FDE6A, 0, None)
+    content = list(encode_snapshot([], info, epoch=1, now_ms=0x01A1FE5FDE8A))
+    assert content[0] == GENERATED
+    assert read_snapshot_info(GENERATED, "x") == info
+
+
+def test_offsets_count_within_the_file_and_the_epoch_is_that_of_the_id() -> None:
+    values = [frame(NoOpRecord(), 0)] * (MAX_RECORDS_PER_BATCH + 2)
+    data = b"".join(encode_snapshot(values, STATIC, epoch=7, now_ms=5))
+    headers = [header for _, header in batches(data)]
+    assert [(h.base_offset, h.record_count, h.is_control) for h in headers] == [
+        (0, 1, True),
+        (1, 1024, False),
+        (1025, 2, False),
+        (1027, 1, True),
+    ]
+    assert {h.leader_epoch for h in headers} == {7}
+
+
+def test_a_snapshot_is_read_back() -> None:
+    topic = TopicRecord(name="t", topic_id=b"i" * 16)
+    data = b"".join(encode_snapshot([frame(topic, 0)], STATIC, epoch=1, now_ms=5))
+    assert [batch.records for batch in read_snapshot(data, "x")] == [[], [topic], []]
+
+
+def damaged() -> list[tuple[str, bytes, str]]:
+    data = b"".join(encode_snapshot([frame(NoOpRecord(), 0)], STATIC, epoch=1, now_ms=5))
+    flipped = bytearray(data)
+    flipped[-80] ^= 1
+    headless = data[len(GENERATED) :]
+    return [
+        ("cut in the footer", data[:-1], "does not end with its footer"),
+        ("without footer", data[: -len(GENERATED) + 8], "does not end with its footer"),
+        ("flipped", bytes(flipped), "crc"),
+        ("without header", headless, "no snapshot header"),
+        ("empty", b"", "no snapshot header"),
+        ("with a tail", data + data[:70], "does not end with its footer"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("data", "finding"), [d[1:] for d in damaged()], ids=[d[0] for d in damaged()]
+)
+def test_damage_is_found(data: bytes, finding: str) -> None:
+    with pytest.raises(CorruptLog, match=finding):
+        list(read_snapshot(data, "x"))
+
+
+def test_a_snapshot_has_its_name_only_when_it_is_whole() -> None:
+    files = MemoryFileSystem()
+    files.make_directories("/d")
+    files.sync_directory("/")
+    part = SnapshotPart(files, "/d", ID, "1")
+    part.append([b"abc"])
+    assert files.list_directory("/d") == [part_file_name(ID, "1")]
+    part.complete()
+    files.crash()
+    assert files.list_directory("/d") == [snapshot_file_name(ID)]
+    assert files.read_bytes(f"/d/{snapshot_file_name(ID)}") == b"abc"
+
+
+def test_a_snapshot_is_never_written_over() -> None:
+    files = MemoryFileSystem()
+    files.make_directories("/d")
+    write_snapshot(files, "/d", ID, [b"first"], "1")
+    write_snapshot(files, "/d", ID, [b"second"], "2")
+    late = SnapshotPart(files, "/d", ID, "3")
+    late.append([b"third"])
+    late.complete()
+    assert files.list_directory("/d") == [snapshot_file_name(ID)]
+    assert files.read_bytes(f"/d/{snapshot_file_name(ID)}") == b"first"
+
+
+def test_a_failed_writer_leaves_nothing() -> None:
+    files = MemoryFileSystem()
+    files.make_directories("/d")
+
+    def content() -> list[bytes]:
+        raise ValueError("no more")
+
+    with pytest.raises(ValueError, match="no more"):
+        write_snapshot(files, "/d", ID, (b for b in [b"x", *content()]), "1")
+    part = SnapshotPart(files, "/d", ID, "2")
+    part.abort()
+    assert files.list_directory("/d") == []
