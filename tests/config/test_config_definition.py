@@ -11,7 +11,7 @@ from spindle.config.definition import (
     INT,
     LIST,
     LONG,
-    MEDIUM,
+    READ_ONLY,
     REQUIRED,
     SHORT,
     STRING,
@@ -131,7 +131,7 @@ def test_accepted_values(name: str, text: str, value: object) -> None:
 
 
 def test_a_required_key_without_value() -> None:
-    key = ConfigKey("k", INT, REQUIRED, MEDIUM, "A number.")
+    key = ConfigKey("k", INT, REQUIRED, None, READ_ONLY, "A number.")
     assert key.default_text() is None
     with pytest.raises(ConfigError, match='Missing required configuration "k" which has no'):
         key.default_value()

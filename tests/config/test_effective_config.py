@@ -94,6 +94,22 @@ def test_internal_keys_are_shown_only_when_set() -> None:
     assert names == sorted(names)
 
 
+@pytest.mark.parametrize(
+    ("topic", "level"),
+    [
+        ({}, None),
+        ({"compression.type": "gzip"}, None),
+        ({"compression.type": "gzip", "compression.gzip.level": "2"}, 2),
+        ({"compression.type": "lz4", "compression.lz4.level": "3"}, None),
+        ({"compression.type": "zstd"}, 3),
+        ({"compression.type": "zstd", "compression.zstd.level": "-5"}, -5),
+        ({"compression.type": "snappy", "compression.zstd.level": "5"}, None),
+    ],
+)
+def test_the_level_of_a_topics_codec(topic: dict[str, str], level: int | None) -> None:
+    assert topic_config(NODE, topic).compression_level == level
+
+
 def test_only_wanted_keys() -> None:
     assert [c.name for c in describe_broker(LAYERS, ["node.id", "nope"])] == ["node.id"]
     assert [c.name for c in describe_topic(LAYERS, {}, ["segment.ms"])] == ["segment.ms"]

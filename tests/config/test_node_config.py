@@ -6,7 +6,6 @@ from spindle.common.errors import ConfigError
 from spindle.common.ids import Endpoint
 from spindle.config.endpoints import Address, Voter
 from spindle.config.node_config import NodeConfig
-from spindle.config.node_support import check_supported
 
 COMBINED = {
     "process.roles": "broker,controller",
@@ -139,7 +138,6 @@ def test_an_unknown_key_is_a_warning_that_names_the_nearest() -> None:
         **{
             "log.dir.s": "/x",
             "zookeeper.connect": "z",
-            "listener.name.plaintext.max.connections": "1",
             "leader.replication.throttled.rate": "1",
         },
     )
@@ -154,14 +152,12 @@ def test_an_unknown_key_is_a_warning_that_names_the_nearest() -> None:
 def test_other_warnings() -> None:
     heartbeat = config(COMBINED, **{"broker.heartbeat.interval.ms": "5000"})
     assert "5000 is more than half of broker.session.timeout.ms=9000" in heartbeat.warnings[0]
-    for key, value in (("config.providers", "file"), ("remote.log.storage.system.enable", "true")):
-        (warning,) = config(COMBINED, **{key: value}).warnings
-        assert warning.startswith(key)
-    policy = config(COMBINED, **{"create.topic.policy.class.name": "com.example.Policy"})
-    assert policy.warnings == (
-        "create.topic.policy.class.name=com.example.Policy names a Java class, which cannot be "
-        "loaded",
+    selector = config(COMBINED, **{"replica.selector.class": "com.example.Selector"})
+    assert selector.warnings == (
+        "replica.selector.class=com.example.Selector has no effect: Java classes cannot be loaded",
     )
+    known = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+    assert config(COMBINED, **{"replica.selector.class": known}).warnings == ()
 
 
 @pytest.mark.parametrize(
@@ -310,20 +306,47 @@ def test_refusals(base: dict[str, str], changes: dict[str, str | None], message:
             {"listeners": "SASL_SSL://h1:1,CONTROLLER://h1:2",
              "inter.broker.listener.name": "SASL_SSL",
              "listener.security.protocol.map": "SASL_SSL:SASL_SSL,CONTROLLER:PLAINTEXT",
-             "sasl.mechanism.inter.broker.protocol": "GSSAPI"},
-            "SASL_SSL has the security protocol SASL_SSL, which this version does not serve",
+             "sasl.enabled.mechanisms": "PLAIN"},
+            "listener SASL_SSL uses SASL_SSL: Spindle serves PLAINTEXT only; change listeners or "
+            "listener.security.protocol.map",
         ),
-        ({"authorizer.class.name": "org.example.A"}, "authorizer.class.name=org.example.A: this"),
+        (
+            {"listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:SSL"},
+            "listener CONTROLLER uses SSL: Spindle serves PLAINTEXT only",
+        ),
+        (
+            {"authorizer.class.name": "org.example.A"},
+            "authorizer.class.name=org.example.A: Spindle has no authorizer",
+        ),
     ],
 )  # fmt: skip
 def test_protection_that_cannot_be_given_is_refused(
     changes: dict[str, str | None], message: str
 ) -> None:
-    node = config(COMBINED, **changes)
+    given = {**COMBINED, **changes}
+    properties = {key: value for key, value in given.items() if value is not None}
     with pytest.raises(ConfigError) as caught:
-        check_supported(node)
+        NodeConfig.from_properties(properties, must_run=True)
     assert message in str(caught.value)
-    check_supported(config(COMBINED))
+
+
+def test_the_controllers_listener_of_a_broker_is_refused_unless_it_is_plaintext() -> None:
+    protocols = "PLAINTEXT:PLAINTEXT,CONTROLLER:SASL_PLAINTEXT"
+    properties = {**BROKER, "listener.security.protocol.map": protocols}
+    with pytest.raises(ConfigError, match="listener CONTROLLER uses SASL_PLAINTEXT"):
+        NodeConfig.from_properties(properties, must_run=True)
+    assert NodeConfig.from_properties(properties).node_id == 2
+
+
+def test_a_file_that_is_only_read_keeps_kafkas_rule_for_sasl() -> None:
+    properties = {
+        "listeners": "SASL_SSL://h1:1,CONTROLLER://h1:2",
+        "inter.broker.listener.name": "SASL_SSL",
+        "listener.security.protocol.map": "SASL_SSL:SASL_SSL,CONTROLLER:PLAINTEXT",
+        "sasl.enabled.mechanisms": "PLAIN",
+    }
+    with pytest.raises(ConfigError, match=r"GSSAPI must be among sasl\.enabled\.mechanisms=PLAIN"):
+        config(COMBINED, **properties)
 
 
 def test_one_port_for_ipv4_and_ipv6() -> None:

@@ -16,6 +16,7 @@ ROOT = "/data"
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b.c-d", 0)
 IDS = {"a": b"a" * 16, "b.c-d": b"b" * 16}
 UNIQUE = bytes(range(16))
+DAY_MS = 86_400_000
 CONFIG = LogConfig(segment_bytes=500, retention_ms=1000, file_delete_delay_ms=100)
 
 
@@ -259,6 +260,18 @@ def test_retention_and_flushing_reach_every_log() -> None:
     assert directory.apply_retention(NOW_MS) == 0
     assert directory.apply_retention(NOW_MS + 2000) > 2
     assert directory.size_bytes() < before
+
+
+def test_silent_producers_of_every_log_are_forgotten() -> None:
+    directory = opened()
+    create(directory, A0, A1)
+    for log in directory.all_logs():
+        append(log, "x", producer_id=7, sequence=0)
+    assert all(log.active_producers() for log in directory.all_logs())
+    directory.apply_retention(NOW_MS + 2 * DAY_MS)
+    assert all(log.active_producers() for log in directory.all_logs())
+    directory.forget_producers(NOW_MS + 2 * DAY_MS)
+    assert not any(log.active_producers() for log in directory.all_logs())
 
 
 def test_cleaner_offsets_are_kept() -> None:

@@ -1,5 +1,7 @@
 """Appending as leader and as follower."""
 
+from itertools import pairwise
+
 import pytest
 from log_builders import (
     NOW_MS,
@@ -200,11 +202,26 @@ class TestRolling:
         assert log.segments.base_offsets == [0, 1, 2]
 
     def test_by_time_between_the_first_batch_and_the_incoming(self) -> None:
-        log = new_log(LogConfig(segment_ms=1000, segment_jitter_ms=100))
+        log = new_log(LogConfig(segment_ms=900))
         append(log, "a", at_ms=NOW_MS)
         append(log, "b", at_ms=NOW_MS + 900)
         append(log, "c", at_ms=NOW_MS + 901)
         assert log.segments.base_offsets == [0, 2]
+
+    def test_by_time_less_another_jitter_for_each_segment(self) -> None:
+        log = new_log(LogConfig(segment_ms=1000, segment_jitter_ms=400))
+        for at_ms in range(0, 9000, 10):
+            append(log, "a", at_ms=NOW_MS + at_ms)
+        starts = log.segments.base_offsets
+        ages_ms = [10 * (end - start) for start, end in pairwise(starts)]
+        assert all(600 < age_ms <= 1010 for age_ms in ages_ms)
+        assert len(set(ages_ms)) > 3
+
+    def test_a_jitter_longer_than_the_time_itself_is_cut_to_it(self) -> None:
+        log = new_log(LogConfig(segment_ms=10, segment_jitter_ms=10**9))
+        append(log, "a", at_ms=NOW_MS)
+        append(log, "b", at_ms=NOW_MS)
+        assert log.segments.base_offsets == [0]
 
     def test_by_time_without_timestamps_counts_from_the_creation(self) -> None:
         log = new_log(LogConfig(segment_ms=1000))

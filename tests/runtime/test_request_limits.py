@@ -1,9 +1,15 @@
 """How many connections there may be, in all and from one address."""
 
-import pytest
+from spindle.config.broker_values import BrokerValues
+from spindle.config.node_config import NodeConfig
+from spindle.runtime.network.request_limits import RequestLimits
 
-from spindle.common.errors import ConfigError
-from spindle.runtime.network.request_limits import RequestLimits, per_ip_overrides
+PROPERTIES = {
+    "process.roles": "broker",
+    "node.id": "1",
+    "controller.listener.names": "CONTROLLER",
+    "controller.quorum.bootstrap.servers": "h1:9093",
+}
 
 
 def limits(**changed: int) -> RequestLimits:
@@ -56,15 +62,22 @@ def test_connections_take_no_descriptors_that_files_need() -> None:
     assert some.admit("10.0.1.2") == "RLIMIT_NOFILE leaves room for 1 connections"
 
 
-def test_overrides_are_pairs() -> None:
-    assert per_ip_overrides("") == {}
-    assert per_ip_overrides("10.0.0.1:7, ::1:20") == {"10.0.0.1": 7, "::1": 20}
-
-
-@pytest.mark.parametrize("text", ["10.0.0.1", "10.0.0.1:", ":5", "a:b", "a:-1"])
-def test_what_is_no_pair_is_named(text: str) -> None:
-    with pytest.raises(ConfigError, match=r"max\.connections\.per\.ip\.overrides: '.*' is not"):
-        per_ip_overrides(text)
+def test_new_values_of_the_limits_count_for_the_next_connection() -> None:
+    node = NodeConfig.from_properties(PROPERTIES)
+    some = RequestLimits.of(node, 100)
+    assert [some.admit("10.0.0.1") for _ in range(3)] == [None] * 3
+    some.update(BrokerValues(node, cluster={"max.connections.per.ip": "4"}))
+    assert [some.admit("10.0.0.1") for _ in range(2)] == [None, "max.connections.per.ip=4"]
+    overrides = {"max.connections.per.ip.overrides": "10.0.0.1:5"}
+    some.update(BrokerValues(node, broker=overrides))
+    assert [some.admit("10.0.0.1") for _ in range(2)] == [
+        None,
+        "max.connections.per.ip.overrides=5",
+    ]
+    some.update(BrokerValues(node, cluster={"max.connections": "5"}))
+    assert some.admit("10.0.0.2") == "max.connections=5"
+    some.leave("10.0.0.1")
+    assert some.admit("10.0.0.2") is None
 
 
 def test_without_a_limit_nothing_is_ever_full() -> None:

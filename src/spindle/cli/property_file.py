@@ -7,8 +7,13 @@ from spindle.config.node_config import NodeConfig
 from spindle.config.properties import read_properties
 
 
-def load_node_config(path: str, overrides: Mapping[str, str] | None = None) -> NodeConfig:
-    """The configuration in a file, with `overrides` on top.
+def load_node_config(
+    path: str, overrides: Mapping[str, str] | None = None, *, must_run: bool = False
+) -> NodeConfig:
+    """Return the configuration in a file, with `overrides` on top.
+
+    Args:
+        must_run: the node is about to start, see `NodeConfig.from_properties`.
 
     Raises:
         CommandFailed: the file cannot be read.
@@ -18,7 +23,7 @@ def load_node_config(path: str, overrides: Mapping[str, str] | None = None) -> N
         properties = read_properties(path)
     except OSError as error:
         raise CommandFailed(f"cannot read {path}: {error.strerror}") from None
-    return NodeConfig.from_properties({**properties, **(overrides or {})})
+    return NodeConfig.from_properties({**properties, **(overrides or {})}, must_run=must_run)
 
 
 def parse_overrides(texts: Iterable[str]) -> dict[str, str]:

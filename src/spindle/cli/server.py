@@ -6,7 +6,6 @@ import sys
 import click
 
 from spindle.cli.property_file import load_node_config, parse_overrides
-from spindle.config.node_support import check_supported
 
 
 @click.group(help="Run a node.")
@@ -24,8 +23,7 @@ def start(file: str, overrides: tuple[str, ...]) -> int:
 
     Exits with 143 after a clean stop by SIGTERM, with 1 if the node cannot start.
     """
-    config = load_node_config(file, parse_overrides(overrides))
-    check_supported(config)
+    config = load_node_config(file, parse_overrides(overrides), must_run=True)
     for warning in config.warnings:
         click.echo(f"WARN {warning}", err=True)
     # Only here, because every other command does without the server.

@@ -1,4 +1,4 @@
-"""Values of broker keys that may be changed while the broker runs (KIP-226)."""
+"""Values of broker keys that can be changed while the broker runs (KIP-226)."""
 
 from collections.abc import Mapping
 
@@ -9,26 +9,47 @@ from spindle.config.topic_config import NO_CONFIG
 from spindle.config.values import ConfigValue
 
 
-def broker_integer(
-    node: NodeConfig,
-    name: str,
-    *,
-    broker: Mapping[str, str] = NO_CONFIG,
-    cluster: Mapping[str, str] = NO_CONFIG,
-) -> int:
-    """The value that counts: of the broker, else of the cluster, else of the property file.
+class BrokerValues:
+    """The values in force: of this broker, else of all brokers, else of the property file.
 
-    A stored value that no longer parses is passed over.
+    A stored value that no longer parses is skipped, so that a broker can start with values that
+    an older version stored.
+
+    Args:
+        node: the property file.
+        broker: dynamic values of this broker.
+        cluster: dynamic defaults of all brokers.
     """
-    key = DYNAMIC_KEYS[name]
-    value: ConfigValue = None
-    for values in (broker, cluster):
-        if value is None and name in values:
-            try:
-                value = key.parse(values[name])
-            except ConfigError:
-                continue
-    if value is None:
-        value = key.default_value() if name in DYNAMIC_ONLY else node.get(name)
-    assert isinstance(value, int), name
-    return value
+
+    __slots__ = ("_dynamic", "_node")
+
+    def __init__(
+        self,
+        node: NodeConfig,
+        broker: Mapping[str, str] = NO_CONFIG,
+        cluster: Mapping[str, str] = NO_CONFIG,
+    ) -> None:
+        self._node = node
+        self._dynamic = (broker, cluster)
+
+    def integer(self, name: str) -> int:
+        """Return the value of a key of type SHORT, INT or LONG."""
+        value = self._value(name)
+        assert isinstance(value, int), name
+        return value
+
+    def text(self, name: str) -> str:
+        """Return the value of a key of type STRING."""
+        value = self._value(name)
+        assert isinstance(value, str), name
+        return value
+
+    def _value(self, name: str) -> ConfigValue:
+        key = DYNAMIC_KEYS[name]
+        for layer in self._dynamic:
+            if name in layer:
+                try:
+                    return key.parse(layer[name])
+                except ConfigError:
+                    continue
+        return key.default_value() if name in DYNAMIC_ONLY else self._node.get(name)

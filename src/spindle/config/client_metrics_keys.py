@@ -2,43 +2,21 @@
 
 from typing import Final
 
-from spindle.config.definition import INT, LIST, MEDIUM, ConfigKey, key_table
+from spindle.config.definition import INT, LIST, WITH_RESOURCE, ConfigKey, key_table
+from spindle.config.no_effect import NO_TELEMETRY
 from spindle.config.validators import ListOf
 
-CLIENT_METRICS_KEYS: Final = key_table(
-    (
-        ConfigKey(
-            "interval.ms", INT, 300_000, MEDIUM, "Pause between two pushes of a client's metrics."
-        ),
-        ConfigKey(
-            "match",
-            LIST,
-            (),
-            MEDIUM,
-            "Which clients are meant, as property=pattern pairs; empty means all.",
-            validator=ListOf(),
-        ),
-        ConfigKey(
-            "metrics",
-            LIST,
-            (),
-            MEDIUM,
-            "Prefixes of the metrics that are wanted; * means all.",
-            validator=ListOf(),
-        ),
-    )
+# fmt: off
+_KEYS = (
+    ConfigKey("interval.ms", INT, 300_000, None, WITH_RESOURCE,
+              "Pause between two pushes of a client's metrics.", no_effect=NO_TELEMETRY),
+    ConfigKey("match", LIST, (), ListOf(), WITH_RESOURCE,
+              "Clients that the subscription is for, as property=pattern pairs; empty means all.",
+              no_effect=NO_TELEMETRY),
+    ConfigKey("metrics", LIST, (), ListOf(), WITH_RESOURCE,
+              "Prefixes of the metrics that clients push; * means all.", no_effect=NO_TELEMETRY),
 )
+# fmt: on
+
+CLIENT_METRICS_KEYS: Final = key_table(_KEYS)
 """Every key of a subscription by name."""
-
-MIN_INTERVAL_MS: Final = 100
-MAX_INTERVAL_MS: Final = 3_600_000
-
-MATCH_PROPERTIES: Final = (
-    "client_instance_id",
-    "client_id",
-    "client_software_name",
-    "client_software_version",
-    "client_source_address",
-    "client_source_port",
-)
-"""What a pattern of `match` may look at."""

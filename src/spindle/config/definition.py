@@ -1,6 +1,8 @@
-"""What a configuration key is: type, default, range, importance, and where it may be changed.
+"""The definition of a configuration key: one row of a key table.
 
-Holds no keys: those are in `broker_keys`, `topic_keys`, `group_keys` and `client_metrics_keys`.
+The tables themselves are `broker_keys`, `topic_keys`, `group_keys` and `client_metrics_keys`. They
+share this format. Rules between several keys are not part of a row: see `node_checks`,
+`group_checks` and `validate`.
 """
 
 from collections.abc import Mapping
@@ -12,20 +14,17 @@ from spindle.config.validators import ListOf, Validator
 from spindle.config.values import ConfigType, ConfigValue, parse_type, text_of
 
 
-class Importance(IntEnum):
-    """How much a key matters to most users; order of documentation."""
-
-    HIGH = 0
-    MEDIUM = 1
-    LOW = 2
-
-
 class UpdateMode(IntEnum):
-    """Where a broker key may be changed while the node runs."""
+    """How a key may be changed while the node runs, as Kafka's brokers answer it (KIP-226)."""
 
     READ_ONLY = 0
+    """A broker key that cannot be changed by request."""
     PER_BROKER = 1
+    """A broker key that is changed for one broker at a time."""
     CLUSTER_WIDE = 2
+    """A broker key that is changed for one broker or for all."""
+    WITH_RESOURCE = 3
+    """A key of a topic, group or subscription, which is changed with that resource."""
 
 
 BOOLEAN: Final = ConfigType.BOOLEAN
@@ -37,11 +36,10 @@ DOUBLE: Final = ConfigType.DOUBLE
 LIST: Final = ConfigType.LIST
 CLASS: Final = ConfigType.CLASS
 PASSWORD: Final = ConfigType.PASSWORD
-HIGH: Final = Importance.HIGH
-MEDIUM: Final = Importance.MEDIUM
-LOW: Final = Importance.LOW
+READ_ONLY: Final = UpdateMode.READ_ONLY
 PER_BROKER: Final = UpdateMode.PER_BROKER
 CLUSTER_WIDE: Final = UpdateMode.CLUSTER_WIDE
+WITH_RESOURCE: Final = UpdateMode.WITH_RESOURCE
 
 INT_MAX: Final = 2**31 - 1
 LONG_MAX: Final = 2**63 - 1
@@ -64,16 +62,21 @@ class ConfigKey:
 
     Attributes:
         default: the parsed default; None where unset has a meaning of its own; `REQUIRED`.
-        is_internal: not shown by DescribeConfigs (but accepted).
-        update_mode: meaningful for broker keys only.
+        validator: refuses values of the right type; None where every value of the type is allowed.
+        is_internal: hidden by DescribeConfigs unless the key is set.
+        no_effect: the reason from `spindle.config.no_effect` why the value changes nothing; None
+            for a key that Spindle obeys.
+        is_read_at_start: a dynamic value of this key is stored but has no effect, because the node
+            reads the key from its property file when it starts.
     """
 
     __slots__ = (
+        "_documentation",
         "default",
-        "documentation",
-        "importance",
         "is_internal",
+        "is_read_at_start",
         "name",
+        "no_effect",
         "type",
         "update_mode",
         "validator",
@@ -84,24 +87,38 @@ class ConfigKey:
         name: str,
         type: ConfigType,
         default: ConfigValue | _Required,
-        importance: Importance,
+        validator: Validator | None,
+        update_mode: UpdateMode,
         documentation: str,
         *,
-        validator: Validator | None = None,
-        update_mode: UpdateMode = UpdateMode.READ_ONLY,
         is_internal: bool = False,
+        no_effect: str | None = None,
+        is_read_at_start: bool = False,
     ) -> None:
         self.name = name
         self.type = type
         self.default = default
-        self.importance = importance
-        self.documentation = documentation
         self.validator = validator
         self.update_mode = update_mode
+        self._documentation = documentation
         self.is_internal = is_internal
+        self.no_effect = no_effect
+        self.is_read_at_start = is_read_at_start
 
     def __repr__(self) -> str:
         return f"ConfigKey({self.name!r}, {self.type.name})"
+
+    @property
+    def documentation(self) -> str:
+        """The text that DescribeConfigs shows, including whether Spindle obeys the key."""
+        if self.no_effect is not None:
+            return f"{self._documentation} This key has no effect in Spindle: {self.no_effect}."
+        if self.is_read_at_start:
+            return (
+                f"{self._documentation} Spindle reads this key from the property file when the "
+                "node starts; a dynamic value has no effect."
+            )
+        return self._documentation
 
     @property
     def is_sensitive(self) -> bool:
@@ -109,10 +126,10 @@ class ConfigKey:
         return self.type is ConfigType.PASSWORD
 
     def parse(self, text: str) -> ConfigValue:
-        """The checked value of `text`.
+        """Return the checked value of `text`.
 
         Raises:
-            ConfigError: not of the key's type, or outside its range.
+            ConfigError: the text is not of the key's type, or the validator refuses the value.
         """
         value = parse_type(self.name, text, self.type)
         if self.validator is not None:
@@ -122,7 +139,7 @@ class ConfigKey:
         return value
 
     def default_value(self) -> ConfigValue:
-        """The default.
+        """Return the default.
 
         Raises:
             ConfigError: the key must be set.
@@ -134,12 +151,12 @@ class ConfigKey:
         return self.default
 
     def default_text(self) -> str | None:
-        """The text of the default; None where there is none."""
+        """Return the text of the default; None where there is none."""
         return None if isinstance(self.default, _Required) else text_of(self.default)
 
 
 def key_table(*groups: tuple[ConfigKey, ...]) -> dict[str, ConfigKey]:
-    """Keys by name, sorted by name."""
+    """Return the keys by name, sorted by name."""
     return {key.name: key for key in sorted((k for g in groups for k in g), key=_name_of)}
 
 
@@ -148,7 +165,9 @@ def _name_of(key: ConfigKey) -> str:
 
 
 def parse_all(keys: Mapping[str, ConfigKey], texts: Mapping[str, str]) -> dict[str, ConfigValue]:
-    """The value of every key: parsed where set, else its default. Unknown names are left out.
+    """Return the value of every key of a table: parsed from `texts`, else the default.
+
+    Names in `texts` that the table does not have are ignored.
 
     Raises:
         ConfigError: a value is refused or a required key is missing.

@@ -201,9 +201,34 @@ def _port(text: str, key: str, entry: str) -> int:
     return int(text)
 
 
-def is_valid_host(text: str) -> bool:
-    """True when the text has only characters of host names and addresses."""
-    return _HOST.match(text) is not None
+def parse_address_limits(text: str) -> dict[str, int]:
+    """Return the limits of `max.connections.per.ip.overrides` by address.
+
+    Raises:
+        ConfigError: an entry is not `address:count`, with a count of at least 0.
+    """
+    limits: dict[str, int] = {}
+    for entry in filter(None, map(str.strip, text.split(","))):
+        address, separator, count = (part.strip() for part in entry.rpartition(":"))
+        if not separator or not address or not count.isdecimal() or not _HOST.match(address):
+            raise ConfigError(
+                f"max.connections.per.ip.overrides: '{entry}' is not of the form address:count; "
+                "write for example 10.0.0.7:200,10.0.0.8:10"
+            )
+        limits[address] = int(count)
+    return limits
+
+
+class AddressLimits:
+    """A list of `address:count`."""
+
+    __slots__ = ()
+
+    def check(self, name: str, value: ConfigValue, /) -> None:
+        parse_address_limits(value if isinstance(value, str) else "")
+
+    def __str__(self) -> str:
+        return "{address}:{count},..."
 
 
 class VoterList:
@@ -232,3 +257,19 @@ class ServerList:
 
     def __str__(self) -> str:
         return "non-empty list"
+
+
+class HostAndPort:
+    """Unset, or one `host:port`."""
+
+    __slots__ = ()
+
+    def check(self, name: str, value: ConfigValue, /) -> None:
+        if value is None:
+            return
+        if not isinstance(value, str):
+            raise invalid_value(name, value)
+        parse_servers(name, [value])
+
+    def __str__(self) -> str:
+        return "{host}:{port}"

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from spindle.common.errors import ConfigError
-from spindle.config.endpoints import SECURITY_PROTOCOLS, WILDCARD_HOST, is_valid_host
+from spindle.config.endpoints import SECURITY_PROTOCOLS, WILDCARD_HOST, parse_address_limits
 from spindle.config.group_checks import check_groups
 from spindle.config.topic_config import default_topic_config
 
@@ -220,7 +220,7 @@ def _check_connections(config: "NodeConfig") -> None:
             f"queued.max.request.bytes={queued_bytes} must be at least "
             f"socket.request.max.bytes={request_bytes}"
         )
-    addresses = _per_ip_addresses(config.text("max.connections.per.ip.overrides"))
+    addresses = parse_address_limits(config.text("max.connections.per.ip.overrides"))
     if config.integer("max.connections.per.ip") == 0 and not addresses:
         raise ConfigError(
             "max.connections.per.ip=0 lets nobody in unless max.connections.per.ip.overrides is set"
@@ -255,15 +255,3 @@ def _check_codecs(config: "NodeConfig") -> None:
                 f"{key}={config.integer(key)} is no codec: known are 0 (none), 1 (gzip), "
                 "2 (snappy), 3 (lz4) and 4 (zstd)"
             )
-
-
-def _per_ip_addresses(text: str) -> list[str]:
-    addresses = []
-    for entry in filter(None, map(str.strip, text.split(","))):
-        address, separator, count = entry.rpartition(":")
-        if not separator or not count.strip().isdecimal() or not is_valid_host(address.strip()):
-            raise ConfigError(
-                f"max.connections.per.ip.overrides: '{entry}' is not of the form address:count"
-            )
-        addresses.append(address.strip())
-    return addresses

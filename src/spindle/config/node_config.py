@@ -25,13 +25,15 @@ from spindle.config.endpoints import (
     security_protocol,
 )
 from spindle.config.node_checks import check_node
+from spindle.config.node_support import check_supported
 from spindle.config.node_warnings import node_warnings
 from spindle.config.values import ConfigValue
 
 BROKER_ROLE: Final = "broker"
 CONTROLLER_ROLE: Final = "controller"
 
-_MAP_KEY = "listener.security.protocol.map"
+_MAP_KEY: Final = "listener.security.protocol.map"
+_PROTOCOL_KEY: Final = "security.inter.broker.protocol"
 
 
 class NodeConfig:
@@ -113,13 +115,21 @@ class NodeConfig:
         self.warnings: Final = tuple(node_warnings(self))
 
     @classmethod
-    def from_properties(cls, properties: Mapping[str, str]) -> "NodeConfig":
-        """The configuration of `properties`, with every rule between keys checked.
+    def from_properties(
+        cls, properties: Mapping[str, str], *, must_run: bool = False
+    ) -> "NodeConfig":
+        """Return the configuration of `properties`, with every rule between keys checked.
+
+        Args:
+            must_run: the configuration is for a node that is about to start, so settings that
+                Spindle does not support are refused, before any other rule.
 
         Raises:
             ConfigError: a value is refused, a required key is missing, or keys contradict.
         """
         config = cls(properties)
+        if must_run:
+            check_supported(config)
         check_node(config)
         return config
 
@@ -224,15 +234,14 @@ class NodeConfig:
 
     def _inter_broker_listener_name(self) -> str:
         name = self.optional_text("inter.broker.listener.name")
-        protocol_key = "security.inter.broker.protocol"
         if name is None:
-            protocol = self.text(protocol_key)
-            security_protocol(protocol, protocol_key)
+            protocol = self.text(_PROTOCOL_KEY)
+            security_protocol(protocol, _PROTOCOL_KEY)
             return protocol
-        if protocol_key in self.static:
+        if _PROTOCOL_KEY in self.static:
             raise ConfigError(
-                f"Only one of inter.broker.listener.name ({name}) and {protocol_key} "
-                f"({self.text(protocol_key)}) should be set."
+                f"Only one of inter.broker.listener.name ({name}) and {_PROTOCOL_KEY} "
+                f"({self.text(_PROTOCOL_KEY)}) should be set."
             )
         if name.upper() not in self.security_protocols:
             raise ConfigError(

@@ -1,31 +1,38 @@
-"""What a node may be configured to do in Kafka but Spindle cannot do.
+"""Settings that protect a Kafka cluster and that Spindle refuses, because it lacks the protection.
 
-A setting that would silently weaken the protection of a cluster is refused; see LIMITATIONS for
-settings that merely have no effect.
+A key that merely changes nothing is not refused but warned about, see `node_warnings`.
 """
+
+from typing import TYPE_CHECKING, Final
 
 from spindle.common.errors import ConfigError
 from spindle.config.endpoints import SECURITY_PROTOCOLS
-from spindle.config.node_config import NodeConfig
+
+if TYPE_CHECKING:
+    from spindle.config.node_config import NodeConfig
+
+_PLAINTEXT: Final = SECURITY_PROTOCOLS["PLAINTEXT"]
 
 
-def check_supported(config: NodeConfig) -> None:
-    """Refuse to run a node that promises more than it can keep.
+def check_supported(config: "NodeConfig") -> None:
+    """Refuse a node whose clients would rely on TLS, SASL or an authorizer.
 
     Raises:
-        ConfigError: a listener with TLS or SASL, or an authorizer.
+        ConfigError: a listener of this node, or the listener of its controllers, has another
+            security protocol than PLAINTEXT; or an authorizer is set.
     """
-    names = {number: name for name, number in SECURITY_PROTOCOLS.items()}
-    for endpoint in config.listeners:
-        protocol = names[endpoint.security_protocol]
-        if protocol != "PLAINTEXT":
+    listening = [endpoint.listener for endpoint in config.listeners]
+    for name in dict.fromkeys((*listening, *config.controller_listener_names)):
+        protocol = config.security_protocols.get(name, _PLAINTEXT)
+        if protocol != _PLAINTEXT:
+            names = {number: text for text, number in SECURITY_PROTOCOLS.items()}
             raise ConfigError(
-                f"listeners: {endpoint.listener} has the security protocol {protocol}, which this "
-                "version does not serve; only PLAINTEXT is served"
+                f"listener {name} uses {names[protocol]}: Spindle serves PLAINTEXT only; change "
+                "listeners or listener.security.protocol.map"
             )
     authorizer = config.text("authorizer.class.name")
     if authorizer:
         raise ConfigError(
-            f"authorizer.class.name={authorizer}: this version has no authorizer, so every request "
+            f"authorizer.class.name={authorizer}: Spindle has no authorizer, so every request "
             "would be allowed; remove the key if that is what you want"
         )

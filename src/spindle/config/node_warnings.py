@@ -1,44 +1,44 @@
-"""What is odd in a node's configuration without being refused: one sentence each, for the log."""
+"""Warnings about a node's configuration: one sentence each, for the log at its start."""
 
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from spindle.config.broker_keys import BROKER_KEYS, DYNAMIC_ONLY
-from spindle.config.definition import CLASS
 from spindle.config.validators import ListOf
 from spindle.config.values import parse_type
 
 if TYPE_CHECKING:
     from spindle.config.node_config import NodeConfig
 
-_FREE_PREFIXES: Final = ("listener.name.", "config.providers.", "rsm.config.", "rlmm.config.")
-"""Below these prefixes a file may have keys of its own."""
+_LISTENER_PREFIX: Final = "listener.name."
+_FREE_PREFIXES: Final = (_LISTENER_PREFIX, "config.providers.", "rsm.config.", "rlmm.config.")
+"""Prefixes below which a property file may have keys that no table lists."""
+
+_REPLICA_SELECTORS: Final = (
+    None,
+    "org.apache.kafka.common.replica.RackAwareReplicaSelector",
+    "org.apache.kafka.common.replica.LeaderSelector",
+)
+"""Values of `replica.selector.class` that Spindle implements."""
 
 
 def node_warnings(config: "NodeConfig") -> Iterator[str]:
-    """The warnings of a configuration: unknown keys first, in the order of the file."""
+    """Return the warnings of a configuration, first those of single keys in the file's order."""
     for name in config.static:
         if name in DYNAMIC_ONLY:
             yield f"{name} has no effect in a property file: it is a dynamic configuration"
         elif name not in BROKER_KEYS and not name.startswith(_FREE_PREFIXES):
             yield unknown_key_warning(name, BROKER_KEYS)
-        elif (
-            name in BROKER_KEYS
-            and BROKER_KEYS[name].type is CLASS
-            and config.static[name] not in _KNOWN_CLASSES.get(name, ())
-            and name != _PRINCIPAL_BUILDER
-        ):
-            yield f"{name}={config.static[name]} names a Java class, which cannot be loaded"
+    yield from _without_effect(config)
     for name, text in config.static.items():
         key = BROKER_KEYS.get(name)
         if key is not None and isinstance(key.validator, ListOf):
             given = parse_type(name, text, key.type)
             if given != config.values[name]:
                 yield f"{name}={text} has repeated entries, which count once"
-    if config.names("config.providers"):
-        yield "config.providers is not supported: placeholders in values stay as they are"
-    if config.flag("remote.log.storage.system.enable"):
-        yield "remote.log.storage.system.enable=true has no effect: there is no remote storage"
+    selector = config.optional_text("replica.selector.class")
+    if selector not in _REPLICA_SELECTORS:
+        yield f"replica.selector.class={selector} has no effect: Java classes cannot be loaded"
     if config.process_roles == ("broker",) and len(config.controller_listener_names) > 1:
         names = ",".join(config.controller_listener_names)
         yield f"controller.listener.names={names}: a broker uses only the first entry"
@@ -51,19 +51,25 @@ def node_warnings(config: "NodeConfig") -> Iterator[str]:
         )
 
 
-_PRINCIPAL_BUILDER: Final = "principal.builder.class"
-_KNOWN_CLASSES: Final = {
-    "replica.selector.class": (
-        "org.apache.kafka.common.replica.RackAwareReplicaSelector",
-        "org.apache.kafka.common.replica.LeaderSelector",
-    )
-}
-"""What these classes do, Spindle does as well."""
+def _without_effect(config: "NodeConfig") -> Iterator[str]:
+    """Name the keys that are set to another value than their default but change nothing.
+
+    Values are left out, because some of them are passwords.
+    """
+    by_reason: dict[str, list[str]] = {}
+    for name in config.static:
+        key = BROKER_KEYS.get(name)
+        if key is not None and key.no_effect and config.values[name] != key.default:
+            by_reason.setdefault(key.no_effect, []).append(name)
+        elif name.startswith(_LISTENER_PREFIX):
+            by_reason.setdefault("keys for a single listener are not supported", []).append(name)
+    for reason, names in by_reason.items():
+        yield f"{', '.join(names)} {'has' if len(names) == 1 else 'have'} no effect: {reason}"
 
 
 def unknown_key_warning(name: str, known: Iterable[str]) -> str:
-    """The sentence for a key that has no effect, with the nearest known key if there is one."""
-    # Only a file with a mistake pays for the import.
+    """Return the sentence for a key that does not exist, with the nearest key that does."""
+    # Imported here because only a file with a mistake needs it.
     from difflib import get_close_matches
 
     nearest = get_close_matches(name, known, n=1, cutoff=0.75)

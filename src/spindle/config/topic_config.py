@@ -6,7 +6,7 @@ the result into one typed object. Which sources a DescribeConfigs answer shows i
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from spindle.common.errors import ConfigError
 from spindle.config.broker_keys import BROKER_KEYS
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from spindle.config.node_config import NodeConfig
 
 NO_CONFIG: Mapping[str, str] = {}
+
+_LIBRARY_GZIP_LEVEL: Final = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +74,16 @@ class TopicConfig:
         return (
             self.segment_bytes
             if self.internal_segment_bytes is None
-            else (self.internal_segment_bytes)
+            else self.internal_segment_bytes
         )
+
+    @property
+    def compression_level(self) -> int | None:
+        """The level of the codec of `compression.type`; None for the library's own level."""
+        if self.compression_type == "gzip":
+            level = self.compression_gzip_level
+            return None if level == _LIBRARY_GZIP_LEVEL else level
+        return self.compression_zstd_level if self.compression_type == "zstd" else None
 
     @property
     def max_segment_ms(self) -> int:

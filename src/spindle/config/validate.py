@@ -17,12 +17,7 @@ from spindle.config.broker_synonyms import (
     is_dynamic,
     listener_override,
 )
-from spindle.config.client_metrics_keys import (
-    CLIENT_METRICS_KEYS,
-    MATCH_PROPERTIES,
-    MAX_INTERVAL_MS,
-    MIN_INTERVAL_MS,
-)
+from spindle.config.client_metrics_keys import CLIENT_METRICS_KEYS
 from spindle.config.definition import ConfigKey, UpdateMode, parse_all
 from spindle.config.group_keys import GROUP_BROKER_KEYS, GROUP_KEYS
 from spindle.config.node_checks import check_cordoned_log_dirs
@@ -259,6 +254,18 @@ def _check_group_bounds(
         raise _invalid_config(f"{name} must be less than or equal to {high_key}")
 
 
+_MIN_INTERVAL_MS: Final = 100
+_MAX_INTERVAL_MS: Final = 3_600_000
+_MATCH_PROPERTIES: Final = (
+    "client_instance_id",
+    "client_id",
+    "client_software_name",
+    "client_software_version",
+    "client_source_address",
+    "client_source_port",
+)
+
+
 def validate_client_metrics(subscription: str, values: Mapping[str, str]) -> None:
     """Check the values of a client metrics subscription (KIP-714)."""
     if not subscription:
@@ -271,10 +278,10 @@ def validate_client_metrics(subscription: str, values: Mapping[str, str]) -> Non
     except ConfigError as error:
         raise _invalid_config(str(error)) from None
     interval_ms = parsed.get("interval.ms")
-    if isinstance(interval_ms, int) and not MIN_INTERVAL_MS <= interval_ms <= MAX_INTERVAL_MS:
+    if isinstance(interval_ms, int) and not _MIN_INTERVAL_MS <= interval_ms <= _MAX_INTERVAL_MS:
         raise _invalid_request(
             f"Invalid value {interval_ms} for interval.ms, interval must be between "
-            f"{MIN_INTERVAL_MS} and {MAX_INTERVAL_MS} (1 hour)"
+            f"{_MIN_INTERVAL_MS} and {_MAX_INTERVAL_MS} (1 hour)"
         )
     patterns = parsed.get("match")
     for pattern in patterns if isinstance(patterns, tuple) else ():
@@ -284,7 +291,7 @@ def validate_client_metrics(subscription: str, values: Mapping[str, str]) -> Non
 
 def _is_match_pattern(pattern: str) -> bool:
     name, equals, expression = (part.strip() for part in pattern.partition("="))
-    if not equals or not expression or "=" in expression or name not in MATCH_PROPERTIES:
+    if not equals or not expression or "=" in expression or name not in _MATCH_PROPERTIES:
         return False
     try:
         re.compile(expression)

@@ -266,12 +266,13 @@ class DirectoryStore:
     # Work that comes round.
 
     def apply_retention(self, now_ms: int) -> int:
-        """Drop old segments of all logs and silent producers; how many segments went."""
-        count = 0
+        """Delete old segments of all logs; return how many."""
+        return sum(log.delete_old_segments(now_ms) for log in self.all_logs())
+
+    def forget_producers(self, now_ms: int) -> None:
+        """Forget producers that have sent nothing for `producer.id.expiration.ms`."""
         for log in self.all_logs():
-            count += log.delete_old_segments(now_ms)
             log.remove_expired_producers(now_ms)
-        return count
 
     def delete_expired(self, now_ms: int) -> int:
         """Remove renamed files and directories whose delay is over; how many."""

@@ -14,7 +14,8 @@ class LogConfig:
     """Values of one topic, with Kafka's defaults. -1 means no limit where a limit may be absent.
 
     Names are those of the topic settings (`retention.ms` is `retention_ms`); sizes are in bytes,
-    times in ms. `compression_type` is `producer` or the name of a codec; `message_timestamp_type`
+    times in ms. `compression_type` is `producer` or the name of a codec, `compression_level` the
+    level of that codec, None for the library's own; `message_timestamp_type`
     is `CreateTime` or `LogAppendTime`; `cleanup_policy` holds `delete`, `compact` or both.
     """
 
@@ -35,6 +36,7 @@ class LogConfig:
     flush_messages: int = NO_LIMIT_MS
     flush_ms: int = NO_LIMIT_MS
     compression_type: str = "producer"
+    compression_level: int | None = None
     message_timestamp_type: str = "CreateTime"
     message_timestamp_before_max_ms: int = NO_LIMIT_MS
     message_timestamp_after_max_ms: int = 3_600_000
@@ -46,6 +48,7 @@ class LogConfig:
         rules = AppendRules(
             max_batch_bytes=self.max_message_bytes,
             codec=codec,
+            compression_level=self.compression_level,
             is_compacted=self.is_compacted,
             uses_log_append_time=self.message_timestamp_type == "LogAppendTime",
             timestamp_before_max_ms=self.message_timestamp_before_max_ms,

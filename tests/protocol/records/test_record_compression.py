@@ -27,6 +27,14 @@ def test_any_buffer_is_taken(codec: Codec, view: type) -> None:
     assert bytes(decompress(codec, view(compress(codec, view(SAMPLE))))) == SAMPLE
 
 
+@pytest.mark.parametrize(("codec", "low", "high"), [(Codec.GZIP, 1, 9), (Codec.ZSTD, 1, 19)])
+def test_a_higher_level_compresses_more(codec: Codec, low: int, high: int) -> None:
+    data = b"".join(b"%d spindle %d\n" % (number % 7, number * number) for number in range(9000))
+    packed = [compress(codec, data, level) for level in (low, high)]
+    assert len(packed[0]) > len(packed[1])
+    assert all(bytes(decompress(codec, one)) == data for one in packed)
+
+
 @pytest.mark.parametrize("codec", REAL_CODECS)
 def test_a_batch_that_unpacks_to_more_than_the_limit_is_refused(codec: Codec) -> None:
     packed = compress(codec, SAMPLE)

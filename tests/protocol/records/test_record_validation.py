@@ -201,6 +201,17 @@ def test_the_topics_codec_replaces_the_producers(source: Codec, target: Codec) -
     assert decode_records(valid.records, 0, header) == before
 
 
+@pytest.mark.parametrize(("codec", "level"), [(Codec.GZIP, 1), (Codec.ZSTD, 19)])
+def test_a_conversion_uses_the_level_of_the_topic(codec: Codec, level: int) -> None:
+    text = b" ".join(b"%d" % (number * number) for number in range(1000))
+    batch = build_batch([SimpleRecord(b"k", text, NOW_MS)])
+    sizes = [
+        len(validate(batch, RULES._replace(codec=codec, compression_level=chosen)).records)
+        for chosen in (level, None)
+    ]
+    assert sizes[0] != sizes[1]
+
+
 def test_conversion_and_append_time_together() -> None:
     rules = RULES._replace(codec=Codec.GZIP, uses_log_append_time=True)
     valid = validate(batch_of(5, 6), rules)

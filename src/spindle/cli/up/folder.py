@@ -67,7 +67,10 @@ def make_cluster(wishes: Wishes, folder: Path, ports: list[int]) -> list[NodeFol
     except OSError as error:
         raise CommandFailed(f"cannot make {folder}: {error.strerror}") from None
     files = node_properties(wishes, folder, ports)
-    configs = {path: NodeConfig.from_properties(properties) for path, properties in files.items()}
+    configs = {
+        path: NodeConfig.from_properties(properties, must_run=True)
+        for path, properties in files.items()
+    }
     for config in configs.values():
         found = load_ensemble(OsFileSystem(), config.log_dirs)
         if found.formatted:
@@ -115,7 +118,7 @@ def find_cluster(folder: Path) -> list[NodeFolder]:
         paths = list(folder.glob(f"node-*/{PROPERTY_FILE}"))
         if not any(path.parent.name == "node-1" for path in paths):
             return []
-    nodes = [NodeFolder(path, load_node_config(str(path))) for path in paths]
+    nodes = [NodeFolder(path, load_node_config(str(path), must_run=True)) for path in paths]
     nodes.sort(key=lambda node: node.node_id)
     _check_ids(nodes)
     return nodes

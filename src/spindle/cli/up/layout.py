@@ -107,8 +107,6 @@ def _cluster_properties(nodes: int) -> dict[str, str]:
         "offsets.topic.replication.factor": replicas,
         "transaction.state.log.replication.factor": replicas,
         "transaction.state.log.min.isr": in_sync,
-        "share.coordinator.state.topic.replication.factor": replicas,
-        "share.coordinator.state.topic.min.isr": in_sync,
         "group.initial.rebalance.delay.ms": "0",
         # Messages need no time here, and nobody wants to wait for a first leader.
         "controller.quorum.election.timeout.ms": str(_ELECTION_TIMEOUT_MS),

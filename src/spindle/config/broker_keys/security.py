@@ -3,54 +3,34 @@
 from spindle.config.definition import (
     CLASS,
     LONG,
-    LOW,
-    MEDIUM,
     PASSWORD,
     PER_BROKER,
+    READ_ONLY,
     STRING,
     ConfigKey,
 )
+from spindle.config.no_effect import NO_DELEGATION_TOKENS, NO_JAVA
 from spindle.config.validators import Range
 
+# fmt: off
 SECURITY_KEYS = (
-    ConfigKey(
-        "delegation.token.expiry.check.interval.ms",
-        LONG,
-        3_600_000,
-        LOW,
-        "Pause between two searches for expired delegation tokens.",
-        validator=Range(1),
-    ),
-    ConfigKey(
-        "delegation.token.expiry.time.ms",
-        LONG,
-        86_400_000,
-        MEDIUM,
-        "Life of a delegation token until it must be renewed.",
-        validator=Range(1),
-    ),
-    ConfigKey(
-        "delegation.token.max.lifetime.ms",
-        LONG,
-        604_800_000,
-        MEDIUM,
-        "Longest life of a delegation token.",
-        validator=Range(1),
-    ),
-    ConfigKey(
-        "delegation.token.secret.key",
-        PASSWORD,
-        None,
-        MEDIUM,
-        "Secret that signs delegation tokens; the same on every node.",
-    ),
-    ConfigKey(
-        "principal.builder.class",
-        CLASS,
-        "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder",
-        MEDIUM,
-        "Java class that derives the principal of a connection; only the default is known.",
-        update_mode=PER_BROKER,
-    ),
-    ConfigKey("security.providers", STRING, None, LOW, "Java security providers; only accepted."),
+    ConfigKey("delegation.token.expiry.check.interval.ms", LONG, 3_600_000, Range(1), READ_ONLY,
+              "Pause between two searches for expired delegation tokens.",
+              no_effect=NO_DELEGATION_TOKENS),
+    ConfigKey("delegation.token.expiry.time.ms", LONG, 86_400_000, Range(1), READ_ONLY,
+              "Life of a delegation token until it must be renewed.",
+              no_effect=NO_DELEGATION_TOKENS),
+    ConfigKey("delegation.token.max.lifetime.ms", LONG, 604_800_000, Range(1), READ_ONLY,
+              "Longest life of a delegation token.", no_effect=NO_DELEGATION_TOKENS),
+    ConfigKey("delegation.token.secret.key", PASSWORD, None, None, READ_ONLY,
+              "Secret that signs delegation tokens; the same on every node.",
+              no_effect=NO_DELEGATION_TOKENS),
+    ConfigKey("principal.builder.class", CLASS,
+              "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder", None,
+              PER_BROKER,
+              "Java class that derives the principal of a connection; only the default is known.",
+              no_effect=NO_JAVA),
+    ConfigKey("security.providers", STRING, None, None, READ_ONLY,
+              "Java security providers; only accepted.", no_effect=NO_JAVA),
 )
+# fmt: on

@@ -8,6 +8,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from struct import Struct
 from typing import Final, NamedTuple
+from zlib import crc32
 
 from spindle.common.errors import CorruptLog, CorruptRecords
 from spindle.common.ports import Bytes
@@ -269,11 +270,20 @@ class Segment:
             return last_offset - self.base_offset > MAX_RELATIVE_OFFSET
         return (
             size > config.segment_bytes - incoming_bytes
-            or self._age_ms(max_timestamp, now_ms) > config.segment_ms - config.segment_jitter_ms
+            or self._age_ms(max_timestamp, now_ms) > config.segment_ms - self._jitter_ms(config)
             or self.offset_index.is_full
             or self.time_index.is_full
             or last_offset - self.base_offset > MAX_RELATIVE_OFFSET
         )
+
+    def _jitter_ms(self, config: LogConfig) -> int:
+        """Return how much earlier than `segment.ms` this segment is closed.
+
+        The amount is spread evenly over 0 to `segment.jitter.ms`, by a hash of the segment's path.
+        """
+        if config.segment_jitter_ms == 0:
+            return 0
+        return crc32(self.path.encode()) % min(config.segment_jitter_ms, config.segment_ms)
 
     def _age_ms(self, max_timestamp: int, now_ms: int) -> int:
         """How much newer incoming records are than the first ones (or than the file)."""

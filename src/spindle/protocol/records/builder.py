@@ -101,6 +101,7 @@ def rebuild_batch(
     records: Sequence[Record],
     *,
     codec: int | None = None,
+    level: int | None = None,
     delete_horizon_ms: int | None = None,
 ) -> bytes:
     """The batch of `header` with `records` as its content.
@@ -108,7 +109,7 @@ def rebuild_batch(
     Base offset, last offset, epochs, producer fields, flags and the type of timestamp stay, so
     that a batch that lost records to compaction still says which offsets it covered (and a batch
     that lost all of them can be written with none, see `empty_batch`). A delete horizon that the
-    header has stays unless a new one is given.
+    header has stays unless a new one is given. `level` is the codec's, see `compress`.
     """
     if not records:
         return empty_batch(header)
@@ -140,7 +141,7 @@ def rebuild_batch(
         max_timestamp=max_timestamp,
         record_count=len(records),
     )
-    return seal_batch(rebuilt, compress(rebuilt.codec, body))
+    return seal_batch(rebuilt, compress(rebuilt.codec, body, level))
 
 
 def empty_batch(header: BatchHeader) -> bytes:

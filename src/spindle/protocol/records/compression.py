@@ -52,8 +52,12 @@ _BIG_INT32: Final = Struct(">i")
 _OUTPUT_IS_FULL: Final = "whole buffer"
 
 
-def compress(codec: int, data: Bytes) -> bytes:
-    """The compressed form of a batch's records.
+def compress(codec: int, data: Bytes, level: int | None = None) -> bytes:
+    """Return the compressed form of a batch's records.
+
+    Args:
+        level: of gzip (1 to 9) or zstd (up to 22), None for the library's own; snappy and lz4
+            have a single level.
 
     Raises:
         ValueError: the codec is none of 0 to 4.
@@ -61,13 +65,13 @@ def compress(codec: int, data: Bytes) -> bytes:
     if codec == Codec.NONE:
         return bytes(data)
     if codec == Codec.GZIP:
-        return bytes(cramjam.gzip.compress(data))
+        return bytes(cramjam.gzip.compress(data, level))
     if codec == Codec.SNAPPY:
         return _compress_snappy(data)
     if codec == Codec.LZ4:
         return _compress_lz4(data)
     if codec == Codec.ZSTD:
-        return bytes(cramjam.zstd.compress(data))
+        return bytes(cramjam.zstd.compress(data, level))
     raise ValueError(f"codec {codec} is not defined; want 0 to 4")
 
 

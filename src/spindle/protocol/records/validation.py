@@ -58,6 +58,7 @@ class AppendRules(NamedTuple):
 
     max_batch_bytes: int
     codec: int | None = None
+    compression_level: int | None = None
     is_compacted: bool = False
     uses_log_append_time: bool = False
     timestamp_before_max_ms: int = NO_LIMIT_MS
@@ -362,7 +363,7 @@ def _convert(header: BatchHeader, records: list[Record], rules: AppendRules, now
         typed = header._replace(attributes=attributes | TIMESTAMP_TYPE_FLAG, max_timestamp=now_ms)
     else:
         typed = header._replace(attributes=attributes)
-    return rebuild_batch(typed, records, codec=rules.codec)
+    return rebuild_batch(typed, records, codec=rules.codec, level=rules.compression_level)
 
 
 def _assemble(

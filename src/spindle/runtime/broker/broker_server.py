@@ -10,7 +10,7 @@ from typing import Final
 from spindle.common.errors import LogDirectoryFailed
 from spindle.common.ids import OFFSETS_TOPIC, Endpoint
 from spindle.common.uuids import Uuid, uuid_text
-from spindle.config.broker_values import broker_integer
+from spindle.config.broker_values import BrokerValues
 from spindle.config.node_config import NodeConfig
 from spindle.disks.cordons import cordoned_paths
 from spindle.disks.log_directory import LogDirectory
@@ -236,7 +236,8 @@ class BrokerServer:
         """Leave in order: hand leaderships over, close the listeners, flush and mark the logs."""
         if self.lifecycle.state is BrokerState.NOT_RUNNING:
             return
-        await self.lifecycle.controlled_shutdown(timeout_s)
+        if self._config.flag("controlled.shutdown.enable"):
+            await self.lifecycle.controlled_shutdown(timeout_s)
         for server in self._servers:
             await server.close()
         await self._housekeeping.stop()
@@ -321,7 +322,7 @@ class BrokerServer:
         if delta.cluster.changed_brokers:
             self.replicas.check_isrs()
         if is_broker_changed:
-            self._apply_replication_settings(publication.image)
+            self._update_values(publication.image)
             self.replicas.refresh_settings(None)
         else:
             topics = [r.name for r in changed if r.resource_type == TOPIC_RESOURCE]
@@ -333,17 +334,17 @@ class BrokerServer:
             self.groups.on_topics_deleted(gone)
             self.traffic.forget(name for _, name in gone)
 
-    def _apply_replication_settings(self, image: MetadataImage) -> None:
-        """Settings of replication that can change while the broker runs."""
-        self.replication_quotas.update(image)
-        self.replica_fetchers.resize(
-            broker_integer(
-                self._config,
-                "num.replica.fetchers",
-                broker=image.configs.broker(self._config.node_id),
-                cluster=image.configs.default_broker(),
-            )
+    def _update_values(self, image: MetadataImage) -> None:
+        """Apply the broker's own settings that can change while it runs."""
+        values = BrokerValues(
+            self._config,
+            image.configs.broker(self._config.node_id),
+            image.configs.default_broker(),
         )
+        self.replication_quotas.update(values)
+        self.replica_fetchers.resize(values.integer("num.replica.fetchers"))
+        self._housekeeping.update(values)
+        self.limits.update(values)
 
     def _apply_cordons(self, image: MetadataImage) -> None:
         by_path = {d.path: d.directory_id for d in self._env.directories}

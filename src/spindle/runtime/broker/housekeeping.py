@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
 from spindle.common.errors import CorruptLog, CorruptRecords, LogDirectoryFailed
+from spindle.config.broker_values import BrokerValues
 from spindle.config.node_config import NodeConfig
 from spindle.disks.log_directory import LogDirectory
 from spindle.replicas.replica_manager import Replicas
@@ -43,22 +44,31 @@ class Housekeeping:
             ),
             (initial_ms, _DELETION_CHECK_MS, self._delete_expired),
             (
+                initial_ms,
+                integer("producer.id.expiration.check.interval.ms"),
+                self._forget_producers,
+            ),
+            (
                 0,
                 integer("replica.high.watermark.checkpoint.interval.ms"),
                 self._checkpoint_high_watermarks,
             ),
         )
-        enabled = config.flag("log.cleaner.enable")
-        self._cleaner_backoff_ms = integer("log.cleaner.backoff.ms") if enabled else None
-        self._cleaner_map_bytes = integer("log.cleaner.dedupe.buffer.size")
+        self._compacts = config.flag("log.cleaner.enable")
+        self.update(BrokerValues(config))
         self._initial_delay_ms = initial_ms
         self._cleaners: list[asyncio.Task[None]] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._flushing: dict[LogDirectory, asyncio.Task[None]] = {}
         self._threads = DaemonThreads()
 
+    def update(self, values: BrokerValues) -> None:
+        """Use these values from the next compaction on."""
+        self._cleaner_backoff_ms = values.integer("log.cleaner.backoff.ms")
+        self._cleaner_map_bytes = values.integer("log.cleaner.dedupe.buffer.size")
+
     def start(self) -> None:
-        if self._cleaner_backoff_ms is not None:
+        if self._compacts:
             for directory in self._replicas.directories:
                 self._cleaners.append(asyncio.create_task(self._compact(directory)))
         self._tasks = [
@@ -84,7 +94,6 @@ class Housekeeping:
 
     async def _compact(self, directory: LogDirectory) -> None:
         """Compact the logs of a directory, the dirtiest first, one at a time."""
-        assert self._cleaner_backoff_ms is not None
         await asyncio.sleep(self._initial_delay_ms / 1000)
         while not directory.is_offline:
             if not await self._compact_one(directory):
@@ -146,6 +155,9 @@ class Housekeeping:
 
     def _checkpoint_high_watermarks(self, directory: LogDirectory) -> None:
         directory.executor.submit_nowait(directory.store.checkpoint_high_watermarks)
+
+    def _forget_producers(self, directory: LogDirectory) -> None:
+        directory.executor.submit_nowait(directory.store.forget_producers, self._now_ms())
 
     def _delete_expired(self, directory: LogDirectory) -> None:
         directory.executor.submit_nowait(directory.store.delete_expired, self._now_ms())

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from spindle.config.broker_values import BrokerValues
 from spindle.config.node_config import NodeConfig
 from spindle.config.topic_config import TopicConfig, topic_config
 from spindle.log.log_config import LogConfig
@@ -35,13 +36,10 @@ class SettingsOfTopics:
 
     def _make(self, image: MetadataImage, own: Mapping[str, str]) -> TopicSettings:
         node = self._node
-        settings = topic_config(
-            node,
-            own,
-            broker=image.configs.broker(node.node_id),
-            cluster=image.configs.default_broker(),
-        )
-        expiration_ms = node.integer("producer.id.expiration.ms")
+        broker, cluster = image.configs.broker(node.node_id), image.configs.default_broker()
+        settings = topic_config(node, own, broker=broker, cluster=cluster)
+        values = BrokerValues(node, broker, cluster)
+        expiration_ms = values.integer("producer.id.expiration.ms")
         return TopicSettings(
             log_config(settings, expiration_ms),
             settings.min_insync_replicas,
@@ -69,6 +67,7 @@ def log_config(settings: TopicConfig, producer_id_expiration_ms: int) -> LogConf
         flush_messages=settings.flush_messages,
         flush_ms=settings.flush_ms,
         compression_type=settings.compression_type,
+        compression_level=settings.compression_level,
         message_timestamp_type=settings.message_timestamp_type,
         message_timestamp_before_max_ms=settings.message_timestamp_before_max_ms,
         message_timestamp_after_max_ms=settings.message_timestamp_after_max_ms,

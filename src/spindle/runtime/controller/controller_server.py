@@ -93,7 +93,11 @@ class ControllerServer(ImageConsumer):
         peers: Peers,
     ) -> None:
         self.channel = ControllerChannel(
-            config.node_id, self, lambda: quorum.leader_endpoint, peers
+            config.node_id,
+            self,
+            lambda: quorum.leader_endpoint,
+            peers,
+            config.integer("request.timeout.ms") / 1000,
         )
         self.last_snapshot: WrittenSnapshot | None = None
         self._config = config

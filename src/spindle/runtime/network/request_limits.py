@@ -9,7 +9,8 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
-from spindle.common.errors import ConfigError
+from spindle.config.broker_values import BrokerValues
+from spindle.config.endpoints import parse_address_limits
 from spindle.config.node_config import NodeConfig
 
 _MOST_UNSENT_BYTES: Final = 128 * 1024 * 1024
@@ -52,21 +53,29 @@ class RequestLimits:
 
     @classmethod
     def of(cls, config: NodeConfig, most_descriptors: int) -> "RequestLimits":
-        """
+        """Return the limits of a property file.
+
         Args:
             most_descriptors: how many connections the limit of open files leaves room for.
-
-        Raises:
-            ConfigError: `max.connections.per.ip.overrides` is no list of address:count.
         """
-        return cls(
+        limits = cls(
             max_request_bytes=config.integer("socket.request.max.bytes"),
-            max_connections=config.integer("max.connections"),
-            max_connections_per_ip=config.integer("max.connections.per.ip"),
-            per_ip_overrides=per_ip_overrides(config.text("max.connections.per.ip.overrides")),
+            max_connections=0,
+            max_connections_per_ip=0,
+            per_ip_overrides={},
             max_idle_ms=config.integer("connections.max.idle.ms"),
             max_held_bytes=config.integer("queued.max.request.bytes"),
             most_descriptors=most_descriptors,
+        )
+        limits.update(BrokerValues(config))
+        return limits
+
+    def update(self, values: BrokerValues) -> None:
+        """Set the limits on connections to the values in force; open connections stay open."""
+        self._max_connections = values.integer("max.connections")
+        self._max_connections_per_ip = values.integer("max.connections.per.ip")
+        self._per_ip_overrides = parse_address_limits(
+            values.text("max.connections.per.ip.overrides")
         )
 
     # -- connections
@@ -122,21 +131,3 @@ class RequestLimits:
 
     def forget(self, wake: Callable[[], None]) -> None:
         self._waiting.pop(wake, None)
-
-
-def per_ip_overrides(text: str) -> dict[str, int]:
-    """`address:count` pairs, separated by commas; the address may be an IPv6 one.
-
-    Raises:
-        ConfigError: an entry is no such pair, or a count is negative.
-    """
-    limits: dict[str, int] = {}
-    for entry in filter(None, (part.strip() for part in text.split(","))):
-        address, colon, count = entry.rpartition(":")
-        if not colon or not address or not count.strip().isdecimal():
-            raise ConfigError(
-                f"max.connections.per.ip.overrides: {entry!r} is not address:count; "
-                "write for example 10.0.0.7:200,10.0.0.8:10"
-            )
-        limits[address.strip()] = int(count)
-    return limits

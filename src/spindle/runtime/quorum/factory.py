@@ -45,7 +45,10 @@ async def open_quorum(
     integer = config.integer
     storage = LogStorage(file_system, metadata_log_dir, _OPEN_FILES)
     log_config = metadata_log_config(
-        integer("metadata.log.segment.bytes"), integer("metadata.log.segment.ms")
+        config.optional_integer("internal.metadata.log.segment.bytes")
+        or integer("metadata.log.segment.bytes"),
+        integer("metadata.log.segment.ms"),
+        integer("internal.metadata.delete.delay.millis"),
     )
     partition_log = await thread.submit(PartitionLog.open, storage, log_config, clock())
     metadata_log = MetadataLog(

@@ -58,24 +58,24 @@ async def request_topics(
 
 
 def _shape(services: BrokerServices, name: str) -> CreateTopicsRequest.CreatableTopic:
-    get_int = services.config.integer
+    integer = services.config.integer
     partitions, replication_factor, configs = -1, -1, {}
     if name == OFFSETS_TOPIC:
-        partitions = get_int("offsets.topic.num.partitions")
-        replication_factor = get_int("offsets.topic.replication.factor")
+        partitions = integer("offsets.topic.num.partitions")
+        replication_factor = integer("offsets.topic.replication.factor")
         configs = {
             "cleanup.policy": "compact",
-            "segment.bytes": str(get_int("offsets.topic.segment.bytes")),
+            "segment.bytes": str(integer("offsets.topic.segment.bytes")),
             "compression.type": "producer",
         }
     elif name == TRANSACTIONS_TOPIC:
-        partitions = get_int("transaction.state.log.num.partitions")
-        replication_factor = get_int("transaction.state.log.replication.factor")
+        partitions = integer("transaction.state.log.num.partitions")
+        replication_factor = integer("transaction.state.log.replication.factor")
         configs = {
             "cleanup.policy": "compact",
             "compression.type": "uncompressed",
-            "min.insync.replicas": str(get_int("transaction.state.log.min.isr")),
-            "segment.bytes": str(get_int("transaction.state.log.segment.bytes")),
+            "min.insync.replicas": str(integer("transaction.state.log.min.isr")),
+            "segment.bytes": str(integer("transaction.state.log.segment.bytes")),
             "unclean.leader.election.enable": "false",
         }
     return CreateTopicsRequest.CreatableTopic(

@@ -2,9 +2,8 @@
 
 from collections.abc import Callable
 
-from spindle.config.broker_values import broker_integer
+from spindle.config.broker_values import BrokerValues
 from spindle.config.node_config import NodeConfig
-from spindle.metadata.image import MetadataImage
 from spindle.serving.quotas.rates import WindowedRate
 
 
@@ -34,30 +33,20 @@ class ReplicationQuotas:
         now_ms: a clock for durations.
     """
 
-    __slots__ = ("_config", "follower", "leader")
+    __slots__ = ("follower", "leader")
 
     def __init__(self, config: NodeConfig, now_ms: Callable[[], int]) -> None:
-        self._config = config
         samples = config.integer("replication.quota.window.num")
         window_ms = 1000 * config.integer("replication.quota.window.size.seconds")
 
-        def quota(role: str) -> ReplicationQuota:
-            rate = WindowedRate(samples, window_ms, is_spread=False)
-            return ReplicationQuota(rate, broker_integer(config, _limit_key(role)), now_ms)
+        def quota() -> ReplicationQuota:
+            return ReplicationQuota(WindowedRate(samples, window_ms, is_spread=False), 0, now_ms)
 
-        self.leader = quota("leader")
-        self.follower = quota("follower")
+        self.leader = quota()
+        self.follower = quota()
+        self.update(BrokerValues(config))
 
-    def update(self, image: MetadataImage) -> None:
-        """The limits may have been changed."""
-        for role, quota in (("leader", self.leader), ("follower", self.follower)):
-            quota.limit_bytes_per_s = broker_integer(
-                self._config,
-                _limit_key(role),
-                broker=image.configs.broker(self._config.node_id),
-                cluster=image.configs.default_broker(),
-            )
-
-
-def _limit_key(role: str) -> str:
-    return f"{role}.replication.throttled.rate"
+    def update(self, values: BrokerValues) -> None:
+        """Set both limits to the values in force."""
+        self.leader.limit_bytes_per_s = values.integer("leader.replication.throttled.rate")
+        self.follower.limit_bytes_per_s = values.integer("follower.replication.throttled.rate")

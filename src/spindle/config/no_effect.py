@@ -1,0 +1,39 @@
+"""Reasons why a configuration key that Kafka has does nothing in Spindle.
+
+A row of a key table names its reason as `no_effect`. DescribeConfigs, the warnings at the start of
+a node and LIMITATIONS.md show the reason.
+"""
+
+from typing import Final
+
+NO_SASL: Final = "SASL is not supported"
+NO_TLS: Final = "TLS is not supported"
+NO_AUTHORIZER: Final = "there is no authorizer"
+NO_DELEGATION_TOKENS: Final = "delegation tokens are not supported"
+NO_JAVA: Final = "Java classes cannot be loaded"
+NO_PLACEHOLDERS: Final = "placeholders in values are not replaced"
+NO_TIERED_STORAGE: Final = "tiered storage is not supported"
+NO_TRANSACTIONS: Final = "transactions are not supported"
+ONLY_CLASSIC_GROUPS: Final = "only classic groups are supported"
+NO_TELEMETRY: Final = "client metrics are not collected"
+NO_DIRECTORY_MOVES: Final = "replicas are not moved between log directories"
+
+FIXED_THREADS: Final = "the number of threads is fixed"
+LIMITED_BY_BYTES: Final = "waiting requests are limited by their bytes, not by their number"
+NO_PURGATORY: Final = "a waiting request is dropped when it is answered, so nothing is purged"
+SYSTEM_BUFFERS: Final = "the operating system sizes the buffers of sockets"
+FIXED_BACKLOG: Final = "up to 512 connections wait to be accepted"
+NO_SETUP_TIMEOUT: Final = "setting up a connection counts against the timeout of the request"
+NO_CONNECTION_RATE: Final = "the rate of new connections is not limited"
+OWN_METRICS: Final = "metrics are served to Prometheus, without samples, levels and reporters"
+NO_EVENT_TIMES: Final = "the controller does not log how long its events take"
+
+UNTHROTTLED_COMPACTION: Final = "compaction is not throttled and sizes its own buffers"
+ONE_LZ4_LEVEL: Final = "lz4 compresses with a single level"
+NO_PREALLOCATION: Final = "segment files grow as records are appended"
+GROUP_WRITES: Final = "a group coordinator appends its records at once"
+FIXED_LOAD_BUFFER: Final = "group metadata is loaded 1 MiB at a time"
+NO_LINGER: Final = "metadata records are written at once"
+FIXED_METADATA_BATCH: Final = "the largest metadata batch is fixed at 8 MiB"
+NO_START_LIMIT: Final = "the time of a start is not limited"
+NOTHING_UNSTABLE: Final = "there are no unstable versions"

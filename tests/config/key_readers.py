@@ -1,0 +1,104 @@
+"""Which configuration keys the sources read: found in the syntax trees of `src/spindle`.
+
+A key counts as read where its value is asked for by name, not where its name only appears. Tables,
+checks between keys and validation of requests do not count, because a key that is only checked
+changes nothing.
+"""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import spindle
+from spindle.config.topic_config import TopicConfig
+
+_ROOT: Final = Path(spindle.__file__).parent
+_OTHER_PROGRAMS: Final = ("cli/tools", "client", "pipeline", "protocol/messages", "testing")
+"""Folders whose configuration is that of clients and tools, and generated code."""
+_READING_CONFIG_FILES: Final = ("node_config.py", "topic_config.py")
+"""Files of `config` that turn values into something that other packages use."""
+_ACCESSORS: Final = frozenset(
+    ("decimal", "flag", "get", "integer", "names", "optional_integer", "optional_text", "text")
+)
+_TOPIC_FIELDS: Final = frozenset(TopicConfig.__slots__)
+
+
+class Readers(NamedTuple):
+    """Names of keys.
+
+    Attributes:
+        broker: broker keys that are read.
+        dynamic: those of them that are read from the values in force, not from the file alone.
+        topic: topic keys that are read.
+    """
+
+    broker: frozenset[str]
+    dynamic: frozenset[str]
+    topic: frozenset[str]
+
+
+def find_readers() -> Readers:
+    """Return the keys that are read anywhere in `src/spindle`."""
+    trees = [ast.parse(path.read_text()) for path in _sources()]
+    constants = {name: text for tree in trees for name, text in _constants(tree)}
+    broker: set[str] = set()
+    dynamic: set[str] = set()
+    topic: set[str] = set()
+    for tree in trees:
+        for node in _without_log_config(tree):
+            if isinstance(node, ast.Attribute) and node.attr in _TOPIC_FIELDS:
+                topic.add(node.attr.replace("_", "."))
+            elif isinstance(node, ast.Call) and node.args and _name(node.func) in _ACCESSORS:
+                key = _text(node.args[0], constants)
+                broker.add(key)
+                if _is_dynamic(node.func):
+                    dynamic.add(key)
+    return Readers(frozenset(broker), frozenset(dynamic), frozenset(topic))
+
+
+def _sources() -> Iterator[Path]:
+    for path in sorted(_ROOT.rglob("*.py")):
+        place = path.relative_to(_ROOT).as_posix()
+        is_config = place.startswith("config/") and path.name not in _READING_CONFIG_FILES
+        # Constants that name keys stand in the tables, so those are parsed, too.
+        if place.startswith(_OTHER_PROGRAMS) or (is_config and "broker_keys/" not in place):
+            continue
+        yield path
+
+
+def _constants(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    for node in tree.body:
+        if not isinstance(node, ast.AnnAssign) or not isinstance(node.target, ast.Name):
+            continue
+        if isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            yield node.target.id, node.value.value
+
+
+def _without_log_config(tree: ast.AST) -> Iterator[ast.AST]:
+    """Yield all nodes but the arguments of `LogConfig(...)`, which only copies values."""
+    if isinstance(tree, ast.Call) and _name(tree.func) == "LogConfig":
+        return
+    yield tree
+    for child in ast.iter_child_nodes(tree):
+        yield from _without_log_config(child)
+
+
+def _name(function: ast.expr) -> str:
+    if isinstance(function, ast.Attribute):
+        return function.attr
+    return function.id if isinstance(function, ast.Name) else ""
+
+
+def _is_dynamic(function: ast.expr) -> bool:
+    """Whether the value comes from a `BrokerValues`, or from the values in the metadata image."""
+    if not isinstance(function, ast.Attribute):
+        return False
+    receiver = function.value
+    return function.attr == "get" or (isinstance(receiver, ast.Name) and receiver.id == "values")
+
+
+def _text(argument: ast.expr, constants: dict[str, str]) -> str:
+    if isinstance(argument, ast.Constant) and isinstance(argument.value, str):
+        return argument.value
+    return constants.get(argument.id, "") if isinstance(argument, ast.Name) else ""

@@ -1,0 +1,172 @@
+"""A key says truthfully whether it has an effect, and when a new value takes effect."""
+
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Final
+
+import pytest
+from tests.config.key_readers import find_readers
+
+from spindle.config.broker_keys import DYNAMIC_KEYS
+from spindle.config.broker_synonyms import is_dynamic
+from spindle.config.client_metrics_keys import CLIENT_METRICS_KEYS
+from spindle.config.definition import ConfigKey
+from spindle.config.group_keys import GROUP_BROKER_KEYS, GROUP_KEYS
+from spindle.config.no_effect import NO_TELEMETRY, ONLY_CLASSIC_GROUPS
+from spindle.config.node_config import NodeConfig
+from spindle.config.topic_keys import BROKER_SYNONYMS, TOPIC_KEYS
+
+READERS: Final = find_readers()
+OLDER_NAMES: Final = {"broker.id": "node.id"}
+"""By older name, the key that it gives its value to."""
+TOPIC_KEY_OF: Final = {s.name: topic for topic, group in BROKER_SYNONYMS.items() for s in group}
+GROUP_KEY_OF: Final = {broker: group for group, broker in GROUP_BROKER_KEYS.items()}
+
+LIMITATIONS: Final = Path(__file__).parents[2] / "LIMITATIONS.md"
+COMBINED: Final = {
+    "process.roles": "broker,controller",
+    "node.id": "1",
+    "listeners": "PLAINTEXT://h1:9092,CONTROLLER://h1:9093",
+    "controller.listener.names": "CONTROLLER",
+    "controller.quorum.voters": "1@h1:9093",
+    "log.dirs": "/a",
+}
+
+
+def is_read(name: str) -> bool:
+    """Whether the sources read a broker key, or the topic key whose default it is."""
+    topic = TOPIC_KEY_OF.get(name)
+    return (
+        name in READERS.broker
+        or OLDER_NAMES.get(name) in READERS.broker
+        or (topic is not None and topic in READERS.topic)
+    )
+
+
+@pytest.mark.parametrize("key", DYNAMIC_KEYS.values(), ids=lambda key: key.name)
+def test_a_broker_key_has_a_reader_or_says_that_it_has_no_effect(key: ConfigKey) -> None:
+    assert is_read(key.name) is (key.no_effect is None)
+
+
+@pytest.mark.parametrize("key", TOPIC_KEYS.values(), ids=lambda key: key.name)
+def test_a_topic_key_has_a_reader_or_says_that_it_has_no_effect(key: ConfigKey) -> None:
+    assert (key.name in READERS.topic) is (key.no_effect is None)
+
+
+@pytest.mark.parametrize("table", [GROUP_KEYS, CLIENT_METRICS_KEYS], ids=["group", "client"])
+def test_no_key_of_a_group_or_a_subscription_has_an_effect(table: Mapping[str, ConfigKey]) -> None:
+    assert all(key.no_effect for key in table.values())
+
+
+@pytest.mark.parametrize("name", sorted(TOPIC_KEY_OF))
+def test_a_broker_key_and_its_topic_key_agree_on_the_effect(name: str) -> None:
+    assert DYNAMIC_KEYS[name].no_effect == TOPIC_KEYS[TOPIC_KEY_OF[name]].no_effect
+
+
+@pytest.mark.parametrize("name", sorted(GROUP_KEY_OF))
+def test_a_broker_key_and_its_group_key_agree_on_the_effect(name: str) -> None:
+    assert DYNAMIC_KEYS[name].no_effect == GROUP_KEYS[GROUP_KEY_OF[name]].no_effect
+
+
+DYNAMIC: Final = [k for k in DYNAMIC_KEYS.values() if is_dynamic(k.name) and not k.no_effect]
+
+
+@pytest.mark.parametrize("key", DYNAMIC, ids=lambda key: key.name)
+def test_a_dynamic_key_is_read_while_the_broker_runs_or_says_that_it_is_not(key: ConfigKey) -> None:
+    takes_effect_at_once = key.name in READERS.dynamic or key.name in TOPIC_KEY_OF
+    assert takes_effect_at_once is not key.is_read_at_start
+
+
+def test_only_dynamic_keys_are_marked_as_read_at_the_start() -> None:
+    marked = [key.name for key in DYNAMIC_KEYS.values() if key.is_read_at_start]
+    assert marked == ["listener.security.protocol.map", "listeners"]
+    assert all(map(is_dynamic, marked))
+
+
+def test_the_documentation_says_that_a_key_has_no_effect() -> None:
+    documentation = DYNAMIC_KEYS["log.cleaner.io.max.bytes.per.second"].documentation
+    assert documentation.endswith(
+        " This key has no effect in Spindle: compaction is not throttled and sizes its own buffers."
+    )
+    assert "no effect" not in DYNAMIC_KEYS["log.cleaner.backoff.ms"].documentation
+    assert "a dynamic value has no effect." in DYNAMIC_KEYS["listeners"].documentation
+
+
+def test_keys_without_effect_are_warned_about_once_for_each_reason() -> None:
+    node = NodeConfig.from_properties(
+        {
+            **COMBINED,
+            "num.io.threads": "16",
+            "log.preallocate": "true",
+            "num.network.threads": "6",
+            "ssl.key.password": "secret",
+        }
+    )
+    assert node.warnings == (
+        "num.io.threads, num.network.threads have no effect: the number of threads is fixed",
+        "log.preallocate has no effect: segment files grow as records are appended",
+        "ssl.key.password has no effect: TLS is not supported",
+    )
+
+
+def test_a_key_without_effect_at_its_default_is_not_warned_about() -> None:
+    assert NodeConfig.from_properties({**COMBINED, "num.io.threads": "8"}).warnings == ()
+
+
+def test_a_key_for_a_single_listener_is_warned_about() -> None:
+    name = "listener.name.plaintext.max.connections"
+    assert NodeConfig.from_properties({**COMBINED, name: "5"}).warnings == (
+        f"{name} has no effect: keys for a single listener are not supported",
+    )
+
+
+WHOLE_TABLES: Final = {
+    ONLY_CLASSIC_GROUPS: "every key of a group",
+    NO_TELEMETRY: "every key of a client metrics subscription",
+}
+"""By reason, the tables of which no key has an effect."""
+
+
+def limitations() -> list[str]:
+    """Return the lines of LIMITATIONS that the key tables call for, one for each reason."""
+    keys = {**DYNAMIC_KEYS, **TOPIC_KEYS}
+    by_reason: dict[str, list[str]] = {}
+    for name, key in keys.items():
+        if key.no_effect:
+            by_reason.setdefault(key.no_effect, []).append(name)
+    lines = []
+    for reason, names in sorted(by_reason.items()):
+        shown = [
+            f"`{name}`"
+            for name in shortened(names, keys)
+            if name not in keys or not keys[name].is_internal
+        ]
+        shown += [WHOLE_TABLES[reason]] if reason in WHOLE_TABLES else []
+        if shown:
+            lines.append(f"* {reason[0].upper()}{reason[1:]}: {', '.join(shown)}.")
+    return lines
+
+
+def shortened(names: Iterable[str], every: Iterable[str]) -> list[str]:
+    """Return the names with `prefix.*` in place of three or more that no other key is among."""
+    rest, short = sorted(names), []
+    while rest:
+        parts = rest[0].split(".")
+        for length in range(1, len(parts)):
+            prefix = ".".join(parts[:length]) + "."
+            below = [name for name in every if name.startswith(prefix)]
+            if len(below) > 2 and set(below) <= set(rest):
+                short.append(f"{prefix}*")
+                rest = [name for name in rest if name not in below]
+                break
+        else:
+            short.append(rest.pop(0))
+    return short
+
+
+def test_limitations_list_the_keys_without_effect() -> None:
+    text = re.sub(r"\n  +", " ", LIMITATIONS.read_text())
+    section = text.partition("## Configuration keys without effect\n")[2].partition("\n## ")[0]
+    listed = [line for line in section.splitlines() if line.startswith("* ")]
+    assert listed == limitations()

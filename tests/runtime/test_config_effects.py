@@ -1,0 +1,147 @@
+"""Keys of a node that have an effect at a place of their own: what changes with their values."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from cluster_harness import cluster_homes, eventually, free_ports, running_cluster
+from node_harness import Home, connected, run, running
+
+from spindle.common.errors import ApiError, ErrorCode
+from spindle.config.broker_values import BrokerValues
+from spindle.config.node_config import NodeConfig
+from spindle.metadata.configs import DEFAULT_BROKER, ConfigsImage
+from spindle.metadata.image import EMPTY_IMAGE
+from spindle.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
+from spindle.replicas.replica_manager import Replicas
+from spindle.runtime.broker.housekeeping import Housekeeping
+from spindle.runtime.broker.topic_settings import SettingsOfTopics
+from spindle.runtime.node import Node
+
+PROPERTIES = {
+    "process.roles": "broker",
+    "node.id": "1",
+    "controller.listener.names": "CONTROLLER",
+    "controller.quorum.bootstrap.servers": "h1:9093",
+}
+HOUR_MS = "3600000"
+
+
+class IdleDirectory:
+    """A log directory without logs to compact, and its executor; records what it is asked for."""
+
+    path = "/disk"
+    is_offline = False
+
+    def __init__(self) -> None:
+        self.executor = self.cleaner = self
+        self.map_sizes: asyncio.Queue[int] = asyncio.Queue()
+
+    def next_pass(self, now_ms: int, map_bytes: int) -> None:
+        self.map_sizes.put_nowait(map_bytes)
+
+    async def submit(self, work: Callable[..., Any], *arguments: Any) -> Any:
+        return work(*arguments)
+
+
+def test_the_cleaner_takes_new_values_while_the_broker_runs() -> None:
+    async def scenario() -> None:
+        directory = IdleDirectory()
+        replicas = cast(Replicas, type("Replicas", (), {"directories": [directory]}))
+        node = NodeConfig.from_properties(
+            {
+                **PROPERTIES,
+                "log.initial.task.delay.ms": "0",
+                "log.cleaner.backoff.ms": HOUR_MS,
+                "log.cleaner.dedupe.buffer.size": "2000000",
+            }
+        )
+        housekeeping = Housekeeping(replicas, node, lambda: 0)
+        housekeeping.update(BrokerValues(node, cluster={"log.cleaner.backoff.ms": "1"}))
+        housekeeping.start()
+        assert [await directory.map_sizes.get() for _ in range(2)] == [2_000_000] * 2
+        size = {"log.cleaner.dedupe.buffer.size": "3000000", "log.cleaner.backoff.ms": "1"}
+        housekeeping.update(BrokerValues(node, broker=size))
+        while await directory.map_sizes.get() != 3_000_000:
+            pass
+        await housekeeping.stop()
+
+    asyncio.run(scenario())
+
+
+def test_the_expiration_of_producer_ids_is_the_dynamic_value() -> None:
+    node = NodeConfig.from_properties({**PROPERTIES, "producer.id.expiration.ms": "5000"})
+    dynamic = ConfigsImage(by_resource={DEFAULT_BROKER: {"producer.id.expiration.ms": "7000"}})
+    settings = SettingsOfTopics(node)
+    assert settings.of(EMPTY_IMAGE, "t").log_config.producer_id_expiration_ms == 5000
+    settings.forget()
+    image = replace(EMPTY_IMAGE, configs=dynamic)
+    assert settings.of(image, "t").log_config.producer_id_expiration_ms == 7000
+
+
+@pytest.mark.parametrize("is_enabled", [True, False])
+def test_a_controlled_shutdown_is_asked_for_where_it_is_enabled(
+    tmp_path: Path, is_enabled: bool
+) -> None:
+    async def scenario() -> None:
+        homes = cluster_homes(
+            tmp_path,
+            ["broker,controller", "broker"],
+            controlled_shutdown_enable=str(is_enabled).lower(),
+            broker_session_timeout_ms=HOUR_MS,
+        )
+        async with running_cluster(homes) as nodes:
+            stopping = nodes[1].broker
+            assert stopping is not None
+            await stopping.stop(10)
+            seen = nodes[0].publisher
+            if is_enabled:
+                await eventually(lambda: not seen.image.cluster.brokers[2].is_active)
+            else:
+                assert seen.image.cluster.brokers[2].is_active
+
+    asyncio.run(scenario())
+
+
+def test_a_request_to_the_controller_waits_for_the_request_timeout(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        (port,) = free_ports(1)
+        home = Home(
+            tmp_path,
+            1,
+            process_roles="broker",
+            node_id="2",
+            listeners="PLAINTEXT://127.0.0.1:0",
+            controller_quorum_voters=f"1@127.0.0.1:{port}",
+            request_timeout_ms="10",
+        ).format()
+        node = Node(home.config())
+        starting = asyncio.create_task(node.start())
+        try:
+            await eventually(lambda: node.controller is not None)
+            assert node.controller is not None
+            with pytest.raises(ApiError, match="no active controller answered") as refusal:
+                await node.controller.channel.request(BrokerHeartbeatRequest())
+            assert refusal.value.code is ErrorCode.REQUEST_TIMED_OUT
+        finally:
+            starting.cancel()
+            await asyncio.gather(starting, return_exceptions=True)
+            await node.stop()
+
+    asyncio.run(scenario())
+
+
+def test_the_metadata_log_has_small_segments_where_a_test_asks_for_them(tmp_path: Path) -> None:
+    home = Home(tmp_path, 1, internal_metadata_log_segment_bytes="1000").format()
+
+    async def scenario() -> None:
+        async with running(home) as node, connected(node) as client:
+            for number in range(20):
+                await client.create_topic(f"t{number}")
+
+    run(scenario)
+    folder = home.directories[0] / "__cluster_metadata-0"
+    assert len(list(folder.glob("*.log"))) > 1
