@@ -14,7 +14,7 @@ from spindle.protocol.records.control import build_control_batch
 from spindle.raft import kraft_records
 from spindle.raft.election_state import ElectionState
 from spindle.raft.voters import VoterSet
-from spindle.testing.filesystem import MemoryFileSystem
+from spindle.testing.filesystem import Fault, MemoryFileSystem
 
 CONFIG = LogConfig(
     segment_bytes=250, segment_index_bytes=120, index_interval_bytes=100, retention_ms=-1
@@ -94,6 +94,54 @@ def test_power_failure_keeps_what_was_flushed() -> None:
     again, _ = opened(files)
     stored = again.load(VoterSet())
     assert stored.log.end == OffsetAndEpoch(12, 3)
+
+
+def test_what_a_start_finds_is_on_the_device_before_it_is_acknowledged() -> None:
+    """A process is killed between append and flush; power fails after the restart."""
+    files = disk()
+    log = filled(files)
+    for offset in range(12, 20):
+        log.append(batch(offset, 4), 0)
+    restarted, _ = opened(files)
+    stored = restarted.load(VoterSet())
+    assert (stored.log.end, stored.log.flushed_offset) == (OffsetAndEpoch(20, 4), 20)
+    files.crash()
+    again, _ = opened(files)
+    assert again.load(VoterSet()).log.end == OffsetAndEpoch(20, 4)
+
+
+@pytest.mark.parametrize("offset", [3, 8])
+def test_a_truncation_that_a_kill_interrupted_stays_after_a_power_failure(offset: int) -> None:
+    files = disk()
+    log = filled(files)
+    files.faults.append(Fault(DIRECTORY, "sync"))
+    with pytest.raises(OSError, match="injected"):
+        log.truncate_to(offset)
+    files.faults.clear()
+    restarted, _ = opened(files)
+    end = restarted.load(VoterSet()).log.end
+    assert end.offset == offset
+    files.crash()
+    again, _ = opened(files)
+    assert again.load(VoterSet()).log.end == end
+
+
+def test_a_snapshot_that_was_renamed_before_a_kill_is_safe_before_the_log_is_removed() -> None:
+    files = disk()
+    log = filled(files)
+    files.faults.append(Fault(DIRECTORY, "sync_directory"))
+    with pytest.raises(OSError, match="injected"):
+        log.write_snapshot(*snapshot(40, 5), "t")
+    files.faults.clear()
+    restarted, _ = opened(files)
+    files.operations.clear()
+    restarted.load(VoterSet())
+    operations = [operation for operation, _ in files.operations]
+    assert operations.index("sync_directory") < operations.index("remove")
+    files.crash()
+    again, _ = opened(files)
+    stored = again.load(VoterSet())
+    assert (stored.log.snapshots, stored.log.end.offset) == ([OffsetAndEpoch(40, 5)], 40)
 
 
 def test_every_moment_of_the_first_start_may_be_the_last() -> None:

@@ -265,6 +265,12 @@ def test_an_epoch_of_the_log_beats_an_older_one_of_the_file() -> None:
     assert (node.role, node.core.epoch) == ("Unattached", 5)
 
 
+def test_a_vote_that_a_start_finds_is_stored_again_before_anything_is_sent() -> None:
+    """A kill may have left the renamed file in a directory that no device holds yet."""
+    stored = ElectionState(4, -1, key(2), (1, 2, 3))
+    assert NodeUnderTest(election=stored).start().ready.election_state == stored
+
+
 def test_a_node_that_just_started_and_knows_no_leader_asks_soon() -> None:
     node = NodeUnderTest(settings=QuorumSettings(election_timeout_ms=1000)).start()
     assert node.role == "Unattached", "nodes that start together must not all ask at once"

@@ -2,9 +2,11 @@
 
 import pytest
 
+from spindle.testing.simulation.mutants import MUTANTS, applied
 from spindle.testing.simulation.quorum_cores import Chances, RaftSimulation
+from spindle.testing.simulation.verdict import InvariantViolated
 
-ROUGH = Chances(loss=0.2, crash=0.4, partition=0.3, snapshot=0.4)
+ROUGH = Chances(loss=0.2, crash=0.4, kill=0.4, partition=0.3, snapshot=0.4)
 CALM_MS = 6000
 
 
@@ -50,6 +52,18 @@ def test_five_voters_survive(seed: int) -> None:
 def test_one_voter_needs_nobody() -> None:
     simulation = RaftSimulation(1, voter_count=1, observer_count=1)
     survives(simulation, 4000)
+
+
+def test_acknowledging_what_a_killed_process_did_not_flush_is_found() -> None:
+    def violates(seed: int) -> bool:
+        try:
+            survives(RaftSimulation(seed), 4000)
+        except InvariantViolated as violation:
+            return "not on its device" in str(violation)
+        return False
+
+    with applied(MUTANTS["metadata not flushed at a start"]):
+        assert any(violates(seed) for seed in range(20))
 
 
 def test_a_seed_repeats_its_run() -> None:

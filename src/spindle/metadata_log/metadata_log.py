@@ -95,10 +95,13 @@ class MetadataLog:
     def load(self, static_voters: VoterSet) -> StoredState:
         """Bring log and snapshots into agreement and read the quorum's state.
 
+        Everything that is returned is on the device: the caller acknowledges it.
+
         Raises:
             CorruptLog: a file holds what it cannot hold.
         """
         self._find_snapshots()
+        self._flush_loaded()
         self._drop_log_behind_snapshot()
         view = LogView(
             self._storage.log_start_offset,
@@ -116,6 +119,17 @@ class MetadataLog:
             elif name.endswith((snapshots.PART_SUFFIX, snapshots.DELETED_SUFFIX)):
                 self._file_system.remove(f"{self.directory}/{name}")
         self._snapshots.sort()
+
+    def _flush_loaded(self) -> None:
+        """Bring to the device what an earlier process wrote and may not have flushed.
+
+        A process that is killed between an append and its flush, or between the rename of a
+        snapshot and the sync of the directory, leaves files that the next process reads although
+        no device holds them yet. This comes before any file is removed, so that a snapshot is safe
+        before the log that it replaces is gone.
+        """
+        self._storage.flush()
+        self._file_system.sync_directory(self.directory)
 
     def _drop_log_behind_snapshot(self) -> None:
         """The newest snapshot wins over a log that ends before it; older snapshots may go."""

@@ -61,6 +61,11 @@ class _File:
         self._durable_bytes = self.size_bytes
 
     @property
+    def is_durable(self) -> bool:
+        """Whether the device holds the present content."""
+        return self.size_bytes == self._durable_bytes and self._data == self._durable
+
+    @property
     def unsynced_bytes(self) -> int:
         """At the end of the file."""
         return max(0, self.size_bytes - self._durable_bytes)
@@ -157,6 +162,12 @@ class MemoryFileSystem:
         Open files must not be used any more.
         """
         _go_back(self._root, "", kept or (lambda path, unsynced: 0))
+
+    def is_durable(self, path: str) -> bool:
+        """Whether a power failure leaves the file under its name and with its content."""
+        parent, name = self._parent(path)
+        file = self._file(path)
+        return parent.durable.get(name) is file and file.is_durable
 
     # The port.
 

@@ -241,6 +241,7 @@ MUTANTS: Final[dict[str, Mutant]] = {
     "vote twice": Mutant(votes, "can_grant", _grant_whoever_asks),
     "votes not stored": Mutant(MetadataLog, "write_election_state", _nothing),
     "metadata not flushed": Mutant(MetadataLog, "flush", _nothing),
+    "metadata not flushed at a start": Mutant(MetadataLog, "_flush_loaded", _nothing),
     "metadata committed alone": Mutant(Progress, "committed_offset", _commit_alone),
     "voters not removed": Mutant(VoterSet, "without", _remove_nobody),
     "metadata tail kept": Mutant(following, "truncation_offset", _keep_tail),

@@ -13,6 +13,7 @@ from random import Random
 from typing import Any, Final, NamedTuple
 
 from spindle.common.ids import Endpoint, OffsetAndEpoch
+from spindle.log.formats.names import LOG_SUFFIX
 from spindle.log.log_config import LogConfig
 from spindle.log.storage import LogStorage
 from spindle.metadata_log.metadata_log import MetadataLog, RetentionSettings
@@ -39,6 +40,7 @@ from spindle.raft.ready import (
     InstallSnapshot,
     LogCleaned,
     LogFlushed,
+    LogOperation,
     ReadSnapshot,
     Ready,
     Reply,
@@ -68,10 +70,16 @@ _LOG_CONFIG: Final = LogConfig(
 
 
 class Chances(NamedTuple):
-    """How rough the simulated world is: probabilities per message or per disturbance period."""
+    """How rough the simulated world is: probabilities per message or per disturbance period.
+
+    Attributes:
+        crash: a host loses power and keeps what it synced.
+        kill: a process dies between two operations on its files and keeps what it wrote.
+    """
 
     loss: float = 0.05
     crash: float = 0.1
+    kill: float = 0.1
     partition: float = 0.1
     snapshot: float = 0.1
     membership: float = 0.0
@@ -111,6 +119,7 @@ class SimulatedNode:
         self._wake_at_ms: int | None = None
         self._reply_to: dict[int, Callable[[Message], None]] = {}
         self._next_token = 0
+        self._dies_after: int | None = None
 
     def __str__(self) -> str:
         return f"node {self.key.id}"
@@ -160,13 +169,22 @@ class SimulatedNode:
     def crash(self) -> None:
         """Lose power: unsynced bytes survive only by chance."""
         random = self.simulation.random
+        self.kill()
+        self.files.crash(lambda path, unsynced: random.randint(0, unsynced))
+
+    def kill(self) -> None:
+        """End the process; its files stay as it wrote them."""
         self.quorum = None
         self.life += 1
         self._waiting.clear()
         self._is_disk_busy = False
         self._wake_at_ms = None
         self._reply_to.clear()
-        self.files.crash(lambda path, unsynced: random.randint(0, unsynced))
+        self._dies_after = None
+
+    def kill_after(self, operations: int) -> None:
+        """End the process in the middle of its file work, after so many more operations."""
+        self._dies_after = operations
 
     # ------------------------------------------------------------ steps
 
@@ -177,6 +195,8 @@ class SimulatedNode:
         before = quorum.core.high_watermark
         ready = quorum.step(event, self.simulation.now_ms)
         check_invariants(quorum.core)
+        if isinstance(event, Start | LogFlushed):
+            self._check_durable(quorum)
         after = quorum.core.high_watermark
         if before is not None and (after is None or after < before):
             raise InvariantViolated(f"{self}: high watermark fell from {before} to {after}")
@@ -184,6 +204,19 @@ class SimulatedNode:
         self._waiting.append(ready)
         self._begin_round()
         self._wake(ready.wake_at_ms)
+
+    def _check_durable(self, quorum: Quorum) -> None:
+        """What the node acknowledges is on its device."""
+        log = quorum.core.log
+        if not log.is_flushed or self._is_disk_busy:
+            return
+        directory = f"{ROOT}/{DIRECTORY_NAME}"
+        for name in self.files.list_directory(directory):
+            if name.endswith(LOG_SUFFIX) and not self.files.is_durable(f"{directory}/{name}"):
+                raise InvariantViolated(
+                    f"{self} acknowledges everything below {log.flushed_offset}, but {name} is not "
+                    "on its device"
+                )
 
     def append(self, values: list[bytes]) -> None:
         """Append as leader, if the node still is."""
@@ -240,19 +273,13 @@ class SimulatedNode:
             if ready.election_state is not None:
                 self._log.write_election_state(ready.election_state, job.kraft_version)
             for operation in ready.log_operations:
-                match operation:
-                    case Append(batches=content):
-                        self._log.append(content, self.simulation.now_ms)
-                    case Truncate(offset):
-                        self._log.truncate_to(offset)
-                    case Flush():
-                        self._log.flush()
-                        flushes += 1
-                    case WriteSnapshotChunk(snapshot_id, position, data):
-                        self._log.write_fetched_chunk(snapshot_id, position, data)
-                    case InstallSnapshot(snapshot_id):
-                        info = self._log.install_snapshot(snapshot_id)
-                        installed = SnapshotInstalled(snapshot_id, info.voters, info.kraft_version)
+                if self._dies_after is not None:
+                    self._dies_after -= 1
+                    if self._dies_after < 0:
+                        self.simulation.kill(self)
+                        return
+                installed = self._do(operation) or installed
+                flushes += isinstance(operation, Flush)
             for reply in ready.replies:
                 reads[reply.token] = self._read(reply)
         self._is_disk_busy = False
@@ -268,6 +295,21 @@ class SimulatedNode:
             self.step(installed)
         self._apply()
         self._begin_round()
+
+    def _do(self, operation: LogOperation) -> SnapshotInstalled | None:
+        match operation:
+            case Append(batches=content):
+                self._log.append(content, self.simulation.now_ms)
+            case Truncate(offset):
+                self._log.truncate_to(offset)
+            case Flush():
+                self._log.flush()
+            case WriteSnapshotChunk(snapshot_id, position, data):
+                self._log.write_fetched_chunk(snapshot_id, position, data)
+            case InstallSnapshot(snapshot_id):
+                info = self._log.install_snapshot(snapshot_id)
+                return SnapshotInstalled(snapshot_id, info.voters, info.kraft_version)
+        return None
 
     def _read(self, reply: Reply) -> Any:
         read = reply.read
@@ -446,6 +488,8 @@ class RaftSimulation:
         chances, random = self.chances, self.random
         if random.random() < chances.crash:
             self._crash_one()
+        if random.random() < chances.kill:
+            self._kill_one()
         if random.random() < chances.partition:
             self._partition()
         if random.random() < chances.snapshot:
@@ -460,6 +504,19 @@ class RaftSimulation:
         if node is None:
             return
         node.crash()
+        self._restart_later(node)
+
+    def _kill_one(self) -> None:
+        node = self._any(node for node in self.nodes.values() if node.is_up)
+        if node is not None:
+            node.kill_after(self.random.randint(0, 3))
+
+    def kill(self, node: SimulatedNode) -> None:
+        """End the process of a node, which is started again some time later."""
+        node.kill()
+        self._restart_later(node)
+
+    def _restart_later(self, node: SimulatedNode) -> None:
         life = node.life
 
         def restart() -> None:
