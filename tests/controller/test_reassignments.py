@@ -122,6 +122,21 @@ def test_fewer_replicas_complete_at_once() -> None:
     run(scenario())
 
 
+def test_removing_a_follower_begins_a_new_leader_epoch() -> None:
+    """Leaders rely on it: within a leader epoch no replica was removed and added again."""
+
+    async def scenario() -> None:
+        c = TwoReplicas()
+        await c.start()
+        before = c.driver.speculative_image.topics.by_name["r"].partitions[0]
+        assert await c.reassign([1]) == (0, None)
+        after = c.driver.speculative_image.topics.by_name["r"].partitions[0]
+        assert (after.leader, after.replicas) == (1, (1,))
+        assert after.leader_epoch == before.leader_epoch + 1
+
+    run(scenario())
+
+
 def test_a_changed_target_forgets_what_it_no_longer_adds() -> None:
     async def scenario() -> None:
         c = TwoReplicas()

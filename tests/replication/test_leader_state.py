@@ -27,7 +27,7 @@ def leader(
     min_isr: int = 1,
     end: int = 0,
     standings: Standings | None = None,
-    mark: int = 0,
+    high_watermark: int = 0,
 ) -> LeaderState:
     return LeaderState(
         local_id=1,
@@ -37,7 +37,7 @@ def leader(
         isr=isr,
         min_isr=min_isr,
         log_end_offset=end,
-        high_watermark=mark,
+        high_watermark=high_watermark,
         standing=standings or Standings(),
         max_lag_ms=LAG_MS,
         now_ms=NOW_MS,
@@ -65,7 +65,7 @@ def test_a_sole_replica_commits_what_it_appends() -> None:
     assert state.high_watermark == 10
 
 
-def test_the_slowest_in_sync_replica_holds_the_mark() -> None:
+def test_the_slowest_in_sync_replica_holds_the_high_watermark() -> None:
     state = leader((1, 2, 3), (1, 2, 3))
     assert not append(state, 10)
     assert not fetch(state, 2, 10)
@@ -73,7 +73,7 @@ def test_the_slowest_in_sync_replica_holds_the_mark() -> None:
     assert state.high_watermark == 7
 
 
-def test_a_replica_far_behind_outside_the_isr_does_not_hold_the_mark() -> None:
+def test_a_replica_far_behind_outside_the_isr_does_not_hold_the_high_watermark() -> None:
     state = leader((1, 2, 3), (1, 2))
     append(state, 10)
     fetch(state, 3, 1)
@@ -81,7 +81,7 @@ def test_a_replica_far_behind_outside_the_isr_does_not_hold_the_mark() -> None:
     assert state.high_watermark == 9
 
 
-def test_a_replica_that_is_about_to_join_holds_the_mark() -> None:
+def test_a_replica_that_is_about_to_join_holds_the_high_watermark() -> None:
     standings = Standings()
     state = leader((1, 2, 3), (1, 2), standings=standings)
     append(state, 10)
@@ -106,7 +106,7 @@ def test_a_replica_that_has_fallen_behind_is_not_waited_for() -> None:
     assert state.high_watermark == 20
 
 
-def test_the_mark_never_goes_back() -> None:
+def test_the_high_watermark_never_goes_back() -> None:
     state = leader((1, 2), (1, 2))
     append(state, 10)
     fetch(state, 2, 8)
@@ -114,7 +114,7 @@ def test_the_mark_never_goes_back() -> None:
     assert state.high_watermark == 8
 
 
-def test_below_min_isr_the_mark_stands_still() -> None:
+def test_below_min_isr_the_high_watermark_stands_still() -> None:
     state = leader((1, 2, 3), (1,), min_isr=2)
     assert not append(state, 10)
     assert state.high_watermark == 0
@@ -163,8 +163,8 @@ def expansion(state: LeaderState) -> IsrProposal:
     return proposal
 
 
-def test_a_replica_joins_once_it_has_the_mark_and_the_start_of_the_epoch() -> None:
-    state = leader((1, 2, 3), (1, 2), end=10, mark=5)
+def test_a_replica_joins_once_it_has_the_high_watermark_and_the_start_of_the_epoch() -> None:
+    state = leader((1, 2, 3), (1, 2), end=10, high_watermark=5)
     fetch(state, 3, 7)
     assert state.propose_expansion() is None  # what came before the epoch may have been committed
     fetch(state, 3, 10)
@@ -180,7 +180,7 @@ def test_a_replica_does_not_join_with_the_epoch_of_an_earlier_life() -> None:
     assert expansion(state).broker_epochs == (-1, 20)
 
 
-def test_what_is_proposed_counts_for_the_mark_before_it_is_committed() -> None:
+def test_what_is_proposed_counts_for_the_high_watermark_before_it_is_committed() -> None:
     standings = Standings()
     state = leader((1, 2), (1,), standings=standings)
     fetch(state, 2, 0)
@@ -202,7 +202,7 @@ def test_one_change_at_a_time() -> None:
     assert expansion(state).isr == (1, 2, 3)
 
 
-def test_who_has_not_caught_up_leaves_and_holds_the_mark_until_that_is_committed() -> None:
+def test_a_replica_that_lags_leaves_and_holds_the_high_watermark_until_that_is_committed() -> None:
     state = leader((1, 2, 3), (1, 2, 3))
     append(state, 10)
     fetch(state, 2, 10)
@@ -243,7 +243,7 @@ def test_a_refusal_without_effect_is_taken_back() -> None:
     assert state.pending is None
 
 
-def test_a_refusal_that_may_have_had_an_effect_holds_the_mark_until_metadata_comes() -> None:
+def test_a_refusal_that_may_have_had_an_effect_holds_the_high_watermark() -> None:
     standings = Standings()
     state = leader((1, 2), (1,), standings=standings)
     fetch(state, 2, 0)
@@ -280,19 +280,12 @@ def test_an_answer_that_comes_after_newer_metadata_is_passed_over() -> None:
     assert (state.isr, state.partition_epoch) == ((1, 3), 5)
 
 
-def test_a_leader_that_leads_on_knows_what_its_followers_have() -> None:
+def test_a_leader_that_leads_on_keeps_its_high_watermark_and_waits_for_new_fetches() -> None:
     state = leader((1, 2), (1, 2))
     append(state, 10)
     fetch(state, 2, 10)
     append(state, 20)
-    state.begin_epoch(
-        leader_epoch=4,
-        partition_epoch=1,
-        replicas=(1, 2),
-        isr=(1, 2),
-        log_end_offset=20,
-        now_ms=NOW_MS,
-    )
+    begin_epoch(state, 4, (1, 2), (1, 2))
     assert (state.high_watermark, state.epoch_start_offset, state.is_new) == (10, 20, True)
     assert fetch(state, 2, 20)
     assert not state.is_new
@@ -305,3 +298,65 @@ def test_replicas_that_are_away_keep_no_deleted_records_waiting() -> None:
     assert state.low_watermark(7) == -1
     standings.away.add(3)
     assert state.low_watermark(7) == 5
+
+
+# -- what is known of a follower belongs to one leader epoch
+
+
+def begin_epoch(
+    state: LeaderState, leader_epoch: int, isr: tuple[int, ...], replicas: tuple[int, ...]
+) -> bool:
+    return state.begin_epoch(
+        leader_epoch=leader_epoch,
+        partition_epoch=state.partition_epoch + 1,
+        replicas=replicas,
+        isr=isr,
+        log_end_offset=state.log_end_offset,
+        now_ms=NOW_MS,
+    )
+
+
+def test_a_replica_that_was_removed_and_added_again_has_nothing_until_it_fetches() -> None:
+    state = leader((1, 2, 3), (1, 3), end=10, high_watermark=10)
+    fetch(state, 2, 10)
+    # [1, 2, 3] -> [1, 3] -> [1, 3, 2] reaches the leader as one change.
+    begin_epoch(state, 4, (1, 3), (1, 3, 2))
+    assert state.propose_expansion() is None
+    fetch(state, 2, 0)
+    assert state.propose_expansion() is None
+    fetch(state, 2, 10)
+    assert expansion(state).isr == (1, 2, 3)
+
+
+def test_a_replica_that_left_in_a_change_of_its_own_is_forgotten() -> None:
+    state = leader((1, 2, 3), (1, 3), end=10, high_watermark=10)
+    fetch(state, 2, 10)
+    begin_epoch(state, 4, (1, 3), (1, 3))
+    state.update(
+        partition_epoch=state.partition_epoch + 1,
+        replicas=(1, 3, 2),
+        isr=(1, 3),
+        now_ms=NOW_MS,
+    )
+    assert state.propose_expansion() is None
+
+
+def test_no_high_watermark_follows_from_fetches_of_an_earlier_leader_epoch() -> None:
+    state = leader((1, 2, 3), (1, 2, 3))
+    append(state, 10)
+    fetch(state, 2, 10)
+    fetch(state, 3, 4)
+    # Another broker led in epoch 4: follower 2 may have truncated its log for it.
+    assert not begin_epoch(state, 5, (1, 2), (1, 2))
+    assert state.high_watermark == 4
+    assert fetch(state, 2, 10)
+    assert state.high_watermark == 10
+
+
+def test_an_in_sync_follower_has_the_whole_lag_to_fetch_in_a_new_epoch() -> None:
+    state = leader((1, 2), (1, 2))
+    append(state, 10)
+    fetch(state, 2, 3)
+    begin_epoch(state, 4, (1, 2), (1, 2))
+    assert state.propose_shrink(NOW_MS + LAG_MS) is None
+    assert state.propose_shrink(NOW_MS + LAG_MS + 1) is not None

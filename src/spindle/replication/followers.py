@@ -43,11 +43,6 @@ class Follower:
         self._last_fetch_ms = NEVER_MS
         self._offered_end_offset = UNKNOWN_OFFSET
 
-    def begin_epoch(self, now_ms: int, leader_end_offset: int, *, is_in_sync: bool) -> None:
-        """The same leader leads on in a new epoch: what the follower has is known already."""
-        self.last_caught_up_ms = self._last_fetch_ms = now_ms if is_in_sync else NEVER_MS
-        self._offered_end_offset = leader_end_offset
-
     def fetched(
         self,
         fetch_offset: int,

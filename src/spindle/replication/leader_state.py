@@ -179,15 +179,26 @@ class LeaderState:
         log_end_offset: int,
         now_ms: int,
     ) -> bool:
-        """The same broker leads on in a new epoch; True if the high watermark moved."""
+        """Lead on in a new leader epoch; return True if the high watermark moved.
+
+        Forget what followers fetched before. Between the two epochs a replica may have been
+        removed, deleted and added again, or another broker may have led and made followers
+        truncate their logs; one delta can hide all of that. Every follower names its offset again
+        when it fetches in the new epoch.
+        """
         self.leader_epoch = leader_epoch
+        self.partition_epoch = partition_epoch
         self.log_end_offset = self.epoch_start_offset = log_end_offset
-        moved = self.update(
-            partition_epoch=partition_epoch, replicas=replicas, isr=isr, now_ms=now_ms
-        )
-        for follower in self._followers.values():
-            follower.begin_epoch(now_ms, log_end_offset, is_in_sync=follower.replica_id in isr)
-        return moved
+        self.pending = None
+        self.replicas = replicas
+        self._followers = {
+            replica: Follower(replica, now_ms, is_in_sync=replica in isr)
+            for replica in replicas
+            if replica != self.local_id
+        }
+        self.min_isr = self._min_isr
+        self._set_isr(isr)
+        return self.advance(now_ms)
 
     def update(
         self,
@@ -197,9 +208,11 @@ class LeaderState:
         isr: tuple[int, ...],
         now_ms: int,
     ) -> bool:
-        """Take over what the controller decided; True if the high watermark moved.
+        """Take over a change within the leader epoch; return True if the high watermark moved.
 
-        A partition epoch below the known one is passed over: AlterPartition's answer was faster.
+        Pass over a partition epoch below the known one: the answer to AlterPartition was faster.
+        A replica that stays in the list was never removed meanwhile, because a removal begins a
+        new leader epoch. So what it fetched in this epoch still counts.
         """
         if partition_epoch < self.partition_epoch:
             return False
