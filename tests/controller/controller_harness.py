@@ -18,6 +18,7 @@ from spindle.publication.image_publisher import ImagePublisher
 from spindle.publication.listener import QuorumListener
 from spindle.raft.leader import LeaderAndEpoch, NotLeader
 from spindle.runtime.controller.driver import ControllerDriver
+from spindle.runtime.controller.host_names import FindUnresolved, unresolved_hosts
 from spindle.serving.context import RequestContext
 
 CLUSTER_ID = "QF-XhYbqTEaRFQYXoV7MoA"
@@ -114,7 +115,14 @@ class MemoryQuorum:
 class Harness:
     """One controller node with a clock that only the test moves."""
 
-    def __init__(self, *, metadata_version: int = 30, node_id: int = 1, **settings: Any) -> None:
+    def __init__(
+        self,
+        *,
+        metadata_version: int = 30,
+        node_id: int = 1,
+        unresolved: FindUnresolved = unresolved_hosts,
+        **settings: Any,
+    ) -> None:
         self.now_ms = 1_000_000
         self.publisher = ImagePublisher()
         self.quorum = MemoryQuorum(self.publisher)
@@ -130,6 +138,7 @@ class Harness:
                 for name, level in _first_levels(metadata_version)
             ],
             clock=lambda: self.now_ms,
+            unresolved=unresolved,
         )
         self.driver.start()
 

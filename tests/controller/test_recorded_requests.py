@@ -17,7 +17,7 @@ from spindle.common.errors import ApiError
 from spindle.common.ids import NO_LEADER
 from spindle.controller.decision import ControllerContext, ControllerSettings
 from spindle.controller.heartbeats import Heartbeats
-from spindle.controller.operations import OPERATIONS, Situation
+from spindle.controller.operations import OPERATIONS, OperationContext
 from spindle.metadata.features import SUPPORTED_FEATURES
 from spindle.metadata.image import MetadataImage
 from spindle.protocol.message import Message
@@ -60,7 +60,7 @@ def decide(image: MetadataImage, request: Request, topic_id: bytes = b"", at: in
     settings = ControllerSettings(node_id=99, cluster_id="recorded")
     context = ControllerContext(settings, AnyConfig(), lambda: topic_id, Random(1))
     key, message = request
-    situation = Situation(
+    situation = OperationContext(
         image=image,
         heartbeats=Heartbeats(9000),
         context=context,

@@ -1,5 +1,8 @@
 """Texts of refused configurations and quotas, as Apache Kafka 4.3.1 gives them."""
 
+from collections.abc import Collection, Sequence
+from typing import Any
+
 import pytest
 from controller_harness import Harness, run, uuid
 
@@ -16,8 +19,18 @@ NULLS = "Null value not supported for : "
 Edits = list[tuple[str, str | None, int]]
 
 
-async def started() -> Harness:
-    node = Harness()
+class NoAddress:
+    """A resolver that finds an address for every name but these."""
+
+    def __init__(self, *names: str) -> None:
+        self._names = names
+
+    async def __call__(self, names: Sequence[str]) -> Collection[str]:
+        return [name for name in names if name in self._names]
+
+
+async def started(**options: Any) -> Harness:
+    node = Harness(**options)
     node.quorum.become_leader(1, 1)
     await node.broker(1, [uuid(1)])
     return node
@@ -141,5 +154,21 @@ def test_fractions_where_they_make_sense() -> None:
         ]
         request = AlterClientQuotasRequest(entries=[ENTRY(entity=entity, ops=ops)])
         assert (await node.request(request)).entries[0].error_code == ErrorCode.NONE
+
+    run(scenario())
+
+
+def test_a_quota_for_a_host_name_without_an_address_is_refused() -> None:
+    async def scenario() -> None:
+        node = await started(unresolved=NoAddress("nowhere.example"))
+        codes = []
+        for name in ("somewhere.example", "nowhere.example", "10.0.0.1", "no name", "::::"):
+            entity = [ENTRY.EntityData(entity_type="ip", entity_name=name)]
+            ops = [ENTRY.OpData(key="connection_creation_rate", value=5.0)]
+            request = AlterClientQuotasRequest(entries=[ENTRY(entity=entity, ops=ops)])
+            (answer,) = (await node.request(request)).entries
+            codes.append(ErrorCode(answer.error_code))
+        refused = ErrorCode.INVALID_REQUEST
+        assert codes == [ErrorCode.NONE, refused, ErrorCode.NONE, refused, refused]
 
     run(scenario())

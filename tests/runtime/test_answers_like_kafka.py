@@ -23,6 +23,8 @@ from spindle.protocol.messages.metadata import MetadataRequest
 from spindle.protocol.messages.update_features import UpdateFeaturesRequest
 
 ID = bytes(range(16))
+UNRESOLVABLE = "a" * 64
+"""A label that is too long for a resolver, which says so at once and without a network."""
 
 
 async def internal_topics_take_no_records(client: Client) -> None:
@@ -56,7 +58,9 @@ async def quotas_of_what_is_no_address_are_refused(client: Client) -> None:
     for name, code in (
         ("10.0.0.1", ErrorCode.NONE),
         ("::1", ErrorCode.NONE),
-        ("host-1.example", ErrorCode.NONE),
+        ("localhost", ErrorCode.NONE),
+        (UNRESOLVABLE, ErrorCode.INVALID_REQUEST),
+        ("::::", ErrorCode.INVALID_REQUEST),
         ("nonsense...", ErrorCode.INVALID_REQUEST),
         (":" * 30_000 + "x", ErrorCode.INVALID_REQUEST),
     ):

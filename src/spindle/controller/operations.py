@@ -1,6 +1,6 @@
 """The table of controller APIs: which decision serves which request."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -37,8 +37,8 @@ from spindle.protocol.api import ApiKey
 
 
 @dataclass(frozen=True, slots=True)
-class Situation:
-    """Everything a decision may look at. `image` includes what is appended but not committed."""
+class OperationContext:
+    """Everything a decision may look at. `image` includes records that are not committed yet."""
 
     image: MetadataImage
     heartbeats: Heartbeats
@@ -48,13 +48,15 @@ class Situation:
     now_ms: int
     kraft_version: int
     is_own_process: bool
-    """The request comes from the broker in this very process."""
+    """The request comes from the broker in this process."""
     is_forwarded: bool
     """A broker has checked the request before; False where a client asks a controller itself."""
     charge: ChargePartitions = charge_nobody
+    unresolved_hosts: Collection[str] = ()
+    """Names of hosts in the request that have no address."""
 
 
-Operation = Callable[[Situation, Any], Decision[Any]]
+Operation = Callable[[OperationContext, Any], Decision[Any]]
 
 OPERATIONS: Final[dict[int, Operation]] = {
     ApiKey.CREATE_TOPICS: lambda s, r: create_topics(s.image, r, s.context, s.charge),
@@ -73,7 +75,7 @@ OPERATIONS: Final[dict[int, Operation]] = {
         s.image, r, s.context
     ),
     ApiKey.LIST_PARTITION_REASSIGNMENTS: lambda s, r: list_partition_reassignments(s.image, r),
-    ApiKey.ALTER_CLIENT_QUOTAS: lambda s, r: alter_client_quotas(s.image, r),
+    ApiKey.ALTER_CLIENT_QUOTAS: lambda s, r: alter_client_quotas(s.image, r, s.unresolved_hosts),
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: lambda s, r: alter_user_scram_credentials(s.image, r),
     ApiKey.ALTER_PARTITION: lambda s, r: alter_partition(s.image, r, s.context),
     ApiKey.UPDATE_FEATURES: lambda s, r: update_features(

@@ -1,7 +1,8 @@
 """AlterClientQuotas (KIP-546, KIP-612)."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from ipaddress import ip_address
 from typing import Final, NamedTuple
 
 from spindle.common.errors import ApiError, ErrorCode
@@ -30,11 +31,10 @@ class _Whole(NamedTuple):
 
 _LONG: Final = _Whole("a LONG", 2.0**63)
 _INT: Final = _Whole("an INT", 2.0**31 - 1)
-_ADDRESS: Final = re.compile(
-    r"[0-9a-fA-F:]*:[0-9a-fA-F:.]*"
-    r"|[a-zA-Z0-9]([a-zA-Z0-9-]{0,62}[a-zA-Z0-9])?(\.[a-zA-Z0-9]([a-zA-Z0-9-]{0,62}[a-zA-Z0-9])?)*"
+_HOST_NAME: Final = re.compile(
+    r"[a-zA-Z0-9]([a-zA-Z0-9-]{0,62}[a-zA-Z0-9])?(\.[a-zA-Z0-9]([a-zA-Z0-9-]{0,62}[a-zA-Z0-9])?)*"
 )
-"""The form of an IP address or a host's name; names are not looked up here."""
+"""The form of a host's name. Whether it has an address is looked up before the decision."""
 _MAX_HOST_NAME_LENGTH: Final = 253
 _WHOLE_WITHIN: Final = 1e-6
 
@@ -51,10 +51,27 @@ _IP_KEYS: Final[_Keys] = {"connection_creation_rate": _INT}
 _Entry = AlterClientQuotasRequest.EntryData
 
 
+def host_names(request: AlterClientQuotasRequest) -> list[str]:
+    """Return the ip entities that are names of hosts and not addresses, each one once."""
+    names = [
+        part.entity_name
+        for entry in request.entries
+        for part in entry.entity
+        if part.entity_type == IP and part.entity_name
+    ]
+    return [name for name in dict.fromkeys(names) if not _is_address(name) and _is_host_name(name)]
+
+
 def alter_client_quotas(
-    image: MetadataImage, request: AlterClientQuotasRequest
+    image: MetadataImage,
+    request: AlterClientQuotasRequest,
+    unresolved_hosts: Collection[str] = (),
 ) -> Decision[AlterClientQuotasResponse]:
-    """Set and remove limits; each entity succeeds or fails as a whole."""
+    """Set and remove limits; each entity succeeds or fails as a whole.
+
+    Args:
+        unresolved_hosts: the names among `host_names(request)` that have no address.
+    """
     records: list[Message] = []
     answers: list[AlterClientQuotasResponse.EntryData] = []
     seen: dict[QuotaEntity, None] = {}
@@ -63,7 +80,7 @@ def alter_client_quotas(
         # The order of the parts is that of records and descriptions, whatever the request's is.
         entity = quota_entity([(part.entity_type, part.entity_name) for part in entry.entity])
         try:
-            _check_entity(entity)
+            _check_entity(entity, unresolved_hosts)
             if entity in seen:
                 raise ApiError(ErrorCode.INVALID_REQUEST, "Duplicate quota entity in request")
             seen[entity] = None
@@ -87,10 +104,18 @@ def alter_client_quotas(
 
 
 def _is_address(name: str) -> bool:
-    return len(name) <= _MAX_HOST_NAME_LENGTH and _ADDRESS.fullmatch(name) is not None
+    try:
+        ip_address(name)
+    except ValueError:
+        return False
+    return True
 
 
-def _check_entity(pairs: QuotaEntity) -> None:
+def _is_host_name(name: str) -> bool:
+    return len(name) <= _MAX_HOST_NAME_LENGTH and _HOST_NAME.fullmatch(name) is not None
+
+
+def _check_entity(pairs: QuotaEntity, unresolved_hosts: Collection[str]) -> None:
     if not pairs:
         raise ApiError(ErrorCode.INVALID_REQUEST, "Invalid empty client quota entity")
     types = [entity_type for entity_type, _ in pairs]
@@ -103,7 +128,8 @@ def _check_entity(pairs: QuotaEntity) -> None:
             raise ApiError(ErrorCode.INVALID_REQUEST, f"Duplicate entity type {entity_type}")
         if name == "":
             raise ApiError(ErrorCode.INVALID_REQUEST, f"Empty {entity_type} not supported")
-        if entity_type == IP and name is not None and not _is_address(name):
+        is_host = entity_type == IP and name is not None and not _is_address(name)
+        if is_host and (not _is_host_name(name or "") or name in unresolved_hosts):
             raise ApiError(
                 ErrorCode.INVALID_REQUEST, f"{name} is not a valid IP or resolvable host."
             )

@@ -1,5 +1,7 @@
 """The image as clients of one listener see it: live brokers, leaders, offline replicas."""
 
+from collections.abc import Sequence
+
 from spindle.common.errors import ErrorCode
 from spindle.common.ids import NO_LEADER, Endpoint
 from spindle.metadata.image import MetadataImage
@@ -22,6 +24,11 @@ def endpoint_of(image: MetadataImage, broker_id: int, listener: str) -> Endpoint
     if broker is None or broker.is_fenced:
         return None
     return broker.endpoint(listener)
+
+
+def reachable(image: MetadataImage, broker_ids: Sequence[int], listener: str) -> list[int]:
+    """Return those of the brokers that are alive and have the listener, in the same order."""
+    return [b for b in broker_ids if endpoint_of(image, b, listener) is not None]
 
 
 def offline_replicas(

@@ -10,7 +10,7 @@ told anything that may now be undone.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, Final, Protocol
@@ -26,11 +26,13 @@ from spindle.controller.decision import (
 from spindle.controller.elections import balance_leaders, elect_uncleanly, elect_waiting
 from spindle.controller.error_answers import error_answer
 from spindle.controller.heartbeats import Heartbeats
-from spindle.controller.operations import OPERATIONS, Situation
+from spindle.controller.operations import OPERATIONS, OperationContext
 from spindle.controller.periodic import Schedule, Task, intervals_ms
+from spindle.controller.quotas import host_names
 from spindle.metadata.delta import MetadataDelta
 from spindle.metadata.image import MetadataImage, MetadataProvenance
 from spindle.protocol.message import Message
+from spindle.protocol.messages.alter_client_quotas import AlterClientQuotasRequest
 from spindle.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
 from spindle.protocol.messages.metadata_records import (
     AbortTransactionRecord,
@@ -43,6 +45,7 @@ from spindle.publication.listener import MetadataQuorum
 from spindle.publication.loader import Publication
 from spindle.raft.leader import LeaderAndEpoch, NotLeader
 from spindle.runtime.controller.history import ControllerHistory
+from spindle.runtime.controller.host_names import FindUnresolved, unresolved_hosts
 from spindle.runtime.controller.mutation_quotas import MutationQuotas, Mutations
 from spindle.serving.context import RequestContext
 from spindle.serving.quotas.enforcement import set_throttle_time
@@ -93,6 +96,7 @@ class ControllerDriver(ImageConsumer):
     Args:
         bootstrap: the records of the formatted disk, used if the log turns out to be empty.
         clock: milliseconds of a clock that never goes back.
+        unresolved: looks names of hosts up and returns those without an address.
 
     Attributes:
         history: what happened so far.
@@ -107,9 +111,11 @@ class ControllerDriver(ImageConsumer):
         bootstrap: Sequence[Message],
         clock: Callable[[], int],
         quotas: MutationQuotas | None = None,
+        unresolved: FindUnresolved = unresolved_hosts,
     ) -> None:
         self.history = ControllerHistory()
         self._quorum = quorum
+        self._unresolved = unresolved
         self._quotas = quotas or MutationQuotas(1, 1000)
         self._publisher = publisher
         self._context = context
@@ -170,13 +176,18 @@ class ControllerDriver(ImageConsumer):
         if isinstance(request, BrokerHeartbeatRequest):
             # Before anything can go wrong: a busy controller must not fence a broker that is alive.
             self._heartbeats.contact(request.broker_id, request.broker_epoch, self._clock())
+        unresolved: Collection[str] = ()
+        if isinstance(request, AlterClientQuotasRequest):
+            unresolved = await self._unresolved(host_names(request))
+            self._check_active()
         self.history.operations_started += 1
         began_s = perf_counter()
         try:
             mutations = self._quotas.begin(
                 self._publisher.image.client_quotas, api_key, context, self._clock()
             )
-            decision = operation(self._situation(request, context, mutations), request)
+            given = self._operation_context(request, context, mutations, unresolved)
+            decision = operation(given, request)
             if decision.kraft_version is not None:
                 self._quorum.upgrade_kraft_version(
                     self._epoch, decision.kraft_version, is_validate_only=request.validate_only
@@ -265,11 +276,15 @@ class ControllerDriver(ImageConsumer):
 
     # -------------------------------------------------------------- decide, replay, append
 
-    def _situation(
-        self, request: Message, context: RequestContext | None, mutations: Mutations
-    ) -> Situation:
+    def _operation_context(
+        self,
+        request: Message,
+        context: RequestContext | None,
+        mutations: Mutations,
+        unresolved: Collection[str],
+    ) -> OperationContext:
         own_listeners = self._context.settings.controller_listener_names
-        return Situation(
+        return OperationContext(
             image=self._speculative,
             heartbeats=self._heartbeats,
             context=self._context,
@@ -280,6 +295,7 @@ class ControllerDriver(ImageConsumer):
             is_own_process=context is None,
             is_forwarded=context is None or context.listener not in own_listeners,
             charge=mutations.charge,
+            unresolved_hosts=unresolved,
         )
 
     def _execute(self, decision: Decision[Any]) -> int:

@@ -1,9 +1,10 @@
 """Metadata: brokers, topics and leaders (KIP-516 for ids, KIP-430 for operations)."""
 
 from spindle.common.errors import ErrorCode
-from spindle.common.ids import INTERNAL_TOPICS
+from spindle.common.ids import INTERNAL_TOPICS, NO_LEADER
 from spindle.common.uuids import ZERO_UUID, Uuid
 from spindle.metadata.image import MetadataImage
+from spindle.metadata.partitions import PartitionRegistration
 from spindle.metadata.topics import TopicImage
 from spindle.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from spindle.serving.authorized_operations import (
@@ -15,9 +16,11 @@ from spindle.serving.context import RequestContext
 from spindle.serving.handlers.auto_topics import create_missing_topics
 from spindle.serving.pacing import paced
 from spindle.serving.services import BrokerServices
-from spindle.serving.topology import alive_brokers, leader_error, offline_replicas
+from spindle.serving.topology import alive_brokers, leader_error, offline_replicas, reachable
 
 _FIRST_ID_REQUEST_VERSION = 12
+_FIRST_OFFLINE_BROKER_VERSION = 1
+"""Version 0 leaves out replicas that the client cannot reach, and says so with an error."""
 _FIRST_LISTENER_ERROR_VERSION = 6
 
 Topic = MetadataResponse.MetadataResponseTopic
@@ -120,26 +123,37 @@ def _by_id(image: MetadataImage, context: RequestContext, topic_id: Uuid, operat
 def _topic(
     image: MetadataImage, context: RequestContext, topic: TopicImage, operations: int
 ) -> Topic:
-    listener = context.listener
-    is_new_client = context.api_version >= _FIRST_LISTENER_ERROR_VERSION
-    partitions = []
-    for index, partition in topic.partitions.items():
-        error = leader_error(image, partition, listener, is_new_client)
-        partitions.append(
-            Topic.MetadataResponsePartition(
-                error_code=error,
-                partition_index=index,
-                leader_id=partition.leader if error == ErrorCode.NONE else -1,
-                leader_epoch=partition.leader_epoch,
-                replica_nodes=list(partition.replicas),
-                isr_nodes=list(partition.isr),
-                offline_replicas=offline_replicas(image, partition, listener),
-            )
-        )
     return Topic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.name in INTERNAL_TOPICS,
-        partitions=partitions,
+        partitions=[
+            _partition(image, context, index, partition)
+            for index, partition in topic.partitions.items()
+        ],
         topic_authorized_operations=operations,
+    )
+
+
+def _partition(
+    image: MetadataImage, context: RequestContext, index: int, partition: PartitionRegistration
+) -> Topic.MetadataResponsePartition:
+    listener, version = context.listener, context.api_version
+    error = leader_error(image, partition, listener, version >= _FIRST_LISTENER_ERROR_VERSION)
+    leader = partition.leader if error == ErrorCode.NONE else NO_LEADER
+    replicas, isr = list(partition.replicas), list(partition.isr)
+    if version < _FIRST_OFFLINE_BROKER_VERSION:
+        replicas = reachable(image, replicas, listener)
+        isr = reachable(image, isr, listener)
+        is_whole = (len(replicas), len(isr)) == (len(partition.replicas), len(partition.isr))
+        if error == ErrorCode.NONE and not is_whole:
+            error = ErrorCode.REPLICA_NOT_AVAILABLE
+    return Topic.MetadataResponsePartition(
+        error_code=error,
+        partition_index=index,
+        leader_id=leader,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=replicas,
+        isr_nodes=isr,
+        offline_replicas=offline_replicas(image, partition, listener),
     )

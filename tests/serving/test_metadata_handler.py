@@ -1,0 +1,75 @@
+"""Metadata, as clients of every version see brokers that are away."""
+
+import asyncio
+from random import Random
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from cluster_image import LISTENER, ClusterImage
+
+from spindle.common.errors import ErrorCode
+from spindle.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from spindle.serving.context import RequestContext
+from spindle.serving.handlers.metadata import metadata
+
+Partition = MetadataResponse.MetadataResponseTopic.MetadataResponsePartition
+
+
+def partition_of(cluster: ClusterImage, version: int) -> Partition:
+    """The first partition of topic "t" as version `version` of Metadata tells it."""
+    services = SimpleNamespace(
+        metadata=SimpleNamespace(image=cluster.image), cluster_id="c", random=Random(1)
+    )
+    context = RequestContext(3, version, 0, "app", "127.0.0.1", LISTENER)
+    request = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name="t")])
+    answer = asyncio.run(metadata(cast(Any, services), context, request))
+    (topic,) = answer.topics
+    (partition,) = topic.partitions
+    return partition
+
+
+def three_brokers() -> ClusterImage:
+    cluster = ClusterImage(1, 2, 3)
+    cluster.create("t", [1, 2, 3])
+    return cluster
+
+
+def test_version_0_leaves_out_a_replica_whose_broker_is_fenced() -> None:
+    cluster = three_brokers()
+    cluster.fence(3)
+    cluster.change("t", isr=[1, 2])
+    found = partition_of(cluster, 0)
+    assert found.error_code == ErrorCode.REPLICA_NOT_AVAILABLE
+    assert (found.leader_id, found.replica_nodes, found.isr_nodes) == (1, [1, 2], [1, 2])
+
+
+def test_version_0_leaves_an_in_sync_replica_without_the_listener_out_of_the_isr() -> None:
+    cluster = three_brokers()
+    cluster.register(2, listener="INTERNAL")
+    found = partition_of(cluster, 0)
+    assert found.error_code == ErrorCode.REPLICA_NOT_AVAILABLE
+    assert (found.replica_nodes, found.isr_nodes) == ([1, 3], [1, 3])
+
+
+def test_version_0_of_a_partition_without_a_leader_says_that_first() -> None:
+    cluster = three_brokers()
+    cluster.fence(1)
+    found = partition_of(cluster, 0)
+    assert found.error_code == ErrorCode.LEADER_NOT_AVAILABLE
+    assert (found.leader_id, found.replica_nodes) == (-1, [2, 3])
+
+
+def test_version_0_of_a_whole_partition_has_no_error() -> None:
+    found = partition_of(three_brokers(), 0)
+    assert found.error_code == ErrorCode.NONE
+    assert (found.leader_id, found.replica_nodes, found.isr_nodes) == (1, [1, 2, 3], [1, 2, 3])
+
+
+@pytest.mark.parametrize("version", [1, 5, 13])
+def test_later_versions_list_every_replica_without_an_error(version: int) -> None:
+    cluster = three_brokers()
+    cluster.fence(3)
+    found = partition_of(cluster, version)
+    assert found.error_code == ErrorCode.NONE
+    assert (found.replica_nodes, found.offline_replicas) == ([1, 2, 3], [3])
