@@ -12,10 +12,11 @@ from spindle.common.errors import ProtocolViolation
 from spindle.common.ids import TopicPartition
 from spindle.common.ports import Bytes
 from spindle.common.uuids import ZERO_UUID, Uuid
+from spindle.protocol.api import TOPIC_IDS_FROM, ApiKey
 from spindle.protocol.messages.fetch import FetchRequest, FetchResponse
 
 _WITHOUT_SESSION: Final = -1
-_LAST_VERSION_BY_NAME: Final = 12
+_LAST_VERSION_BY_NAME: Final = TOPIC_IDS_FROM[ApiKey.FETCH] - 1
 
 
 class AbortedTransaction(NamedTuple):

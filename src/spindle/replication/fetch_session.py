@@ -11,6 +11,7 @@ from typing import Final, NamedTuple, Protocol
 
 from spindle.common.errors import ErrorCode
 from spindle.common.uuids import Uuid
+from spindle.protocol.api import TOPIC_IDS_FROM, ApiKey
 from spindle.protocol.messages.fetch import FetchRequest
 
 INVALID_SESSION_ID: Final = 0
@@ -19,6 +20,7 @@ FINAL_EPOCH: Final = -1
 FULL_LOOK_MS: Final = 5_000
 """A session looks at all its partitions once in this time: what no event announces (a log start
 that retention moved) is told by then."""
+_TOPIC_IDS_FROM: Final = TOPIC_IDS_FROM[ApiKey.FETCH]
 _MAX_EPOCH: Final = 2**31 - 1
 _MAX_PARTITIONS: Final = 500_000
 
@@ -274,7 +276,7 @@ class FetchSessionCache:
             SessionError: unknown session, wrong epoch, or a change between names and ids.
         """
         epoch = request.session_epoch
-        uses_topic_ids = api_version >= 13
+        uses_topic_ids = api_version >= _TOPIC_IDS_FROM
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             return self._open_full(request, uses_topic_ids, now_ms, is_replica)
         session = self.sessions.get(request.session_id)

@@ -7,6 +7,7 @@ from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.uuids import ZERO_UUID
 from spindle.log.log import Log
 from spindle.log.segments.transaction_index import AbortedTransaction
+from spindle.protocol.api import TOPIC_IDS_FROM, ApiKey
 from spindle.protocol.messages.fetch import FetchRequest, FetchResponse
 from spindle.replicas.partition import Partition
 from spindle.replication.fetch_session import FetchedPartition
@@ -17,7 +18,7 @@ from spindle.serving.services import BrokerServices
 
 PartitionData = FetchResponse.FetchableTopicResponse.PartitionData
 
-FIRST_TOPIC_ID_VERSION: Final = 13
+FIRST_TOPIC_ID_VERSION: Final = TOPIC_IDS_FROM[ApiKey.FETCH]
 _FIRST_FOLLOWER_READ_VERSION: Final = 11
 _FIRST_DIVERGING_VERSION: Final = 12
 _FIRST_REPLICA_STATE_VERSION: Final = 15

@@ -13,6 +13,7 @@ from spindle.client.cluster import BrokerAddress
 from spindle.client.wire.cluster import WireClient
 from spindle.common.errors import ApiError, ErrorCode, ProtocolViolation
 from spindle.common.ids import TopicPartition
+from spindle.protocol.api import TOPIC_IDS_FROM, ApiKey
 from spindle.protocol.codec import decode
 from spindle.protocol.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
@@ -31,7 +32,7 @@ from spindle.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetD
 from spindle.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 
 _GROUP: Final = 0
-_LAST_VERSION_BY_NAME: Final = 9  # newer versions of offset requests name topics by id
+_LAST_VERSION_BY_NAME: Final = TOPIC_IDS_FROM[ApiKey.OFFSET_COMMIT] - 1
 _CONSUMER_PROTOCOLS: Final = ("", "consumer")
 _FIRST_VERSION_WITH_EPOCH_AND_GROUPS: Final = 8
 _NOT_OF_THIS_KIND: Final = (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION)

@@ -7,6 +7,7 @@ from spindle.client.errors import UnsupportedByPeer, raise_for
 from spindle.client.producing import ACKS_ALL, Appended, produce_request
 from spindle.client.wire.cluster import WireClient
 from spindle.common.ids import TopicPartition
+from spindle.protocol.api import TOPIC_IDS_FROM, ApiKey
 from spindle.protocol.messages.init_producer_id import (
     InitProducerIdRequest,
     InitProducerIdResponse,
@@ -16,7 +17,7 @@ from spindle.protocol.records.builder import SimpleRecord, build_batch
 
 _SEQUENCE_MASK: Final = 0x7FFFFFFF
 _TRANSACTION_TIMEOUT_MS: Final = 0x7FFFFFFF
-_LAST_VERSION_BY_NAME: Final = 12
+_LAST_VERSION_BY_NAME: Final = TOPIC_IDS_FROM[ApiKey.PRODUCE] - 1
 
 
 class Producer:

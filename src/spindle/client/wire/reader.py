@@ -13,13 +13,14 @@ from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import TopicPartition
 from spindle.common.ports import Bytes
 from spindle.common.uuids import ZERO_UUID, Uuid
+from spindle.protocol.api import TOPIC_IDS_FROM, ApiKey
 from spindle.protocol.messages.fetch import FetchRequest, FetchResponse
 from spindle.protocol.records.batch import batches, check_crc
 from spindle.protocol.records.control import ControlType, read_control_type
 from spindle.protocol.records.record import RecordHeaders, decode_records
 
 _WITHOUT_SESSION: Final = -1
-_LAST_VERSION_BY_NAME: Final = 12
+_LAST_VERSION_BY_NAME: Final = TOPIC_IDS_FROM[ApiKey.FETCH] - 1
 _PARTITION_MAX_BYTES: Final = 1024 * 1024
 _MAX_BYTES: Final = 50 * 1024 * 1024
 _MAX_WAIT_MS: Final = 500

@@ -7,6 +7,7 @@ request at a time to a peer, and asks again.
 import asyncio
 from typing import Final
 
+from spindle.protocol.api import TOPIC_IDS_FROM, ApiKey
 from spindle.protocol.message import Message
 from spindle.protocol.messages.fetch import FetchRequest
 from spindle.protocol.messages.vote import VoteRequest
@@ -14,7 +15,7 @@ from spindle.raft.ready import Destination
 from spindle.runtime.peers.link import LINK_ERRORS, PeerLink, open_link, peer_error
 
 _PRE_VOTE_VERSION: Final = 2
-_TOPIC_ID_VERSION: Final = 13
+_TOPIC_ID_VERSION: Final = TOPIC_IDS_FROM[ApiKey.FETCH]
 
 
 class PeerLinks:

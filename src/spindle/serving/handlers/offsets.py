@@ -21,6 +21,7 @@ from spindle.coordinator.offset_requests import (
     commit_error,
 )
 from spindle.metadata.image import MetadataImage
+from spindle.protocol.api import TOPIC_IDS_FROM, ApiKey
 from spindle.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from spindle.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from spindle.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
@@ -28,7 +29,7 @@ from spindle.serving.context import RequestContext
 from spindle.serving.handlers.groups import GroupServices, client_of
 from spindle.serving.pacing import paced
 
-TOPIC_IDS_FROM_VERSION: Final = 10
+_TOPIC_IDS_FROM_VERSION: Final = TOPIC_IDS_FROM[ApiKey.OFFSET_COMMIT]
 _BATCHED_FETCH_FROM_VERSION: Final = 8
 _TOP_LEVEL_ERROR_FROM_VERSION: Final = 2
 _NO_OFFSET: Final = -1
@@ -47,7 +48,7 @@ async def handle_offset_commit(
 ) -> OffsetCommitResponse:
     """Commit the offsets of partitions that exist; the others get their error."""
     image = services.metadata.image
-    by_id = context.api_version >= TOPIC_IDS_FROM_VERSION
+    by_id = context.api_version >= _TOPIC_IDS_FROM_VERSION
     refused: list[CommittedTopic] = []
     topics = []
     for topic in request.topics:
@@ -169,7 +170,7 @@ async def _fetch_group(
     services: GroupServices, version: int, group: RequestedGroup, require_stable: bool
 ) -> FetchedGroup:
     image = services.metadata.image
-    by_id = version >= TOPIC_IDS_FROM_VERSION
+    by_id = version >= _TOPIC_IDS_FROM_VERSION
     unknown: list[FetchedTopic] = []
     if by_id and group.topics is not None:
         unknown = _take_unknown_topics(image, group)

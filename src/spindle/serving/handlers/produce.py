@@ -11,6 +11,7 @@ from spindle.common.errors import ApiError, ErrorCode, ProtocolViolation
 from spindle.common.ids import INTERNAL_TOPICS
 from spindle.common.uuids import ZERO_UUID
 from spindle.log.log import AppendInfo
+from spindle.protocol.api import TOPIC_IDS_FROM, ApiKey
 from spindle.protocol.messages.produce import ProduceRequest, ProduceResponse
 from spindle.protocol.records.batch import MAGIC, TRANSACTIONAL_FLAG
 from spindle.protocol.records.validation import (
@@ -29,7 +30,7 @@ PartitionResponse = Topic.PartitionProduceResponse
 
 _MAGIC_BYTE: Final = 16
 _ATTRIBUTES_LOW_BYTE: Final = 22
-_FIRST_TOPIC_ID_VERSION: Final = 13
+_FIRST_TOPIC_ID_VERSION: Final = TOPIC_IDS_FROM[ApiKey.PRODUCE]
 _FIRST_CURRENT_LEADER_VERSION: Final = 10
 _INTERNAL_WRITER: Final = "__admin_client"
 """The client id that may append to internal topics."""
