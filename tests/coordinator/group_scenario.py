@@ -4,6 +4,7 @@ The scenario does what the driver does: it keeps timers, appends records, report
 collects answers. With `hold()` appends stay under way until `commit()` or `fail(code)`.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -56,6 +57,7 @@ class Scenario:
         self.now_ms = START_MS
         self.log: list[CoordinatorRecord] = []
         self.answers: dict[str, Any] = {}
+        self.open: set[str] = set()
         self.held: list[Outcome] | None = None
         self._ids = 0
         self._tokens = 0
@@ -63,6 +65,7 @@ class Scenario:
 
     def start(self) -> None:
         """A coordinator takes the shard over: it knows what the log says."""
+        self.open.clear()
         self.shard = GroupShard(self.config, self._new_id)
         self.timers = TimerQueue()
         for offset, record in enumerate(self.log):
@@ -80,14 +83,36 @@ class Scenario:
         self._tokens += 1
         return f"request{self._tokens}"
 
+    def _ask(self, operation: Callable[[str], Outcome]) -> str:
+        """Send a request; its token."""
+        token = self._token()
+        outcome = operation(token)
+        self.open.add(token)
+        self._execute(outcome)
+        return token
+
+    def lost_requests(self) -> set[str]:
+        """Requests without an answer that neither a member nor an append under way will answer."""
+        kept: set[Any] = set()
+        for group in self.shard.groups:
+            for member in group.members.values():
+                kept |= {member.awaiting_join, member.awaiting_sync}
+        for outcome in self.held or ():
+            kept |= {token for token, _ in outcome.answers_after_commit}
+        return self.open - kept
+
+    def _answer(self, token: object, answer: Any) -> None:
+        assert token in self.open, f"{token} was answered twice"
+        self.open.remove(str(token))
+        self.answers[str(token)] = answer
+
     # ------------------------------------------------------------ the driver's part
 
     def _execute(self, outcome: Outcome) -> None:
         for change in outcome.timers:
             self.timers.apply(change)
         for token, response in outcome.answers:
-            assert token not in self.answers, f"{token} was answered twice"
-            self.answers[str(token)] = response
+            self._answer(token, response)
         if outcome.records:
             if self.held is None:
                 self._finish(outcome, ErrorCode.NONE)
@@ -103,7 +128,7 @@ class Scenario:
             self.shard.committed(outcome.records, len(self.log))
             self.log += outcome.records
         for token, response in outcome.answers_after_commit:
-            self.answers[str(token)] = response if code is ErrorCode.NONE else ApiError(code)
+            self._answer(token, response if code is ErrorCode.NONE else ApiError(code))
         for completion in outcome.completions:
             self._execute(self.shard.complete(completion, code, self.now_ms))
 
@@ -124,11 +149,14 @@ class Scenario:
             self._finish(outcome, coordinator_error(code))
 
     def advance(self, duration_ms: int) -> None:
-        """Let time pass; timers fire on their way."""
+        """Let time pass; timers fire on their way, at most once per ms on average."""
         end_ms = self.now_ms + duration_ms
+        fired = 0
         while (next_ms := self.timers.next_ms()) is not None and next_ms <= end_ms:
             self.now_ms = max(self.now_ms, next_ms)
             while (key := self.timers.pop_due(self.now_ms)) is not None:
+                fired += 1
+                assert fired <= duration_ms + 100, f"{key} fires without end"
                 self._execute(self.shard.on_timer(key, self.now_ms))
         self.now_ms = end_ms
 
@@ -153,7 +181,6 @@ class Scenario:
         group: str = GROUP,
     ) -> str:
         """Send a JoinGroup; the token of its answer."""
-        token = self._token()
         request = JoinGroupRequest(
             group_id=group,
             session_timeout_ms=session_ms,
@@ -167,8 +194,7 @@ class Scenario:
             ],
         )
         client = Client(client_id, "/127.0.0.1", version)
-        self._execute(self.shard.join(token, request, client, self.now_ms))
-        return token
+        return self._ask(lambda token: self.shard.join(token, request, client, self.now_ms))
 
     def join(self, **arguments: Any) -> tuple[str, str]:
         """Join as a new dynamic member, in the two steps of KIP-394: (member id, token)."""
@@ -187,7 +213,6 @@ class Scenario:
         protocol_name: str | None = None,
         group: str = GROUP,
     ) -> str:
-        token = self._token()
         request = SyncGroupRequest(
             group_id=group,
             generation_id=generation,
@@ -200,8 +225,7 @@ class Scenario:
                 for m, a in (assignment or {}).items()
             ],
         )
-        self._execute(self.shard.sync(token, request, self.now_ms))
-        return token
+        return self._ask(lambda token: self.shard.sync(token, request, self.now_ms))
 
     def heartbeat(
         self,
@@ -211,7 +235,6 @@ class Scenario:
         instance_id: str | None = None,
         group: str = GROUP,
     ) -> ErrorCode:
-        token = self._token()
         request = HeartbeatRequest(
             group_id=group,
             generation_id=generation,
@@ -219,14 +242,13 @@ class Scenario:
             group_instance_id=instance_id,
         )
         try:
-            self._execute(self.shard.heartbeat(token, request, self.now_ms))
+            token = self._ask(lambda token: self.shard.heartbeat(token, request, self.now_ms))
         except ApiError as error:
             return error.code
         return ErrorCode(self.answers.pop(token).error_code)
 
-    def leave(self, *members: str | tuple[str, str | None], group: str = GROUP) -> list[ErrorCode]:
-        """Leave with member ids, or pairs of member id and instance id; the code of each."""
-        token = self._token()
+    def ask_leave(self, *members: str | tuple[str, str | None], group: str = GROUP) -> str:
+        """Leave with member ids, or pairs of member id and instance id."""
         pairs = [(m, None) if isinstance(m, str) else m for m in members]
         request = LeaveGroupRequest(
             group_id=group,
@@ -234,8 +256,11 @@ class Scenario:
                 LeaveGroupRequest.MemberIdentity(member_id=m, group_instance_id=i) for m, i in pairs
             ],
         )
-        self._execute(self.shard.leave(token, request, self.now_ms))
-        response: LeaveGroupResponse = self.answers.pop(token)
+        return self._ask(lambda token: self.shard.leave(token, request, self.now_ms))
+
+    def leave(self, *members: str | tuple[str, str | None], group: str = GROUP) -> list[ErrorCode]:
+        """As `ask_leave`; the code of each."""
+        response: LeaveGroupResponse = self.answers.pop(self.ask_leave(*members, group=group))
         return [ErrorCode(member.error_code) for member in response.members]
 
     def ask_commit(
@@ -251,7 +276,6 @@ class Scenario:
         topic_id: bytes = ZERO_UUID,
         group: str = GROUP,
     ) -> str:
-        token = self._token()
         topic_type = OffsetCommitRequest.OffsetCommitRequestTopic
         request = OffsetCommitRequest(
             group_id=group,
@@ -275,8 +299,9 @@ class Scenario:
             ],
         )
         client = Client("app", "/127.0.0.1", version)
-        self._execute(self.shard.commit_offsets(token, request, client, self.now_ms))
-        return token
+        return self._ask(
+            lambda token: self.shard.commit_offsets(token, request, client, self.now_ms)
+        )
 
     def commit_offsets(self, offsets: dict[tuple[str, int], int], **arguments: Any) -> ErrorCode:
         """Commit; the one error code of all partitions."""
@@ -319,7 +344,6 @@ class Scenario:
     def delete_offsets(
         self, *partitions: tuple[str, int], group: str = GROUP
     ) -> list[ErrorCode] | ErrorCode:
-        token = self._token()
         topic_type = OffsetDeleteRequest.OffsetDeleteRequestTopic
         request = OffsetDeleteRequest(
             group_id=group,
@@ -332,15 +356,14 @@ class Scenario:
             ],
         )
         try:
-            self._execute(self.shard.delete_offsets(token, request))
+            token = self._ask(lambda token: self.shard.delete_offsets(token, request))
         except ApiError as error:
             return error.code
         response: OffsetDeleteResponse = self.answers.pop(token)
         return [ErrorCode(p.error_code) for t in response.topics for p in t.partitions]
 
     def delete_groups(self, *group_ids: str) -> list[ErrorCode]:
-        token = self._token()
-        self._execute(self.shard.delete_groups(token, group_ids))
+        token = self._ask(lambda token: self.shard.delete_groups(token, group_ids))
         response: DeleteGroupsResponse = self.answers.pop(token)
         return [ErrorCode(result.error_code) for result in response.results]
 

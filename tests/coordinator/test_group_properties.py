@@ -10,11 +10,12 @@ from typing import Any
 from group_scenario import DELAY_MS, GROUP, REBALANCE_MS, SESSION_MS, Scenario, subscription
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from spindle.common.errors import ErrorCode
 from spindle.coordinator.classic_group import GroupState
 from spindle.coordinator.config import GroupCoordinatorConfig
+from spindle.coordinator.outcome import TimerKey
 
 PROTOCOLS = [
     (("range", subscription("t")),),
@@ -38,6 +39,11 @@ class Groups(RuleBasedStateMachine):
         self.s = Scenario(CONFIG)
         self.generation = 0
 
+    @initialize(count=st.integers(0, 3))
+    def group_is_stable(self, count: int) -> None:
+        if count:
+            self.s.stable_group(count)
+
     def member(self, index: int) -> str:
         """A present member, or one that is not there."""
         group = self.s.shard.groups.get(GROUP)
@@ -53,7 +59,7 @@ class Groups(RuleBasedStateMachine):
         instance=instances,
         protocols=st.sampled_from(PROTOCOLS),
         version=st.sampled_from([3, 8, 9]),
-        rebalance_ms=st.sampled_from([1_000, REBALANCE_MS]),
+        rebalance_ms=st.sampled_from([-(2**31), 0, 1_000, REBALANCE_MS]),
     )
     def join(self, index: int | None, instance: str | None, **arguments: Any) -> None:
         member_id = "" if index is None else self.member(index)
@@ -98,14 +104,29 @@ class Groups(RuleBasedStateMachine):
             given = {m: m.encode() for m in group.members}
             self.s.ask_sync(group.leader_id, group.generation_id, given)
 
+    @rule()
+    def followers_sync(self) -> None:
+        self.s.commit()
+        self.everybody_joins()
+        self.s.advance(DELAY_MS)
+        group = self.s.shard.groups.get(GROUP)
+        if group is not None:
+            for member_id in [m for m in group.members if m != group.leader_id]:
+                self.s.ask_sync(member_id, group.generation_id)
+
     @rule(index=members, instance=instances)
     def heartbeat(self, index: int, instance: str | None) -> None:
         self.s.heartbeat(self.member(index), self.current_generation(), instance_id=instance)
 
     @rule(index=members)
     def leave(self, index: int) -> None:
-        if self.s.shard.groups.get(GROUP) is not None and self.s.held is None:
-            self.s.leave(self.member(index))
+        if self.s.shard.groups.get(GROUP) is not None:
+            self.s.ask_leave(self.member(index))
+
+    @rule(instance=instances)
+    def administrator_removes_an_instance(self, instance: str | None) -> None:
+        if self.s.shard.groups.get(GROUP) is not None:
+            self.s.ask_leave(("", instance))
 
     @rule(index=st.none() | members, partition=st.integers(0, 2), offset=st.integers(0, 99))
     def commit(self, index: int | None, partition: int, offset: int) -> None:
@@ -163,6 +184,17 @@ class Groups(RuleBasedStateMachine):
         assert group is None or group.generation_id >= 0
 
     @invariant()
+    def every_request_is_answered_or_kept(self) -> None:
+        assert not self.s.lost_requests()
+
+    @invariant()
+    def every_member_has_a_session_or_a_parked_request(self) -> None:
+        for group in self.s.shard.groups:
+            for member_id, member in group.members.items():
+                session = TimerKey("heartbeat", group.group_id, member_id)
+                assert session in self.s.timers or member.has_satisfied_heartbeat
+
+    @invariant()
     def parked_requests_belong_to_the_phase(self) -> None:
         for group in self.s.shard.groups:
             for member in group.members.values():
@@ -204,4 +236,4 @@ class Groups(RuleBasedStateMachine):
 
 
 TestGroups = Groups.TestCase
-TestGroups.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestGroups.settings = settings(max_examples=200, stateful_step_count=40, deadline=None)

@@ -1,5 +1,6 @@
 """Static members (KIP-345): an instance id keeps its place in the group over restarts."""
 
+import pytest
 from group_scenario import DELAY_MS, REBALANCE_MS, SESSION_MS, Scenario
 
 from spindle.common.errors import ErrorCode
@@ -192,3 +193,47 @@ def test_static_members_survive_a_change_of_coordinator() -> None:
     s.start()
     assert s.group().static_members == members
     assert s.heartbeat(members["a"], 1, instance_id="a") is ErrorCode.NONE
+
+
+def test_failed_record_of_a_return_leaves_the_rebalance_alone_that_began_meanwhile() -> None:
+    s = Scenario()
+    ids = static_group(s, "a", "b")
+    s.hold()
+    back = s.ask_join(instance_id="b")
+    again = s.ask_join(ids["a"], instance_id="a")
+    new_id = s.joined(back).member_id
+    assert s.joined(again).generation_id == s.joined(back).generation_id == 2
+    parked = s.ask_sync(new_id, 2, instance_id="b")
+    s.fail(ErrorCode.NOT_ENOUGH_REPLICAS)
+    assert s.waits(parked)
+    s.ask_sync(ids["a"], 2, {new_id: b"p1"}, instance_id="a")
+    assert s.synced(parked).assignment == b"p1"
+
+
+def test_session_of_a_returning_member_ends_also_if_its_record_took_longer() -> None:
+    s = Scenario()
+    ids = static_group(s, "a", "b")
+    s.hold()
+    back = s.ask_join(instance_id="b")
+    s.advance(SESSION_MS - 1)
+    assert s.heartbeat(ids["a"], 1, instance_id="a") is ErrorCode.NONE
+    s.advance(1)
+    s.commit()
+    new_id = s.joined(back).member_id
+    s.advance(SESSION_MS)
+    assert new_id not in s.group().members
+
+
+@pytest.mark.parametrize("rebalance_ms", [-(2**31), -1, 0])
+def test_absent_static_member_without_a_rebalance_timeout_is_waited_for(rebalance_ms: int) -> None:
+    s = Scenario()
+    static = s.ask_join(instance_id="s")
+    dynamic, join = s.join()
+    s.advance_until_joined(join)
+    s.sync_all([s.joined(static).member_id, dynamic])
+    s.ask_join(instance_id="s", rebalance_ms=rebalance_ms)
+    s.leave(dynamic)
+    s.advance(SESSION_MS - 1)
+    assert s.group().state is GroupState.PREPARING_REBALANCE
+    s.advance(1)
+    assert s.group().state is GroupState.EMPTY

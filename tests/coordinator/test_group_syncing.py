@@ -1,7 +1,7 @@
 """SyncGroup: the leader's assignment reaches every member once it is stored."""
 
 import pytest
-from group_scenario import REBALANCE_MS, SESSION_MS, Scenario
+from group_scenario import REBALANCE_MS, SESSION_MS, Scenario, with_config
 
 from spindle.common.errors import ErrorCode
 from spindle.coordinator.classic_group import GroupState
@@ -168,3 +168,54 @@ def test_sync_that_is_sent_twice_answers_the_first_one() -> None:
     assert s.synced(lost).error_code == ErrorCode.REBALANCE_IN_PROGRESS
     s.ask_sync(leader, 1, {follower: b"p1"})
     assert s.synced(parked).assignment == b"p1"
+
+
+def test_parked_sync_of_a_member_that_is_removed_is_answered() -> None:
+    s = Scenario()
+    _, follower = two_joined(s)
+    parked = s.ask_sync(follower, 1)
+    s.leave(follower)
+    assert s.synced(parked).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_parked_sync_of_an_instance_that_is_removed_is_answered() -> None:
+    s = Scenario()
+    _, join = s.join()
+    static = s.ask_join(instance_id="a")
+    s.advance_until_joined(join)
+    member_id = s.joined(static).member_id
+    parked = s.ask_sync(member_id, 1, instance_id="a")
+    s.leave(("", "a"))
+    assert s.synced(parked).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_second_assignment_of_a_generation_does_not_replace_the_first() -> None:
+    s = Scenario()
+    leader, follower = two_joined(s)
+    s.hold()
+    first = s.ask_sync(leader, 1, {leader: b"p0", follower: b"p1"})
+    second = s.ask_sync(leader, 1, {leader: b"p1", follower: b"p0"})
+    s.commit()
+    assert s.synced(first).error_code == ErrorCode.REBALANCE_IN_PROGRESS
+    assert s.synced(second).assignment == b"p0"
+    assert [m.assignment for m in s.log[-1].value.members] == [b"p0", b"p1"]
+
+
+def test_assignment_of_a_former_group_of_that_name_is_not_delivered() -> None:
+    s = with_config(initial_rebalance_delay_ms=0)
+    s.hold()
+    gone, join = s.join()
+    s.advance(0)
+    assert s.joined(join).generation_id == 1
+    s.ask_sync(gone, 1, {gone: b"p0"})
+    creation, assignment = s.held or []
+    s.held = [creation]
+    s.fail(ErrorCode.NOT_ENOUGH_REPLICAS)
+    member, join = s.join()
+    s.advance(0)
+    assert s.joined(join).generation_id == 1
+    s.held = [assignment]
+    s.commit()
+    assert s.group().state is GroupState.COMPLETING_REBALANCE
+    sync = s.ask_sync(member, 1, {member: b"p9"})
+    assert s.synced(sync).assignment == b"p9"

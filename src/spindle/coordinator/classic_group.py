@@ -15,7 +15,7 @@ from typing import Final
 
 from spindle.common.errors import ApiError, ErrorCode, ProtocolViolation
 from spindle.coordinator.member import ClassicMember, Protocols, protocol_names
-from spindle.coordinator.outcome import Token
+from spindle.coordinator.outcome import AssignmentStored, Token
 from spindle.protocol.codec import decode
 from spindle.protocol.messages.group_protocol import ConsumerProtocolSubscription
 
@@ -54,6 +54,7 @@ class ClassicGroup:
     3. `static_members` maps the instance ids of members to their member ids.
     4. A group with members has a leader, and the leader is a member.
     5. An Empty group has no members. 6. No pending member id is a member.
+    7. Only in CompletingRebalance is a sync parked or an assignment being stored.
     """
 
     __slots__ = (
@@ -73,6 +74,7 @@ class ClassicGroup:
         "state",
         "state_timestamp_ms",
         "static_members",
+        "storing",
         "subscribed_topics",
         "supported_protocols",
     )
@@ -97,6 +99,8 @@ class ClassicGroup:
         self.supported_protocols: dict[str, int] = {}
         self.subscribed_topics: frozenset[str] | None = None
         """None where the coordinator does not know what the members read."""
+        self.storing: AssignmentStored | None = None
+        """The assignment of this generation whose record is being appended."""
         self.new_member_added = False
         self.initial_delay: tuple[int, int] | None = None
         """(ms of the running step, ms left after it) while an empty group gathers members."""
@@ -125,8 +129,8 @@ class ClassicGroup:
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """The longest that any member asked for."""
-        return max((m.rebalance_timeout_ms for m in self.members.values()), default=0)
+        """The longest that any member asked for, at least 0."""
+        return max([0, *[m.rebalance_timeout_ms for m in self.members.values()]])
 
     def transition_to(self, state: GroupState, now_ms: int) -> None:
         """Enter a state from one of its `PREVIOUS_STATES`."""
@@ -134,6 +138,7 @@ class ClassicGroup:
         self.previous_state = self.state
         self.state = state
         self.state_timestamp_ms = now_ms
+        self.storing = None
 
     # ------------------------------------------------------------ members
 
@@ -153,7 +158,10 @@ class ClassicGroup:
         self.pending_joins.pop(member.member_id, None)
 
     def remove(self, member_id: str) -> None:
-        """Forget a member or a given-out id; another member leads if it was the leader."""
+        """Forget a member or a given-out id; another member leads if it was the leader.
+
+        The caller has answered the member's parked requests (`Rebalances.remove_member`).
+        """
         member = self.members.pop(member_id, None)
         if member is not None:
             self._count_protocols(member.protocols, -1)
@@ -182,7 +190,10 @@ class ClassicGroup:
         self.park_join(member, join)
 
     def replace_static_member(self, instance_id: str, member_id: str) -> ClassicMember:
-        """Give the member of an instance id a new member id; its parked requests are dropped."""
+        """Give the member of an instance id a new member id.
+
+        The caller has answered the parked requests of the old one.
+        """
         old_member_id = self.static_members[instance_id]
         old = self.members.pop(old_member_id)
         self.park_join(old, None)
@@ -342,6 +353,9 @@ class ClassicGroup:
         assert static == self.static_members
         assert (self.leader_id in self.members) if self.members else self.leader_id is None
         assert self.state is not GroupState.EMPTY or not self.members
+        if self.state is not GroupState.COMPLETING_REBALANCE:
+            assert all(m.awaiting_sync is None for m in members)
+            assert self.storing is None
         assert all(member_id not in self.members for member_id in self.pending_joins)
         assert all(member_id in self.members for member_id in self.pending_syncs)
 

@@ -73,7 +73,7 @@ class Memberships:
             group = self._groups.create(request.group_id, now_ms)
         if not self._has_room_for(group, member_id):
             if member_id:
-                self._drop_refused(group, member_id, out)
+                self._rebalances.remove_member(group, member_id, out)
             out.answer(token, join_error(ErrorCode.GROUP_MAX_SIZE_REACHED))
         elif group.state is GroupState.DEAD:
             out.answer(token, join_error(ErrorCode.COORDINATOR_NOT_AVAILABLE, member_id))
@@ -109,10 +109,6 @@ class Memberships:
         if group.state in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE):
             return member_id in group.members or len(group.members) < self._config.max_size
         return True
-
-    def _drop_refused(self, group: ClassicGroup, member_id: str, out: Outcome) -> None:
-        group.remove(member_id)
-        out.cancel_timer(TimerKey("heartbeat", group.group_id, member_id))
 
     def _join_unknown(
         self,
@@ -245,23 +241,20 @@ class Memberships:
             return
         answer_sync(member, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS), out)
         member.awaiting_sync = token
-        if group.leader_id == member.member_id:
+        if group.leader_id == member.member_id and group.storing is None:
             given = {a.member_id: a.assignment for a in request.assignments}
             assignment = {member_id: given.get(member_id, b"") for member_id in group.members}
             out.records.append(group_record(group, assignment))
-            stored = AssignmentStored(group.group_id, group.generation_id, assignment)
-            out.completions.append(stored)
+            group.storing = AssignmentStored(group.group_id, assignment)
+            out.completions.append(group.storing)
 
     def finish_assignment(
         self, stored: AssignmentStored, code: ErrorCode, now_ms: int, out: Outcome
     ) -> None:
         """The leader's assignment is committed, or could not be written."""
         group = self._groups.get(stored.group_id)
-        if (
-            group is None
-            or group.state is not GroupState.COMPLETING_REBALANCE
-            or group.generation_id != stored.generation_id
-        ):
+        if group is None or group.storing is not stored:
+            # A rebalance began meanwhile, or it is another group that has this id now.
             return
         if code is ErrorCode.NONE:
             self._rebalances.set_assignment(group, stored.assignment, now_ms, out)
@@ -325,16 +318,15 @@ class Memberships:
             current_id = None if instance_id is None else group.static_members.get(instance_id)
             if current_id is None:
                 return ErrorCode.UNKNOWN_MEMBER_ID
-            self._rebalances.remove_member(group, group.members[current_id], out)
+            self._rebalances.remove_member(group, current_id, out)
         elif member_id in group.pending_joins:
-            group.remove(member_id)
-            out.cancel_timer(TimerKey("heartbeat", group.group_id, member_id))
+            self._rebalances.remove_member(group, member_id, out)
         else:
             try:
                 group.check_member(member_id, instance_id)
             except ApiError as error:
                 return error.code
-            self._rebalances.remove_member(group, group.members[member_id], out)
+            self._rebalances.remove_member(group, member_id, out)
         return ErrorCode.NONE
 
     def expire_session(self, group_id: str, member_id: str, now_ms: int, out: Outcome) -> None:
@@ -346,11 +338,11 @@ class Memberships:
         if member is None:
             if member_id not in group.pending_joins:
                 return
-            group.remove(member_id)
+            self._rebalances.remove_member(group, member_id, out)
         elif member.has_satisfied_heartbeat:
             return
         else:
-            self._rebalances.remove_member(group, member, out)
+            self._rebalances.remove_member(group, member_id, out)
             if group.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
                 self._rebalances.prepare_or_complete(group, now_ms, out)
                 return

@@ -67,10 +67,9 @@ class UnservedBuried(NamedTuple):
 
 
 class AssignmentStored(NamedTuple):
-    """The leader's assignment of one generation, by member id."""
+    """The leader's assignment by member id; `ClassicGroup.storing` until it is stored."""
 
     group_id: str
-    generation_id: int
     assignment: dict[str, bytes]
 
 

@@ -6,6 +6,8 @@ delay instead, longer while new members keep coming (KIP-134). After the join ph
 same time to ask for their assignment.
 """
 
+from typing import Final
+
 from spindle.common.errors import ErrorCode
 from spindle.coordinator.classic_group import ClassicGroup, GroupState
 from spindle.coordinator.config import GroupCoordinatorConfig
@@ -14,6 +16,10 @@ from spindle.coordinator.member import ClassicMember
 from spindle.coordinator.outcome import Outcome, TimerKey
 from spindle.protocol.messages.join_group import JoinGroupResponse
 from spindle.protocol.messages.sync_group import SyncGroupResponse
+
+MIN_WAIT_FOR_STATIC_MEMBERS_MS: Final = 1_000
+"""How long at least a join phase goes on in which no member has joined and static ones are left.
+Members may ask for a rebalance timeout of 0."""
 
 
 def join_response(
@@ -138,11 +144,11 @@ class Rebalances:
         out.cancel_timer(TimerKey("join", group.group_id))
         missing = [m for m in group.members.values() if m.awaiting_join is None and not m.is_static]
         for member in missing:
-            group.remove(member.member_id)
-            out.cancel_timer(TimerKey("heartbeat", group.group_id, member.member_id))
+            self.remove_member(group, member.member_id, out)
         if not group.elect_joined_leader() and group.members:
             # Only static members are left and none of them is back: their sessions decide.
-            self._wait_for_joins(group, now_ms, group.rebalance_timeout_ms, out)
+            wait_ms = max(group.rebalance_timeout_ms, MIN_WAIT_FOR_STATIC_MEMBERS_MS)
+            self._wait_for_joins(group, now_ms, wait_ms, out)
             return
         group.begin_generation(now_ms)
         if group.state is GroupState.EMPTY:
@@ -164,15 +170,18 @@ class Rebalances:
         if not group.pending_syncs:
             return
         for member_id in list(group.pending_syncs):
-            group.remove(member_id)
-            out.cancel_timer(TimerKey("heartbeat", group.group_id, member_id))
+            self.remove_member(group, member_id, out)
         self.prepare(group, now_ms, out)
 
-    def remove_member(self, group: ClassicGroup, member: ClassicMember, out: Outcome) -> None:
-        """Take a member out. A parked first join is told to try again."""
-        answer_join(group, member, join_error(ErrorCode.UNKNOWN_MEMBER_ID), out)
-        out.cancel_timer(TimerKey("heartbeat", group.group_id, member.member_id))
-        group.remove(member.member_id)
+    def remove_member(self, group: ClassicGroup, member_id: str, out: Outcome) -> None:
+        """Remove a member or a given-out id; its parked requests get UNKNOWN_MEMBER_ID."""
+        member = group.members.get(member_id)
+        if member is not None:
+            unknown = ErrorCode.UNKNOWN_MEMBER_ID
+            answer_join(group, member, join_error(unknown), out)
+            answer_sync(member, SyncGroupResponse(error_code=unknown), out)
+        out.cancel_timer(TimerKey("heartbeat", group.group_id, member_id))
+        group.remove(member_id)
 
     def set_assignment(
         self, group: ClassicGroup, assignment: dict[str, bytes], now_ms: int, out: Outcome

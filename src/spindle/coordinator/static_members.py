@@ -93,14 +93,16 @@ class StaticReturns:
         """The record with the new member id is committed, or could not be written."""
         group = self._groups.get(stored.group_id)
         member = None if group is None else group.members.get(stored.new_member_id)
-        if group is None or member is None:
+        if group is None or member is None or group.state is not GroupState.STABLE:
+            # A rebalance that began meanwhile answers the join, also where the record failed: the
+            # next generation stores the new member id.
             return
         if code is not ErrorCode.NONE:
             self._undo(group, member, stored, code, now_ms, out)
-        elif group.state is not GroupState.STABLE:
-            # A rebalance began meanwhile and answers the join in its own time.
             return
-        elif stored.can_skip_assignment:
+        # A session that ran out while the join was parked was passed over.
+        keep_alive(group, member, now_ms, out)
+        if stored.can_skip_assignment:
             is_leader = group.leader_id == member.member_id
             response = join_response(
                 group, member.member_id, with_members=is_leader, skip_assignment=is_leader
