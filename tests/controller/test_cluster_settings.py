@@ -253,6 +253,9 @@ def test_lists_are_appended_to_and_subtracted_from() -> None:
         assert policy() == "delete,compact"
         assert await alter("cleanup.policy", 3, "delete") == 0
         assert policy() == "compact"
+        assert await alter("cleanup.policy", 2, "a" * 32_759) == 0
+        assert len(policy() or "") == 32_767
+        assert await alter("cleanup.policy", 2, "b") == ErrorCode.INVALID_CONFIG
         assert await alter("retention.ms", 2, "5") == ErrorCode.INVALID_CONFIG
         assert await alter("retention.ms", 0, None) == ErrorCode.INVALID_REQUEST
         assert await alter("retention.ms", 0, "bad") == ErrorCode.INVALID_CONFIG

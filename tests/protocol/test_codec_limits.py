@@ -1,6 +1,7 @@
 """What a frame may cost: caps on one array, on all arrays together and on tagged fields."""
 
 import tracemalloc
+from struct import error as StructError
 from struct import pack
 
 import pytest
@@ -8,9 +9,11 @@ import pytest
 from spindle.common.errors import ProtocolViolation
 from spindle.protocol.codec import TooManyElements, decode, encode
 from spindle.protocol.messages.describe_groups import DescribeGroupsRequest
+from spindle.protocol.messages.leave_group import LeaveGroupRequest
 from spindle.protocol.messages.list_offsets import ListOffsetsRequest
 from spindle.protocol.messages.metadata import MetadataRequest
 from spindle.protocol.messages.offset_fetch import OffsetFetchRequest
+from spindle.protocol.messages.sync_group import SyncGroupRequest
 
 Group = OffsetFetchRequest.OffsetFetchRequestGroup
 Topic = Group.OffsetFetchRequestTopics
@@ -75,3 +78,27 @@ def test_many_small_arrays_cannot_explode_memory() -> None:
         assert tracemalloc.get_traced_memory()[1] < 1_000_000
     finally:
         tracemalloc.stop()
+
+
+@pytest.mark.parametrize("version", [4, 5])
+def test_a_string_holds_32767_bytes(version: int) -> None:
+    data = encode(DescribeGroupsRequest(groups=["ä" * 16_383 + "b"]), version)
+    request, _ = decode(DescribeGroupsRequest, version, data)
+    assert len(request.groups[0].encode()) == 32_767
+    with pytest.raises(StructError):
+        encode(DescribeGroupsRequest(groups=["ä" * 16_384]), version)
+
+
+def test_a_longer_compact_string_is_refused() -> None:
+    long_string = b"\x81\x80\x02" + b"a" * 32_768  # its length plus 1 as a varint comes first
+    too_long = "string of 32768 bytes, at most 32767"
+    with pytest.raises(ProtocolViolation, match=too_long):
+        decode(DescribeGroupsRequest, 5, b"\x02" + long_string + b"\0\0")
+    with pytest.raises(ProtocolViolation, match=too_long):  # a nullable one, the instance id
+        decode(LeaveGroupRequest, 4, b"\x02g" + b"\x02" + b"\x02m" + long_string + b"\0\0")
+
+
+def test_bytes_have_no_limit_but_the_frame() -> None:
+    assignment = SyncGroupRequest.SyncGroupRequestAssignment(assignment=b"a" * 40_000)
+    data = encode(SyncGroupRequest(assignments=[assignment]), 5)
+    assert decode(SyncGroupRequest, 5, data)[0].assignments == [assignment]

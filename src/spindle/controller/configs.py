@@ -23,6 +23,7 @@ from spindle.metadata.configs import (
 )
 from spindle.metadata.features import CORDONED_DIRECTORIES_LEVEL, metadata_version_name
 from spindle.metadata.image import MetadataImage
+from spindle.protocol.codec import MAX_STRING_BYTES
 from spindle.protocol.message import Message
 from spindle.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from spindle.protocol.messages.incremental_alter_configs import (
@@ -158,6 +159,17 @@ def _check_named(resource: ConfigResource) -> None:
     raise ApiError(ErrorCode.INVALID_REQUEST, f"Default {kind} resources are not allowed.")
 
 
+def _check_lengths(changes: Changes) -> None:
+    """A value that grew by appends may exceed what the string of a record holds."""
+    for value in changes.values():
+        if value is not None and len(value.encode()) > MAX_STRING_BYTES:
+            raise ApiError(
+                ErrorCode.INVALID_CONFIG,
+                "The configuration value cannot be added because it exceeds the maximum value "
+                f"size of {MAX_STRING_BYTES} bytes.",
+            )
+
+
 def _check_existence(image: MetadataImage, resource: ConfigResource) -> None:
     if resource.resource_type == TOPIC_RESOURCE:
         if resource.name not in image.topics.by_name:
@@ -235,6 +247,7 @@ def _change_records(
     after = {key: value for key, value in current.items() if key not in changes}
     after |= {key: value for key, value in changes.items() if value is not None}
     _check_named(resource)
+    _check_lengths(changes)
     context.config_rules.validate(resource.resource_type, resource.name, after)
     _check_existence(image, resource)
     _check_min_insync_replicas(image, resource, changes)

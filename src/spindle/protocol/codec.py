@@ -18,6 +18,8 @@ from spindle.protocol.message import EMPTY, Field, Message, default_of
 
 MAX_ELEMENTS: Final = 1_000_000
 MAX_TAGGED_FIELDS: Final = 10_000
+MAX_STRING_BYTES: Final = 32_767
+"""Kafka's limit of every string. Only the compact form could hold more, and no reader takes it."""
 BY_REFERENCE_BYTES: Final = 4096
 """Record sets of at least this size are handed on by reference and never copied."""
 
@@ -85,6 +87,20 @@ def _bad_count(what: str, count: int) -> ProtocolViolation:
     return ProtocolViolation(f"{what} has {count} elements, at most {MAX_ELEMENTS} are allowed")
 
 
+def read_string_length(buffer: Bytes, position: int) -> tuple[int, int]:
+    """The length of a compact string plus 1 (0 for null), and the position after it.
+
+    Raises:
+        ProtocolViolation: the string has more than `MAX_STRING_BYTES` bytes.
+    """
+    value, position = read_uvarint(buffer, position)
+    if value > MAX_STRING_BYTES + 1:
+        raise ProtocolViolation(
+            f"string of {value - 1} bytes, at most {MAX_STRING_BYTES} are allowed"
+        )
+    return value, position
+
+
 class TooManyElements(ProtocolViolation):
     """All arrays of a message together have more elements than the reader allows."""
 
@@ -100,6 +116,7 @@ class _Source:
         self.lines: list[str] = []
         self.scope: dict[str, Any] = {
             "read_uvarint": read_uvarint,
+            "read_string_length": read_string_length,
             "write_uvarint": write_uvarint,
             "too_long": _too_long,
             "bad_null": _bad_null,
@@ -145,8 +162,9 @@ def _read_length(
 ) -> bool:
     """Emit code that leaves the length in `k`, -1 for null. True where null is allowed."""
     if flexible:
+        read_long = "read_uvarint" if wide else "read_string_length"
         src.add(depth, "k = b[p]; p += 1")
-        src.add(depth, "if k > 127: k, p = read_uvarint(b, p - 1)")
+        src.add(depth, f"if k > 127: k, p = {read_long}(b, p - 1)")
         src.add(depth, "k -= 1")
     else:
         unpack = src.bind("u", Struct(">i" if wide else ">h").unpack_from)
@@ -322,7 +340,8 @@ def decode(
 def _write_length(src: _Source, depth: int, flexible: bool, wide: bool, extra: int = 1) -> None:
     """Emit code that writes the length in `k` (-1 for null)."""
     if flexible:
-        src.add(depth, f"out += UV[k + {extra}] if k < 16000 else large(k + {extra})")
+        large = "large" if wide else "large_string"
+        src.add(depth, f"out += UV[k + {extra}] if k < 16000 else {large}(k + {extra})")
     else:
         pack = src.bind("p", Struct(">i" if wide else ">h").pack)
         src.add(depth, f"out += {pack}(k)")
@@ -332,6 +351,12 @@ def _large_uvarint(value: int) -> bytes:
     out = bytearray()
     write_uvarint(out, value)
     return bytes(out)
+
+
+def _large_string_length(value: int) -> bytes:
+    if value > MAX_STRING_BYTES + 1:
+        raise StructError(f"string of {value - 1} bytes, at most {MAX_STRING_BYTES} are allowed")
+    return _large_uvarint(value)
 
 
 def _write_value(
@@ -447,6 +472,7 @@ def _writer(message: type[Message], version: int, flexible: bool) -> Writer:
 def _make_writer(message: type[Message], version: int, flexible: bool) -> Writer:
     src = _Source()
     src.scope["large"] = _large_uvarint
+    src.scope["large_string"] = _large_string_length
     plain, tagged = _in_version(message, version)
     src.add(0, "def function(m, out, refs):")
     run: list[Field] = []
