@@ -14,7 +14,7 @@ from spindle.metadata.partitions import PartitionRegistration
 from spindle.metadata.topics import TopicImage, TopicsImage
 from spindle.protocol.records.batch import batches, patch_offset_and_epoch
 from spindle.runtime.coordinator.group_coordinator import GroupCoordinator
-from spindle.runtime.coordinator.shard_driver import ShardSettings
+from spindle.runtime.coordinator.shard_writer import ShardSettings
 from spindle.serving.context import RequestContext
 
 CONFIG = replace(GroupCoordinatorConfig(), initial_rebalance_delay_ms=0)
@@ -26,6 +26,7 @@ class MemoryLog:
     def __init__(self) -> None:
         self.batches: dict[TopicPartition, list[bytes]] = {}
         self.ends: dict[TopicPartition, int] = {}
+        self.grown = asyncio.Event()
         self.gate: asyncio.Event | None = None
         self.failure: ErrorCode | None = None
         self.load_gate: asyncio.Event | None = None
@@ -38,6 +39,7 @@ class MemoryLog:
         patch_offset_and_epoch(stored, 0, base_offset, 0)
         self.batches.setdefault(partition, []).append(bytes(stored))
         self.ends[partition] = base_offset + header.record_count
+        self.grown.set()
         return self.ends[partition] - 1
 
     async def append(self, partition: TopicPartition, batch: bytes) -> int:

@@ -125,7 +125,8 @@ class Scenario:
 
     def _finish(self, outcome: Outcome, code: ErrorCode) -> None:
         if code is ErrorCode.NONE:
-            self.shard.committed(outcome.records, len(self.log))
+            committed = self.shard.committed(outcome.records, len(self.log), self.now_ms)
+            self._execute(committed)
             self.log += outcome.records
         for token, response in outcome.answers_after_commit:
             self._answer(token, response if code is ErrorCode.NONE else ApiError(code))

@@ -282,7 +282,7 @@ def test_offsets_go_with_their_topic() -> None:
     s.commit_offsets({("t", 0): 5}, topic_id=ID_A)
     s.commit_offsets({("t", 1): 5}, topic_id=ID_B)
     s.commit_offsets({("t", 2): 5, ("u", 0): 5})
-    out = s.shard.on_topics_deleted([(ID_A, "t")])
+    out = s.shard.on_topics_deleted("request", [(ID_A, "t")])
     assert out.records == [
         OffsetRecord("orders", TopicPartition("t", 0), None),
         OffsetRecord("orders", TopicPartition("t", 2), None),

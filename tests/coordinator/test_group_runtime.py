@@ -4,13 +4,23 @@ import asyncio
 from dataclasses import replace
 
 import pytest
-from coordinator_log import CONFIG, Broker, MemoryLog, image_of, run, start_broker, topic
+from coordinator_log import (
+    CONFIG,
+    Broker,
+    MemoryLog,
+    image_of,
+    run,
+    standing_clock,
+    start_broker,
+    topic,
+)
 
 from spindle.common.errors import ApiError, CorruptRecords, ErrorCode
 from spindle.common.ids import OFFSETS_TOPIC, TopicPartition
-from spindle.coordinator.outcome import Client
+from spindle.coordinator.outcome import Client, Outcome, TimerKey
 from spindle.coordinator.partitioning import partition_for
 from spindle.coordinator.records import CommittedOffset, OffsetRecord, encode_record
+from spindle.coordinator.shard import GroupShard
 from spindle.protocol.messages.heartbeat import HeartbeatRequest
 from spindle.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from spindle.protocol.messages.list_groups import ListGroupsRequest
@@ -21,7 +31,8 @@ from spindle.protocol.records.batch import read_header
 from spindle.protocol.records.builder import SimpleRecord, build_batch
 from spindle.protocol.records.control import EndTransactionMarker, build_end_transaction
 from spindle.protocol.records.record import decode_records
-from spindle.runtime.coordinator.shard_driver import ShardSettings, ShardState
+from spindle.runtime.coordinator.shard_driver import ShardDriver, ShardState
+from spindle.runtime.coordinator.shard_writer import ShardSettings
 
 CLIENT = Client("app", "/127.0.0.1", 9)
 GROUP = "orders"
@@ -73,8 +84,7 @@ async def join(
         rebalance_timeout_ms=60_000,
         member_id=member_id,
         protocol_type="consumer",
-        protocols=[JoinGroupRequest.JoinGroupRequestProtocol(name="range")],
-        **fields,  # type: ignore[arg-type]
+        **{"protocols": [JoinGroupRequest.JoinGroupRequestProtocol(name="range")], **fields},  # type: ignore[arg-type]
     )
     return await broker.groups.join_group(request, CLIENT)
 
@@ -103,11 +113,29 @@ def test_group_of_a_partition_that_is_led_elsewhere() -> None:
     run(story)
 
 
-def test_loading_is_said_and_ends() -> None:
+def test_requests_of_members_wait_while_their_shard_is_loaded() -> None:
     async def story() -> None:
         log = MemoryLog()
         log.load_gate = asyncio.Event()
         broker = start_broker(log=log)
+        requests = [commit(broker, 1), fetch(broker), join(broker)]
+        committed, fetched, joined = [asyncio.ensure_future(request) for request in requests]
+        await settle()
+        assert not any(request.done() for request in (committed, fetched, joined))
+        log.load_gate.set()
+        assert await committed == ErrorCode.NONE
+        assert await fetched in (-1, 1)
+        assert (await joined).error_code == ErrorCode.MEMBER_ID_REQUIRED
+        broker.groups.close()
+
+    run(story)
+
+
+def test_requests_of_members_do_not_wait_for_ever_for_their_shard() -> None:
+    async def story() -> None:
+        log = MemoryLog()
+        log.load_gate = asyncio.Event()
+        broker = start_broker(log=log, settings=ShardSettings(commit_timeout_ms=20))
         for request in (commit(broker, 1), fetch(broker), join(broker)):
             with pytest.raises(ApiError) as raised:
                 await request
@@ -355,6 +383,81 @@ def test_slow_commit_is_given_up_and_still_counts() -> None:
     run(story)
 
 
+def test_commits_behind_a_hanging_append_are_given_up_in_their_own_time() -> None:
+    async def story() -> None:
+        broker = start_broker(settings=ShardSettings(commit_timeout_ms=20))
+        await broker.groups.wait_loaded()
+        broker.log.gate = asyncio.Event()
+        commits = [asyncio.ensure_future(commit(broker, 5))]
+        await settle()
+        commits.append(asyncio.ensure_future(commit(broker, 6)))
+        commits.append(asyncio.ensure_future(fetch(broker, require_stable=True)))
+        for outcome in await asyncio.gather(*commits, return_exceptions=True):
+            assert isinstance(outcome, ApiError)
+            assert outcome.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        broker.log.gate.set()
+        assert await fetch(broker, require_stable=True) == 6
+        broker.groups.close()
+
+    run(story)
+
+
+def test_syncs_are_answered_while_the_append_of_their_assignment_hangs() -> None:
+    async def story() -> None:
+        broker = start_broker(settings=ShardSettings(commit_timeout_ms=20))
+        await broker.groups.wait_loaded()
+        leader = await join(broker, group_instance_id="a")
+        broker.log.gate = asyncio.Event()
+        assignment = SyncGroupRequest.SyncGroupRequestAssignment(member_id=leader.member_id)
+        request = SyncGroupRequest(
+            group_id=GROUP,
+            generation_id=leader.generation_id,
+            member_id=leader.member_id,
+            group_instance_id="a",
+            assignments=[assignment],
+        )
+        synced = await broker.groups.sync_group(request)
+        assert synced.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        broker.log.gate.set()
+        await fetch(broker, require_stable=True)
+        assert broker.groups.describe_groups([GROUP], 6)[0].group_state == "PreparingRebalance"
+        broker.groups.close()
+
+    run(story)
+
+
+def test_record_that_cannot_be_encoded_is_answered_as_an_append_that_failed() -> None:
+    async def story() -> None:
+        broker = start_broker()
+        await broker.groups.wait_loaded()
+        protocol = JoinGroupRequest.JoinGroupRequestProtocol(name="r" * 40_000)
+        leader = await join(broker, group_instance_id="a", protocols=[protocol])
+        request = SyncGroupRequest(
+            group_id=GROUP, generation_id=1, member_id=leader.member_id, group_instance_id="a"
+        )
+        synced = await broker.groups.sync_group(request)
+        assert synced.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+        assert await commit(broker, 5, group="another") == ErrorCode.NONE
+        broker.groups.close()
+
+    run(story)
+
+
+@pytest.mark.parametrize("instance_id", [None, "i" * 32_731])
+def test_member_id_that_would_be_too_long_is_refused(instance_id: str | None) -> None:
+    async def story() -> None:
+        broker = start_broker()
+        await broker.groups.wait_loaded()
+        request = JoinGroupRequest(
+            group_id=GROUP, session_timeout_ms=10_000, group_instance_id=instance_id
+        )
+        with pytest.raises(ApiError, match=r"id of 32731 bytes, .* at most 32730"):
+            await broker.groups.join_group(request, CLIENT._replace(client_id="i" * 32_731))
+        broker.groups.close()
+
+    run(story)
+
+
 def test_request_that_was_given_up_does_no_harm() -> None:
     async def story() -> None:
         broker = start_broker()
@@ -484,6 +587,115 @@ def test_offsets_of_deleted_topics_go() -> None:
         await settle()
         assert await fetch(broker) == -1
         broker.groups.close()
+
+    run(story)
+
+
+def test_offsets_of_deleted_topics_go_though_the_first_append_fails() -> None:
+    async def story() -> None:
+        settings = ShardSettings(retry_ms=10)
+        broker = start_broker(topic("t", b"t" * 16, 1), settings=settings)
+        await broker.groups.wait_loaded()
+        await commit(broker, 5)
+        broker.log.failure = ErrorCode.NOT_ENOUGH_REPLICAS
+        broker.groups.on_topics_deleted([(b"t" * 16, "t")])
+        await settle()
+        assert await fetch(broker) == 5
+        broker.log.failure = None
+        broker.log.grown.clear()
+        await broker.log.grown.wait()
+        assert await fetch(broker, require_stable=True) == -1
+        broker.groups.close()
+
+    run(story)
+
+
+def test_offsets_of_topics_that_are_deleted_during_loading_go() -> None:
+    async def story() -> None:
+        first = start_broker(topic("t", b"t" * 16, 1))
+        await first.groups.wait_loaded()
+        await commit(first, 5)
+        first.groups.close()
+        second = start_broker(topic("t", b"t" * 16, 1), log=first.log)
+        second.groups.on_topics_deleted([(b"t" * 16, "t")])
+        await second.groups.wait_loaded()
+        assert await fetch(second, require_stable=True) == -1
+        second.groups.close()
+
+    run(story)
+
+
+def test_deletion_of_a_large_group_takes_several_batches() -> None:
+    async def story() -> None:
+        limit = 1_000
+        broker = start_broker(settings=ShardSettings(max_batch_bytes=limit))
+        await broker.groups.wait_loaded()
+        for partition in range(60):
+            request = commit_request(5)
+            request.topics[0].partitions[0].partition_index = partition
+            await broker.groups.commit_offsets(request, CLIENT)
+        at = partition_of(GROUP)
+        done = len(broker.log.batches[at])
+        (result,) = await broker.groups.delete_groups([GROUP])
+        assert result.error_code == ErrorCode.NONE
+        batches = broker.log.batches[at][done:]
+        assert len(batches) > 1
+        assert max(len(batch) for batch in batches) <= limit
+        second = start_broker(log=broker.log)
+        await second.groups.wait_loaded()
+        assert second.groups.list_groups(ListGroupsRequest()).groups == []
+        assert await fetch(second) == -1
+        broker.groups.close()
+        second.groups.close()
+
+    run(story)
+
+
+# ---------------------------------------------------------------- timers
+
+
+class Restless(GroupShard):
+    """Whatever timer fires is set again for a time that has passed, or fails at first."""
+
+    __slots__ = ("fails", "fired", "has_fired_often")
+
+    def __init__(self, *, fails: bool) -> None:
+        super().__init__(CONFIG, lambda: "id")
+        self.fails = fails
+        self.fired = 0
+        self.has_fired_often = asyncio.Event()
+
+    def loaded(self, now_ms: int) -> Outcome:
+        out = Outcome()
+        out.set_timer(TimerKey("join", GROUP), now_ms)
+        return out
+
+    def on_timer(self, key: TimerKey, now_ms: int) -> Outcome:
+        self.fired += 1
+        if self.fired == 3:
+            self.has_fired_often.set()
+        if self.fails and self.fired == 1:
+            raise LookupError("a fault of the group")
+        out = Outcome()
+        out.set_timer(key, now_ms - 3_600_000)
+        return out
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_timers_leave_the_event_loop_to_others(fails: bool) -> None:
+    async def story() -> None:
+        shard = Restless(fails=fails)
+        driver = ShardDriver(
+            partition_of(GROUP),
+            0,
+            shard,
+            MemoryLog(),
+            standing_clock,
+            ShardSettings(retry_ms=10),
+            lambda _: None,
+        )
+        await shard.has_fired_often.wait()
+        driver.close()
 
     run(story)
 

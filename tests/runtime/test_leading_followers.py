@@ -18,6 +18,7 @@ from node_harness import (
 )
 
 from spindle.common.errors import ErrorCode
+from spindle.common.ids import TopicPartition
 from spindle.log.log import FetchedRecords, Log
 from spindle.protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest
 from spindle.protocol.messages.delete_records import DeleteRecordsRequest
@@ -25,6 +26,7 @@ from spindle.protocol.messages.delete_topics import DeleteTopicsRequest
 from spindle.protocol.messages.fetch import FetchRequest
 from spindle.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from spindle.protocol.messages.list_offsets import ListOffsetsRequest
+from spindle.runtime.coordinator.replica_log import ReplicaCoordinatorLog
 
 
 def test_records_are_committed_when_the_follower_has_them(tmp_path: Path) -> None:
@@ -497,3 +499,26 @@ async def limit_leader_rate(client: Client, bytes_per_s: int) -> None:
         )
     )
     assert response.responses[0].error_code == 0
+
+
+def test_a_coordinator_loads_what_is_committed_and_waits_for_the_rest(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with pair(tmp_path) as p:
+            await p.create()
+            await p.follow(0, max_wait_ms=0)
+            await p.client.produce("t", 0, batch_of(b"a"), acks=1)
+            assert p.node.broker is not None
+            log = ReplicaCoordinatorLog(p.node.broker.replicas, lambda: 0)
+
+            async def load() -> list[bytes | None]:
+                pieces = [piece async for piece in log.read_batches(TopicPartition("t", 0))]
+                return [record.value for piece in pieces for record in records_in(piece)]
+
+            loading = asyncio.create_task(load())
+            # The leader answers this one after it has read its log.
+            await p.client.fetch("t", 0, 0, max_wait_ms=0)
+            assert not loading.done()
+            await p.follow(1, last_epoch=0, max_wait_ms=0)
+            assert await loading == [b"a"]
+
+    run(scenario)

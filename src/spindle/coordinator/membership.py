@@ -5,6 +5,7 @@ parked in the group; `Rebalances` answers them.
 """
 
 from collections.abc import Callable
+from typing import Final
 
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.coordinator.classic_group import ClassicGroup, GroupState
@@ -30,6 +31,7 @@ from spindle.coordinator.rebalance import (
     keep_alive,
 )
 from spindle.coordinator.static_members import StaticReturns
+from spindle.protocol.codec import MAX_STRING_BYTES
 from spindle.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from spindle.protocol.messages.join_group import JoinGroupRequest
 from spindle.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
@@ -37,6 +39,9 @@ from spindle.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResp
 
 KNOWN_MEMBER_ID_FROM_VERSION = 4
 """JoinGroup from here on takes new dynamic members only under an id given out before (KIP-394)."""
+
+_SUFFIX_BYTES: Final = 37
+"""What a new member id has behind its prefix: a hyphen and a UUID."""
 
 
 class Memberships:
@@ -62,8 +67,14 @@ class Memberships:
     def join(
         self, token: Token, request: JoinGroupRequest, client: Client, now_ms: int, out: Outcome
     ) -> None:
-        """Answer a join at once or park it until its group's join phase ends."""
+        """Answer a join at once or park it until its group's join phase ends.
+
+        Raises:
+            ApiError: INVALID_REQUEST, no member id can begin with the client or instance id.
+        """
         member_id = request.member_id
+        if not member_id:
+            _check_member_id_prefix(request.group_instance_id, client)
         group = self._groups.get(request.group_id)
         is_new_group = group is None
         if group is None:
@@ -348,6 +359,20 @@ class Memberships:
                 return
         if group.state is GroupState.PREPARING_REBALANCE and group.has_all_members_joined:
             self._rebalances.complete_join(group, now_ms, out)
+
+
+def _check_member_id_prefix(instance_id: str | None, client: Client) -> None:
+    """A member id becomes a string of answers and of the group's record."""
+    limit = MAX_STRING_BYTES - _SUFFIX_BYTES
+    name, prefix = ("client id", client.client_id)
+    if instance_id is not None:
+        name, prefix = ("group instance id", instance_id)
+    size = len(prefix.encode())
+    if size > limit:
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST,
+            f"{name} of {size} bytes, a member of a group may have at most {limit}",
+        )
 
 
 def _check_sync(group: ClassicGroup, request: SyncGroupRequest) -> ErrorCode:

@@ -99,6 +99,8 @@ class Outcome:
     answers_after_commit: list[Answer]
     completions: list[Completion]
     timers: list[TimerChange]
+    is_atomic: bool
+    """False if each record stands for itself, so that several batches may hold them."""
 
     def __init__(self) -> None:
         self.records = []
@@ -106,6 +108,7 @@ class Outcome:
         self.answers_after_commit = []
         self.completions = []
         self.timers = []
+        self.is_atomic = True
 
     def answer(self, token: Token, response: Message) -> None:
         """Send a response that depends on no record."""

@@ -56,7 +56,7 @@ from spindle.protocol.messages.heartbeat import HeartbeatRequest
 from spindle.protocol.messages.join_group import JoinGroupRequest
 from spindle.protocol.messages.leave_group import LeaveGroupRequest
 from spindle.protocol.messages.offset_commit import OffsetCommitRequest
-from spindle.protocol.messages.offset_delete import OffsetDeleteRequest
+from spindle.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from spindle.protocol.messages.offset_fetch import OffsetFetchRequest
 from spindle.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
@@ -124,6 +124,7 @@ class GroupShard:
     def delete_offsets(self, token: Token, request: OffsetDeleteRequest) -> Outcome:
         """OffsetDelete (exclusive). Raises ApiError if the group is missing or in use."""
         out = Outcome()
+        out.is_atomic = False
         response = self._requests.delete(request, out)
         out.answer_after_commit(token, response)
         return out
@@ -143,6 +144,7 @@ class GroupShard:
     def delete_groups(self, token: Token, group_ids: Sequence[str]) -> Outcome:
         """DeleteGroups (exclusive)."""
         out = Outcome()
+        out.is_atomic = False
         results = [
             DeleteGroupsResponse.DeletableGroupResult(group_id=group_id, error_code=code)
             for group_id, code in self._requests.delete_groups(group_ids, out)
@@ -150,10 +152,15 @@ class GroupShard:
         out.answer_after_commit(token, DeleteGroupsResponse(results=results))
         return out
 
-    def on_topics_deleted(self, topics: Sequence[tuple[Uuid, str]]) -> Outcome:
-        """Topics (id and name) are gone from the cluster (exclusive)."""
+    def on_topics_deleted(self, token: Token, topics: Sequence[tuple[Uuid, str]]) -> Outcome:
+        """Topics (id and name) are gone from the cluster (exclusive).
+
+        The answer says only that their offsets are gone, too.
+        """
         out = Outcome()
+        out.is_atomic = False
         self._requests.on_topics_deleted(topics, out)
+        out.answer_after_commit(token, OffsetDeleteResponse())
         return out
 
     # ------------------------------------------------------------ time
@@ -162,6 +169,7 @@ class GroupShard:
         """A timer fired. The `expiration` timer is exclusive."""
         out = Outcome()
         if key.kind == "expiration":
+            out.is_atomic = False
             self._requests.expire(now_ms, out)
             self._schedule_expiration(now_ms, out)
         elif key.kind == "heartbeat":
@@ -251,8 +259,11 @@ class GroupShard:
                 answer_sync(member, SyncGroupResponse(error_code=code), out)
         return out
 
-    def committed(self, records: Sequence[CoordinatorRecord], base_offset: int) -> None:
+    def committed(
+        self, records: Sequence[CoordinatorRecord], base_offset: int, now_ms: int
+    ) -> Outcome:
         """Take in records of this shard's own outcomes, committed from `base_offset` on."""
+        out = Outcome()
         for record_offset, record in enumerate(records, base_offset):
             if isinstance(record, OffsetRecord):
                 group_id, partition, committed = record
@@ -266,9 +277,14 @@ class GroupShard:
             else:
                 group = self.groups.get(record.group_id)
                 if group is None:
-                    self.groups.put(group_of(record))
+                    # It was given up before its record was committed. Its members begin anew.
+                    group = group_of(record)
+                    self.groups.put(group)
+                    for member in group.members.values():
+                        keep_alive(group, member, now_ms, out)
                 else:
                     group.is_stored = True
+        return out
 
     def complete(self, completion: Completion, code: ErrorCode, now_ms: int) -> Outcome:
         """The append that `completion` waited for ended with `code` (NONE: it is committed)."""

@@ -1,13 +1,15 @@
 """All group coordinator shards of a broker: which group is whose, and what every request needs.
 
 A shard exists for each partition of `__consumer_offsets` that this broker leads. Requests for
-groups of other partitions get NOT_COORDINATOR, and while a partition is loaded, or about to be,
+groups of other partitions get NOT_COORDINATOR. While a partition is loaded, requests of members
+wait for a while; then, and at once where the answer is of use to nobody later, they get
 COORDINATOR_LOAD_IN_PROGRESS.
 """
 
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
 
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import OFFSETS_TOPIC, TopicPartition
@@ -29,16 +31,28 @@ from spindle.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetD
 from spindle.protocol.messages.offset_fetch import OffsetFetchRequest
 from spindle.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from spindle.replicas.metadata_view import MetadataView
-from spindle.runtime.coordinator.shard_driver import (
-    Clock,
-    CoordinatorLog,
-    Operation,
-    ShardDriver,
-    ShardSettings,
-    ShardState,
-)
+from spindle.runtime.coordinator.shard_driver import Operation, ShardDriver, ShardState
+from spindle.runtime.coordinator.shard_writer import Clock, CoordinatorLog, ShardSettings
 
 log = logging.getLogger(__name__)
+
+
+class _Loaded(NamedTuple):
+    """What shards have loaded since the last one that was loaded alone or as the last of many."""
+
+    partitions: int
+    groups: int
+    records: int
+
+    def plus(self, shard: ShardDriver) -> "_Loaded":
+        return _Loaded(
+            self.partitions + 1,
+            self.groups + len(shard.shard.groups),
+            self.records + shard.loaded_records,
+        )
+
+
+_NOTHING_LOADED: Final = _Loaded(0, 0, 0)
 
 
 class GroupCoordinator:
@@ -62,6 +76,7 @@ class GroupCoordinator:
         self._clock = clock
         self._new_uuid = new_uuid
         self._settings = settings or ShardSettings()
+        self._loaded = _NOTHING_LOADED
 
     # ------------------------------------------------------------ leadership
 
@@ -86,6 +101,23 @@ class GroupCoordinator:
             self._log,
             self._clock,
             self._settings,
+            self._on_loaded,
+        )
+
+    def _on_loaded(self, shard: ShardDriver) -> None:
+        """Count what was loaded, and say it once for all shards that were loaded together."""
+        if shard.state is ShardState.ACTIVE:
+            self._loaded = self._loaded.plus(shard)
+        if any(other.state is ShardState.LOADING for other in self.shards.values()):
+            return
+        loaded, self._loaded = self._loaded, _NOTHING_LOADED
+        log.log(
+            logging.INFO if loaded.records else logging.DEBUG,
+            "Loaded %d groups of %d partitions of %s (%d records)",
+            loaded.groups,
+            loaded.partitions,
+            OFFSETS_TOPIC,
+            loaded.records,
         )
 
     def on_resigned(self, partition: int, leader_epoch: int | None = None) -> None:
@@ -100,8 +132,8 @@ class GroupCoordinator:
     def on_topics_deleted(self, topics: Sequence[tuple[Uuid, str]]) -> None:
         """Topics (id and name) are gone: their committed offsets go too."""
         for shard in self.shards.values():
-            if shard.state is ShardState.ACTIVE:
-                shard.submit_background(_delete_topics(shard.shard, topics), is_exclusive=True)
+            if shard.state in (ShardState.LOADING, ShardState.ACTIVE):
+                shard.submit_background(_delete_topics(shard.shard, topics))
 
     def close(self) -> None:
         """Give up all shards; parked requests are answered with NOT_COORDINATOR."""
@@ -141,6 +173,8 @@ class GroupCoordinator:
 
     async def heartbeat(self, request: HeartbeatRequest) -> HeartbeatResponse:
         shard = self._shard_of(request.group_id)
+        # While nothing is known against the member, it need not wait to hear so.
+        shard.check_active()
         core = shard.shard
         response: HeartbeatResponse = await shard.submit(
             lambda token, now_ms: core.heartbeat(token, request, now_ms)
@@ -172,17 +206,16 @@ class GroupCoordinator:
         self, request: OffsetFetchRequest.OffsetFetchRequestGroup, *, require_stable: bool
     ) -> FetchedGroup:
         shard = self._shard_of(request.group_id, allow_empty=True)
-        shard.check_active()
         core = shard.shard
-        if not require_stable:
+        if not require_stable and shard.state is ShardState.ACTIVE:
             return core.fetch_offsets(request, require_stable=False)
 
         def fetch(token: Token, _: int) -> Outcome:
             out = Outcome()
-            out.answer(token, core.fetch_offsets(request, require_stable=True))
+            out.answer(token, core.fetch_offsets(request, require_stable=require_stable))
             return out
 
-        response: FetchedGroup = await shard.submit(fetch, is_exclusive=True)
+        response: FetchedGroup = await shard.submit(fetch, is_exclusive=require_stable)
         return response
 
     async def delete_offsets(self, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
@@ -282,7 +315,7 @@ def _check_group_id(group_id: str) -> None:
 
 
 def _delete_topics(core: GroupShard, topics: Sequence[tuple[Uuid, str]]) -> Operation:
-    return lambda _, __: core.on_topics_deleted(topics)
+    return lambda token, _: core.on_topics_deleted(token, topics)
 
 
 def _delete_errors(

@@ -48,11 +48,18 @@ class ReplicaCoordinatorLog:
         return await done
 
     async def read_batches(self, partition: TopicPartition) -> AsyncIterator[Bytes]:
-        """Whole batches from the log start to the log end."""
+        """Whole batches from the log start to the log end, once they are committed.
+
+        A new leader may have records that its predecessor did not get committed. They are, as soon
+        as the high watermark has reached them, or another leader does not have them.
+        """
         hosted = self._hosted(partition)
         offset = hosted.log.log_start_offset
         while offset < hosted.log.log_end_offset:
-            found: FetchedRecords = await hosted.directory.executor.submit(_read, hosted, offset)
+            await self._wait_committed(partition, hosted, offset)
+            found: FetchedRecords = await hosted.directory.executor.submit(
+                _read, hosted, offset, hosted.high_watermark
+            )
             last = None
             for _, header in batches(found.records):
                 last = header
@@ -61,6 +68,26 @@ class ReplicaCoordinatorLog:
             offset = last.next_offset
             yield found.records
 
+    async def _wait_committed(
+        self, partition: TopicPartition, hosted: Partition, offset: int
+    ) -> None:
+        """Return when the record at the offset is committed.
+
+        Raises:
+            ApiError: this broker does not lead the partition any more, or its directory failed.
+        """
+        while hosted.high_watermark <= offset:
+            progress = _Progress()
+            hosted.watch(progress, appends=False)
+            try:
+                await progress.happened
+            finally:
+                hosted.unwatch(progress)
+            if self._hosted(partition) is not hosted:
+                raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            if hosted.is_offline:
+                raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR)
+
     def _hosted(self, partition: TopicPartition) -> Partition:
         hosted = self._replicas.lookup(partition.topic, partition.partition)
         if hosted is None or hosted.leader is None:
@@ -68,6 +95,22 @@ class ReplicaCoordinatorLog:
         return hosted
 
 
-def _read(partition: Partition, offset: int) -> FetchedRecords:
-    log = partition.log
-    return log.read(offset, _READ_BYTES, log.log_end_offset, min_one_batch=True)
+class _Progress:
+    """Watches a partition for the next change of its high watermark or leadership."""
+
+    def __init__(self) -> None:
+        self.happened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def log_moved(self) -> None:
+        """A grown log commits nothing."""
+
+    def committed(self) -> None:
+        if not self.happened.done():
+            self.happened.set_result(None)
+
+    def changed(self) -> None:
+        self.committed()
+
+
+def _read(partition: Partition, offset: int, end_offset: int) -> FetchedRecords:
+    return partition.log.read(offset, _READ_BYTES, end_offset, min_one_batch=True)

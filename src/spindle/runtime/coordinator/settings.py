@@ -2,7 +2,7 @@
 
 from spindle.config.node_config import NodeConfig
 from spindle.coordinator.config import GroupCoordinatorConfig
-from spindle.runtime.coordinator.shard_driver import ShardSettings
+from spindle.runtime.coordinator.shard_writer import ShardSettings
 
 
 def group_coordinator_config(node: NodeConfig) -> GroupCoordinatorConfig:

@@ -1,17 +1,18 @@
-"""Runs one group coordinator shard: loading, timers, group commit of its appends.
+"""Runs one group coordinator shard: loading, operations, timers.
 
-Operations are decided at once, also while an append is under way; the records of all that were
-decided meanwhile go into the next batch. One append at a time keeps the order of the log that of
-the decisions. An exclusive operation waits until no append is under way, and what comes after it
-waits until its own is committed.
+Operations are decided at once, also while an append is under way; `ShardWriter` appends what they
+decide. An exclusive operation waits until no append is under way, and what comes after it waits
+until its own is committed. While the shard is loaded, requests wait, too. No request waits longer
+than `offsets.commit.timeout.ms`, except for other members.
 """
 
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable, Sequence
 from enum import Enum
-from typing import Any, Final, NamedTuple, Protocol
+from struct import error as StructError
+from typing import Any, Final
 
 from spindle.common.errors import (
     ApiError,
@@ -22,44 +23,32 @@ from spindle.common.errors import (
 )
 from spindle.common.ids import TopicPartition
 from spindle.common.ports import Bytes
-from spindle.coordinator.append_errors import coordinator_error
 from spindle.coordinator.outcome import Answer, Outcome, TimerChange, TimerKey, Token
-from spindle.coordinator.records import CoordinatorRecord, encode_record, parse_record
+from spindle.coordinator.records import CoordinatorRecord, parse_record
 from spindle.coordinator.shard import NO_PRODUCER_ID, GroupShard
 from spindle.coordinator.timers import TimerQueue
-from spindle.protocol.records.batch import HEADER_BYTES, BatchHeader, batches
-from spindle.protocol.records.builder import SimpleRecord, build_batch
+from spindle.protocol.records.batch import BatchHeader, batches
 from spindle.protocol.records.control import read_end_transaction
 from spindle.protocol.records.record import decode_records
+from spindle.runtime.coordinator.shard_writer import (
+    Clock,
+    CoordinatorLog,
+    ShardSettings,
+    ShardWriter,
+    encode_records,
+)
 
 log = logging.getLogger(__name__)
 
-Clock = Callable[[], int]
-"""Milliseconds since the epoch."""
 Operation = Callable[[Token, int], Outcome]
 """Decides at a time, for the request that the token names."""
+Loaded = Callable[["ShardDriver"], None]
+"""Told when loading has ended, one way or the other."""
 
-RECORD_OVERHEAD_BYTES: Final = 24
-"""At most what a record adds to its key and value in a batch of less than 2 GiB."""
 RECORDS_WITHOUT_REST: Final = 1_000
 """Loading replays about this many (6 ms) before other work of the event loop gets its turn."""
-_BASE_SEQUENCE: Final = 0
-
-
-class CoordinatorLog(Protocol):
-    """The partitions of `__consumer_offsets` that this broker leads."""
-
-    async def append(self, partition: TopicPartition, batch: bytes) -> int:
-        """Append one batch and wait until it is committed; the offset of its last record.
-
-        Raises:
-            ApiError: it was not appended, or leadership was lost.
-        """
-        ...
-
-    def read_batches(self, partition: TopicPartition) -> AsyncIterator[Bytes]:
-        """Whole batches from the log start to the log end, in pieces of any size."""
-        ...
+TIMERS_WITHOUT_REST: Final = 1_000
+"""Timers that fire before other work of the event loop gets its turn."""
 
 
 class ShardState(Enum):
@@ -71,32 +60,26 @@ class ShardState(Enum):
     CLOSED = "closed"
 
 
-class ShardSettings(NamedTuple):
-    """Limits of one shard."""
+class _Work:
+    """An operation that waits for its turn. `future` is None for a timer's."""
 
-    commit_timeout_ms: int = 5_000
-    """`offsets.commit.timeout.ms`: after this a request is told to try again."""
-    max_batch_bytes: int = 1_048_588
-    """`max.message.bytes` of `__consumer_offsets`."""
-    codec: int = 0
-    """`offsets.topic.compression.codec`."""
-    max_pending_bytes: int = 32 * 1024 * 1024
-    """Records waiting for an append; beyond it requests get COORDINATOR_NOT_AVAILABLE."""
-    max_waiting_operations: int = 10_000
-    """Operations behind an exclusive one; more are refused with COORDINATOR_NOT_AVAILABLE."""
+    __slots__ = ("deadline", "future", "is_exclusive", "operation", "submitted_s", "timer")
 
-
-class _Work(NamedTuple):
-    future: "asyncio.Future[Any] | None"
-    operation: Operation
-    is_exclusive: bool
-    timer: TimerKey | None = None
-
-
-class _Write(NamedTuple):
-    outcome: Outcome
-    encoded: list[tuple[bytes, bytes | None]]
-    size_bytes: int
+    def __init__(
+        self,
+        future: "asyncio.Future[Any] | None",
+        operation: Operation,
+        submitted_s: float,
+        *,
+        is_exclusive: bool,
+        timer: TimerKey | None = None,
+    ) -> None:
+        self.future = future
+        self.operation = operation
+        self.submitted_s = submitted_s
+        self.is_exclusive = is_exclusive
+        self.timer = timer
+        self.deadline: asyncio.TimerHandle | None = None
 
 
 class ShardDriver:
@@ -110,50 +93,55 @@ class ShardDriver:
         coordinator_log: CoordinatorLog,
         clock: Clock,
         settings: ShardSettings,
+        on_loaded: Loaded,
     ) -> None:
         self.partition = partition
         self.leader_epoch = leader_epoch
         self.shard = shard
         self.state = ShardState.LOADING
+        self.loaded_records = 0
+        """Records that loading has replayed."""
         self._log = coordinator_log
         self._clock = clock
         self._settings = settings
+        self._on_loaded = on_loaded
         self._loop = asyncio.get_running_loop()
         self._timers = TimerQueue()
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_ms = 0
         self._waiting: deque[_Work] = deque()
-        self._writes: deque[_Write] = deque()
-        self._in_flight: list[_Write] = []
-        self._pending_bytes = 0
         self._is_exclusive = False
-        self._writer: asyncio.Task[None] | None = None
+        self._writer = ShardWriter(self, partition, coordinator_log, clock, settings)
         self._loader = self._loop.create_task(self._load())
 
     # ------------------------------------------------------------ life
 
     async def _load(self) -> None:
-        count = rested = 0
         try:
-            async for piece in self._log.read_batches(self.partition):
-                for position, header in batches(piece):
-                    count += self._replay(piece, position, header)
-                    if count - rested >= RECORDS_WITHOUT_REST:
-                        rested = count
-                        await asyncio.sleep(0)
+            await self._read_log()
         except (ApiError, LogDirectoryFailed, CorruptRecords, CorruptLog) as error:
+            log.error("Loading groups of %s failed: %s", self.partition, error)
             if self.state is ShardState.LOADING:
                 self.state = ShardState.FAILED
-            log.error("Loading groups of %s failed: %s", self.partition, error)
+                self._fail_waiting()
+                self._on_loaded(self)
             return
         if self.state is not ShardState.LOADING:
             return
         self.state = ShardState.ACTIVE
-        log.info(
-            "Loaded %d groups of %s (%d records)", len(self.shard.groups), self.partition, count
-        )
         now_ms = self._clock()
-        self._execute(self.shard.loaded(now_ms), now_ms, is_exclusive=False)
+        self._execute(self.shard.loaded(now_ms), now_ms, self._loop.time())
+        self._on_loaded(self)
+        self._run_waiting()
+
+    async def _read_log(self) -> None:
+        rested = 0
+        async for piece in self._log.read_batches(self.partition):
+            for position, header in batches(piece):
+                self.loaded_records += self._replay(piece, position, header)
+                if self.loaded_records - rested >= RECORDS_WITHOUT_REST:
+                    rested = self.loaded_records
+                    await asyncio.sleep(0)
 
     def _replay(self, piece: Bytes, position: int, header: BatchHeader) -> int:
         records = decode_records(piece, position, header)
@@ -183,16 +171,18 @@ class ShardDriver:
         self._loader.cancel()
         if self._alarm is not None:
             self._alarm.cancel()
-        if self._writer is not None:
-            self._writer.cancel()
-        for work in self._waiting:
-            _fail(work.future, ErrorCode.NOT_COORDINATOR)
-        self._waiting.clear()
-        for write in [*self._in_flight, *self._writes]:
-            self._fail_answers(write.outcome.answers_after_commit, ErrorCode.NOT_COORDINATOR)
-        self._writes.clear()
+        self._fail_waiting()
+        for outcome in self._writer.close():
+            self._fail_answers(outcome.answers_after_commit, ErrorCode.NOT_COORDINATOR)
         if was_active:
             self._answer(self.shard.unloaded(self._clock()).answers)
+
+    def _fail_waiting(self) -> None:
+        waiting, self._waiting = self._waiting, deque()
+        for work in waiting:
+            if work.deadline is not None:
+                work.deadline.cancel()
+            _fail(work.future, ErrorCode.NOT_COORDINATOR)
 
     # ------------------------------------------------------------ operations
 
@@ -204,44 +194,78 @@ class ShardDriver:
             raise ApiError(ErrorCode.NOT_COORDINATOR)
 
     def submit(self, operation: Operation, *, is_exclusive: bool = False) -> "asyncio.Future[Any]":
-        """Decide now, or as soon as an exclusive operation lets it; the answer as a future.
+        """Decide now, or once the shard is loaded and no exclusive operation is under way.
+
+        The future is the answer. It fails with COORDINATOR_LOAD_IN_PROGRESS if loading takes longer
+        than a request waits, with COORDINATOR_NOT_AVAILABLE if an append does.
 
         Raises:
             ApiError: the shard is not usable, or the operation refuses the request.
         """
-        self.check_active()
-        if self._pending_bytes > self._settings.max_pending_bytes:
+        if self.state is not ShardState.LOADING:
+            self.check_active()
+        if self._writer.pending_bytes > self._settings.max_pending_bytes:
             raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "too many records wait")
         future: asyncio.Future[Any] = self._loop.create_future()
+        now_s = self._loop.time()
         if self._must_wait(is_exclusive):
             if len(self._waiting) >= self._settings.max_waiting_operations:
                 raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "too many requests wait")
-            self._waiting.append(_Work(future, operation, is_exclusive))
+            work = _Work(future, operation, now_s, is_exclusive=is_exclusive)
+            deadline_s = now_s + self._settings.commit_timeout_ms / 1000
+            work.deadline = self._loop.call_at(deadline_s, self._give_up, work)
+            self._waiting.append(work)
         else:
             now_ms = self._clock()
-            self._execute(operation(future, now_ms), now_ms, is_exclusive=is_exclusive)
+            self._execute(operation(future, now_ms), now_ms, now_s, is_exclusive=is_exclusive)
         return future
 
-    def submit_background(self, operation: Operation, *, is_exclusive: bool) -> None:
-        """As `submit`, for an operation that nobody waits for and no limit applies to."""
-        work = _Work(None, operation, is_exclusive)
-        if self._must_wait(is_exclusive):
+    def submit_background(self, operation: Operation) -> None:
+        """Run an exclusive operation that no request waits for, again until it is committed.
+
+        The operation answers its token when it is done. No limit applies to it.
+        """
+        done: asyncio.Future[Any] = self._loop.create_future()
+        done.add_done_callback(lambda done: self._background_done(done, operation))
+        work = _Work(done, operation, self._loop.time(), is_exclusive=True)
+        if self._must_wait(is_exclusive=True):
             self._waiting.append(work)
         else:
             self._run(work)
 
+    def _background_done(self, done: "asyncio.Future[Any]", operation: Operation) -> None:
+        error = done.exception()
+        if error is not None and self.state is ShardState.ACTIVE:
+            log.warning("Background work of %s is tried again: %s", self.partition, error)
+            self._loop.call_later(self._settings.retry_ms / 1000, self._retry_background, operation)
+
+    def _retry_background(self, operation: Operation) -> None:
+        if self.state is ShardState.ACTIVE:
+            self.submit_background(operation)
+
+    def _give_up(self, work: _Work) -> None:
+        is_loading = self.state is ShardState.LOADING
+        _fail(
+            work.future,
+            ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            if is_loading
+            else ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        )
+
     def _must_wait(self, is_exclusive: bool) -> bool:
-        if self._waiting or self._is_exclusive:
+        if self._waiting or self._is_exclusive or self.state is ShardState.LOADING:
             return True
-        return is_exclusive and (bool(self._writes) or bool(self._in_flight))
+        return is_exclusive and not self._writer.is_idle
 
     def _run_waiting(self) -> None:
         while self._waiting and not self._is_exclusive:
-            if self._waiting[0].is_exclusive and (self._writes or self._in_flight):
+            if self._waiting[0].is_exclusive and not self._writer.is_idle:
                 return
             self._run(self._waiting.popleft())
 
     def _run(self, work: _Work) -> None:
+        if work.deadline is not None:
+            work.deadline.cancel()
         if work.future is not None and work.future.done():
             return
         if work.timer is not None and work.timer in self._timers:
@@ -250,92 +274,57 @@ class ShardDriver:
         now_ms = self._clock()
         try:
             outcome = work.operation(work.future, now_ms)
-        except Exception as error:
-            if work.future is None:
-                raise
-            work.future.set_exception(error)
+        except Exception as error:  # whatever it is belongs to this work and not to the next one
+            if work.future is not None:
+                work.future.set_exception(error)
+            elif work.timer is not None:
+                log.exception("Timer %s of %s failed", work.timer, self.partition)
+                retry_ms = self._steady_ms() + self._settings.retry_ms
+                self._timers.apply(TimerChange(work.timer, retry_ms))
+                self._set_alarm()
             return
-        self._execute(outcome, now_ms, is_exclusive=work.is_exclusive)
+        self._execute(outcome, now_ms, work.submitted_s, is_exclusive=work.is_exclusive)
 
-    def _execute(self, outcome: Outcome, now_ms: int, *, is_exclusive: bool) -> None:
+    def _execute(
+        self, outcome: Outcome, now_ms: int, submitted_s: float, *, is_exclusive: bool = False
+    ) -> None:
+        code = ErrorCode.NONE
+        try:
+            records = encode_records(outcome.records)
+        except StructError as error:
+            # Before anything else is done: it is as if the append had failed.
+            log.error("Records for %s cannot be encoded: %s", self.partition, error)
+            code = ErrorCode.UNKNOWN_SERVER_ERROR
         self._set_timers(outcome.timers, now_ms)
         self._answer(outcome.answers)
-        if not outcome.records:
-            return
-        self._is_exclusive = is_exclusive
-        encoded = [encode_record(record) for record in outcome.records]
-        size = sum([len(key) + len(value or b"") for key, value in encoded])
-        size += RECORD_OVERHEAD_BYTES * len(encoded)
-        self._writes.append(_Write(outcome, encoded, size))
-        self._pending_bytes += size
-        if self._writer is None:
-            self._writer = self._loop.create_task(self._write())
+        if code is not ErrorCode.NONE:
+            self.write_finished(outcome, code)
+        elif records:
+            self._is_exclusive = is_exclusive
+            self._writer.submit(outcome, records, submitted_s)
 
     # ------------------------------------------------------------ appends
 
-    async def _write(self) -> None:
-        try:
-            while self._writes:
-                self._in_flight = self._take_writes()
-                code, base_offset = await self._append(self._in_flight)
-                writes, self._in_flight = self._in_flight, []
-                self._is_exclusive = False
-                self._pending_bytes -= sum([write.size_bytes for write in writes])
-                self._finish(writes, code, base_offset)
-                self._run_waiting()
-        finally:
-            self._writer = None
-
-    def _take_writes(self) -> list[_Write]:
-        taken = [self._writes.popleft()]
-        left = self._settings.max_batch_bytes - HEADER_BYTES - taken[0].size_bytes
-        while self._writes and self._writes[0].size_bytes <= left:
-            left -= self._writes[0].size_bytes
-            taken.append(self._writes.popleft())
-        return taken
-
-    async def _append(self, writes: list[_Write]) -> tuple[ErrorCode, int]:
+    def records_committed(self, records: Sequence[CoordinatorRecord], base_offset: int) -> None:
+        """Replay what is committed."""
         now_ms = self._clock()
-        records = [
-            SimpleRecord(key, value, now_ms) for write in writes for key, value in write.encoded
-        ]
-        batch = build_batch(records, codec=self._settings.codec, base_sequence=_BASE_SEQUENCE)
-        deadline = self._loop.call_later(
-            self._settings.commit_timeout_ms / 1000, self._time_out, writes
-        )
-        try:
-            last_offset = await self._log.append(self.partition, batch)
-        except ApiError as error:
-            log.warning("Append to %s failed: %s", self.partition, error)
-            return coordinator_error(error.code), -1
-        except LogDirectoryFailed as error:
-            log.warning("Append to %s failed: %s", self.partition, error)
-            return ErrorCode.NOT_COORDINATOR, -1
-        finally:
-            deadline.cancel()
-        return ErrorCode.NONE, last_offset - len(records) + 1
+        self._set_timers(self.shard.committed(records, base_offset, now_ms).timers, now_ms)
 
-    def _time_out(self, writes: list[_Write]) -> None:
-        # The records may still be committed: only the answers are given up.
-        for write in writes:
-            self._fail_answers(
-                write.outcome.answers_after_commit, ErrorCode.COORDINATOR_NOT_AVAILABLE
-            )
+    def write_finished(self, outcome: Outcome, code: ErrorCode) -> None:
+        """Answer the requests that waited for the append, and tell the shard."""
+        if code is ErrorCode.NONE:
+            self._answer(outcome.answers_after_commit)
+        else:
+            self._fail_answers(outcome.answers_after_commit, code)
+        for completion in outcome.completions:
+            now_ms = self._clock()
+            completed = self.shard.complete(completion, code, now_ms)
+            self._execute(completed, now_ms, self._loop.time())
 
-    def _finish(self, writes: list[_Write], code: ErrorCode, base_offset: int) -> None:
-        for write in writes:
-            outcome = write.outcome
-            if code is ErrorCode.NONE:
-                self.shard.committed(outcome.records, base_offset)
-                base_offset += len(outcome.records)
-                self._answer(outcome.answers_after_commit)
-            else:
-                self._fail_answers(outcome.answers_after_commit, code)
-            for completion in outcome.completions:
-                now_ms = self._clock()
-                self._execute(
-                    self.shard.complete(completion, code, now_ms), now_ms, is_exclusive=False
-                )
+    def writer_rests(self) -> None:
+        """Go on with what waited for the append."""
+        self._is_exclusive = False
+        self._run_waiting()
 
     def _answer(self, answers: list[Answer]) -> None:
         for token, response in answers:
@@ -379,13 +368,28 @@ class ShardDriver:
     def _ring(self) -> None:
         self._alarm = None
         now_ms = self._steady_ms()
-        while (key := self._timers.pop_due(now_ms)) is not None:
-            work = _Work(None, self._timer_operation(key), key.kind == "expiration", key)
-            if self._must_wait(work.is_exclusive):
-                self._waiting.append(work)
-            else:
-                self._run(work)
-        self._set_alarm()
+        try:
+            # A timer that one of these sets for now has its turn after other work.
+            for _ in range(min(len(self._timers), TIMERS_WITHOUT_REST)):
+                key = self._timers.pop_due(now_ms)
+                if key is None:
+                    break
+                self._fire(key)
+        finally:
+            self._set_alarm()
+
+    def _fire(self, key: TimerKey) -> None:
+        work = _Work(
+            None,
+            self._timer_operation(key),
+            self._loop.time(),
+            is_exclusive=key.kind == "expiration",
+            timer=key,
+        )
+        if self._must_wait(work.is_exclusive):
+            self._waiting.append(work)
+        else:
+            self._run(work)
 
     def _timer_operation(self, key: TimerKey) -> Operation:
         return lambda _, now_ms: self.shard.on_timer(key, now_ms)
@@ -394,13 +398,3 @@ class ShardDriver:
 def _fail(future: "asyncio.Future[Any] | None", code: ErrorCode) -> None:
     if future is not None and not future.done():
         future.set_exception(ApiError(code))
-
-
-__all__ = [
-    "Clock",
-    "CoordinatorLog",
-    "CoordinatorRecord",
-    "ShardDriver",
-    "ShardSettings",
-    "ShardState",
-]

@@ -1,0 +1,248 @@
+"""The appends of one group coordinator shard: group commit, small enough batches, a time limit.
+
+One append at a time keeps the order of the log that of the decisions; what is decided meanwhile
+goes into the next batch. Each write has its time from the request's arrival, so that requests are
+answered while an append hangs; the records may still be committed then.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from typing import Final, NamedTuple, Protocol
+
+from spindle.common.errors import ApiError, ErrorCode, LogDirectoryFailed
+from spindle.common.ids import TopicPartition
+from spindle.common.ports import Bytes
+from spindle.coordinator.append_errors import coordinator_error
+from spindle.coordinator.outcome import Outcome
+from spindle.coordinator.records import CoordinatorRecord, encode_record
+from spindle.protocol.records.batch import HEADER_BYTES
+from spindle.protocol.records.builder import SimpleRecord, build_batch
+
+log = logging.getLogger(__name__)
+
+Clock = Callable[[], int]
+"""Milliseconds since the epoch."""
+
+RECORD_OVERHEAD_BYTES: Final = 24
+"""At most what a record adds to its key and value in a batch of less than 2 GiB."""
+_BASE_SEQUENCE: Final = 0
+
+
+class CoordinatorLog(Protocol):
+    """The partitions of `__consumer_offsets` that this broker leads."""
+
+    async def append(self, partition: TopicPartition, batch: bytes) -> int:
+        """Append one batch and wait until it is committed; the offset of its last record.
+
+        Raises:
+            ApiError: it was not appended, or leadership was lost.
+        """
+        ...
+
+    def read_batches(self, partition: TopicPartition) -> AsyncIterator[Bytes]:
+        """Whole batches from the log start to the log end, once they are committed."""
+        ...
+
+
+class ShardSettings(NamedTuple):
+    """Limits of one shard."""
+
+    commit_timeout_ms: int = 5_000
+    """`offsets.commit.timeout.ms`: after this a request is told to try again."""
+    max_batch_bytes: int = 1_048_588
+    """`max.message.bytes` of `__consumer_offsets`."""
+    codec: int = 0
+    """`offsets.topic.compression.codec`."""
+    max_pending_bytes: int = 32 * 1024 * 1024
+    """Records waiting for an append; beyond it requests get COORDINATOR_NOT_AVAILABLE."""
+    max_waiting_operations: int = 10_000
+    """Operations behind an exclusive one; more are refused with COORDINATOR_NOT_AVAILABLE."""
+    retry_ms: int = 1_000
+    """Until background work whose append failed, or a timer that failed, is tried again."""
+
+
+class EncodedRecord(NamedTuple):
+    """A record with the key and value that stand for it in the log."""
+
+    record: CoordinatorRecord
+    key: bytes
+    value: bytes | None
+
+    @property
+    def size_bytes(self) -> int:
+        """At most what the record takes in a batch."""
+        return len(self.key) + len(self.value or b"") + RECORD_OVERHEAD_BYTES
+
+
+def encode_records(records: Sequence[CoordinatorRecord]) -> list[EncodedRecord]:
+    """The records in the form of the log.
+
+    Raises:
+        StructError: a value does not fit its field.
+    """
+    return [EncodedRecord(record, *encode_record(record)) for record in records]
+
+
+class _Write:
+    """The records of one operation. `is_finished` is set once its requests have an answer."""
+
+    __slots__ = ("deadline", "is_finished", "outcome", "records", "size_bytes")
+
+    def __init__(self, outcome: Outcome, records: list[EncodedRecord]) -> None:
+        self.outcome = outcome
+        self.records = records
+        self.size_bytes = sum([record.size_bytes for record in records])
+        self.deadline: asyncio.TimerHandle | None = None
+        self.is_finished = False
+
+
+class ShardOwner(Protocol):
+    """What the writer tells the driver of the shard."""
+
+    def records_committed(self, records: Sequence[CoordinatorRecord], base_offset: int) -> None:
+        """The records are in the log from `base_offset` on."""
+        ...
+
+    def write_finished(self, outcome: Outcome, code: ErrorCode) -> None:
+        """All records of the outcome are committed (NONE), or its requests are given up."""
+        ...
+
+    def writer_rests(self) -> None:
+        """A batch is done and all that it led to; nothing is being appended."""
+        ...
+
+
+class ShardWriter:
+    """The queue of writes of one shard."""
+
+    def __init__(
+        self,
+        owner: ShardOwner,
+        partition: TopicPartition,
+        coordinator_log: CoordinatorLog,
+        clock: Clock,
+        settings: ShardSettings,
+    ) -> None:
+        self.pending_bytes = 0
+        """Size of the records that wait for an append or are in one."""
+        self._owner = owner
+        self._partition = partition
+        self._log = coordinator_log
+        self._clock = clock
+        self._settings = settings
+        self._loop = asyncio.get_running_loop()
+        self._queue: deque[_Write] = deque()
+        self._in_flight: list[_Write] = []
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def is_idle(self) -> bool:
+        """True if no write waits or is being appended."""
+        return not self._queue and not self._in_flight
+
+    def submit(self, outcome: Outcome, records: list[EncodedRecord], submitted_s: float) -> None:
+        """Append the records of an outcome, asked for at a time of the event loop."""
+        write = _Write(outcome, records)
+        deadline_s = submitted_s + self._settings.commit_timeout_ms / 1000
+        write.deadline = self._loop.call_at(deadline_s, self._time_out, write)
+        self._queue.append(write)
+        self.pending_bytes += write.size_bytes
+        if self._task is None:
+            self._task = self._loop.create_task(self._run())
+
+    def close(self) -> list[Outcome]:
+        """Stop at once; the outcomes whose requests have no answer yet."""
+        if self._task is not None:
+            self._task.cancel()
+        open_writes = [w for w in (*self._in_flight, *self._queue) if not w.is_finished]
+        self._queue.clear()
+        for write in open_writes:
+            self._settle(write)
+        return [write.outcome for write in open_writes]
+
+    # ------------------------------------------------------------ appending
+
+    async def _run(self) -> None:
+        try:
+            while self._queue:
+                writes = self._in_flight = self._take_writes()
+                code = await self._append_all(writes)
+                self._in_flight = []
+                self.pending_bytes -= sum([write.size_bytes for write in writes])
+                for write in writes:
+                    self._finish(write, code)
+                self._owner.writer_rests()
+        finally:
+            self._task = None
+
+    def _take_writes(self) -> list[_Write]:
+        """As many writes as one batch holds, or one that is split."""
+        taken = [self._queue.popleft()]
+        left = self._settings.max_batch_bytes - HEADER_BYTES - taken[0].size_bytes
+        while self._queue and self._queue[0].size_bytes <= left:
+            left -= self._queue[0].size_bytes
+            taken.append(self._queue.popleft())
+        return taken
+
+    async def _append_all(self, writes: list[_Write]) -> ErrorCode:
+        records = [record for write in writes for record in write.records]
+        for batch in [records] if writes[0].outcome.is_atomic else self._split(records):
+            code = await self._append(batch)
+            if code is not ErrorCode.NONE:
+                return code
+        return ErrorCode.NONE
+
+    def _split(self, records: list[EncodedRecord]) -> Iterator[list[EncodedRecord]]:
+        """The records in order, as many together as a batch holds."""
+        limit = self._settings.max_batch_bytes - HEADER_BYTES
+        batch: list[EncodedRecord] = []
+        left = limit
+        for record in records:
+            if batch and record.size_bytes > left:
+                yield batch
+                batch, left = [], limit
+            batch.append(record)
+            left -= record.size_bytes
+        yield batch
+
+    async def _append(self, records: list[EncodedRecord]) -> ErrorCode:
+        now_ms = self._clock()
+        batch = build_batch(
+            [SimpleRecord(record.key, record.value, now_ms) for record in records],
+            codec=self._settings.codec,
+            base_sequence=_BASE_SEQUENCE,
+        )
+        try:
+            last_offset = await self._log.append(self._partition, batch)
+        except ApiError as error:
+            log.warning("Append to %s failed: %s", self._partition, error)
+            return coordinator_error(error.code)
+        except LogDirectoryFailed as error:
+            log.warning("Append to %s failed: %s", self._partition, error)
+            return ErrorCode.NOT_COORDINATOR
+        base_offset = last_offset - len(records) + 1
+        self._owner.records_committed([record.record for record in records], base_offset)
+        return ErrorCode.NONE
+
+    # ------------------------------------------------------------ answers
+
+    def _time_out(self, write: _Write) -> None:
+        # The records may still be committed: only the requests are given up.
+        log.warning(
+            "An append to %s takes more than %d ms",
+            self._partition,
+            self._settings.commit_timeout_ms,
+        )
+        self._finish(write, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+    def _finish(self, write: _Write, code: ErrorCode) -> None:
+        if not write.is_finished:
+            self._settle(write)
+            self._owner.write_finished(write.outcome, code)
+
+    def _settle(self, write: _Write) -> None:
+        write.is_finished = True
+        if write.deadline is not None:
+            write.deadline.cancel()
