@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from spindle.protocol.records.builder import SimpleRecord, build_batch
 # The first session of a machine starts a JVM and compiles for a while.
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
+README = Path(__file__).parents[2] / "README.md"
 TIME_MS = 1_700_000_000_000
 RECORDS_PER_PARTITION = 1000
 
@@ -39,6 +41,15 @@ def broker() -> Iterator[WireBroker]:
                     for n in range(base, base + 100)
                 ]
                 log.append(build_batch(records, base))
+        yield running
+
+
+@pytest.fixture
+def numbers() -> Iterator[WireBroker]:
+    """The topic that README's tour produces."""
+    with WireBroker() as running:
+        records = [SimpleRecord(b"%d" % (n % 10), b"%d" % n, TIME_MS) for n in range(1000)]
+        running.log("numbers", 0).append(build_batch(records, 0))
         yield running
 
 
@@ -106,3 +117,39 @@ def test_lost_records_fail_the_job_with_advice(spark: Any, broker: WireBroker) -
         load(spark, broker, **given).count()
     assert "failOnDataLoss=false" in str(raised.value)
     assert load(spark, broker, failOnDataLoss="false", **given).count() == 1500
+
+
+@pytest.mark.parametrize("name", ["spindle", "spindle-segments"])
+def test_a_stream_and_a_write_say_what_to_use_instead(
+    spark: Any, broker: WireBroker, tmp_path: Path, name: str
+) -> None:
+    stream = spark.readStream.format(name).option("subscribe", "a")
+    stream = stream.option("kafka.bootstrap.servers", broker.address)
+    query = stream.option("logDirs", str(tmp_path)).load().writeStream.format("noop").start()
+    with pytest.raises(Exception, match=rf'format\("{name}"\) reads batches only') as raised:
+        query.awaitTermination()
+    assert 'spark.readStream.format("kafka")' in str(raised.value)
+    assert "UnboundLocalError" not in str(raised.value)
+    rows = spark.sql("select cast('v' as binary) as value")
+    with pytest.raises(Exception, match=rf'format\("{name}"\) cannot be written to') as raised:
+        rows.write.format(name).mode("append").save()
+    assert 'write.format("kafka")' in str(raised.value)
+    rate = spark.readStream.format("rate").load().writeStream.format(name)
+    query = rate.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+    with pytest.raises(Exception, match=rf'format\("{name}"\) cannot be written to'):
+        query.awaitTermination()
+
+
+def test_the_export_of_the_readme_works_when_pasted(
+    spark: Any, numbers: WireBroker, tmp_path: Path
+) -> None:
+    blocks = README.read_text().split("```python\n")[1:]
+    (block,) = (text.split("```")[0] for text in blocks if "export_delta" in text)
+    block = block.replace("127.0.0.1:9092", numbers.address)
+    block = block.replace("/tmp/numbers", str(tmp_path / "numbers"))
+    names: dict[str, Any] = {"spark": spark}
+    exec(block, names)
+    table = names["read_delta"](spark, tmp_path / "numbers")
+    assert table.count() == 1000
+    assert table.columns == ["key", "value", "partition", "offset"]
+    assert table.where("key = '7'").count() == 100

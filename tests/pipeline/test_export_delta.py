@@ -30,6 +30,7 @@ from spindle.pipeline.export.parquet_files import (
     parse_file_name,
     write_range,
 )
+from spindle.pipeline.export.row_format import row_format
 from spindle.pipeline.export.sources import export_source
 from spindle.pipeline.records.columns import KAFKA_COLUMNS, arrow_schema
 
@@ -54,6 +55,7 @@ class FakeSource:
     start_is_explicit: bool = False
     fail_on_data_loss: bool = True
     fails_at: int | None = None
+    key: bytes | None = None
 
     def ranges(self) -> Sequence[Range]:
         return []
@@ -65,7 +67,13 @@ class FakeSource:
         for offset in range(piece.start_offset, piece.end_offset):
             if offset == self.fails_at:
                 raise DataLoss("gone")
-            row = {"offset": offset, "partition": 0, "topic": "topic", "timestamp": offset * 1000}
+            row = {
+                "key": self.key,
+                "topic": "topic",
+                "partition": 0,
+                "offset": offset,
+                "timestamp": offset * 1000,
+            }
             arrays = [pa.array([row.get(field.name)]).cast(field.type) for field in SCHEMA]
             yield pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
 
@@ -126,8 +134,8 @@ def test_file_names_say_what_is_inside() -> None:
     assert parse_file_name("part-00001-0000.zstd.parquet") is None
 
 
-def settings(path: Path, run_id: str = "aa") -> FileSettings:
-    return FileSettings(str(path), run_id, "snappy")
+def settings(path: Path, run_id: str = "aa", key: str = "binary") -> FileSettings:
+    return FileSettings(str(path), run_id, "snappy", row_format(KAFKA_COLUMNS, key, "binary"))
 
 
 def test_a_file_holds_its_range(tmp_path: Path) -> None:
@@ -144,6 +152,42 @@ def test_nothing_is_left_of_a_range_without_rows_or_with_an_error(tmp_path: Path
     with pytest.raises(DataLoss):
         write_range(FakeSource(fails_at=5), piece(3, 9), settings(tmp_path), 0)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_keys_are_stored_as_text_where_that_is_asked_for(tmp_path: Path) -> None:
+    for key in (None, b"", "Zürich".encode()):
+        as_text = settings(tmp_path, key="string")
+        written = write_range(FakeSource(key=key), piece(3, 5), as_text, 0)
+        assert written is not None
+        column = pq.read_table(tmp_path / written.name).column("key")
+        assert column.type == pa.string()
+        assert column.to_pylist() == [None if key is None else key.decode()] * 2
+
+
+def test_a_key_that_is_no_text_is_named_and_leaves_no_file(tmp_path: Path) -> None:
+    as_text = settings(tmp_path, key="string")
+    with pytest.raises(
+        ValueError,
+        match=r"key of topic-0 at offset 3 is not UTF-8 \(byte 0xff at position 1\); "
+        "export it with key='binary'",
+    ):
+        write_range(FakeSource(key=b"a\xff"), piece(3, 5), as_text, 0)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_encodings_that_make_no_sense_are_refused() -> None:
+    with pytest.raises(ValueError, match="value='json' is none of binary, string"):
+        row_format(KAFKA_COLUMNS, "binary", "json")
+    with pytest.raises(ValueError, match="the columns key, offset do not include value"):
+        row_format(("key", "offset"), "binary", "string")
+
+
+def test_a_table_keeps_the_encoding_of_its_first_run(tmp_path: Path) -> None:
+    files = write(tmp_path, 0, 5, "aa")
+    ExportTable(str(tmp_path)).commit(SCHEMA, files, {KEY: Coverage(0, 5)}, {"topic": TOPIC_ID})
+    wanted = row_format(KAFKA_COLUMNS, "string", "binary").schema()
+    with pytest.raises(ExportRefused, match=r"columns key binary, .*; the export has key string"):
+        ExportTable(str(tmp_path)).check_schema(wanted)
 
 
 def write(path: Path, start: int, end: int, run_id: str) -> list[WrittenFile]:
@@ -211,7 +255,7 @@ def test_a_table_knows_topics_of_another_id_and_other_columns(tmp_path: Path) ->
     assert not table.is_other_topic("other", OTHER_ID)
     assert table.coverage(PartitionKey(OTHER_ID, 0)) is None
     table.check_schema(SCHEMA)
-    with pytest.raises(ExportRefused, match="has the columns key, value"):
+    with pytest.raises(ExportRefused, match="has the columns key binary, value binary"):
         table.check_schema(arrow_schema(("key",)))
 
 

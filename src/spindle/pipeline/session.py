@@ -1,19 +1,25 @@
 """`get_spark`: a Spark session that works on a machine with nothing but Python.
 
-It picks a Java, points Spark at this interpreter, keeps everything on the loopback interface,
-turns on what makes Python sources fast (Unix domain sockets), sets the time zone
-to UTC as Kafka timestamps want it, and registers the sources `spindle` and `spindle-segments`.
+It picks a Java, makes Spark use this Python interpreter and the loopback interface only, turns on
+what makes Python sources fast (Unix domain sockets), sets the time zone to UTC because Kafka's
+timestamps are UTC, and registers the sources `spindle` and `spindle-segments`.
+
+Most of its time is Spark's own: the start of the Java process and of the session, about as long as
+in plain PySpark. The record kernel is compiled, or loaded from its cache, on a thread meanwhile.
 """
 
 import logging
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from spindle.pipeline.extra import SPARK, require
-from spindle.pipeline.java import Java, choose_java
+from spindle.pipeline.java import Java, choose_java, launcher_home
+from spindle.pipeline.start_report import StartReport
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,11 +30,12 @@ _CONF: Final = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
-    # On, it gives wrong results in Spark 4.1 to 4.3 (see `sources.segments`).
+    # Spark 4.1 to 4.3 gives wrong results with it (see `sources.segments`).
     "spark.sql.python.filterPushdown.enabled": "false",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
     "spark.python.unix.domain.socket.enabled": "true",
+    "spark.python.daemon.module": "spindle.pipeline.python_daemon",
     "spark.sql.shuffle.partitions": "8",
 }
 _JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
@@ -45,18 +52,21 @@ def get_spark(
     *,
     log_level: str = "ERROR",
     warm_up: bool = True,
+    progress: bool | None = None,
 ) -> "SparkSession":
-    """The running session with our sources registered, or a new local one.
+    """Return the active session with Spindle's sources registered, or start a local one.
 
     Args:
         app_name: Name of a new session.
         master: Spark master of a new session.
-        conf: Spark configuration; wins over the defaults of this module.
+        conf: Spark configuration; it overrides the defaults of this module.
         log_level: Spark's log level.
-        warm_up: Compile the record kernel in this process, so that tasks find it in the cache.
+        warm_up: Compile the record kernel meanwhile, so that tasks find it in the cache on disk.
+        progress: Write two lines to standard error: what is being started, and how many seconds
+            each part took. None writes them if standard error is a terminal.
 
     Raises:
-        ImportError: PySpark or what the record kernel needs is not installed.
+        ImportError: PySpark, or a library of the record kernel, is not installed.
         NoJava: there is no Java 17 or newer.
         ValueError: an unknown log level.
     """
@@ -66,40 +76,66 @@ def get_spark(
     from pyspark.sql import SparkSession
 
     settings = {**_CONF, **(conf or {})}
-    if SparkSession.getActiveSession() is None:
-        java = _prepare_environment()
-        settings[_JAVA_OPTIONS] = " ".join(
-            (*java.options, _LOG_OPTION, settings.get(_JAVA_OPTIONS, ""))
-        ).strip()
-    builder = SparkSession.Builder().appName(app_name).master(master)
-    for name, value in settings.items():
-        builder = builder.config(name, value)
-    spark = builder.getOrCreate()
-    spark.sparkContext.setLogLevel(log_level)
-    register_sources(spark)
-    if warm_up:
-        from spindle.pipeline.records.decoder import compile_kernel
-
-        compile_kernel()
+    java = choose_java(os.environ) if SparkSession.getActiveSession() is None else None
+    report = StartReport(sys.stderr, progress if java else False)
+    with ThreadPoolExecutor(1, "spindle-kernel") as pool:
+        kernel = pool.submit(_compile_kernel) if warm_up else None
+        builder = SparkSession.Builder().appName(app_name).master(master)
+        if java is not None:
+            report.starting(java)
+            options = (*java.options, _LOG_OPTION, settings.get(_JAVA_OPTIONS, ""))
+            settings[_JAVA_OPTIONS] = " ".join(options).strip()
+        for name, value in settings.items():
+            builder = builder.config(name, value)
+        with _environment_of_launcher(java):
+            spark = builder.getOrCreate()
+        report.part_ends("Java and session")
+        spark.sparkContext.setLogLevel(log_level)
+        register_sources(spark)
+        report.part_ends("registration of the sources")
+        if kernel is not None:
+            kernel.result()
+            report.part_ends("rest of the record kernel")
+    report.ready()
     return spark
 
 
 def register_sources(spark: "SparkSession") -> None:
-    """Make `format("spindle")` and `format("spindle-segments")` known to any session."""
+    """Register `spindle` and `spindle-segments` as formats of any session."""
     from spindle.pipeline.sources import broker, segments
 
     broker.register(spark)
     segments.register(spark)
 
 
-def _prepare_environment() -> Java:
-    """What Spark's launcher reads from the environment before any configuration."""
-    java = choose_java(os.environ)
-    os.environ["JAVA_HOME"] = str(java.home)
+def _compile_kernel() -> None:
+    from spindle.pipeline.records.decoder import compile_kernel
+
+    compile_kernel()
+
+
+@contextmanager
+def _environment_of_launcher(java: Java | None) -> Iterator[None]:
+    """Set the environment that Spark's launcher reads before any configuration.
+
+    JAVA_HOME is put back at the end, because other programs may need the one of the user. The
+    names of the interpreter stay: Spark reads them whenever it starts a worker.
+    """
+    if java is None:
+        yield
+        return
     # Spark's default is `python3`, which may be another interpreter without our packages.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    # The launcher's own notes would otherwise stand between the lines of a program.
+    # Otherwise the notes of the launcher appear between the lines of a program.
     logging.getLogger("py4j").setLevel(logging.ERROR)
-    return java
+    before = os.environ.get("JAVA_HOME")
+    os.environ["JAVA_HOME"] = str(launcher_home(java))
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["JAVA_HOME"]
+        else:
+            os.environ["JAVA_HOME"] = before

@@ -14,6 +14,7 @@ from spindle.serving.ports import ControllerChannel, EventLoop
 from spindle.serving.producer_ids import ProducerIds
 from spindle.serving.quotas.enforcement import ClientQuotas
 from spindle.serving.quotas.replication import ReplicationQuota
+from spindle.serving.refusal_log import RefusalLog
 from spindle.serving.traffic import Traffic
 
 
@@ -44,3 +45,4 @@ class BrokerServices:
     is_rack_aware: bool
     quotas: ClientQuotas
     traffic: Traffic
+    refusals: RefusalLog

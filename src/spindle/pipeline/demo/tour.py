@@ -197,9 +197,9 @@ class Tour:
         return {"logDirs": directories, "subscribe": TOPIC, "end": "logEnd"}
 
     def _delta_rows(self) -> "DataFrame":
-        from deltalake import DeltaTable
+        from spindle.pipeline.export import read_delta
 
-        return self._session.read.parquet(*DeltaTable(str(self.layout.delta_table)).file_uris())
+        return read_delta(self._session, self.layout.delta_table)
 
 
 @contextlib.contextmanager

@@ -1,8 +1,8 @@
-"""`export_delta`: topics into a Delta table, every offset once, with one commit per run.
+"""`export_delta`: append topics to a Delta table, every offset once, with one commit per run.
 
-Run again, it goes on where the table ends; run twice at once, one of the two is refused. A run that
-fails or is interrupted leaves the table as it was: files without a commit are not visible, and the
-driver removes those that it knows of.
+The next run continues where the table ends. Of two runs at the same time, one is refused. A run
+that fails or is interrupted leaves the table as it was: files without a commit are not part of the
+table, and the driver removes those that it finds.
 """
 
 import secrets
@@ -27,8 +27,9 @@ from spindle.pipeline.export.model import (
     WrittenFile,
 )
 from spindle.pipeline.export.parquet_files import FileSettings, write_range
+from spindle.pipeline.export.paths import local_directory
+from spindle.pipeline.export.row_format import Encoding, row_format
 from spindle.pipeline.export.sources import export_source
-from spindle.pipeline.records.columns import arrow_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,38 +46,56 @@ def export_delta(
     options: Mapping[str, str],
     *,
     source: str = "spindle-segments",
+    key: Encoding = "binary",
+    value: Encoding = "binary",
     compression: str = "snappy",
     recreated_topic: Literal["refuse", "append"] = "refuse",
     progress: ProgressCallback | None = None,
 ) -> ExportResult:
-    """Append what is new in the selected topics to the Delta table at `path`.
+    """Append the records of the selected topics that the Delta table at `path` lacks.
+
+        result = export_delta(
+            spark,
+            "/data/flights",
+            {
+                "kafka.bootstrap.servers": "localhost:9092",
+                "subscribe": "flights",
+                "columns": "key,value,partition,offset,timestamp",
+            },
+            source="spindle",
+            value="string",
+        )
+        print(result.rows, "rows in version", result.version)
 
     Args:
-        spark: The session whose tasks decode and write; `path` and the source must be reachable
-            from them.
-        path: A directory of the local (or a shared) file system. Made if missing.
-        options: Options of the data source. A starting offset is only meant for the first run; the
-            next ones go on where the table ends.
+        spark: The session whose tasks decode and write; the tasks must reach `path` and the source.
+        path: A directory of the local (or a shared) file system. It is made if it is missing.
+        options: Options of the data source. `columns` chooses the columns of the table and their
+            order. A starting offset is meant for the first run only; later runs continue where the
+            table ends.
         source: `spindle-segments` or `spindle`.
-        compression: Of the Parquet files; one of COMPRESSIONS.
-        recreated_topic: What to do if the table has rows of a topic that was deleted and created
-            again since: refuse, or append the rows of the new topic to them.
+        key: How the table stores keys: `binary`, or `string` for keys that are UTF-8.
+        value: How the table stores values: `binary`, or `string` for values that are UTF-8 (JSON).
+        compression: The codec of the Parquet files, one of COMPRESSIONS.
+        recreated_topic: What to do if the table has rows of a topic that was since deleted and
+            created again: `refuse`, or `append` the rows of the new topic to the old ones.
         progress: Called about five times a second on the calling thread, and once at the end.
 
     Raises:
         ExportRefused: the run would leave a gap, repeat rows, mix topics or change the columns.
         ExportConflict: another run committed first.
-        DataLoss: offsets that were to come next are no longer in the log.
-        ValueError: wrong options, or a path that is no local path.
+        DataLoss: offsets that had to come next are no longer in the log.
+        ValueError: wrong options, a path that is no local path, or an unknown encoding. A key or
+            value that is not UTF-8 but has to be text fails the Spark job with this error in it.
     """
     if compression not in COMPRESSIONS:
         raise ValueError(f"compression {compression!r} is none of {', '.join(COMPRESSIONS)}")
-    directory = _local_directory(path)
-    # Delta is only needed here, not to import the package.
+    directory = local_directory(path)
     from spindle.pipeline.export.delta_table import ExportTable
 
     rows_from = export_source(source, options)
-    schema = arrow_schema(rows_from.columns)
+    rows = row_format(rows_from.columns, key, value)
+    schema = rows.schema()
     table = ExportTable(str(directory))
     table.check_schema(schema)
     planned = rows_from.ranges()
@@ -88,7 +107,7 @@ def export_delta(
     if not remaining:
         return ExportResult(str(directory), table.version, 0, 0, 0, ())
 
-    settings = FileSettings(str(directory), secrets.token_hex(6), compression)
+    settings = FileSettings(str(directory), secrets.token_hex(6), compression, rows)
     directory.mkdir(parents=True, exist_ok=True)
     try:
         files = _write_files(spark, rows_from, rows_from.tasks(remaining), settings, progress)
@@ -106,13 +125,6 @@ def export_delta(
         sum(file.size_bytes for file in files),
         tuple(exported),
     )
-
-
-def _local_directory(path: str | Path) -> Path:
-    text = str(path)
-    if "://" in text and not text.startswith("file://"):
-        raise ValueError(f"path {text!r}: only local and shared file systems can be written to")
-    return Path(text.removeprefix("file://")).resolve()
 
 
 def _check_topics(table: "ExportTable", topics: Mapping[str, Uuid]) -> None:
@@ -141,7 +153,7 @@ def _write_files(
     settings: FileSettings,
     progress: ProgressCallback | None,
 ) -> list[WrittenFile]:
-    """Run the tasks; the files that they wrote."""
+    """Run the tasks and return the files that they wrote."""
     context = spark.sparkContext
     rows_done, tasks_done = context.accumulator(0), context.accumulator(0)
 
@@ -205,6 +217,9 @@ def _extended(held: Coverage | None, added: ExportedPartition) -> Coverage:
 
 
 def _remove_files(settings: FileSettings) -> None:
-    """Files of a run that did not commit. Late ones of a cancelled task stay, but unseen."""
+    """Remove the files of a run that did not commit.
+
+    A cancelled task may still write one; it stays on the disk and is not part of the table.
+    """
     for path in Path(settings.directory).glob(f"*.{settings.run_id}-*"):
         path.unlink(missing_ok=True)

@@ -1,10 +1,10 @@
-"""The Delta table of an export: what it holds already, and the commit that adds files.
+"""The Delta table of an export: the offsets that it holds, and the commit that adds files.
 
-Coverage is kept in the table's own log as application transactions, which delta-rs checks for
-conflicts: for each (topic id, partition) the end offset and, in a second one, the first offset. A
-transaction named by the topic holds a fingerprint of the topic's id, so that a topic which was
-deleted and created again is noticed. File names repeat the offsets; they count where a retention
-setting has removed transactions.
+The table's own log keeps these offsets as application transactions, which delta-rs checks for
+conflicts. There are two for each (topic id, partition): one with the end offset and one with the
+first offset. A third one, named after the topic, holds a fingerprint of the topic id; it differs
+when a topic was deleted and created again. File names repeat the offsets; they are used where a
+retention setting has removed the transactions.
 """
 
 import json
@@ -30,7 +30,7 @@ from spindle.pipeline.export.parquet_files import parse_file_name
 
 _PREFIX: Final = "spindle"
 _LATEST_STATISTIC_MS: Final = 253402300799999
-"""The last millisecond of the year 9999, which the text form of a statistic can still say."""
+"""The last millisecond of the year 9999: later times have no text form in a Delta statistic."""
 
 
 class ExportTable:
@@ -46,24 +46,27 @@ class ExportTable:
         return None if self._table is None else int(self._table.version())
 
     def check_schema(self, schema: pa.Schema) -> None:
-        """Raises ExportRefused if the table has other columns than the export."""
+        """Refuse an export whose columns are not those of the table.
+
+        Raises:
+            ExportRefused: names, order or types differ.
+        """
         if self._table is None:
             return
         wanted = Schema.from_arrow(schema)
         if self._table.schema() != wanted:
-            found = [field.name for field in self._table.schema().fields]
             raise ExportRefused(
-                f"the table {self.path} has the columns {', '.join(found)}, the export has "
-                f"{', '.join(schema.names)} (names, order and types must agree)"
+                f"the table {self.path} has the columns {_column_list(self._table.schema())}; the "
+                f"export has {_column_list(wanted)} (names, order and types must agree)"
             )
 
     def is_other_topic(self, topic: str, topic_id: Uuid) -> bool:
-        """True if the table holds rows of a topic of this name under another id."""
+        """Return True if the table holds rows of a topic with this name and another id."""
         known = self._transaction(_topic_app(topic))
         return known is not None and known != _fingerprint(topic_id)
 
     def coverage(self, key: PartitionKey) -> Coverage | None:
-        """The offsets of a partition that the table holds."""
+        """Return the offsets of a partition that the table holds, None if it holds none."""
         named = self._by_name.get(key)
         end = self._transaction(_end_app(key))
         if end is None:
@@ -126,6 +129,14 @@ class ExportTable:
         return found
 
 
+def _column_list(schema: Schema) -> str:
+    types = json.loads(schema.to_json())["fields"]
+    return ", ".join(
+        f"{field['name']} {field['type'] if isinstance(field['type'], str) else 'array'}"
+        for field in types
+    )
+
+
 def _topic_app(topic: str) -> str:
     return f"{_PREFIX}:topic:{topic}"
 
@@ -139,7 +150,7 @@ def _start_app(key: PartitionKey) -> str:
 
 
 def _fingerprint(topic_id: Uuid) -> int:
-    """63 bits of a topic id, which is as much as a transaction version holds."""
+    """Fold a topic id into 63 bits, the size of a transaction version."""
     high, low = int.from_bytes(topic_id[:8], "big"), int.from_bytes(topic_id[8:], "big")
     return (high ^ low) >> 1
 

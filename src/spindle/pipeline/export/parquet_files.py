@@ -1,7 +1,8 @@
-"""A task's part of an export: the rows of a range into one Parquet file, durable, not yet visible.
+"""The Parquet files of an export: a task writes the rows of one range into one file.
 
-The file's name says what it holds: partition, topic id, offsets, and which run and task attempt
-wrote it. It appears under that name only when it is complete.
+The file is durable when the task ends, and it appears under its name only when it is complete; the
+commit of the run makes it part of the table. The name says what the file holds: partition, topic
+id, offsets, and which run and task attempt wrote it.
 """
 
 import os
@@ -16,7 +17,7 @@ import pyarrow.parquet as pq
 
 from spindle.common.uuids import parse_uuid, uuid_text
 from spindle.pipeline.export.model import Coverage, ExportSource, PartitionKey, Range, WrittenFile
-from spindle.pipeline.records.columns import arrow_schema
+from spindle.pipeline.export.row_format import RowFormat
 
 _ROW_GROUP_BYTES: Final = 64 * 1024 * 1024
 _TOPIC_CHARACTERS: Final = 80
@@ -34,10 +35,11 @@ class FileSettings(NamedTuple):
     directory: str
     run_id: str
     compression: str
+    row_format: RowFormat
 
 
 def file_name(piece: Range, run_id: str, attempt: int) -> str:
-    """The name of the file of a range; at most 200 characters, whatever the topic's name."""
+    """Return the name of the file of a range; at most 200 characters for any topic name."""
     return (
         f"{piece.partition.topic[:_TOPIC_CHARACTERS]}-{piece.partition.partition}."
         f"{uuid_text(piece.topic_id)}.{piece.start_offset:020d}-{piece.end_offset:020d}."
@@ -46,7 +48,10 @@ def file_name(piece: Range, run_id: str, attempt: int) -> str:
 
 
 def parse_file_name(name: str) -> tuple[PartitionKey, Coverage] | None:
-    """What a file holds by its name; None for files of other origin (compaction rewrites them)."""
+    """Return the partition and offsets that a file name tells.
+
+    Return None for a name of another form: Delta's compaction rewrites files under its own names.
+    """
     found = _NAME.fullmatch(name)
     if found is None:
         return None
@@ -58,16 +63,19 @@ def parse_file_name(name: str) -> tuple[PartitionKey, Coverage] | None:
 def write_range(
     source: ExportSource, piece: Range, settings: FileSettings, attempt: int
 ) -> WrittenFile | None:
-    """Write the rows of a range; None if it has none (transaction markers, compacted away).
+    """Write the rows of a range into one file and return it, or None if the range has no rows.
+
+    A range without rows holds only transaction markers, or all its records were compacted away.
 
     Raises:
         OSError: the file cannot be written; nothing is left of it.
+        ValueError: a key or value that is to be stored as text is not UTF-8.
     """
     name = file_name(piece, settings.run_id, attempt)
     target = Path(settings.directory) / name
     temporary = target.with_name(f".{name}.tmp")
     try:
-        rows, times = _write(source, piece, temporary, settings.compression)
+        rows, times = _write(source, piece, temporary, settings)
         if rows == 0:
             return None
         size_bytes = _sync(temporary)
@@ -87,7 +95,7 @@ def write_range(
 
 
 class _TimeRange:
-    """Least and greatest timestamp of the batches seen."""
+    """The least and greatest timestamp of all batches that were added."""
 
     def __init__(self) -> None:
         self._least: int | None = None
@@ -106,14 +114,17 @@ class _TimeRange:
 
 
 def _write(
-    source: ExportSource, piece: Range, path: Path, compression: str
+    source: ExportSource, piece: Range, path: Path, settings: FileSettings
 ) -> tuple[int, _TimeRange]:
-    schema = arrow_schema(source.columns)
+    schema = settings.row_format.schema()
     times = _TimeRange()
     has_time = "timestamp" in source.columns
     rows = 0
-    with _parquet_writer(path, schema, compression) as writer:
-        for group in _row_groups(source.read(piece)):
+    converted = (
+        settings.row_format.converted(batch, piece.partition) for batch in source.read(piece)
+    )
+    with _parquet_writer(path, schema, settings.compression) as writer:
+        for group in _row_groups(converted):
             for batch in group:
                 rows += batch.num_rows
                 if has_time:
@@ -149,7 +160,7 @@ def _row_groups(batches: Iterator[pa.RecordBatch]) -> Iterator[list[pa.RecordBat
 
 
 def _sync(path: Path) -> int:
-    """Bring a file to the disk; its size."""
+    """Flush a file to the disk and return its size."""
     with open(path, "rb") as file:
         os.fsync(file.fileno())
         return os.fstat(file.fileno()).st_size

@@ -1,8 +1,9 @@
 """XXH64 over the columns of Arrow batches, row by row, as Spark's `xxhash64(...)` defines it.
 
-The hash of a row starts with the seed 42; each column that is not null is hashed with the hash so
-far as its seed: binary by its bytes, a timestamp by its microseconds. So a checksum that Python
-computes over input can be compared with one that Spark SQL computes over a table.
+The hash of a row starts with the seed 42. Each column that is not null is then hashed with the
+hash so far as its seed: binary values and text by their bytes, timestamps by their microseconds.
+So a checksum that Python computes over input can be compared with one that Spark SQL computes over
+a table.
 """
 
 from typing import Any, Final
@@ -19,6 +20,12 @@ from spindle.pipeline.records.memory import (
 )
 
 SEED: Final = 42
+_BYTE_TYPES: Final = (
+    pa.types.is_binary,
+    pa.types.is_large_binary,
+    pa.types.is_string,
+    pa.types.is_large_string,
+)
 _PRIME_1: Final = np.uint64(0x9E3779B185EBCA87)
 _PRIME_2: Final = np.uint64(0xC2B2AE3D27D4EB4F)
 _PRIME_3: Final = np.uint64(0x165667B19E3779F9)
@@ -109,7 +116,9 @@ def _add_longs(values: Any, valid: Any, first: int, hashes: Any) -> None:
 
 
 def row_hashes(columns: list[Any]) -> "np.ndarray[Any, Any]":
-    """The uint64 hash of every row of equally long Arrow arrays, binary or timestamps.
+    """Return the uint64 hash of every row of equally long Arrow arrays.
+
+    A column holds binary values, text or timestamps.
 
     Raises:
         TypeError: a column of another type.
@@ -118,7 +127,7 @@ def row_hashes(columns: list[Any]) -> "np.ndarray[Any, Any]":
     for column in columns:
         if pa.types.is_timestamp(column.type):
             _hash_timestamps(column.cast(pa.timestamp("us", tz=column.type.tz)), hashes)
-        elif pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type):
+        elif any(is_type(column.type) for is_type in _BYTE_TYPES):
             _hash_binary(column.cast(pa.binary()), hashes)
         else:
             raise TypeError(f"cannot hash a column of type {column.type}")

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import SparkSession
-from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
 from spindle.pipeline.records.columns import spark_ddl
@@ -29,6 +29,7 @@ from spindle.pipeline.sources.broker_options import (
 from spindle.pipeline.sources.broker_planning import plan_tasks
 from spindle.pipeline.sources.broker_ranges import OffsetRange
 from spindle.pipeline.sources.broker_reading import read_ranges, settled
+from spindle.pipeline.sources.not_yet import BatchReadOnly
 
 PUSHDOWN_CONF = "spark.sql.python.filterPushdown.enabled"
 
@@ -68,7 +69,7 @@ class FilteringBrokerReader(BrokerReader):
         return filters
 
 
-class BrokerDataSource(DataSource):
+class BrokerDataSource(BatchReadOnly):
     """`format("spindle")` for any session."""
 
     @classmethod

@@ -19,7 +19,7 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
-from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
 from spindle.pipeline.records.columns import spark_ddl
@@ -29,6 +29,7 @@ from spindle.pipeline.segments.partitions import readable_partitions
 from spindle.pipeline.segments.pushdown import PushedFilters, narrow
 from spindle.pipeline.segments.ranges import SegmentRange, plan_tasks, resolve_ranges
 from spindle.pipeline.segments.reader import ReadSettings, read_ranges, read_settings
+from spindle.pipeline.sources.not_yet import BatchReadOnly
 
 PUSHDOWN_CONF = "spark.sql.python.filterPushdown.enabled"
 
@@ -70,7 +71,7 @@ class FilteringSegmentsReader(SegmentsReader):
         return filters
 
 
-class SegmentsDataSource(DataSource):
+class SegmentsDataSource(BatchReadOnly):
     """`format("spindle-segments")` for any session."""
 
     @classmethod

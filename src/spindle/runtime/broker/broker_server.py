@@ -59,6 +59,7 @@ from spindle.serving.producer_ids import ProducerIds
 from spindle.serving.quotas.enforcement import ClientQuotas
 from spindle.serving.quotas.replication import ReplicationQuotas
 from spindle.serving.read_replicas import RACK_AWARE_SELECTOR
+from spindle.serving.refusal_log import RefusalLog
 from spindle.serving.services import BrokerServices
 from spindle.serving.topology import endpoint_of
 from spindle.serving.traffic import Traffic
@@ -177,6 +178,7 @@ class BrokerServer:
             is_rack_aware=config.optional_text("replica.selector.class") == RACK_AWARE_SELECTOR,
             quotas=self.quotas,
             traffic=self.traffic,
+            refusals=RefusalLog(steady_ms),
         )
         handlers = broker_handlers(self.services, self._env.kraft_version)
         self.listeners = [

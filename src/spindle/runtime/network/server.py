@@ -32,6 +32,7 @@ from spindle.runtime.network.listener import Listener
 from spindle.runtime.network.request_limits import RequestLimits
 from spindle.serving.context import RequestContext, Response
 from spindle.serving.quotas.enforcement import ClientQuotas, set_throttle_time, throttle_time
+from spindle.serving.refusal_log import quoted
 
 log = logging.getLogger(__name__)
 
@@ -187,7 +188,10 @@ class RequestServer:
         handler = self._listener.handlers.get(api_key)
         api = APIS[api_key]
         if handler is None:
-            raise ProtocolViolation(f"{api.name} is not served on listener {connection.listener}")
+            raise ProtocolViolation(
+                f"{api.name} is not served on listener {connection.listener} "
+                f"(client id {quoted(header.client_id or '')})"
+            )
         if not api.first_version <= version <= api.last_version:
             if api_key == API_VERSIONS:
                 return self._unknown_api_versions(header.correlation_id)

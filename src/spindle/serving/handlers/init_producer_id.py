@@ -8,6 +8,7 @@ from spindle.protocol.messages.init_producer_id import (
     InitProducerIdResponse,
 )
 from spindle.serving.context import RequestContext
+from spindle.serving.refusal_log import quoted, warn_of_transactions
 from spindle.serving.services import BrokerServices
 
 _NO_ID: Final = -1
@@ -16,15 +17,18 @@ _NO_ID: Final = -1
 async def init_producer_id(
     services: BrokerServices, context: RequestContext, request: InitProducerIdRequest
 ) -> InitProducerIdResponse:
-    """A fresh producer id with epoch 0; transactional producers are refused."""
+    """Return a new producer id with epoch 0; refuse transactional producers (LIMITATIONS)."""
+    if request.transactional_id == "":
+        return InitProducerIdResponse(error_code=ErrorCode.INVALID_REQUEST, producer_epoch=-1)
     if request.transactional_id is not None:
-        # Transactions have no coordinator here (LIMITATIONS): an empty id is plainly invalid.
-        code = (
-            ErrorCode.INVALID_REQUEST
-            if not request.transactional_id
-            else ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        warn_of_transactions(
+            services.refusals,
+            context,
+            f"InitProducerId with transactional.id {quoted(request.transactional_id)}",
         )
-        return InitProducerIdResponse(error_code=code, producer_epoch=-1)
+        return InitProducerIdResponse(
+            error_code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, producer_epoch=-1
+        )
     if (request.producer_id == _NO_ID) != (request.producer_epoch == _NO_ID):
         return InitProducerIdResponse(error_code=ErrorCode.INVALID_REQUEST, producer_epoch=-1)
     try:

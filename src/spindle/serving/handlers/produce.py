@@ -22,6 +22,7 @@ from spindle.protocol.records.validation import (
 from spindle.replicas.partition import ACKS_ALL, Partition, error_code
 from spindle.serving.context import RequestContext
 from spindle.serving.ports import CATCH_UP_S
+from spindle.serving.refusal_log import warn_of_transactions
 from spindle.serving.services import BrokerServices
 from spindle.serving.topology import endpoint_of
 
@@ -240,7 +241,8 @@ def produce(
     if request.acks not in (ACKS_ALL, 0, 1):
         return _refuse_all(context, request, ErrorCode.INVALID_REQUIRED_ACKS)
     if _is_transactional(request):
-        # Nobody could end the transaction: consumers would wait for it for ever.
+        # Without EndTxn the transaction stays open, and read_committed consumers wait for it.
+        warn_of_transactions(services.refusals, context, "a transactional batch")
         code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
         return _refuse_all(context, request, code)
     return _start(services, context, request)

@@ -1,0 +1,88 @@
+"""`read_delta`: a DataFrame over a Delta table that `export_delta` wrote, without a Delta jar.
+
+delta-rs reads the table's log and names the Parquet files of one version; Spark then reads these
+files itself. So only file names pass through the driver, and Spark skips columns and row groups
+as it does for any Parquet file.
+"""
+
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from spindle.pipeline.export.paths import local_directory
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+    from pyspark.sql import DataFrame, SparkSession
+
+_GLOB_CHARACTERS: Final = re.compile(r"([\\{}\[\]*?])")
+
+
+def read_delta(
+    spark: "SparkSession", path: str | Path, *, version: int | None = None
+) -> "DataFrame":
+    """Return the rows of a Delta table as it is now, or as it was at a version.
+
+        flights = read_delta(spark, "/data/flights").where("partition = 0")
+
+    The DataFrame keeps to that version: rows that later exports append need a new call. It fails
+    when a vacuum has removed files of its version in the meantime.
+
+    Args:
+        spark: Any session; it needs no Delta jar.
+        path: A directory of the local (or a shared) file system that the tasks can reach.
+        version: 0 or more; None means the newest.
+
+    Raises:
+        FileNotFoundError: there is no Delta table at `path`.
+        ValueError: a version that the table does not have, a path that is no local path, or a
+            table of another writer with partition columns, deletion vectors or renamed columns.
+    """
+    from deltalake import DeltaTable
+    from deltalake.exceptions import DeltaError
+    from pyspark.sql.types import StructType
+
+    directory = local_directory(path)
+    if not DeltaTable.is_deltatable(str(directory)):
+        raise FileNotFoundError(f"{directory} holds no Delta table")
+    try:
+        table = DeltaTable(str(directory), version=version)
+    except DeltaError as error:
+        raise ValueError(f"version {version} of the table {directory}: {error}") from error
+    _refuse_unknown_features(table, directory)
+    schema = StructType.fromJson(json.loads(table.schema().to_json()))
+    files = [_literal(path) for path in _live_files(table, directory)]
+    if not files:
+        return spark.createDataFrame([], schema)
+    return spark.read.schema(schema).parquet(*files)
+
+
+def _refuse_unknown_features(table: "DeltaTable", directory: Path) -> None:
+    """Refuse tables whose rows are more, or others, than those of their Parquet files."""
+    partition_columns = table.metadata().partition_columns
+    if partition_columns:
+        raise ValueError(
+            f"the table {directory} is partitioned by {', '.join(partition_columns)}; "
+            "read_delta reads tables without partition columns, as export_delta writes them"
+        )
+    protocol = table.protocol()
+    if protocol.min_reader_version > 1:
+        features = ", ".join(protocol.reader_features or ()) or "column mapping"
+        raise ValueError(
+            f"the table {directory} wants a reader of version {protocol.min_reader_version} "
+            f"({features}); read_delta reads version 1, which export_delta writes"
+        )
+
+
+def _live_files(table: "DeltaTable", directory: Path) -> list[str]:
+    """Return the paths of the data files of the table's version."""
+    import pyarrow as pa
+
+    names = pa.table(table.get_add_actions()).column("path").to_pylist()
+    return [str(directory / name) for name in names]
+
+
+def _literal(path: str) -> str:
+    """Escape what Spark would take for a pattern of file names."""
+    return _GLOB_CHARACTERS.sub(r"\\\1", path)

@@ -1,0 +1,17 @@
+"""Where a table lies: a directory of the local or of a shared file system."""
+
+from pathlib import Path
+
+
+def local_directory(path: str | Path) -> Path:
+    """Return the absolute path of a table.
+
+    Raises:
+        ValueError: a URL of another scheme than `file`.
+    """
+    text = str(path)
+    if "://" in text and not text.startswith("file://"):
+        raise ValueError(
+            f"path {text!r}: tables are written to and read from local and shared file systems only"
+        )
+    return Path(text.removeprefix("file://")).resolve()

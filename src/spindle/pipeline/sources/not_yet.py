@@ -1,0 +1,55 @@
+"""Answers to streaming reads and to writes, which the sources do not have yet.
+
+Spark tells a Python source that it is read as a stream, or written to, only when the query starts;
+`load()` does not know it. PySpark hides an error of `streamReader` behind one of its own, so there
+is a reader, and its first call fails with the sentence that helps.
+"""
+
+from typing import Any, Final, NoReturn
+
+from pyspark.errors import PySparkNotImplementedError
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader
+from pyspark.sql.types import StructType
+
+_NO_STREAM: Final = (
+    "{name} reads batches only (spark.read). For a stream, use Spark's built-in source: "
+    'spark.readStream.format("kafka"), with the jar spark-sql-kafka-0-10'
+)
+_NO_WRITE: Final = (
+    "{name} cannot be written to. To produce records, use Spark's built-in sink: "
+    'write.format("kafka") or writeStream.format("kafka"), with the jar spark-sql-kafka-0-10'
+)
+
+
+class BatchReadOnly(DataSource):
+    """A data source for `spark.read`; streams and writes fail with one sentence."""
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        return RefusedStream(self.name())
+
+    def writer(self, schema: StructType, overwrite: bool) -> NoReturn:
+        _refuse(_NO_WRITE, self.name())
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> NoReturn:
+        _refuse(_NO_WRITE, self.name())
+
+
+class RefusedStream(DataSourceStreamReader):
+    """A stream reader whose every call fails; `name` is that of the format."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def initialOffset(self) -> NoReturn:
+        _refuse(_NO_STREAM, self._name)
+
+    def latestOffset(self, *_: Any) -> NoReturn:
+        _refuse(_NO_STREAM, self._name)
+
+    def read(self, partition: Any) -> NoReturn:
+        _refuse(_NO_STREAM, self._name)
+
+
+def _refuse(sentence: str, name: str) -> NoReturn:
+    text = sentence.format(name=f'format("{name}")')
+    raise PySparkNotImplementedError(text)
