@@ -297,15 +297,38 @@ class TestFlush:
         log.delete()
         task.run()
 
-    def test_it_is_due_by_count_by_time_and_after_a_roll(self) -> None:
-        log = new_log(LogConfig(flush_messages=2, flush_ms=1000))
+    def test_it_is_due_by_time_and_after_a_roll(self) -> None:
+        log = new_log(LogConfig(flush_ms=1000))
         append(log, "a")
         assert not log.must_flush(NOW_MS + 999)
         assert log.must_flush(NOW_MS + 1000)
-        append(log, "b")
-        assert log.must_flush(NOW_MS)
         log.flush()
         assert not log.must_flush(NOW_MS + 10_000)
         append(log, "c")
         log.roll(NOW_MS)
         assert log.must_flush(NOW_MS)
+
+    def test_an_append_that_reaches_the_count_is_on_the_device_when_it_returns(self) -> None:
+        files = MemoryFileSystem()
+        log = new_log(LogConfig(flush_messages=3), new_storage(files))
+        append(log, "a", "b")
+        assert log.recovery_point == 0
+        append(log, "c")
+        assert log.recovery_point == 3
+        files.crash()
+        assert reload(files, is_clean=False).log_end_offset == 3
+
+    def test_a_follower_flushes_by_count_too(self) -> None:
+        log = new_log(LogConfig(flush_messages=1))
+        log.append_as_follower(batch("a"), 0, NOW_MS)
+        assert log.recovery_point == 1
+
+    def test_a_truncation_wins_over_a_flush_that_another_one_overtook(self) -> None:
+        log = filled()
+        task = log.begin_flush()
+        log.flush()
+        log.truncate_to(3)
+        append(log, "not in the flush", leader_epoch=4)
+        task.run()
+        log.complete_flush(task)
+        assert (log.recovery_point, log.log_end_offset) == (3, 4)

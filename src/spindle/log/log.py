@@ -241,6 +241,8 @@ class Log:
             self._note_unstable()
         if self._unflushed_since_ms is None:
             self._unflushed_since_ms = now_ms
+        if self.log_end_offset - self.recovery_point >= self.config.flush_messages:
+            self.flush()
         return AppendInfo(
             first.base_offset,
             last_offset,
@@ -546,9 +548,7 @@ class Log:
 
     def begin_flush(self) -> FlushTask:
         """What has to reach the device for the log to be safe up to its present end."""
-        self.epochs.make_durable()
-        if not self._has_durable_identity:
-            self._make_identity_durable()
+        self._make_small_files_durable()
         unflushed = self.segments.from_offset(self.recovery_point)
         self._flushing = FlushTask(
             self._storage.file_system,
@@ -569,23 +569,30 @@ class Log:
     def flush(self) -> None:
         """Return when everything up to the log end is on the device; moves the recovery point."""
         if self.recovery_point < self.log_end_offset:
-            task = self.begin_flush()
+            self._make_small_files_durable()
             for segment in self.segments.from_offset(self.recovery_point):
                 segment.sync()
             self._storage.file_system.sync_directory(self.path)
-            self.complete_flush(task)
+            self.recovery_point = self.log_end_offset
+            self._has_rolled = False
+            self._unflushed_since_ms = None
+
+    def _make_small_files_durable(self) -> None:
+        self.epochs.make_durable()
+        if not self._has_durable_identity:
+            self._make_identity_durable()
 
     def must_flush(self, now_ms: int) -> bool:
-        """True if `flush.messages`, `flush.ms` or a finished segment asks for a flush now."""
+        """Return whether `flush.ms` or a finished segment asks for a flush now.
+
+        An append itself flushes for `flush.messages`.
+        """
         unflushed = self.log_end_offset - self.recovery_point
         if self._has_rolled and unflushed > 0:
             return True
         if unflushed <= 0 or self._unflushed_since_ms is None:
             return False
-        return (
-            unflushed >= self.config.flush_messages
-            or now_ms - self._unflushed_since_ms >= self.config.flush_ms
-        )
+        return now_ms - self._unflushed_since_ms >= self.config.flush_ms
 
     def rename(self, new_directory_name: str) -> None:
         """Give the partition's directory another name in the same log directory."""
