@@ -1,6 +1,6 @@
-"""Which configuration keys the sources read: found in the syntax trees of `src/spindle`.
+"""Finds the configuration keys that the sources read, in the syntax trees of `src/spindle`.
 
-A key counts as read where its value is asked for by name, not where its name only appears. Tables,
+A key is read where code asks for its value by name, not where only its name appears. Tables,
 checks between keys and validation of requests do not count, because a key that is only checked
 changes nothing.
 """
@@ -25,12 +25,12 @@ _TOPIC_FIELDS: Final = frozenset(TopicConfig.__slots__)
 
 
 class Readers(NamedTuple):
-    """Names of keys.
+    """The names of keys that are read.
 
     Attributes:
-        broker: broker keys that are read.
-        dynamic: those of them that are read from the values in force, not from the file alone.
-        topic: topic keys that are read.
+        broker: broker keys.
+        dynamic: broker keys whose dynamic value is read, not only that of the property file.
+        topic: topic keys.
     """
 
     broker: frozenset[str]
@@ -91,7 +91,7 @@ def _name(function: ast.expr) -> str:
 
 
 def _is_dynamic(function: ast.expr) -> bool:
-    """Whether the value comes from a `BrokerValues`, or from the values in the metadata image."""
+    """Return whether the value is from a `BrokerValues` or from the metadata image."""
     if not isinstance(function, ast.Attribute):
         return False
     receiver = function.value

@@ -1,4 +1,4 @@
-"""Types, ranges and the words of a refusal."""
+"""Types and limits of values, and the messages of refused ones."""
 
 import pytest
 from hypothesis import given
@@ -42,7 +42,7 @@ from spindle.config.values import ConfigType, parse_type, text_of
         ("a,", LIST, ("a", "")),
     ],
 )
-def test_parsing(text: str, type: ConfigType, value: object) -> None:
+def test_a_text_becomes_the_value_of_its_type(text: str, type: ConfigType, value: object) -> None:
     assert parse_type("k", text, type) == value
 
 
@@ -60,13 +60,13 @@ def test_parsing(text: str, type: ConfigType, value: object) -> None:
         ("", DOUBLE, "Not a number of type DOUBLE"),
     ],
 )
-def test_wrong_types(text: str, type: ConfigType, reason: str) -> None:
+def test_a_text_of_another_type_is_refused(text: str, type: ConfigType, reason: str) -> None:
     with pytest.raises(ConfigError) as caught:
         parse_type("k", text, type)
     assert str(caught.value) == f"Invalid value {text} for configuration k: {reason}"
 
 
-# As Apache Kafka 4.3.1 answers them.
+# The messages of Apache Kafka 4.3.1.
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
@@ -109,7 +109,7 @@ def test_wrong_types(text: str, type: ConfigType, reason: str) -> None:
         ),
     ],
 )
-def test_refusals_in_the_words_of_kafka(name: str, text: str, message: str) -> None:
+def test_a_value_is_refused_with_kafkas_message(name: str, text: str, message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         TOPIC_KEYS[name].parse(text)
     assert str(caught.value) == message
@@ -126,18 +126,18 @@ def test_refusals_in_the_words_of_kafka(name: str, text: str, message: str) -> N
         ("compression.gzip.level", "-1", -1),
     ],
 )
-def test_accepted_values(name: str, text: str, value: object) -> None:
+def test_a_value_within_the_limits_is_accepted(name: str, text: str, value: object) -> None:
     assert TOPIC_KEYS[name].parse(text) == value
 
 
-def test_a_required_key_without_value() -> None:
+def test_a_required_key_has_no_default() -> None:
     key = ConfigKey("k", INT, REQUIRED, None, READ_ONLY, "A number.")
     assert key.default_text() is None
     with pytest.raises(ConfigError, match='Missing required configuration "k" which has no'):
         key.default_value()
 
 
-def test_lists() -> None:
+def test_a_list_may_be_empty_or_null_only_where_its_key_allows_it() -> None:
     with pytest.raises(ConfigError, match=r"must not be empty\. Valid values include: any non-"):
         ListOf(may_be_empty=False).check("k", ())
     with pytest.raises(ConfigError, match="'k' values must not be null"):
@@ -145,18 +145,18 @@ def test_lists() -> None:
     ListOf(may_be_null=True).check("k", None)
 
 
-def test_case_is_ignored_only_where_said() -> None:
+def test_only_one_of_ignoring_case_ignores_case() -> None:
     OneOfIgnoringCase("A").check("k", "a")
     with pytest.raises(ConfigError):
         OneOf("A").check("k", "a")
 
 
-def test_descriptions_of_ranges() -> None:
+def test_a_range_describes_its_limits() -> None:
     assert str(Range(0)) == "[0,...]"
     assert str(Range(0, 0.5)) == "[0,...,0.5]"
 
 
-# Printed by Java.
+# The texts that Java prints.
 @pytest.mark.parametrize(
     ("value", "text"),
     [
@@ -181,7 +181,7 @@ def test_descriptions_of_ranges() -> None:
         (None, None),
     ],
 )
-def test_texts_of_values(value: object, text: str | None) -> None:
+def test_a_value_has_the_text_that_java_gives_it(value: object, text: str | None) -> None:
     assert text_of(value) == text  # type: ignore[arg-type]
 
 

@@ -19,7 +19,7 @@ from spindle.config.topic_keys import BROKER_SYNONYMS, TOPIC_KEYS
 
 READERS: Final = find_readers()
 OLDER_NAMES: Final = {"broker.id": "node.id"}
-"""By older name, the key that it gives its value to."""
+"""The key that an older name stands for."""
 TOPIC_KEY_OF: Final = {s.name: topic for topic, group in BROKER_SYNONYMS.items() for s in group}
 GROUP_KEY_OF: Final = {broker: group for group, broker in GROUP_BROKER_KEYS.items()}
 
@@ -35,7 +35,7 @@ COMBINED: Final = {
 
 
 def is_read(name: str) -> bool:
-    """Whether the sources read a broker key, or the topic key whose default it is."""
+    """Return whether the sources read a broker key, or the topic key that it gives its default."""
     topic = TOPIC_KEY_OF.get(name)
     return (
         name in READERS.broker
@@ -125,7 +125,7 @@ WHOLE_TABLES: Final = {
     ONLY_CLASSIC_GROUPS: "every key of a group",
     NO_TELEMETRY: "every key of a client metrics subscription",
 }
-"""By reason, the tables of which no key has an effect."""
+"""Tables without any key that has an effect, by the reason."""
 
 
 def limitations() -> list[str]:

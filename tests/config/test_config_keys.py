@@ -1,4 +1,4 @@
-"""The tables of keys hold together."""
+"""The key tables agree with Kafka's and with each other."""
 
 import re
 
@@ -39,7 +39,7 @@ def test_there_are_as_many_keys_as_in_kafka() -> None:
 
 
 @pytest.mark.parametrize("key", EVERY, ids=lambda key: key.name)
-def test_defaults_and_documentation(key: ConfigKey) -> None:
+def test_a_key_accepts_its_own_default_and_is_documented_in_sentences(key: ConfigKey) -> None:
     if key.default is not REQUIRED and key.default is not None:
         assert isinstance(key.default, PYTHON_TYPES[key.type])
         if key.validator is not None:
@@ -70,7 +70,7 @@ def test_every_topic_key_but_six_has_a_broker_key() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(BROKER_SYNONYMS))
-def test_topic_and_broker_agree_on_type_and_default(name: str) -> None:
+def test_a_topic_key_and_its_broker_key_agree_on_type_and_default(name: str) -> None:
     synonyms = BROKER_SYNONYMS[name]
     last = BROKER_KEYS[synonyms[-1].name]
     default = last.default_value()
@@ -80,5 +80,5 @@ def test_topic_and_broker_agree_on_type_and_default(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(GROUP_BROKER_KEYS))
-def test_group_and_broker_agree_on_the_default(name: str) -> None:
+def test_a_group_key_and_its_broker_key_agree_on_the_default(name: str) -> None:
     assert GROUP_KEYS[name].default == BROKER_KEYS[GROUP_BROKER_KEYS[name]].default

@@ -1,5 +1,7 @@
-"""Which value is in force, where it comes from, and what is refused. Expectations are answers of
-Apache Kafka 4.3.1 to the same configuration."""
+"""Effective values, their sources, and refused changes.
+
+The expected values are the answers of Apache Kafka 4.3.1 to the same configuration.
+"""
 
 import pytest
 
@@ -45,7 +47,7 @@ LAYERS = BrokerLayers(NODE, CLUSTER, OWN)
 
 
 def line(described: list[DescribedConfig], name: str) -> str:
-    """One key in the form: value source [sensitive] [read-only] type synonyms."""
+    """Return one key in the form: value source [sensitive] [read-only] type synonyms."""
     (found,) = [config for config in described if config.name == name]
     flags = " sensitive" * found.is_sensitive + " read-only" * found.is_read_only
     synonyms = " ".join(f"{s.name}={s.value}@{s.source}" for s in found.synonyms)
@@ -83,7 +85,7 @@ def line(described: list[DescribedConfig], name: str) -> str:
         ("cordoned.log.dirs", " 5 LIST cordoned.log.dirs=@5"),
     ],
 )  # fmt: skip
-def test_a_broker(name: str, expected: str) -> None:
+def test_a_broker_shows_each_value_with_its_source_and_synonyms(name: str, expected: str) -> None:
     assert line(describe_broker(LAYERS), name) == expected
 
 
@@ -110,12 +112,12 @@ def test_the_level_of_a_topics_codec(topic: dict[str, str], level: int | None) -
     assert topic_config(NODE, topic).compression_level == level
 
 
-def test_only_wanted_keys() -> None:
+def test_a_request_for_named_keys_returns_those_that_exist() -> None:
     assert [c.name for c in describe_broker(LAYERS, ["node.id", "nope"])] == ["node.id"]
     assert [c.name for c in describe_topic(LAYERS, {}, ["segment.ms"])] == ["segment.ms"]
 
 
-def test_an_override_for_one_listener_has_no_documentation() -> None:
+def test_a_key_for_a_single_listener_has_no_documentation() -> None:
     password = "ssl.keystore.password"
     names = [password, f"listener.name.plaintext.{password}"]
     texts = {c.name: c.documentation for c in describe_broker(LAYERS, names)}
@@ -123,7 +125,7 @@ def test_an_override_for_one_listener_has_no_documentation() -> None:
     assert texts[names[1]] is None
 
 
-def test_the_default_of_all_brokers() -> None:
+def test_the_dynamic_defaults_of_all_brokers_are_shown_alone() -> None:
     described = describe_default_broker({**CLUSTER, "custom": "x"})
     assert [config.name for config in described] == ["custom", "log.roll.ms", "message.max.bytes"]
     assert line(described, "log.roll.ms") == "7777777 3 LONG log.roll.ms=7777777@3"
@@ -146,7 +148,7 @@ def test_the_default_of_all_brokers() -> None:
                               " message.max.bytes=1048588@5"),
     ],
 )  # fmt: skip
-def test_a_topic(name: str, expected: str) -> None:
+def test_a_topic_shows_each_value_with_its_source_and_synonyms(name: str, expected: str) -> None:
     topic = {"retention.ms": "77", "segment.bytes": " 2000000 "}
     described = describe_topic(LAYERS, topic)
     if name == "flush.ms":
@@ -161,7 +163,7 @@ def test_internal_topic_keys_are_shown_only_when_set() -> None:
     assert len(describe_topic(LAYERS, {"internal.segment.bytes": "100"})) == 34
 
 
-def test_a_group() -> None:
+def test_a_group_shows_its_values_over_those_of_the_broker() -> None:
     described = describe_group(LAYERS, {"consumer.heartbeat.interval.ms": "6000"})
     assert len(described) == 17
     assert line(described, "consumer.heartbeat.interval.ms") == (
@@ -177,13 +179,13 @@ def test_a_group() -> None:
     )
 
 
-def test_a_client_metrics_subscription() -> None:
+def test_a_client_metrics_subscription_shows_its_values_over_the_defaults() -> None:
     described = describe_client_metrics({"interval.ms": "1000"})
     assert line(described, "interval.ms") == "1000 7 INT interval.ms=1000@7"
     assert line(described, "match") == " 5 LIST"
 
 
-def test_precedence_of_a_topic_value() -> None:
+def test_a_topics_value_goes_before_those_of_broker_cluster_and_file() -> None:
     assert topic_config(NODE).retention_ms == 2 * 3_600_000
     assert topic_config(NODE, cluster={"log.retention.ms": "5"}).retention_ms == 5
     layers = {"cluster": {"log.retention.ms": "5"}, "broker": {"log.retention.ms": "6"}}
@@ -193,7 +195,7 @@ def test_precedence_of_a_topic_value() -> None:
     assert topic_config(NODE).flush_ms == 99999999
 
 
-def test_a_stored_value_that_is_no_longer_valid_is_passed_over() -> None:
+def test_a_stored_value_that_is_no_longer_valid_is_skipped() -> None:
     config = topic_config(NODE, {"segment.bytes": "1"}, cluster={"message.max.bytes": "x"})
     assert (config.segment_bytes, config.max_message_bytes) == (1 << 30, 1_048_588)
 
@@ -202,7 +204,7 @@ def test_negative_retention_means_unlimited() -> None:
     assert topic_config(NODE, broker={"log.retention.ms": "-5"}).retention_ms == -1
 
 
-def test_the_roll_age_of_a_compacted_topic() -> None:
+def test_the_compaction_lag_limits_the_age_of_a_compacted_topics_segments() -> None:
     config = topic_config(NODE, {"max.compaction.lag.ms": "100"})
     assert config.max_segment_ms == 100
     assert topic_config(NODE, {"cleanup.policy": "delete"}).max_segment_ms == 5 * 3_600_000
@@ -279,7 +281,7 @@ CONFIG, REQUEST = ErrorCode.INVALID_CONFIG, ErrorCode.INVALID_REQUEST
         (ResourceType.BROKER_LOGGER, "1", "x", "INFO", REQUEST, "Unknown resource type 8"),
     ],
 )  # fmt: skip
-def test_refused_values(
+def test_a_change_that_kafka_refuses_is_refused_with_its_error(
     kind: ResourceType,
     resource: str,
     name: str,
@@ -296,7 +298,7 @@ def test_refused_values(
     assert (caught.value.code, caught.value.message) == (code, message)
 
 
-def test_lags_that_contradict_the_node_or_each_other() -> None:
+def test_compaction_lags_that_contradict_each_other_are_refused() -> None:
     with pytest.raises(
         ApiError, match=r"min.compaction.lag.ms \(9\) > max.compaction.lag.ms \(8\)"
     ):
@@ -305,7 +307,7 @@ def test_lags_that_contradict_the_node_or_each_other() -> None:
         )
 
 
-def test_session_must_exceed_heartbeat() -> None:
+def test_a_session_timeout_must_exceed_the_heartbeat_interval() -> None:
     node = NodeConfig.from_properties(
         {**NODE.static, "group.consumer.max.heartbeat.interval.ms": "60000"}
     )
@@ -314,14 +316,14 @@ def test_session_must_exceed_heartbeat() -> None:
         validate_resource(node, GROUP, "g", values)
 
 
-def test_turning_off_remote_storage_must_say_what_happens_to_the_data() -> None:
+def test_remote_storage_is_turned_off_only_together_with_its_data() -> None:
     old = {"remote.storage.enable": "true"}
     with pytest.raises(ApiError, match="without deleting remote data"):
         validate_resource(NODE, TOPIC, "t", {}, old)
     validate_resource(NODE, TOPIC, "t", {"remote.log.delete.on.disable": "true"}, old)
 
 
-def test_values_that_a_broker_accepts() -> None:
+def test_a_valid_change_of_a_broker_is_accepted() -> None:
     validate_broker("1", {"log.cleaner.threads": "3", "own.key": "x", "cordoned.log.dirs": "/b"})
     validate_broker("", {"listener.name.in.max.connections": "5", "message.max.bytes": "9"})
 
@@ -335,7 +337,9 @@ def test_values_that_a_broker_accepts() -> None:
                  "other values"),
     ],
 )  # fmt: skip
-def test_cordons_are_checked_by_the_broker_itself(value: str, message: str) -> None:
+def test_a_broker_refuses_to_cordon_directories_that_it_does_not_have(
+    value: str, message: str
+) -> None:
     with pytest.raises(ApiError) as caught:
         validate_own_broker(NODE, {"cordoned.log.dirs": value})
     assert (caught.value.code, caught.value.message) == (REQUEST, message)
@@ -343,14 +347,14 @@ def test_cordons_are_checked_by_the_broker_itself(value: str, message: str) -> N
     validate_own_broker(NODE, {})
 
 
-def test_rules_between_keys_hold_for_dynamic_values_too() -> None:
+def test_rules_between_keys_hold_for_dynamic_values() -> None:
     with pytest.raises(ApiError, match=r"log\.retention\.ms must be -1") as caught:
         validate_own_broker(NODE, {"log.retention.ms": "0"})
     assert caught.value.code == REQUEST
     validate_own_broker(NODE, {"log.retention.ms": "-1", "leader.replication.throttled.rate": "5"})
 
 
-def test_lists_and_defaults_for_append_and_subtract() -> None:
+def test_the_rules_know_lists_and_defaults_for_append_and_subtract() -> None:
     rules = NodeConfigRules(NODE)
     assert rules.is_list(TOPIC, "cleanup.policy")
     assert rules.is_list(BROKER, "cordoned.log.dirs")
@@ -364,7 +368,7 @@ def test_lists_and_defaults_for_append_and_subtract() -> None:
     assert not rules.is_sensitive(TOPIC, "retention.ms")
 
 
-def test_the_configuration_of_a_new_topic() -> None:
+def test_a_new_topic_shows_its_own_values_and_the_defaults() -> None:
     entries = NodeConfigRules(NODE).effective_topic_configs({"retention.ms": "9"}, CLUSTER)
     found = {entry.name: (entry.value, entry.source) for entry in entries}
     assert found["retention.ms"] == ("9", ConfigSource.TOPIC_CONFIG)
@@ -381,7 +385,7 @@ def test_the_configuration_of_a_new_topic() -> None:
         ("13", {"num.io.threads": "6"}, "not be greater than double the current value 6"),
     ],
 )
-def test_a_pool_of_threads_is_resized_by_two_at_most(
+def test_a_thread_pool_is_not_resized_by_more_than_a_factor_of_two(
     value: str, dynamic: dict[str, str], bound: str
 ) -> None:
     with pytest.raises(ApiError, match=bound) as caught:
@@ -389,6 +393,6 @@ def test_a_pool_of_threads_is_resized_by_two_at_most(
     assert caught.value.code is ErrorCode.INVALID_REQUEST
 
 
-def test_a_pool_of_threads_may_double_and_halve() -> None:
+def test_a_thread_pool_may_double_and_halve() -> None:
     for value in ("4", "8", "16"):
         validate_own_broker(NODE, {"num.io.threads": value})

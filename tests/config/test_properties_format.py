@@ -1,4 +1,4 @@
-"""Java's properties format, and that what is written is read back."""
+"""Java's properties format, reading and writing."""
 
 import pytest
 from hypothesis import given
@@ -38,7 +38,7 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00
         ("a=\\ud83d\\ude00", {"a": "\U0001f600"}),
     ],
 )
-def test_reading(text: str, expected: dict[str, str]) -> None:
+def test_a_text_is_read_as_java_reads_it(text: str, expected: dict[str, str]) -> None:
     assert parse_properties(text) == expected
 
 

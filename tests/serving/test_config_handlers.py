@@ -135,7 +135,7 @@ def test_synonyms_and_documentation(services: BrokerServices) -> None:
     options = {"include_synonyms": True, "include_documentation": True}
     result = describe(services, TOPIC, "t", "max.message.bytes", **options)
     (config,) = result.configs
-    assert config.documentation == "Largest record batch that is taken."
+    assert config.documentation == "Largest record batch that is accepted, in bytes."
     assert config.config_type == 3
     assert [(s.name, s.value, s.source) for s in config.synonyms] == [
         ("message.max.bytes", "3000", 2),

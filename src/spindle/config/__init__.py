@@ -1,1 +1,1 @@
-"""Configuration: the keys with their types and defaults, property files, and effective values."""
+"""Configuration: key tables, property files, rules between keys, and effective values."""

@@ -1,4 +1,4 @@
-"""Broker keys that stand for each other, and overrides for one listener (KIP-226)."""
+"""Broker keys that are synonyms of each other, and keys for a single listener (KIP-226)."""
 
 import re
 from typing import Final
@@ -23,18 +23,21 @@ _PER_MECHANISM: Final = (
     "sasl.server.callback.handler.class",
     "connections.max.reauth.ms",
 )
-"""Keys that may follow a mechanism's name in an override for one listener."""
+"""Keys that may have a mechanism's name before them in a key for a single listener."""
 
 CLUSTER_LEVEL_LISTENER_KEYS: Final = (
     "max.connections",
     "max.connection.creation.rate",
     "num.network.threads",
 )
-"""Keys whose override for one listener may be set for all brokers at once."""
+"""Keys that may be set for a single listener on all brokers at once."""
 
 
 def broker_synonyms(name: str) -> tuple[str, ...]:
-    """The keys that give a broker key its value, in order of precedence, itself among them."""
+    """Return the keys that can give a broker key its value, in order of precedence.
+
+    The key itself is among them.
+    """
     found = _SYNONYMS.get(name)
     if found is not None:
         return found
@@ -43,7 +46,7 @@ def broker_synonyms(name: str) -> tuple[str, ...]:
 
 
 def listener_override(name: str) -> str | None:
-    """The key that `listener.name.<listener>.[<mechanism>.]<key>` overrides; None for others."""
+    """Return the key in `listener.name.<listener>.[<mechanism>.]<key>`; None for other names."""
     match = _LISTENER_OVERRIDE.match(name)
     if match is None:
         return None
@@ -51,13 +54,13 @@ def listener_override(name: str) -> str | None:
 
 
 def broker_key(name: str) -> ConfigKey | None:
-    """The definition behind a name, which may be an override for one listener."""
+    """Return the definition of a name, which may be a key for a single listener."""
     key = DYNAMIC_KEYS.get(name)
     base = listener_override(name) if key is None else None
     return key if base is None else DYNAMIC_KEYS.get(base)
 
 
 def is_dynamic(name: str) -> bool:
-    """Whether the key itself can be changed while the broker runs."""
+    """Return whether Kafka lets the key itself be changed while the broker runs."""
     key = DYNAMIC_KEYS.get(name)
     return key is not None and key.update_mode is not UpdateMode.READ_ONLY

@@ -1,7 +1,7 @@
-"""Effective configuration with the sources of every value (KIP-133, KIP-226, KIP-524).
+"""The effective configuration as DescribeConfigs shows it (KIP-133, KIP-226, KIP-524).
 
-Decides what DescribeConfigs says: the value in force, where it came from, what else is set
-beneath it (synonyms, highest precedence first), and what must not be shown.
+Each key comes with its value, the source of the value, and its synonyms: the values that are set
+for the same purpose, in order of precedence. Sensitive values are left out.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,7 +21,7 @@ from spindle.config.values import ConfigType, text_of
 
 
 class ConfigSynonym(NamedTuple):
-    """A value for the same purpose and where it is set. `value` is None where it is secret."""
+    """A value for the same purpose, and its source. `value` is None where it is sensitive."""
 
     name: str
     value: str | None
@@ -42,7 +42,7 @@ class DescribedConfig(NamedTuple):
 
 
 class BrokerLayers(NamedTuple):
-    """The configuration of a broker in layers: its file, and the dynamic ones above it."""
+    """The configuration of a broker: the property file, and two layers of dynamic values."""
 
     node: NodeConfig
     cluster: Mapping[str, str] = NO_CONFIG
@@ -51,7 +51,7 @@ class BrokerLayers(NamedTuple):
     """Dynamic values of this broker."""
 
     def synonyms(self, name: str, *, is_sensitive: bool) -> tuple[ConfigSynonym, ...]:
-        """What is set for a key and its synonyms, from the first entry of its own name on."""
+        """Return the values of a key and its synonyms, from the first one of the key itself."""
         layers = (
             (self.broker, ConfigSource.DYNAMIC_BROKER_CONFIG),
             (self.cluster, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG),
@@ -76,11 +76,11 @@ class BrokerLayers(NamedTuple):
 def describe_topic(
     layers: BrokerLayers, topic: Mapping[str, str], names: Sequence[str] | None = None
 ) -> list[DescribedConfig]:
-    """The configuration of a topic, sorted by name.
+    """Return the configuration of a topic, sorted by name.
 
     Args:
         topic: the topic's own values.
-        names: the keys that are wanted; None or empty for all.
+        names: the keys to return; None or empty for all.
     """
     keys = [name for name, key in TOPIC_KEYS.items() if not key.is_internal or name in topic]
     return [_describe_topic_key(layers, topic, name) for name in _wanted(keys, names)]
@@ -114,7 +114,7 @@ def _describe_topic_key(
 def describe_broker(
     layers: BrokerLayers, names: Sequence[str] | None = None
 ) -> list[DescribedConfig]:
-    """The configuration of a broker, sorted by name; unknown keys that are set are among it."""
+    """Return the configuration of a broker, sorted by name, including unknown keys that are set."""
     public = {name: None for name, key in BROKER_KEYS.items() if not key.is_internal}
     given = {**layers.node.static, **layers.cluster, **layers.broker}
     every = sorted(public | dict.fromkeys(given))
@@ -124,7 +124,7 @@ def describe_broker(
 def describe_default_broker(
     cluster: Mapping[str, str], names: Sequence[str] | None = None
 ) -> list[DescribedConfig]:
-    """The dynamic defaults of all brokers, sorted by name."""
+    """Return the dynamic defaults of all brokers, sorted by name."""
     described = []
     for name in _wanted(sorted(cluster), names):
         key = broker_key(name)
@@ -148,7 +148,7 @@ def describe_default_broker(
 
 def _describe_broker_key(layers: BrokerLayers, name: str) -> DescribedConfig:
     key = broker_key(name)
-    # What an unknown key holds cannot be known, so it is not shown.
+    # The value of an unknown key may be a secret, so it is not shown.
     is_sensitive = key is None or key.is_sensitive
     synonyms = layers.synonyms(name, is_sensitive=is_sensitive)
     value: str | None = None
@@ -168,7 +168,7 @@ def _describe_broker_key(layers: BrokerLayers, name: str) -> DescribedConfig:
 
 
 def _documentation(name: str) -> str | None:
-    """Of the key itself: an override for one listener has none."""
+    """Return the documentation of a key; a key for a single listener has none."""
     key = DYNAMIC_KEYS.get(name)
     return None if key is None else key.documentation
 
@@ -180,7 +180,7 @@ def _layers_of(layers: BrokerLayers) -> tuple[Mapping[str, str], ...]:
 def describe_group(
     layers: BrokerLayers, group: Mapping[str, str], names: Sequence[str] | None = None
 ) -> list[DescribedConfig]:
-    """The configuration of a group, sorted by name."""
+    """Return the configuration of a group, sorted by name."""
     described = []
     for name in _wanted(GROUP_KEYS, names):
         key = GROUP_KEYS[name]
@@ -211,7 +211,7 @@ def describe_group(
 def describe_client_metrics(
     subscription: Mapping[str, str], names: Sequence[str] | None = None
 ) -> list[DescribedConfig]:
-    """The configuration of a client metrics subscription, sorted by name."""
+    """Return the configuration of a client metrics subscription, sorted by name."""
     described = []
     for name in _wanted(CLIENT_METRICS_KEYS, names):
         key = CLIENT_METRICS_KEYS[name]
@@ -236,7 +236,7 @@ def _wanted(every: Iterable[str], names: Sequence[str] | None) -> list[str]:
 
 
 def _normal_text(key: ConfigKey, text: str) -> str | None:
-    """The text of the parsed value (lists without blanks, numbers in one form)."""
+    """Return the text of the parsed value: lists without blanks, numbers in one form."""
     try:
         return text_of(key.parse(text))
     except ConfigError:

@@ -1,6 +1,6 @@
-"""The configuration rules of a controller: what it accepts, and what a new topic will have.
+"""The configuration rules of a controller: values that it accepts, and defaults of new topics.
 
-`NodeConfigRules` is what the controller is given; everything behind it is pure.
+`NodeConfigRules` implements the controller's port; everything here is pure.
 """
 
 from collections.abc import Mapping
@@ -28,12 +28,12 @@ _KEYS: Mapping[int, Mapping[str, ConfigKey]] = {
 
 
 def key_of(resource_type: int, name: str) -> ConfigKey | None:
-    """The definition of a key of this kind of resource; None if there is no such key."""
+    """Return the definition of a key of this kind of resource; None if there is no such key."""
     return _KEYS.get(resource_type, {}).get(name)
 
 
 class NodeConfigRules:
-    """Configuration rules with the defaults and bounds of one node."""
+    """Configuration rules with the defaults and limits of one node."""
 
     __slots__ = ("_node",)
 
@@ -41,7 +41,7 @@ class NodeConfigRules:
         self._node = node
 
     def validate(self, resource_type: int, resource_name: str, values: Mapping[str, str]) -> None:
-        """Check all values that a resource would have.
+        """Check all values that a resource would have after a change.
 
         Raises:
             ApiError: INVALID_CONFIG or INVALID_REQUEST, naming key and value.
@@ -49,22 +49,22 @@ class NodeConfigRules:
         validate_resource(self._node, resource_type, resource_name, values)
 
     def is_list(self, resource_type: int, name: str) -> bool:
-        """Whether APPEND and SUBTRACT apply to the key."""
+        """Return whether APPEND and SUBTRACT apply to the key."""
         key = key_of(resource_type, name)
         return key is not None and key.type is LIST
 
     def default(self, resource_type: int, name: str) -> str | None:
-        """The default of the key as a text; None where it has none."""
+        """Return the default of the key as a text; None where it has none."""
         key = key_of(resource_type, name)
         return None if key is None else key.default_text()
 
     def is_sensitive(self, resource_type: int, name: str) -> bool:
-        """Whether the value must not be logged; so is every key that is not known."""
+        """Return whether the value must not be logged, as that of every unknown key."""
         key = key_of(resource_type, name)
         return key is None or key.is_sensitive
 
     def effective_topic_configs(
         self, values: Mapping[str, str], default_broker: Mapping[str, str]
     ) -> list[DescribedConfig]:
-        """All keys of a topic with these values, sorted by name, as this node sees them."""
+        """Return all keys of a topic, sorted by name: `values` over the defaults of this node."""
         return describe_topic(BrokerLayers(self._node, default_broker), values)

@@ -1,7 +1,7 @@
 """Addresses inside configuration values: listeners, quorum voters and bootstrap servers.
 
-Decides how `NAME://host:port`, `id@host:port` and `host:port` are read and what is refused. Host
-names are kept as written (never resolved).
+Parses `NAME://host:port`, `id@host:port`, `host:port` and `address:count`. Host names are kept as
+written and never resolved.
 """
 
 import re
@@ -44,10 +44,10 @@ class Address(NamedTuple):
 
 
 def parse_security_protocols(text: str, key: str) -> dict[str, int]:
-    """Protocol numbers by listener name (upper case) from `NAME:PROTOCOL,...`.
+    """Return the protocol numbers of `NAME:PROTOCOL,...` by listener name in upper case.
 
     Raises:
-        ConfigError: an entry is no pair, or names no known protocol.
+        ConfigError: an entry is not a pair, or its protocol is unknown.
     """
     protocols: dict[str, int] = {}
     for entry in filter(None, map(str.strip, text.split(","))):
@@ -62,7 +62,7 @@ def parse_security_protocols(text: str, key: str) -> dict[str, int]:
 
 
 def security_protocol(name: str, key: str) -> int:
-    """Kafka's number of a security protocol.
+    """Return Kafka's number of a security protocol.
 
     Raises:
         ConfigError: there is no protocol of that name.
@@ -77,22 +77,23 @@ def security_protocol(name: str, key: str) -> int:
 
 
 def listener_name(text: str) -> str:
-    """The listener name before the first colon, upper case; the text itself where there is none."""
+    """Return the text before the first colon, or the whole text, in upper case."""
     return text.partition(":")[0].upper()
 
 
 def parse_listeners(
     key: str, entries: Iterable[str], protocols: Mapping[str, int], *, distinct_ports: bool
 ) -> tuple[Endpoint, ...]:
-    """The endpoints of `listeners` or `advertised.listeners`, in order.
+    """Return the endpoints of `listeners` or `advertised.listeners`, in order.
 
     Args:
         protocols: protocol numbers by listener name.
-        distinct_ports: refuse two listeners on one port (port 0 excepted), unless one address is
-            IPv4 and the other IPv6.
+        distinct_ports: refuse two listeners on one port other than 0, unless one address is IPv4
+            and the other IPv6.
 
     Raises:
-        ConfigError: an entry cannot be parsed, has no protocol, or clashes with another.
+        ConfigError: an entry cannot be parsed, has no protocol, or has the name or port of
+            another.
     """
     entries = tuple(entries)
     endpoints = tuple(_parse_listener(key, entry, protocols) for entry in entries)
@@ -140,7 +141,7 @@ def _check_ports(key: str, entries: tuple[str, ...], endpoints: tuple[Endpoint, 
 
 
 def _address_family(host: str) -> int:
-    """4 or 6 for a literal address, 0 for a name or nothing."""
+    """Return 4 or 6 for a literal address, 0 for a host name or an empty host."""
     if ":" in host:
         return 6
     parts = host.split(".")
@@ -153,7 +154,7 @@ def _first_repeated(names: list[str]) -> str:
 
 
 def parse_voters(entries: Iterable[str]) -> tuple[Voter, ...]:
-    """The static voters, in order.
+    """Return the static voters, in order.
 
     Raises:
         ConfigError: an entry is not `id@host:port`.
@@ -180,7 +181,7 @@ def _parse_voter(entry: str) -> Voter:
 
 
 def parse_servers(key: str, entries: Iterable[str]) -> tuple[Address, ...]:
-    """`host:port` addresses, in order.
+    """Return the `host:port` addresses, in order.
 
     Raises:
         ConfigError: an entry is not `host:port`.

@@ -16,7 +16,7 @@ _BOUNDED: Final = (
     "share.record.lock.duration.ms",
     "share.partition.max.record.locks",
 )
-"""Settings with a smallest and a largest value, as keys below `group.`."""
+"""Keys below `group.` whose value has a lower and an upper limit of its own."""
 
 _ASSIGNORS: Final = {
     "group.consumer.assignors": ("uniform", "range"),
@@ -25,7 +25,7 @@ _ASSIGNORS: Final = {
 
 
 def check_groups(config: "NodeConfig") -> None:
-    """Refuse bounds that contradict each other, and what no assignor or protocol is behind.
+    """Refuse limits that contradict each other, and unknown assignors and protocols.
 
     Raises:
         ConfigError: names the keys and their values.
@@ -69,6 +69,6 @@ def _check_assignors(config: "NodeConfig") -> None:
         for name in config.names(key):
             if name not in known:
                 raise ConfigError(
-                    f"{key}: there is no assignor {name}; known are {', '.join(known)} (Java "
-                    "classes cannot be loaded)"
+                    f"{key}: unknown assignor {name}; use {', '.join(known)} (Java classes cannot "
+                    "be loaded)"
                 )

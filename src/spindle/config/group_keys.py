@@ -1,7 +1,7 @@
 """The configuration keys of groups (KIP-848, KIP-932, KIP-1071) and the broker keys behind them.
 
-The names are those of the broker keys without the leading `group.`; each has a default and bounds
-that the broker sets. A few keys have no broker key.
+The broker key behind a group key has the same name with `group.` before it. It gives the default,
+and other broker keys give the limits. A few group keys have no broker key.
 """
 
 from collections.abc import Mapping
@@ -23,8 +23,8 @@ _KEYS = (
     ConfigKey("share.assignment.interval.ms", INT, 1000, Range(0), WITH_RESOURCE,
               "Pause between two assignments of a share group.", no_effect=ONLY_CLASSIC_GROUPS),
     ConfigKey("share.auto.offset.reset", STRING, "latest", ShareOffsetReset(), WITH_RESOURCE,
-              "Where a share group without state begins: latest, earliest or by_duration:<ISO "
-              "duration>.", no_effect=ONLY_CLASSIC_GROUPS),
+              "Position at which a share group without state begins: latest, earliest or "
+              "by_duration:<ISO duration>.", no_effect=ONLY_CLASSIC_GROUPS),
     ConfigKey("share.delivery.count.limit", INT, 5, Range(2), WITH_RESOURCE,
               "Number of delivery attempts of a record in a share group.",
               no_effect=ONLY_CLASSIC_GROUPS),
@@ -71,4 +71,4 @@ _WITHOUT_BROKER_KEY: Final = (
 GROUP_BROKER_KEYS: Final[Mapping[str, str]] = {
     name: f"group.{name}" for name in GROUP_KEYS if name not in _WITHOUT_BROKER_KEY
 }
-"""By group key, the broker key that sets its default."""
+"""The broker key that gives the default, by group key."""

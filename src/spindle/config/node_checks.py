@@ -1,6 +1,6 @@
-"""Rules between the keys of a node; each broken rule is one `ConfigError`.
+"""Rules between the keys of a node. A broken rule is a `ConfigError`.
 
-Checked in a fixed order, so that a file with several faults always names the same one first.
+The order of the checks is fixed, so the same file always fails with the same message.
 """
 
 from collections.abc import Sequence
@@ -84,8 +84,8 @@ def _check_quorum(config: "NodeConfig") -> None:
     voter_ids = [voter.node_id for voter in config.quorum_voters]
     if not voter_ids and not config.quorum_bootstrap_servers:
         raise ConfigError(
-            "either controller.quorum.bootstrap.servers must list where the quorum is found, or "
-            "controller.quorum.voters its fixed voters; both are empty"
+            "controller.quorum.bootstrap.servers must list addresses of the quorum, or "
+            "controller.quorum.voters its static voters; both are empty"
         )
     voters = ",".join(config.names("controller.quorum.voters"))
     if not config.is_controller and config.node_id in voter_ids:
@@ -101,8 +101,8 @@ def _check_quorum(config: "NodeConfig") -> None:
     unroutable = [voter.node_id for voter in config.quorum_voters if voter.host == WILDCARD_HOST]
     if unroutable:
         raise ConfigError(
-            f"controller.quorum.voters={voters}: {WILDCARD_HOST} is not an address that others "
-            f"can connect to (voter {unroutable[0]})"
+            f"controller.quorum.voters={voters}: others cannot connect to {WILDCARD_HOST}, the "
+            f"address of voter {unroutable[0]}"
         )
     if config.flag("controller.quorum.auto.join.enable") and not config.is_controller:
         raise ConfigError(
@@ -154,8 +154,8 @@ def _check_broker_listeners(config: "NodeConfig") -> None:
     listening = [endpoint.listener for endpoint in config.listeners]
     if not advertised:
         raise ConfigError(
-            "process.roles contains broker, so at least one advertised listener must be for "
-            "brokers; are all of them in controller.listener.names?"
+            "process.roles contains broker, so at least one advertised listener must not be in "
+            "controller.listener.names"
         )
     if config.inter_broker_listener_name not in advertised:
         raise ConfigError(
@@ -171,7 +171,7 @@ def _check_broker_listeners(config: "NodeConfig") -> None:
 
 
 def check_cordoned_log_dirs(cordoned: Sequence[str], log_dirs: Sequence[str]) -> None:
-    """Refuse cordons that are no log directories; paths are compared as texts (KIP-1066).
+    """Refuse cordoned paths that are not log directories; paths are compared as texts (KIP-1066).
 
     Raises:
         ConfigError: `*` is not alone, or an entry is not among `log_dirs`.
@@ -194,8 +194,8 @@ def _check_advertised_hosts(config: "NodeConfig") -> None:
     for endpoint in (*config.advertised_listeners, *config.advertised_controller_listeners):
         if endpoint.host == WILDCARD_HOST:
             raise ConfigError(
-                f"advertised.listeners: {endpoint.listener} cannot use {WILDCARD_HOST}, which is "
-                "no address that others can connect to; give a routable one"
+                f"advertised.listeners: {endpoint.listener} cannot use {WILDCARD_HOST}, to which "
+                "others cannot connect; give an address that they can reach"
             )
 
 
@@ -223,7 +223,8 @@ def _check_connections(config: "NodeConfig") -> None:
     addresses = parse_address_limits(config.text("max.connections.per.ip.overrides"))
     if config.integer("max.connections.per.ip") == 0 and not addresses:
         raise ConfigError(
-            "max.connections.per.ip=0 lets nobody in unless max.connections.per.ip.overrides is set"
+            "max.connections.per.ip=0 refuses every connection unless "
+            "max.connections.per.ip.overrides is set"
         )
     delay_ms = config.integer("connection.failed.authentication.delay.ms")
     idle_ms = config.integer("connections.max.idle.ms")
@@ -252,6 +253,6 @@ def _check_codecs(config: "NodeConfig") -> None:
     ):
         if not 0 <= config.integer(key) <= _LAST_CODEC:
             raise ConfigError(
-                f"{key}={config.integer(key)} is no codec: known are 0 (none), 1 (gzip), "
-                "2 (snappy), 3 (lz4) and 4 (zstd)"
+                f"{key}={config.integer(key)} is not a codec: use 0 (none), 1 (gzip), 2 (snappy), "
+                "3 (lz4) or 4 (zstd)"
             )

@@ -1,8 +1,8 @@
-"""The configuration of one node, read from its property file: typed, frozen and checked.
+"""The configuration of one node, from its property file: typed, immutable and checked.
 
-Decides the value of every key (given, synonym or default), the listeners, voters and directories
-that follow from them, and which combinations are refused (`node_checks`). An unknown key is a
-warning that names the nearest known one, never an error.
+`NodeConfig` holds the value of every key and what follows from several keys: listeners, voters and
+directories. Combinations that contradict are refused by `node_checks`. An unknown key is not an
+error; a warning names the nearest known key.
 """
 
 from collections.abc import Iterable, Mapping
@@ -37,27 +37,27 @@ _PROTOCOL_KEY: Final = "security.inter.broker.protocol"
 
 
 class NodeConfig:
-    """What a node was told in its property file.
+    """The configuration of a node.
 
     Attributes:
-        static: the given texts by key (`node.id` and `broker.id` fill each other in).
+        static: the texts of the file by key; `node.id` and `broker.id` complete each other.
         values: the parsed value of every key of `BROKER_KEYS`.
-        warnings: sentences for the log, in the order of the file.
+        warnings: sentences for the log, see `node_warnings`.
         node_id: number of the node, >= 0.
         process_roles: `broker`, `controller` or both.
         listeners: every endpoint to listen on; host "" means every interface, port 0 a free port.
-        advertised_listeners: the broker endpoints that clients are told; host "" means the name of
-            the machine, port 0 the port that the listener got.
+        advertised_listeners: the broker endpoints that clients connect to; host "" means the name
+            of the machine, port 0 the port that the listener got.
         advertised_controller_listeners: the same for controllers, in order of
             `controller_listener_names`.
         controller_listener_names: upper case, at least one.
         inter_broker_listener_name: upper case.
         security_protocols: Kafka's protocol numbers by listener name.
-        quorum_voters: static voters; empty where the quorum is dynamic.
-        quorum_bootstrap_servers: where to ask for the quorum's leader.
+        quorum_voters: static voters; empty for a dynamic quorum.
+        quorum_bootstrap_servers: addresses to ask for the quorum's leader.
         log_dirs: directories as written, at least one.
         metadata_log_dir: `metadata.log.dir`, else the first of `log_dirs`.
-        cordoned_log_dirs: static cordons, `*` resolved.
+        cordoned_log_dirs: cordoned directories of the file; `*` is replaced by all directories.
     """
 
     __slots__ = (
@@ -146,7 +146,7 @@ class NodeConfig:
 
     @property
     def broker_listeners(self) -> tuple[Endpoint, ...]:
-        """The endpoints to listen on for clients and brokers."""
+        """The endpoints on which the node listens for clients and brokers."""
         return tuple(
             endpoint
             for endpoint in self.listeners
@@ -155,7 +155,7 @@ class NodeConfig:
 
     @property
     def controller_listeners(self) -> tuple[Endpoint, ...]:
-        """The endpoints to listen on for the quorum; empty on a pure broker."""
+        """The endpoints on which the node listens for controllers; empty without that role."""
         return tuple(
             endpoint
             for endpoint in self.listeners
@@ -166,11 +166,14 @@ class NodeConfig:
     def rack(self) -> str | None:
         return self.optional_text("broker.rack")
 
-    # Typed access. The type of a key is known from its definition; a wrong accessor is a mistake
-    # in the program.
+    # Typed access. A key table gives each key a type, so a wrong accessor is a programming error.
 
     def get(self, key: str) -> ConfigValue:
-        """The value of a key of `BROKER_KEYS`; KeyError for others."""
+        """Return the value of a key of `BROKER_KEYS`.
+
+        Raises:
+            KeyError: there is no such key.
+        """
         return self.values[key]
 
     def integer(self, key: str) -> int:
@@ -200,12 +203,12 @@ class NodeConfig:
         return None if self.values[key] is None else self.text(key)
 
     def names(self, key: str) -> tuple[str, ...]:
-        """The entries of a list key, in order; an unset list is empty."""
+        """Return the entries of a list key, in order; an unset list is empty."""
         value = self.values[key]
         assert value is None or isinstance(value, tuple), key
         return value or ()
 
-    # What follows from several keys.
+    # Values that depend on several keys.
 
     def _protocols(self) -> dict[str, int]:
         protocols = parse_security_protocols(self.text(_MAP_KEY), _MAP_KEY)
@@ -254,7 +257,7 @@ def _with_synonyms(properties: Mapping[str, str]) -> dict[str, str]:
     texts = dict(properties)
     for key, other in (("node.id", "broker.id"), ("broker.id", "node.id")):
         if key in texts:
-            # Here, so that the refusal of a value names the key that was given.
+            # Parsed before it is copied, so that an error names the key in the file.
             BROKER_KEYS[key].parse(texts[key])
             texts.setdefault(other, texts[key])
     return texts

@@ -1,7 +1,6 @@
-"""Java's properties format: `server.properties` and `meta.properties`.
+"""Java's properties format, in which `server.properties` and `meta.properties` are written.
 
-Decides how lines join, where a key ends, and which escapes exist. A key given twice has the value
-of its last line, as in Java. Keeps no comments.
+A key that occurs twice has the value of its last line, as in Java. Comments are dropped.
 """
 
 from collections.abc import Iterator, Mapping
@@ -13,10 +12,10 @@ _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 def read_properties(path: str) -> dict[str, str]:
-    """The properties of a file.
+    """Return the properties of a file.
 
     Raises:
-        ConfigError: the file has a malformed escape; names file and line.
+        ConfigError: the file has a malformed escape; the error names file and line.
         OSError: the file cannot be read.
     """
     with open(path, "rb") as file:
@@ -24,7 +23,7 @@ def read_properties(path: str) -> dict[str, str]:
 
 
 def decode_properties(data: bytes) -> str:
-    """UTF-8 where the bytes are UTF-8, else ISO-8859-1 (which is what Java's own format says)."""
+    """Decode bytes as UTF-8, or else as ISO-8859-1, the encoding of Java's own format."""
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError:
@@ -32,10 +31,10 @@ def decode_properties(data: bytes) -> str:
 
 
 def parse_properties(text: str, source: str = "properties") -> dict[str, str]:
-    """The properties of a text, in the order of their first lines.
+    """Return the properties of a text, in the order of their first lines.
 
     Args:
-        source: what error messages call the text.
+        source: the name of the text in error messages.
 
     Raises:
         ConfigError: a `\\u` escape is not followed by four hexadecimal digits.
@@ -51,14 +50,17 @@ def parse_properties(text: str, source: str = "properties") -> dict[str, str]:
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Each logical line with the number of its first natural line, without comments and blanks."""
+    """Yield each logical line and the number of its first natural line.
+
+    Comments and blank lines are left out.
+    """
     pending = ""
     first = 0
     natural = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     for number, line in enumerate(natural, start=1):
         line = line.lstrip(_BLANK)
         if not pending:
-            # A continued line that holds nothing so far may still turn out to be a comment.
+            # A line that begins with a bare backslash may go on with a comment.
             first = number
             if not line or line[0] in "#!":
                 continue
@@ -72,7 +74,10 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _split(line: str) -> tuple[str, str]:
-    """Key and value of a logical line: the key ends at the first unescaped `=`, `:` or blank."""
+    """Return key and value of a logical line.
+
+    The key ends at the first `=`, `:` or blank that is not escaped.
+    """
     end = 0
     while end < len(line) and line[end] not in "=:" + _BLANK:
         end += 2 if line[end] == "\\" else 1
@@ -101,12 +106,12 @@ def _unescape(text: str) -> str:
             parts.append(_ESCAPES.get(escape, escape))
             position = slash + 2
     parts.append(text[position:])
-    # Java writes characters beyond the basic plane as two escapes.
+    # Java writes a character beyond U+FFFF as two escapes, a surrogate pair.
     return "".join(parts).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def format_properties(properties: Mapping[str, str]) -> str:
-    """`key=value` lines that `parse_properties` and Java read back to the same properties."""
+    """Return `key=value` lines that `parse_properties` and Java read as the same properties."""
     return "".join(
         f"{_escape(key, is_key=True)}={_escape(value, is_key=False)}\n"
         for key, value in properties.items()

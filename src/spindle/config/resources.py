@@ -1,4 +1,4 @@
-"""What configuration can belong to, and where a value came from; Kafka's numbers of both."""
+"""The kinds of configuration resources and the sources of values, by Kafka's numbers."""
 
 from enum import IntEnum
 
@@ -15,7 +15,7 @@ class ResourceType(IntEnum):
 
 
 class ConfigSource(IntEnum):
-    """Where a value came from."""
+    """The source of a value."""
 
     UNKNOWN = 0
     TOPIC_CONFIG = 1

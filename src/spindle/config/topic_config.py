@@ -1,7 +1,7 @@
-"""The values that a partition's log works with: topic configuration over the node's defaults.
+"""The effective configuration of a topic, as one typed object.
 
-Decides precedence (topic, then dynamic broker, dynamic default, property file, default) and turns
-the result into one typed object. Which sources a DescribeConfigs answer shows is in `describe`.
+The order of precedence is: the topic's own value, a dynamic value of the broker, a dynamic default
+of all brokers, the property file, the default. `describe` shows the same order to clients.
 """
 
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ _LIBRARY_GZIP_LEVEL: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class TopicConfig:
-    """Every setting of a topic, by the key's name with underscores. -1 means unlimited."""
+    """Every value of a topic; a field has the key's name with underscores. -1 means unlimited."""
 
     cleanup_policy: tuple[str, ...]
     compression_gzip_level: int
@@ -70,7 +70,7 @@ class TopicConfig:
 
     @property
     def effective_segment_bytes(self) -> int:
-        """The segment size, `internal.segment.bytes` first."""
+        """The segment size in bytes: `internal.segment.bytes` where set, else `segment.bytes`."""
         return (
             self.segment_bytes
             if self.internal_segment_bytes is None
@@ -87,7 +87,10 @@ class TopicConfig:
 
     @property
     def max_segment_ms(self) -> int:
-        """The age at which a segment is closed: compacted logs also keep max.compaction.lag.ms."""
+        """The age in ms at which a segment is closed.
+
+        In a compacted log `max.compaction.lag.ms` limits it, too.
+        """
         if self.is_compacted and self.max_compaction_lag_ms > 0:
             return min(self.max_compaction_lag_ms, self.segment_ms)
         return self.segment_ms
@@ -100,10 +103,10 @@ def topic_config(
     broker: Mapping[str, str] = NO_CONFIG,
     cluster: Mapping[str, str] = NO_CONFIG,
 ) -> TopicConfig:
-    """The settings of a topic.
+    """Return the effective values of a topic.
 
-    A stored dynamic value that no longer parses is passed over, as if it were not set: a node must
-    be able to start with what an older one stored.
+    A stored value that no longer parses is skipped, so that a node can start with values that an
+    older version stored.
 
     Args:
         topic: the topic's own configuration.
@@ -122,7 +125,7 @@ def topic_config(
 
 
 def default_topic_config(node: "NodeConfig") -> TopicConfig:
-    """The settings of a topic without configuration, from the property file alone."""
+    """Return the values of a topic without configuration, from the property file alone."""
     return topic_config(node)
 
 
@@ -133,7 +136,7 @@ def default_of(
     broker: Mapping[str, str] = NO_CONFIG,
     cluster: Mapping[str, str] = NO_CONFIG,
 ) -> ConfigValue:
-    """The value of a topic key where the topic does not set it."""
+    """Return the value of a topic key that the topic itself does not set."""
     for source in (broker, cluster, node.static):
         for synonym in BROKER_SYNONYMS.get(name, ()):
             if synonym.name in source:

@@ -25,24 +25,26 @@ from spindle.config.validators import GzipLevel, ListOf, OneOf, Range, Throttled
 # fmt: off
 _KEYS = (
     ConfigKey("cleanup.policy", LIST, ("delete",), ListOf("compact", "delete"), WITH_RESOURCE,
-              "What happens to old segments: delete, compact, or both; empty keeps everything."),
+              "Policy for old segments: delete, compact, or both; empty keeps everything."),
     ConfigKey("compression.gzip.level", INT, -1, GzipLevel(), WITH_RESOURCE,
-              "Level for gzip, where compression.type is gzip."),
+              "Level of gzip where compression.type is gzip and the broker compresses."),
     ConfigKey("compression.lz4.level", INT, 9, Range(1, 17), WITH_RESOURCE,
-              "Level for lz4, where compression.type is lz4.", no_effect=ONE_LZ4_LEVEL),
+              "Level of lz4 where compression.type is lz4 and the broker compresses.",
+              no_effect=ONE_LZ4_LEVEL),
     ConfigKey("compression.type", STRING, "producer", OneOf("uncompressed", "zstd", "lz4", "snappy",
               "gzip", "producer"), WITH_RESOURCE,
-              "Codec in which batches are stored; producer keeps the one they came in."),
+              "Codec in which batches are stored; producer keeps the codec of the producer."),
     ConfigKey("compression.zstd.level", INT, 3, Range(-131_072, 22), WITH_RESOURCE,
-              "Level for zstd, where compression.type is zstd."),
+              "Level of zstd where compression.type is zstd and the broker compresses."),
     ConfigKey("delete.retention.ms", LONG, 86_400_000, Range(0), WITH_RESOURCE,
-              "How long tombstones stay after compaction has seen them."),
+              "Time for which compaction keeps tombstones."),
     ConfigKey("file.delete.delay.ms", LONG, 60_000, Range(0), WITH_RESOURCE,
-              "Pause before a deleted segment file leaves the disk."),
+              "Pause before the files of a deleted segment are removed."),
     ConfigKey("flush.messages", LONG, LONG_MAX, Range(1), WITH_RESOURCE,
-              "Records after which the log is forced to disk."),
+              "Number of records after which a partition is flushed to disk."),
     ConfigKey("flush.ms", LONG, LONG_MAX, Range(0), WITH_RESOURCE,
-              "Longest time that a record stays unforced."),
+              "Time after which a record must be flushed; checked every "
+              "log.flush.scheduler.interval.ms."),
     ConfigKey("follower.replication.throttled.replicas", LIST, (), ThrottledReplicas(),
               WITH_RESOURCE,
               "Replicas whose fetching is throttled, as partition:broker pairs or *."),
@@ -59,22 +61,23 @@ _KEYS = (
               "Age above which segments that are also in remote storage leave the disk; -2 means "
               "retention.ms.", no_effect=NO_TIERED_STORAGE),
     ConfigKey("max.compaction.lag.ms", LONG, LONG_MAX, Range(1), WITH_RESOURCE,
-              "Records older than this are compacted whatever the ratio."),
+              "Age from which on a record is compacted whatever the ratio."),
     ConfigKey("max.message.bytes", INT, 1_048_588, Range(0), WITH_RESOURCE,
-              "Largest record batch that is taken."),
+              "Largest record batch that is accepted, in bytes."),
     ConfigKey("message.timestamp.after.max.ms", LONG, 3_600_000, Range(0), WITH_RESOURCE,
-              "How far a record's time may lie in the future."),
+              "Maximum time by which the timestamp of a record may lie in the future."),
     ConfigKey("message.timestamp.before.max.ms", LONG, LONG_MAX, Range(0), WITH_RESOURCE,
-              "How far a record's time may lie in the past."),
+              "Maximum time by which the timestamp of a record may lie in the past."),
     ConfigKey("message.timestamp.type", STRING, "CreateTime", OneOf("CreateTime", "LogAppendTime"),
               WITH_RESOURCE,
-              "Whether records keep the producer's time or get the time of the append."),
+              "Whether records keep the producer's timestamp or get the time of the append."),
     ConfigKey("min.cleanable.dirty.ratio", DOUBLE, 0.5, Range(0, 1), WITH_RESOURCE,
               "Share of uncompacted bytes above which the log is compacted."),
     ConfigKey("min.compaction.lag.ms", LONG, 0, Range(0), WITH_RESOURCE,
-              "Records younger than this are not compacted."),
+              "Age up to which a record is not compacted."),
     ConfigKey("min.insync.replicas", INT, 1, Range(1), WITH_RESOURCE,
-              "Replicas that must have a batch before a write with acks=all succeeds."),
+              "Number of in-sync replicas that must have a batch before a write with acks=all "
+              "succeeds."),
     ConfigKey("preallocate", BOOLEAN, False, None, WITH_RESOURCE,
               "Whether a new segment takes its full size on disk at once.",
               no_effect=NO_PREALLOCATION),
@@ -87,19 +90,21 @@ _KEYS = (
     ConfigKey("remote.storage.enable", BOOLEAN, False, None, WITH_RESOURCE,
               "Whether segments are also kept in remote storage.", no_effect=NO_TIERED_STORAGE),
     ConfigKey("retention.bytes", LONG, -1, None, WITH_RESOURCE,
-              "Size of a partition above which old segments are deleted; -1 means no limit."),
+              "Size of a partition above which its oldest segments are deleted; -1 means no "
+              "limit."),
     ConfigKey("retention.ms", LONG, 604_800_000, Range(-1), WITH_RESOURCE,
-              "Age above which segments are deleted; -1 means no limit."),
+              "Age from which on a segment is deleted; -1 means no limit."),
     ConfigKey("segment.bytes", INT, 1_073_741_824, Range(1_048_576), WITH_RESOURCE,
               "Size at which a segment is closed and a new one begins."),
     ConfigKey("segment.index.bytes", INT, 10_485_760, Range(4), WITH_RESOURCE,
               "Largest size of an offset or time index."),
     ConfigKey("segment.jitter.ms", LONG, 0, Range(0), WITH_RESOURCE,
-              "Largest random amount by which a segment is closed earlier."),
+              "Maximum time by which a segment is closed earlier, different for each segment."),
     ConfigKey("segment.ms", LONG, 604_800_000, Range(1), WITH_RESOURCE,
               "Age at which a segment is closed even if it is not full."),
     ConfigKey("unclean.leader.election.enable", BOOLEAN, False, None, WITH_RESOURCE,
-              "Whether a replica outside the in-sync set may lead, at the price of lost records."),
+              "Whether a replica that is not in sync may become leader, at the price of lost "
+              "records."),
 )
 # fmt: on
 
@@ -111,11 +116,11 @@ HOUR_MS: Final = 3_600_000
 
 
 class Synonym(NamedTuple):
-    """A broker key that sets the default of a topic key."""
+    """A broker key that gives a topic key its default."""
 
     name: str
     factor: int = 1
-    """What a value of the broker key is multiplied by (hours and minutes to ms); -1 stays -1."""
+    """Factor from the broker key's unit to ms; a value of -1 stays -1."""
 
 
 BROKER_SYNONYMS: Final[Mapping[str, tuple[Synonym, ...]]] = {
@@ -152,4 +157,4 @@ BROKER_SYNONYMS: Final[Mapping[str, tuple[Synonym, ...]]] = {
     "segment.ms": (Synonym("log.roll.ms"), Synonym("log.roll.hours", HOUR_MS)),
     "unclean.leader.election.enable": (Synonym("unclean.leader.election.enable"),),
 }
-"""By topic key, the broker keys in order of precedence."""
+"""The broker keys that give the default, in order of precedence, by topic key."""

@@ -1,8 +1,8 @@
-"""Whether the values that a resource would have can be accepted.
+"""Checks of a request that changes the configuration of a resource.
 
-Decides for topics, brokers, groups and client metrics subscriptions. The error code tells apart
-what Kafka tells apart: INVALID_CONFIG where the controller refuses a value, INVALID_REQUEST where
-the broker refuses it or the name of the resource makes no sense.
+Resources are topics, brokers, groups and client metrics subscriptions. The error codes are Kafka's:
+INVALID_CONFIG where the controller refuses a value; INVALID_REQUEST where the broker refuses it, or
+where the name of the resource is invalid.
 """
 
 import re
@@ -35,11 +35,11 @@ def validate_resource(
     values: Mapping[str, str],
     old_values: Mapping[str, str] = NO_CONFIG,
 ) -> None:
-    """Check all values that a resource would have.
+    """Check all values that a resource would have after a change.
 
     Args:
-        node: gives the defaults and bounds that values are checked against.
-        old_values: what it has now.
+        node: gives the defaults and limits that values are checked against.
+        old_values: the values that the resource has now.
 
     Raises:
         ApiError: INVALID_CONFIG or INVALID_REQUEST, naming key and value.
@@ -62,7 +62,11 @@ def validate_topic(
     values: Mapping[str, str],
     old_values: Mapping[str, str] = NO_CONFIG,
 ) -> None:
-    """Check the values of a topic; ApiError INVALID_CONFIG if one is refused."""
+    """Check the values of a topic.
+
+    Raises:
+        ApiError: INVALID_CONFIG where a value is refused, INVALID_REQUEST without a topic.
+    """
     if not topic:
         raise ApiError(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
     for name in values:
@@ -106,8 +110,8 @@ def validate_broker(broker: str, values: Mapping[str, str]) -> None:
     """Check dynamic values of a broker, or of all brokers where `broker` is empty.
 
     Raises:
-        ApiError: INVALID_REQUEST; a name that is no broker, a key that cannot be changed while the
-            broker runs or not for all brokers at once, or a refused value.
+        ApiError: INVALID_REQUEST; the name is not the number of a broker, a key cannot be changed
+            while the broker runs, or not for all brokers at once, or a value is refused.
     """
     if broker and not re.fullmatch(r"[+-]?[0-9]+", broker):
         raise _invalid_request("Unable to parse broker name as a base 10 number.")
@@ -171,15 +175,15 @@ _THREAD_COUNTS: Final = (
 def validate_own_broker(
     node: NodeConfig, values: Mapping[str, str], dynamic: Mapping[str, str] = NO_CONFIG
 ) -> None:
-    """Check what only a broker itself can know: that changed values go with its property file.
+    """Check new values against the property file of the broker, which only the broker knows.
 
     Args:
-        values: what is to be set, already accepted by `validate_broker`.
-        dynamic: the values that are set now, this broker's over the default of all.
+        values: the new values, already accepted by `validate_broker`.
+        dynamic: the values that are set now, those of this broker over the defaults of all.
 
     Raises:
-        ApiError: INVALID_REQUEST; a cordoned directory is none of the node's (KIP-1066), or a rule
-            between keys is broken.
+        ApiError: INVALID_REQUEST; a cordoned directory is not a log directory of the node
+            (KIP-1066), or a rule between keys is broken.
     """
     text = values.get("cordoned.log.dirs")
     if text is not None:
@@ -199,7 +203,7 @@ def validate_own_broker(
 
 
 def _check_thread_count(node: NodeConfig, name: str, wanted: int, dynamic: str | None) -> None:
-    """A pool of threads is resized by a factor of two at most, as operators of Kafka know it."""
+    """Refuse, as Kafka does, to change the size of a thread pool by more than a factor of two."""
     current = node.integer(name) if dynamic is None else int(dynamic)
     if wanted > 2 * current:
         bound = f"value should not be greater than double the current value {current}"
@@ -215,7 +219,11 @@ def _check_thread_count(node: NodeConfig, name: str, wanted: int, dynamic: str |
 
 
 def validate_group(node: NodeConfig, group: str, values: Mapping[str, str]) -> None:
-    """Check the values of a group against the bounds of the node; INVALID_CONFIG if refused."""
+    """Check the values of a group against the limits of the node.
+
+    Raises:
+        ApiError: INVALID_CONFIG where a value is refused, INVALID_REQUEST without a group.
+    """
     if not group:
         raise _invalid_request("Default group resources are not allowed.")
     for name in values:
@@ -267,7 +275,11 @@ _MATCH_PROPERTIES: Final = (
 
 
 def validate_client_metrics(subscription: str, values: Mapping[str, str]) -> None:
-    """Check the values of a client metrics subscription (KIP-714)."""
+    """Check the values of a client metrics subscription (KIP-714).
+
+    Raises:
+        ApiError: INVALID_CONFIG or INVALID_REQUEST where a value is refused, as in Kafka.
+    """
     if not subscription:
         raise _invalid_request("Subscription name can't be empty")
     for name in values:

@@ -1,4 +1,4 @@
-"""Validators: which values of the right type a key refuses, in the words of Kafka's refusals."""
+"""Validators: limits on the values of a key, beyond its type. The error messages are Kafka's."""
 
 import re
 from typing import Final, Protocol
@@ -8,15 +8,19 @@ from spindle.config.values import ConfigValue, invalid_value, shown
 
 
 class Validator(Protocol):
-    """Refuses values that have the right type but no meaning. `str()` describes what is allowed."""
+    """Refuses values of the right type. `str()` describes the values that are allowed."""
 
     def check(self, name: str, value: ConfigValue, /) -> None:
-        """Raise `ConfigError` when `value` may not be set for the key `name`."""
+        """Check the value of the key `name`.
+
+        Raises:
+            ConfigError: the value is not allowed.
+        """
         ...
 
 
 class Range:
-    """A number within bounds, both inclusive; None is refused."""
+    """A number between `low` and `high`, both inclusive; None is refused."""
 
     __slots__ = ("high", "low")
 
@@ -37,7 +41,7 @@ class Range:
 
 
 class OneOf:
-    """One of the named texts."""
+    """A text from a fixed set."""
 
     __slots__ = ("values",)
 
@@ -54,7 +58,7 @@ class OneOf:
 
 
 class OneOfIgnoringCase:
-    """One of the named texts in any case."""
+    """A text from a fixed set, in upper or lower case."""
 
     __slots__ = ("values",)
 
@@ -71,7 +75,10 @@ class OneOfIgnoringCase:
 
 
 class ListOf:
-    """A list without empty entries; with `values` only those entries. Repeats are dropped first."""
+    """A list without empty entries, from the set `values` if that is given.
+
+    Repeated entries are dropped before the check.
+    """
 
     __slots__ = ("may_be_empty", "may_be_null", "values")
 

@@ -1,7 +1,6 @@
-"""Configuration values: from text to value by type, and back.
+"""Configuration values: conversion from text to value by type, and back.
 
-Decides which texts have a type, and how a value looks in an answer or an error message. The forms
-are those of Kafka's own (Java) configuration, as clients and tools show them.
+The texts are those of Kafka's own configuration, as clients and tools show them.
 """
 
 import re
@@ -30,7 +29,7 @@ class ConfigType(IntEnum):
 
 
 def invalid_value(name: str, value: ConfigValue, reason: str | None = None) -> ConfigError:
-    """The refusal of a value."""
+    """Return the error for a value that is refused."""
     text = f"Invalid value {shown(value)} for configuration {name}"
     return ConfigError(f"{text}: {reason}" if reason else text)
 
@@ -47,7 +46,7 @@ _BITS = {ConfigType.SHORT: 16, ConfigType.INT: 32, ConfigType.LONG: 64}
 
 
 def parse_type(name: str, text: str, type: ConfigType) -> ConfigValue:
-    """The value of `text` by type alone (no range is checked).
+    """Return the value of `text` by type alone, without a check of its range.
 
     Raises:
         ConfigError: the text does not have that type.
@@ -76,7 +75,7 @@ def parse_type(name: str, text: str, type: ConfigType) -> ConfigValue:
 
 
 def text_of(value: ConfigValue) -> str | None:
-    """The text of a value as DescribeConfigs shows it (a LIST joined by commas)."""
+    """Return the text of a value as DescribeConfigs shows it: a LIST is joined by commas."""
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, bool):
@@ -87,7 +86,7 @@ def text_of(value: ConfigValue) -> str | None:
 
 
 def shown(value: ConfigValue) -> str:
-    """The text of a value inside an error message (a LIST in brackets, None as `null`)."""
+    """Return the text of a value for an error message: a LIST in brackets, None as `null`."""
     if isinstance(value, tuple):
         return f"[{', '.join(value)}]"
     text = text_of(value)
@@ -95,7 +94,7 @@ def shown(value: ConfigValue) -> str:
 
 
 def _double_text(value: float) -> str:
-    """Java's form of a double: always a fraction; an exponent outside 10^-3 .. 10^7."""
+    """Return Java's text of a double: with a fraction, and an exponent outside 10^-3 .. 10^7."""
     if value != value:
         return "NaN"
     if value in (float("inf"), float("-inf")):

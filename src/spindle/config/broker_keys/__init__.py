@@ -1,6 +1,7 @@
-"""Every configuration key of a node, with the type, default, range and update mode of Kafka 4.3.
+"""The key tables of a node: Kafka 4.3's keys and Spindle's own, one module per subject.
 
-One module per subject. Whether a key is honoured or only accepted says its documentation.
+Names, types, defaults, ranges and update modes are Kafka's. A row whose value changes nothing in
+Spindle has a `no_effect` reason.
 """
 
 from typing import Final
@@ -27,7 +28,7 @@ DYNAMIC_ONLY: Final = (
     "leader.replication.throttled.rate",
     "replica.alter.log.dirs.io.max.bytes.per.second",
 )
-"""Keys that exist as dynamic configuration only; in a property file they have no effect."""
+"""Keys that can only be set by request; in a property file they have no effect."""
 
 DYNAMIC_KEYS: Final = key_table(
     NODE_KEYS,
@@ -46,7 +47,7 @@ DYNAMIC_KEYS: Final = key_table(
     TLS_KEYS,
     SPINDLE_KEYS,
 )
-"""Every key that a broker resource may have, by name, `DYNAMIC_ONLY` included."""
+"""Every key that a broker resource can have, by name, including `DYNAMIC_ONLY`."""
 
 BROKER_KEYS: Final = {name: key for name, key in DYNAMIC_KEYS.items() if name not in DYNAMIC_ONLY}
-"""Every key of a property file, by name."""
+"""Every key that a property file can have, by name."""

@@ -28,9 +28,8 @@ SECURITY_KEYS = (
     ConfigKey("principal.builder.class", CLASS,
               "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder", None,
               PER_BROKER,
-              "Java class that derives the principal of a connection; only the default is known.",
-              no_effect=NO_JAVA),
+              "Java class that derives the principal of a connection.", no_effect=NO_JAVA),
     ConfigKey("security.providers", STRING, None, None, READ_ONLY,
-              "Java security providers; only accepted.", no_effect=NO_JAVA),
+              "Java security providers.", no_effect=NO_JAVA),
 )
 # fmt: on

@@ -26,7 +26,7 @@ TLS_KEYS = (
     ConfigKey("ssl.enabled.protocols", LIST, ("TLSv1.2", "TLSv1.3"), ListOf(), PER_BROKER,
               "TLS versions that are offered.", no_effect=NO_TLS),
     ConfigKey("ssl.endpoint.identification.algorithm", STRING, "https", None, PER_BROKER,
-              "How a server's name is checked against its certificate.", no_effect=NO_TLS),
+              "Algorithm that checks a server's name against its certificate.", no_effect=NO_TLS),
     ConfigKey("ssl.engine.factory.class", CLASS, None, None, PER_BROKER,
               "Java class that makes TLS engines.", no_effect=NO_TLS),
     ConfigKey("ssl.key.password", PASSWORD, None, None, PER_BROKER,
