@@ -13,9 +13,11 @@ from node_harness import Home, connected, run, running
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.config.broker_values import BrokerValues
 from spindle.config.node_config import NodeConfig
+from spindle.config.resources import ResourceType
 from spindle.metadata.configs import DEFAULT_BROKER, ConfigsImage
 from spindle.metadata.image import EMPTY_IMAGE
 from spindle.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
+from spindle.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from spindle.replicas.replica_manager import Replicas
 from spindle.runtime.broker.housekeeping import Housekeeping
 from spindle.runtime.broker.topic_settings import SettingsOfTopics
@@ -70,6 +72,29 @@ def test_the_cleaner_takes_new_values_while_the_broker_runs() -> None:
         await housekeeping.stop()
 
     asyncio.run(scenario())
+
+
+def test_a_limit_on_connections_that_is_set_by_request_counts_at_once(tmp_path: Path) -> None:
+    home = Home(tmp_path, 1).format()
+
+    async def scenario() -> None:
+        async with running(home) as node, connected(node) as client:
+            assert node.broker is not None
+            resource = IncrementalAlterConfigsRequest.AlterConfigsResource
+            limit = resource.AlterableConfig(name="max.connections.per.ip", value="1")
+            change = resource(resource_type=ResourceType.BROKER, resource_name="", configs=[limit])
+            answer = await client.ask(IncrementalAlterConfigsRequest(resources=[change]))
+            assert answer.responses[0].error_code == 0, answer
+            assert await node.broker.metadata.wait_for(
+                lambda i: bool(i.configs.default_broker()), 60
+            )
+            refused, writer = await asyncio.open_connection(
+                "127.0.0.1", node.broker.listeners[0].port
+            )
+            assert await refused.read() == b""
+            writer.close()
+
+    run(scenario)
 
 
 def test_the_expiration_of_producer_ids_is_the_dynamic_value() -> None:
