@@ -4,8 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 UV_VERSION := 0.13.9
+UV = PATH="$(CURDIR)/$(BIN):$$PATH" VIRTUAL_ENV="$(CURDIR)/$(VENV)" uv
 
-.PHONY: help setup lock demo test check unit interop bench fuzz simulate clean
+.PHONY: help setup wheel lock demo test check unit interop bench fuzz simulate clean
 .DEFAULT_GOAL := help
 
 help: ## Show the targets
@@ -16,15 +17,21 @@ setup: $(STAMP) ## Virtual environment with the locked dependencies; leaves .ven
 $(STAMP): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "Python 3.11 or newer is needed: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)"; exit 1; }
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@test -x $(BIN)/python || { echo "1/3 virtual environment in $(VENV)"; $(PYTHON) -m venv $(VENV); }
 	@command -v uv >/dev/null 2>&1 || test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet uv==$(UV_VERSION)
-	@PATH="$(CURDIR)/$(BIN):$$PATH"; export VIRTUAL_ENV="$(CURDIR)/$(VENV)"; \
-	  uv pip install --quiet --require-hashes -r requirements.lock && \
-	  uv pip install --quiet --no-deps -e .
+	@echo "2/3 dependencies (1.4 GB on disk; the first time takes a minute or two)"
+	@$(UV) pip install --require-hashes -r requirements.lock
+	@echo "3/3 spindle itself"
+	@$(UV) pip install --quiet --no-deps -e .
 	@touch $@
+	@echo "ready: $(BIN)/spindle"
+
+wheel: setup ## A wheel in dist/, for pip install on another machine
+	@$(UV) build --quiet --wheel --out-dir dist .
+	@ls dist/*.whl
 
 lock: ## Resolve the dependencies again and pin them
-	@PATH="$(CURDIR)/$(BIN):$$PATH" uv pip compile pyproject.toml --all-extras --group dev --universal \
+	@$(UV) pip compile pyproject.toml --all-extras --group dev --universal \
 	  --generate-hashes --python-version 3.11 --no-header --quiet -o requirements.lock
 
 demo: setup ## The main job on real input: clients in, three disks, Spark out (KEEP=1 leaves the node running)

