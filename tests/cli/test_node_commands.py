@@ -157,4 +157,4 @@ def test_a_wrong_command_line(arguments: list[str], capsys: pytest.CaptureFixtur
     assert run(arguments) == 1
     captured = capsys.readouterr()
     assert captured.out == ""
-    assert captured.err.startswith("Usage: spindle")
+    assert captured.err.splitlines()[-1].startswith("Try: spindle ")

@@ -1,25 +1,41 @@
-"""Options as Kafka's tools read them, and how a tool reports what is wrong with them."""
+"""The options of Kafka's tools, and how a tool reports a failure to people and to scripts."""
 
+from collections.abc import Sequence
+
+import click
 import pytest
+from tools import parsed
 
-from spindle.cli.tools.command import KAFKA_VERSION, tool_main
+from spindle.cli.dialect import KAFKA_VERSION, Dialect
+from spindle.cli.home.kafka_dialect import run_tool
+from spindle.cli.main import run
+from spindle.cli.tools.command import ToolCommand, ToolGroup
 from spindle.cli.tools.failures import ToolFailed, UsageError
-from spindle.cli.tools.options import Option, OptionParser, Options
+from spindle.cli.tools.options import (
+    BOOTSTRAP_CONTROLLER,
+    BOOTSTRAP_SERVER,
+    Declaration,
+    Option,
+    Options,
+)
 
-PARSER = OptionParser(
+DECLARATION = Declaration(
     "A tool.",
     [
         Option("topic", "A topic.", "topic"),
         Option("count", "A number.", "count"),
         Option("keys", "Keys.", "k1,k2", separator=","),
         Option("state", "A state.", "state", may_lack_value=True),
+        Option("props", "Properties.", "k=v", takes_several=True),
         Option("list", "List."),
+        BOOTSTRAP_SERVER,
+        BOOTSTRAP_CONTROLLER,
     ],
 )
 
 
 def test_values_stand_behind_a_space_or_an_equals_sign() -> None:
-    options = PARSER.parse(["--topic", "a", "--count=-5", "--list"])
+    options = parsed(DECLARATION, ["--topic", "a", "--count=-5", "--list"])
     assert options.one("topic") == "a"
     assert options.integer("count") == -5
     assert options.has("list")
@@ -27,11 +43,28 @@ def test_values_stand_behind_a_space_or_an_equals_sign() -> None:
 
 
 def test_a_value_may_look_like_an_option() -> None:
-    assert PARSER.parse(["--topic", "--list"]).one("topic") == "--list"
+    assert parsed(DECLARATION, ["--topic", "--list"]).one("topic") == "--list"
+    assert parsed(DECLARATION, ["--count", "-1"]).integer("count") == -1
 
 
 def test_a_separator_makes_several_values() -> None:
-    assert PARSER.parse(["--keys", "a,b", "--keys", "c"]).all("keys") == ["a", "b", "c"]
+    options = parsed(DECLARATION, ["--keys", "a,b", "--keys", "c"])
+    assert options.all("keys") == ["a", "b", "c"]
+
+
+def test_an_option_takes_several_words() -> None:
+    options = parsed(DECLARATION, ["--props", "a=1", "b=2", "--list", "--props", "c=3"])
+    assert options.all("props") == ["a=1", "b=2", "c=3"]
+
+
+def test_the_order_of_the_options_is_kept() -> None:
+    options = parsed(DECLARATION, ["--topic", "a", "--list", "--count", "1", "--topic", "b"])
+    assert [(each.name, each.value) for each in options.given] == [
+        ("topic", "a"),
+        ("list", None),
+        ("count", "1"),
+        ("topic", "b"),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -39,49 +72,63 @@ def test_a_separator_makes_several_values() -> None:
     [(["--state"], None), (["--state", "Empty"], "Empty"), (["--state", "--list"], None)],
 )
 def test_an_option_that_works_alone(words: list[str], value: str | None) -> None:
-    options = PARSER.parse(words)
+    options = parsed(DECLARATION, words)
     assert options.has("state")
     assert options.one("state") == value
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["--nosuch"], "nosuch is not a recognized option"),
-        (["--to"], "to is not a recognized option"),
-        (["-x"], "x is not a recognized option"),
-        (["--topic"], "Option topic requires an argument"),
-        (["--list=1"], "list takes no argument"),
-    ],
-)
-def test_words_that_cannot_be_read(words: list[str], message: str) -> None:
-    with pytest.raises(ToolFailed) as caught:
-        PARSER.parse(words)
-    assert caught.value.message == message
+def test_the_environment_names_the_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPINDLE_BOOTSTRAP", "a:1,b:2")
+    assert parsed(DECLARATION, ["--list"]).one("bootstrap-server") == "a:1,b:2"
+    assert parsed(DECLARATION, ["-b", "c:3"]).one("bootstrap-server") == "c:3"
+    by_controller = parsed(DECLARATION, ["--bootstrap-controller", "d:4"])
+    assert not by_controller.has("bootstrap-server")
+
+
+def test_an_option_of_a_group_stands_before_or_behind_the_command(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("SPINDLE_BOOTSTRAP", "a:1")
+    seen: list[str | None] = []
+    part = ToolCommand(
+        "part", Declaration("A part.", ()), lambda o: seen.append(o.one("bootstrap-server"))
+    )
+    group = ToolGroup("group", Declaration("A group.", [BOOTSTRAP_SERVER]), [part])
+    for words in (["-b", "c:3", "part"], ["part", "-b", "c:3"], ["part"]):
+        group.main(words, standalone_mode=False)
+    assert seen == ["c:3", "c:3", "a:1"]
 
 
 def test_refusals_come_when_a_value_is_used() -> None:
-    options = PARSER.parse(["--topic", "a", "--topic", "b", "--count", "x"])
+    options = parsed(DECLARATION, ["--topic", "a", "--topic", "b", "--count", "x"])
     with pytest.raises(ToolFailed, match="Found multiple arguments for option topic"):
         options.one("topic")
-    with pytest.raises(ToolFailed, match="Cannot parse argument 'x' of option count"):
+    with pytest.raises(ToolFailed, match="Cannot parse argument 'x' of option count") as caught:
         options.integer("count")
+    assert caught.value.plainly == "--count x: a whole number is needed"
 
 
 def test_combinations() -> None:
-    options = PARSER.parse(["--topic", "a", "--list"])
+    options = parsed(DECLARATION, ["--topic", "a", "--list"])
     with pytest.raises(UsageError, match=r'Missing required argument "\[count\]"'):
         options.require("topic", "count")
     with pytest.raises(UsageError, match=r'"\[topic\]" can\'t be used with option "\[list\]"'):
         options.forbid("topic", "count", "list")
     options.forbid("count", "list")
-    with pytest.raises(UsageError, match="choose"):
+    with pytest.raises(UsageError, match="choose") as caught:
         options.exactly_one("choose", "topic", "list")
+    assert caught.value.plainly == "Give exactly one of --topic, --list."
+
+
+# -- to scripts, as Kafka's tools
 
 
 def _body(options: Options) -> None:
     options.require("topic")
-    raise ToolFailed("it failed", "java.lang.Failure")
+    raise ToolFailed("it failed", "java.lang.Failure", "it did not work")
+
+
+TOOL = ToolCommand("tool", DECLARATION, _body)
 
 
 @pytest.mark.parametrize(
@@ -92,18 +139,106 @@ def _body(options: Options) -> None:
         (["--version"], 0, f"{KAFKA_VERSION}\n", ""),
         (["--list"], 1, "", 'Missing required argument "[topic]"\nOption'),
         (["--topic", "a"], 1, "", "it failed\n"),
+        (["--topic", "a", "ignored"], 1, "", "it failed\n"),
         (["--nosuch"], 1, "", "nosuch is not a recognized option\n"),
+        (["--to"], 1, "", "to is not a recognized option\n"),
+        (["-x"], 1, "", "x is not a recognized option\n"),
+        (["--topic"], 1, "", "Option topic requires an argument\n"),
+        (["--list=1"], 1, "", "list takes no argument\n"),
     ],
 )
-def test_how_a_tool_ends(
+def test_a_tool_speaks_to_scripts_as_kafkas_does(
     words: list[str], code: int, out: str, err: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert tool_main(PARSER, _body)(words) == code
+    assert run_tool(TOOL, "kafka-tool", words) == code
     captured = capsys.readouterr()
     assert captured.out == out
     assert captured.err.startswith(err)
 
 
-def test_the_usage_names_every_option() -> None:
-    usage = PARSER.usage()
+def test_the_table_for_scripts_names_every_option(capsys: pytest.CaptureFixture[str]) -> None:
+    run_tool(TOOL, "kafka-tool", ["--help"])
+    usage = capsys.readouterr().err
     assert all(f"--{name}" in usage for name in ("topic <topic>", "list", "help", "version"))
+
+
+@pytest.mark.parametrize(
+    ("words", "err"),
+    [
+        ([], "kafka-group: error: too few arguments"),
+        (["x"], "kafka-group: error: invalid choice: 'x' (choose from 'part')"),
+        (["part", "--x"], "kafka-group: error: unrecognized arguments: '--x'"),
+        (["part"], "kafka-group: error: argument --id is required"),
+    ],
+)
+def test_a_tool_with_commands_speaks_to_scripts_as_kafkas_does(
+    words: list[str], err: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def body(options: Options) -> None:
+        raise UsageError("argument --id is required")
+
+    part = ToolCommand("part", Declaration("A part.", ()), body)
+    group = ToolGroup("group", Declaration("A group.", ()), [part])
+    assert run_tool(group, "kafka-group", words) == 1
+    first, second = capsys.readouterr().err.splitlines()
+    assert first.startswith("usage: kafka-group")
+    assert second == err
+
+
+# -- to people
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--nosuch"], "No such option '--nosuch'."),
+        (["--topik", "t"], "No such option '--topik'. Did you mean '--topic'?"),
+        (["--topic"], "Option '--topic' requires an argument."),
+        (["extra"], "Got unexpected extra argument (extra)"),
+    ],
+)
+def test_words_that_cannot_be_read(words: list[str], message: str) -> None:
+    with pytest.raises(click.UsageError) as caught:
+        parsed(DECLARATION, words)
+    assert caught.value.format_message() == message
+
+
+@pytest.mark.parametrize(
+    ("words", "err"),
+    [
+        (["topics", "--creat"], "No such option '--creat'. Did you mean '--create'?\n"),
+        (["topics", "--list"], "Where is the cluster? Give -b HOST:PORT, or set SPINDLE_BOOTS"),
+        (["topics"], "Give exactly one of --alter, --create, --describe, --list, --delete.\n"),
+        (["topisc"], "There is no command 'topisc'. Did you mean topics"),
+        (["cluster", "list"], "There is no command 'list'. Did you mean list-endpoints"),
+        (["cluster"], "Usage: spindle cluster [OPTIONS] COMMAND"),
+        (["topics", "-b", "127.0.0.1:1", "--list"], "no broker could be reached: "),
+        (["quorum", "remove-controller"], "--controller-id is missing\n"),
+    ],
+)
+def test_a_tool_speaks_to_people(
+    words: Sequence[str],
+    err: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("SPINDLE_BOOTSTRAP", raising=False)
+    assert run(words) == 1
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith(err)
+    for word in ("java", "joptsimple", "kafka", "Exception"):
+        assert word not in captured.err
+
+
+@pytest.mark.parametrize("tool", ["topics", "cluster", "produce-perf", "quorum", "storage", "up"])
+def test_help_goes_to_standard_output(tool: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([tool, "--help"]) == 0
+    captured = capsys.readouterr()
+    assert captured.out.startswith(f"Usage: spindle {tool} ")
+    assert captured.err == ""
+
+
+def test_the_dialect_reaches_the_body() -> None:
+    assert parsed(DECLARATION, ["--list"], Dialect.KAFKA).is_kafka
+    assert not parsed(DECLARATION, ["--list"]).is_kafka

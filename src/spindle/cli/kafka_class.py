@@ -10,7 +10,9 @@ from typing import Final
 
 import click
 
-from spindle.cli.main import run
+from spindle.cli.home.kafka_dialect import run_tool
+from spindle.cli.main import run, spindle
+from spindle.cli.tools.command import ToolCommand, ToolGroup
 from spindle.cli.tools.kafka_names import KAFKA_TOOLS
 
 _SERVER: Final = "kafka.Kafka"
@@ -31,6 +33,9 @@ def run_class(home: str, java_class: str, words: Sequence[str]) -> int:
         return stop_nodes(home, words)
     for tool in KAFKA_TOOLS:
         if tool.java_class == java_class:
+            command = spindle.get_command(click.Context(spindle), tool.words[0])
+            if isinstance(command, ToolCommand | ToolGroup):
+                return run_tool(command, tool.script, words)
             return run([*tool.words, *words])
     click.echo(f"Error: Could not find or load main class {java_class}", err=True)
     return _FAILED

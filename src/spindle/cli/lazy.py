@@ -8,8 +8,10 @@ from importlib import import_module
 
 import click
 
+from spindle.cli.suggestions import SuggestingGroup
 
-class LazyGroup(click.Group):
+
+class LazyGroup(SuggestingGroup):
     """A click group with commands named by import path (`module:attribute`).
 
     The short help stands here as well, so that listing the commands imports none of them.

@@ -59,9 +59,10 @@ def run(arguments: Sequence[str] | None = None) -> int:
     try:
         result = spindle.main(arguments, prog_name="spindle", standalone_mode=False)
     except click.UsageError as error:
+        code = _failed(error.format_message())
         if error.ctx is not None and not isinstance(error, NoArgsIsHelpError):
-            click.echo(error.ctx.get_usage(), err=True)
-        return _failed(error.format_message())
+            click.echo(f"Try: {error.ctx.command_path} --help", err=True)
+        return code
     except click.ClickException as error:
         return _failed(error.format_message())
     except click.Abort:

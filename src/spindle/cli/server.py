@@ -6,9 +6,10 @@ import sys
 import click
 
 from spindle.cli.property_file import load_node_config, parse_overrides
+from spindle.cli.suggestions import SuggestingGroup
 
 
-@click.group(help="Run a node.")
+@click.group(cls=SuggestingGroup, help="Run a node.")
 def server() -> None:
     pass
 

@@ -12,14 +12,16 @@ from typing import Final, NamedTuple
 
 import click
 
+from spindle.cli.home.kafka_dialect import run_tool
 from spindle.cli.tools.bootstrap import properties_of
-from spindle.cli.tools.command import FAILED
+from spindle.cli.tools.command import ToolCommand
 from spindle.cli.tools.failures import FAILURES
-from spindle.cli.tools.options import Option, OptionParser, Options
+from spindle.cli.tools.options import Declaration, Option, Options
 
+_FAILED: Final = 1
 _OVERRIDE: Final = " --override "
 
-PARSER: Final = OptionParser(
+DECLARATION: Final = Declaration(
     "This script ends the nodes that were started from this folder.",
     [
         Option("process-role", "Only nodes with this role.", "role"),
@@ -36,11 +38,17 @@ class RunningNode(NamedTuple):
 
 
 def stop_nodes(home: str, words: Sequence[str]) -> int:
-    """End the nodes of a folder, all or those that the words choose; the exit code.
+    """End the nodes of a folder, all or those that the words choose, and return the exit code.
 
-    The signal is SIGTERM, or what the variable SIGNAL names.
+    The variable SIGNAL names the signal; SIGTERM by default.
     """
-    options = PARSER.parse(words) if words else None
+    if not words:
+        return _stop(home, None)
+    command = ToolCommand("server-stop", DECLARATION, lambda options: _stop(home, options))
+    return run_tool(command, "kafka-server-stop", words)
+
+
+def _stop(home: str, options: Options | None) -> int:
     processes = subprocess.run(
         ["ps", "-axww", "-o", "pid=,args="], capture_output=True, text=True, check=True
     )
@@ -48,7 +56,7 @@ def stop_nodes(home: str, words: Sequence[str]) -> int:
     chosen = [node for node in nodes if options is None or _is_meant(node, options)]
     if not chosen:
         click.echo("No kafka server to stop")
-        return FAILED
+        return _FAILED
     number = signal_number(os.environ.get("SIGNAL", "TERM"))
     for node in chosen:
         os.kill(node.pid, number)

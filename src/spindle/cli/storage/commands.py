@@ -7,12 +7,13 @@ import time
 import click
 
 from spindle.cli.property_file import load_node_config
+from spindle.cli.suggestions import SuggestingGroup
 from spindle.common.filesystem import OsFileSystem
 from spindle.common.uuids import Uuid, uuid_from_random, uuid_text
 from spindle.config.node_config import NodeConfig
 
 
-@click.group(help="Format and inspect log directories.")
+@click.group(cls=SuggestingGroup, help="Format and inspect log directories.")
 def storage() -> None:
     pass
 

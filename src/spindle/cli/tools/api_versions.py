@@ -6,12 +6,12 @@ from typing import Any, Final
 import click
 
 from spindle.cli.tools.bootstrap import connect_as
-from spindle.cli.tools.command import ToolCommand, tool_main
+from spindle.cli.tools.command import ToolCommand
 from spindle.cli.tools.options import (
     BOOTSTRAP_SERVER,
     COMMAND_CONFIG,
     JSON,
-    OptionParser,
+    Declaration,
     Options,
 )
 from spindle.client.cluster import BrokerAddress
@@ -52,7 +52,7 @@ _USABLE: Final = {
     92: 0,
 }
 
-PARSER: Final = OptionParser(
+DECLARATION: Final = Declaration(
     "This tool helps to retrieve broker version information.",
     [BOOTSTRAP_SERVER, COMMAND_CONFIG, JSON],
 )
@@ -115,4 +115,4 @@ def _document(broker: BrokerAddress, versions: PeerVersions) -> dict[str, Any]:
     }
 
 
-api_versions = ToolCommand("api-versions", tool_main(PARSER, _run))
+api_versions = ToolCommand("api-versions", DECLARATION, _run)

@@ -75,3 +75,19 @@ def connect_as(options: Options, **settings: str | int) -> WireClient:
         client_id=str(settings.get("client_id", "")),
         api_timeout_ms=int(settings["api_timeout_ms"]) if "api_timeout_ms" in settings else None,
     )
+
+
+def connect_either(options: Options) -> WireClient:
+    """Return a client from `--bootstrap-server` or `--bootstrap-controller` and a property file.
+
+    Raises:
+        UsageError: none or both of the addresses were given.
+        ToolFailed: the property file cannot be read.
+        ConfigError: an address or a property has no usable value.
+    """
+    options.require_servers()
+    return connect(
+        options.one("bootstrap-server"),
+        properties_of(options.one("command-config")),
+        controllers=options.one("bootstrap-controller"),
+    )

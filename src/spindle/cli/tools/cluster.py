@@ -1,16 +1,24 @@
 """`kafka-cluster`: the cluster's id and nodes, and forgetting a broker."""
 
-import argparse
 import json
 from collections.abc import Sequence
 from typing import Final
 
 import click
 
-from spindle.cli.tools.arguments import ArgumentParser, add_servers, argument_main, connect_by
-from spindle.cli.tools.command import FAILED, ToolCommand
-from spindle.cli.tools.failures import Failure
+from spindle.cli.tools.bootstrap import connect_either
+from spindle.cli.tools.command import ToolCommand, ToolGroup
+from spindle.cli.tools.failures import UsageError
+from spindle.cli.tools.options import (
+    BOOTSTRAP_CONTROLLER,
+    BOOTSTRAP_SERVER,
+    JSON,
+    Declaration,
+    Option,
+    Options,
+)
 from spindle.client.admin.cluster import (
+    ClusterDescription,
     ClusterNode,
     describe_cluster,
     unregister_broker,
@@ -20,46 +28,64 @@ from spindle.client.errors import UnsupportedByPeer
 _COLUMNS: Final = ("ID", "HOST", "PORT", "RACK", "STATE", "ENDPOINT_TYPE")
 
 
-def _parser() -> ArgumentParser:
-    parser = ArgumentParser(prog="kafka-cluster", description="The Kafka cluster tool.")
-    commands = parser.add_subparsers(dest="command", required=True)
-    cluster_id = commands.add_parser("cluster-id", help="Show the id of the cluster.")
-    unregister = commands.add_parser("unregister", help="Forget a broker that is gone for good.")
-    endpoints = commands.add_parser("list-endpoints", help="Show the nodes of the cluster.")
-    for each in (cluster_id, unregister, endpoints):
-        add_servers(each, short=True)
-        each.add_argument("--config", "--command-config", "-c", help="Property file of the client.")
-        each.add_argument("--json", action="store_true", help="Print JSON.")
-    unregister.add_argument("--id", "-i", type=int, required=True, help="The broker's number.")
-    endpoints.add_argument(
-        "--include-fenced-brokers", action="store_true", help="Brokers that do not serve, too."
-    )
-    return parser
+_COMMON: Final = (
+    BOOTSTRAP_SERVER,
+    BOOTSTRAP_CONTROLLER,
+    Option("command-config", "Property file of the client.", "file", short="c", aliases=["config"]),
+    JSON,
+)
+DECLARATION: Final = Declaration("Show the id and the nodes of the cluster; forget a broker.", ())
+CLUSTER_ID: Final = Declaration("Show the id of the cluster.", _COMMON)
+UNREGISTER: Final = Declaration(
+    "Forget a broker that is gone for good.",
+    (*_COMMON, Option("id", "The node id of the broker.", "id", short="i")),
+)
+LIST_ENDPOINTS: Final = Declaration(
+    "Show the nodes of the cluster.",
+    (*_COMMON, Option("include-fenced-brokers", "Show brokers that do not serve, too.")),
+)
 
 
-def _run(given: argparse.Namespace) -> None:
-    by_controller = given.bootstrap_server is None
-    with connect_by(given, given.config) as client:
-        if given.command == "unregister":
-            try:
-                unregister_broker(client, given.id)
-            except UnsupportedByPeer:
-                click.echo("The target cluster does not support the broker unregistration API.")
-            else:
-                click.echo(f"Broker {given.id} is no longer registered.")
-            return
-        found = describe_cluster(
-            client,
-            controllers=by_controller,
-            include_fenced=given.command == "list-endpoints" and given.include_fenced_brokers,
-        )
-    kind = "controller" if by_controller else "broker"
-    if given.json:
-        click.echo(json.dumps({"clusterId": found.cluster_id, **_nodes_json(found.nodes, kind)}))
-    elif given.command == "cluster-id":
-        click.echo(f"Cluster ID: {found.cluster_id}")
+def _show_id(options: Options) -> None:
+    found = _describe(options, include_fenced=False)
+    if options.has("json"):
+        click.echo(json.dumps(_document(options, found)))
     else:
-        click.echo("\n".join(endpoint_lines(found.nodes, kind)))
+        click.echo(f"Cluster ID: {found.cluster_id}")
+
+
+def _list_endpoints(options: Options) -> None:
+    found = _describe(options, include_fenced=options.has("include-fenced-brokers"))
+    if options.has("json"):
+        click.echo(json.dumps(_document(options, found)))
+    else:
+        click.echo("\n".join(endpoint_lines(found.nodes, _kind(options))))
+
+
+def _unregister(options: Options) -> None:
+    broker = options.integer("id")
+    if broker is None:
+        raise UsageError("argument --id/-i is required", "--id is missing")
+    with connect_either(options) as client:
+        try:
+            unregister_broker(client, broker)
+        except UnsupportedByPeer:
+            click.echo("The target cluster does not support the broker unregistration API.")
+        else:
+            click.echo(f"Broker {broker} is no longer registered.")
+
+
+def _describe(options: Options, *, include_fenced: bool) -> ClusterDescription:
+    with connect_either(options) as client:
+        return describe_cluster(
+            client,
+            controllers=options.has("bootstrap-controller"),
+            include_fenced=include_fenced,
+        )
+
+
+def _kind(options: Options) -> str:
+    return "controller" if options.has("bootstrap-controller") else "broker"
 
 
 def endpoint_lines(nodes: Sequence[ClusterNode], kind: str) -> list[str]:
@@ -85,9 +111,10 @@ def endpoint_lines(nodes: Sequence[ClusterNode], kind: str) -> list[str]:
     ]
 
 
-def _nodes_json(nodes: Sequence[ClusterNode], kind: str) -> dict[str, object]:
+def _document(options: Options, found: ClusterDescription) -> dict[str, object]:
     return {
-        f"{kind}s": [
+        "clusterId": found.cluster_id,
+        f"{_kind(options)}s": [
             {
                 "id": node.node_id,
                 "host": node.host,
@@ -95,15 +122,17 @@ def _nodes_json(nodes: Sequence[ClusterNode], kind: str) -> dict[str, object]:
                 "rack": node.rack,
                 "fenced": node.is_fenced,
             }
-            for node in nodes
-        ]
+            for node in found.nodes
+        ],
     }
 
 
-def _report(found: Failure) -> int:
-    refused = found.java_class.startswith("org.apache.kafka.common.errors.")
-    click.echo(str(found) if refused else found.text, err=True)
-    return FAILED
-
-
-cluster = ToolCommand("cluster", argument_main(_parser(), _run, _report))
+cluster = ToolGroup(
+    "cluster",
+    DECLARATION,
+    [
+        ToolCommand("cluster-id", CLUSTER_ID, _show_id, is_part=True),
+        ToolCommand("unregister", UNREGISTER, _unregister, is_part=True),
+        ToolCommand("list-endpoints", LIST_ENDPOINTS, _list_endpoints, is_part=True),
+    ],
+)

@@ -1,98 +1,153 @@
-"""How a tool becomes a command of `spindle`: it reads its own words and answers an exit code."""
+"""The click commands behind Kafka's tools."""
 
-import sys
-import time
 from collections.abc import Callable, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 import click
+from click.core import ParameterSource
 
-from spindle.cli.tools.failures import (
-    FAILURES,
-    Failure,
-    HelpAsked,
-    ToolFailed,
-    UsageError,
-    VersionAsked,
-    failure,
-)
-from spindle.cli.tools.options import OptionParser, Options
+from spindle.cli.dialect import KAFKA_VERSION, Dialect, dialect_of
+from spindle.cli.failure import CommandFailed
+from spindle.cli.suggestions import SuggestingGroup
+from spindle.cli.tools.failures import FAILURES, ExecutionFailed, UsageError, failure
+from spindle.cli.tools.options import Declaration, Option, Options, note_words
 
-KAFKA_VERSION: Final = "4.3.1"
-"""The release whose tools these follow, and what they answer to `--version`."""
+Body: TypeAlias = Callable[[Options], int | None]
 
-FAILED: Final = 1
-Main: TypeAlias = Callable[[Sequence[str]], int]
+
+class HelpAsked(Exception):
+    """The words of one of Kafka's scripts ask for its help."""
 
 
 class ToolCommand(click.Command):
-    """A command that gets its words as they are, because Kafka's tools have rules of their own."""
-
-    def __init__(self, name: str, main: Main) -> None:
-        super().__init__(name)
-        self.main_of_tool = main
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        ctx.args = args
-        return []
-
-    def invoke(self, ctx: click.Context) -> Any:
-        return self.main_of_tool(ctx.args)
-
-
-def tool_main(
-    parser: OptionParser,
-    body: Callable[[Options], int | None],
-    on_failure: Callable[[Failure], int] | None = None,
-    *,
-    on_bad_words: Callable[[Failure], int] | None = None,
-) -> Main:
-    """The main function of a tool.
+    """One of Kafka's tools, or a command of one.
 
     Args:
-        body: does the work; None means success.
-        on_failure: reports a failure of the body and returns the exit code.
-        on_bad_words: reports words that cannot be read; as `on_failure` by default.
+        body: does the work and returns an exit code; None means success. It may raise one of
+            `FAILURES`, `UsageError` or `ExecutionFailed`.
     """
 
-    def main(words: Sequence[str]) -> int:
-        report = on_failure or report_plainly
+    def __init__(
+        self, name: str, declaration: Declaration, body: Body, *, is_part: bool = False
+    ) -> None:
+        params: list[click.Parameter] = list(declaration.options)
+        if not is_part:
+            params.append(_version_option())
+        super().__init__(name, params=params, help=declaration.summary)
+        self._body = body
+
+    def get_help_option(self, ctx: click.Context) -> click.Option | None:
+        return _help_option(super().get_help_option(ctx))
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        # Kafka's tools ignore words that belong to no option.
+        ctx.allow_extra_args = dialect_of(ctx) is Dialect.KAFKA
+        words = _spread(args, self.params)
+        note_words(self, ctx, words)
+        left = super().parse_args(ctx, words)
+        prefer_given_servers(ctx)
+        return left
+
+    def invoke(self, ctx: click.Context) -> Any:
+        options = Options(ctx)
+        if options.is_kafka:
+            # `spindle.cli.home.kafka_dialect` words the failures.
+            return self._body(options) or 0
         try:
-            try:
-                options = parser.parse(words)
-            except ToolFailed as error:
-                return (on_bad_words or report)(failure(error))
-            try:
-                return body(options) or 0
-            except FAILURES as error:
-                return report(failure(error))
-        except VersionAsked:
+            return self._body(options) or 0
+        except UsageError as error:
+            raise click.UsageError(error.plainly, ctx) from None
+        except ExecutionFailed as error:
+            raise CommandFailed(failure(error.cause).plainly) from None
+        except FAILURES as error:
+            raise CommandFailed(failure(error).plainly) from None
+
+
+class ToolGroup(SuggestingGroup):
+    """A tool with sub-commands; its own options may stand before or behind the sub-command."""
+
+    def __init__(
+        self, name: str, declaration: Declaration, commands: Sequence[ToolCommand]
+    ) -> None:
+        super().__init__(
+            name,
+            params=[*declaration.options, _version_option()],
+            help=declaration.summary,
+            commands={str(each.name): each for each in commands},
+            no_args_is_help=True,
+        )
+        for each in commands:
+            each.params[:0] = declaration.options
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        note_words(self, ctx, args)
+        left = super().parse_args(ctx, args)
+        prefer_given_servers(ctx)
+        return left
+
+
+def prefer_given_servers(context: click.Context) -> None:
+    """Forget a `--bootstrap-server` of the environment where the words name controllers."""
+    if not context.params.get("bootstrap_controller"):
+        return
+    each: click.Context | None = context
+    while each is not None:
+        source = each.get_parameter_source("bootstrap_server")
+        if source is ParameterSource.ENVIRONMENT:
+            each.params["bootstrap_server"] = ()
+        each = each.parent
+
+
+def _spread(words: Sequence[str], params: Sequence[click.Parameter]) -> list[str]:
+    """Repeat an option that takes several words before each of them."""
+    names = {
+        name
+        for each in params
+        if isinstance(each, Option) and each.takes_several
+        for name in each.opts
+    }
+    spread: list[str] = []
+    current = ""
+    for word in words:
+        if word.startswith("-"):
+            current = word if word in names else ""
+        elif current and spread[-1] != current:
+            spread.append(current)
+        spread.append(word)
+    return spread
+
+
+def _help_option(option: click.Option | None) -> click.Option | None:
+    if option is None:
+        return None
+    shown = option.callback
+
+    def show(context: click.Context, parameter: click.Parameter, is_asked: bool) -> Any:
+        if is_asked and dialect_of(context) is Dialect.KAFKA:
+            raise HelpAsked
+        return shown(context, parameter, is_asked) if shown is not None else None
+
+    return click.Option(
+        option.opts,
+        is_flag=True,
+        is_eager=True,
+        expose_value=False,
+        callback=show,
+        help=option.help,
+    )
+
+
+def _version_option() -> click.Option:
+    def show(context: click.Context, parameter: click.Parameter, is_asked: bool) -> None:
+        if is_asked and not context.resilient_parsing:
             click.echo(KAFKA_VERSION)
-            return 0
-        except (HelpAsked, UsageError) as error:
-            click.echo(str(error), err=True)
-            click.echo(parser.usage(), err=True)
-            return FAILED
+            context.exit()
 
-    return main
-
-
-def report_plainly(found: Failure) -> int:
-    """The text alone on standard error."""
-    click.echo(found.text, err=True)
-    return FAILED
-
-
-def report_uncaught(found: Failure) -> int:
-    """The text, and the exception as Java prints one that nobody caught."""
-    click.echo(found.text, err=True)
-    click.echo(f"{found}\n", err=True)
-    return FAILED
-
-
-def log_line(level: str, text: str, logger: str) -> None:
-    """One line on standard error in the layout of Kafka's tools."""
-    now = time.time()
-    clock = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(now))
-    sys.stdout.flush()
-    click.echo(f"[{clock},{int(now * 1000) % 1000:03d}] {level} {text} ({logger})", err=True)
+    return click.Option(
+        ["--version"],
+        is_flag=True,
+        is_eager=True,
+        expose_value=False,
+        callback=show,
+        help="Print the version of Kafka that the tool follows.",
+    )

@@ -79,6 +79,8 @@ def check_entities(options: Options, entities: Entities) -> None:
     """
     _check_types(entities.types)
     _check_flags(options)
+    if not options.is_kafka:
+        options.require_servers()
     by_server, by_controller = map(options.has, ("bootstrap-server", "bootstrap-controller"))
     if not by_server and not by_controller:
         raise ToolFailed("Either --bootstrap-server or --bootstrap-controller must be specified.")

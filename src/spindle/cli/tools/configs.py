@@ -1,13 +1,12 @@
 """`kafka-configs`: show and change configurations, quotas and SCRAM credentials."""
 
 import re
-from collections.abc import Sequence
 from typing import Final
 
 import click
 
-from spindle.cli.tools.bootstrap import connect, properties_of
-from spindle.cli.tools.command import FAILED, ToolCommand, tool_main
+from spindle.cli.tools.bootstrap import connect_either, properties_of
+from spindle.cli.tools.command import ToolCommand
 from spindle.cli.tools.config_entities import (
     CLIENTS,
     ENTITY_FLAGS,
@@ -19,32 +18,27 @@ from spindle.cli.tools.config_entities import (
 )
 from spindle.cli.tools.config_principals import alter_principal, describe_principals
 from spindle.cli.tools.config_resources import alter_resource, describe_resources
-from spindle.cli.tools.failures import (
-    FAILURES,
-    Failure,
-    ToolFailed,
-    failure,
-)
+from spindle.cli.tools.failures import ToolFailed, executing
 from spindle.cli.tools.options import (
+    BOOTSTRAP_CONTROLLER,
     BOOTSTRAP_SERVER,
     COMMAND_CONFIG,
     JSON,
+    Declaration,
     Option,
-    OptionParser,
     Options,
 )
-from spindle.client.wire.cluster import WireClient
 
 _KEY: Final = re.compile(r"[a-zA-Z0-9._-]*")
 # A comma or an equals sign outside of square brackets.
 _OUTSIDE: Final = r"(?=[^\]]*(?:\[|$))"
 
-PARSER: Final = OptionParser(
+DECLARATION: Final = Declaration(
     "This tool helps to manipulate and describe entity config for a topic, client, user, broker, "
     "ip, client-metrics or group",
     [
         BOOTSTRAP_SERVER,
-        Option("bootstrap-controller", "Addresses of controllers.", "host:port,..."),
+        BOOTSTRAP_CONTROLLER,
         COMMAND_CONFIG,
         JSON,
         Option("alter", "Change the configuration of an entity."),
@@ -71,9 +65,8 @@ PARSER: Final = OptionParser(
 )
 
 
-def _run(options: Options) -> int:
-    """A refusal by the cluster is shown under the words of the command, all else as one line."""
-    try:
+def _run(options: Options) -> None:
+    with executing():
         options.exactly_one(
             "Command must include exactly one action: --describe, --alter", "alter", "describe"
         )
@@ -82,18 +75,6 @@ def _run(options: Options) -> int:
         check_entities(options, entities)
         _check_changes(options)
         _act(options, entities)
-    except ToolFailed:
-        raise
-    except FAILURES as error:
-        return _report(failure(error), options.words)
-    return 0
-
-
-def _report(found: Failure, words: Sequence[str]) -> int:
-    text = " ".join(words)
-    click.echo(f"Error while executing config command with args '{text}'", err=True)
-    click.echo(f"java.util.concurrent.ExecutionException: {found}", err=True)
-    return FAILED
 
 
 def _check_changes(options: Options) -> None:
@@ -110,7 +91,7 @@ def _check_changes(options: Options) -> None:
 
 def _act(options: Options, entities: Entities) -> None:
     by_principal = entities.types[0] in (USERS, CLIENTS, IPS)
-    with _connect(options) as client:
+    with connect_either(options) as client:
         if options.has("describe"):
             if by_principal:
                 describe_principals(client, entities, as_json=options.has("json"))
@@ -132,14 +113,6 @@ def _act(options: Options, entities: Entities) -> None:
         else:
             alter_resource(client, entities.types[0], entities.names[0], additions, deletions)
         _say_done(entities)
-
-
-def _connect(options: Options) -> WireClient:
-    return connect(
-        options.one("bootstrap-server"),
-        properties_of(options.one("command-config")),
-        controllers=options.one("bootstrap-controller"),
-    )
 
 
 def _say_done(entities: Entities) -> None:
@@ -171,9 +144,10 @@ def parse_settings(text: str) -> dict[str, str]:
     if any(len(pair) != 2 for pair in pairs):
         raise ToolFailed(
             "requirement failed: Invalid entity config: all configs to be added must be in the "
-            'format "key=val" or  "key=[val1,val2]" to group values which contain commas.'
+            'format "key=val" or  "key=[val1,val2]" to group values which contain commas.',
+            plainly=f"{text!r}: settings have the form key=value,key=[value,value]",
         )
     return {key.strip(): re.sub(r"[\[\]]", "", value).strip() for key, value in pairs}
 
 
-configs = ToolCommand("configs", tool_main(PARSER, _run))
+configs = ToolCommand("configs", DECLARATION, _run)

@@ -11,15 +11,16 @@ from typing import Final
 import click
 
 from spindle.cli.tools.bootstrap import connect, properties_of
-from spindle.cli.tools.command import FAILED, ToolCommand, log_line, tool_main
+from spindle.cli.tools.command import ToolCommand
 from spindle.cli.tools.consumption import Consumption, Start
-from spindle.cli.tools.failures import FAILURES, Failure, UsageError, failure
+from spindle.cli.tools.failures import UsageError, executing
+from spindle.cli.tools.kafka_log import log_line
 from spindle.cli.tools.line_reader import key_values
 from spindle.cli.tools.options import (
     BOOTSTRAP_SERVER,
     COMMAND_CONFIG,
+    Declaration,
     Option,
-    OptionParser,
     Options,
 )
 from spindle.cli.tools.record_format import DEFAULT_FORMATTER, RecordFormat, check_formatter
@@ -28,9 +29,13 @@ from spindle.common.ids import TopicPartition
 
 _MS: Final = 1000
 _LOGGER: Final = "org.apache.kafka.tools.consumer.ConsoleConsumer"
+_TIMED_OUT: Final = (
+    "Error processing message, terminating consumer process: \n"
+    "org.apache.kafka.common.errors.TimeoutException"
+)
 _RESETS: Final = {"earliest": EARLIEST, "latest": LATEST}
 
-PARSER: Final = OptionParser(
+DECLARATION: Final = Declaration(
     "This tool helps to read data from Kafka topics and outputs it to standard output.",
     [
         BOOTSTRAP_SERVER,
@@ -85,32 +90,30 @@ def _run(options: Options) -> int:
     ):
         consumption = Consumption(client, start, group_id)
         try:
-            last = time.monotonic()
-            while limit is None or limit < 0 or printed < limit:
-                left = None if limit is None or limit < 0 else limit - printed
-                records = consumption.next_records(left)
-                for record in records:
-                    if prints:
-                        sys.stdout.buffer.write(record_format.line(record))
-                    printed += 1
-                sys.stdout.flush()
-                if records:
-                    last = time.monotonic()
-                elif timeout_ms is not None and (time.monotonic() - last) * _MS > timeout_ms >= 0:
-                    _log_end("org.apache.kafka.common.errors.TimeoutException")
-                    break
+            with executing():
+                last = time.monotonic()
+                while limit is None or limit < 0 or printed < limit:
+                    left = None if limit is None or limit < 0 else limit - printed
+                    records = consumption.next_records(left)
+                    for record in records:
+                        if prints:
+                            sys.stdout.buffer.write(record_format.line(record))
+                        printed += 1
+                    sys.stdout.flush()
+                    if records:
+                        last = time.monotonic()
+                    elif (
+                        timeout_ms is not None and (time.monotonic() - last) * _MS > timeout_ms >= 0
+                    ):
+                        if options.is_kafka:
+                            log_line("ERROR", _TIMED_OUT, _LOGGER)
+                        break
         except KeyboardInterrupt:
             pass
-        except FAILURES as error:
-            _log_end(str(failure(error)))
         finally:
             consumption.close()
             click.echo(f"Processed a total of {printed} messages", err=True)
     return 0
-
-
-def _log_end(text: str) -> None:
-    log_line("ERROR", f"Error processing message, terminating consumer process: \n{text}", _LOGGER)
 
 
 @contextmanager
@@ -219,13 +222,4 @@ def _offset(text: str | None) -> int | None:
     return int(text)
 
 
-def _report(found: Failure) -> int:
-    click.echo(str(found), err=True)
-    return FAILED
-
-
-def _report_words(found: Failure) -> int:
-    raise UsageError(found.text)
-
-
-consume = ToolCommand("consume", tool_main(PARSER, _run, _report, on_bad_words=_report_words))
+consume = ToolCommand("consume", DECLARATION, _run)

@@ -8,15 +8,15 @@ from typing import Final
 import click
 
 from spindle.cli.tools.bootstrap import connect, properties_of
-from spindle.cli.tools.command import ToolCommand, tool_main
+from spindle.cli.tools.command import ToolCommand
 from spindle.cli.tools.consumption import Consumption, Start
 from spindle.cli.tools.failures import UsageError
 from spindle.cli.tools.line_reader import key_values
 from spindle.cli.tools.options import (
     BOOTSTRAP_SERVER,
     COMMAND_CONFIG,
+    Declaration,
     Option,
-    OptionParser,
     Options,
 )
 from spindle.client.offsets import EARLIEST, LATEST
@@ -29,7 +29,7 @@ _COLUMNS: Final = (
     "rebalance.time.ms, fetch.time.ms, fetch.MB.sec, fetch.nMsg.sec"
 )
 
-PARSER: Final = OptionParser(
+DECLARATION: Final = Declaration(
     "This tool is used to verify the consumer performance.",
     [
         BOOTSTRAP_SERVER,
@@ -60,7 +60,7 @@ def _run(options: Options) -> None:
         raise UsageError("Exactly one of --include/--topic is required. ")
     wanted = options.integer("num-records") or options.integer("messages")
     if wanted is None:
-        raise UsageError('Missing required argument "[num-records]"')
+        raise UsageError('Missing required argument "[num-records]"', "--num-records is missing")
     properties = properties_of(options.one("command-config") or options.one("consumer.config"))
     properties |= key_values(options.all("command-property"))
     start = Start(
@@ -136,4 +136,4 @@ def _moment(when: datetime) -> str:
     return f"{when:%Y-%m-%d %H:%M:%S}:{when.microsecond // _MS:03d}"
 
 
-consume_perf = ToolCommand("consume-perf", tool_main(PARSER, _run))
+consume_perf = ToolCommand("consume-perf", DECLARATION, _run)

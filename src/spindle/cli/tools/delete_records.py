@@ -6,7 +6,7 @@ from typing import Final
 import click
 
 from spindle.cli.tools.bootstrap import connect_as
-from spindle.cli.tools.command import ToolCommand, report_uncaught, tool_main
+from spindle.cli.tools.command import ToolCommand
 from spindle.cli.tools.failures import ToolFailed
 from spindle.cli.tools.java_order import in_map_order, partition_hash
 from spindle.cli.tools.json_file import (
@@ -21,8 +21,8 @@ from spindle.cli.tools.options import (
     BOOTSTRAP_SERVER,
     COMMAND_CONFIG,
     JSON,
+    Declaration,
     Option,
-    OptionParser,
     Options,
 )
 from spindle.client.admin.records import delete_records as delete
@@ -30,7 +30,7 @@ from spindle.client.admin.refusals import exception_text
 from spindle.common.errors import ApiError
 from spindle.common.ids import TopicPartition
 
-PARSER: Final = OptionParser(
+DECLARATION: Final = Declaration(
     "This tool helps to delete records of the given partitions down to the specified offset.",
     [
         BOOTSTRAP_SERVER,
@@ -98,4 +98,4 @@ def parse_offsets(text: str) -> dict[TopicPartition, int]:
     return offsets
 
 
-delete_records = ToolCommand("delete-records", tool_main(PARSER, _run, report_uncaught))
+delete_records = ToolCommand("delete-records", DECLARATION, _run)

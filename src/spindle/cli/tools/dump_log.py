@@ -6,19 +6,20 @@ from typing import Final
 
 import click
 
-from spindle.cli.tools.command import FAILED, ToolCommand, tool_main
+from spindle.cli.tools.command import ToolCommand
 from spindle.cli.tools.dump_segment import SegmentDump
-from spindle.cli.tools.failures import Failure, ToolFailed
-from spindle.cli.tools.options import Option, OptionParser, Options
+from spindle.cli.tools.failures import ToolFailed
+from spindle.cli.tools.options import Declaration, Option, Options
 from spindle.common.errors import CorruptLog, CorruptRecords
 from spindle.common.filesystem import OsFileSystem
 from spindle.log.formats.producer_snapshot import read_producer_snapshot
 
+_FAILED: Final = 1
 _OFFSET_ENTRY: Final = Struct(">ii")
 _TIME_ENTRY: Final = Struct(">qi")
 _ABORTED_ENTRY: Final = Struct(">hqqqq")
 
-PARSER: Final = OptionParser(
+DECLARATION: Final = Declaration(
     "This tool helps to parse a log file and dump its contents to the console, useful for "
     "debugging a seemingly corrupt log segment.",
     [
@@ -48,7 +49,7 @@ def _run(options: Options) -> int:
             code = max(code, _dump(Path(name), options))
         except (CorruptLog, CorruptRecords) as error:
             click.echo(f"{name}: {error}", err=True)
-            code = FAILED
+            code = _FAILED
     return code
 
 
@@ -89,7 +90,7 @@ def _dump_segment(path: Path, options: Options) -> int:
         click.echo(line)
     if dump.trailing_bytes and limit is None:
         click.echo(f"Found {dump.trailing_bytes} invalid bytes at the end of {path.name}")
-    return FAILED if dump.invalid else 0
+    return _FAILED if dump.invalid else 0
 
 
 def _dump_offset_index(path: Path, options: Options) -> int:
@@ -120,7 +121,7 @@ def _dump_offset_index(path: Path, options: Options) -> int:
             f"{path.with_suffix('.log').name}",
             err=True,
         )
-    return FAILED if wrong else 0
+    return _FAILED if wrong else 0
 
 
 def _batch_starts(segment: Path) -> dict[int, int]:
@@ -144,7 +145,7 @@ def _dump_time_index(path: Path, options: Options) -> int:
             break
         if timestamp_ms < last:
             click.echo(f"timestamp {timestamp_ms} follows {last} in {path.name}", err=True)
-            code = FAILED
+            code = _FAILED
         last = timestamp_ms
         if not options.has("verify-index-only"):
             click.echo(f"timestamp: {timestamp_ms} offset: {base + relative}")
@@ -199,9 +200,4 @@ def _read(path: Path) -> bytes:
         raise ToolFailed(f"{path}: {error.strerror}", "java.nio.file.NoSuchFileException") from None
 
 
-def _report(found: Failure) -> int:
-    click.echo(str(found), err=True)
-    return FAILED
-
-
-dump_log = ToolCommand("dump-log", tool_main(PARSER, _run, _report))
+dump_log = ToolCommand("dump-log", DECLARATION, _run)

@@ -1,5 +1,7 @@
-"""Why a tool ends without success, and how such a failure reads in Kafka's output."""
+"""The reasons why a tool ends without success, in Spindle's words and in those of Kafka's tools."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final, NamedTuple
 
 from spindle.client.admin.refusals import exception_class, refusal_text
@@ -9,29 +11,36 @@ from spindle.common.errors import ApiError, ConfigError, ProtocolViolation
 _ARGUMENT: Final = "java.lang.IllegalArgumentException"
 
 
-class HelpAsked(Exception):
-    """The usage is to be shown under this text."""
-
-
-class VersionAsked(Exception):
-    """The version is to be shown."""
-
-
 class UsageError(Exception):
-    """A combination of options that makes no sense; the usage is shown under the text."""
+    """The options do not make a command.
+
+    Args:
+        message: the text of Kafka's tool, which its scripts show.
+        plainly: the text that `spindle` shows; `message` by default.
+    """
+
+    def __init__(self, message: str, plainly: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.plainly = message if plainly is None else plainly
 
 
 class ToolFailed(Exception):
-    """What was asked for cannot be done.
+    """The tool cannot do its work.
 
     Args:
-        java_class: the exception of Kafka's tool in this place, which scripts look for.
+        message: the text of Kafka's tool, which its scripts show.
+        java_class: the exception of Kafka's tool in this place; scripts search for it.
+        plainly: the text that `spindle` shows; `message` by default.
     """
 
-    def __init__(self, message: str, java_class: str = _ARGUMENT) -> None:
+    def __init__(
+        self, message: str, java_class: str = _ARGUMENT, plainly: str | None = None
+    ) -> None:
         super().__init__(message)
         self.message = message
         self.java_class = java_class
+        self.plainly = message if plainly is None else plainly
 
 
 FAILURES: Final = (
@@ -42,33 +51,65 @@ FAILURES: Final = (
     ProtocolViolation,
     ToolFailed,
 )
-"""Everything that a tool reports instead of ending with a trace."""
+"""The exceptions that a tool reports in one line; any other is a fault of the program."""
+
+
+class ExecutionFailed(Exception):
+    """A failure after the options were checked; some of Kafka's tools report it in another way.
+
+    Attributes:
+        cause: one of `FAILURES`.
+    """
+
+    def __init__(self, cause: Exception) -> None:
+        super().__init__(str(cause))
+        self.cause = cause
+
+
+@contextmanager
+def executing() -> Iterator[None]:
+    """Mark the failures of this block as failures of the execution.
+
+    Raises:
+        ExecutionFailed: in place of one of `FAILURES`.
+    """
+    try:
+        yield
+    except FAILURES as error:
+        raise ExecutionFailed(error) from error
 
 
 class Failure(NamedTuple):
-    """The text of a failure and the class under which Kafka's tools print it."""
+    """The text of a failure and the class under which Kafka's tools print it.
+
+    Attributes:
+        plainly: the text that `spindle` shows.
+    """
 
     text: str
     java_class: str
+    plainly: str
 
     def __str__(self) -> str:
         return f"{self.java_class}: {self.text}"
 
 
 def failure(error: BaseException) -> Failure:
-    """What a tool prints for one of `FAILURES`."""
+    """Return the texts for one of `FAILURES`."""
     match error:
         case ApiError():
-            return Failure(refusal_text(error), exception_class(error.code))
+            text, java_class = refusal_text(error), exception_class(error.code)
         case ToolFailed():
-            return Failure(error.message, error.java_class)
+            return Failure(error.message, error.java_class, error.plainly)
         case ConfigError():
-            return Failure(str(error), "org.apache.kafka.common.config.ConfigException")
+            text, java_class = str(error), "org.apache.kafka.common.config.ConfigException"
         case RequestTimedOut():
-            return Failure(str(error), "org.apache.kafka.common.errors.TimeoutException")
+            text, java_class = str(error), "org.apache.kafka.common.errors.TimeoutException"
         case UnsupportedByPeer():
-            return Failure(str(error), "org.apache.kafka.common.errors.UnsupportedVersionException")
+            text = str(error)
+            java_class = "org.apache.kafka.common.errors.UnsupportedVersionException"
         case OSError(filename=name, strerror=reason) if name is not None:
-            return Failure(f"{name}: {reason}", "java.io.IOException")
+            text, java_class = f"{name}: {reason}", "java.io.IOException"
         case _:
-            return Failure(str(error), "org.apache.kafka.common.KafkaException")
+            text, java_class = str(error), "org.apache.kafka.common.KafkaException"
+    return Failure(text, java_class, text)

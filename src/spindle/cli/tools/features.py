@@ -1,6 +1,5 @@
 """`kafka-features`: the levels of features in force, and changes of them (KIP-584, KIP-1022)."""
 
-import argparse
 import json
 from collections.abc import Sequence
 from typing import Final
@@ -10,16 +9,19 @@ import click
 from spindle.cli.failure import CommandFailed
 from spindle.cli.storage.dependencies import dependencies_of, dependency_lines
 from spindle.cli.storage.feature_flags import parse_feature, parse_release
-from spindle.cli.tools.arguments import (
-    ArgumentParser,
-    BadArguments,
-    add_servers,
-    argument_main,
-    connect_by,
-)
-from spindle.cli.tools.command import FAILED, ToolCommand, report_plainly
-from spindle.cli.tools.failures import ToolFailed
+from spindle.cli.tools.bootstrap import connect_either
+from spindle.cli.tools.command import Body, ToolCommand, ToolGroup
+from spindle.cli.tools.failures import ToolFailed, UsageError
 from spindle.cli.tools.java_order import in_map_order, string_hash
+from spindle.cli.tools.options import (
+    BOOTSTRAP_CONTROLLER,
+    BOOTSTRAP_SERVER,
+    COMMAND_CONFIG,
+    JSON,
+    Declaration,
+    Option,
+    Options,
+)
 from spindle.client.admin.cluster import (
     FeatureLevels,
     UpgradeType,
@@ -38,49 +40,21 @@ from spindle.metadata.features import (
 _PAST: Final = {"upgrade": "upgraded", "downgrade": "downgraded"}
 
 
-def _parser() -> ArgumentParser:
-    parser = ArgumentParser(
-        prog="kafka-features", description="This tool manages feature flags in Kafka."
-    )
-    add_servers(parser)
-    parser.add_argument("--command-config", help="Property file of the client.")
-    commands = parser.add_subparsers(dest="command", required=True)
-    describe = commands.add_parser("describe", help="Show the levels in force.")
-    describe.add_argument("--json", action="store_true", help="Print JSON.")
-    for name in ("upgrade", "downgrade"):
-        change = commands.add_parser(name, help=f"{name.capitalize()} features.")
-        change.add_argument("--metadata", help="A metadata.version; --release-version is better.")
-        change.add_argument("--release-version", help="All features as that release has them.")
-    commands.add_parser("disable", help="Set features to level 0.")
-    for name in ("upgrade", "downgrade", "disable"):
-        change = commands.choices[name]
-        change.add_argument("--feature", action="append", help="A feature and level: name=level.")
-        change.add_argument("--dry-run", action="store_true", help="Only check the change.")
-        if name != "upgrade":
-            change.add_argument("--unsafe", action="store_true", help="Even if metadata is lost.")
-    mapping = commands.add_parser("version-mapping", help="Show the levels of a release.")
-    mapping.add_argument("--release-version", help="The release; the newest by default.")
-    dependencies = commands.add_parser("feature-dependencies", help="Show what levels need.")
-    dependencies.add_argument("--feature", action="append", required=True, help="name=level.")
-    return parser
+DECLARATION: Final = Declaration(
+    "Show and change feature levels.", (BOOTSTRAP_SERVER, BOOTSTRAP_CONTROLLER, COMMAND_CONFIG)
+)
+_FEATURE: Final = Option("feature", "A feature and its level; may be repeated.", "name=level")
+_NAME: Final = Option("feature", "A feature; may be repeated.", "name")
+_RELEASE: Final = Option("release-version", "All features at the levels of this release.", "v")
+_METADATA: Final = Option("metadata", "A metadata.version; --release-version replaces it.", "v")
+_DRY_RUN: Final = Option("dry-run", "Only check the change.")
+_UNSAFE: Final = Option("unsafe", "Change the level even if metadata is lost.")
 
 
-def _run(given: argparse.Namespace) -> None:
-    match given.command:
-        case "describe":
-            _describe(given)
-        case "version-mapping":
-            _map_version(given.release_version)
-        case "feature-dependencies":
-            _show_dependencies(given.feature)
-        case _:
-            _change(given)
-
-
-def _describe(given: argparse.Namespace) -> None:
-    with connect_by(given, given.command_config) as client:
+def _describe(options: Options) -> None:
+    with connect_either(options) as client:
         features, epoch = describe_features(client)
-    if given.json:
+    if options.has("json"):
         click.echo(json.dumps(_document(features, epoch)))
         return
     for feature in features:
@@ -123,8 +97,8 @@ def _document(features: Sequence[FeatureLevels], epoch: int) -> dict[str, object
     }
 
 
-def _map_version(release: str | None) -> None:
-    shown = release or metadata_version_name(LATEST_METADATA_VERSION)
+def _map_version(options: Options) -> None:
+    shown = options.one("release-version") or metadata_version_name(LATEST_METADATA_VERSION)
     level = _release(shown)
     click.echo(f"{METADATA_VERSION}={level} ({shown})")
     for feature in FEATURES:
@@ -138,8 +112,10 @@ def _release(text: str) -> int:
         raise ToolFailed(str(error)) from None
 
 
-def _show_dependencies(texts: Sequence[str]) -> None:
-    for text in texts:
+def _show_dependencies(options: Options) -> None:
+    if not options.has("feature"):
+        raise UsageError("argument --feature is required", "--feature is missing")
+    for text in options.all("feature"):
         try:
             found = dependencies_of(text)
         except CommandFailed as error:
@@ -148,20 +124,41 @@ def _show_dependencies(texts: Sequence[str]) -> None:
             click.echo(line)
 
 
-def _change(given: argparse.Namespace) -> None:
-    verb = given.command
-    levels = _disabled(given.feature or ()) if verb == "disable" else _wanted(given)
+def _upgrade(options: Options) -> None:
+    levels = _wanted(options, with_zero=False)
+    _change(options, "upgrade", levels, UpgradeType.UPGRADE)
+
+
+def _downgrade(options: Options) -> None:
+    _change(options, "downgrade", _wanted(options, with_zero=True), _downgrade_type(options))
+
+
+def _disable(options: Options) -> None:
+    levels: dict[str, int] = {}
+    for name in options.all("feature"):
+        _add(levels, name, 0)
+    _change(options, "disable", levels, _downgrade_type(options))
+
+
+def _downgrade_type(options: Options) -> UpgradeType:
+    return UpgradeType.UNSAFE_DOWNGRADE if options.has("unsafe") else UpgradeType.SAFE_DOWNGRADE
+
+
+def _change(options: Options, verb: str, levels: dict[str, int], kind: UpgradeType) -> None:
     if not levels:
-        raise ToolFailed(f"You must specify at least one feature to {verb}")
+        raise ToolFailed(
+            f"You must specify at least one feature to {verb}",
+            plainly=f"name at least one feature to {verb}: --feature",
+        )
     # The controller names the first feature that it refuses, so the order is part of the answer.
     levels = {name: levels[name] for name in in_map_order(levels, string_hash)}
     error: ApiError | None = None
-    with connect_by(given, given.command_config) as client:
+    with connect_either(options) as client:
         try:
-            update_features(client, levels, _type_of(given), validate_only=given.dry_run)
+            update_features(client, levels, kind, validate_only=options.has("dry-run"))
         except ApiError as refused:
             error = refused
-    for line in change_lines(verb, levels, error, dry_run=given.dry_run):
+    for line in change_lines(verb, levels, error, dry_run=options.has("dry-run")):
         click.echo(line)
     if error is not None:
         raise ToolFailed(f"{len(levels)} out of {len(levels)} operation(s) failed.")
@@ -183,22 +180,21 @@ def change_lines(
     return lines
 
 
-def _type_of(given: argparse.Namespace) -> UpgradeType:
-    if given.command == "upgrade":
-        return UpgradeType.UPGRADE
-    return UpgradeType.UNSAFE_DOWNGRADE if given.unsafe else UpgradeType.SAFE_DOWNGRADE
-
-
-def _wanted(given: argparse.Namespace) -> dict[str, int]:
-    if given.release_version is not None:
-        if given.metadata is not None or given.feature is not None:
-            raise ToolFailed("Can not specify `release-version` with other feature flags.")
-        return _of_release(given.release_version, with_zero=given.command != "upgrade")
+def _wanted(options: Options, *, with_zero: bool) -> dict[str, int]:
+    release = options.one("release-version")
+    metadata = options.one("metadata")
+    if release is not None:
+        if metadata is not None or options.has("feature"):
+            raise ToolFailed(
+                "Can not specify `release-version` with other feature flags.",
+                plainly="--release-version cannot be used with --metadata or --feature",
+            )
+        return _of_release(release, with_zero=with_zero)
     levels: dict[str, int] = {}
-    if given.metadata is not None:
+    if metadata is not None:
         click.echo(" `metadata` flag is deprecated and may be removed in a future release.")
-        levels[METADATA_VERSION] = _release(given.metadata)
-    for text in given.feature or ():
+        levels[METADATA_VERSION] = _release(metadata)
+    for text in options.all("feature"):
         try:
             name, level = parse_feature(text)
         except ConfigError as error:
@@ -214,22 +210,28 @@ def _of_release(release: str, *, with_zero: bool) -> dict[str, int]:
     return {METADATA_VERSION: level, **chosen}
 
 
-def _disabled(names: Sequence[str]) -> dict[str, int]:
-    levels: dict[str, int] = {}
-    for name in names:
-        _add(levels, name, 0)
-    return levels
-
-
 def _add(levels: dict[str, int], name: str, level: int) -> None:
     if name in levels:
         raise ToolFailed(f"Feature {name} was specified more than once.")
     levels[name] = level
 
 
-def _report_usage(error: BadArguments) -> int:
-    click.echo(f"Command line error: {error.message}. Type --help for help.", err=True)
-    return FAILED
+_CHANGES: Final = (_RELEASE, _METADATA, _FEATURE, _DRY_RUN)
 
 
-features = ToolCommand("features", argument_main(_parser(), _run, report_plainly, _report_usage))
+def _part(name: str, summary: str, body: Body, *options: Option) -> ToolCommand:
+    return ToolCommand(name, Declaration(summary, options), body, is_part=True)
+
+
+features = ToolGroup(
+    "features",
+    DECLARATION,
+    [
+        _part("describe", "Show the levels in force.", _describe, JSON),
+        _part("upgrade", "Raise the levels of features.", _upgrade, *_CHANGES),
+        _part("downgrade", "Lower the levels of features.", _downgrade, *_CHANGES, _UNSAFE),
+        _part("disable", "Set features to level 0.", _disable, _NAME, _DRY_RUN, _UNSAFE),
+        _part("version-mapping", "Show the levels of a release.", _map_version, _RELEASE),
+        _part("feature-dependencies", "Show what levels depend on.", _show_dependencies, _FEATURE),
+    ],
+)

@@ -8,14 +8,14 @@ from typing import Final
 import click
 
 from spindle.cli.tools.bootstrap import connect_as
-from spindle.cli.tools.command import FAILED, ToolCommand, tool_main
-from spindle.cli.tools.failures import Failure, ToolFailed, UsageError, failure
+from spindle.cli.tools.command import ToolCommand
+from spindle.cli.tools.failures import ToolFailed, UsageError, failure
 from spindle.cli.tools.options import (
     BOOTSTRAP_SERVER,
     COMMAND_CONFIG,
     JSON,
+    Declaration,
     Option,
-    OptionParser,
     Options,
 )
 from spindle.cli.tools.topic_filter import is_internal, topic_filter
@@ -41,7 +41,7 @@ _RULE: Final = re.compile(r"([^:,]*)(?::(?:([0-9]*)|(?:([0-9]*)-([0-9]*))))?")
 _SERVER: Final = re.compile(r"[^:\s]+:\d+|\[[^\]\s]+\]:\d+")
 PartitionFilter = Callable[[TopicPartition], bool]
 
-PARSER: Final = OptionParser(
+DECLARATION: Final = Declaration(
     "An interactive shell for getting topic-partition offsets.",
     [
         BOOTSTRAP_SERVER,
@@ -78,7 +78,7 @@ def _run(options: Options) -> int:
         partitions = _partitions(client, is_meant, options.has("exclude-internal-topics"))
         if not partitions:
             raise ToolFailed("Could not match any topic-partitions with the specified filters")
-        found = _offsets(client, partitions, time)
+        found = _offsets(client, partitions, time, is_kafka=options.is_kafka)
     if options.has("json"):
         document = [
             {"topic": topic, "partition": number, "offset": offset}
@@ -89,11 +89,6 @@ def _run(options: Options) -> int:
         for (topic, number), offset in found.items():
             click.echo(f"{topic}:{number}:{offset}")
     return 0
-
-
-def _report(found: Failure) -> int:
-    click.echo(f"Error occurred: {found.text}", err=True)
-    return FAILED
 
 
 def _filter(options: Options) -> PartitionFilter:
@@ -117,7 +112,7 @@ def _partitions(
 
 
 def _offsets(
-    client: WireClient, partitions: list[TopicPartition], time: int
+    client: WireClient, partitions: list[TopicPartition], time: int, *, is_kafka: bool
 ) -> dict[TopicPartition, int]:
     """The offsets by partition; a partition whose leader refuses is skipped with a word."""
     found: dict[TopicPartition, int] = {}
@@ -125,7 +120,7 @@ def _offsets(
         try:
             offset = client.list_offsets({partition: time})[partition].offset
         except ApiError as error:
-            reason = failure(error)
+            reason = str(failure(error)) if is_kafka else failure(error).plainly
             click.echo(
                 f"Skip getting offsets for topic-partition {partition} due to error: {reason}",
                 err=True,
@@ -197,4 +192,4 @@ def _parse_rule(rule: str) -> PartitionFilter:
     )
 
 
-get_offsets = ToolCommand("get-offsets", tool_main(PARSER, _run, _report))
+get_offsets = ToolCommand("get-offsets", DECLARATION, _run)

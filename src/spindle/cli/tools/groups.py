@@ -8,8 +8,8 @@ from typing import Final
 import click
 
 from spindle.cli.tools.bootstrap import connect_as
-from spindle.cli.tools.command import ToolCommand, tool_main
-from spindle.cli.tools.failures import FAILURES, ToolFailed, UsageError, failure
+from spindle.cli.tools.command import ToolCommand
+from spindle.cli.tools.failures import ToolFailed, UsageError, executing
 from spindle.cli.tools.groups_offsets import delete_offsets_of_group, partitions_named
 from spindle.cli.tools.groups_reset import SCENARIOS, new_positions, plan_lines
 from spindle.cli.tools.groups_text import (
@@ -26,8 +26,8 @@ from spindle.cli.tools.options import (
     BOOTSTRAP_SERVER,
     COMMAND_CONFIG,
     JSON,
+    Declaration,
     Option,
-    OptionParser,
     Options,
 )
 from spindle.client.admin.groups import (
@@ -66,7 +66,7 @@ _TYPES: Final = ("Consumer", "Classic")
 _DEFAULT_TIMEOUT_MS: Final = 5000
 _REBALANCING: Final = ("PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling")
 
-PARSER: Final = OptionParser(
+DECLARATION: Final = Declaration(
     "This tool helps to list all consumer groups, describe a consumer group, delete consumer group "
     "info, or reset consumer group offsets.",
     [
@@ -104,7 +104,7 @@ PARSER: Final = OptionParser(
 )
 
 
-def _run(options: Options) -> int:
+def _run(options: Options) -> None:
     _check(options)
     options.exactly_one(
         f"Command must include exactly one action: --{', --'.join(_ACTIONS)}", *_ACTIONS
@@ -112,23 +112,11 @@ def _run(options: Options) -> int:
     pattern = options.one("validate-regex")
     if pattern is not None:
         _validate(pattern)
-        return 0
-    try:
+        return
+    with executing():
         timeout_ms = options.integer("timeout")
         with connect_as(options, api_timeout_ms=timeout_ms or _DEFAULT_TIMEOUT_MS) as client:
             _act(options, client)
-    except FAILURES as error:
-        _print_failure(error)
-    return 0
-
-
-def _print_failure(error: BaseException) -> None:
-    """The tool says what went wrong and ends with 0 all the same, as Kafka's does."""
-    found = failure(error)
-    # Kafka's text is that of the outermost exception, which names the class of a refusal.
-    text = str(found) if isinstance(error, ApiError) and error.message else found.text
-    click.echo(f"\nError: Executing consumer group command failed due to {text}")
-    click.echo(str(found), err=True)
 
 
 def _act(options: Options, client: WireClient) -> None:
@@ -366,4 +354,4 @@ def _validate(pattern: str) -> None:
     click.echo(f"The regular expression `{pattern}` is valid.")
 
 
-groups = ToolCommand("groups", tool_main(PARSER, _run))
+groups = ToolCommand("groups", DECLARATION, _run)

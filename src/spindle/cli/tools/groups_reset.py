@@ -10,9 +10,9 @@ from typing import Final
 
 import click
 
-from spindle.cli.tools.command import log_line
 from spindle.cli.tools.failures import ToolFailed, UsageError
 from spindle.cli.tools.java_order import in_map_order, partition_hash
+from spindle.cli.tools.kafka_log import log_line
 from spindle.cli.tools.options import Options
 from spindle.client.admin.groups import committed_offsets
 from spindle.client.offsets import EARLIEST, LATEST

@@ -6,7 +6,7 @@ from typing import Final
 import click
 
 from spindle.cli.tools.bootstrap import connect, properties_of
-from spindle.cli.tools.command import ToolCommand, report_uncaught, tool_main
+from spindle.cli.tools.command import ToolCommand
 from spindle.cli.tools.failures import ToolFailed
 from spindle.cli.tools.json_file import (
     COMMAND,
@@ -20,8 +20,8 @@ from spindle.cli.tools.options import (
     BOOTSTRAP_SERVER,
     COMMAND_CONFIG,
     JSON,
+    Declaration,
     Option,
-    OptionParser,
     Options,
 )
 from spindle.client.admin.partitions import ElectionType, elect_leaders
@@ -33,7 +33,7 @@ _TIMEOUT_MS: Final = 30_000
 _TYPES: Final = {kind.name.lower(): kind for kind in ElectionType}
 _SCOPES: Final = ("topic", "all-topic-partitions", "path-to-json-file")
 
-PARSER: Final = OptionParser(
+DECLARATION: Final = Declaration(
     "This tool attempts to elect a new leader for a set of topic partitions. The type of elections "
     "supported are preferred replicas and unclean replicas.",
     [
@@ -57,6 +57,7 @@ def _run(options: Options) -> None:
         raise ToolFailed(
             f"Cannot parse argument '{options.text('election-type')}' of option election-type",
             "joptsimple.OptionArgumentConversionException",
+            f"--election-type {options.text('election-type')}: want one of {', '.join(_TYPES)}",
         )
     wanted = _partitions(options)
     properties = properties_of(options.one("command-config") or options.one("admin.config"))
@@ -75,6 +76,8 @@ def _run(options: Options) -> None:
 
 
 def _check(options: Options) -> None:
+    if not options.is_kafka:
+        options.require("bootstrap-server", "election-type")
     missing = [name for name in ("bootstrap-server", "election-type") if not options.has(name)]
     if missing:
         raise ToolFailed(f"Missing required option(s): {', '.join(missing)}", COMMAND)
@@ -146,4 +149,4 @@ def _entry(partition: TopicPartition, error: ApiError | None) -> dict[str, objec
     }
 
 
-leader_election = ToolCommand("leader-election", tool_main(PARSER, _run, report_uncaught))
+leader_election = ToolCommand("leader-election", DECLARATION, _run)

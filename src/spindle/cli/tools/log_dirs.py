@@ -7,15 +7,15 @@ from typing import Any, Final
 import click
 
 from spindle.cli.tools.bootstrap import connect_as
-from spindle.cli.tools.command import ToolCommand, tool_main
+from spindle.cli.tools.command import ToolCommand
 from spindle.cli.tools.failures import ToolFailed
 from spindle.cli.tools.java_order import in_map_order, partition_hash, string_hash
 from spindle.cli.tools.options import (
     BOOTSTRAP_SERVER,
     COMMAND_CONFIG,
     JSON,
+    Declaration,
     Option,
-    OptionParser,
     Options,
 )
 from spindle.client.admin.refusals import exception_class
@@ -25,7 +25,7 @@ from spindle.common.ids import TopicPartition
 
 _FORMAT_VERSION: Final = 1
 
-PARSER: Final = OptionParser(
+DECLARATION: Final = Declaration(
     "This tool helps to query log directory usage on the specified brokers.",
     [
         BOOTSTRAP_SERVER,
@@ -111,4 +111,4 @@ def _listed(brokers: Sequence[int]) -> str:
     return ",".join(map(str, brokers))
 
 
-log_dirs = ToolCommand("log-dirs", tool_main(PARSER, _run))
+log_dirs = ToolCommand("log-dirs", DECLARATION, _run)

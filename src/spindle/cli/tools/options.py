@@ -1,239 +1,272 @@
-"""Options as most of Kafka's tools read them, with the texts of their refusals.
+"""The options of Kafka's tools: declared here, read by click.
 
-Long options only, `--name value` or `--name=value`, no abbreviations; an option that takes a value
+Long options, `--name value` or `--name=value`, without abbreviations. An option that takes a value
 takes the next word whatever it looks like. Numbers are checked when they are used, so that a tool
-complains about what it needs first, in Kafka's order.
+complains about missing options first, in Kafka's order.
 """
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from textwrap import wrap
-from typing import Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
-from spindle.cli.tools.failures import HelpAsked, ToolFailed, UsageError, VersionAsked
+import click
+from click.core import ParameterSource
 
-_COLUMN: Final = 40
-_WIDTH: Final = 100
-_JAVA: Final = "joptsimple"
+from spindle.cli.dialect import Dialect, dialect_of
+from spindle.cli.tools.failures import ToolFailed, UsageError
+
+_WITHOUT_VALUE: Final = "\0"
+_GIVEN: Final = "spindle.cli.given"
+_WORDS: Final = "spindle.cli.words"
+BOOTSTRAP_VARIABLE: Final = "SPINDLE_BOOTSTRAP"
 N = TypeVar("N", int, float)
 
 
-@dataclass(frozen=True, slots=True)
-class Option:
-    """One option. `value` names its value; a flag has none.
+class Option(click.Option):
+    """One option of a tool.
 
-    `separator` splits a value into several. `may_lack_value` is for an option that works alone,
-    too.
+    Args:
+        value: the name of its value in help texts; an option without one is a flag.
+        separator: splits a value into several.
+        may_lack_value: the option works with and without a value.
+        short: a letter, for `-x`.
+        aliases: further long names.
+        variable: an environment variable that gives the value.
+        takes_several: the option takes all words up to the next option.
     """
 
-    name: str
-    help: str
-    value: str | None = None
-    separator: str | None = None
-    may_lack_value: bool = False
-    short: str | None = None
+    def __init__(
+        self,
+        name: str,
+        help: str,
+        value: str | None = None,
+        separator: str | None = None,
+        may_lack_value: bool = False,
+        *,
+        short: str | None = None,
+        aliases: Sequence[str] = (),
+        variable: str | None = None,
+        takes_several: bool = False,
+    ) -> None:
+        settings: dict[str, Any] = {"is_flag": True}
+        if value is not None:
+            settings = {"multiple": True, "metavar": value}
+            if may_lack_value:
+                settings |= {"is_flag": False, "flag_value": _WITHOUT_VALUE}
+        if variable is not None:
+            settings |= {"envvar": variable, "show_envvar": True}
+        words = [f"--{each}" for each in (name, *aliases)]
+        words += [f"-{short}"] if short else []
+        identifier = name.replace("-", "_").replace(".", "_")
+        super().__init__([identifier, *words], help=help, **settings)
+        self.title = name
+        self.separator = separator
+        self.takes_several = takes_several
 
 
-@dataclass(frozen=True, slots=True)
-class Given:
-    """One option as it stood on the command line."""
+class Given(NamedTuple):
+    """An option as it stood on the command line; the value of a flag is None."""
 
     name: str
     value: str | None
 
 
-HELP: Final = Option("help", "Print usage information.")
-VERSION: Final = Option("version", "Print the version of Kafka that the tools follow.")
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    """The options of a tool, and one sentence that says what the tool does."""
+
+    summary: str
+    options: Sequence[Option]
+
+
 JSON: Final = Option("json", "Print JSON, for programs.")
-BOOTSTRAP_SERVER: Final = Option("bootstrap-server", "Addresses of brokers.", "host:port,...")
+BOOTSTRAP_SERVER: Final = Option(
+    "bootstrap-server",
+    "Addresses of brokers.",
+    "host:port,...",
+    short="b",
+    variable=BOOTSTRAP_VARIABLE,
+)
+BOOTSTRAP_CONTROLLER: Final = Option(
+    "bootstrap-controller", "Addresses of controllers, in place of brokers.", "host:port,..."
+)
 COMMAND_CONFIG: Final = Option("command-config", "Property file of the client.", "file")
 
 
-class OptionParser:
-    """The options of one tool.
+def note_words(command: click.Command, context: click.Context, words: Sequence[str]) -> None:
+    """Keep the words of a command and the order of its options for `Options`.
 
-    Args:
-        summary: what the tool does, in one sentence.
+    Raises:
+        click.UsageError: the words cannot be read.
     """
-
-    def __init__(self, summary: str, options: Iterable[Option]) -> None:
-        self.summary = summary
-        self._options = {each.name: each for each in (*options, HELP, VERSION)}
-        self._short = {each.short: each for each in self._options.values() if each.short}
-
-    def parse(self, words: Sequence[str]) -> "Options":
-        """Read a command line.
-
-        Raises:
-            HelpAsked: nothing was given, or `--help`.
-            VersionAsked: `--version` was given.
-            ToolFailed: an option is unknown or lacks its value.
-        """
-        if not words:
-            raise HelpAsked(self.summary)
-        given: list[Given] = []
-        left = list(reversed(words))
-        while left:
-            word = left.pop()
-            if word == "--":
-                break
-            if word.startswith("-") and word != "-":
-                self._read(word, left, given)
-        options = Options(self._options, given, words)
-        if options.has("help"):
-            raise HelpAsked(self.summary)
-        if options.has("version"):
-            raise VersionAsked
-        return options
-
-    def usage(self) -> str:
-        """The options in a table, in order of their names."""
-        lines = [f"{'Option':<{_COLUMN}} Description", f"{'------':<{_COLUMN}} -----------"]
-        for _, each in sorted(self._options.items()):
-            name = f"--{each.name}" + (f" <{each.value}>" if each.value else "")
-            text = wrap(each.help, _WIDTH - _COLUMN - 1)
-            if len(name) > _COLUMN:
-                lines.append(name)
-                name = ""
-            lines += [
-                f"{name if number == 0 else '':<{_COLUMN}} {line}"
-                for number, line in enumerate(text)
-            ]
-        return "\n".join(lines)
-
-    def _read(self, word: str, left: list[str], given: list[Given]) -> None:
-        option, attached = self._find(word)
-        if option.value is None:
-            if attached is not None:
-                raise _refused("IllegalOptionSpecification", f"{option.name} takes no argument")
-            given.append(Given(option.name, None))
-            return
-        if attached is None:
-            attached = self._next_value(option, left)
-        if attached is None or option.separator is None:
-            given.append(Given(option.name, attached))
-            return
-        given.extend(Given(option.name, part) for part in attached.split(option.separator))
-
-    def _find(self, word: str) -> tuple[Option, str | None]:
-        name, equals, value = word.lstrip("-").partition("=")
-        is_long = word.startswith("--")
-        option = self._options.get(name) if is_long else self._short.get(name)
-        if option is None:
-            shown = name if is_long else name[:1]
-            raise _refused("UnrecognizedOption", f"{shown} is not a recognized option")
-        return option, value if equals else None
-
-    def _next_value(self, option: Option, left: list[str]) -> str | None:
-        if option.may_lack_value:
-            return left.pop() if left and not left[-1].startswith("--") else None
-        if not left:
-            raise _refused(
-                "OptionMissingRequiredArgument", f"Option {option.name} requires an argument"
-            )
-        return left.pop()
+    values, _, order = command.make_parser(context).parse_args(args=list(words))
+    left = {name: list(given) for name, given in values.items() if isinstance(given, list)}
+    given = []
+    for parameter in order:
+        if isinstance(parameter, Option) and parameter.name is not None:
+            found = left[parameter.name].pop(0) if parameter.multiple else None
+            given.append(Given(parameter.title, found if isinstance(found, str) else None))
+    context.meta[_GIVEN] = (*context.meta.get(_GIVEN, ()), *given)
+    context.meta[_WORDS] = (*context.meta.get(_WORDS, ()), *words)
 
 
 class Options:
-    """What was given, in order.
+    """The options that a command was given, those of its groups included.
 
     Every accessor takes the name of a declared option.
     """
 
-    def __init__(
-        self, declared: dict[str, Option], given: Sequence[Given], words: Sequence[str]
-    ) -> None:
-        self._declared = declared
-        self.given = tuple(given)
-        self.words = tuple(words)
+    def __init__(self, context: click.Context) -> None:
+        self.dialect = dialect_of(context)
+        self.given: tuple[Given, ...] = context.meta.get(_GIVEN, ())
+        self.words: tuple[str, ...] = context.meta.get(_WORDS, ())
+        self._declared: dict[str, Option] = {}
+        self._values: dict[str, Sequence[str] | bool] = {}
+        for each in _lineage(context):
+            for parameter in each.command.params:
+                if isinstance(parameter, Option) and parameter.name is not None:
+                    self._take(each, parameter, parameter.name)
+
+    def _take(self, context: click.Context, option: Option, name: str) -> None:
+        """Note the value of an option; a group and its command may both have the option."""
+        value = context.params.get(name)
+        is_given = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+        if option.title not in self._declared or (value and is_given):
+            self._values[option.title] = value or ()
+        self._declared[option.title] = option
+
+    @property
+    def is_kafka(self) -> bool:
+        """Whether the output has to be that of Kafka's tool."""
+        return self.dialect is Dialect.KAFKA
 
     def has(self, name: str) -> bool:
-        """Whether the option was given."""
+        """Return whether the option was given."""
         assert name in self._declared, name
-        return any(each.name == name for each in self.given)
+        return bool(self._values[name])
 
     def all(self, name: str) -> list[str]:
-        """The values of an option that may be repeated."""
+        """Return the values of an option that may be repeated."""
         assert name in self._declared, name
-        return [each.value for each in self.given if each.name == name and each.value is not None]
+        values = self._values[name]
+        texts = [] if isinstance(values, bool) else [v for v in values if v != _WITHOUT_VALUE]
+        separator = self._declared[name].separator
+        if separator is None:
+            return texts
+        return [part for text in texts for part in text.split(separator)]
 
     def one(self, name: str) -> str | None:
-        """The value of an option, None where it was not given or given without one.
+        """Return the value of an option, None if it was not given or given without one.
 
         Raises:
-            ToolFailed: it was given several times.
+            ToolFailed: the option was given several times.
         """
         values = self.all(name)
         if len(values) > 1:
-            raise _refused(
-                "MultipleArgumentsForOption",
+            raise ToolFailed(
                 f"Found multiple arguments for option {name}, but you asked for only one",
+                "joptsimple.MultipleArgumentsForOptionException",
+                f"--{name} was given {len(values)} times; give it once",
             )
         return values[0] if values else None
 
     def text(self, name: str, default: str = "") -> str:
-        """The value of an option, or a default."""
+        """Return the value of an option, or a default."""
         value = self.one(name)
         return default if value is None else value
 
     def integer(self, name: str) -> int | None:
-        """The value of an option as a whole number.
+        """Return the value of an option as a whole number.
 
         Raises:
-            ToolFailed: it is none.
+            ToolFailed: the value is no whole number.
         """
-        return self._number(name, int)
+        return self._number(name, int, "a whole number")
 
     def real(self, name: str) -> float | None:
-        """The value of an option as a number.
+        """Return the value of an option as a number.
 
         Raises:
-            ToolFailed: it is none.
+            ToolFailed: the value is no number.
         """
-        return self._number(name, float)
+        return self._number(name, float, "a number")
 
     def require(self, *names: str) -> None:
         """Insist on options.
 
         Raises:
-            UsageError: the first that was not given.
+            UsageError: names the first that was not given.
         """
         for name in names:
             if not self.has(name):
-                raise UsageError(f'Missing required argument "[{name}]"')
+                raise UsageError(f'Missing required argument "[{name}]"', _missing(name))
+
+    def require_servers(self) -> None:
+        """Insist on exactly one of `--bootstrap-server` and `--bootstrap-controller`.
+
+        Raises:
+            UsageError: none or both were given.
+        """
+        by_server, by_controller = map(self.has, ("bootstrap-server", "bootstrap-controller"))
+        if by_server and by_controller:
+            raise UsageError(
+                "Please don't specify both --bootstrap-server and --bootstrap-controller"
+            )
+        if not by_server and not by_controller:
+            raise UsageError(
+                "Please specify either --bootstrap-server or --bootstrap-controller",
+                _missing("bootstrap-server"),
+            )
 
     def forbid(self, used: str, *others: str) -> None:
         """Refuse combinations with an option.
 
         Raises:
-            UsageError: `used` was given, and one of the others.
+            UsageError: `used` was given together with one of the others.
         """
         if not self.has(used):
             return
         for other in others:
             if self.has(other):
-                raise UsageError(f'Option "[{used}]" can\'t be used with option "[{other}]"')
+                raise UsageError(
+                    f'Option "[{used}]" can\'t be used with option "[{other}]"',
+                    f"--{used} cannot be used with --{other}",
+                )
 
     def exactly_one(self, message: str, *names: str) -> None:
-        """Insist on one of several.
+        """Insist on one of several options.
 
         Raises:
-            UsageError: with `message`, when none or several were given.
+            UsageError: with `message`, if none or several were given.
         """
         if sum(map(self.has, names)) != 1:
-            raise UsageError(message)
+            listed = ", ".join(f"--{name}" for name in names)
+            raise UsageError(message, f"Give exactly one of {listed}.")
 
-    def _number(self, name: str, convert: Callable[[str], N]) -> N | None:
+    def _number(self, name: str, convert: Callable[[str], N], kind: str) -> N | None:
         text = self.one(name)
         if text is None:
             return None
         try:
             return convert(text)
         except ValueError:
-            raise _refused(
-                "OptionArgumentConversion", f"Cannot parse argument '{text}' of option {name}"
+            raise ToolFailed(
+                f"Cannot parse argument '{text}' of option {name}",
+                "joptsimple.OptionArgumentConversionException",
+                f"--{name} {text}: {kind} is needed",
             ) from None
 
 
-def _refused(kind: str, message: str) -> ToolFailed:
-    return ToolFailed(message, f"{_JAVA}.{kind}Exception")
+def _lineage(context: click.Context) -> Iterable[click.Context]:
+    chain: list[click.Context] = []
+    each: click.Context | None = context
+    while each is not None:
+        chain.append(each)
+        each = each.parent
+    return reversed(chain)
+
+
+def _missing(name: str) -> str:
+    if name == "bootstrap-server":
+        return f"Where is the cluster? Give -b HOST:PORT, or set {BOOTSTRAP_VARIABLE}."
+    return f"--{name} is missing"

@@ -4,20 +4,21 @@ import os
 import select
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 import click
 
 from spindle.cli.tools.bootstrap import connect, properties_of
-from spindle.cli.tools.command import FAILED, ToolCommand, log_line, tool_main
-from spindle.cli.tools.failures import Failure, ToolFailed, UsageError, failure
+from spindle.cli.tools.command import ToolCommand
+from spindle.cli.tools.failures import ToolFailed, failure
+from spindle.cli.tools.kafka_log import log_line
 from spindle.cli.tools.line_reader import LineFormat, key_values
 from spindle.cli.tools.options import (
     BOOTSTRAP_SERVER,
     COMMAND_CONFIG,
+    Declaration,
     Option,
-    OptionParser,
     Options,
 )
 from spindle.client.partitioning import partition_of_key
@@ -35,7 +36,7 @@ _ACKS: Final = {"all": -1, "-1": -1, "1": 1, "0": 0}
 _CALLBACK: Final = "org.apache.kafka.clients.producer.internals.ErrorLoggingCallback"
 _KNOWN_READER: Final = "org.apache.kafka.tools.LineMessageReader"
 
-PARSER: Final = OptionParser(
+DECLARATION: Final = Declaration(
     "This tool helps to read data from standard input and publish it to Kafka.",
     [
         BOOTSTRAP_SERVER,
@@ -80,9 +81,19 @@ class Batches:
 
     Args:
         limit_bytes: sizes of keys and values that make a batch; 0 sends every record alone.
+        on_refused: called with the partition and the number of records of a refused batch; the
+            next batch is sent all the same.
     """
 
-    def __init__(self, producer: Producer, topic: str, partitions: int, limit_bytes: int) -> None:
+    def __init__(
+        self,
+        producer: Producer,
+        topic: str,
+        partitions: int,
+        limit_bytes: int,
+        on_refused: Callable[[TopicPartition, int, ApiError], None],
+    ) -> None:
+        self._on_refused = on_refused
         self._producer = producer
         self._topic = topic
         self._partitions = partitions
@@ -92,10 +103,7 @@ class Batches:
         self._sticky = 0
 
     def add(self, record: SimpleRecord) -> None:
-        """Take a record, and send its batch if it is full.
-
-        A refused batch is reported on standard error, as Kafka's tool does, and the next goes on.
-        """
+        """Take a record, and send its batch if it is full."""
         partition = self._partition_of(record)
         self._gathered.setdefault(partition, []).append(record)
         size_bytes = len(record.key or b"") + len(record.value or b"")
@@ -119,21 +127,15 @@ class Batches:
         if partition == self._sticky:
             # Records without a key fill one batch after another, each in the next partition.
             self._sticky = (partition + 1) % self._partitions
+        where = TopicPartition(self._topic, partition)
         try:
-            self._producer.send(TopicPartition(self._topic, partition), records)
+            self._producer.send(where, records)
         except ApiError as error:
-            log_line(
-                "ERROR",
-                f"Error when sending message to topic {self._topic} with {len(records)} records "
-                f"with error: {failure(error)}",
-                _CALLBACK,
-            )
+            self._on_refused(where, len(records), error)
 
 
-def _run(options: Options) -> None:
-    options.require("topic")
-    if not options.has("bootstrap-server"):
-        raise UsageError('Missing required argument "[bootstrap-server]"')
+def _run(options: Options) -> int:
+    options.require("topic", "bootstrap-server")
     reader = options.text("line-reader", _KNOWN_READER)
     if reader != _KNOWN_READER:
         raise ToolFailed(f"--line-reader {reader}: only {_KNOWN_READER} is known here")
@@ -144,18 +146,32 @@ def _run(options: Options) -> None:
     properties = _client_properties(options)
     linger_ms = options.integer("timeout")
     topic = options.text("topic")
+    refusals = 0
+
+    def on_refused(where: TopicPartition, count: int, error: ApiError) -> None:
+        nonlocal refusals
+        refusals += 1
+        found = failure(error)
+        if not options.is_kafka:
+            click.echo(f"{where}: {count} records were refused: {found.plainly}", err=True)
+            return
+        text = f"Error when sending message to topic {topic} with {count} records with error: "
+        log_line("ERROR", text + str(found), _CALLBACK)
+
     with connect(
         options.one("bootstrap-server"), properties, client_id="console-producer"
     ) as client:
         producer = Producer(client, acks=_acks(options, properties), codec=_codec(options))
         partitions = len(client.awaited_topic(topic).partitions)
-        batches = Batches(producer, topic, partitions, _limit_bytes(options))
+        batches = Batches(producer, topic, partitions, _limit_bytes(options), on_refused)
         linger_s = (_LINGER_MS if linger_ms is None else linger_ms) / _MS
         try:
             for number, line in _lines(batches, linger_s):
                 batches.add(line_format.record(line, number, time.time_ns() // 1_000_000))
         finally:
             batches.flush()
+    # Kafka's tool ends with 0 all the same.
+    return 1 if refusals and not options.is_kafka else 0
 
 
 def _client_properties(options: Options) -> dict[str, str]:
@@ -224,13 +240,4 @@ def _lines(batches: Batches, linger_s: float) -> Iterator[tuple[int, str]]:
             return
 
 
-def _report(found: Failure) -> int:
-    click.echo(str(found), err=True)
-    return FAILED
-
-
-def _report_words(found: Failure) -> int:
-    raise UsageError(found.text)
-
-
-produce = ToolCommand("produce", tool_main(PARSER, _run, _report, on_bad_words=_report_words))
+produce = ToolCommand("produce", DECLARATION, _run)

@@ -4,7 +4,6 @@ Batches go out one after another, so the numbers are those of one connection wit
 flight, not the limit of a cluster.
 """
 
-import argparse
 import random
 import time
 from collections.abc import Sequence
@@ -13,11 +12,11 @@ from typing import Final
 
 import click
 
-from spindle.cli.tools.arguments import ArgumentParser, argument_main
 from spindle.cli.tools.bootstrap import connect, properties_of
-from spindle.cli.tools.command import FAILED, ToolCommand
-from spindle.cli.tools.failures import Failure, ToolFailed
+from spindle.cli.tools.command import ToolCommand
+from spindle.cli.tools.failures import ToolFailed, UsageError
 from spindle.cli.tools.line_reader import key_values
+from spindle.cli.tools.options import BOOTSTRAP_SERVER, Declaration, Option, Options
 from spindle.client.wire.producer import Producer
 from spindle.common.ids import TopicPartition
 from spindle.protocol.records.builder import SimpleRecord
@@ -32,59 +31,68 @@ _FIRST_LETTER: Final = ord("A")
 _LETTERS: Final = 26
 
 
-def _parser() -> ArgumentParser:
-    parser = ArgumentParser(
-        prog="producer-performance",
-        description="This tool is used to verify the producer performance.",
-    )
-    parser.add_argument("--topic", required=True, help="The topic.")
-    parser.add_argument("--num-records", type=int, required=True, help="How many records.")
-    payload = parser.add_mutually_exclusive_group(required=True)
-    payload.add_argument("--record-size", type=int, help="Bytes of each record's value.")
-    payload.add_argument("--payload-file", help="Values to choose from, at random.")
-    payload.add_argument("--payload-monotonic", action="store_true", help="0, 1, 2, ... as values.")
-    parser.add_argument("--payload-delimiter", default="\\n", help="Between values of the file.")
-    parser.add_argument(
-        "--throughput", type=float, required=True, help="Records per second; -1 for no limit."
-    )
-    parser.add_argument("--bootstrap-server", help="Addresses of brokers.")
-    for name in ("--producer-props", "--command-property"):
-        parser.add_argument(
-            name, nargs="+", action="extend", default=[], metavar="k=v", help="Client properties."
-        )
-    parser.add_argument(
-        "--producer.config", "--command-config", dest="config", help="Property file of the client."
-    )
-    parser.add_argument("--print-metrics", action="store_true", help="Has no effect.")
-    return parser
+DECLARATION: Final = Declaration(
+    "Measure how fast records are sent.",
+    [
+        BOOTSTRAP_SERVER,
+        Option("topic", "The topic.", "topic"),
+        Option("num-records", "How many records to send.", "count"),
+        Option("record-size", "Bytes of the value of each record.", "bytes"),
+        Option("payload-file", "Values, from which each record takes one at random.", "file"),
+        Option("payload-monotonic", "0, 1, 2, ... as values."),
+        Option("payload-delimiter", "The text between the values of the file: \\n.", "text"),
+        Option("throughput", "Records per second; -1 for no limit.", "rate"),
+        Option("producer-props", "Properties of the client.", "k=v", takes_several=True),
+        Option("command-property", "Properties of the client.", "k=v", takes_several=True),
+        Option(
+            "command-config",
+            "Property file of the client.",
+            "file",
+            aliases=["producer.config"],
+        ),
+        Option("print-metrics", "Has no effect."),
+    ],
+)
+_PAYLOADS: Final = ("record-size", "payload-file", "payload-monotonic")
 
 
-def _run(given: argparse.Namespace) -> None:
-    properties = properties_of(given.config)
-    properties |= key_values([*given.producer_props, *given.command_property])
+def _run(options: Options) -> None:
+    for name in ("topic", "num-records", "throughput"):
+        if not options.has(name):
+            raise UsageError(f"argument --{name} is required", f"--{name} is missing")
+    options.exactly_one(f"one of the arguments --{' --'.join(_PAYLOADS)} is required", *_PAYLOADS)
+    record_count = options.integer("num-records") or 0
+    topic, throughput = options.text("topic"), options.real("throughput") or 0.0
+    properties = properties_of(options.one("command-config"))
+    properties |= key_values([*options.all("producer-props"), *options.all("command-property")])
     acks = _ACKS.get(properties.get("acks", "all"))
     codec = CODEC_NAMES.get(properties.get("compression.type", "none"))
     if acks is None or codec is None:
         raise ToolFailed("acks must be all, -1, 1 or 0, and compression.type a known codec")
-    values = _values(given)
-    servers = given.bootstrap_server
+    values = _values(options)
+    is_counting = options.has("payload-monotonic")
+    if "bootstrap.servers" not in properties:
+        options.require("bootstrap-server")
+    servers = options.one("bootstrap-server")
     with connect(servers, properties, client_id="perf-producer-client") as client:
         producer = Producer(client, acks=acks, codec=codec)
-        partitions = len(client.awaited_topic(given.topic).partitions)
+        partitions = len(client.awaited_topic(topic).partitions)
         batch_bytes = int(properties.get("batch.size", _BATCH_BYTES))
         per_batch = max(1, batch_bytes // len(values[0]))
         stats = Latencies()
         sent = 0
-        while sent < given.num_records:
-            count = min(per_batch, given.num_records - sent)
-            batch = [_record(given, values, sent + number) for number in range(count)]
+        while sent < record_count:
+            count = min(per_batch, record_count - sent)
+            batch = [
+                _record(values, sent + number, is_counting=is_counting) for number in range(count)
+            ]
             began = time.monotonic()
-            producer.send(TopicPartition(given.topic, stats.batches % partitions), batch)
+            producer.send(TopicPartition(topic, stats.batches % partitions), batch)
             sent += count
             line = stats.add(count, sum(len(r.value or b"") for r in batch), began)
             if line is not None:
                 click.echo(line)
-            _keep_pace(given.throughput, sent, stats.started)
+            _keep_pace(throughput, sent, stats.started)
     click.echo(stats.total())
 
 
@@ -156,26 +164,29 @@ def _mean_ms(samples: Sequence[tuple[float, int]]) -> float:
     return sum(seconds * count for seconds, count in samples) / total * _MS if total else 0.0
 
 
-def _values(given: argparse.Namespace) -> list[bytes]:
-    if given.payload_file is not None:
-        delimiter = given.payload_delimiter.encode().decode("unicode_escape").encode()
+def _values(options: Options) -> list[bytes]:
+    file = options.one("payload-file")
+    if file is not None:
+        delimiter = options.text("payload-delimiter", "\\n")
+        separator = delimiter.encode().decode("unicode_escape").encode()
         try:
-            found = [v for v in Path(given.payload_file).read_bytes().split(delimiter) if v]
+            found = [value for value in Path(file).read_bytes().split(separator) if value]
         except OSError as error:
-            raise ToolFailed(f"{given.payload_file}: {error.strerror}") from None
+            raise ToolFailed(f"{file}: {error.strerror}") from None
         if not found:
             raise ToolFailed("File does not exist or empty file provided.")
         return found
-    if given.payload_monotonic:
+    if options.has("payload-monotonic"):
         return [b"0"]
-    if given.record_size <= 0:
+    size_bytes = options.integer("record-size") or 0
+    if size_bytes <= 0:
         raise ToolFailed("--record-size should be greater than zero.")
     letters = bytes(_FIRST_LETTER + number for number in range(_LETTERS))
-    return [bytes(random.choices(letters, k=given.record_size))]
+    return [bytes(random.choices(letters, k=size_bytes))]
 
 
-def _record(given: argparse.Namespace, values: Sequence[bytes], number: int) -> SimpleRecord:
-    value = str(number).encode() if given.payload_monotonic else random.choice(values)
+def _record(values: Sequence[bytes], number: int, *, is_counting: bool) -> SimpleRecord:
+    value = str(number).encode() if is_counting else random.choice(values)
     return SimpleRecord(None, value, time.time_ns() // 1_000_000)
 
 
@@ -184,9 +195,4 @@ def _keep_pace(throughput: float, sent: int, started: float) -> None:
         time.sleep(max(0.0, started + sent / throughput - time.monotonic()))
 
 
-def _report(found: Failure) -> int:
-    click.echo(found.text, err=True)
-    return FAILED
-
-
-produce_perf = ToolCommand("produce-perf", argument_main(_parser(), _run, _report))
+produce_perf = ToolCommand("produce-perf", DECLARATION, _run)

@@ -1,6 +1,5 @@
 """`kafka-metadata-quorum`: the state of the metadata quorum, and changes of its voters."""
 
-import argparse
 import json
 import time
 from collections.abc import Iterable, Sequence
@@ -8,10 +7,18 @@ from typing import Final
 
 import click
 
-from spindle.cli.tools.arguments import ArgumentParser, add_servers, argument_main, connect_by
-from spindle.cli.tools.bootstrap import properties_of
-from spindle.cli.tools.command import FAILED, ToolCommand
-from spindle.cli.tools.failures import Failure, ToolFailed
+from spindle.cli.tools.bootstrap import connect, connect_either, properties_of
+from spindle.cli.tools.command import ToolCommand, ToolGroup
+from spindle.cli.tools.failures import ToolFailed, UsageError
+from spindle.cli.tools.options import (
+    BOOTSTRAP_CONTROLLER,
+    BOOTSTRAP_SERVER,
+    COMMAND_CONFIG,
+    JSON,
+    Declaration,
+    Option,
+    Options,
+)
 from spindle.cli.tools.quorum_voter import joining_voter
 from spindle.client.admin.cluster import (
     QuorumDescription,
@@ -35,58 +42,55 @@ _COLUMNS: Final = (
 _MS: Final = 1000
 
 
-def _parser() -> ArgumentParser:
-    parser = ArgumentParser(
-        prog="kafka-metadata-quorum",
-        description="This tool describes kraft metadata quorum status.",
-    )
-    add_servers(parser)
-    parser.add_argument("--command-config", help="Property file of the client.")
-    commands = parser.add_subparsers(dest="command", required=True)
-    describe = commands.add_parser("describe", help="Show the state of the quorum.")
-    describe.add_argument("--status", action="store_true", help="A summary.")
-    describe.add_argument("--replication", action="store_true", help="Every replica.")
-    describe.add_argument("--human-readable", action="store_true", help="Times as distances.")
-    describe.add_argument("--json", action="store_true", help="Print JSON.")
-    add = commands.add_parser("add-controller", help="Make the controller of a file a voter.")
-    add.add_argument("--dry-run", action="store_true", help="Only say what would be done.")
-    remove = commands.add_parser("remove-controller", help="Take the vote of a controller.")
-    remove.add_argument("--controller-id", "-i", type=int, required=True, help="Its number.")
-    remove.add_argument("--controller-directory-id", "-d", required=True, help="Its directory.")
-    remove.add_argument("--dry-run", action="store_true", help="Only say what would be done.")
-    return parser
+DECLARATION: Final = Declaration(
+    "Show and change the metadata quorum.", (BOOTSTRAP_SERVER, BOOTSTRAP_CONTROLLER, COMMAND_CONFIG)
+)
+_DRY_RUN: Final = Option("dry-run", "Only say what would be done.")
+DESCRIBE: Final = Declaration(
+    "Show the state of the quorum.",
+    (
+        Option("status", "A summary."),
+        Option("replication", "Every replica."),
+        Option("human-readable", "Times as distances from now."),
+        JSON,
+    ),
+)
+ADD: Final = Declaration("Make the controller of the --command-config file a voter.", (_DRY_RUN,))
+REMOVE: Final = Declaration(
+    "Take the vote of a controller.",
+    (
+        Option("controller-id", "The node id of the controller.", "id", short="i"),
+        Option("controller-directory-id", "The id of its metadata directory.", "id", short="d"),
+        _DRY_RUN,
+    ),
+)
 
 
-def _run(given: argparse.Namespace) -> None:
-    if given.command == "describe":
-        _describe(given)
-    elif given.command == "add-controller":
-        _add(given)
-    else:
-        _remove(given)
-
-
-def _describe(given: argparse.Namespace) -> None:
-    if given.status and given.replication:
+def _describe(options: Options) -> None:
+    status, replication = options.has("status"), options.has("replication")
+    if status and replication:
         raise ToolFailed(
-            "Only one of --status or --replication should be specified with describe sub-command"
+            "Only one of --status or --replication should be specified with describe sub-command",
+            plainly="--status cannot be used with --replication",
         )
-    if not given.status and not given.replication:
-        raise ToolFailed(
-            "One of --status or --replication must be specified with describe sub-command"
-        )
-    if given.status and given.human_readable:
+    if not status and not replication:
+        if options.is_kafka:
+            raise ToolFailed(
+                "One of --status or --replication must be specified with describe sub-command"
+            )
+        status = True
+    if status and options.has("human-readable"):
         raise ToolFailed("The option --human-readable is only supported along with --replication")
-    with connect_by(given, given.command_config) as client:
+    with connect_either(options) as client:
         quorum = describe_quorum(client)
-        controllers = given.bootstrap_server is None
+        controllers = options.has("bootstrap-controller")
         cluster_id = describe_cluster(client, controllers=controllers).cluster_id
-    if given.json:
+    if options.has("json"):
         click.echo(json.dumps(_document(cluster_id, quorum)))
-    elif given.status:
+    elif status:
         click.echo("\n".join(status_lines(cluster_id, quorum)))
     else:
-        now_ms = int(time.time() * _MS) if given.human_readable else None
+        now_ms = int(time.time() * _MS) if options.has("human-readable") else None
         click.echo("\n".join(table([_COLUMNS, *replica_rows(quorum, now_ms)])))
 
 
@@ -202,43 +206,60 @@ def _document(cluster_id: str, quorum: QuorumDescription) -> dict[str, object]:
     }
 
 
-def _add(given: argparse.Namespace) -> None:
-    if given.command_config is None:
+def _add(options: Options) -> None:
+    file = options.one("command-config")
+    if file is None:
         raise ToolFailed(
             "You must supply the configuration file of the controller you are adding when using "
-            "add-controller."
+            "add-controller.",
+            plainly="give the property file of the new controller: --command-config FILE",
         )
-    voter = joining_voter(properties_of(given.command_config))
-    if not given.dry_run:
-        with connect_by(given, None) as client:
+    voter = joining_voter(properties_of(file))
+    is_dry = options.has("dry-run")
+    if not is_dry:
+        options.require_servers()
+        servers, controllers = options.one("bootstrap-server"), options.one("bootstrap-controller")
+        # The file is that of the new controller, not that of this client.
+        with connect(servers, {}, controllers=controllers) as client:
             add_voter(client, voter.node_id, voter.directory_id, voter.listeners)
     endpoints = ", ".join(_endpoint(*each) for each in voter.listeners)
     click.echo(
-        f"{'DRY RUN of adding' if given.dry_run else 'Added'} controller {voter.node_id} with "
+        f"{'DRY RUN of adding' if is_dry else 'Added'} controller {voter.node_id} with "
         f"directory id {uuid_text(voter.directory_id)} and endpoints: {endpoints}"
     )
 
 
-def _remove(given: argparse.Namespace) -> None:
-    if given.controller_id < 0:
-        raise ToolFailed(f"Invalid negative --controller-id: {given.controller_id}")
+def _remove(options: Options) -> None:
+    node_id = options.integer("controller-id")
+    if node_id is None:
+        raise UsageError("argument --controller-id/-i is required", "--controller-id is missing")
+    if not options.has("controller-directory-id"):
+        raise UsageError(
+            "argument --controller-directory-id/-d is required",
+            "--controller-directory-id is missing",
+        )
+    if node_id < 0:
+        raise ToolFailed(f"Invalid negative --controller-id: {node_id}")
     try:
-        directory_id = parse_uuid(given.controller_directory_id)
+        directory_id = parse_uuid(options.text("controller-directory-id"))
     except ValueError as error:
         raise ToolFailed(f"Failed to parse --controller-directory-id: {error}") from None
-    if not given.dry_run:
-        with connect_by(given, given.command_config) as client:
-            remove_voter(client, given.controller_id, directory_id)
+    is_dry = options.has("dry-run")
+    if not is_dry:
+        with connect_either(options) as client:
+            remove_voter(client, node_id, directory_id)
     click.echo(
-        f"{'DRY RUN of removing ' if given.dry_run else 'Removed '} KRaft controller "
-        f"{given.controller_id} with directory id {uuid_text(directory_id)}"
+        f"{'DRY RUN of removing ' if is_dry else 'Removed '} KRaft controller "
+        f"{node_id} with directory id {uuid_text(directory_id)}"
     )
 
 
-def _report(found: Failure) -> int:
-    refused = found.java_class.startswith("org.apache.kafka.common.errors.")
-    click.echo(str(found) if refused else found.text, err=True)
-    return FAILED
-
-
-quorum = ToolCommand("quorum", argument_main(_parser(), _run, _report))
+quorum = ToolGroup(
+    "quorum",
+    DECLARATION,
+    [
+        ToolCommand("describe", DESCRIBE, _describe, is_part=True),
+        ToolCommand("add-controller", ADD, _add, is_part=True),
+        ToolCommand("remove-controller", REMOVE, _remove, is_part=True),
+    ],
+)

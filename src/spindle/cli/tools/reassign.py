@@ -7,15 +7,16 @@ from typing import Final
 import click
 
 from spindle.cli.tools.bootstrap import connect, properties_of
-from spindle.cli.tools.command import FAILED, ToolCommand, tool_main
-from spindle.cli.tools.failures import FAILURES, ToolFailed, UsageError, failure
+from spindle.cli.tools.command import ToolCommand
+from spindle.cli.tools.failures import ToolFailed, UsageError, executing
 from spindle.cli.tools.json_file import COMMAND, read_file
 from spindle.cli.tools.options import (
+    BOOTSTRAP_CONTROLLER,
     BOOTSTRAP_SERVER,
     COMMAND_CONFIG,
     JSON,
+    Declaration,
     Option,
-    OptionParser,
     Options,
 )
 from spindle.cli.tools.reassignment_moves import (
@@ -62,13 +63,13 @@ _ALLOWED: Final = {
 _ALWAYS: Final = ("bootstrap-server", "bootstrap-controller", "command-config")
 _TIMEOUT_MS: Final = 10_000
 
-PARSER: Final = OptionParser(
+DECLARATION: Final = Declaration(
     "This tool helps to move topic partitions between replicas.",
     [
         BOOTSTRAP_SERVER,
         COMMAND_CONFIG,
         JSON,
-        Option("bootstrap-controller", "Addresses of controllers.", "host:port,..."),
+        BOOTSTRAP_CONTROLLER,
         Option("list", "Show the changes under way."),
         Option("generate", "Propose a plan for topics over brokers; nothing is done."),
         Option("execute", "Begin the changes of a plan."),
@@ -87,39 +88,33 @@ PARSER: Final = OptionParser(
 )
 
 
-def _run(options: Options) -> int:
+def _run(options: Options) -> None:
     action = _action(options)
-    try:
-        with connect(
+    with (
+        executing(),
+        connect(
             options.one("bootstrap-server"),
             properties_of(options.one("command-config")),
             controllers=options.one("bootstrap-controller"),
             client_id="reassign-partitions-tool",
-        ) as client:
-            _act(action, options, client)
-    except FAILURES as error:
-        found = failure(error)
-        text = str(found) if isinstance(error, ApiError) else found.text
-        click.echo(f"Error: {text}")
-        click.echo(f"{found}\n")
-        return FAILED
-    return 0
+        ) as client,
+    ):
+        _act(action, options, client)
 
 
 def _action(options: Options) -> str:
     names = ", ".join(f"--{name}" for name in _ACTIONS)
     options.exactly_one(f"Command must include exactly one action: {names}", *_ACTIONS)
     action = next(name for name in _ACTIONS if options.has(name))
-    by_server, by_controller = options.has("bootstrap-server"), options.has("bootstrap-controller")
-    if by_server and by_controller:
-        raise UsageError("Please don't specify both --bootstrap-server and --bootstrap-controller")
-    if not by_server and not by_controller:
-        raise UsageError("Please specify either --bootstrap-server or --bootstrap-controller")
+    options.require_servers()
     options.require(*_REQUIRED[action])
     fitting = (action, *_ALWAYS, *_REQUIRED[action], *_ALLOWED[action])
     for given in options.given:
         if given.name not in fitting:
-            raise UsageError(f'Option "[{given.name}]" can\'t be used with action "[{action}]"')
+            raise UsageError(
+                f'Option "[{given.name}]" can\'t be used with action "[{action}]"',
+                f"--{given.name} cannot be used with --{action}",
+            )
     return action
 
 
@@ -341,4 +336,4 @@ def _ids(brokers: Sequence[int]) -> str:
     return ",".join(map(str, brokers))
 
 
-reassign = ToolCommand("reassign", tool_main(PARSER, _run))
+reassign = ToolCommand("reassign", DECLARATION, _run)

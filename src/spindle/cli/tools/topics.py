@@ -8,20 +8,14 @@ from typing import Final
 import click
 
 from spindle.cli.tools.bootstrap import connect_as
-from spindle.cli.tools.command import (
-    FAILED,
-    ToolCommand,
-    log_line,
-    report_uncaught,
-    tool_main,
-)
-from spindle.cli.tools.failures import FAILURES, ToolFailed, UsageError, failure
+from spindle.cli.tools.command import ToolCommand
+from spindle.cli.tools.failures import ToolFailed, UsageError, executing
 from spindle.cli.tools.options import (
     BOOTSTRAP_SERVER,
     COMMAND_CONFIG,
     JSON,
+    Declaration,
     Option,
-    OptionParser,
     Options,
 )
 from spindle.cli.tools.topic_filter import is_internal, topic_filter
@@ -55,7 +49,7 @@ _OPERATION: Final = "org.apache.kafka.tools.AdminOperationException"
 _COMMAND: Final = "org.apache.kafka.tools.AdminCommandFailedException"
 _CONFIGS_HINT: Final = " (To alter topic configurations, the kafka-configs tool can be used.)"
 
-PARSER: Final = OptionParser(
+DECLARATION: Final = Declaration(
     "This tool helps to create, delete, describe, or change a topic.",
     [
         BOOTSTRAP_SERVER,
@@ -90,7 +84,7 @@ PARSER: Final = OptionParser(
 )
 
 
-def _run(options: Options) -> int:
+def _run(options: Options) -> None:
     options.exactly_one(
         "Command must include exactly one action: "
         "--list, --describe, --create, --alter or --delete",
@@ -103,20 +97,14 @@ def _run(options: Options) -> int:
             err=True,
         )
     _check(options)
-    with connect_as(options) as client:
-        try:
-            _act(options, client)
-        except FAILURES as error:
-            found = failure(error)
-            click.echo(f"Error while executing topic command : {found.text}")
-            log_line("ERROR", f"{found}\n", "org.apache.kafka.tools.TopicCommand")
-            return FAILED
-    return 0
+    with connect_as(options) as client, executing():
+        _act(options, client)
 
 
 def _check(options: Options) -> None:
-    if not options.has("bootstrap-server"):
+    if not options.has("bootstrap-server") and options.is_kafka:
         raise ToolFailed("--bootstrap-server must be specified")
+    options.require("bootstrap-server")
     if options.has("describe") and options.has("if-exists"):
         if not options.has("topic") and not options.has("topic-id"):
             raise UsageError("--topic or --topic-id is required to describe a topic")
@@ -131,7 +119,9 @@ def _check(options: Options) -> None:
         if options.has("config"):
             raise UsageError(
                 'Option combination "[[config], [bootstrap-server]]" can\'t be used with option '
-                f'"[alter]"{_CONFIGS_HINT}'
+                f'"[alter]"{_CONFIGS_HINT}',
+                "--config cannot be used with --alter; spindle configs changes the settings of a "
+                "topic",
             )
         options.require("partitions")
     _only_with(options, "config", "alter", "create")
@@ -270,7 +260,9 @@ def _names_to_describe(options: Options, client: WireClient) -> list[str]:
         return names
     names = [name for name, topic in list_topics(client).items() if topic.topic_id == topic_id]
     if not names and not options.has("if-exists"):
-        raise ToolFailed(f"TopicId '{text}' does not exist as expected")
+        raise ToolFailed(
+            f"TopicId '{text}' does not exist as expected", plainly=f"no topic has the id {text}"
+        )
     return names
 
 
@@ -307,7 +299,9 @@ def _matching(options: Options, client: WireClient) -> list[str]:
 def _insist(options: Options, names: Sequence[str]) -> None:
     text = options.one("topic")
     if text and not names and not options.has("if-exists"):
-        raise ToolFailed(f"Topic '{text}' does not exist as expected")
+        raise ToolFailed(
+            f"Topic '{text}' does not exist as expected", plainly=f"no topic is called {text!r}"
+        )
 
 
 def parse_assignment(text: str) -> dict[int, list[int]]:
@@ -350,9 +344,10 @@ def parse_topic_configs(texts: Sequence[str]) -> dict[str, str]:
     if any(len(pair) != 2 for pair in pairs):
         raise ToolFailed(
             "requirement failed: Invalid topic config: all configs to be added must be in the "
-            'format "key=val".'
+            'format "key=val".',
+            plainly=f"--config {', '.join(texts)}: a setting has the form name=value",
         )
     return {key.strip(): value.strip() for key, value in pairs}
 
 
-topics = ToolCommand("topics", tool_main(PARSER, _run, report_uncaught))
+topics = ToolCommand("topics", DECLARATION, _run)

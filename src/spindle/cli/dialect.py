@@ -1,0 +1,21 @@
+"""The two ways in which a tool speaks: as `spindle` to people, or as Kafka's tools to scripts."""
+
+from enum import Enum
+from typing import Final
+
+import click
+
+KAFKA_VERSION: Final = "4.3.1"
+"""The release whose tools Spindle follows; `--version` of a tool prints it."""
+
+
+class Dialect(Enum):
+    """The wording of errors and of some outputs. Options and effects are the same in both."""
+
+    SPINDLE = "spindle"
+    KAFKA = "kafka"
+
+
+def dialect_of(context: click.Context) -> Dialect:
+    """Return the dialect of a command; the scripts of `spindle home` choose Kafka's."""
+    return context.find_object(Dialect) or Dialect.SPINDLE

@@ -1,0 +1,35 @@
+"""Commands with similar names, for a command that does not exist."""
+
+from collections.abc import Sequence
+from difflib import get_close_matches
+
+import click
+
+
+class UnknownCommand(click.UsageError):
+    """A group has no command of this name.
+
+    Attributes:
+        name: the word that was given.
+        choices: the commands of the group.
+    """
+
+    def __init__(self, name: str, choices: Sequence[str], context: click.Context) -> None:
+        begun = [each for each in choices if name and each.startswith(name)]
+        similar = dict.fromkeys((*begun, *get_close_matches(name, choices)))
+        hint = f" Did you mean {' or '.join(similar)}?" if similar else ""
+        super().__init__(f"There is no command {name!r}.{hint}", context)
+        self.name = name
+        self.choices = choices
+
+
+class SuggestingGroup(click.Group):
+    """A click group that answers an unknown command with similar ones."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if self.get_command(ctx, name) is None and not ctx.resilient_parsing:
+            raise UnknownCommand(name, self.list_commands(ctx), ctx)
+        return super().resolve_command(ctx, args)
