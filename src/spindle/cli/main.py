@@ -8,9 +8,9 @@ import click
 from click.exceptions import NoArgsIsHelpError
 
 from spindle import __version__
+from spindle.cli.command_list import SECTIONS
 from spindle.cli.failure import CommandFailed
 from spindle.cli.lazy import LazyGroup
-from spindle.cli.tool_commands import TOOL_COMMANDS
 from spindle.common.errors import ConfigError
 
 FAILED = 1
@@ -26,12 +26,7 @@ def _print_version(context: click.Context, parameter: click.Parameter, is_asked:
 spindle = LazyGroup(
     "spindle",
     help="A Kafka-compatible cluster whose brokers own several disks.",
-    commands={
-        "up": ("spindle.cli.up.command:up", "Start a cluster on this machine to try things out."),
-        "server": ("spindle.cli.server:server", "Run a node."),
-        "storage": ("spindle.cli.storage.commands:storage", "Format and inspect log directories."),
-        **TOOL_COMMANDS,
-    },
+    sections=SECTIONS,
     params=[
         click.Option(
             ["--version"],

@@ -190,9 +190,11 @@ def _list(options: Options, client: WireClient) -> None:
     elif with_type or with_state:
         for line in listing_lines(groups, with_type=with_type, with_state=with_state):
             click.echo(line)
-    else:
+    elif groups or options.is_kafka:
         for group in groups:
             click.echo(group.group_id)
+    else:
+        click.echo("There are no groups.", err=True)
 
 
 def _listing_json(group: GroupListing) -> dict[str, str]:
@@ -233,6 +235,8 @@ def _describe(options: Options, client: WireClient) -> None:
     wants_offsets = not options.has("members") and not options.has("state")
     documents = []
     described = [describe_group(client, group_id) for group_id in _group_ids(options, client)]
+    if not described and not options.is_kafka:
+        click.echo("There are no groups.", err=True)
     for group in sorted(described, key=lambda each: each.group_id):
         if wants_offsets:
             committed = committed_offsets(client, group.group_id)

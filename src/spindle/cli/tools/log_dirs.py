@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import click
 
+from spindle.cli.table import size_text, table_lines
 from spindle.cli.tools.bootstrap import connect_as
 from spindle.cli.tools.command import ToolCommand
 from spindle.cli.tools.failures import ToolFailed
@@ -26,20 +27,22 @@ from spindle.common.ids import TopicPartition
 _FORMAT_VERSION: Final = 1
 
 DECLARATION: Final = Declaration(
-    "This tool helps to query log directory usage on the specified brokers.",
+    "Show the log directories of brokers: state, replicas, size, capacity and free space.",
     [
         BOOTSTRAP_SERVER,
         COMMAND_CONFIG,
         JSON,
-        Option("describe", "Show the directories."),
+        Option("describe", "Show the directories, which the command does anyway."),
         Option("topic-list", "Only these topics.", "t1,t2,..."),
         Option("broker-list", "Only these brokers.", "1,2,..."),
     ],
 )
 
 
-def _run(options: Options) -> int:
-    options.require("bootstrap-server", "describe")
+def _run(options: Options) -> None:
+    options.require("bootstrap-server")
+    if options.is_kafka:
+        options.require("describe")
     topics = [name for name in options.text("topic-list").split(",") if name]
     wanted = _broker_ids(options.text("broker-list"))
     with connect_as(options, client_id="log-dirs-tool") as client:
@@ -48,17 +51,78 @@ def _run(options: Options) -> int:
         if unknown:
             raise ToolFailed(
                 "ERROR: The given brokers do not exist from --broker-list: "
-                f"{_listed(unknown)}. Current existent brokers: {_listed(known)}"
+                f"{_listed(unknown)}. Current existent brokers: {_listed(known)}",
+                plainly=f"--broker-list: no broker {_listed(unknown)}; there are {_listed(known)}",
             )
         asked = wanted or known
-        if not options.has("json"):
+        if options.is_kafka:
             click.echo("Querying brokers for log directories information")
         found = client.describe_log_dirs()
-        if not options.has("json"):
+        if options.is_kafka:
             click.echo(f"Received log directory information from brokers {_listed(asked)}")
     views = {broker: found[broker] for broker in asked if broker in found}
-    click.echo(json.dumps(document(views, topics), separators=(",", ":"), ensure_ascii=False))
-    return 0
+    if options.is_kafka:
+        click.echo(json.dumps(document(views, topics), separators=(",", ":"), ensure_ascii=False))
+    elif options.has("json"):
+        click.echo(json.dumps(full_document(views, topics)))
+    else:
+        click.echo("\n".join(directory_lines(views, topics)))
+
+
+def directory_lines(
+    views: Mapping[int, Sequence[LogDirView]], topics: Collection[str]
+) -> list[str]:
+    """Return a table of the directories.
+
+    Args:
+        topics: count only replicas of these; empty for all.
+    """
+    head = ("BROKER", "DIRECTORY", "STATE", "REPLICAS", "SIZE", "CAPACITY", "FREE")
+    rows = []
+    for broker, each in views.items():
+        for view in sorted(each, key=lambda view: view.path):
+            sizes = [
+                r.size_bytes for p, r in view.replicas.items() if not topics or p.topic in topics
+            ]
+            is_online = view.error is ErrorCode.NONE
+            rows.append(
+                (
+                    str(broker),
+                    view.path,
+                    _state(view),
+                    str(len(sizes)) if is_online else "-",
+                    size_text(sum(sizes)) if is_online else "-",
+                    size_text(view.total_bytes),
+                    size_text(view.usable_bytes),
+                )
+            )
+    return table_lines(head, rows)
+
+
+def _state(view: LogDirView) -> str:
+    if view.error is not ErrorCode.NONE:
+        return "offline"
+    return "cordoned" if view.is_cordoned else "online"
+
+
+def full_document(
+    views: Mapping[int, Sequence[LogDirView]], topics: Collection[str]
+) -> dict[str, Any]:
+    """Return the document of Kafka's tool with capacity, free bytes and cordon of directories.
+
+    Sizes are in bytes, -1 where the broker does not tell.
+    """
+    found = document(views, topics)
+    for broker in found["brokers"]:
+        by_path = {view.path: view for view in views[broker["broker"]]}
+        for each in broker["logDirs"]:
+            view = by_path[each["logDir"]]
+            each |= {
+                "totalBytes": view.total_bytes,
+                "usableBytes": view.usable_bytes,
+                "isCordoned": view.is_cordoned,
+            }
+    return found
 
 
 def _broker_ids(text: str) -> list[int]:

@@ -19,6 +19,9 @@ _WITHOUT_VALUE: Final = "\0"
 _GIVEN: Final = "spindle.cli.given"
 _WORDS: Final = "spindle.cli.words"
 BOOTSTRAP_VARIABLE: Final = "SPINDLE_BOOTSTRAP"
+WHERE_IS_THE_CLUSTER: Final = (
+    f"Where is the cluster? Give -b HOST:PORT, or set {BOOTSTRAP_VARIABLE}."
+)
 N = TypeVar("N", int, float)
 
 
@@ -268,5 +271,5 @@ def _lineage(context: click.Context) -> Iterable[click.Context]:
 
 def _missing(name: str) -> str:
     if name == "bootstrap-server":
-        return f"Where is the cluster? Give -b HOST:PORT, or set {BOOTSTRAP_VARIABLE}."
+        return WHERE_IS_THE_CLUSTER
     return f"--{name} is missing"

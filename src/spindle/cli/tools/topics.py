@@ -214,8 +214,10 @@ def _list(options: Options, client: WireClient) -> None:
     names = _matching(options, client)
     if options.has("json"):
         click.echo(json.dumps(names))
-    else:
+    elif names or options.is_kafka:
         click.echo("\n".join(names))
+    else:
+        click.echo("There are no topics.", err=True)
 
 
 def _describe(options: Options, client: WireClient) -> None:

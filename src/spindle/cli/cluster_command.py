@@ -1,0 +1,46 @@
+"""The options that every command for people shares when it talks to a cluster."""
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+import click
+
+from spindle.cli.failure import CommandFailed
+from spindle.cli.tools.bootstrap import connect, properties_of
+from spindle.cli.tools.failures import FAILURES, failure
+from spindle.cli.tools.options import BOOTSTRAP_VARIABLE, WHERE_IS_THE_CLUSTER
+
+_SERVERS = "bootstrap.servers"
+
+
+def cluster_command(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add `-b`, `--command-config` and `--json` to a command.
+
+    The function gets a connected client and `as_json`, then its own parameters. A failure of the
+    client ends the command with one line.
+    """
+
+    @click.option(
+        "-b",
+        "--bootstrap-server",
+        "servers",
+        metavar="HOST:PORT,...",
+        envvar=BOOTSTRAP_VARIABLE,
+        show_envvar=True,
+        help="Addresses of brokers.",
+    )
+    @click.option("--command-config", "file", metavar="FILE", help="Property file of the client.")
+    @click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+    @wraps(function)
+    def run(servers: str | None, file: str | None, as_json: bool, **rest: Any) -> Any:
+        try:
+            properties = properties_of(file)
+            if servers is None and _SERVERS not in properties:
+                raise click.UsageError(WHERE_IS_THE_CLUSTER, click.get_current_context())
+            with connect(servers, properties) as client:
+                return function(client, as_json, **rest)
+        except FAILURES as error:
+            raise CommandFailed(failure(error).plainly) from None
+
+    return run

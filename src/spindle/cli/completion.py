@@ -1,0 +1,22 @@
+"""`spindle completion`: the script with which a shell completes commands and options."""
+
+import click
+from click.shell_completion import get_completion_class
+
+VARIABLE = "_SPINDLE_COMPLETE"
+
+
+@click.command("completion")
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.pass_context
+def completion(context: click.Context, shell: str) -> None:
+    """Print the completion script of a shell.
+
+    \b
+    bash:  eval "$(spindle completion bash)"
+    zsh:   eval "$(spindle completion zsh)"
+    fish:  spindle completion fish | source
+    """
+    found = get_completion_class(shell)
+    assert found is not None, shell
+    click.echo(found(context.find_root().command, {}, "spindle", VARIABLE).source())

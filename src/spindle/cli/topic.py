@@ -1,0 +1,242 @@
+"""`spindle topic`: create, list, describe, change and delete topics, for people."""
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import click
+
+from spindle.cli.cluster_command import cluster_command
+from spindle.cli.failure import CommandFailed
+from spindle.cli.suggestions import SuggestingGroup
+from spindle.cli.table import table_lines
+from spindle.cli.tools.topic_filter import is_internal
+from spindle.client.admin import configs
+from spindle.client.admin.topics import (
+    NewTopic,
+    TopicDescription,
+    create_partitions,
+    create_topic,
+    delete_topics,
+    describe_topics,
+    list_topics,
+)
+from spindle.client.configs import ConfigResource
+from spindle.client.wire.cluster import WireClient
+from spindle.common.errors import ApiError, ErrorCode
+from spindle.common.ids import NO_LEADER
+from spindle.common.uuids import uuid_text
+
+
+@click.group("topic", cls=SuggestingGroup, help="Create, list, describe, change and delete topics.")
+def topic() -> None:
+    pass
+
+
+_partitions = click.option(
+    "-p", "--partitions", type=click.IntRange(min=1), metavar="N", help="Number of partitions."
+)
+_configs = click.option(
+    "-c", "--config", "settings", multiple=True, metavar="NAME=VALUE", help="A topic setting."
+)
+
+
+@topic.command("create")
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@_partitions
+@click.option(
+    "-r", "--replicas", type=click.IntRange(1, 32767), metavar="N", help="Replicas of a partition."
+)
+@_configs
+@click.option("--if-not-exists", is_flag=True, help="Leave a topic alone that exists.")
+@cluster_command
+def create(
+    client: WireClient,
+    as_json: bool,
+    names: Sequence[str],
+    partitions: int | None,
+    replicas: int | None,
+    settings: Sequence[str],
+    if_not_exists: bool,
+) -> None:
+    """Create topics.
+
+    The brokers choose the number of partitions and replicas that are not given.
+    """
+    wanted = _settings(settings)
+    created = []
+    for name in names:
+        try:
+            create_topic(client, NewTopic(name, partitions, replicas, configs=wanted))
+        except ApiError as error:
+            if error.code is ErrorCode.TOPIC_ALREADY_EXISTS and if_not_exists:
+                continue
+            raise
+        created.append(name)
+        if not as_json:
+            click.echo(f"created {name}")
+    if as_json:
+        click.echo(json.dumps(created))
+
+
+@topic.command("list")
+@click.option("--internal", is_flag=True, help="Show the brokers' own topics, too.")
+@cluster_command
+def list_command(client: WireClient, as_json: bool, internal: bool) -> None:
+    """List the topics with their numbers of partitions and replicas."""
+    found = [
+        each for each in list_topics(client).values() if internal or not is_internal(each.name)
+    ]
+    rows = [
+        (each.name, len(each.partitions), max(len(p.replicas) for p in each.partitions.values()))
+        for each in found
+    ]
+    if as_json:
+        click.echo(json.dumps([dict(zip(_LIST_KEYS, row, strict=True)) for row in rows]))
+    elif rows:
+        head = ("TOPIC", "PARTITIONS", "REPLICAS")
+        click.echo("\n".join(table_lines(head, [tuple(map(str, row)) for row in rows])))
+    else:
+        click.echo("There are no topics.", err=True)
+
+
+_LIST_KEYS = ("topic", "partitions", "replicas")
+
+
+@topic.command("describe")
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@cluster_command
+def describe(client: WireClient, as_json: bool, names: Sequence[str]) -> None:
+    """Show the settings and the partitions of topics."""
+    described = _described(client, names)
+    documents = []
+    for number, each in enumerate(described):
+        entries = configs.describe(client, ConfigResource.TOPIC, each.name)
+        own = {
+            entry.name: entry.value
+            for entry in entries
+            if entry.source is configs.ConfigSource.DYNAMIC_TOPIC_CONFIG
+        }
+        if as_json:
+            documents.append(_document(each, own))
+            continue
+        if number:
+            click.echo()
+        click.echo("\n".join(describe_lines(each, own)))
+    if as_json:
+        click.echo(json.dumps(documents))
+
+
+@topic.command("alter")
+@click.argument("name")
+@_partitions
+@_configs
+@click.option(
+    "-d", "--delete-config", "removed", multiple=True, metavar="NAME", help="A setting to remove."
+)
+@cluster_command
+def alter(
+    client: WireClient,
+    as_json: bool,
+    name: str,
+    partitions: int | None,
+    settings: Sequence[str],
+    removed: Sequence[str],
+) -> None:
+    """Add partitions to a topic, and set or remove its settings."""
+    wanted = _settings(settings)
+    if partitions is None and not wanted and not removed:
+        raise click.UsageError("Give --partitions, --config or --delete-config.")
+    _described(client, [name])
+    if partitions is not None:
+        create_partitions(client, {name: partitions}, {})
+    if wanted or removed:
+        configs.alter(client, ConfigResource.TOPIC, name, wanted, removed)
+    click.echo(json.dumps([name]) if as_json else f"changed {name}")
+
+
+@topic.command("delete")
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@cluster_command
+def delete(client: WireClient, as_json: bool, names: Sequence[str], yes: bool) -> None:
+    """Delete topics with all their records.
+
+    Asks first where standard input is a terminal.
+    """
+    _described(client, names)
+    if not yes and sys.stdin.isatty():
+        click.confirm(f"Delete {', '.join(names)} with all records?", abort=True)
+    delete_topics(client, list(names))
+    if as_json:
+        click.echo(json.dumps(list(names)))
+    else:
+        click.echo("\n".join(f"deleted {name}" for name in names))
+
+
+def describe_lines(described: TopicDescription, own: Mapping[str, str | None]) -> list[str]:
+    """Return the lines about one topic.
+
+    Args:
+        own: the settings that the topic itself has.
+    """
+    head = ("PARTITION", "LEADER", "REPLICAS", "IN SYNC", "OFFLINE")
+    rows = [
+        (
+            str(each.partition),
+            "none" if each.leader == NO_LEADER else str(each.leader),
+            _ids(each.replicas),
+            _ids(each.isr),
+            _ids(each.offline) or "-",
+        )
+        for each in described.partitions
+    ]
+    settings = " ".join(f"{key}={value}" for key, value in sorted(own.items())) or "none of its own"
+    return [
+        f"topic     {described.name}",
+        f"id        {uuid_text(described.topic_id)}",
+        f"settings  {settings}",
+        *table_lines(head, rows),
+    ]
+
+
+def _described(client: WireClient, names: Sequence[str]) -> list[TopicDescription]:
+    described, refused = describe_topics(client, names)
+    for name, error in refused.items():
+        if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise CommandFailed(f"there is no topic {name!r}")
+        raise error
+    return described
+
+
+def _document(described: TopicDescription, own: Mapping[str, str | None]) -> dict[str, Any]:
+    return {
+        "topic": described.name,
+        "id": uuid_text(described.topic_id),
+        "settings": dict(own),
+        "partitions": [
+            {
+                "partition": each.partition,
+                "leader": None if each.leader == NO_LEADER else each.leader,
+                "replicas": list(each.replicas),
+                "isr": list(each.isr),
+                "offline": list(each.offline),
+            }
+            for each in described.partitions
+        ],
+    }
+
+
+def _settings(texts: Sequence[str]) -> dict[str, str]:
+    settings = {}
+    for text in texts:
+        name, separator, value = text.partition("=")
+        if not separator or not name.strip():
+            raise CommandFailed(f"--config {text}: a setting has the form NAME=VALUE")
+        settings[name.strip()] = value.strip()
+    return settings
+
+
+def _ids(brokers: Sequence[int]) -> str:
+    return ",".join(map(str, brokers))
