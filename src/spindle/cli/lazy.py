@@ -14,7 +14,10 @@ from spindle.cli.suggestions import SuggestingGroup
 class LazyGroup(SuggestingGroup):
     """A click group with commands named by import path (`module:attribute`).
 
-    The short help stands here as well, so that listing the commands imports none of them.
+    The short help stands beside the path, so that listing the commands imports none of them.
+
+    Args:
+        sections: titles of the help, and under each the commands: name, path and short help.
     """
 
     def __init__(
@@ -22,11 +25,14 @@ class LazyGroup(SuggestingGroup):
         name: str,
         *,
         help: str,
-        commands: Mapping[str, tuple[str, str]],
+        sections: Mapping[str, Mapping[str, tuple[str, str]]],
         params: list[click.Parameter],
     ) -> None:
         super().__init__(name, help=help, params=params)
-        self._lazy = commands
+        self._sections = sections
+        self._lazy = {
+            name: entry for commands in sections.values() for name, entry in commands.items()
+        }
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self._lazy)
@@ -41,5 +47,6 @@ class LazyGroup(SuggestingGroup):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, help) for name, (_, help) in self._lazy.items()])
+        for title, commands in self._sections.items():
+            with formatter.section(title):
+                formatter.write_dl([(name, help) for name, (_, help) in commands.items()])

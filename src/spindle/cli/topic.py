@@ -85,12 +85,10 @@ def create(
 @cluster_command
 def list_command(client: WireClient, as_json: bool, internal: bool) -> None:
     """List the topics with their numbers of partitions and replicas."""
-    found = [
-        each for each in list_topics(client).values() if internal or not is_internal(each.name)
-    ]
     rows = [
-        (each.name, len(each.partitions), max(len(p.replicas) for p in each.partitions.values()))
-        for each in found
+        (name, len(each.partitions), max(len(p.replicas) for p in each.partitions.values()))
+        for name, each in list_topics(client).items()
+        if internal or not is_internal(name)
     ]
     if as_json:
         click.echo(json.dumps([dict(zip(_LIST_KEYS, row, strict=True)) for row in rows]))

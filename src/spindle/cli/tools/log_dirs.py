@@ -81,17 +81,16 @@ def directory_lines(
     rows = []
     for broker, each in views.items():
         for view in sorted(each, key=lambda view: view.path):
-            sizes = [
-                r.size_bytes for p, r in view.replicas.items() if not topics or p.topic in topics
-            ]
+            shown = [p for p in view.replicas if not topics or p.topic in topics]
+            size_bytes = sum(view.replicas[p].size_bytes for p in shown)
             is_online = view.error is ErrorCode.NONE
             rows.append(
                 (
                     str(broker),
                     view.path,
                     _state(view),
-                    str(len(sizes)) if is_online else "-",
-                    size_text(sum(sizes)) if is_online else "-",
+                    str(len(shown)) if is_online else "-",
+                    size_text(size_bytes) if is_online else "-",
                     size_text(view.total_bytes),
                     size_text(view.usable_bytes),
                 )
