@@ -187,14 +187,14 @@ def _list(options: Options, client: WireClient) -> None:
     groups = in_map_order(found, lambda group: string_hash(group.group_id))
     if options.has("json"):
         click.echo(json.dumps([_listing_json(group) for group in found]))
+    elif not groups and not options.is_kafka:
+        click.echo("There are no groups.", err=True)
     elif with_type or with_state:
         for line in listing_lines(groups, with_type=with_type, with_state=with_state):
             click.echo(line)
-    elif groups or options.is_kafka:
+    else:
         for group in groups:
             click.echo(group.group_id)
-    else:
-        click.echo("There are no groups.", err=True)
 
 
 def _listing_json(group: GroupListing) -> dict[str, str]:

@@ -1,6 +1,6 @@
 """The life of the cluster behind `spindle up`."""
 
-import os
+import shlex
 import shutil
 import tempfile
 import time
@@ -20,7 +20,7 @@ from spindle.cli.up.folder import (
     make_cluster,
     nodes_in_use,
 )
-from spindle.cli.up.greeting import event, greet, ready_event
+from spindle.cli.up.greeting import event, greet, ready_event, spindle_command
 from spindle.cli.up.layout import Wishes
 from spindle.cli.up.supervisor import Stopped, Supervisor
 
@@ -60,11 +60,7 @@ class LocalCluster:
                 nodes = make_cluster(wishes, folder, ports())
             for warning in dict.fromkeys(w for node in nodes for w in node.config.warnings):
                 click.echo(f"WARN {warning}", err=True)
-            # A single node runs here, in view; for programs its words stay apart from the events.
-            if len(nodes) == 1 and not self.as_json:
-                code = self._run_here(nodes[0], folder)
-            else:
-                code = self._supervise(nodes, folder)
+            code = self._supervise(nodes, folder)
         except KeyboardInterrupt:
             code = _STOPPED_BY_INTERRUPT
         finally:
@@ -82,15 +78,6 @@ class LocalCluster:
         self._tell(
             f"{folder} stays: node {names} still runs there",
             event("kept", folder=str(folder), running=in_use),
-        )
-
-    def _run_here(self, node: NodeFolder, folder: Path) -> int:
-        # Only here, because a folder that cannot be made does without the server.
-        from spindle.runtime.node import run_node
-
-        pids = {node.node_id: os.getpid()}
-        return run_node(
-            node.config, on_ready=lambda _: greet([node], pids, str(folder), self._fate)
         )
 
     @property
@@ -111,12 +98,16 @@ class LocalCluster:
         def on_end(node: NodeFolder, code: int) -> None:
             lost.append(node)
             how = f"was killed by {Signals(-code).name}" if code < 0 else f"ended with code {code}"
-            self._tell(
-                f"node {node.node_id} {how}; it comes back with: "
-                f"spindle server start {node.property_file}",
-                event("node-ended", node_id=node.node_id, code=code),
-            )
+            sentence = f"node {node.node_id} {how}"
+            if len(lost) < len(nodes):
+                start = shlex.quote(str(node.property_file))
+                sentence += f"; it comes back with: {spindle_command()} server start {start}"
+            self._tell(sentence, event("node-ended", node_id=node.node_id, code=code))
+            if is_serving and code > 0 and not self.is_kept:
+                # The log is removed with the folder.
+                click.echo("\n".join(_last_lines(node, log_starts[node.node_id])), err=True)
 
+        is_serving = False
         log_starts = {node.node_id: _size_bytes(node.log_file) for node in nodes}
         supervisor = Supervisor(on_ready, on_end)
         is_clean = True
@@ -132,6 +123,7 @@ class LocalCluster:
                 click.echo(ready_event(nodes, pids, str(folder), is_kept=self.is_kept))
             else:
                 greet(nodes, pids, str(folder), self._fate)
+            is_serving = True
             supervisor.wait_end()
         except Stopped:
             pass
@@ -189,11 +181,15 @@ def _size_bytes(file: Path) -> int:
 
 
 def _why_not_started(node: NodeFolder, log_start: int) -> str:
-    """With the end of what the node has said since its log was of that size: it may go now."""
+    return "\n".join([f"node {node.node_id} did not start:", *_last_lines(node, log_start)])
+
+
+def _last_lines(node: NodeFolder, log_start: int) -> list[str]:
+    """Return the end of the log that the node has written since the log had that size in bytes."""
     try:
         with node.log_file.open("rb") as file:
             file.seek(log_start)
             lines = file.read().decode(errors="replace").splitlines()
     except OSError as error:
         lines = [str(error)]
-    return "\n".join([f"node {node.node_id} did not start:", *lines[-_LOG_LINES:]])
+    return lines[-_LOG_LINES:]

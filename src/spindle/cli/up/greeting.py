@@ -1,7 +1,12 @@
-"""What `spindle up` says once the cluster serves: for people a box, for programs a JSON line."""
+"""The words of `spindle up` once the cluster serves: a box for people, a line for programs."""
 
+import importlib.util
 import json
+import shlex
+import shutil
+import sys
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -17,12 +22,12 @@ def bootstrap_servers(nodes: Sequence[NodeFolder]) -> str:
 
 
 def greet(nodes: Sequence[NodeFolder], pids: Mapping[int, int], folder: str, fate: str) -> None:
-    """Print the addresses, the nodes and their directories, and things to try.
+    """Print the addresses, the nodes and their directories, and commands to try.
 
     Args:
-        fate: what becomes of the folder.
+        fate: what happens to the folder at the end.
     """
-    # Nothing is wrapped: addresses, paths and commands are there to be copied.
+    # No line is wrapped: addresses, paths and commands are there to be copied.
     console = Console(highlight=False, soft_wrap=True)
     console.rule("Spindle", style="cyan")
     console.print(f"[bold]bootstrap.servers[/bold]  {bootstrap_servers(nodes)}")
@@ -31,9 +36,17 @@ def greet(nodes: Sequence[NodeFolder], pids: Mapping[int, int], folder: str, fat
         for line in _node_lines(node, pids, folder):
             console.print(line)
     console.print()
-    for line in _things_to_try(nodes, pids, folder):
-        console.print(line)
+    for line in things_to_try(nodes, pids, folder, spindle_command()):
+        console.print(escape(line), style="dim" if line.startswith("#") else None)
     console.rule(style="cyan")
+
+
+def spindle_command() -> str:
+    """Return how a shell calls this installation: `spindle` if that is on the path, or its path."""
+    own = Path(sys.executable).with_name("spindle")
+    found = shutil.which("spindle")
+    is_on_path = found is not None and own.exists() and Path(found).samefile(own)
+    return "spindle" if is_on_path or not own.exists() else shlex.quote(str(own))
 
 
 def _node_lines(node: NodeFolder, pids: Mapping[int, int], folder: str) -> Iterator[str]:
@@ -50,42 +63,58 @@ def _node_lines(node: NodeFolder, pids: Mapping[int, int], folder: str) -> Itera
     }
     yield "    " + "  ".join(escape(f"{name} {fact}") for name, fact in facts.items() if fact)
     yield "    " + escape(" ".join(path.removeprefix(f"{folder}/") for path in config.log_dirs))
+    yield "    " + escape(f"log {node.log_file}")
 
 
 def _metrics(node: NodeFolder) -> str | None:
     return node.config.optional_text(METRICS_LISTENER)
 
 
-def _things_to_try(nodes: Sequence[NodeFolder], pids: Mapping[int, int], folder: str) -> list[str]:
+def things_to_try(
+    nodes: Sequence[NodeFolder], pids: Mapping[int, int], folder: str, spindle: str
+) -> list[str]:
+    """Return lines to paste: commands for a shell, and Python where PySpark is installed.
+
+    Lines that explain begin with `#`, which is a comment in both.
+
+    Args:
+        spindle: the command as a shell calls it.
+    """
     brokers = [node for node in nodes if node.config.is_broker]
-    bootstrap = brokers[0].client_address
-    where = "disk-*" if len(nodes) == 1 else "node-*/disk-*"
-    lines = ["Things to try in another terminal:"]
-    if len(nodes) > 1:
-        lines += [
-            f"  spindle topics --bootstrap-server {bootstrap} --create --topic demo --partitions 3",
-            f"  spindle quorum --bootstrap-server {bootstrap} describe --status",
-        ]
-    lines += [
-        f"  seq 9 | spindle produce --bootstrap-server {bootstrap} --topic demo",
-        f"  spindle log-dirs --bootstrap-server {bootstrap} --describe",
-        "and in PySpark, after spindle.pipeline.get_spark(), straight from the disks:",
-        '  spark.read.format("spindle-segments").option("subscribe", "demo")',
-        escape(f'    .option("logDirs", "{folder}/{where}").load().show()'),
+    replicas = f" -r {min(len(brokers), 3)}" if len(brokers) > 1 else ""
+    lines = [
+        "# To try in another terminal:",
+        f"export SPINDLE_BOOTSTRAP={bootstrap_servers(nodes)}",
+        f"{spindle} topic create demo -p 3{replicas}",
+        f"seq 9 | {spindle} produce --topic demo",
+        f"{spindle} consume --topic demo --from-beginning --max-messages 9",
+        f"{spindle} log-dirs",
+        f"{spindle} status",
         "",
     ]
+    if importlib.util.find_spec("pyspark") is not None:
+        where = f"{folder}/{'disk-*' if len(nodes) == 1 else 'node-*/disk-*'}"
+        lines += [
+            f"# In {sys.executable}, the records straight from the disks:",
+            "from spindle.pipeline import get_spark",
+            "spark = get_spark()",
+            f'disks = spark.read.format("spindle-segments").option("logDirs", {json.dumps(where)})',
+            'disks.option("subscribe", "demo").load().show()',
+            "",
+        ]
     if len(nodes) > 1:
         last = brokers[-1]
         lines += [
-            f"kill -9 {pids.get(last.node_id)} ends node {last.node_id} the hard way; "
-            "it comes back with",
-            f"  spindle server start {escape(str(last.property_file))}",
-            f"What a node says stands in its folder in {last.log_file.name}.",
-            "Ctrl-C stops the cluster.",
+            f"# Node {last.node_id} dies and comes back:",
+            f"kill -9 {pids.get(last.node_id)}",
+            f"{spindle} server start {shlex.quote(str(last.property_file))}",
+            "",
         ]
-    else:
-        lines.append("Ctrl-C stops the node.")
-    return lines
+    return [*lines, f"# Ctrl-C in this terminal stops the {_noun(nodes)}."]
+
+
+def _noun(nodes: Sequence[NodeFolder]) -> str:
+    return "cluster" if len(nodes) > 1 else "node"
 
 
 def ready_event(

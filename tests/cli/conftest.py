@@ -1,0 +1,37 @@
+"""A node of `spindle up` that the tests of a module share."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+UP = (sys.executable, "-c", "from spindle.cli.main import main; main()", "up")
+
+
+@pytest.fixture(scope="module")
+def up() -> Iterator[dict[str, Any]]:
+    """The `ready` event of a node with three directories, on free ports."""
+    with subprocess.Popen(
+        [*UP, "--json", "--port", "0"], stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        events = map(json.loads, process.stdout)
+        ready: dict[str, Any] = next(each for each in events if each["event"] == "ready")
+        try:
+            yield ready
+        finally:
+            process.terminate()
+            process.stdout.read()
+    assert not Path(ready["folder"]).exists()
+
+
+@pytest.fixture
+def bootstrap(up: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> str:
+    """The address of that node, which SPINDLE_BOOTSTRAP names as well."""
+    address = str(up["bootstrap_servers"])
+    monkeypatch.setenv("SPINDLE_BOOTSTRAP", address)
+    return address

@@ -1,0 +1,198 @@
+"""The commands for people, against a node: topic, status, log-dirs, completion."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from spindle.cli.main import run
+from spindle.cli.status import Status, status_lines
+from spindle.cli.table import size_text, table_lines
+from spindle.cli.tools.log_dirs import directory_lines
+from spindle.client.admin.cluster import (
+    ClusterDescription,
+    ClusterNode,
+    QuorumDescription,
+    QuorumReplica,
+)
+from spindle.client.cluster import ClusterView, PartitionView, TopicView
+from spindle.client.log_dirs import LogDirView, ReplicaOnDisk
+from spindle.common.errors import ErrorCode
+from spindle.common.ids import TopicPartition
+from spindle.common.uuids import ZERO_UUID
+
+Say = Callable[..., str]
+
+
+@pytest.fixture
+def say(bootstrap: str, capsys: pytest.CaptureFixture[str]) -> Say:
+    """Run a command that succeeds and return what it prints."""
+
+    def said(*words: str) -> str:
+        assert run(words) == 0, capsys.readouterr().err
+        return capsys.readouterr().out
+
+    return said
+
+
+@pytest.fixture
+def refused(bootstrap: str, capsys: pytest.CaptureFixture[str]) -> Say:
+    """Run a command that fails and return its one line on standard error."""
+
+    def said(*words: str) -> str:
+        assert run(words) == 1
+        captured = capsys.readouterr()
+        assert captured.out == ""
+        return captured.err
+
+    return said
+
+
+def test_the_life_of_a_topic(say: Say, refused: Say) -> None:
+    assert say("topic", "create", "life", "-p", "2", "-c", "retention.ms=5") == "created life\n"
+    assert refused("topic", "create", "life") == "Topic 'life' already exists.\n"
+    assert say("topic", "create", "life", "--if-not-exists") == ""
+    assert ["life", "2", "1"] in [line.split() for line in say("topic", "list").splitlines()]
+    lines = say("topic", "describe", "life").splitlines()
+    assert lines[0].split() == ["topic", "life"]
+    assert lines[2].split() == ["settings", "retention.ms=5"]
+    assert lines[-1].split() == ["1", "1", "1", "1", "-"]
+    say("topic", "alter", "life", "-p", "3", "-c", "cleanup.policy=compact", "-d", "retention.ms")
+    (described,) = json.loads(say("topic", "describe", "life", "--json"))
+    assert described["settings"] == {"cleanup.policy": "compact"}
+    assert [each["leader"] for each in described["partitions"]] == [1, 1, 1]
+    assert say("topic", "delete", "life") == "deleted life\n"
+    assert refused("topic", "describe", "life") == "there is no topic 'life'\n"
+
+
+def test_internal_topics_are_shown_on_demand(say: Say) -> None:
+    # A group has positions as soon as somebody asks for its coordinator.
+    say("consume", "--topic", "absent", "--group", "g", "--timeout-ms", "0")
+    names = [each["topic"] for each in json.loads(say("topic", "list", "--json"))]
+    every = [each["topic"] for each in json.loads(say("topic", "list", "--internal", "--json"))]
+    assert "__consumer_offsets" not in names
+    assert "__consumer_offsets" in every
+
+
+@pytest.mark.parametrize(
+    ("words", "err"),
+    [
+        (("create",), "Missing argument 'NAME...'."),
+        (("create", "t", "-p", "0"), "Invalid value for '-p' / '--partitions': 0 is not in the"),
+        (("create", "t", "-c", "x"), "--config x: a setting has the form NAME=VALUE"),
+        (("create", "t", "-c", "no=1"), "Unknown topic config name: no"),
+        (("alter", "t"), "Give --partitions, --config or --delete-config."),
+        (("alter", "nosuch", "-p", "2"), "there is no topic 'nosuch'"),
+        (("delete", "nosuch"), "there is no topic 'nosuch'"),
+        (("descrbe", "t"), "There is no command 'descrbe'. Did you mean describe"),
+    ],
+)
+def test_topic_commands_that_cannot_work(refused: Say, words: tuple[str, ...], err: str) -> None:
+    assert refused("topic", *words).startswith(err)
+
+
+def test_nothing_to_show_is_said(
+    bootstrap: str, capsys: pytest.CaptureFixture[str], say: Say
+) -> None:
+    for words, sentence in (
+        (("groups", "--list", "--state", "Dead"), "There are no groups.\n"),
+        (("topics", "--list", "--topic", "nosuch"), "There are no topics.\n"),
+    ):
+        assert run(words) == 0
+        assert capsys.readouterr() == ("", sentence)
+
+
+def test_all_groups_of_a_cluster_without_groups(
+    bootstrap: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spindle.cli.tools.groups.list_groups", lambda *_, **__: [])
+    assert run(["groups", "--describe", "--all-groups"]) == 0
+    assert capsys.readouterr() == ("", "There are no groups.\n")
+
+
+def test_the_directories_of_a_node(say: Say, up: dict[str, Any]) -> None:
+    lines = say("log-dirs").splitlines()
+    head = ["BROKER", "DIRECTORY", "STATE", "REPLICAS", "SIZE", "CAPACITY", "FREE"]
+    assert lines[0].split() == head
+    assert [line.split()[1] for line in lines[1:]] == up["nodes"][0]["log_dirs"]
+    document = json.loads(say("log-dirs", "--describe", "--json"))
+    (broker,) = document["brokers"]
+    assert all(each["totalBytes"] >= each["usableBytes"] > 0 for each in broker["logDirs"])
+    assert not any(each["isCordoned"] for each in broker["logDirs"])
+
+
+def test_the_table_of_directories() -> None:
+    mib = 1 << 20
+    replicas = {
+        TopicPartition("t", 0): ReplicaOnDisk(3 * mib, 0, False),
+        TopicPartition("u", 0): ReplicaOnDisk(5, 0, False),
+    }
+    views = [
+        LogDirView("/d3", ErrorCode.NONE, -1, -1, True, {}),
+        LogDirView("/d2", ErrorCode.KAFKA_STORAGE_ERROR, -1, -1, False, {}),
+        LogDirView("/d1", ErrorCode.NONE, 8 * mib, 2 * mib, False, replicas),
+    ]
+    assert directory_lines({1: views}, ["t"]) == [
+        "BROKER  DIRECTORY  STATE     REPLICAS     SIZE  CAPACITY     FREE",
+        "     1  /d1        online           1  3.0 MiB   8.0 MiB  2.0 MiB",
+        "     1  /d2        offline          -        -         -        -",
+        "     1  /d3        cordoned         0      0 B         -        -",
+    ]
+
+
+def test_the_status_of_a_node(say: Say, up: dict[str, Any]) -> None:
+    lines = say("status").splitlines()
+    assert lines[0].split() == ["cluster", up["cluster_id"]]
+    assert lines[3].split() == ["attention", "nothing"]
+    assert lines[-1].split()[:4] == ["1", up["bootstrap_servers"], "-", "serving"]
+    assert json.loads(say("status", "--json"))["clusterId"] == up["cluster_id"]
+
+
+def test_the_status_counts_what_needs_attention() -> None:
+    nodes = (ClusterNode(1, "a", 9092, "r1", False), ClusterNode(2, "b", 9092, None, True))
+    partitions = {
+        0: PartitionView(0, 1, 3, (1, 2), (1,), (2,)),
+        1: PartitionView(1, -1, 3, (2,), (2,), (2,)),
+    }
+    voter = QuorumReplica(1, ZERO_UUID, 9, -1, -1)
+    found = Status(
+        ClusterDescription("id", 1, nodes),
+        QuorumDescription(1, 4, 9, (voter,), (), {}),
+        ClusterView(topics={"t": TopicView("t", ZERO_UUID, False, partitions)}),
+        {1: [LogDirView("/d", ErrorCode.KAFKA_STORAGE_ERROR, -1, -1, False, {})]},
+    )
+    assert status_lines(found) == [
+        "cluster     id",
+        "controller  1 leads in epoch 4, voters 1",
+        "topics      1 with 2 partitions",
+        "attention   fenced brokers: 1, offline directories: 1, partitions without a leader: 1, "
+        "under-replicated partitions: 1",
+        "",
+        "BROKER  ADDRESS  RACK  STATE    REPLICAS  LEADS  DIRECTORIES   FREE",
+        "     1  a:9092   r1    serving         1      1  1, 1 offline     -",
+        "     2  b:9092   -     fenced          2      0  -                -",
+    ]
+
+
+def test_sizes_and_tables() -> None:
+    assert [size_text(size) for size in (-1, 0, 1023, 1536, 1 << 40)] == [
+        *("-", "0 B", "1023 B", "1.5 KiB", "1.0 TiB"),
+    ]
+    assert table_lines(("A", "B"), []) == ["A  B"]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_shell_gets_its_completion_script(
+    shell: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run(["completion", shell]) == 0
+    assert "_SPINDLE_COMPLETE=" in capsys.readouterr().out
+    environment = {"bash": ("spindle topic cr", "2"), "zsh": ("spindle topic cr", "2")}
+    words, number = environment.get(shell, ("spindle topic", "cr"))
+    monkeypatch.setenv("COMP_WORDS", words)
+    monkeypatch.setenv("COMP_CWORD", number)
+    monkeypatch.setenv("_SPINDLE_COMPLETE", f"{shell}_complete")
+    with pytest.raises(SystemExit):
+        run([])
+    assert "create" in capsys.readouterr().out

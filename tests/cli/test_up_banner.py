@@ -1,0 +1,91 @@
+"""Every line that `spindle up` prints to be tried works when it is pasted."""
+
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from conftest import UP
+
+from spindle.cli.up.folder import make_cluster
+from spindle.cli.up.greeting import things_to_try
+from spindle.cli.up.layout import Wishes
+
+PYTHON = f"# In {sys.executable}, the records straight from the disks:"
+
+
+class Banner:
+    """The lines of a banner."""
+
+    def __init__(self, lines: Sequence[str]) -> None:
+        self.lines = list(lines)
+
+    def block(self, first: str) -> list[str]:
+        """Return the lines from this one up to the next empty one."""
+        start = self.lines.index(first)
+        return self.lines[start : self.lines.index("", start)]
+
+
+@pytest.fixture(scope="module")
+def banner() -> Iterator[Banner]:
+    """The banner of a running node."""
+    with subprocess.Popen([*UP, "--port", "0"], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        lines = []
+        for line in process.stdout:
+            lines.append(line.rstrip("\n"))
+            if line.startswith("# Ctrl-C"):
+                break
+        try:
+            yield Banner(lines)
+        finally:
+            process.terminate()
+            process.stdout.read()
+
+
+def test_one_node_writes_its_log_to_a_file_that_the_banner_names(banner: Banner) -> None:
+    (named,) = (line for line in banner.lines if line.startswith("    log "))
+    log = Path(named.removeprefix("    log "))
+    assert "Kafka Server started" in log.read_text()
+    assert not any("INFO" in line for line in banner.lines)
+
+
+@pytest.fixture(scope="module")
+def shell_output(banner: Banner) -> str:
+    """The output of the lines for the shell, which end at the first failure."""
+    lines = banner.block("# To try in another terminal:")
+    done = subprocess.run(
+        ["bash", "-e"], input="\n".join(lines), capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_shell_lines_work_when_they_are_pasted(shell_output: str) -> None:
+    assert "created demo" in shell_output
+    numbers = [line for line in shell_output.splitlines() if line.isdecimal()]
+    assert sorted(numbers) == [str(number) for number in range(1, 10)]
+
+
+@pytest.mark.spark
+def test_the_python_lines_work_when_they_are_pasted(banner: Banner, shell_output: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", "\n".join(banner.block(PYTHON))],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "|demo|" in done.stdout.replace(" ", "")
+
+
+def test_a_killed_node_of_several_comes_back_by_the_lines(tmp_path: Path) -> None:
+    nodes = make_cluster(Wishes(nodes=3, dirs=2), tmp_path, list(range(20001, 20007)))
+    lines = things_to_try(nodes, {1: 901, 2: 902, 3: 903}, str(tmp_path), "spindle")
+    start = lines.index("# Node 3 dies and comes back:")
+    assert lines[start + 1 : start + 3] == [
+        "kill -9 903",
+        f"spindle server start {tmp_path}/node-3/server.properties",
+    ]
+    assert "spindle topic create demo -p 3 -r 3" in lines
