@@ -11,6 +11,7 @@ from spindle.cli.shell.commands import Shell, in_columns, run_command
 from spindle.cli.shell.nodes import Directory
 from spindle.cli.shell.paths import completions, components, expression
 from spindle.common.ids import OffsetAndEpoch
+from spindle.metadata_log.encoding import encode_records
 from spindle.metadata_log.snapshots import SnapshotInfo, encode_snapshot, snapshot_file_name
 from spindle.protocol.message import Message
 from spindle.protocol.messages.metadata_records import (
@@ -20,7 +21,6 @@ from spindle.protocol.messages.metadata_records import (
     UnregisterBrokerRecord,
 )
 from spindle.protocol.records.builder import SimpleRecord, build_batch
-from spindle.publication.feed import RecordEncoder
 
 LEVEL = FeatureLevelRecord(name="metadata.version", feature_level=30)
 TREE = Directory(
@@ -37,8 +37,7 @@ def topic(number: int) -> TopicRecord:
 
 
 def batch(offset: int, *records: Message) -> bytes:
-    encoder = RecordEncoder()
-    values = [SimpleRecord(None, encoder.encode(record), 1_000) for record in records]
+    values = [SimpleRecord(None, value, 1_000) for value in encode_records(records)]
     return build_batch(values, base_offset=offset, leader_epoch=2)
 
 
@@ -47,8 +46,7 @@ def write_log(folder: Path) -> Path:
     folder.mkdir()
     (folder / f"{0:020d}.log").write_bytes(batch(0, LEVEL, topic(1)) + batch(2, topic(2), topic(3)))
     (folder / f"{4:020d}.log").write_bytes(batch(4, topic(4)) + batch(5, topic(5)) + b"torn")
-    encoder = RecordEncoder()
-    values = [encoder.encode(record) for record in (LEVEL, topic(1), topic(2))]
+    values = encode_records((LEVEL, topic(1), topic(2)))
     parts = encode_snapshot(values, SnapshotInfo(1_000, 0, None), epoch=2, now_ms=1_000)
     (folder / snapshot_file_name(OffsetAndEpoch(3, 2))).write_bytes(b"".join(parts))
     return folder

@@ -50,13 +50,22 @@ class AnyConfig:
 
 
 class MemoryQuorum:
-    """A metadata log of one node. `commit()` delivers what was appended since the last one."""
+    """A metadata log of one node. `commit()` delivers what was appended since the last one.
+
+    Attributes:
+        levels: the metadata.version that each append was told of.
+        resigned: epochs whose leadership the controller gave up.
+        failure: what appends raise; None while they succeed.
+    """
 
     def __init__(self, publisher: QuorumListener) -> None:
         self._listener = publisher
         self.leader = LeaderAndEpoch()
         self.high_watermark: int | None = None
         self.batches: list[CommittedBatch] = []
+        self.levels: list[int] = []
+        self.resigned: list[int] = []
+        self.failure: Exception | None = None
         self.end_offset = 0
         self.kraft_version = 0
         self._delivered = 0
@@ -73,8 +82,8 @@ class MemoryQuorum:
             self.kraft_version = version
             self._add([], epoch)
 
-    def subscribe(self, listener: QuorumListener) -> None:
-        raise AssertionError("the harness wires the listener itself")
+    def resign(self, epoch: int) -> None:
+        self.resigned.append(epoch)
 
     def become_leader(self, node_id: int, epoch: int) -> None:
         """Win an election: a control batch opens the epoch and is committed."""
@@ -91,9 +100,14 @@ class MemoryQuorum:
         self._listener.on_leader_change(self.leader)
         self.commit()
 
-    def append(self, epoch: int, records: Sequence[Message], *, is_atomic: bool) -> int:
+    def append(
+        self, epoch: int, records: Sequence[Message], *, metadata_version: int, is_atomic: bool
+    ) -> int:
+        if self.failure is not None:
+            raise self.failure
         if self.leader.epoch != epoch:
             raise NotLeader(epoch, self.leader)
+        self.levels.append(metadata_version)
         self._add(list(records), epoch)
         if self.commits_at_once:
             asyncio.get_running_loop().call_soon(self.commit)
@@ -121,6 +135,7 @@ class Harness:
         metadata_version: int = 30,
         node_id: int = 1,
         unresolved: FindUnresolved = unresolved_hosts,
+        bootstrap: Sequence[Message] | None = None,
         **settings: Any,
     ) -> None:
         self.now_ms = 1_000_000
@@ -133,10 +148,7 @@ class Harness:
             self.quorum,
             self.publisher,
             context,
-            bootstrap=[
-                FeatureLevelRecord(name=name, feature_level=level)
-                for name, level in _first_levels(metadata_version)
-            ],
+            bootstrap=_first_levels(metadata_version) if bootstrap is None else bootstrap,
             clock=lambda: self.now_ms,
             unresolved=unresolved,
         )
@@ -150,9 +162,9 @@ class Harness:
         """Let the timer of the periodic tasks run as often as it does in so much time."""
         end_ms = self.now_ms + duration_ms
         while self.now_ms < end_ms:
-            due_ms = self.driver.next_task_ms
+            due_ms = self.driver.tasks.next_due_ms
             self.now_ms = end_ms if due_ms is None else min(end_ms, max(due_ms, self.now_ms + 1))
-            self.driver.run_periodic_tasks()
+            self.driver.tasks.run_due()
 
     async def request(self, request: Message, version: int | None = None) -> Any:
         """Send a request of the newest, or of a given, version."""
@@ -195,11 +207,14 @@ class Harness:
         return [batch for batch in found if batch]
 
 
-def _first_levels(metadata_version: int) -> list[tuple[str, int]]:
+def _first_levels(metadata_version: int) -> list[Message]:
     """What a disk is formatted with."""
     levels = [(f.name, f.default_level(metadata_version)) for f in FEATURES]
     others = [(name, level) for name, level in levels if level and name != KRAFT_VERSION]
-    return [(METADATA_VERSION, metadata_version), *sorted(others)]
+    return [
+        FeatureLevelRecord(name=name, feature_level=level)
+        for name, level in [(METADATA_VERSION, metadata_version), *sorted(others)]
+    ]
 
 
 def registration(

@@ -552,7 +552,7 @@ def test_time_in_which_the_controller_stood_still_is_nobodys_silence() -> None:
         c = Cluster()
         await c.start()
         c.now_ms += 60_000
-        c.driver.run_periodic_tasks()
+        c.driver.tasks.run_due()
         assert c.new_records() == []
         c.pass_time(8000)
         await c.beat_all(3)

@@ -1,7 +1,6 @@
 """The driver: speculative state, commits, loss of leadership, limits, periodic tasks."""
 
 import asyncio
-from dataclasses import replace
 
 import pytest
 from controller_harness import Harness, registration, run, uuid
@@ -10,14 +9,18 @@ from spindle.common.errors import ApiError, ErrorCode
 from spindle.metadata.features import SUPPORTED_FEATURES
 from spindle.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from spindle.protocol.messages.broker_registration import BrokerRegistrationRequest
-from spindle.protocol.messages.create_acls import CreateAclsRequest
 from spindle.protocol.messages.create_topics import CreateTopicsRequest
 from spindle.protocol.messages.metadata_records import (
     AbortTransactionRecord,
+    AccessControlEntryRecord,
     BeginTransactionRecord,
+    FeatureLevelRecord,
     NoOpRecord,
+    PartitionRecord,
     TopicRecord,
 )
+from spindle.protocol.messages.update_features import UpdateFeaturesRequest
+from spindle.runtime.controller import periodic_tasks
 
 TOPIC = CreateTopicsRequest.CreatableTopic
 
@@ -69,6 +72,42 @@ def test_an_error_that_rests_on_uncommitted_state_waits_for_it_too() -> None:
     run(scenario())
 
 
+def test_a_leader_whose_first_records_fail_makes_room_for_another() -> None:
+    async def scenario() -> None:
+        contradiction = PartitionRecord(partition_id=0, topic_id=uuid(9), replicas=[1], isr=[1])
+        node = Harness(bootstrap=[contradiction])
+        node.quorum.become_leader(1, 4)
+        assert not node.driver.is_active
+        assert node.quorum.resigned == [4]
+        with pytest.raises(ApiError, match="NOT_CONTROLLER"):
+            await node.request(create("a"))
+
+    run(scenario())
+
+
+def test_a_level_that_was_never_committed_is_not_written_with() -> None:
+    async def scenario() -> None:
+        node = Harness(metadata_version=20)
+        node.quorum.become_leader(1, 1)
+        node.quorum.commit()
+        node.quorum.commits_at_once = False
+        update = UpdateFeaturesRequest.FeatureUpdateKey(
+            feature="metadata.version", max_version_level=24, upgrade_type=1
+        )
+        raised = asyncio.create_task(node.request(UpdateFeaturesRequest(feature_updates=[update])))
+        await asyncio.sleep(0)
+        node.pass_time(500)
+        assert node.quorum.levels[-1] == 24
+        node.quorum.lose_leadership(2, 5, keep=0)
+        with pytest.raises(ApiError, match="NOT_CONTROLLER"):
+            await raised
+        node.quorum.become_leader(1, 6)
+        node.pass_time(500)
+        assert node.quorum.levels[-1] == 20
+
+    run(scenario())
+
+
 def test_losing_leadership_fails_what_waits_and_forgets_it() -> None:
     async def scenario() -> None:
         node = await started()
@@ -113,19 +152,18 @@ def test_an_active_controller_says_that_it_does_not_check_acls(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def scenario() -> None:
-        node = await started(has_authorizer=True)
-        creation = CreateAclsRequest.AclCreation(
+        entry = AccessControlEntryRecord(
+            id=uuid(5),
             resource_type=2,
             resource_name="t",
-            resource_pattern_type=3,
+            pattern_type=3,
             principal="User:a",
             host="*",
             operation=3,
             permission_type=3,
         )
-        await node.request(CreateAclsRequest(creations=[creation]))
-        node.driver._context = replace(
-            node.driver._context, settings=replace(node.settings, has_authorizer=False)
+        node = Harness(
+            bootstrap=[FeatureLevelRecord(name="metadata.version", feature_level=30), entry]
         )
         node.quorum.become_leader(1, 2)
 
@@ -196,13 +234,51 @@ def test_an_idle_controller_writes_a_no_op_record() -> None:
         node = await started()
         done = len(node.quorum.batches)
         node.now_ms += 499
-        node.driver.run_periodic_tasks()
+        node.driver.tasks.run_due()
         assert node.quorum.batches[done:] == []
         node.now_ms += 1
-        node.driver.run_periodic_tasks()
+        node.driver.tasks.run_due()
         assert [batch.records for batch in node.quorum.batches[done:]] == [[NoOpRecord()]]
-        node.driver.run_periodic_tasks()
+        node.driver.tasks.run_due()
         assert len(node.quorum.batches) == done + 1
+
+    run(scenario())
+
+
+def test_an_unexpected_failure_of_a_task_stops_neither_it_nor_the_others(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        node = await started()
+        done = len(node.quorum.batches)
+        fence = periodic_tasks.fence_stale_broker
+        monkeypatch.setattr(periodic_tasks, "fence_stale_broker", lambda *_: {}["a mistake"])
+        node.pass_time(10_000)
+        assert NoOpRecord() in node.quorum.batches[-1].records
+        assert len(node.quorum.batches) > done + 10
+        assert not node.publisher.image.cluster.brokers[1].is_fenced
+        monkeypatch.setattr(periodic_tasks, "fence_stale_broker", fence)
+        node.pass_time(10_000)
+        node.quorum.commit()
+        assert node.publisher.image.cluster.brokers[1].is_fenced
+
+    run(scenario())
+    assert "Controller 1: failed to fence stale brokers" in caplog.messages
+
+
+def test_a_broker_that_could_not_be_fenced_is_fenced_later_and_others_before() -> None:
+    async def scenario() -> None:
+        node = await started()
+        await node.broker(2, [uuid(2)])
+        node.now_ms += 10
+        await node.broker(3, [uuid(3)])
+        node.quorum.failure = ValueError("too large")
+        node.pass_time(9100)
+        node.quorum.failure = None
+        node.pass_time(9100)
+        node.quorum.commit()
+        brokers = node.publisher.image.cluster.brokers
+        assert all(brokers[broker_id].is_fenced for broker_id in (1, 2, 3))
 
     run(scenario())
 
@@ -299,8 +375,7 @@ def test_a_crashed_combined_node_comes_back_without_waiting_for_its_own_session(
 
 def test_an_empty_log_without_bootstrap_records_starts_at_the_newest_level() -> None:
     async def scenario() -> None:
-        node = Harness()
-        node.driver._bootstrap.clear()
+        node = Harness(bootstrap=())
         node.quorum.become_leader(1, 1)
         node.quorum.commit()
         assert node.publisher.image.features.levels == {"metadata.version": 30}

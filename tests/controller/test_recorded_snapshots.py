@@ -17,11 +17,11 @@ from spindle.metadata.image import MetadataImage
 from spindle.metadata.record_versions import record_version
 from spindle.metadata.snapshot import snapshot_records
 from spindle.metadata_log.committed import CommittedBatch
+from spindle.metadata_log.encoding import encode_records
 from spindle.metadata_log.snapshots import SnapshotInfo, encode_snapshot
 from spindle.protocol.message import Message
 from spindle.protocol.messages import metadata_records
 from spindle.protocol.records.batch import batches
-from spindle.publication.feed import RecordEncoder
 from spindle.publication.loader import MetadataLoader
 from spindle.raft.kraft_records import read_control_records
 
@@ -66,9 +66,8 @@ def test_offsets_and_batches_of_a_snapshot_file() -> None:
     """In the file offsets count from 0; header and footer have batches of their own."""
     name = SNAPSHOTS[-1]
     records = [record for record, _ in recorded(name)]
-    encoder = RecordEncoder()
     header_ms = entries(name)[0][4]["lastContainedLogTimestamp"]
-    values = [encoder.encode(record) for record in records]
+    values = encode_records(records)
     data = b"".join(encode_snapshot(values, SnapshotInfo(header_ms, 0, None), epoch=1, now_ms=7))
     found = []
     for position, header in batches(data):

@@ -13,6 +13,7 @@ from peers.node import SpindleNode
 from peers.paths import SPINDLE, kafka_shell_jars
 
 from spindle.common.ids import OffsetAndEpoch
+from spindle.metadata_log.encoding import encode_records
 from spindle.metadata_log.snapshots import SnapshotInfo, encode_snapshot, snapshot_file_name
 from spindle.protocol.messages.metadata_records import (
     AccessControlEntryRecord,
@@ -27,7 +28,6 @@ from spindle.protocol.messages.metadata_records import (
     TopicRecord,
     UserScramCredentialRecord,
 )
-from spindle.publication.feed import RecordEncoder
 from spindle.raft.voters import VoterSet
 
 _ATTEMPTS = 5
@@ -139,10 +139,9 @@ RECORDS = [
 @pytest.fixture(scope="module")
 def snapshot(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A snapshot with everything that an image can hold."""
-    encoder = RecordEncoder()
     info = SnapshotInfo(1_700_000_000_120, 1, VoterSet())
     parts = encode_snapshot(
-        [encoder.encode(record) for record in RECORDS],
+        encode_records(RECORDS),
         info,
         epoch=3,
         now_ms=int(time.time()) * 1000 + 120,

@@ -45,6 +45,7 @@ from spindle.runtime.quorum.metadata_quorum import RaftMetadataQuorum
 from spindle.testing.filesystem import Fault, MemoryFileSystem
 
 _OFFSET_S = time() - monotonic()
+LEVEL = 20
 TOPIC = TopicRecord(name="t", topic_id=b"i" * 16)
 
 
@@ -163,7 +164,9 @@ def test_a_node_leads_alone_and_again_after_a_restart(tmp_path: Path) -> None:
             await node.heard.wait_for_leadership(1)
             assert node.heard.leaders[-1] == node.quorum.leader
             assert node.heard.offsets == [(0, 0)]
-            last = node.quorum.append(1, [TOPIC, NoOpRecord()], is_atomic=True)
+            last = node.quorum.append(
+                1, [TOPIC, NoOpRecord()], metadata_version=LEVEL, is_atomic=True
+            )
             assert last == 2
             assert node.quorum.high_watermark == 1, "not before it is on the disk"
             await node.heard.wait_for_offset(2)
@@ -194,7 +197,7 @@ def test_a_log_that_a_listener_cannot_replay_ends_the_node(tmp_path: Path) -> No
             strict = Strict()
             node.quorum.subscribe(strict)
             await strict.wait_for_leadership(1)
-            node.quorum.append(1, [TOPIC], is_atomic=True)
+            node.quorum.append(1, [TOPIC], metadata_version=LEVEL, is_atomic=True)
             await strict.wait_for(lambda heard: TOPIC in heard.records)
             assert [str(fault) for fault in node.faults] == ["a topic that cannot be"]
         async with running(str(tmp_path)) as node:
@@ -212,9 +215,9 @@ def test_the_log_has_the_batches_that_were_appended(tmp_path: Path) -> None:
         async with running(str(tmp_path)) as node:
             await node.heard.wait_for_leadership(1)
             level = FeatureLevelRecord(name="metadata.version", feature_level=20)
-            node.quorum.append(1, [level], is_atomic=False)
+            node.quorum.append(1, [level], metadata_version=LEVEL, is_atomic=False)
             partition = PartitionRecord(partition_id=3, topic_id=b"i" * 16)
-            last = node.quorum.append(1, [TOPIC, partition], is_atomic=True)
+            last = node.quorum.append(1, [TOPIC, partition], metadata_version=LEVEL, is_atomic=True)
             await node.heard.wait_for_offset(last)
 
     asyncio.run(run())
@@ -236,7 +239,10 @@ def test_appends_of_one_moment_are_committed_together(tmp_path: Path) -> None:
     async def run() -> None:
         async with running(str(tmp_path)) as node:
             await node.heard.wait_for_leadership(1)
-            lasts = [node.quorum.append(1, [NoOpRecord()], is_atomic=False) for _ in range(50)]
+            lasts = [
+                node.quorum.append(1, [NoOpRecord()], metadata_version=LEVEL, is_atomic=False)
+                for _ in range(50)
+            ]
             assert lasts == list(range(1, 51))
             await node.heard.wait_for_offset(50)
             assert node.heard.offsets == [(n, n) for n in range(51)]
@@ -249,10 +255,12 @@ def test_only_the_leader_of_the_epoch_appends(tmp_path: Path) -> None:
         async with running(str(tmp_path)) as node:
             await node.heard.wait_for_leadership(1)
             with pytest.raises(NotLeader):
-                node.quorum.append(7, [NoOpRecord()], is_atomic=False)
+                node.quorum.append(7, [NoOpRecord()], metadata_version=LEVEL, is_atomic=False)
             with pytest.raises(ValueError, match="nothing to append"):
-                node.quorum.append(1, [], is_atomic=False)
-            assert node.quorum.append(1, [NoOpRecord()], is_atomic=False) == 1
+                node.quorum.append(1, [], metadata_version=LEVEL, is_atomic=False)
+            assert (
+                node.quorum.append(1, [NoOpRecord()], metadata_version=LEVEL, is_atomic=False) == 1
+            )
 
     asyncio.run(run())
 
@@ -263,7 +271,9 @@ def test_a_resigned_lone_leader_leads_the_next_epoch(tmp_path: Path) -> None:
             await node.heard.wait_for_leadership(1)
             node.quorum.resign(1)
             await node.heard.wait_for_leadership(2)
-            assert node.quorum.append(2, [NoOpRecord()], is_atomic=False) == 2
+            assert (
+                node.quorum.append(2, [NoOpRecord()], metadata_version=LEVEL, is_atomic=False) == 2
+            )
 
     asyncio.run(run())
 
@@ -277,13 +287,13 @@ def test_a_new_listener_gets_the_snapshot_and_what_follows(tmp_path: Path) -> No
         async with running(str(tmp_path), retention=retention) as node:
             quorum = node.quorum
             await node.heard.wait_for_leadership(1)
-            quorum.append(1, [TOPIC], is_atomic=False)
+            quorum.append(1, [TOPIC], metadata_version=LEVEL, is_atomic=False)
             await node.heard.wait_for_offset(1)
             await quorum.write_snapshot(OffsetAndEpoch(1, 1), [], 5)
             snapshot_id = OffsetAndEpoch(2, 1)
             await quorum.write_snapshot(snapshot_id, [TOPIC], 7)
             await quorum.write_snapshot(snapshot_id, [], 8)
-            quorum.append(1, [NoOpRecord()], is_atomic=False)
+            quorum.append(1, [NoOpRecord()], metadata_version=LEVEL, is_atomic=False)
             await node.heard.wait_for_offset(2)
             for _ in range(100):
                 if quorum.log_start_offset == 2:
@@ -308,7 +318,7 @@ def test_a_restart_begins_with_the_snapshot(tmp_path: Path) -> None:
         retention = RetentionSettings(max_bytes=1, max_ms=-1)
         async with running(str(tmp_path), retention=retention) as node:
             await node.heard.wait_for_leadership(1)
-            node.quorum.append(1, [TOPIC], is_atomic=False)
+            node.quorum.append(1, [TOPIC], metadata_version=LEVEL, is_atomic=False)
             await node.heard.wait_for_offset(1)
             await node.quorum.write_snapshot(OffsetAndEpoch(1, 1), [], 5)
             await node.quorum.write_snapshot(OffsetAndEpoch(2, 1), [TOPIC], 7)
@@ -341,7 +351,7 @@ def test_replicas_read_the_log_and_the_snapshots(tmp_path: Path) -> None:
         async with running(str(tmp_path)) as node:
             quorum = node.quorum
             await node.heard.wait_for_leadership(1)
-            quorum.append(1, [TOPIC], is_atomic=False)
+            quorum.append(1, [TOPIC], metadata_version=LEVEL, is_atomic=False)
             await node.heard.wait_for_offset(1)
             fetch = requests.fetch_request(CLUSTER_ID, 1, key(9), OffsetAndEpoch(0, 0), -1, 1000)
             answer = await quorum.handle(fetch)
@@ -376,7 +386,7 @@ def test_a_waiting_fetch_gets_records_as_soon_as_there_are_some(tmp_path: Path) 
             waiting = asyncio.ensure_future(node.quorum.handle(fetch))
             await asyncio.sleep(0)
             assert not waiting.done()
-            node.quorum.append(1, [TOPIC], is_atomic=False)
+            node.quorum.append(1, [TOPIC], metadata_version=LEVEL, is_atomic=False)
             answer = await waiting
             assert isinstance(answer, FetchResponse)
             records = answer.responses[0].partitions[0].records
@@ -424,7 +434,7 @@ def test_a_dead_metadata_directory_stops_the_quorum() -> None:
                     requests.fetch_request(CLUSTER_ID, 1, key(9), OffsetAndEpoch(1, 1), 1, 1000),
                 )
             )
-            node.quorum.append(1, [TOPIC], is_atomic=False)
+            node.quorum.append(1, [TOPIC], metadata_version=LEVEL, is_atomic=False)
             with pytest.raises(ApiError, match="BROKER_NOT_AVAILABLE"):
                 await waiting
             assert node.heard.offsets == [(0, 0)], "what is not on the disk is not committed"

@@ -9,7 +9,7 @@ from time import monotonic, time
 import pytest
 from quorum_node import CLUSTER_ID, endpoints, key, static_voters
 from quorum_wire import Network
-from test_metadata_quorum import TOPIC, Recorder
+from test_metadata_quorum import LEVEL, TOPIC, Recorder
 
 from spindle.common.filesystem import OsFileSystem
 from spindle.common.ids import NO_LEADER, OffsetAndEpoch
@@ -103,7 +103,7 @@ def test_records_reach_every_node_and_survive_the_leader(tmp_path: Path) -> None
             await member.start()
         leader = await the_leader(members)
         epoch = leader.quorum.leader.epoch
-        last = leader.quorum.append(epoch, [TOPIC], is_atomic=True)
+        last = leader.quorum.append(epoch, [TOPIC], metadata_version=LEVEL, is_atomic=True)
         for member in members:
             await member.heard.wait_for_offset(last)
             assert member.heard.records == [TOPIC]
@@ -118,7 +118,9 @@ def test_records_reach_every_node_and_survive_the_leader(tmp_path: Path) -> None
         ), "it stayed for the election"
         assert successor.quorum.leader.epoch > epoch
         epoch = successor.quorum.leader.epoch
-        last = successor.quorum.append(epoch, [NoOpRecord()], is_atomic=True)
+        last = successor.quorum.append(
+            epoch, [NoOpRecord()], metadata_version=LEVEL, is_atomic=True
+        )
         for member in rest:
             await member.heard.wait_for_offset(last)
             assert member.heard.records == [TOPIC, NoOpRecord()]
@@ -143,17 +145,20 @@ def test_a_leader_whose_disk_dies_stops_and_the_others_go_on(tmp_path: Path) -> 
             await member.start()
         leader = await the_leader(members)
         epoch = leader.quorum.leader.epoch
-        last = leader.quorum.append(epoch, [TOPIC], is_atomic=True)
+        last = leader.quorum.append(epoch, [TOPIC], metadata_version=LEVEL, is_atomic=True)
         for member in members:
             await member.heard.wait_for_offset(last)
         leader.thread.fail(OSError(ENOSPC, "No space left on device"))
-        leader.quorum.append(epoch, [NoOpRecord()], is_atomic=True)  # to be lost: on no disk
+        # This record is to be lost: it is on no disk.
+        leader.quorum.append(epoch, [NoOpRecord()], metadata_version=LEVEL, is_atomic=True)
         while not leader.faults:  # noqa: ASYNC110
             await asyncio.sleep(0.005)
         del network.nodes[9000 + leader.node_id]
         rest = [member for member in members if member is not leader]
         successor = await the_leader(rest)
-        last = successor.quorum.append(successor.quorum.leader.epoch, [TOPIC], is_atomic=True)
+        last = successor.quorum.append(
+            successor.quorum.leader.epoch, [TOPIC], metadata_version=LEVEL, is_atomic=True
+        )
         for member in rest:
             await member.heard.wait_for_offset(last)
             assert member.heard.records == [TOPIC, TOPIC]
@@ -176,7 +181,7 @@ def test_a_snapshot_damaged_at_its_leader_does_no_harm_elsewhere(
             await member.start()
         leader = await the_leader(members)
         epoch = leader.quorum.leader.epoch
-        last = leader.quorum.append(epoch, [TOPIC], is_atomic=True)
+        last = leader.quorum.append(epoch, [TOPIC], metadata_version=LEVEL, is_atomic=True)
         await leader.heard.wait_for_offset(last)
         await leader.quorum.write_snapshot(OffsetAndEpoch(last + 1, epoch), [TOPIC], 5)
         (file,) = (tmp_path / f"node{leader.node_id}" / DIRECTORY_NAME).glob("*.checkpoint")
@@ -188,7 +193,7 @@ def test_a_snapshot_damaged_at_its_leader_does_no_harm_elsewhere(
             await asyncio.sleep(0.005)
         leader = await the_leader(members)
         epoch = leader.quorum.leader.epoch
-        last = leader.quorum.append(epoch, [NoOpRecord()], is_atomic=True)
+        last = leader.quorum.append(epoch, [NoOpRecord()], metadata_version=LEVEL, is_atomic=True)
         await leader.heard.wait_for_offset(last)
         await leader.quorum.write_snapshot(OffsetAndEpoch(last + 1, epoch), [TOPIC], 5)
         await late.heard.wait_for(lambda heard: bool(heard.snapshots))
@@ -208,7 +213,7 @@ def test_a_node_that_comes_late_begins_with_the_snapshot(tmp_path: Path) -> None
             await member.start()
         leader = await the_leader(members)
         epoch = leader.quorum.leader.epoch
-        last = leader.quorum.append(epoch, [TOPIC], is_atomic=True)
+        last = leader.quorum.append(epoch, [TOPIC], metadata_version=LEVEL, is_atomic=True)
         await leader.heard.wait_for_offset(last)
         await leader.quorum.write_snapshot(OffsetAndEpoch(last + 1, epoch), [TOPIC], 5)
         late = Member(3, tmp_path, network)
@@ -217,7 +222,9 @@ def test_a_node_that_comes_late_begins_with_the_snapshot(tmp_path: Path) -> None
         assert late.heard.snapshots == [OffsetAndEpoch(last + 1, epoch)]
         assert late.heard.records == [TOPIC]
         leader = await the_leader(members)
-        last = leader.quorum.append(leader.quorum.leader.epoch, [NoOpRecord()], is_atomic=True)
+        last = leader.quorum.append(
+            leader.quorum.leader.epoch, [NoOpRecord()], metadata_version=LEVEL, is_atomic=True
+        )
         await late.heard.wait_for_offset(last)
         assert late.heard.records == [TOPIC, NoOpRecord()]
         for member in [*members, late]:

@@ -106,13 +106,15 @@ def fence_stale_broker(
     other work: a quorum that hears nothing of its leader for so long would choose another one,
     which would begin anew. A broker that is heard of meanwhile stays.
     """
-    broker_id = heartbeats.expire_one(now_ms)
+    broker_id = heartbeats.take_expired(now_ms)
     if broker_id is None:
         return Decision(False)
     changes = LeadershipChanges(image, context.settings)
-    if broker_id in image.cluster.brokers and not changes.fence(broker_id, MAX_MOVES_PER_FENCING):
-        heartbeats.expire(broker_id)
-    return Decision(True, changes.records)
+    is_fenced = broker_id not in image.cluster.brokers or changes.fence(
+        broker_id, MAX_MOVES_PER_FENCING
+    )
+    settle = heartbeats.end_session if is_fenced else heartbeats.expire
+    return Decision(True, changes.records, on_append=lambda _: settle(broker_id))
 
 
 def _directories_offline(

@@ -108,8 +108,11 @@ class Heartbeats:
             if beat.contact_ms is not None
         }
 
-    def expire_one(self, now_ms: int) -> int | None:
-        """The broker that has been silent longest beyond its session, if any; it is forgotten.
+    def take_expired(self, now_ms: int) -> int | None:
+        """Return the broker that has been silent longest beyond its session, if there is one.
+
+        Until `end_session` it counts as heard of now: if it cannot be fenced, the other silent
+        brokers are next, and it is found again when another session timeout has passed.
 
         To be called `CHECKS_PER_SESSION` times per session, and at `next_expiry_ms`. A longer gap
         means that this process stood still, with heartbeats unread in its sockets: that time is
@@ -129,8 +132,12 @@ class Heartbeats:
         if not stale:
             return None
         broker_id = min(stale)[1]
-        self._beats[broker_id].contact_ms = None
+        self._beats[broker_id].contact_ms = now_ms
         return broker_id
+
+    def end_session(self, broker_id: int) -> None:
+        """Forget a broker that is fenced now, until it is heard of."""
+        self._beats[broker_id].contact_ms = None
 
     def next_expiry_ms(self) -> int | None:
         """When the next session ends if its broker stays silent; None if there is no session."""

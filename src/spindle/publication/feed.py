@@ -1,19 +1,13 @@
 """Feeds the listeners of the quorum: from memory what is new, from the disk what they missed."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
-from spindle.common.errors import ProtocolViolation
 from spindle.common.ids import OffsetAndEpoch
 from spindle.disks.executor import DirectoryExecutor
-from spindle.metadata.features import METADATA_VERSION
-from spindle.metadata.record_versions import record_version
 from spindle.metadata_log.committed import CommittedBatch, decode_batches
 from spindle.metadata_log.metadata_log import MetadataLog
 from spindle.metadata_log.snapshots import read_snapshot
-from spindle.protocol.message import Message
-from spindle.protocol.messages.metadata_records import FeatureLevelRecord
-from spindle.protocol.metadata_frame import frame
 from spindle.publication.delivery import Delivery, Subscription
 from spindle.publication.listener import QuorumListener
 from spindle.raft.leader import LeaderAndEpoch
@@ -21,28 +15,6 @@ from spindle.raft.log_view import BOOTSTRAP_SNAPSHOT_ID
 from spindle.raft.ready import Append, LogOperation, Truncate
 
 _LOAD_BYTES: Final = 1 << 20
-_NEWEST_METADATA_VERSION: Final = 2**15 - 1
-
-
-class RecordEncoder:
-    """Frames metadata records in the versions that the cluster's metadata.version asks for."""
-
-    def __init__(self) -> None:
-        self._level = _NEWEST_METADATA_VERSION
-
-    def encode(self, record: Message) -> bytes:
-        self.note(record)
-        return frame(record, record_version(record, self._level))
-
-    def note(self, record: Message) -> None:
-        """Follow the level as records set it."""
-        if isinstance(record, FeatureLevelRecord) and record.name == METADATA_VERSION:
-            self._level = record.feature_level
-
-    def note_batches(self, batches: Iterable[CommittedBatch]) -> None:
-        for batch in batches:
-            for record in batch.records:
-                self.note(record)
 
 
 class _Loaded(NamedTuple):
@@ -58,7 +30,6 @@ class ListenerFeed:
 
     Args:
         log_end_offset: of the log as it was loaded.
-        encoder: is told of all records, so that it knows the level to write with.
         on_error: gets what makes it impossible to go on.
         call_soon: runs a function on the event loop after the present one.
     """
@@ -68,13 +39,11 @@ class ListenerFeed:
         log: MetadataLog,
         thread: DirectoryExecutor,
         log_end_offset: int,
-        encoder: RecordEncoder,
         on_error: Callable[[BaseException], None],
         call_soon: Callable[..., object],
     ) -> None:
         self._log = log
         self._thread = thread
-        self._encoder = encoder
         self._on_error = on_error
         self._call_soon = call_soon
         self._delivery = Delivery(log_end_offset)
@@ -114,9 +83,7 @@ class ListenerFeed:
         for operation in operations:
             match operation:
                 case Append(batches=batches) if own_batches is None:
-                    decoded = list(decode_batches(batches))
-                    self._encoder.note_batches(decoded)
-                    self._delivery.appended(decoded)
+                    self._delivery.appended(decode_batches(batches))
                 case Truncate(offset):
                     self._delivery.truncated_to(offset)
         if own_batches is not None:
@@ -157,8 +124,8 @@ class ListenerFeed:
             elif subscription in self._delivery.subscriptions and not self._is_stopped:
                 try:
                     self._give(subscription, next_offset, found)
-                except ProtocolViolation as violation:
-                    self._on_error(violation)
+                except Exception as fault:  # noqa: BLE001 - the listener lacks a part of the log now
+                    self._on_error(fault)
 
         end_offset = self._delivery.high_watermark
         self._thread.call(loaded, self._load, subscription.listener, next_offset, end_offset)
@@ -169,7 +136,7 @@ class ListenerFeed:
         is_before_log = next_offset is None or next_offset < self._log.start_offset
         if newest != BOOTSTRAP_SNAPSHOT_ID and is_before_log:
             data = self._log.read_snapshot_bytes(newest)
-            read = self._noted(read_snapshot(data, self._log.snapshot_path(newest)))
+            read = read_snapshot(data, self._log.snapshot_path(newest))
             return _Loaded([], newest, listener.read_snapshot(newest, read))
         offset = next_offset or 0
         batches: list[CommittedBatch] = []
@@ -181,16 +148,10 @@ class ListenerFeed:
                     batches.append(batch)
         return _Loaded(batches)
 
-    def _noted(self, batches: Iterable[CommittedBatch]) -> Iterator[CommittedBatch]:
-        for batch in batches:
-            self._encoder.note_batches((batch,))
-            yield batch
-
     def _give(self, subscription: Subscription, next_offset: int | None, found: _Loaded) -> None:
         if subscription.next_offset != next_offset:
             self._load_for(subscription)  # the log began anew while this was read
             return
-        self._encoder.note_batches(found.batches)
         if found.snapshot_id is not None:
             self._delivery.give_snapshot(subscription, found.snapshot_id, found.content)
         elif found.batches:

@@ -1,15 +1,10 @@
-"""What the rest of a node sees of the metadata quorum: committed batches, snapshots and leadership.
-
-The controller and the metadata loader are written against these protocols; `runtime` implements
-them over the state machine of this package.
-"""
+"""The port by which a node hears of the metadata quorum: batches, snapshots and leadership."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
 from spindle.common.ids import OffsetAndEpoch
 from spindle.metadata_log.committed import CommittedBatch
-from spindle.protocol.message import Message
 from spindle.raft.leader import LeaderAndEpoch
 
 
@@ -42,31 +37,4 @@ class QuorumListener(Protocol):
         The local node is named as leader only when everything up to the start of its epoch was
         delivered by `on_commit`.
         """
-        ...
-
-
-class MetadataQuorum(Protocol):
-    """The replicated metadata log as the active controller uses it."""
-
-    @property
-    def leader(self) -> LeaderAndEpoch: ...
-
-    @property
-    def high_watermark(self) -> int | None:
-        """First offset that is not known to be committed; None until that is known."""
-        ...
-
-    def append(self, epoch: int, records: Sequence[Message], *, is_atomic: bool) -> int:
-        """Schedule an append as leader of `epoch`; the offset of the last record.
-
-        Atomic records stay in one batch.
-
-        Raises:
-            NotLeader: the local node does not lead `epoch` (any more).
-            ValueError: atomic records that do not fit into one batch of 8 MiB.
-        """
-        ...
-
-    def subscribe(self, listener: QuorumListener) -> None:
-        """Deliver the newest snapshot and all committed batches, then whatever follows."""
         ...

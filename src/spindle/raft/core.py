@@ -257,7 +257,9 @@ class QuorumCore:
             role = Unattached(self.log.last_epoch, soon_ms)
         elif stored.leader_id == self.local.key.id:
             remote = [voter.key.id for voter in self.other_voters()]
-            role = Resigned(stored.epoch, deadline_ms, self.local.key.id, remote, [])
+            # A sole voter waits for nobody: it may lead again at once.
+            until_ms = now_ms if self.is_sole_voter else deadline_ms
+            role = Resigned(stored.epoch, until_ms, self.local.key.id, remote, [])
         elif voted is not None and is_same_candidate(voted, self.local.key):
             role = Candidate(stored.epoch, deadline_ms, self._own_vote())
         else:

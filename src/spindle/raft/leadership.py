@@ -128,11 +128,11 @@ def leave_leadership(core: QuorumCore) -> None:
 
 def poll_resigned(core: QuorumCore, role: Resigned, now_ms: int) -> None:
     """Tell the voters; after an election timeout begin anew in the next epoch."""
-    if core.is_sole_voter and not core.is_shutting_down:
-        core.become_prospective(now_ms)
-        return
     if now_ms >= role.election_deadline_ms and not core.is_shutting_down:
-        core.become_unattached(role.epoch + 1, now_ms)
+        if core.is_sole_voter:
+            core.become_prospective(now_ms)
+        else:
+            core.become_unattached(role.epoch + 1, now_ms)
         return
     for voter in core.other_voters():
         if voter.key.id in role.unacknowledged_ids:

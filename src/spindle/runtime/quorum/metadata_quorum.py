@@ -12,19 +12,18 @@ from typing import Any, Final
 
 from spindle.common.errors import (
     ApiError,
-    CorruptRecords,
     ErrorCode,
     LogDirectoryFailed,
-    ProtocolViolation,
 )
 from spindle.common.ids import NO_LEADER, Endpoint, OffsetAndEpoch
 from spindle.common.ports import RandomSource
 from spindle.disks.executor import DirectoryExecutor
 from spindle.metadata_log.committed import CommittedBatch
+from spindle.metadata_log.encoding import encode_records
 from spindle.metadata_log.metadata_log import MetadataLog, UnfitSnapshot
 from spindle.protocol.api import ApiKey
 from spindle.protocol.message import Message
-from spindle.publication.feed import ListenerFeed, RecordEncoder
+from spindle.publication.feed import ListenerFeed
 from spindle.publication.listener import QuorumListener
 from spindle.raft.core import QuorumCore
 from spindle.raft.leader import LeaderAndEpoch, NotLeader
@@ -109,7 +108,6 @@ class RaftMetadataQuorum:
         self._on_fault = on_fault
         self.history = QuorumHistory(local.key.id)
         self._loop = asyncio.get_running_loop()
-        self._encoder = RecordEncoder()
         self._is_started = False
         self._is_stopped = False
         self._answers: dict[int, asyncio.Future[Message]] = {}
@@ -138,7 +136,6 @@ class RaftMetadataQuorum:
             self._log,
             self._thread,
             stored.log.end_offset,
-            self._encoder,
             self._fail,
             self._loop.call_soon,
         )
@@ -265,8 +262,13 @@ class RaftMetadataQuorum:
 
     # ------------------------------------------------------------ requests
 
-    def append(self, epoch: int, records: Sequence[Message], *, is_atomic: bool) -> int:
+    def append(
+        self, epoch: int, records: Sequence[Message], *, metadata_version: int, is_atomic: bool
+    ) -> int:
         """Schedule an append as leader of `epoch`; the offset of the last record.
+
+        Args:
+            metadata_version: the level in force before the first record.
 
         Raises:
             NotLeader: the local node does not lead `epoch` (any more).
@@ -274,7 +276,7 @@ class RaftMetadataQuorum:
         """
         if self._is_stopped:
             raise NotLeader(epoch, LeaderAndEpoch(epoch=epoch))
-        values = [self._encoder.encode(record) for record in records]
+        values = list(encode_records(records, metadata_version))
         now_ms = self._clock()
         ready = self._quorum.step(AppendRecords(epoch, values, is_atomic), now_ms)
         batches: list[CommittedBatch] = []
@@ -327,8 +329,12 @@ class RaftMetadataQuorum:
         self._process(self._quorum.step(event, self._clock()))
 
     def resign(self, epoch: int) -> None:
-        """Give up the leadership of `epoch`: the active controller cannot go on."""
-        self._step(Resign(epoch))
+        """Give up the leadership of `epoch`: the active controller cannot go on.
+
+        In a step of its own: listeners that are being told of this leadership hear of it to the
+        last one before they hear of its end.
+        """
+        self._loop.call_soon(self._step, Resign(epoch))
 
     # ------------------------------------------------------------ snapshots
 
@@ -347,14 +353,10 @@ class RaftMetadataQuorum:
         if self._is_stopped:
             return
         try:
-            ready = self._quorum.step(event, self._clock())
-        except Exception as fault:  # noqa: BLE001 - whatever it is, this node must not go on
-            self._fail(fault)
-            return
-        try:
-            self._process(ready)
-        except (CorruptRecords, ProtocolViolation) as fault:
-            # The log says what cannot be: with a gap in it every later answer would be wrong.
+            self._process(self._quorum.step(event, self._clock()))
+        except Exception as fault:  # noqa: BLE001 - see below
+            # A step that is half done, or a listener that lacks a batch of the log, would make
+            # every later answer wrong: this node must not go on.
             self._fail(fault)
 
     def _process(self, ready: Ready, own_batches: list[CommittedBatch] | None = None) -> None:

@@ -7,10 +7,10 @@ from typing import Final
 from spindle.common.ids import OffsetAndEpoch
 from spindle.common.ports import RandomSource
 from spindle.disks.executor import DirectoryExecutor
+from spindle.metadata_log.encoding import encode_records
 from spindle.metadata_log.metadata_log import MetadataLog
 from spindle.metadata_log.snapshots import SnapshotInfo, encode_snapshot
 from spindle.protocol.message import Message
-from spindle.publication.feed import RecordEncoder
 from spindle.raft.core import QuorumCore
 from spindle.raft.ready import LogCleaned, SnapshotWritten
 
@@ -111,6 +111,4 @@ class SnapshotWriter:
 
 
 def _encode(records: Iterable[Message], info: SnapshotInfo, epoch: int, now_ms: int) -> list[bytes]:
-    encoder = RecordEncoder()
-    values = (encoder.encode(record) for record in records)
-    return list(encode_snapshot(values, info, epoch=epoch, now_ms=now_ms))
+    return list(encode_snapshot(encode_records(records), info, epoch=epoch, now_ms=now_ms))

@@ -25,7 +25,7 @@ from spindle.replicas.partition import ACKS_ALL, Partition
 from spindle.replication import follower_log
 from spindle.replication.fetch_session_handler import FetchSessionHandler
 from spindle.replication.leader_state import LeaderState
-from spindle.runtime.controller.driver import ControllerDriver
+from spindle.runtime.controller.speculative_log import SpeculativeLog
 
 Function = Callable[..., Any]
 
@@ -246,7 +246,7 @@ MUTANTS: Final[dict[str, Mutant]] = {
     "voters not removed": Mutant(VoterSet, "without", _remove_nobody),
     "metadata tail kept": Mutant(following, "truncation_offset", _keep_tail),
     "snapshot with a topic less": Mutant(snapshot, "_topics", _forget_topic),
-    "answer before commit": Mutant(ControllerDriver, "_committed", lambda _: _answer_at_once),
+    "answer before commit": Mutant(SpeculativeLog, "wait_committed", lambda _: _answer_at_once),
     "election outside the ISR": Mutant(PartitionChange, "_is_valid_leader", _lead_if_alive),
     "unclean election allowed": Mutant(
         partition_changes, "is_unclean_election_enabled", _always(True)

@@ -1,0 +1,29 @@
+"""Metadata records as the values that stand in the log, each in the version of its level."""
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from spindle.metadata.features import METADATA_VERSION
+from spindle.metadata.record_versions import record_version
+from spindle.protocol.message import Message
+from spindle.protocol.messages.metadata_records import FeatureLevelRecord
+from spindle.protocol.metadata_frame import frame
+
+NEWEST_METADATA_VERSION: Final = 2**15 - 1
+"""The level where none is in force yet: every record is written in its newest version."""
+
+
+def encode_records(
+    records: Iterable[Message], metadata_version: int = NEWEST_METADATA_VERSION
+) -> Iterator[bytes]:
+    """Frame records that follow each other in the log or in a snapshot.
+
+    Args:
+        metadata_version: the level in force before the first of them. A FeatureLevelRecord among
+            them changes the level for itself and the records after it.
+    """
+    level = metadata_version
+    for record in records:
+        if isinstance(record, FeatureLevelRecord) and record.name == METADATA_VERSION:
+            level = record.feature_level
+        yield frame(record, record_version(record, level))

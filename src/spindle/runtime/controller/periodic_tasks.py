@@ -1,0 +1,152 @@
+"""Runs the periodic tasks of the active controller when they are due, whatever becomes of one."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from time import perf_counter
+from typing import Any, Final
+
+from spindle.common.errors import ApiError
+from spindle.controller.brokers import fence_stale_broker
+from spindle.controller.decision import ControllerContext, Decision
+from spindle.controller.elections import balance_leaders, elect_uncleanly, elect_waiting
+from spindle.controller.heartbeats import Heartbeats
+from spindle.controller.periodic import Schedule, Task, intervals_ms
+from spindle.metadata.image import MetadataImage
+from spindle.protocol.messages.metadata_records import NoOpRecord
+from spindle.runtime.controller.history import ControllerHistory
+
+logger = logging.getLogger(__name__)
+
+_RETRY_MS: Final = 1000
+"""How soon a task that failed is tried again, if it is not due before."""
+
+
+class PeriodicTasks:
+    """The schedule of one active controller, from `begin` to `end`.
+
+    Args:
+        image: gives the speculative image.
+        execute: appends the records of a decision.
+        clock: milliseconds of a clock that never goes back.
+    """
+
+    def __init__(
+        self,
+        context: ControllerContext,
+        heartbeats: Heartbeats,
+        image: Callable[[], MetadataImage],
+        execute: Callable[[Decision[Any]], int],
+        clock: Callable[[], int],
+        history: ControllerHistory,
+    ) -> None:
+        self._context = context
+        self._heartbeats = heartbeats
+        self._image = image
+        self._execute = execute
+        self._clock = clock
+        self._history = history
+        self._schedule: Schedule | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    def begin(self, now_ms: int) -> None:
+        """Start the schedule of a controller that has just become active."""
+        self._schedule = Schedule(intervals_ms(self._context.settings), now_ms)
+        # The predecessor may have been interrupted between two goes of elections.
+        self._schedule.run_by(Task.ELECT_WAITING, now_ms)
+        self._set_timer()
+
+    def end(self) -> None:
+        """Run nothing more until the next `begin`."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._schedule = None
+
+    def elect_waiting_now(self) -> None:
+        """Elect leaders for the partitions that a decision has left over, in a moment."""
+        if self._schedule is not None:
+            self._schedule.run_by(Task.ELECT_WAITING, self._clock())
+            self._set_timer()
+
+    @property
+    def next_due_ms(self) -> int | None:
+        """When `run_due` has something to do; None while another node is active."""
+        return None if self._schedule is None else self._schedule.next_due_ms()
+
+    def _set_timer(self) -> None:
+        due_ms = self.next_due_ms
+        if due_ms is None:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        delay_ms = max(1, due_ms - self._clock())
+        self._timer = asyncio.get_running_loop().call_later(delay_ms / 1000, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self.run_due()
+        self._set_timer()
+
+    def run_due(self) -> None:
+        """Run the tasks that are due; a task that fails delays neither the others nor its next run.
+
+        The timer calls this, and so may a test with a clock of its own.
+        """
+        if self._schedule is None:
+            return
+        now_ms = self._clock()
+        for task in self._schedule.take_due(now_ms):
+            self._history.operations_started += 1
+            began_s = perf_counter()
+            try:
+                self._run(task, now_ms)
+            except ApiError as error:
+                self._failed(task, now_ms)
+                logger.warning("Controller %d: could not %s: %s", self._node_id, task.value, error)
+            except Exception:
+                # Not the fault of the tasks that come next: without them no broker is ever fenced.
+                self._failed(task, now_ms)
+                self._history.errors += 1
+                logger.exception("Controller %d: failed to %s", self._node_id, task.value)
+            finally:
+                self._history.operations.observe(perf_counter() - began_s)
+
+    def _failed(self, task: Task, now_ms: int) -> None:
+        if self._schedule is not None:
+            self._schedule.run_by(task, now_ms + _RETRY_MS)
+
+    def _run(self, task: Task, now_ms: int) -> None:
+        if self._schedule is None:
+            return
+        if task is Task.NO_OP_RECORD:
+            self._execute(Decision(None, [NoOpRecord()]))
+            return
+        if task is Task.FENCE_STALE_BROKERS:
+            has_more = self._fence(now_ms)
+        else:
+            decide = _ELECTIONS[task]
+            decision = decide(self._image(), self._context.settings)
+            self._execute(decision)
+            has_more = decision.response
+        if has_more and self._schedule is not None:
+            self._schedule.run_by(task, now_ms)
+
+    def _fence(self, now_ms: int) -> bool:
+        decision = fence_stale_broker(self._image(), self._heartbeats, now_ms, self._context)
+        self._execute(decision)
+        self._history.heartbeats_timed_out += decision.response
+        expiry_ms = self._heartbeats.next_expiry_ms()
+        if expiry_ms is not None and self._schedule is not None:
+            self._schedule.run_by(Task.FENCE_STALE_BROKERS, expiry_ms)
+        return decision.response
+
+    @property
+    def _node_id(self) -> int:
+        return self._context.settings.node_id
+
+
+_ELECTIONS: Final = {
+    Task.ELECT_PREFERRED: balance_leaders,
+    Task.ELECT_WAITING: elect_waiting,
+    Task.ELECT_UNCLEAN: elect_uncleanly,
+}
