@@ -72,6 +72,7 @@ def test_racks_replicas_and_overrides() -> None:
     files = list(node_properties(wishes, Path("/f"), PORTS).values())
     assert [p["broker.rack"] for p in files] == ["rack-1", "rack-2", "rack-1", "rack-2"]
     assert {p["offsets.topic.replication.factor"] for p in files} == {"3"}
+    assert {p["offsets.topic.num.partitions"] for p in files} == {"4"}
     assert {(p["num.partitions"], p["log.dirs"]) for p in files} == {("7", "/x")}
     one = next(iter(node_properties(Wishes(), Path("/f"), PORTS).values()))
     assert one["transaction.state.log.min.isr"] == "1"

@@ -88,6 +88,15 @@ def image_of(*topics: TopicImage, is_fenced: bool = False) -> MetadataImage:
 class View:
     image: MetadataImage
     is_behind: bool = False
+    on_catch_up: Callable[[], None] | None = None
+    """What happens while a request waits for the replicas; None is nothing until its time is up."""
+
+    async def catch_up(self, _: float) -> bool:
+        if self.on_catch_up is None:
+            return False
+        self.on_catch_up()
+        self.is_behind = False
+        return True
 
 
 @dataclass

@@ -220,6 +220,36 @@ def test_partition_that_this_broker_is_about_to_lead_is_loading() -> None:
     run(story)
 
 
+def test_first_group_waits_for_the_partition_that_this_broker_is_about_to_lead() -> None:
+    async def story() -> None:
+        broker = start_broker(elect=False)
+        broker.metadata.is_behind = True
+        broker.metadata.on_catch_up = lambda: broker.groups.on_elected(
+            partition_of(GROUP).partition, 0
+        )
+        assert (await join(broker)).error_code == ErrorCode.MEMBER_ID_REQUIRED
+        broker.groups.close()
+
+    run(story)
+
+
+def test_shards_that_are_loaded_together_are_told_in_one_line(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def story() -> None:
+        first = start_broker(partitions=8)
+        await first.groups.wait_loaded()
+        assert await commit(first, 5) == ErrorCode.NONE
+        first.groups.close()
+        second = start_broker(partitions=8, log=first.log)
+        await second.groups.wait_loaded()
+        second.groups.close()
+
+    caplog.set_level("INFO", "spindle.runtime.coordinator")
+    run(story)
+    assert caplog.messages == ["Loaded 1 groups of 8 partitions of __consumer_offsets (1 records)"]
+
+
 def test_shard_that_cannot_be_loaded_is_no_coordinator() -> None:
     async def story() -> None:
         log = MemoryLog()

@@ -12,6 +12,7 @@ PROPERTY_FILE: Final = "server.properties"
 LOG_FILE: Final = "server.log"
 _CONTROLLERS: Final = 3
 _REPLICAS: Final = 3
+_OFFSETS_PARTITIONS: Final = 4
 _ELECTION_TIMEOUT_MS: Final = 250
 
 
@@ -105,6 +106,8 @@ def _cluster_properties(nodes: int) -> dict[str, str]:
     return {
         "default.replication.factor": replicas,
         "offsets.topic.replication.factor": replicas,
+        # Few groups live here, and the first one waits until all of these are made.
+        "offsets.topic.num.partitions": str(_OFFSETS_PARTITIONS),
         "transaction.state.log.replication.factor": replicas,
         "transaction.state.log.min.isr": in_sync,
         "group.initial.rebalance.delay.ms": "0",

@@ -156,7 +156,7 @@ class GroupCoordinator:
                 ErrorCode.INVALID_SESSION_TIMEOUT,
                 f"session timeout of {timeout_ms} ms is not between {low_ms} and {high_ms} ms",
             )
-        shard = self._shard_of(request.group_id)
+        shard = await self._shard_soon(request.group_id)
         core = shard.shard
         response: JoinGroupResponse = await shard.submit(
             lambda token, now_ms: core.join(token, request, client, now_ms)
@@ -164,7 +164,7 @@ class GroupCoordinator:
         return response
 
     async def sync_group(self, request: SyncGroupRequest) -> SyncGroupResponse:
-        shard = self._shard_of(request.group_id)
+        shard = await self._shard_soon(request.group_id)
         core = shard.shard
         response: SyncGroupResponse = await shard.submit(
             lambda token, now_ms: core.sync(token, request, now_ms)
@@ -182,7 +182,7 @@ class GroupCoordinator:
         return response
 
     async def leave_group(self, request: LeaveGroupRequest) -> LeaveGroupResponse:
-        shard = self._shard_of(request.group_id)
+        shard = await self._shard_soon(request.group_id)
         core = shard.shard
         response: LeaveGroupResponse = await shard.submit(
             lambda token, now_ms: core.leave(token, request, now_ms)
@@ -195,7 +195,7 @@ class GroupCoordinator:
         self, request: OffsetCommitRequest, client: Client
     ) -> OffsetCommitResponse:
         # The empty group id is allowed here and in the next one, as old clients use it.
-        shard = self._shard_of(request.group_id, allow_empty=True)
+        shard = await self._shard_soon(request.group_id, allow_empty=True)
         core = shard.shard
         response: OffsetCommitResponse = await shard.submit(
             lambda token, now_ms: core.commit_offsets(token, request, client, now_ms)
@@ -205,7 +205,7 @@ class GroupCoordinator:
     async def fetch_offsets(
         self, request: OffsetFetchRequest.OffsetFetchRequestGroup, *, require_stable: bool
     ) -> FetchedGroup:
-        shard = self._shard_of(request.group_id, allow_empty=True)
+        shard = await self._shard_soon(request.group_id, allow_empty=True)
         core = shard.shard
         if not require_stable and shard.state is ShardState.ACTIVE:
             return core.fetch_offsets(request, require_stable=False)
@@ -219,7 +219,7 @@ class GroupCoordinator:
         return response
 
     async def delete_offsets(self, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
-        shard = self._shard_of(request.group_id)
+        shard = await self._shard_soon(request.group_id)
         core = shard.shard
         response: OffsetDeleteResponse = await shard.submit(
             lambda token, _: core.delete_offsets(token, request), is_exclusive=True
@@ -296,6 +296,16 @@ class GroupCoordinator:
         if shard is None:
             raise ApiError(self._missing(topic.partitions.get(at)))
         return shard
+
+    async def _shard_soon(self, group_id: str, *, allow_empty: bool = False) -> ShardDriver:
+        """As `_shard_of`, but wait for a partition that this broker is about to lead."""
+        try:
+            return self._shard_of(group_id, allow_empty=allow_empty)
+        except ApiError as error:
+            if error.code is not ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+                raise
+        await self._metadata.catch_up(self._settings.commit_timeout_ms / 1000)
+        return self._shard_of(group_id, allow_empty=allow_empty)
 
     def _missing(self, partition: PartitionRegistration | None) -> ErrorCode:
         """Why there is no shard: it is another broker's, or this one is about to load it."""
