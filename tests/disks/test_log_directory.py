@@ -1,12 +1,14 @@
 """A log directory: what it loads, writes and marks."""
 
+from collections.abc import Callable
+
 import pytest
 from log_builders import NOW_MS, append, new_storage
 
 from spindle.common.errors import CorruptLog
 from spindle.common.ids import TopicPartition
 from spindle.disks.directory_store import DirectoryStore
-from spindle.log.errors import DuplicateLogDirectories, UnexpectedDirectory
+from spindle.log.errors import DuplicateLogDirectories, LogDeleted, UnexpectedDirectory
 from spindle.log.formats.checkpoints import read_offset_checkpoint
 from spindle.log.formats.clean_shutdown import read_clean_shutdown
 from spindle.log.log_config import LogConfig
@@ -95,6 +97,16 @@ def test_a_clean_stop_is_marked_and_loaded_without_recovery() -> None:
     assert read_clean_shutdown(files, ROOT) is None, "the mark goes when loading begins"
 
 
+def test_a_power_failure_does_not_bring_the_clean_mark_back() -> None:
+    files = MemoryFileSystem()
+    directory = opened(files)
+    create(directory, A0)
+    directory.close(broker_epoch=11)
+    DirectoryStore(files, ROOT).load(config_of, NOW_MS)
+    files.crash()
+    assert not DirectoryStore(files, ROOT).load(config_of, NOW_MS).was_clean
+
+
 def test_after_a_kill_it_is_not_clean() -> None:
     files = MemoryFileSystem()
     create(opened(files), A0)
@@ -181,6 +193,38 @@ class TestDeletion:
         assert again.load(config_of, NOW_MS).deletion_count == 1
         assert again.logs == {}
         assert again.delete_expired(NOW_MS + 100) == 1
+
+    def test_work_that_comes_after_the_files_are_gone_is_refused(self) -> None:
+        """A dead disk would report a missing file as well; this one is fine."""
+        files = MemoryFileSystem()
+        directory = opened(files)
+        create(directory, A0)
+        log = directory.logs[A0]
+        log.update_high_watermark(3)
+        directory.delete_later(log, UNIQUE, NOW_MS)
+        directory.delete_expired(NOW_MS + 100)
+        work: list[Callable[[], object]] = [
+            lambda: log.read(0, 1000, 3),
+            lambda: append(log, "late"),
+            lambda: log.aborted_transactions(0, 3),
+            lambda: log.offset_for_timestamp(NOW_MS),
+            log.max_timestamp_offset,
+            lambda: log.assign_epoch_start(5, 3),
+            lambda: log.increment_log_start_offset(1),
+            lambda: log.truncate_to(1),
+            lambda: log.truncate_fully_and_start_at(7),
+            log.begin_flush,
+        ]
+        for late in work:
+            with pytest.raises(LogDeleted, match="a-0 on this broker was deleted"):
+                late()
+
+    def test_no_file_of_it_stays_open(self) -> None:
+        files = MemoryFileSystem()
+        directory = opened(files)
+        create(directory, A0)
+        directory.delete_later(directory.logs[A0], UNIQUE, NOW_MS)
+        assert len(directory.storage.handles) == 0
 
 
 class TestFutureLogs:
@@ -272,6 +316,18 @@ def test_silent_producers_of_every_log_are_forgotten() -> None:
     assert all(log.active_producers() for log in directory.all_logs())
     directory.forget_producers(NOW_MS + 2 * DAY_MS)
     assert not any(log.active_producers() for log in directory.all_logs())
+
+
+def test_finished_segments_are_found_once_after_a_roll() -> None:
+    directory = opened()
+    create(directory, A0, A1, count=1)
+    assert directory.logs_with_unflushed_segments() == []
+    rolled = directory.logs[A0]
+    rolled.roll(NOW_MS)
+    assert directory.logs_with_unflushed_segments() == [rolled]
+    rolled.flush()
+    rolled.roll(NOW_MS)
+    assert directory.logs_with_unflushed_segments() == []
 
 
 def test_cleaner_offsets_are_kept() -> None:

@@ -17,11 +17,13 @@ from log_builders import (
 )
 
 from spindle.common.ids import TopicPartition
+from spindle.common.ports import File
 from spindle.disks.cleaner import Cleaner
 from spindle.disks.directory_store import DirectoryStore
 from spindle.log.cleaning.cleaning import Cleaning, CleaningResult
 from spindle.log.cleaning.plan import dirty_range, is_due, plan_cleaning
 from spindle.log.cleaning.replacement import put_in_place
+from spindle.log.errors import CleaningAborted, UncleanableLog
 from spindle.log.formats.checkpoints import read_offset_checkpoint
 from spindle.log.log import Log
 from spindle.log.log_config import LogConfig
@@ -269,7 +271,6 @@ class TestOtherThread:
         before = values(log)
         assert not put_in_place(result, NOW_MS)
         assert values(log) == before
-        assert not [name for name in files.list_directory(log.path) if "cleaned" in name]
 
     def test_what_grew_again_to_the_same_size_is_not_taken_for_what_was_cleaned(self) -> None:
         files = MemoryFileSystem()
@@ -398,20 +399,100 @@ class TestCleaner:
             for topic_partition, log in directory.logs.items()
         }
 
-    def test_a_paused_partition_is_left_alone(self) -> None:
-        directory, cleaner = self.prepared(MemoryFileSystem())
-        many = TopicPartition("many", 0)
-        cleaner.pause(TopicPartition("few", 0))
+    @pytest.mark.parametrize("event", ["deleted", "stray", "truncated", "emptied"])
+    @pytest.mark.parametrize("is_begun", [False, True], ids=["before the copy", "after the copy"])
+    def test_a_log_that_changes_aborts_its_pass(self, event: str, is_begun: bool) -> None:
+        files = MemoryFileSystem()
+        directory, cleaner = self.prepared(files)
         cleaning = cleaner.next_pass(NOW_MS)
         assert cleaning is not None
-        assert cleaning.plan.log.topic_partition == many
-        before = directory.logs[many].segments.base_offsets
-        cleaner.pause(many)
-        assert not cleaner.finish(cleaning.run(), NOW_MS)
-        assert directory.logs[many].segments.base_offsets == before
+        log = cleaning.plan.log
+        result = cleaning.run() if is_begun else None
+        match event:
+            case "deleted":
+                directory.delete_later(log, b"u" * 16, NOW_MS)
+            case "stray":
+                directory.mark_stray(log, b"u" * 16)
+            case "truncated":
+                log.truncate_to(4)
+            case "emptied":
+                log.truncate_fully_and_start_at(50)
+        if result is None:
+            with pytest.raises(CleaningAborted):
+                cleaning.run()
+            cleaner.give_up(cleaning.plan)
+        else:
+            assert not cleaner.finish(result, NOW_MS)
+        assert directory.cleaner_offset(log.topic_partition) is None
+        left = files.list_directory(log.path) + files.list_directory("/data")
+        if event in ("truncated", "emptied"):
+            assert not [name for name in left if "cleaned" in name]
+        assert directory.delete_expired(NOW_MS + 10**6) == (1 if event == "deleted" else 0)
+
+    def test_a_deletion_takes_files_from_under_a_pass_without_harm(self) -> None:
+        """The log is deleted while the pass is between two batches."""
+        files = MemoryFileSystem()
+        directory, cleaner = self.prepared(files)
+        cleaning = cleaner.next_pass(NOW_MS)
+        assert cleaning is not None
+        log = cleaning.plan.log
+        opened = files.open
+        count = 0
+
+        def open_and_delete(path: str, *, create: bool = False, writable: bool = True) -> File:
+            nonlocal count
+            count += 1
+            if count == 3:
+                directory.delete_later(log, b"u" * 16, NOW_MS)
+                directory.delete_expired(NOW_MS + 10**6)
+            return opened(path, create=create, writable=writable)
+
+        files.open = open_and_delete  # type: ignore[method-assign]
+        with pytest.raises(CleaningAborted):
+            cleaning.run()
+        cleaner.give_up(cleaning.plan)
+        assert not log.is_being_cleaned
+
+    def test_retention_waits_for_the_pass(self) -> None:
+        files = MemoryFileSystem()
+        directory, cleaner = self.prepared(files)
+        cleaning = cleaner.next_pass(NOW_MS)
+        assert cleaning is not None
+        log = cleaning.plan.log
+        log.increment_log_start_offset(10)
+        assert directory.apply_retention(NOW_MS) == 0
+        cleaning.run()
+        cleaner.give_up(cleaning.plan)
+        assert directory.apply_retention(NOW_MS) > 0
+
+    def test_a_damaged_log_does_not_keep_the_others_from_being_compacted(self) -> None:
+        files = MemoryFileSystem()
+        _, cleaner = self.prepared(files)
+        damaged = cleaner.next_pass(NOW_MS)
+        assert damaged is not None
+        files.open(damaged.plan.sources[0].segment.path).pwrite(b"garbage", 70)
+        with pytest.raises(UncleanableLog, match=damaged.plan.path):
+            damaged.run()
+        cleaner.give_up_uncleanable(damaged.plan)
+        other = cleaner.next_pass(NOW_MS)
+        assert other is not None
+        assert other.plan.path != damaged.plan.path
+        assert cleaner.finish(other.run(), NOW_MS)
         assert cleaner.next_pass(NOW_MS) is None
-        cleaner.resume(many)
-        assert cleaner.next_pass(NOW_MS) is not None
+
+    def test_a_pass_keeps_the_settings_that_it_began_with(self) -> None:
+        _, cleaner = self.prepared(MemoryFileSystem())
+        cleaning = cleaner.next_pass(NOW_MS)
+        assert cleaning is not None
+        log = cleaning.plan.log
+        log.config = LogConfig(cleanup_policy=("delete",))
+        assert cleaner.finish(cleaning.run(), NOW_MS)
+        for _ in range(2):
+            following = cleaner.next_pass(NOW_MS)
+            if following is None:
+                break
+            assert following.plan.log is not log
+            cleaner.finish(following.run(), NOW_MS)
 
     def test_a_failed_pass_leaves_nothing_behind(self) -> None:
         files = MemoryFileSystem()

@@ -291,6 +291,50 @@ class TestFlush:
         log.complete_flush(task)
         assert (log.recovery_point, log.log_end_offset) == (3, 4)
 
+    def test_a_segment_finished_during_a_flush_is_flushed_next(self) -> None:
+        log = new_log()
+        append(log, "before")
+        task = log.begin_flush()
+        append(log, "during")
+        log.roll(NOW_MS)
+        append(log, "after")
+        task.run()
+        log.complete_flush(task)
+        assert log.recovery_point == 1
+        assert log.must_flush(NOW_MS)
+
+    def test_indexes_cut_during_a_flush_are_synced_by_the_next(self) -> None:
+        files = MemoryFileSystem()
+        log = new_log(storage=new_storage(files))
+        append(log, "a")
+        task = log.begin_flush()
+        task.run()
+        log.roll(NOW_MS)
+        log.complete_flush(task)
+        assert log.must_flush(NOW_MS)
+        finished = log.segments.first.offset_index.file.path
+        before = len(files.operations)
+        log.begin_flush().run()
+        assert ("sync", finished) in files.operations[before:]
+
+    def test_a_flush_of_files_that_were_renamed_counts_for_nothing(self) -> None:
+        log = filled()
+        task = log.begin_flush()
+        log.rename("orders-0.000102030405060708090a0b0c0d0e0f-stray")
+        task.run()
+        log.complete_flush(task)
+        assert log.recovery_point == 0
+        assert log.must_flush(NOW_MS)
+
+    def test_a_flush_that_another_one_replaced_counts_for_nothing(self) -> None:
+        log = filled()
+        task = log.begin_flush()
+        log.truncate_to(3)
+        append(log, "new", leader_epoch=4)
+        log.flush()
+        log.complete_flush(task)
+        assert (log.recovery_point, log.log_end_offset) == (4, 4)
+
     def test_a_flush_of_a_log_that_is_gone_does_nothing(self) -> None:
         log = filled()
         task = log.begin_flush()

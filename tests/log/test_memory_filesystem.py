@@ -142,6 +142,15 @@ class TestCrash:
         assert files.read_bytes("/f") == b"abcde"
 
 
+def test_a_dead_disk_does_not_seem_to_hold_no_directories(monkeypatch: pytest.MonkeyPatch) -> None:
+    def stat(path: str) -> None:
+        raise OSError(errno.EIO, "Input/output error", path)
+
+    monkeypatch.setattr("spindle.common.filesystem.os.stat", stat)
+    with pytest.raises(OSError, match="Input/output error"):
+        OsFileSystem().is_directory("/data/a-0")
+
+
 class TestFaults:
     def test_by_operation_path_and_count(self) -> None:
         files = MemoryFileSystem()

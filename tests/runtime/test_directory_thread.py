@@ -133,39 +133,39 @@ def test_stop_tells_of_a_thread_that_hangs() -> None:
 
 
 class HangingDisk:
-    """A thread that waits for its disk, and an event loop whose timers come at once."""
+    """A thread that waits for its disk; the test looks at it instead of the clock."""
 
     def __init__(self, hang_limit_s: float = 60.0) -> None:
         self.gate = threading.Event()
         self.failures: list[LogDirectoryFailed] = []
         self.loop = asyncio.get_running_loop()
         self.thread = DirectoryThread("/d", self.loop, self.failures.append, hang_limit_s)
+        self.thread.watch.stop()
         self.is_in_job = threading.Event()
+        self.has_ended = threading.Event()
 
     def job(self) -> None:
         self.is_in_job.set()
         self.gate.wait()
+        self.has_ended.set()
 
     def look(self, times: int) -> None:
         for _ in range(times):
-            self.thread._look_timer.cancel()
-            self.thread._look()
+            self.thread.watch.look()
 
-    async def hang(self) -> "asyncio.Future[None]":
-        """A job that has begun and does not end; it uses no CPU time any more."""
-        future = asyncio.ensure_future(self.thread.submit(self.job))
+    async def hang(self, *, beside: bool = False) -> "asyncio.Future[None]":
+        """Return a job that has begun and stands still, which was seen for 0 s so far."""
+        submit = self.thread.submit_beside if beside else self.thread.submit
+        future = asyncio.ensure_future(submit(self.job))
         await asyncio.to_thread(self.is_in_job.wait)
+        await asyncio.to_thread(time.sleep, 0.1)  # until it has gone to sleep
         self.look(1)
-        while not self.thread._stood_s:
-            await asyncio.to_thread(time.sleep, 0.01)  # until it has gone to sleep
-            self.look(1)
-        self.thread._stood_s = 0.0
         return future
 
     async def end(self) -> None:
         self.gate.set()
         self.thread.stop(0.0)
-        await asyncio.to_thread(self.thread._thread.join)
+        await asyncio.to_thread(self.has_ended.wait)
 
 
 def has_cpu_clocks() -> bool:
@@ -176,24 +176,27 @@ needs_cpu_clocks = pytest.mark.skipif(not has_cpu_clocks(), reason="no CPU clock
 
 
 @needs_cpu_clocks
-def test_a_disk_that_hangs_is_told_and_then_given_up(caplog: pytest.LogCaptureFixture) -> None:
-    """Whoever waits is answered, and what comes later is refused without the thread."""
+@pytest.mark.parametrize("beside", [False, True], ids=["on its thread", "beside its thread"])
+def test_a_disk_that_hangs_is_reported_and_then_given_up(
+    beside: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """All callers are answered, and later work is refused without the thread."""
 
     async def main() -> None:
         disk = HangingDisk()
-        first = await disk.hang()
+        first = await disk.hang(beside=beside)
         touched: list[int] = []
-        second = asyncio.ensure_future(disk.thread.submit(touched.append, 1))
-        await asyncio.sleep(0)
         disk.look(59)
         assert "log directory /d hangs: its disk has not answered for 10 s" in caplog.text
         assert disk.thread.failure is None
+        second = asyncio.ensure_future(disk.thread.submit_beside(disk.gate.wait))
         disk.look(1)
-        for future in (first, second, disk.thread.submit(touched.append, 2)):
+        third = disk.thread.submit(touched.append, 2)
+        for future in (first, second, third, disk.thread.submit_beside(touched.append, 3)):
             with pytest.raises(LogDirectoryFailed, match="has not answered for 60 s"):
                 await future
         assert [f.path for f in disk.failures] == ["/d"]
-        assert not disk.thread.stop(5.0)  # at once, for the disk still hangs
+        assert not disk.thread.stop(5.0) or beside  # at once, for the disk still hangs
         await disk.end()
         assert touched == []
 
@@ -251,3 +254,26 @@ def test_a_node_that_stops_does_not_wait_for_long() -> None:
         await disk.end()
 
     asyncio.run(main())
+
+
+def test_work_beside_the_thread_does_not_hold_it_up() -> None:
+    async def scenario(thread: DirectoryThread, _: list[LogDirectoryFailed]) -> None:
+        gate = threading.Event()
+        beside = asyncio.ensure_future(thread.submit_beside(gate.wait, 60.0))
+        assert await thread.submit(abs, -3) == 3
+        gate.set()
+        assert await beside is True
+
+    run(scenario)
+
+
+def test_an_io_error_beside_the_thread_takes_the_directory_offline() -> None:
+    async def scenario(thread: DirectoryThread, failures: list[LogDirectoryFailed]) -> None:
+        with pytest.raises(LogDirectoryFailed, match="Input/output error"):
+            await thread.submit_beside(broken)
+        with pytest.raises(LogDirectoryFailed):
+            await thread.submit(int)
+        await asyncio.sleep(0)
+        assert [f.path for f in failures] == ["/d"]
+
+    run(scenario)

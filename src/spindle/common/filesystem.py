@@ -3,6 +3,7 @@
 import errno
 import os
 import shutil
+import stat
 import time
 from collections.abc import Sequence
 from typing import Final
@@ -120,8 +121,16 @@ class OsFileSystem:
             return False
         return True
 
+    def capacity(self, path: str) -> tuple[int, int]:
+        usage = shutil.disk_usage(path)
+        return usage.total, usage.free
+
     def is_directory(self, path: str) -> bool:
-        return os.path.isdir(path)
+        # os.path.isdir hides errors, too: a partition on a dead disk would seem not to exist.
+        try:
+            return stat.S_ISDIR(os.stat(path).st_mode)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
 
     def list_directory(self, path: str) -> list[str]:
         return sorted(os.listdir(path))
@@ -142,7 +151,14 @@ class OsFileSystem:
         os.remove(path)
 
     def remove_tree(self, path: str) -> None:
-        shutil.rmtree(path)
+        while True:
+            try:
+                shutil.rmtree(path)
+                return
+            except FileNotFoundError:
+                # Somebody else has removed an entry of the tree meanwhile, or there is no tree.
+                if not self.exists(path):
+                    raise
 
     def sync_directory(self, path: str) -> None:
         fd = _open(path, os.O_RDONLY | os.O_DIRECTORY)

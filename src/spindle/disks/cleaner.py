@@ -1,9 +1,9 @@
 """The compaction of a log directory: which log is next, and what becomes of a finished pass.
 
-The work itself (`Cleaning.run`) may be done in another thread, one pass per log at a time.
+The copying (`Cleaning.run`) runs beside the directory's thread, one pass per log at a time.
 """
 
-from spindle.common.ids import TopicPartition
+from spindle.common.uuids import Uuid
 from spindle.disks.directory_store import DirectoryStore
 from spindle.log.cleaning.cleaning import DEFAULT_MAP_BYTES, Cleaning, CleaningResult
 from spindle.log.cleaning.plan import CleaningPlan, DirtyRange, dirty_range, is_due, plan_cleaning
@@ -15,28 +15,22 @@ from spindle.log.log import Log
 class Cleaner:
     """Plans and finishes compaction passes; used by the directory's thread."""
 
-    __slots__ = ("_directory", "_paused", "_under_way")
+    __slots__ = ("_directory", "_uncleanable")
 
     def __init__(self, directory: DirectoryStore) -> None:
         self._directory = directory
-        self._under_way: dict[TopicPartition, CleaningPlan] = {}
-        self._paused: set[TopicPartition] = set()
-
-    def pause(self, topic_partition: TopicPartition) -> None:
-        """Begin no pass over this partition (it is being moved); one under way is thrown away."""
-        self._paused.add(topic_partition)
-
-    def resume(self, topic_partition: TopicPartition) -> None:
-        self._paused.discard(topic_partition)
+        self._uncleanable: set[tuple[str, Uuid | None]] = set()
 
     def next_pass(self, now_ms: int, map_bytes: int = DEFAULT_MAP_BYTES) -> Cleaning | None:
-        """A pass over the log with the largest share of dirty bytes; None if no log is due.
+        """Begin a pass over the log with the largest share of dirty bytes; None if no log is due.
 
         Every pass must be given back to `finish` or, if it failed, to `give_up`.
         """
         best: tuple[float, Log, DirtyRange] | None = None
         for topic_partition, log in self._directory.logs.items():
-            if not log.config.is_compacted or self._is_busy(topic_partition):
+            if not log.config.is_compacted or log.is_being_cleaned:
+                continue
+            if (log.path, log.topic_id) in self._uncleanable:
                 continue
             cleaner_offset = self._directory.cleaner_offset(topic_partition)
             dirty = dirty_range(log, cleaner_offset, now_ms)
@@ -46,37 +40,35 @@ class Cleaner:
             return None
         _, log, dirty = best
         plan = plan_cleaning(log, dirty)
-        self._under_way[log.topic_partition] = plan
         return Cleaning(self._directory.storage.file_system, plan, now_ms, map_bytes)
 
-    def _is_busy(self, topic_partition: TopicPartition) -> bool:
-        return topic_partition in self._under_way or topic_partition in self._paused
-
     def finish(self, result: CleaningResult, now_ms: int) -> bool:
-        """Put the result in place and note how far the log is clean.
+        """Put the result in place, store how far the log is clean, and apply retention.
 
         Returns:
-            False if the log changed in the meantime and the result was thrown away.
+            False if the log was truncated, renamed or deleted meanwhile; the result is removed.
         """
-        topic_partition = result.plan.log.topic_partition
-        self._under_way.pop(topic_partition, None)
-        if self._directory.logs.get(topic_partition) is not result.plan.log or (
-            topic_partition in self._paused
-        ):
-            for group in result.groups:
-                group.cleaned.delete()
-            return False
         if not put_in_place(result, now_ms):
+            self.give_up(result.plan)
             return False
-        self._directory.set_cleaner_offset(topic_partition, result.end_offset)
+        log = result.plan.log
+        self._directory.set_cleaner_offset(log.topic_partition, result.end_offset)
+        log.delete_old_segments(now_ms)
         return True
 
+    def give_up_uncleanable(self, plan: CleaningPlan) -> None:
+        """Give up, and begin no other pass over this log: it would meet the same damaged batch."""
+        self._uncleanable.add((plan.path, plan.log.topic_id))
+        self.give_up(plan)
+
     def give_up(self, plan: CleaningPlan) -> None:
-        """A pass failed before its end: what it wrote is removed, the log stays as it was."""
-        self._under_way.pop(plan.log.topic_partition, None)
-        files = self._directory.storage.file_system
-        if not files.exists(plan.path):
+        """End a pass without a result and remove what it wrote; the log stays as it was."""
+        plan.log.end_cleaning()
+        storage = self._directory.storage
+        try:
+            names = storage.file_system.list_directory(plan.path)
+        except FileNotFoundError:
             return
-        for name in files.list_directory(plan.path):
+        for name in names:
             if name.endswith(CLEANED_SUFFIX):
-                self._directory.storage.remove_if_there(f"{plan.path}/{name}")
+                storage.remove_if_there(f"{plan.path}/{name}")

@@ -53,6 +53,7 @@ class DirectoryStore:
     __slots__ = (
         "_cleaner_offsets",
         "_is_loaded",
+        "_seen_flush_requests",
         "_stored",
         "future_logs",
         "logs",
@@ -73,6 +74,7 @@ class DirectoryStore:
         self._cleaner_offsets: dict[TopicPartition, int] = {}
         self._stored: dict[str, Mapping[TopicPartition, int]] = {}
         self._is_loaded = False
+        self._seen_flush_requests = -1
 
     # Loading.
 
@@ -232,8 +234,7 @@ class DirectoryStore:
         of this directory are written again.
         """
         self._forget(log)
-        log.rename(deleted_directory(log.topic_partition, unique))
-        self.storage.handles.release_below(log.path)
+        log.mark_deleted(deleted_directory(log.topic_partition, unique))
         self.storage.delete_later(log.path, now_ms + log.config.file_delete_delay_ms)
         self._cleaner_offsets.pop(log.topic_partition, None)
         if must_checkpoint:
@@ -281,6 +282,14 @@ class DirectoryStore:
     def logs_to_flush(self, now_ms: int) -> list[Log]:
         """Logs that `flush.messages`, `flush.ms` or a finished segment asks to be flushed."""
         return [log for log in self.all_logs() if log.must_flush(now_ms)]
+
+    def logs_with_unflushed_segments(self) -> list[Log]:
+        """Logs with a finished segment that is not flushed; cheap if none was finished since."""
+        request_count = self.storage.flush_request_count
+        if request_count == self._seen_flush_requests:
+            return []
+        self._seen_flush_requests = request_count
+        return [log for log in self.all_logs() if log.has_unflushed_segments]
 
     def checkpoint_recovery_points(self) -> None:
         """Write from where each log would have to be recovered."""

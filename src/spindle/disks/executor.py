@@ -1,40 +1,72 @@
-"""The port to a log directory's I/O thread. `runtime.disks` implements it over a thread."""
+"""The port between the event loop and a log directory's I/O thread.
+
+`runtime.disks` implements it over threads, the simulation in virtual time. Types tie the arguments
+to the function and the callback to its result, so that mypy checks what crosses over.
+"""
 
 from collections.abc import Awaitable, Callable
-from typing import Any, Protocol, TypeVar, TypeVarTuple
+from typing import Protocol, TypeAlias, TypeVar, TypeVarTuple
 
 from spindle.common.errors import LogDirectoryFailed
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
+Callback: TypeAlias = Callable[[T | None, BaseException | None], None]
+"""Called on the event loop with (result, None) or (None, error)."""
+
 
 class DirectoryExecutor(Protocol):
-    """The I/O thread of one log directory: work runs there in the order of submission."""
+    """Runs functions that use the files of one log directory.
+
+    `call`, `submit`, `submit_nowait` and `note` run them on the directory's I/O thread, in the
+    order of submission. `submit_beside` runs a function on a thread of its own, at the same time.
+
+    Every function is guarded: an `OSError` or `CorruptLog` takes the directory offline, and so does
+    a function that hangs on its disk. The caller then gets `LogDirectoryFailed`, and so does every
+    later one, without its function being run. Other errors go to the caller alone.
+
+    Attributes:
+        failure: why the directory is offline; None while it is online.
+    """
 
     failure: LogDirectoryFailed | None
 
-    def call(
-        self,
-        callback: Callable[[Any, BaseException | None], None] | None,
-        function: Callable[..., Any],
-        *args: Any,
-    ) -> None:
-        """Run there, then call back on the event loop with (result, None) or (None, error)."""
+    def call(self, callback: Callback[T] | None, function: Callable[[*Ts], T], *args: *Ts) -> None:
+        """Run `function(*args)`, then `callback` on the event loop."""
         ...
 
-    def submit(self, function: Callable[[*Ts], T], *args: *Ts) -> Awaitable[T]: ...
-    def submit_nowait(self, function: Callable[..., Any], *args: Any) -> None: ...
-    def note(self, function: Callable[..., Any], *args: Any) -> None:
-        """Run before whatever is submitted next, which is all that needs to know it."""
+    def submit(self, function: Callable[[*Ts], T], *args: *Ts) -> Awaitable[T]:
+        """Return the result of `function(*args)`, to be awaited on the event loop."""
+        ...
+
+    def submit_nowait(self, function: Callable[[*Ts], object], *args: *Ts) -> None:
+        """Run `function(*args)` without waiting for it; an unexpected error is logged."""
+        ...
+
+    def note(self, function: Callable[[*Ts], object], *args: *Ts) -> None:
+        """Run `function(*args)` before the next function that is submitted.
+
+        The thread is not woken for it: use it for what only later work there needs to know. Of
+        several notes of one function only the last is run.
+        """
+        ...
+
+    def submit_beside(self, function: Callable[[*Ts], T], *args: *Ts) -> Awaitable[T]:
+        """Run `function(*args)` on a thread of its own; return its result, to be awaited.
+
+        It is for long work, such as bringing a gigabyte to the device, during which the directory
+        goes on serving. The function must cope with files that the directory's thread renames or
+        removes meanwhile.
+        """
         ...
 
     def fail(self, cause: BaseException | str) -> LogDirectoryFailed:
-        """Take the directory offline."""
+        """Take the directory offline. May be called from any thread; the first cause stays."""
         ...
 
     def wait_at_most(self, hang_limit_s: float) -> None:
-        """From now on a disk that has not answered for so long has failed."""
+        """Lower the time after which a function that hangs takes the directory offline."""
         ...
 
     def stop(self, timeout_s: float) -> bool:

@@ -1,6 +1,5 @@
 """A log directory as the broker sees it: its identity, its I/O thread, the work done there."""
 
-import shutil
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -50,8 +49,7 @@ class LogDirectory:
 
     def capacity(self) -> tuple[int, int]:
         """(total, usable) bytes of the file system (KIP-827)."""
-        usage = shutil.disk_usage(self.path)
-        return usage.total, usage.free
+        return self.store.storage.file_system.capacity(self.path)
 
     def load(self, config_of: Callable[[str], LogConfig], now_ms: int) -> list[Log]:
         """Load what is on the disk; the current logs."""
@@ -76,7 +74,12 @@ class LogDirectory:
             log.assign_epoch_start(epoch, log.log_end_offset)
 
     def begin_flushes(self, now_ms: int) -> list[tuple[Log, FlushTask]]:
+        """Begin the flushes that are due by the topics' settings."""
         return [(log, log.begin_flush()) for log in self.store.logs_to_flush(now_ms)]
+
+    def begin_flushes_of_finished_segments(self, now_ms: int) -> list[tuple[Log, FlushTask]]:
+        """Begin the flushes of logs that have begun new segments."""
+        return [(log, log.begin_flush()) for log in self.store.logs_with_unflushed_segments()]
 
     def complete_flushes(self, done: Sequence[tuple[Log, FlushTask]]) -> None:
         for log, task in done:

@@ -20,6 +20,31 @@ class OffsetOutOfRange(ApiError):
         self.end_offset = end_offset
 
 
+class LogDeleted(ApiError):
+    """The log was deleted while work on it was waiting; the client has to ask for metadata."""
+
+    def __init__(self, topic_partition: TopicPartition) -> None:
+        super().__init__(
+            ErrorCode.NOT_LEADER_OR_FOLLOWER,
+            f"the replica of {topic_partition} on this broker was deleted",
+        )
+
+
+class CleaningAborted(Exception):
+    """The log was truncated, renamed or deleted while a compaction pass read it."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(f"the compaction of {path} was aborted: the log changed meanwhile")
+
+
+class UncleanableLog(Exception):
+    """A batch that compaction has to read is damaged; the log stays as it is."""
+
+    def __init__(self, path: str, finding: str) -> None:
+        super().__init__(f"cannot compact {path}: {finding}")
+        self.path = path
+
+
 class UnexpectedAppendOffset(Exception):
     """Records for a follower begin before its log end: the two logs differ."""
 

@@ -14,7 +14,8 @@ from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import OffsetAndEpoch, TopicPartition
 from spindle.common.ports import Bytes
 from spindle.common.uuids import Uuid
-from spindle.log.errors import OffsetOutOfRange
+from spindle.log.cleaning.abort import CleaningSignal
+from spindle.log.errors import LogDeleted, OffsetOutOfRange
 from spindle.log.flushing import FlushTask
 from spindle.log.formats.partition_metadata import write_partition_metadata
 from spindle.log.handles import FileHandles
@@ -82,15 +83,16 @@ class Log:
     """A partition's log in its directory; made by `spindle.log.loading`."""
 
     __slots__ = (
+        "_cleaning",
         "_first_unstable_offset",
         "_flushing",
         "_has_durable_identity",
-        "_has_rolled",
         "_storage",
         "_unflushed_since_ms",
         "config",
         "epochs",
         "high_watermark",
+        "is_deleted",
         "log_end_offset",
         "log_start_offset",
         "path",
@@ -115,8 +117,8 @@ class Log:
     ) -> None:
         self._storage = storage
         self._has_durable_identity = has_durable_identity
-        self._has_rolled = False
         self._flushing: FlushTask | None = None
+        self._cleaning: CleaningSignal | None = None
         self._unflushed_since_ms: int | None = None
         self.path = path
         self.topic_partition = topic_partition
@@ -130,6 +132,7 @@ class Log:
         self.recovery_point = state.recovery_point
         self.high_watermark = state.log_start_offset
         self.truncation_count = 0
+        self.is_deleted = False
         self._first_unstable_offset = _NO_UNSTABLE_OFFSET
         self._note_unstable()
 
@@ -221,6 +224,7 @@ class Log:
         origin: AppendOrigin,
         now_ms: int,
     ) -> AppendInfo:
+        self._refuse_if_deleted()
         first, last = placed[0][1], placed[-1][1]
         changes, completed = producer_changes(self.producers, records, placed, origin)
         max_timestamp = max([header.max_timestamp for _, header in placed])
@@ -337,6 +341,7 @@ class Log:
             )
         limit = min(end_offset, log_end_offset)
         if offset < limit:
+            self._refuse_if_deleted()
             for segment in self.segments.from_offset(offset):
                 data = segment.read(offset, max_bytes, limit, min_one_batch=min_one_batch)
                 if data is not None:
@@ -346,6 +351,7 @@ class Log:
 
     def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
         """Aborted transactions with records in [start_offset, end_offset), by their markers."""
+        self._refuse_if_deleted()
         found: list[AbortedTransaction] = []
         for segment in self.segments.from_offset(start_offset):
             for transaction in segment.transaction_index.entries():
@@ -359,10 +365,12 @@ class Log:
 
     def offset_for_timestamp(self, timestamp_ms: int) -> TimestampOffset | None:
         """The first record with that timestamp or a later one, at or after the log start."""
+        self._refuse_if_deleted()
         return find_timestamp(self.segments, timestamp_ms, self.log_start_offset)
 
     def max_timestamp_offset(self) -> TimestampOffset | None:
         """The first record that has the largest timestamp of the log."""
+        self._refuse_if_deleted()
         return find_max_timestamp(self.segments)
 
     # Epochs and offsets.
@@ -377,6 +385,7 @@ class Log:
 
     def assign_epoch_start(self, epoch: int, offset: int) -> None:
         """A leader of `epoch` begins to write at `offset`."""
+        self._refuse_if_deleted()
         self.epochs.assign(epoch, offset)
 
     def update_high_watermark(self, offset: int) -> None:
@@ -401,6 +410,7 @@ class Log:
                 f"{self.high_watermark}",
             )
         if offset > self.log_start_offset:
+            self._refuse_if_deleted()
             self.log_start_offset = offset
             self.epochs.truncate_from_start(offset)
             self.producers.on_log_start(offset)
@@ -416,6 +426,7 @@ class Log:
         """
         if offset < 0:
             raise ValueError(f"cannot truncate {self.topic_partition} to offset {offset}")
+        self._refuse_if_deleted()
         if offset >= self.log_end_offset:
             # A former leader may have noted its epoch without having written a record.
             self.epochs.truncate_from_end(self.log_end_offset)
@@ -423,6 +434,7 @@ class Log:
         if self.segments.first.base_offset > offset:
             self.truncate_fully_and_start_at(offset)
             return
+        self._abort_cleaning()
         while self.segments.active.base_offset > offset:
             segment = self.segments.active
             self.segments.remove(segment)
@@ -442,6 +454,8 @@ class Log:
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Remove everything; the log begins and ends at `offset`."""
+        self._refuse_if_deleted()
+        self._abort_cleaning()
         for segment in list(self.segments):
             segment.delete()
         fresh = self._new_segment(offset, 0)
@@ -491,7 +505,7 @@ class Log:
 
     def _roll_at(self, base_offset: int, now_ms: int) -> Segment:
         active = self.segments.active
-        self._has_rolled = True
+        self._storage.request_flush()
         if active.size_bytes == 0:
             # An empty segment cannot hold an offset that far from its base: it is replaced.
             self.segments.remove(active)
@@ -501,6 +515,9 @@ class Log:
             if self.recovery_point >= self.log_end_offset:
                 # No flush to come would include this segment, whose indexes just changed.
                 active.sync()
+            # A flush under way may have synced the indexes before they changed: leave the last
+            # record to the next flush, so that it includes this segment.
+            self._limit_flush(self.log_end_offset - 1)
         self.producers.map_end_offset = base_offset
         self.producers.take_snapshot()
         fresh = self._new_segment(base_offset, now_ms)
@@ -513,7 +530,13 @@ class Log:
         return fresh
 
     def delete_old_segments(self, now_ms: int) -> int:
-        """Apply retention; how many segments went. The files stay for `file.delete.delay.ms`."""
+        """Apply retention; return how many segments went.
+
+        The files stay for `file.delete.delay.ms`. A log that is being compacted keeps its segments
+        until the pass is over.
+        """
+        if self._cleaning is not None:
+            return 0
         doomed = deletable_segments(self.segments, self, self.config, now_ms)
         if not doomed:
             return 0
@@ -544,10 +567,14 @@ class Log:
         """The open files of the log's directory."""
         return self._storage.handles
 
-    # Flush, names, end of life.
+    # Flush.
 
     def begin_flush(self) -> FlushTask:
-        """What has to reach the device for the log to be safe up to its present end."""
+        """Return what has to reach the device for the log to be safe up to its present end.
+
+        A later flush takes the place of this one.
+        """
+        self._refuse_if_deleted()
         self._make_small_files_durable()
         unflushed = self.segments.from_offset(self.recovery_point)
         self._flushing = FlushTask(
@@ -559,9 +586,14 @@ class Log:
         return self._flushing
 
     def complete_flush(self, task: FlushTask) -> None:
-        """A flush is done: recovery begins where it ended (or at a truncation since then)."""
+        """Move the recovery point to where the flush ended, or to a truncation since then.
+
+        Ignore a flush that another one has replaced, or whose files got other names meanwhile: it
+        cannot know whether it synced them.
+        """
+        if task is not self._flushing:
+            return
         self._flushing = None
-        self._has_rolled = False
         self.recovery_point = max(self.recovery_point, min(task.end_offset, self.log_end_offset))
         if self.recovery_point == self.log_end_offset:
             self._unflushed_since_ms = None
@@ -574,7 +606,6 @@ class Log:
                 segment.sync()
             self._storage.file_system.sync_directory(self.path)
             self.recovery_point = self.log_end_offset
-            self._has_rolled = False
             self._unflushed_since_ms = None
 
     def _make_small_files_durable(self) -> None:
@@ -587,17 +618,63 @@ class Log:
 
         An append itself flushes for `flush.messages`.
         """
-        unflushed = self.log_end_offset - self.recovery_point
-        if self._has_rolled and unflushed > 0:
+        if self.has_unflushed_segments:
             return True
+        unflushed = self.log_end_offset - self.recovery_point
         if unflushed <= 0 or self._unflushed_since_ms is None:
             return False
         return now_ms - self._unflushed_since_ms >= self.config.flush_ms
+
+    @property
+    def has_unflushed_segments(self) -> bool:
+        """Whether a finished segment (any but the active one) is not flushed yet."""
+        return self.recovery_point < self.segments.active.base_offset
+
+    # Compaction, which runs beside the directory's thread.
+
+    def begin_cleaning(self) -> CleaningSignal:
+        """Note that a compaction pass reads the files of this log until `end_cleaning`."""
+        self._abort_cleaning()
+        self._cleaning = CleaningSignal()
+        return self._cleaning
+
+    def end_cleaning(self) -> None:
+        """Note that the compaction pass is over."""
+        self._cleaning = None
+
+    @property
+    def is_being_cleaned(self) -> bool:
+        """Whether a compaction pass is under way, aborted or not."""
+        return self._cleaning is not None
+
+    def _abort_cleaning(self) -> None:
+        """Tell the compaction pass to end, before files that it may read are taken away."""
+        if self._cleaning is not None:
+            self._cleaning.abort()
+
+    # Names, end of life.
+
+    def mark_deleted(self, new_directory_name: str) -> None:
+        """Rename the partition's directory to one that will be removed.
+
+        From now on the log refuses every access to its files with `LogDeleted`: work that was
+        submitted before may still come, after the files are gone.
+        """
+        self.is_deleted = True
+        self.rename(new_directory_name)
+
+    def _refuse_if_deleted(self) -> None:
+        if self.is_deleted:
+            raise LogDeleted(self.topic_partition)
 
     def rename(self, new_directory_name: str) -> None:
         """Give the partition's directory another name in the same log directory."""
         if not self._has_durable_identity:
             self._make_identity_durable()
+        self._abort_cleaning()
+        if self._flushing is not None:
+            self._flushing = None
+            self._storage.request_flush()
         self._storage.handles.release_below(self.path)
         path = f"{self._storage.path}/{new_directory_name}"
         self._storage.file_system.rename(self.path, path)

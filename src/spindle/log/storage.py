@@ -15,7 +15,14 @@ class LogStorage:
     directory itself, and know what they want to read, can still finish.
     """
 
-    __slots__ = ("_doomed", "_next_due_ms", "file_system", "handles", "path")
+    __slots__ = (
+        "_doomed",
+        "_next_due_ms",
+        "file_system",
+        "flush_request_count",
+        "handles",
+        "path",
+    )
 
     def __init__(
         self, file_system: FileSystem, path: str, open_files: int = DEFAULT_OPEN_FILES
@@ -25,6 +32,11 @@ class LogStorage:
         self.handles = FileHandles(file_system, open_files)
         self._doomed: list[tuple[int, str]] = []
         self._next_due_ms = _NEVER_MS
+        self.flush_request_count = 0
+
+    def request_flush(self) -> None:
+        """Note that one of the logs has a finished segment that is not flushed yet."""
+        self.flush_request_count += 1
 
     def delete_later(self, path: str, due_ms: int) -> None:
         """Remove a file or directory once the time is `due_ms`."""
@@ -41,7 +53,12 @@ class LogStorage:
         due = [path for due_ms, path in self._doomed if due_ms <= now_ms]
         self._doomed = [entry for entry in self._doomed if entry[0] > now_ms]
         self._next_due_ms = min((due_ms for due_ms, _ in self._doomed), default=_NEVER_MS)
-        return sum(self.remove_if_there(path) for path in due)
+        count = 0
+        for path in due:
+            self.handles.release(path)
+            self.handles.release_below(path)
+            count += self.remove_if_there(path)
+        return count
 
     def remove_if_there(self, path: str) -> bool:
         """Remove a file or a whole directory; False if there was none."""

@@ -112,14 +112,16 @@ class ListenerFeed:
     # ------------------------------------------------------------ listeners that are behind
 
     def _load_for(self, subscription: Subscription) -> None:
-        if self._is_stopped or not self._delivery.is_behind(subscription):
+        end_offset = self._delivery.high_watermark
+        if self._is_stopped or end_offset is None or not self._delivery.is_behind(subscription):
             return
         next_offset = subscription.next_offset
         subscription.is_loading = True
 
-        def loaded(found: _Loaded, error: BaseException | None) -> None:
+        def loaded(found: _Loaded | None, error: BaseException | None) -> None:
             subscription.is_loading = False
-            if error is not None:
+            if found is None:
+                assert error is not None
                 self._on_error(error)
             elif subscription in self._delivery.subscriptions and not self._is_stopped:
                 try:
@@ -127,7 +129,6 @@ class ListenerFeed:
                 except Exception as fault:  # noqa: BLE001 - the listener lacks a part of the log now
                     self._on_error(fault)
 
-        end_offset = self._delivery.high_watermark
         self._thread.call(loaded, self._load, subscription.listener, next_offset, end_offset)
 
     def _load(self, listener: QuorumListener, next_offset: int | None, end_offset: int) -> _Loaded:

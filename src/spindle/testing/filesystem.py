@@ -10,10 +10,11 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from spindle.common.ports import Bytes, File
 
+_CAPACITY_BYTES: Final = 1 << 40
 KeptBytes: TypeAlias = Callable[[str, int], int]
 """From a path and the count of unsynced bytes at its end to how many of them survive a crash."""
 
@@ -203,7 +204,13 @@ class MemoryFileSystem:
         self.check("exists", path)
         return self._find(path) is not None
 
+    def capacity(self, path: str) -> tuple[int, int]:
+        self.check("capacity", path)
+        self._directory(path)
+        return _CAPACITY_BYTES, _CAPACITY_BYTES
+
     def is_directory(self, path: str) -> bool:
+        self.check("is_directory", path)
         return isinstance(self._find(path), _Directory)
 
     def list_directory(self, path: str) -> list[str]:

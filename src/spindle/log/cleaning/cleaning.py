@@ -9,9 +9,11 @@ directory's thread puts the result in place (`replacement.put_in_place`).
 
 from typing import Final, NamedTuple
 
+from spindle.common.errors import CorruptLog, CorruptRecords
 from spindle.common.ports import FileSystem
 from spindle.log.cleaning.plan import CleaningPlan, SourceSegment
 from spindle.log.cleaning.transactions import CleanedTransactions
+from spindle.log.errors import CleaningAborted, UncleanableLog
 from spindle.log.formats.names import CLEANED_SUFFIX
 from spindle.log.handles import FileHandles
 from spindle.log.segments.offset_index import MAX_RELATIVE_OFFSET
@@ -94,12 +96,19 @@ class Cleaning:
         """Do the pass. May run in any thread.
 
         Raises:
-            OSError: also FileNotFoundError if the log was deleted or renamed meanwhile.
-            CorruptLog, CorruptRecords: a batch is damaged; the log stays as it is.
+            CleaningAborted: the log was truncated, renamed or deleted meanwhile.
+            UncleanableLog: a batch is damaged; the log stays as it is.
+            OSError: the disk fails.
         """
         try:
             self._read_keys()
             groups = [CleanedGroup(group, self._write(group)) for group in self._groups()]
+        except FileNotFoundError:
+            self._raise_if_aborted()
+            raise
+        except (CorruptLog, CorruptRecords) as error:
+            self._raise_if_aborted()
+            raise UncleanableLog(self.plan.path, str(error)) from error
         finally:
             self._handles.close()
         return CleaningResult(
@@ -110,6 +119,10 @@ class Cleaning:
             sum(group.cleaned.size_bytes for group in groups),
         )
 
+    def _raise_if_aborted(self) -> None:
+        if self.plan.signal.is_aborted:
+            raise CleaningAborted(self.plan.path)
+
     def _read_keys(self) -> None:
         dirty = self.plan.dirty
         keys = self._keys
@@ -118,6 +131,7 @@ class Cleaning:
             if source.end_offset <= dirty.first_dirty_offset:
                 continue
             for batch in self._open(source).scan():
+                self._raise_if_aborted()
                 header = batch.header
                 if header.last_offset < dirty.first_dirty_offset:
                     continue
@@ -139,7 +153,7 @@ class Cleaning:
 
     def _groups(self) -> list[list[SourceSegment]]:
         """Neighbouring segments that fit into one, in order, up to where keys are known."""
-        config = self.plan.log.config
+        config = self.plan.config
         groups: list[list[SourceSegment]] = []
         size = index_bytes = 0
         for source in self.plan.sources:
@@ -159,7 +173,7 @@ class Cleaning:
         return groups
 
     def _open(self, source: SourceSegment) -> Segment:
-        config = self.plan.log.config
+        config = self.plan.config
         segment = Segment(self._handles, self.plan.path, source.base_offset, config, 0)
         segment.size_bytes = source.size_bytes
         return segment
@@ -168,12 +182,13 @@ class Cleaning:
         plan = self.plan
         base_offset = group[0].base_offset
         cleaned = Segment(
-            self._handles, plan.path, base_offset, plan.log.config, self._now_ms, CLEANED_SUFFIX
+            self._handles, plan.path, base_offset, plan.config, self._now_ms, CLEANED_SUFFIX
         )
         cleaned.create()
         cleaned.transaction_index.reset()
         for source in group:
             for batch in self._open(source).scan():
+                self._raise_if_aborted()
                 check_crc(batch.data, 0, batch.header)
                 kept = self._filter(batch)
                 if kept is not None:
@@ -205,7 +220,7 @@ class Cleaning:
             needs_horizon = any(record.value is None for record in kept)
         if len(kept) == len(records) and not needs_horizon:
             return batch.data
-        new_horizon_ms = self._now_ms + self.plan.log.config.delete_retention_ms
+        new_horizon_ms = self._now_ms + self.plan.config.delete_retention_ms
         return rebuild_batch(
             header, kept, delete_horizon_ms=new_horizon_ms if needs_horizon else None
         )

@@ -6,7 +6,9 @@ as it is: in the active segment, in an open transaction, or younger than `min.co
 
 from typing import NamedTuple
 
+from spindle.log.cleaning.abort import CleaningSignal
 from spindle.log.log import Log
+from spindle.log.log_config import LogConfig
 from spindle.log.segments.segment import Segment
 from spindle.log.segments.transaction_index import AbortedTransaction
 
@@ -44,12 +46,16 @@ class LastRecord(NamedTuple):
 
 
 class CleaningPlan(NamedTuple):
-    """Everything that a cleaning needs to know of a log, so that it can run in another thread."""
+    """Everything that a pass needs to know of a log, so that it can run in another thread.
+
+    `config` are the topic's settings when the pass began; a change counts for the next pass.
+    """
 
     log: Log
     path: str
+    config: LogConfig
+    signal: CleaningSignal
     dirty: DirtyRange
-    truncation_count: int
     sources: list[SourceSegment]
     aborted: list[AbortedTransaction]
     last_records: dict[int, LastRecord]
@@ -97,9 +103,10 @@ def is_due(log: Log, dirty: DirtyRange) -> bool:
 
 
 def plan_cleaning(log: Log, dirty: DirtyRange) -> CleaningPlan:
-    """Take down what a cleaning of that range needs. The log is flushed first.
+    """Collect what a pass over that range needs, and begin it: see `Log.begin_cleaning`.
 
-    So no record that was removed because of a later one can come back without that later one.
+    Flush the log first: otherwise a power failure could take a record for whose sake an older one
+    of the same key was removed.
     """
     log.flush()
     sources = []
@@ -114,8 +121,9 @@ def plan_cleaning(log: Log, dirty: DirtyRange) -> CleaningPlan:
     return CleaningPlan(
         log,
         log.path,
+        log.config,
+        log.begin_cleaning(),
         dirty,
-        log.truncation_count,
         sources,
         log.aborted_transactions(log.log_start_offset, log.log_end_offset),
         {

@@ -12,32 +12,19 @@ from spindle.log.segments.segment import Segment
 
 
 def put_in_place(result: CleaningResult, now_ms: int) -> bool:
-    """Exchange the segments, in the directory's thread.
+    """Exchange the segments and end the pass. Runs on the directory's thread.
 
     Returns:
-        False if the log was truncated, deleted or moved since the plan was made: the result is
-        thrown away then.
+        False if the log was truncated, renamed or deleted since the plan was made: the result is
+        of no use then, and its files have to be removed.
     """
     log = result.plan.log
-    if not _is_unchanged(result):
-        for group in result.groups:
-            group.cleaned.delete()
+    log.end_cleaning()
+    if result.plan.signal.is_aborted:
         return False
     for group in result.groups:
         _exchange(log, group, now_ms)
     return True
-
-
-def _is_unchanged(result: CleaningResult) -> bool:
-    log = result.plan.log
-    if log.path != result.plan.path or log.truncation_count != result.plan.truncation_count:
-        return False
-    present = {id(segment) for segment in log.segments}
-    return all(
-        id(source.segment) in present and source.segment.size_bytes == source.size_bytes
-        for group in result.groups
-        for source in group.sources
-    )
 
 
 def _exchange(log: Log, group: CleanedGroup, now_ms: int) -> None:

@@ -35,9 +35,14 @@ def read_clean_shutdown(file_system: FileSystem, directory: str) -> int | None:
 
 
 def remove_clean_shutdown(file_system: FileSystem, directory: str) -> bool:
-    """Remove the mark; True if there was one."""
+    """Remove the mark; True if there was one.
+
+    It is gone from the device when this returns: if a power failure brought it back, the next load
+    would trust files that were not closed.
+    """
     path = f"{directory}/{CLEAN_SHUTDOWN_FILE}"
     if not file_system.exists(path):
         return False
     file_system.remove(path)
+    file_system.sync_directory(directory)
     return True

@@ -1,24 +1,30 @@
 """What a broker does on a schedule: checkpoints, flushes, retention, compaction, deletions.
 
-All of it runs on the directories' I/O threads; the event loop only keeps the time.
+Flushing and the copying of a compaction run beside the directories' I/O threads, all the rest on
+them; the event loop only keeps the time.
 """
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
-from typing import Final, TypeVar
+from collections.abc import Callable
+from typing import Final
 
-from spindle.common.errors import CorruptLog, CorruptRecords, LogDirectoryFailed
+from spindle.common.errors import LogDirectoryFailed
 from spindle.config.broker_values import BrokerValues
 from spindle.config.node_config import NodeConfig
 from spindle.disks.log_directory import LogDirectory
+from spindle.log.cleaning.cleaning import Cleaning, CleaningResult
+from spindle.log.errors import CleaningAborted, UncleanableLog
+from spindle.log.flushing import FlushTask
+from spindle.log.log import Log
 from spindle.replicas.replica_manager import Replicas
-from spindle.runtime.disks.daemon_threads import DaemonThreads
 
 log = logging.getLogger(__name__)
 
 _DELETION_CHECK_MS: Final = 1000
-T = TypeVar("T")
+_FLUSH_CHECK_MS: Final = 1000
+"""How soon a finished segment is flushed; log.flush.scheduler.interval.ms is for the active one."""
+_LONGEST_SLEEP_S: Final = 86_400.0
 
 
 class Housekeeping:
@@ -32,6 +38,7 @@ class Housekeeping:
         self._schedule = (
             (initial_ms, integer("log.retention.check.interval.ms"), self._retain),
             (initial_ms, integer("log.flush.scheduler.interval.ms"), self._flush),
+            (initial_ms, _FLUSH_CHECK_MS, self._flush_finished_segments),
             (
                 initial_ms,
                 integer("log.flush.offset.checkpoint.interval.ms"),
@@ -54,13 +61,12 @@ class Housekeeping:
                 self._checkpoint_high_watermarks,
             ),
         )
-        self._compacts = config.flag("log.cleaner.enable")
-        self.update(BrokerValues(config))
+        self._is_cleaner_enabled = config.flag("log.cleaner.enable")
         self._initial_delay_ms = initial_ms
-        self._cleaners: list[asyncio.Task[None]] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._flushing: dict[LogDirectory, asyncio.Task[None]] = {}
-        self._threads = DaemonThreads()
+
+        self.update(BrokerValues(config))
 
     def update(self, values: BrokerValues) -> None:
         """Use these values from the next compaction on."""
@@ -68,16 +74,18 @@ class Housekeeping:
         self._cleaner_map_bytes = values.integer("log.cleaner.dedupe.buffer.size")
 
     def start(self) -> None:
-        if self._compacts:
-            for directory in self._replicas.directories:
-                self._cleaners.append(asyncio.create_task(self._compact(directory)))
+        """Begin all periodic tasks."""
         self._tasks = [
             asyncio.create_task(self._repeat(delay_ms, period_ms, function))
             for delay_ms, period_ms, function in self._schedule
         ]
+        if self._is_cleaner_enabled:
+            for directory in self._replicas.directories:
+                self._tasks.append(asyncio.create_task(self._compact(directory)))
 
     async def stop(self) -> None:
-        tasks = [*self._tasks, *self._cleaners, *self._flushing.values()]
+        """End all tasks; return when none of them submits anything more."""
+        tasks = [*self._tasks, *self._flushing.values()]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -87,65 +95,89 @@ class Housekeeping:
     ) -> None:
         await asyncio.sleep(delay_ms / 1000)
         while True:
-            await asyncio.sleep(min(period_ms / 1000, 86_400.0))
+            await asyncio.sleep(min(period_ms / 1000, _LONGEST_SLEEP_S))
             for directory in self._replicas.directories:
                 if not directory.is_offline:
                     function(directory)
+
+    # Compaction.
 
     async def _compact(self, directory: LogDirectory) -> None:
         """Compact the logs of a directory, the dirtiest first, one at a time."""
         await asyncio.sleep(self._initial_delay_ms / 1000)
         while not directory.is_offline:
-            if not await self._compact_one(directory):
-                await asyncio.sleep(self._cleaner_backoff_ms / 1000)
+            try:
+                has_compacted = await self._compact_one(directory)
+            except LogDirectoryFailed as failure:
+                log.warning("compaction: %s", failure)
+                return
+            if not has_compacted:
+                await asyncio.sleep(min(self._cleaner_backoff_ms / 1000, _LONGEST_SLEEP_S))
 
     async def _compact_one(self, directory: LogDirectory) -> bool:
-        """True if a log was compacted; the copying runs beside the directory's thread."""
-        executor, cleaner = directory.executor, directory.cleaner
-        try:
-            cleaning = await executor.submit(
-                cleaner.next_pass, self._now_ms(), self._cleaner_map_bytes
-            )
-            if cleaning is None:
-                return False
-            try:
-                result = await self._beside(cleaning.run)
-            except (CorruptRecords, CorruptLog) as error:
-                log.error("compaction in %s: %s", directory.path, error)
-                await executor.submit(cleaner.give_up, cleaning.plan)
-                return False
-            return await executor.submit(cleaner.finish, result, self._now_ms())
-        except LogDirectoryFailed as failure:
-            log.warning("compaction: %s", failure)
-        except OSError as error:
-            executor.fail(error)
-        return False
+        """Compact the dirtiest log; False if there was none, or its pass came to nothing.
 
-    def _retain(self, directory: LogDirectory) -> None:
-        directory.executor.submit_nowait(directory.store.apply_retention, self._now_ms())
+        Raises:
+            LogDirectoryFailed: the directory is offline.
+        """
+        executor, cleaner = directory.executor, directory.cleaner
+        cleaning = await executor.submit(cleaner.next_pass, self._now_ms(), self._cleaner_map_bytes)
+        if cleaning is None:
+            return False
+        try:
+            result = await self._run(cleaning, directory)
+        except CleaningAborted as aborted:
+            log.info("%s", aborted)
+            await executor.submit(cleaner.give_up, cleaning.plan)
+            return False
+        except UncleanableLog as error:
+            log.error("%s; it is not compacted until the next start", error)
+            await executor.submit(cleaner.give_up_uncleanable, cleaning.plan)
+            return False
+        return await executor.submit(cleaner.finish, result, self._now_ms())
+
+    async def _run(self, cleaning: Cleaning, directory: LogDirectory) -> CleaningResult:
+        """Do the pass beside the directory's thread; it ends soon when this broker stops."""
+        try:
+            return await directory.executor.submit_beside(cleaning.run)
+        except asyncio.CancelledError:
+            cleaning.plan.signal.abort()
+            raise
+
+    # Flushes.
 
     def _flush(self, directory: LogDirectory) -> None:
+        self._start_flush(directory, directory.begin_flushes)
+
+    def _flush_finished_segments(self, directory: LogDirectory) -> None:
+        self._start_flush(directory, directory.begin_flushes_of_finished_segments)
+
+    def _start_flush(
+        self, directory: LogDirectory, begin: Callable[[int], list[tuple[Log, FlushTask]]]
+    ) -> None:
+        """One flush of a directory at a time: what comes meanwhile is found at the next look."""
         if directory not in self._flushing:
-            task = asyncio.create_task(self._flush_directory(directory))
+            task = asyncio.create_task(self._flush_directory(directory, begin))
             self._flushing[directory] = task
             task.add_done_callback(lambda _: self._flushing.pop(directory, None))
 
-    def _beside(self, work: Callable[[], T]) -> Awaitable[T]:
-        """On a thread of its own; if its disk hangs, nobody else waits for it."""
-        return asyncio.get_running_loop().run_in_executor(self._threads, work)
-
-    async def _flush_directory(self, directory: LogDirectory) -> None:
-        """The syncs run beside the directory's thread, which goes on serving."""
+    async def _flush_directory(
+        self, directory: LogDirectory, begin: Callable[[int], list[tuple[Log, FlushTask]]]
+    ) -> None:
+        executor = directory.executor
         try:
-            tasks = await directory.executor.submit(directory.begin_flushes, self._now_ms())
+            tasks = await executor.submit(begin, self._now_ms())
             for _, task in tasks:
-                await self._beside(task.run)
+                await executor.submit_beside(task.run)
             if tasks:
-                await directory.executor.submit(directory.complete_flushes, tasks)
+                await executor.submit(directory.complete_flushes, tasks)
         except LogDirectoryFailed as failure:
             log.warning("flush: %s", failure)
-        except OSError as error:
-            directory.executor.fail(error)
+
+    # The rest: short work on the directories' threads.
+
+    def _retain(self, directory: LogDirectory) -> None:
+        directory.executor.submit_nowait(directory.store.apply_retention, self._now_ms())
 
     def _checkpoint_recovery_points(self, directory: LogDirectory) -> None:
         directory.executor.submit_nowait(directory.store.checkpoint_recovery_points)

@@ -112,11 +112,11 @@ class DiskRounds:
         else:
             self._finish(Round(readies, {}))
 
-    def _end(self, finished: Round, error: BaseException | None) -> None:
+    def _end(self, finished: Round | None, error: BaseException | None) -> None:
         self._is_busy = False
         if error is not None:
             self._on_error(error)
-        elif not self._is_stopped:
+        elif finished is not None and not self._is_stopped:
             self._finish(finished)
 
     def _finish(self, finished: Round) -> None:

@@ -126,6 +126,8 @@ class SimulatedNode:
         self._lives += 1
         self.is_stopping = False
         self.is_down.clear()
+        self.machine.executors.clear()
+        self.machine.disks.broken.clear()
         life = Life(self.host, self._lives, self.machine.clock)
         self.life = life
         context = life.context()

@@ -2,19 +2,25 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import copy_context
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 from spindle.common.errors import LogDirectoryFailed
-from spindle.runtime.disks.directory_thread import Job, SerialExecutor
+from spindle.runtime.disks.hang_watch import WatchedThread
+from spindle.runtime.disks.serial_executor import Job, SerialExecutor
 from spindle.testing.filesystem import MemoryFileSystem
 
 
 class PowerLost(BaseException):
     """The host went dark in the middle of an operation on a file."""
+
+
+class _Hang(NamedTuple):
+    in_syncs_only: bool
+    waiting: list[Callable[[], None]]
 
 
 class SimulatedDisks(MemoryFileSystem):
@@ -23,7 +29,8 @@ class SimulatedDisks(MemoryFileSystem):
     Attributes:
         slowness_s: the longest that one job takes, by path of a directory; `default_slowness_s`
             for all others.
-        hanging: directories that do nothing, with what goes on when they work again.
+        directories: the log directories of the host.
+        broken: directories that reported an error, or hung, since the node was started last.
     """
 
     def __init__(self, wall_clock_ms: Callable[[], int], random: Random) -> None:
@@ -34,7 +41,9 @@ class SimulatedDisks(MemoryFileSystem):
         self._is_observed = False
         self.default_slowness_s = 0.002
         self.slowness_s: dict[str, float] = {}
-        self.hanging: dict[str, list[Callable[[], None]]] = {}
+        self.directories: Sequence[str] = ()
+        self.broken: set[str] = set()
+        self._hanging: dict[str, _Hang] = {}
 
     @property
     def now_ms(self) -> int:
@@ -61,7 +70,11 @@ class SimulatedDisks(MemoryFileSystem):
             if self._power_left < 0:
                 raise PowerLost
         if self.faults:
-            super().check(operation, path)
+            try:
+                super().check(operation, path)
+            except OSError:
+                self.broken.update(d for d in self.directories if f"{path}/".startswith(f"{d}/"))
+                raise
             self.operations.clear()
 
     def lose_power_after(self, operations: int | None) -> None:
@@ -73,72 +86,108 @@ class SimulatedDisks(MemoryFileSystem):
         self._power_left = None
         self.crash(lambda path, unsynced: self._random.randint(0, unsynced))
 
-    def hang(self, path: str) -> None:
-        """Whatever is begun in the directory from now on waits."""
-        self.hanging.setdefault(path, [])
+    def hang(self, path: str, *, in_syncs_only: bool) -> None:
+        """What is begun in the directory from now on waits.
+
+        Args:
+            in_syncs_only: the page cache still answers; only long work beside the directory's
+                thread, which brings data to the device, waits.
+        """
+        self._hanging.setdefault(path, _Hang(in_syncs_only, []))
+        self.broken.add(path)
+
+    def hangs(self, path: str, *, is_beside: bool) -> bool:
+        """Whether work that begins now on the directory's thread, or beside it, waits."""
+        hang = self._hanging.get(path)
+        return hang is not None and (is_beside or not hang.in_syncs_only)
+
+    def is_awaited(self, path: str) -> bool:
+        """Whether work waits for the directory, which hangs."""
+        hang = self._hanging.get(path)
+        return hang is not None and bool(hang.waiting)
+
+    def when_released(self, path: str, go_on: Callable[[], None]) -> None:
+        """Call back when the directory, which hangs, works again."""
+        self._hanging[path].waiting.append(go_on)
 
     def release(self, path: str) -> None:
         """The directory works again."""
-        for go_on in self.hanging.pop(path, []):
+        hang = self._hanging.pop(path, None)
+        for go_on in hang.waiting if hang is not None else ():
             go_on()
+
+    def release_all(self) -> None:
+        """All directories work again."""
+        for path in list(self._hanging):
+            self.release(path)
 
     def job_delay_s(self, path: str) -> float:
         return self._random.uniform(0.0, self.slowness_s.get(path, self.default_slowness_s))
 
 
 class SimulatedDirectory(SerialExecutor):
-    """The I/O thread of a log directory: one job after the other, each after some time."""
+    """The I/O thread of a log directory: one job after the other, each after some time.
+
+    Jobs beside the thread take their time as well, and wait while the disk hangs.
+    """
 
     def __init__(
         self,
         path: str,
         loop: asyncio.AbstractEventLoop,
         on_failure: Callable[[LogDirectoryFailed], None],
+        hang_limit_s: float,
         disks: SimulatedDisks,
         on_power_lost: Callable[[], None],
     ) -> None:
-        super().__init__(path, loop, on_failure)
+        super().__init__(path, loop, on_failure, hang_limit_s)
         self._disks = disks
         self._on_power_lost = on_power_lost
         self._context = copy_context()
         self._jobs: deque[Job] = deque()
         self._is_busy = False
-        self._is_stopped = False
+        self._is_left_behind = False
+        self._job_count = 0
+        self._watched = WatchedThread(lambda: self._job_count)
+        self.watch.add(self._watched)
+        self.watch.start()
 
     def _enqueue(self, job: Job) -> None:
+        if self._is_left_behind:
+            if job[2] is not None:
+                self._loop.call_soon(job[2], None, self.failure)
+            return
         self._jobs.append(job)
         if not self._is_busy:
             self._is_busy = True
             self._schedule()
 
-    def wait_at_most(self, hang_limit_s: float) -> None:
-        """Simulated disks take their time, and never for ever."""
-
     def stop(self, timeout_s: float) -> bool:
-        if self.path in self._disks.hanging:
+        self.watch.stop()
+        if self._is_left_behind or self._disks.hangs(self.path, is_beside=False):
             self._jobs.clear()
-            self._is_stopped = True
             return False
         self._enqueue_notes()
         while self._jobs:
             function, args, _ = self._jobs.popleft()
             self._perform_powered(function, args)
-        self._is_stopped = True
         return True
 
     def _schedule(self) -> None:
-        waiting = self._disks.hanging.get(self.path)
-        if waiting is not None:
-            waiting.append(lambda: self._context.copy().run(self._schedule))
+        self._watched.function = self._jobs[0][0] if self._jobs else None
+        if self._disks.hangs(self.path, is_beside=False):
+            again = self._context.copy()
+            self._disks.when_released(self.path, lambda: again.run(self._schedule))
             return
-        delay_s = self._disks.job_delay_s(self.path)
-        when = self._loop.time() + delay_s
+        when = self._loop.time() + self._disks.job_delay_s(self.path)
         self._loop.call_at(when, self._run, context=self._context)
 
     def _run(self) -> None:
+        self._watched.function = None
         if not self._jobs:
             self._is_busy = False
             return
+        self._job_count += 1
         function, args, callback = self._jobs.popleft()
         result, error = self._perform_powered(function, args)
         if isinstance(error, PowerLost):
@@ -150,8 +199,37 @@ class SimulatedDirectory(SerialExecutor):
         else:
             self._is_busy = False
 
+    def _start_beside(self, job: Job) -> None:
+        watched = WatchedThread(lambda: 0, job[0])
+        self.watch.add(watched)
+        self._schedule_beside(job, watched)
+
+    def _schedule_beside(self, job: Job, watched: WatchedThread) -> None:
+        if self._disks.hangs(self.path, is_beside=True):
+            again = self._context.copy()
+            self._disks.when_released(
+                self.path, lambda: again.run(self._schedule_beside, job, watched)
+            )
+            return
+        when = self._loop.time() + self._disks.job_delay_s(self.path)
+        self._loop.call_at(when, self._run_beside, job, watched, context=self._context)
+
+    def _run_beside(self, job: Job, watched: WatchedThread) -> None:
+        function, args, callback = job
+        result, error = self._perform_powered(function, args)
+        self.watch.remove(watched)
+        if callback is not None and not isinstance(error, PowerLost):
+            callback(result, error)
+
+    def _abandon(self, failure: LogDirectoryFailed) -> None:
+        self._is_left_behind = True
+        jobs, self._jobs = self._jobs, deque()
+        for _, _, callback in jobs:
+            if callback is not None:
+                self._loop.call_soon(callback, None, failure)
+
     def _perform_powered(
-        self, function: Callable[..., Any], args: tuple[Any, ...]
+        self, function: Callable[..., object], args: tuple[object, ...]
     ) -> tuple[Any, BaseException | None]:
         try:
             return self._perform(function, args)

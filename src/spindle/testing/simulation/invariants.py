@@ -1,5 +1,7 @@
 """What must hold after every event, looked at where the event happened.
 
+A directory is offline only if its disk reported an error or hung.
+
 Partitions: one leader per leader epoch; a leader has everything that is committed, and so has
 every member of the ISR; high watermarks of a leader do not fall; what stands below a high watermark
 is the same on every replica; a partition's log belongs to its topic id. Metadata: see
@@ -137,6 +139,13 @@ class Invariants:
         known = self.metadata.newest.cluster.brokers.get(broker_id)
         return -1 if known is None else known.epoch
 
+    def has_given_up(self, simulated: SimulatedNode, path: str) -> None:
+        """A directory has hung for longer than the limit."""
+        self._verdict.check(
+            path in simulated.machine.offline_directories,
+            f"{simulated} still uses {path}, which has hung for longer than the limit",
+        )
+
     # -- after an event
 
     def after_event(self, life: Life) -> None:
@@ -144,11 +153,22 @@ class Invariants:
         if watched is not None:
             node = watched.node
             core = watched.simulated.quorum_core
+            self._look_at_directories(watched)
             if core is not None:
                 self._look_at_quorum(watched, core)
             if node.broker is not None:
                 self._look_at_replicas(watched)
         self._verdict.raise_if_violated()
+
+    def _look_at_directories(self, watched: _Watched) -> None:
+        machine = watched.simulated.machine
+        for path, executor in machine.executors.items():
+            if executor.failure is not None:
+                self._verdict.check(
+                    path in machine.disks.broken,
+                    f"{watched.simulated} has given up {path}, whose disk works: "
+                    f"{executor.failure}",
+                )
 
     def _look_at_quorum(self, watched: _Watched, core: QuorumCore) -> None:
         if isinstance(core.role, Leader) and core.epoch != watched.led_epoch:

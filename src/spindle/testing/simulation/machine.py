@@ -18,7 +18,11 @@ if TYPE_CHECKING:
 
 
 class SimulatedMachine:
-    """One host, through all of its lives. Its disks remember, its processes do not."""
+    """One host, through all of its lives. Its disks remember, its processes do not.
+
+    Attributes:
+        executors: of the present life, by path of the directory.
+    """
 
     def __init__(
         self,
@@ -32,6 +36,7 @@ class SimulatedMachine:
         self.random = random
         self.clock = clock
         self.disks = SimulatedDisks(self.wall_clock_ms, random)
+        self.executors: dict[str, SimulatedDirectory] = {}
         self._loop = loop
         self._on_power_lost = on_power_lost
 
@@ -45,6 +50,7 @@ class SimulatedMachine:
         return uuid_from_random(self.random.randbytes)
 
     def file_system(self, directories: Sequence[str]) -> SimulatedDisks:
+        self.disks.directories = tuple(directories)
         return self.disks
 
     def disk_times(self) -> Collection[DiskTimes]:
@@ -54,7 +60,16 @@ class SimulatedMachine:
         self, path: str, on_failure: DirectoryFailureListener, hang_limit_s: float
     ) -> DirectoryExecutor:
         loop = asyncio.get_running_loop()
-        return SimulatedDirectory(path, loop, on_failure, self.disks, self._on_power_lost)
+        executor = SimulatedDirectory(
+            path, loop, on_failure, hang_limit_s, self.disks, self._on_power_lost
+        )
+        self.executors[path] = executor
+        return executor
+
+    @property
+    def offline_directories(self) -> list[str]:
+        """Paths of the directories that the present life has given up."""
+        return [path for path, executor in self.executors.items() if executor.failure is not None]
 
     def lock_directory(self, path: str) -> Lock:
         return _NoLock()

@@ -6,6 +6,7 @@ from collections.abc import Coroutine
 from random import Random
 from typing import Any, Final
 
+from spindle.config.broker_keys.spindle import HANG_TIMEOUT
 from spindle.testing.filesystem import Fault
 from spindle.testing.simulation.cluster import Cluster, SimulatedNode
 from spindle.testing.simulation.history import History
@@ -16,6 +17,9 @@ from spindle.testing.simulation.traffic import CLIENT_HOST
 from spindle.testing.simulation.voters import VoterAdmin
 
 _PERIOD_S: Final = 0.25
+_HANG_SLACK_S: Final = 2.5
+"""A hang is looked for once a second, and a directory that is given up ends its node."""
+_SLOWEST_CLOCK: Final = 1.05
 _MAX_OFFSET_MS: Final = 1_800_000
 """Less than message.timestamp.after.max.ms: clients see none of it."""
 
@@ -62,9 +66,8 @@ class Nemesis:
             disks = node.machine.disks
             disks.lose_power_after(None)
             disks.slowness_s.clear()
-            for path in list(disks.hanging):
-                disks.release(path)
-            if disks.faults:
+            disks.release_all()
+            if disks.faults or node.machine.offline_directories:
                 disks.faults.clear()
                 node.kill()
             if node.is_stopping:
@@ -224,17 +227,38 @@ class Nemesis:
         node.machine.disks.slowness_s.pop(path, None)
 
     def _hang_disk(self) -> None:
-        node = self._any_up()
-        if node is not None:
-            path = self._random.choice([*node.config.log_dirs, node.config.metadata_log_dir])
-            node.machine.disks.hang(path)
-            self._history.note(f"{node}: {path} hangs")
-            self._later(self._release(node, path))
+        """For a moment, or for so long that the node has to give the disk up."""
+        is_long = self._random.random() < 0.4
+        node = self._one_to_die() if is_long else self._any_up()
+        if node is None:
+            return
+        path = self._random.choice([*node.config.log_dirs, node.config.metadata_log_dir])
+        in_syncs_only = path in node.config.log_dirs and self._random.random() < 0.5
+        node.machine.disks.hang(path, in_syncs_only=in_syncs_only)
+        self._history.note(f"{node}: {path} hangs{' in syncs' if in_syncs_only else ''}")
+        self._later(self._give_up(node, path) if is_long else self._release(node, path))
 
     async def _release(self, node: SimulatedNode, path: str) -> None:
-        await asyncio.sleep(self._random.uniform(0.5, self._random.choice((2.0, 10.0))))
+        await asyncio.sleep(self._random.uniform(0.2, 1.5))
         node.machine.disks.release(path)
         self._history.note(f"{node}: {path} works again")
+
+    async def _give_up(self, node: SimulatedNode, path: str) -> None:
+        """A disk that hangs for longer than the limit has failed, if anything waits for it."""
+        disks, life = node.machine.disks, node.life
+        waited_s = 0.0
+        limit_s = node.config.integer(HANG_TIMEOUT) / 1000 * _SLOWEST_CLOCK + _HANG_SLACK_S
+        ends_s = self._loop.now_s + limit_s + 2.0
+        while self._loop.now_s < ends_s and node.life is life:
+            await asyncio.sleep(_PERIOD_S)
+            waited_s = waited_s + _PERIOD_S if disks.is_awaited(path) else 0.0
+            if waited_s > limit_s and node.life is life and not node.is_stopping:
+                self._invariants.has_given_up(node, path)
+        disks.release(path)
+        self._history.note(f"{node}: {path} works again")
+        if node.machine.offline_directories:
+            node.kill()
+        await self._restart(node, self._random.uniform(0.05, 1.0))
 
     def _set_clock(self) -> None:
         node = self._any_up()

@@ -29,6 +29,7 @@ _SETTINGS: Final = {
     "leader.imbalance.check.interval.seconds": "5",
     "unclean.leader.election.interval.ms": "2000",
     "file.delete.delay.ms": "500",
+    "spindle.log.dir.hang.timeout.ms": "3000",
 }
 
 

@@ -1,0 +1,158 @@
+"""The part of a `DirectoryExecutor` that is the same on threads and in the simulation.
+
+Every `OSError` and `CorruptLog` of a function is caught here and becomes `LogDirectoryFailed`; from
+then on nothing touches the directory until the process restarts (KIP-112, KIP-858). A function that
+hangs on its disk has the same effect.
+"""
+
+import asyncio
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeAlias, TypeVar, TypeVarTuple, cast
+
+from spindle.common.errors import CorruptLog, LogDirectoryFailed
+from spindle.disks.executor import Callback
+from spindle.runtime.disks.hang_watch import HangWatch
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+Outcome: TypeAlias = tuple[Any, BaseException | None]
+"""What a function returned and None, or None and what it raised."""
+
+
+Job: TypeAlias = tuple[
+    Callable[..., object], tuple[object, ...], Callable[[Any, BaseException | None], None] | None
+]
+"""Function, arguments, and callback (None if nobody waits for its end).
+
+The public methods of the executor tie the three types together; the queue holds all kinds.
+"""
+
+
+class SerialExecutor(ABC):
+    """Order of the functions, their guard, and the watch over those that hang.
+
+    Args:
+        on_failure: called once on the event loop when the directory goes offline.
+        hang_limit_s: the longest that a function may stand still. Time in which the process itself
+            stood still does not count.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        loop: asyncio.AbstractEventLoop,
+        on_failure: Callable[[LogDirectoryFailed], None],
+        hang_limit_s: float,
+    ) -> None:
+        self.path = path
+        self.failure: LogDirectoryFailed | None = None
+        self.watch = HangWatch(path, loop, hang_limit_s, self._on_hang)
+        self._loop = loop
+        self._on_failure = on_failure
+        self._notes: dict[Callable[..., object], tuple[object, ...]] = {}
+        self._beside: dict[asyncio.Future[Any], None] = {}
+
+    # -- what the implementations do
+
+    @abstractmethod
+    def _enqueue(self, job: Job) -> None:
+        """Run the job after those before it, then its callback on the loop."""
+
+    @abstractmethod
+    def _start_beside(self, job: Job) -> None:
+        """Run the job at once, beside the queue, then its callback on the loop."""
+
+    @abstractmethod
+    def _abandon(self, failure: LogDirectoryFailed) -> None:
+        """Answer everybody who waits for a queued function, and run nothing more."""
+
+    # -- the port
+
+    def call(self, callback: Callback[T] | None, function: Callable[[*Ts], T], *args: *Ts) -> None:
+        """See `DirectoryExecutor`."""
+        if self._notes:
+            self._enqueue_notes()
+        self._enqueue((function, args, callback))
+
+    def note(self, function: Callable[[*Ts], object], *args: *Ts) -> None:
+        """See `DirectoryExecutor`."""
+        self._notes[function] = args
+
+    def _enqueue_notes(self) -> None:
+        notes, self._notes = self._notes, {}
+        for function, args in notes.items():
+            self._enqueue((function, args, None))
+
+    def submit(self, function: Callable[[*Ts], T], *args: *Ts) -> Awaitable[T]:
+        """See `DirectoryExecutor`."""
+        future: asyncio.Future[T] = self._loop.create_future()
+        self.call(_settle(future), function, *args)
+        return future
+
+    def submit_nowait(self, function: Callable[[*Ts], object], *args: *Ts) -> None:
+        """See `DirectoryExecutor`."""
+        self.call(self._log_error, function, *args)
+
+    def submit_beside(self, function: Callable[[*Ts], T], *args: *Ts) -> Awaitable[T]:
+        """See `DirectoryExecutor`."""
+        future: asyncio.Future[T] = self._loop.create_future()
+        if self.failure is not None:
+            future.set_exception(self.failure)
+            return future
+        self._beside[future] = None
+        future.add_done_callback(lambda done: self._beside.pop(done, None))
+        self._start_beside((function, args, _settle(future)))
+        return future
+
+    def wait_at_most(self, hang_limit_s: float) -> None:
+        """See `DirectoryExecutor`."""
+        self.watch.limit(hang_limit_s)
+
+    def fail(self, cause: BaseException | str) -> LogDirectoryFailed:
+        """See `DirectoryExecutor`."""
+        if self.failure is None:
+            self.failure = LogDirectoryFailed(self.path, cause)
+            self._loop.call_soon_threadsafe(self._on_failure, self.failure)
+        return self.failure
+
+    # -- for the implementations
+
+    def _log_error(self, _: object, error: BaseException | None) -> None:
+        if error is not None and not isinstance(error, LogDirectoryFailed):
+            log.error("%s: background work failed", self.path, exc_info=error)
+
+    def _perform(self, function: Callable[..., object], args: tuple[object, ...]) -> Outcome:
+        """Run the function under the guard."""
+        if self.failure is not None:
+            return None, self.failure
+        try:
+            return function(*args), None
+        except (OSError, CorruptLog) as cause:
+            return None, self.fail(cause)
+        except Exception as cause:  # noqa: BLE001 - handed to the caller, who waits for it
+            return None, cause
+
+    def _on_hang(self, finding: str) -> None:
+        """Give the directory up, and with it every thread that its disk holds."""
+        failure = self.fail(finding)
+        self._abandon(failure)
+        for future in list(self._beside):
+            if not future.done():
+                future.set_exception(failure)
+
+
+def _settle(future: "asyncio.Future[T]") -> Callback[T]:
+    def settle(result: T | None, error: BaseException | None) -> None:
+        if future.done():
+            return
+        if error is None:
+            future.set_result(cast(T, result))  # None only if T allows it
+        else:
+            future.set_exception(error)
+
+    return settle
