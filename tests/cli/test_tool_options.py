@@ -209,7 +209,7 @@ def test_words_that_cannot_be_read(words: list[str], message: str) -> None:
         (["topics", "--creat"], "No such option '--creat'. Did you mean '--create'?\n"),
         (["topics", "--list"], "Where is the cluster? Give -b HOST:PORT, or set SPINDLE_BOOTS"),
         (["topics"], "Give exactly one of --alter, --create, --describe, --list, --delete.\n"),
-        (["topisc"], "There is no command 'topisc'. Did you mean topics"),
+        (["topisc"], "There is no command 'topisc'. Did you mean topic"),
         (["cluster", "list"], "There is no command 'list'. Did you mean list-endpoints"),
         (["cluster"], "Usage: spindle cluster [OPTIONS] COMMAND"),
         (["topics", "-b", "127.0.0.1:1", "--list"], "no broker could be reached: "),

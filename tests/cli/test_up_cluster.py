@@ -251,7 +251,8 @@ class Up:
     def __init__(self, folder: Path, *arguments: str, program: str = _STAND_IN) -> None:
         # Everybody who descends from the command holds this pipe open.
         self.alive, life = os.pipe()
-        words = ["up", "--json"] if (folder / "node-1").exists() else ["up", "--json", "--port=0"]
+        is_there = any((folder / name).exists() for name in ("node-1", "server.properties"))
+        words = ["up", "--json"] if is_there else ["up", "--json", "--port=0"]
         self.process = subprocess.Popen(
             [sys.executable, "-c", program, *words, "--data", str(folder), *arguments],
             pass_fds=[life],
@@ -319,6 +320,21 @@ def test_the_quorum_leaves_after_the_last_broker(
         left.append(int(words[words.index("left") + 1]))
     assert max(stopped) < min(left)
     assert max(left) == left[1], "the leader would wait for another to lead"
+
+
+def test_one_node_is_a_child_that_logs_to_a_file(
+    tmp_path: Path, start_up: Callable[..., Up]
+) -> None:
+    for _ in range(2):
+        up = start_up("--dirs", "2")
+        ready = up.event("ready")
+        (node,) = ready["nodes"]
+        assert node["pid"] != up.process.pid
+        assert node["log_file"] == str(tmp_path / "server.log")
+        assert node["log_dirs"] == [str(tmp_path / name) for name in ("disk-1", "disk-2")]
+        assert up.end() == 0
+    assert (tmp_path / "server.log").read_text().count("node 1 in session True") == 2
+    assert (tmp_path / "disk-2" / "meta.properties").exists()
 
 
 def test_nohup_is_respected(start_up: Callable[..., Up]) -> None:
