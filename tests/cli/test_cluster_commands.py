@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -196,3 +197,23 @@ def test_a_shell_gets_its_completion_script(
     with pytest.raises(SystemExit):
         run([])
     assert "create" in capsys.readouterr().out
+
+
+def test_a_move_between_directories_is_refused_before_anything_starts(
+    say: Say, refused: Say, up: dict[str, Any], tmp_path: Path
+) -> None:
+    say("topic", "create", "moved", "-p", "1")
+    (broker,) = json.loads(say("log-dirs", "--json"))["brokers"]
+    (here,) = (
+        each["logDir"]
+        for each in broker["logDirs"]
+        if any(p["partition"] == "moved-0" for p in each["partitions"])
+    )
+    there = next(path for path in up["nodes"][0]["log_dirs"] if path != here)
+    plan = tmp_path / "plan.json"
+    entry = {"topic": "moved", "partition": 0, "replicas": [1], "log_dirs": [there]}
+    plan.write_text(json.dumps({"version": 1, "partitions": [entry]}))
+    assert refused("reassign", "--execute", "--reassignment-json-file", str(plan)) == (
+        "broker 1 does not move replicas between its log directories: moved-0 is in "
+        f"{here}, the plan wants {there}. The reassignment was not started.\n"
+    )

@@ -69,6 +69,7 @@ def test_the_shell_lines_work_when_they_are_pasted(shell_output: str) -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.timeout(600)
 def test_the_python_lines_work_when_they_are_pasted(banner: Banner, shell_output: str) -> None:
     done = subprocess.run(
         [sys.executable, "-c", "\n".join(banner.block(PYTHON))],

@@ -123,6 +123,8 @@ def test_a_node_counts_what_its_clients_do(tmp_path: Path) -> None:
             here = (("log_dir", str(path)),)
             assert samples["kafka_log_log_manager_log_directory_partition_count", here] == 1
             assert samples["kafka_log_log_manager_log_directory_offline", here] == 0
+            total = samples["kafka_log_log_manager_log_directory_total_bytes", here]
+            assert total >= samples["kafka_log_log_manager_log_directory_usable_bytes", here] > 0
         metadata = (("log_dir", str(home.directories[0])),)
         assert samples["kafka_log_log_flush_stats_log_flush_time_seconds_count", metadata] > 0
         assert samples["kafka_server_raft_metrics_current_state", (("state", "leader"),)] == 1
@@ -245,6 +247,10 @@ def test_a_dead_directory_and_a_deleted_topic_are_seen(tmp_path: Path) -> None:
             assert samples["kafka_log_log_manager_offline_log_directory_count", ()] == 1
             offline = "kafka_log_log_manager_log_directory_offline"
             assert samples[offline, (("log_dir", dead),)] == 1
+            assert (
+                "kafka_log_log_manager_log_directory_total_bytes",
+                (("log_dir", dead),),
+            ) not in (samples)
             assert samples["kafka_server_replica_manager_offline_replica_count", ()] == 1
             assert samples["kafka_server_replica_manager_leader_count", ()] == 2
 

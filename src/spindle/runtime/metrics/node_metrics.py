@@ -16,6 +16,7 @@ from prometheus_client.registry import Collector
 from spindle import __version__
 from spindle.config.node_config import NodeConfig
 from spindle.runtime.metrics.broker import broker_metrics, disk_metrics
+from spindle.runtime.metrics.capacity import DirectoryCapacities
 from spindle.runtime.metrics.cluster import (
     cluster_metrics,
     controller_metrics,
@@ -71,6 +72,7 @@ class NodeMetrics:
     def __init__(self, labels: dict[str, str], parts: Callable[[], NodeParts]) -> None:
         self._parts = parts
         self._labels = labels
+        self._capacities = DirectoryCapacities()
         self._process = CollectorRegistry()
         ProcessCollector(registry=self._process)
         GCCollector(registry=self._process)
@@ -124,6 +126,7 @@ class NodeMetrics:
         metrics += fetcher_metrics(broker.replica_fetchers)
         replicas = await count_replicas(broker.replicas)
         metrics += replica_metrics(broker, replicas)
-        metrics += directory_metrics(broker.replicas, replicas)
+        capacities = await self._capacities.ask(broker.replicas.directories)
+        metrics += directory_metrics(broker.replicas, replicas, capacities)
         metrics += group_metrics(broker.groups, *await count_groups(broker.groups))
         return _Gathered(metrics, broker.traffic.snapshot())

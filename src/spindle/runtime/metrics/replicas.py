@@ -1,6 +1,6 @@
 """Metrics of a broker's replicas, followers and groups: counted in turns with everybody else."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from prometheus_client import Metric
@@ -168,8 +168,14 @@ def fetcher_metrics(fetchers: ReplicaFetchers) -> Iterator[Metric]:
     )
 
 
-def directory_metrics(replicas: Replicas, counts: ReplicaCounts) -> Iterator[Metric]:
-    """One row for each log directory."""
+def directory_metrics(
+    replicas: Replicas, counts: ReplicaCounts, capacities: Mapping[str, tuple[int, int]]
+) -> Iterator[Metric]:
+    """Yield the metrics of the log directories, a row for each.
+
+    Args:
+        capacities: total and usable bytes by path, where they are known.
+    """
     directories = replicas.directories
     prefix = "kafka_log_log_manager"
     labelled = [({"log_dir": directory.path}, directory) for directory in directories]
@@ -197,6 +203,17 @@ def directory_metrics(replicas: Replicas, counts: ReplicaCounts) -> Iterator[Met
         f"{prefix}_log_directory_size_bytes",
         "Bytes of the segments in the directory.",
         [(labels, counts.size_bytes[directory]) for labels, directory in labelled],
+    )
+    known = [({"log_dir": path}, *sizes) for path, sizes in capacities.items()]
+    yield gauges(
+        f"{prefix}_log_directory_total_bytes",
+        "Capacity of the file system that holds the directory.",
+        [(labels, total) for labels, total, _ in known],
+    )
+    yield gauges(
+        f"{prefix}_log_directory_usable_bytes",
+        "Free bytes of the file system that holds the directory.",
+        [(labels, usable) for labels, _, usable in known],
     )
 
 

@@ -1,0 +1,50 @@
+"""Capacity and free bytes of the log directories (KIP-827), for the metrics."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from spindle.common.errors import LogDirectoryFailed
+from spindle.disks.log_directory import LogDirectory
+
+_WAIT_S: Final = 0.5
+
+
+class DirectoryCapacities:
+    """The latest known (total, usable) bytes of each directory.
+
+    A directory answers on its own thread. A disk that hangs must not hold up the metrics, which
+    would show that it hangs: its last answer is kept, and it is not asked again meanwhile.
+
+    Args:
+        wait_s: how long to wait for the answers.
+    """
+
+    def __init__(self, wait_s: float = _WAIT_S) -> None:
+        self._wait_s = wait_s
+        self._known: dict[str, tuple[int, int]] = {}
+        self._asked: dict[str, asyncio.Future[tuple[int, int]]] = {}
+
+    async def ask(self, directories: Sequence[LogDirectory]) -> Mapping[str, tuple[int, int]]:
+        """Ask all online directories, wait for their answers, and return what is known by path.
+
+        An offline directory is left out.
+        """
+        for each in directories:
+            if each.is_offline:
+                self._known.pop(each.path, None)
+            elif each.path not in self._asked:
+                self._asked[each.path] = asyncio.ensure_future(each.executor.submit(each.capacity))
+        if self._asked:
+            await asyncio.wait(self._asked.values(), timeout=self._wait_s)
+        for path, answer in list(self._asked.items()):
+            if answer.done():
+                del self._asked[path]
+                self._note(path, answer)
+        return dict(self._known)
+
+    def _note(self, path: str, answer: asyncio.Future[tuple[int, int]]) -> None:
+        try:
+            self._known[path] = answer.result()
+        except LogDirectoryFailed:
+            self._known.pop(path, None)

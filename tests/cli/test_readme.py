@@ -1,0 +1,88 @@
+"""The examples of README work as they are printed, but for the address and the folder."""
+
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from spindle.cli.main import run, spindle
+from spindle.cli.tools.command import ToolCommand, ToolGroup
+
+README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+ADDRESS = "127.0.0.1:9092"
+FOLDER = re.compile(r"/tmp/spindle-\w+")
+TABLE = "/tmp/numbers"
+
+
+def blocks(language: str) -> list[str]:
+    """Return the blocks of README in a language, the unnamed ones for an empty string."""
+    found = re.findall(r"^```(\w*)\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+    return [text for name, text in found if name == language]
+
+
+def commands() -> list[list[str]]:
+    """Return the words of every command line that begins with `$ spindle`."""
+    lines = [line for text in blocks("") for line in text.splitlines()]
+    shown = [line.removeprefix("$ ") for line in lines if line.startswith("$ spindle ")]
+    return [shlex.split(line, comments=True)[1:] for line in shown]
+
+
+def run_python(texts: Sequence[str], up: dict[str, Any], folder: Path) -> str:
+    """Run code against the node, with its tables in a folder of the test; its output."""
+    code = "\n".join(texts).replace(ADDRESS, up["bootstrap_servers"])
+    code = FOLDER.sub(up["folder"], code).replace(TABLE, str(folder / "numbers"))
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_producer_and_the_consumer_work_again_and_again(
+    up: dict[str, Any], tmp_path: Path
+) -> None:
+    for _ in range(2):
+        assert re.fullmatch(r"b'\d+'\n", run_python(blocks("python")[:1], up, tmp_path))
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(600)
+def test_all_python_blocks_work_one_after_the_other(up: dict[str, Any], tmp_path: Path) -> None:
+    assert len(blocks("python")) >= 2
+    assert "|partition|count|" in run_python(blocks("python"), up, tmp_path).replace(" ", "")
+
+
+@pytest.mark.parametrize("words", commands(), ids=" ".join)
+def test_the_commands_can_be_read(words: list[str]) -> None:
+    """Every command and option exists; the commands for people run in another test."""
+    command: click.Command = spindle
+    with click.Context(spindle, info_name="spindle") as context:
+        while isinstance(command, click.Group) and words:
+            sub = command.get_command(context, words[0])
+            assert sub is not None, words[0]
+            command, words = sub, words[1:]
+            if isinstance(command, ToolCommand | ToolGroup):
+                break
+        command.make_context(str(command.name), list(words), parent=context, resilient_parsing=True)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [words for words in commands() if words[0] in ("topic", "status", "log-dirs", "groups")],
+    ids=" ".join,
+)
+def test_the_commands_for_a_cluster_work(
+    words: list[str], bootstrap: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = [bootstrap if word == "localhost:9092" else word for word in words]
+    code = run(given)
+    assert code == 0 or "already exists" in capsys.readouterr().err
