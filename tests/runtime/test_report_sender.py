@@ -98,3 +98,23 @@ def test_what_is_refused_or_not_answered_is_said_again() -> None:
         await sender.stop()
 
     asyncio.run(run())
+
+
+def test_an_unexpected_answer_ends_no_reporting() -> None:
+    async def run() -> None:
+        mistakes: list[str] = []
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: mistakes.append(context["message"]))
+        controller = Controller()
+        reports, sender = await sending(controller)
+        reports.add(TOPIC, 0, DIRECTORY)
+        sender.wake()
+        _, promise = await controller.next()
+        promise.set_result(object())
+        again, promise = await controller.next()
+        promise.set_result(accepting(0))
+        await sender.stop()
+        assert again == [0]
+        assert mistakes == ["reports: unexpected failure"]
+
+    asyncio.run(run())

@@ -21,6 +21,7 @@ from spindle.disks.log_directory import LogDirectory
 from spindle.log.errors import MisplacedDirectory
 from spindle.log.formats.clean_shutdown import UNKNOWN_BROKER_EPOCH, read_clean_shutdown
 from spindle.publication.image_publisher import ActiveBrokersWatch, ImagePublisher
+from spindle.runtime.background import log_unhandled
 from spindle.runtime.banner import directory_lines, identity_lines, level_line, listener_lines
 from spindle.runtime.broker.broker_server import BrokerEnvironment, BrokerServer
 from spindle.runtime.controller.controller_server import ControllerServer
@@ -384,6 +385,7 @@ async def _run(config: NodeConfig, on_ready: Callable[[Node], None] | None) -> i
         was_terminated = True
         node.request_stop()
 
+    loop.set_exception_handler(log_unhandled)
     loop.add_signal_handler(signal.SIGTERM, terminate)
     loop.add_signal_handler(signal.SIGINT, node.request_stop)
     fatal: str | None = "the node did not start"

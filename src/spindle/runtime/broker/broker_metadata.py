@@ -16,6 +16,7 @@ from spindle.publication.image_publisher import ImageConsumer
 from spindle.publication.initial import initial_publication
 from spindle.publication.loader import Publication
 from spindle.raft.leader import LeaderAndEpoch
+from spindle.runtime import background
 
 log = logging.getLogger(__name__)
 
@@ -65,12 +66,10 @@ class BrokerMetadata(ImageConsumer):
         self._is_started = True
         self.image = self.newest
         self._queue.put_nowait(initial_publication(self.newest))
-        self._task = asyncio.create_task(self._run(), name="metadata publisher")
+        self._task = background.run_once(self._run(), "metadata reactions")
 
     async def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await background.end(self._task)
 
     def observe(self, observer: Callable[[], None]) -> None:
         """Call `observer` whenever a reaction is complete."""

@@ -3,6 +3,8 @@
 import asyncio
 from collections.abc import Callable
 
+from spindle.runtime import background
+
 
 class IsrExpiration:
     """Calls `check_isrs` from time to time."""
@@ -13,14 +15,11 @@ class IsrExpiration:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        self._task = asyncio.create_task(self._run(), name="ISR expiration")
+        self._task = background.run_forever(self._turn, "ISR expiration")
 
     async def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await background.end(self._task)
 
-    async def _run(self) -> None:
-        while True:
-            await asyncio.sleep(self._period_s)
-            self._check_isrs()
+    async def _turn(self) -> None:
+        await asyncio.sleep(self._period_s)
+        self._check_isrs()

@@ -26,6 +26,7 @@ from spindle.protocol.messages.broker_registration import (
     BrokerRegistrationRequest,
     BrokerRegistrationResponse,
 )
+from spindle.runtime import background
 from spindle.runtime.backoff import Backoff
 from spindle.serving.ports import ControllerChannel
 
@@ -115,7 +116,11 @@ class BrokerLifecycle:
 
     def start(self) -> None:
         self.state = BrokerState.STARTING
-        self._task = asyncio.create_task(self._run(), name="broker lifecycle")
+        self._task = background.run_forever(
+            self._turn,
+            "broker lifecycle",
+            pause_s=self._times.heartbeat_interval_ms / 1000,
+        )
 
     def set_ready(self) -> None:
         """The broker can serve: ask to be un-fenced."""
@@ -165,25 +170,25 @@ class BrokerLifecycle:
 
     async def stop(self) -> None:
         self.state = BrokerState.SHUTTING_DOWN
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await background.end(self._task)
         self.state = BrokerState.NOT_RUNNING
 
     # -- the session
 
-    async def _run(self) -> None:
-        await self._register_until_accepted()
-        while True:
-            delay_s = await self._heartbeat()
-            await self._pause(delay_s)
+    async def _turn(self) -> None:
+        if self.broker_epoch < 0:
+            await self._register_until_accepted()
+        delay_s = await self._heartbeat()
+        await self._pause(delay_s)
 
     async def _pause(self, delay_s: float) -> None:
         if self._backoff.failures:
             await asyncio.sleep(delay_s)  # never at once after a failure
         else:
+            # Not `wait_for`: in Python 3.11 it loses a cancellation that comes with the wake-up.
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._wake.wait(), delay_s)
+                async with asyncio.timeout(delay_s):
+                    await self._wake.wait()
         self._wake.clear()
 
     async def _register_until_accepted(self) -> None:

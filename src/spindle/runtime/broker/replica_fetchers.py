@@ -33,6 +33,7 @@ from spindle.replication.fetcher import (
     Step,
 )
 from spindle.replication.follower_log import Append, LogPosition, LogWork
+from spindle.runtime import background
 from spindle.runtime.peers.port import PeerLacksVersion, Peers, PeerUnavailable
 from spindle.serving.quotas.replication import ReplicationQuota
 
@@ -162,7 +163,13 @@ class FetcherTask:
         self._is_silent = False
         self._has_session = False
         self._loop = asyncio.get_running_loop()
-        self._task = asyncio.create_task(self._run(), name=f"fetch from broker {leader_id}")
+        self._task = background.run_forever(
+            self._turn,
+            f"fetching from broker {leader_id}",
+            on_failure=self.fetcher.on_no_answer,
+            pause_s=owner.settings.backoff_ms / 1000,
+        )
+        self._task.add_done_callback(lambda _: peers.close())
 
     @property
     def is_idle(self) -> bool:
@@ -198,24 +205,15 @@ class FetcherTask:
         self._task.cancel()
 
     async def ended(self) -> None:
-        await asyncio.gather(self._task, return_exceptions=True)
+        await background.end(self._task)
 
     def _now_ms(self) -> int:
         return int(self._loop.time() * 1000)
 
-    async def _run(self) -> None:
-        try:
-            while True:
-                try:
-                    wait_ms = await self._round()
-                except Exception:  # a fault of ours must not end replication for good
-                    log.exception("fetching from broker %d", self.leader_id)
-                    self.fetcher.on_no_answer()
-                    wait_ms = self._owner.settings.backoff_ms
-                if wait_ms != 0:
-                    await self._wait(wait_ms)
-        finally:
-            self._peers.close()
+    async def _turn(self) -> None:
+        wait_ms = await self._round()
+        if wait_ms != 0:
+            await self._wait(wait_ms)
 
     async def _wait(self, wait_ms: int | None) -> None:
         """Until that much time is over (None: for ever), or something is to be fetched anew."""

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.protocol.message import Message
+from spindle.runtime import background
 from spindle.runtime.backoff import Backoff
 from spindle.serving.ports import ControllerChannel
 
@@ -60,23 +61,25 @@ class ReportSender:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        self._task = asyncio.create_task(self._run(), name=self._what)
+        self._task = background.run_forever(self._turn, self._what, on_failure=self._failed)
 
     async def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await background.end(self._task)
 
     def wake(self) -> None:
         """There is something to report."""
         self._wake.set()
 
-    async def _run(self) -> None:
-        while True:
-            await self._wake.wait()
-            self._wake.clear()
-            while self._reports.has_ready:
-                await self._send()
+    async def _turn(self) -> None:
+        await self._wake.wait()
+        self._wake.clear()
+        while self._reports.has_ready:
+            await self._send()
+
+    def _failed(self) -> None:
+        """Send everything again: the controller may not have heard of it."""
+        self._reports.failed()
+        self._wake.set()
 
     async def _send(self) -> None:
         request = self._reports.next_request(self._broker_epoch())

@@ -28,6 +28,7 @@ from spindle.protocol.messages.incremental_alter_configs import IncrementalAlter
 from spindle.publication.image_publisher import ImageConsumer, ImagePublisher
 from spindle.publication.loader import Publication
 from spindle.publication.snapshot_generator import SnapshotGenerator, SnapshotWork
+from spindle.runtime import background
 from spindle.runtime.controller.channel import ControllerChannel
 from spindle.runtime.controller.cluster_log import ClusterLog
 from spindle.runtime.controller.driver import ControllerDriver
@@ -163,9 +164,7 @@ class ControllerServer(ImageConsumer):
             await server.close()
         self.channel.close()
         await self.registrar.close()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await background.end(*self._tasks)
         if self._is_started and self._config.is_controller:
             self.driver.stop()
 
@@ -269,7 +268,9 @@ class ControllerServer(ImageConsumer):
     def on_publication(self, publication: Publication) -> None:
         work = self._snapshots.on_publication(publication, self._clock())
         if work is not None:
-            self._spawn(self._write_snapshot(work))
+            task = background.run_once(self._write_snapshot(work), "metadata snapshot")
+            self._tasks[task] = None
+            task.add_done_callback(lambda done: self._tasks.pop(done, None))
 
     async def _write_snapshot(self, work: SnapshotWork) -> None:
         try:
@@ -279,11 +280,6 @@ class ControllerServer(ImageConsumer):
             self.last_snapshot = WrittenSnapshot(size_bytes, self._clock())
         except (ValueError, LogDirectoryFailed) as error:
             log.warning("snapshot %s was not written: %s", work.snapshot_id, error)
-
-    def _spawn(self, work: Any) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks[task] = None
-        task.add_done_callback(lambda done: self._tasks.pop(done, None))
 
 
 def _settings(config: NodeConfig, cluster_id: str) -> ControllerSettings:

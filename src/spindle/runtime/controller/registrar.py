@@ -17,6 +17,7 @@ from spindle.protocol.messages.controller_registration import ControllerRegistra
 from spindle.publication.image_publisher import ImageConsumer
 from spindle.publication.loader import Publication
 from spindle.raft.leader import LeaderAndEpoch
+from spindle.runtime import background
 
 log = logging.getLogger(__name__)
 
@@ -71,9 +72,7 @@ class ControllerRegistrar(ImageConsumer):
         self._register_if_due()
 
     async def close(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await background.end(self._task)
 
     def _register_if_due(self) -> None:
         image = self._metadata.image
@@ -100,7 +99,7 @@ class ControllerRegistrar(ImageConsumer):
                 )
                 pause_s = self._pause_s
             self._superseded, self._is_acknowledged = known, False
-            self._task = asyncio.get_running_loop().create_task(self._register(pause_s))
+            self._task = background.run_once(self._register(pause_s), "controller registration")
 
     async def _register(self, pause_s: float) -> None:
         await asyncio.sleep(pause_s)

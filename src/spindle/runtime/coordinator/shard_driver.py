@@ -30,6 +30,7 @@ from spindle.coordinator.timers import TimerQueue
 from spindle.protocol.records.batch import BatchHeader, batches
 from spindle.protocol.records.control import read_end_transaction
 from spindle.protocol.records.record import decode_records
+from spindle.runtime import background
 from spindle.runtime.coordinator.shard_writer import (
     Clock,
     CoordinatorLog,
@@ -112,7 +113,7 @@ class ShardDriver:
         self._waiting: deque[_Work] = deque()
         self._is_exclusive = False
         self._writer = ShardWriter(self, partition, coordinator_log, clock, settings)
-        self._loader = self._loop.create_task(self._load())
+        self._loader = background.run_once(self._load(), f"loading groups of {partition}")
 
     # ------------------------------------------------------------ life
 
@@ -121,11 +122,12 @@ class ShardDriver:
             await self._read_log()
         except (ApiError, LogDirectoryFailed, CorruptRecords, CorruptLog) as error:
             log.error("Loading groups of %s failed: %s", self.partition, error)
-            if self.state is ShardState.LOADING:
-                self.state = ShardState.FAILED
-                self._fail_waiting()
-                self._on_loaded(self)
+            self._loading_failed()
             return
+        except Exception:
+            # Requests would otherwise be told to wait for ever.
+            self._loading_failed()
+            raise
         if self.state is not ShardState.LOADING:
             return
         self.state = ShardState.ACTIVE
@@ -133,6 +135,12 @@ class ShardDriver:
         self._execute(self.shard.loaded(now_ms), now_ms, self._loop.time())
         self._on_loaded(self)
         self._run_waiting()
+
+    def _loading_failed(self) -> None:
+        if self.state is ShardState.LOADING:
+            self.state = ShardState.FAILED
+            self._fail_waiting()
+            self._on_loaded(self)
 
     async def _read_log(self) -> None:
         rested = 0

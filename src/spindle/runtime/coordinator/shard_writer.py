@@ -19,6 +19,7 @@ from spindle.coordinator.outcome import Outcome
 from spindle.coordinator.records import CoordinatorRecord, encode_record
 from spindle.protocol.records.batch import HEADER_BYTES
 from spindle.protocol.records.builder import SimpleRecord, build_batch
+from spindle.runtime import background
 
 log = logging.getLogger(__name__)
 
@@ -150,7 +151,7 @@ class ShardWriter:
         self._queue.append(write)
         self.pending_bytes += write.size_bytes
         if self._task is None:
-            self._task = self._loop.create_task(self._run())
+            self._task = background.run_once(self._run(), f"writing groups of {self._partition}")
 
     def close(self) -> list[Outcome]:
         """Stop at once; the outcomes whose requests have no answer yet."""

@@ -51,6 +51,7 @@ from spindle.raft.ready import (
 from spindle.raft.responses import leader_destination
 from spindle.raft.settings import LocalNode, QuorumSettings
 from spindle.raft.voters import VoterSet
+from spindle.runtime import background
 from spindle.runtime.peers.port import PeerGone, PeerLacksVersion, Peers, PeerUnavailable
 from spindle.runtime.quorum.disk import DiskRounds, Round, add_bytes
 from spindle.runtime.quorum.history import QuorumHistory
@@ -407,7 +408,7 @@ class RaftMetadataQuorum:
     # ------------------------------------------------------------ messages
 
     def _send(self, request: Request) -> None:
-        task = self._loop.create_task(self._exchange(request))
+        task = background.run_once(self._exchange(request), "request to the quorum")
         self._exchanges[task] = None
         task.add_done_callback(lambda done: self._exchanges.pop(done, None))
 

@@ -1,0 +1,81 @@
+"""Tasks that run beside the requests of a node: the one way to start and end them.
+
+An exception that a task does not expect is a mistake in this program. It goes to the event loop's
+exception handler, which tells the log, and a task that is to run for ever goes on.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Final
+
+logger = logging.getLogger(__name__)
+
+PAUSE_S: Final = 1.0
+"""How long a repeated task waits after an unexpected exception."""
+
+
+def run_once(work: Coroutine[Any, Any, None], name: str) -> "asyncio.Task[None]":
+    """Start a task; tell the log if it ends with an exception."""
+    task = asyncio.get_running_loop().create_task(work, name=name)
+    task.add_done_callback(_report)
+    return task
+
+
+def run_forever(
+    turn: Callable[[], Awaitable[None]],
+    name: str,
+    *,
+    on_failure: Callable[[], None] | None = None,
+    pause_s: float = PAUSE_S,
+) -> "asyncio.Task[None]":
+    """Start a task that takes one turn after the other, until it is cancelled.
+
+    Args:
+        turn: waits for something each time, so that others run in between.
+        on_failure: brings the state into order after an unexpected exception.
+        pause_s: how long to wait then.
+    """
+    return run_once(_repeat(turn, name, on_failure, pause_s), name)
+
+
+async def end(*tasks: "asyncio.Task[Any] | None") -> None:
+    """Cancel tasks and return when they have ended."""
+    started = [task for task in tasks if task is not None]
+    for task in started:
+        task.cancel()
+    await asyncio.gather(*started, return_exceptions=True)
+
+
+def log_unhandled(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Tell the log of an exception that nobody handles; the exception handler of a node's loop."""
+    error = context.get("exception")
+    logger.error("%s", context["message"], exc_info=error)
+
+
+async def _repeat(
+    turn: Callable[[], Awaitable[None]],
+    name: str,
+    on_failure: Callable[[], None] | None,
+    pause_s: float,
+) -> None:
+    while True:
+        try:
+            await turn()
+        except Exception as error:  # noqa: BLE001 - reported, and the next turn may succeed
+            _tell(name, error)
+            if on_failure is not None:
+                on_failure()
+            await asyncio.sleep(pause_s)
+
+
+def _report(task: "asyncio.Task[None]") -> None:
+    if not task.cancelled():
+        error = task.exception()
+        if error is not None:
+            _tell(task.get_name(), error)
+
+
+def _tell(name: str, error: BaseException) -> None:
+    loop = asyncio.get_running_loop()
+    loop.call_exception_handler({"message": f"{name}: unexpected failure", "exception": error})
