@@ -20,9 +20,9 @@ from spindle.cli.tools.groups_text import (
     state_lines,
 )
 from spindle.client.admin.groups import (
-    CommittedOffset,
     GroupDescription,
     GroupListing,
+    GroupOffset,
     MemberDescription,
 )
 from spindle.client.cluster import BrokerAddress
@@ -39,7 +39,7 @@ def group(*members: MemberDescription, state: str = "Stable") -> GroupDescriptio
 
 
 def test_positions_and_lag() -> None:
-    committed = {T0: CommittedOffset(3, -1, ""), U0: CommittedOffset(1, 4, "")}
+    committed = {T0: GroupOffset(3, -1, ""), U0: GroupOffset(1, 4, "")}
     rows = partition_rows(group(MEMBER), committed, {T0: 10, T1: 5, U0: 1})
     assert [(row.partition, row.lag) for row in rows] == [(T0, 7), (T1, None), (U0, 0)]
     lines = offset_lines(rows, verbose=False)

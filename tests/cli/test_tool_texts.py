@@ -25,18 +25,18 @@ from spindle.client.admin.cluster import (
     QuorumDescription,
     QuorumReplica,
 )
-from spindle.client.admin.configs import ConfigEntry, ConfigSource, ConfigSynonym
+from spindle.client.admin.configs import DescribedConfig, DescribedSource, DescribedSynonym
 from spindle.client.admin.partitions import ElectionType, Reassignment
 from spindle.client.admin.quotas import CLIENT_ID, USER, QuotaEntry
 from spindle.client.admin.topics import PartitionDescription, TopicDescription
 from spindle.client.cluster import BrokerAddress
 from spindle.client.log_dirs import LogDirView, ReplicaOnDisk
-from spindle.client.versions import PeerVersions, VersionRange
+from spindle.client.versions import ApiVersionRange, PeerVersions
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import TopicPartition
 from spindle.common.uuids import ZERO_UUID
 
-DEFAULT, TOPIC = ConfigSource.DEFAULT_CONFIG, ConfigSource.DYNAMIC_TOPIC_CONFIG
+DEFAULT, TOPIC = DescribedSource.DEFAULT_CONFIG, DescribedSource.DYNAMIC_TOPIC_CONFIG
 
 
 def test_the_order_of_java() -> None:
@@ -75,8 +75,8 @@ def test_numbers_as_java_prints_them(value: float, text: str) -> None:
 def described(*partitions: PartitionDescription, moves: bool = False) -> DescribedTopic:
     topic = TopicDescription("t", ZERO_UUID, False, partitions)
     entries = [
-        ConfigEntry("min.insync.replicas", "2", DEFAULT, False),
-        ConfigEntry("retention.ms", "5", TOPIC, False),
+        DescribedConfig("min.insync.replicas", "2", DEFAULT, False),
+        DescribedConfig("retention.ms", "5", TOPIC, False),
     ]
     reassignment = {TopicPartition("t", 0): Reassignment((1, 2, 3), (3,), (1,))} if moves else {}
     return DescribedTopic(topic, entries, reassignment, {1, 2})
@@ -149,11 +149,11 @@ def test_settings_with_lists() -> None:
 
 
 def test_config_lines() -> None:
-    synonyms = (ConfigSynonym("k", "1", TOPIC), ConfigSynonym("log.k", None, DEFAULT))
-    assert entry_line(ConfigEntry("k", "1", TOPIC, False, synonyms)) == (
+    synonyms = (DescribedSynonym("k", "1", TOPIC), DescribedSynonym("log.k", None, DEFAULT))
+    assert entry_line(DescribedConfig("k", "1", TOPIC, False, synonyms)) == (
         "  k=1 sensitive=false synonyms={DYNAMIC_TOPIC_CONFIG:k=1, DEFAULT_CONFIG:log.k=null}"
     )
-    assert entry_line(ConfigEntry("p", None, TOPIC, True)) == (
+    assert entry_line(DescribedConfig("p", None, TOPIC, True)) == (
         "  p=null sensitive=true synonyms={}"
     )
     assert title(TOPICS, "t", describe_all=False) == "Dynamic configs for topic t are:"
@@ -292,10 +292,10 @@ def test_features() -> None:
 
 def test_what_a_broker_serves() -> None:
     assert range_text(None, 3) == "UNSUPPORTED"
-    assert range_text(VersionRange(0, 9), 3) == "0 to 9 [usable: 3]"
-    assert range_text(VersionRange(2, 2), 3) == "2 [usable: 2]"
-    assert range_text(VersionRange(5, 9), 3) == "5 to 9 [unusable]"
-    lines = broker_lines(BrokerAddress(1, "h", 9), PeerVersions({0: VersionRange(0, 13)}))
+    assert range_text(ApiVersionRange(0, 9), 3) == "0 to 9 [usable: 3]"
+    assert range_text(ApiVersionRange(2, 2), 3) == "2 [usable: 2]"
+    assert range_text(ApiVersionRange(5, 9), 3) == "5 to 9 [unusable]"
+    lines = broker_lines(BrokerAddress(1, "h", 9), PeerVersions({0: ApiVersionRange(0, 13)}))
     assert lines[0] == "h:9 (id: 1 rack: null isFenced: false) -> ("
     assert lines[1].startswith("\tProduce(0): 0 to 13 [usable: 13],\n\tFetch(1): UNSUPPORTED")
     assert list(known_apis()) == sorted(known_apis())

@@ -4,7 +4,7 @@ import pytest
 
 from spindle.client import fetching, producing
 from spindle.client.cluster import BrokerAddress, cluster_view, metadata_request
-from spindle.client.configs import ConfigResource, describe_configs_request, described_configs
+from spindle.client.configs import describe_configs_request, described_configs
 from spindle.client.errors import (
     ConnectionLost,
     UnsupportedByPeer,
@@ -16,6 +16,7 @@ from spindle.client.offsets import EARLIEST, LATEST, found_offsets, list_offsets
 from spindle.common.errors import ApiError, ErrorCode, ProtocolViolation
 from spindle.common.ids import TopicPartition
 from spindle.common.uuids import ZERO_UUID
+from spindle.config.resources import ResourceType
 from spindle.protocol.messages.describe_configs import DescribeConfigsResponse
 from spindle.protocol.messages.describe_log_dirs import DescribeLogDirsResponse
 from spindle.protocol.messages.fetch import FetchResponse
@@ -120,7 +121,7 @@ def test_a_fetched_partition() -> None:
     fetched = fetching.fetched_batches(ORDERS, fetch_answer(data))
     assert fetched.records == b"r"
     assert fetched.high_watermark == 9
-    assert fetched.aborted == [fetching.AbortedTransaction(3, 8)]
+    assert fetched.aborted == [fetching.AbortedProducer(3, 8)]
 
 
 def test_an_empty_fetch_has_no_records_and_no_aborted_transactions() -> None:
@@ -197,7 +198,7 @@ def test_log_directories_in_the_order_of_their_paths() -> None:
 
 
 def test_configurations_by_resource() -> None:
-    request = describe_configs_request(ConfigResource.TOPIC, ["orders"], ["retention.ms"])
+    request = describe_configs_request(ResourceType.TOPIC, ["orders"], ["retention.ms"])
     assert request.resources[0].configuration_keys == ["retention.ms"]
     result = DescribeConfigsResponse.DescribeConfigsResult
     entry = result.DescribeConfigsResourceResult(name="retention.ms", value="1")

@@ -4,7 +4,7 @@ from struct import Struct
 
 import pytest
 
-from spindle.client.connection import Answer, ClientConnection, Negotiated, SendAgain
+from spindle.client.connection import ClientConnection, Negotiated, ReceivedAnswer, SendAgain
 from spindle.client.errors import ClientError, UnsupportedByPeer
 from spindle.common.errors import ApiError, ErrorCode, ProtocolViolation
 from spindle.common.ports import Bytes
@@ -124,7 +124,7 @@ def test_requests_are_answered_in_order(last: int, flexible: bool) -> None:
     for correlation_id in ids:
         response = MetadataResponse(cluster_id=f"c{correlation_id}")
         frame = answer(correlation_id, response, last, flexible=flexible)
-        assert connection.receive_frame(frame) == Answer(correlation_id, response)
+        assert connection.receive_frame(frame) == ReceivedAnswer(correlation_id, response)
     assert connection.in_flight == 0
 
 
@@ -135,7 +135,7 @@ def test_tagged_fields_in_an_answer_header_are_skipped() -> None:
     tags = b"\x01\x07\x03abc"
     frame = memoryview(correlation_id.to_bytes(4, "big") + tags + body)
     event = connection.receive_frame(frame)
-    assert isinstance(event, Answer)
+    assert isinstance(event, ReceivedAnswer)
     assert event.response == MetadataResponse(controller_id=5)
 
 
@@ -150,7 +150,7 @@ def test_a_header_that_does_not_fit_its_frame(tail: bytes) -> None:
 def test_an_answer_to_another_request_is_refused() -> None:
     connection = negotiated(metadata=(8, 8))
     connection.request(MetadataRequest(), MetadataResponse)
-    with pytest.raises(ProtocolViolation, match=r"answered request 77 where 1"):
+    with pytest.raises(ProtocolViolation, match=r"answered request 77 instead of request 1"):
         connection.receive_frame(answer(77, MetadataResponse(), 8, flexible=False))
 
 

@@ -3,13 +3,13 @@
 import pytest
 
 from spindle.client.errors import UnsupportedByPeer
-from spindle.client.versions import PeerVersions, VersionRange
+from spindle.client.versions import ApiVersionRange, PeerVersions
 from spindle.protocol.messages.api_versions import ApiVersionsResponse
 from spindle.protocol.messages.fetch import FetchRequest
 
 
 def peer(first: int, last: int) -> PeerVersions:
-    return PeerVersions({FetchRequest.API_KEY: VersionRange(first, last)})
+    return PeerVersions({FetchRequest.API_KEY: ApiVersionRange(first, last)})
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_the_table_of_an_answer() -> None:
         ],
     )
     versions = PeerVersions.of(answer)
-    assert versions.served(1) == VersionRange(4, 9)
+    assert versions.served(1) == ApiVersionRange(4, 9)
     assert versions.served(2) is None
     assert versions.finalized_features == {"metadata.version": 30}
     assert versions.finalized_features_epoch == 7

@@ -31,7 +31,7 @@ from spindle.protocol.messages.produce import ProduceRequest
 from spindle.protocol.records.builder import SimpleRecord, build_batch
 from spindle.testing.fuzz.canary import Canary
 from spindle.testing.fuzz.target import TargetNode
-from spindle.testing.fuzz.wire import Finding, WireClient, read_answer
+from spindle.testing.fuzz.wire import Finding, RawConnection, read_answer
 
 StartNode = Callable[..., TargetNode]
 MIB = 1024 * 1024
@@ -48,7 +48,7 @@ def framed(request: Message, version: int, correlation_id: int = 1) -> bytes:
 @asynccontextmanager
 async def canary_beside(node: TargetNode) -> AsyncIterator[Canary]:
     """A canary that sings during the block, and for which the node has always made time."""
-    canary = Canary(await WireClient.connect(node.host, node.port), clock_s=node.cpu_s)
+    canary = Canary(await RawConnection.connect(node.host, node.port), clock_s=node.cpu_s)
     await canary.prepare()
     canary.latencies_ms.clear()
     is_over = False
@@ -75,7 +75,7 @@ def run(story: Callable[[], Awaitable[None]]) -> None:
     asyncio.run(asyncio.wait_for(story(), 100))
 
 
-async def closes(client: WireClient) -> bool:
+async def closes(client: RawConnection) -> bool:
     try:
         return await asyncio.wait_for(client.reader.read(1), 20) == b""
     except ConnectionError:
@@ -201,7 +201,7 @@ def test_requests_with_very_many_elements_hold_up_nobody(start_node: StartNode) 
         before = node.rss_bytes()
         async with canary_beside(node):
             for key, version, frame in frames:
-                client = await WireClient.connect(node.host, node.port)
+                client = await RawConnection.connect(node.host, node.port)
                 client.writer.write(frame)
                 answer = await asyncio.wait_for(client.read_frame(), 30)
                 read_answer(answer, key, version, 1)
@@ -218,7 +218,7 @@ def test_more_elements_than_a_request_may_have_close_the_connection(start_node: 
 
     async def story() -> None:
         async with canary_beside(node):
-            client = await WireClient.connect(node.host, node.port)
+            client = await RawConnection.connect(node.host, node.port)
             client.writer.write(frame)
             assert await closes(client)
             client.close()
@@ -231,7 +231,7 @@ def test_a_large_produce_request_keeps_its_place(start_node: StartNode) -> None:
     node = start_node()
 
     async def story() -> None:
-        client = await WireClient.connect(node.host, node.port)
+        client = await RawConnection.connect(node.host, node.port)
         await create_topic(client)
         missing = [Data.PartitionProduceData(index=-1, records=b"")] * 5_000
         first = Data.PartitionProduceData(index=0, records=batch(b"first"))
@@ -256,7 +256,7 @@ def batch(value: bytes) -> bytes:
     return build_batch([SimpleRecord(value=value, timestamp_ms=1_700_000_000_000)])
 
 
-async def create_topic(client: WireClient) -> None:
+async def create_topic(client: RawConnection) -> None:
     topic = CreatableTopic(name=TOPIC, num_partitions=1, replication_factor=1)
     response = await client.ask(CreateTopicsRequest(timeout_ms=10_000, topics=[topic]))
     assert response.topics[0].error_code == 0
@@ -264,7 +264,7 @@ async def create_topic(client: WireClient) -> None:
 
 async def fill(node: TargetNode, mib: int) -> None:
     """A topic with that much in it."""
-    client = await WireClient.connect(node.host, node.port)
+    client = await RawConnection.connect(node.host, node.port)
     await create_topic(client)
     part = Data.PartitionProduceData(index=0, records=batch(os.urandom(1_000_000)))
     request = ProduceRequest(
@@ -311,7 +311,7 @@ def test_a_fetch_is_never_answered_with_more_than_fetch_max_bytes(start_node: St
 
     async def story() -> None:
         await fill(node, 6)
-        client = await WireClient.connect(node.host, node.port)
+        client = await RawConnection.connect(node.host, node.port)
         response = await client.ask(fetch(2**31 - 1), 12)
         size = len(response.responses[0].partitions[0].records)
         assert 2_000_000 < size <= 3 * MIB
@@ -363,14 +363,14 @@ def test_connections_above_a_limit_are_closed(start_node: StartNode) -> None:
     node = start_node(**{"max.connections.per.ip": 5, "max.connections": 8})
 
     async def story() -> None:
-        clients = [await WireClient.connect(node.host, node.port) for _ in range(5)]
+        clients = [await RawConnection.connect(node.host, node.port) for _ in range(5)]
         for client in clients:
             await client.ask(ApiVersionsRequest(), 0)
-        refused = await WireClient.connect(node.host, node.port)
+        refused = await RawConnection.connect(node.host, node.port)
         assert await closes(refused)
         clients.pop().close()
         await asyncio.sleep(0.2)
-        again = await WireClient.connect(node.host, node.port)
+        again = await RawConnection.connect(node.host, node.port)
         await again.ask(ApiVersionsRequest(), 0)
         for client in [*clients, refused, again]:
             client.close()
@@ -382,10 +382,10 @@ def test_an_idle_connection_is_closed_and_a_busy_one_is_not(start_node: StartNod
     node = start_node(connections_max_idle_ms=1_500)
 
     async def story() -> None:
-        idle = await WireClient.connect(node.host, node.port)
-        halfway = await WireClient.connect(node.host, node.port)
+        idle = await RawConnection.connect(node.host, node.port)
+        halfway = await RawConnection.connect(node.host, node.port)
         halfway.writer.write(pack(">i", 1000) + b"never the rest")
-        busy = await WireClient.connect(node.host, node.port)
+        busy = await RawConnection.connect(node.host, node.port)
         ends = asyncio.gather(closes(idle), closes(halfway))
         while not ends.done():
             await busy.ask(ApiVersionsRequest(), 0)
@@ -403,10 +403,10 @@ def test_frames_above_the_limit_close_the_connection(start_node: StartNode) -> N
 
     async def story() -> None:
         async with canary_beside(node):
-            fits = await WireClient.connect(node.host, node.port)
+            fits = await RawConnection.connect(node.host, node.port)
             key = FindCoordinatorRequest(coordinator_keys=["k" * 30_000] * 3)
             await fits.ask(key, 6)
-            above = await WireClient.connect(node.host, node.port)
+            above = await RawConnection.connect(node.host, node.port)
             above.writer.write(pack(">i", 100_001) + b"x" * 1000)
             assert await closes(above)
             fits.close()
@@ -421,7 +421,7 @@ def test_requests_wait_while_too_many_bytes_are_held(start_node: StartNode) -> N
     request = FindCoordinatorRequest(coordinator_keys=["k" * 30_000] * 20)
 
     async def one() -> None:
-        client = await WireClient.connect(node.host, node.port)
+        client = await RawConnection.connect(node.host, node.port)
         with closing(client):
             for _ in range(5):
                 response = await client.ask(request, 6)
@@ -438,10 +438,10 @@ def test_a_canary_finds_a_wrong_answer(start_node: StartNode) -> None:
     node = start_node()
 
     async def story() -> None:
-        canary = Canary(await WireClient.connect(node.host, node.port))
+        canary = Canary(await RawConnection.connect(node.host, node.port))
         await canary.prepare()
         await canary.sing()
-        intruder = await WireClient.connect(node.host, node.port)
+        intruder = await RawConnection.connect(node.host, node.port)
         part = Data.PartitionProduceData(index=0, records=batch(b"intruder"))
         data = Data(name="canary-topic", partition_data=[part])
         await intruder.ask(ProduceRequest(acks=1, timeout_ms=5_000, topic_data=[data]), 9)

@@ -5,10 +5,11 @@ from collections.abc import Sequence
 import pytest
 from log_directory_files import marker
 
+from spindle.client.fetching import AbortedProducer
 from spindle.common.errors import CorruptRecords
 from spindle.common.ids import TopicPartition
 from spindle.pipeline.records.decoder import BatchDecoder, RowFilter
-from spindle.pipeline.records.transactions import AbortedTransaction, AbortedTransactions
+from spindle.pipeline.records.transactions import AbortedTransactions
 from spindle.protocol.records.batch import read_header
 from spindle.protocol.records.builder import SimpleRecord, build_batch
 
@@ -39,10 +40,10 @@ LOG = (
     + marker(8, 9, is_commit=False)
 )
 """Producer 7 aborts [0, 4] and commits [5, 7]; producer 8 commits [1, 6] and aborts [8, 9]."""
-ABORTED = [AbortedTransaction(7, 0), AbortedTransaction(8, 8)]
+ABORTED = [AbortedProducer(7, 0), AbortedProducer(8, 8)]
 
 
-def offsets(start: int, end: int, aborted: Sequence[AbortedTransaction] | None) -> list[int]:
+def offsets(start: int, end: int, aborted: Sequence[AbortedProducer] | None) -> list[int]:
     decoder = BatchDecoder(
         PARTITION,
         ("offset",),

@@ -13,11 +13,12 @@ from spindle.client.errors import ConnectionLost
 from spindle.client.wire.fetcher import NoProgress
 from spindle.common.errors import ApiError, CorruptRecords, ErrorCode
 from spindle.common.ids import TopicPartition
+from spindle.pipeline.errors import DataLoss
 from spindle.pipeline.segments.pushdown import PushedFilters
 from spindle.pipeline.sources.broker_options import broker_read_options
 from spindle.pipeline.sources.broker_planning import plan_tasks
 from spindle.pipeline.sources.broker_ranges import OffsetRange
-from spindle.pipeline.sources.broker_reading import DataLost, read_ranges, settled
+from spindle.pipeline.sources.broker_reading import read_ranges, settled
 from spindle.protocol.messages.describe_log_dirs import (
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
@@ -356,7 +357,7 @@ def test_what_is_gone_from_the_start_is_no_loss_to_a_read_from_earliest(
     broker.log("a", 0).log_start_offset = 25
     expected = [(0, n) for n in range(25, 40)] + [(1, n) for n in range(40)]
     assert sorted(read_again(broker, tasks, parsed)) == expected
-    with pytest.raises(DataLost):
+    with pytest.raises(DataLoss):
         list(read_ranges(parsed, tasks[0]))
 
 
@@ -391,7 +392,7 @@ def test_records_removed_before_the_read(
 ) -> None:
     broker.log("a", 0).log_start_offset = log_start
     task = planned(broker, 0, 30)
-    with pytest.raises(DataLost, match=f"{lost} cannot be read.*failOnDataLoss=false"):
+    with pytest.raises(DataLoss, match=f"{lost} cannot be read.*failOnDataLoss=false"):
         list(read_ranges(options(broker), task))
     assert offsets(read_ranges(options(broker, failOnDataLoss="false"), task)) == list(left)
 
@@ -400,7 +401,7 @@ def test_records_removed_during_the_read(broker: WireBroker) -> None:
     log = broker.log("a", 0)
     for base in range(40, 400, 10):
         log.append(numbered_batch(base, 10))
-    for tolerant, expected in (("false", None), ("true", DataLost)):
+    for tolerant, expected in (("false", None), ("true", DataLoss)):
         log.log_start_offset = 0
         reading = read_ranges(options(broker, failOnDataLoss=tolerant), planned(broker, 0, 400))
         first = next(reading).column("offset").to_pylist()
@@ -418,7 +419,7 @@ def test_records_removed_during_the_read(broker: WireBroker) -> None:
 
 def test_a_truncated_log(broker: WireBroker) -> None:
     task = planned(broker, 45, 50)
-    with pytest.raises(DataLost, match="offsets 45 to 49"):
+    with pytest.raises(DataLoss, match="offsets 45 to 49"):
         list(read_ranges(options(broker), task))
     assert offsets(read_ranges(options(broker, failOnDataLoss="false"), task)) == []
 
@@ -439,13 +440,13 @@ def test_a_leader_that_contradicts_itself(broker: WireBroker) -> None:
 
 def test_a_topic_made_anew(broker: WireBroker) -> None:
     task = (OffsetRange(TopicPartition("a", 0), b"id of the former", 0, 40),)
-    with pytest.raises(DataLost, match="deleted and made anew"):
+    with pytest.raises(DataLoss, match="deleted and created again"):
         list(read_ranges(options(broker), task))
     assert offsets(read_ranges(options(broker, failOnDataLoss="false"), task)) == []
 
 
 def test_an_end_that_does_not_exist_yet(broker: WireBroker) -> None:
-    with pytest.raises(NoProgress, match="a-0 gives nothing at offset 40 for 50 ms"):
+    with pytest.raises(NoProgress, match="a-0 returned no records at offset 40 for 50 ms"):
         list(read_ranges(options(broker), planned(broker, 0, 41)))
 
 

@@ -20,8 +20,8 @@ from spindle.pipeline.export.model import (
     Coverage,
     ExportConflict,
     ExportRefused,
-    PartitionKey,
-    Range,
+    PartitionIdentity,
+    PlannedRange,
     WrittenFile,
 )
 from spindle.pipeline.export.parquet_files import (
@@ -35,7 +35,7 @@ from spindle.pipeline.export.sources import export_source
 from spindle.pipeline.records.columns import KAFKA_COLUMNS, arrow_schema
 
 T0 = TopicPartition("topic", 0)
-KEY = PartitionKey(TOPIC_ID, 0)
+KEY = PartitionIdentity(TOPIC_ID, 0)
 SCHEMA = arrow_schema(KAFKA_COLUMNS)
 
 
@@ -57,13 +57,13 @@ class FakeSource:
     fails_at: int | None = None
     key: bytes | None = None
 
-    def ranges(self) -> Sequence[Range]:
+    def ranges(self) -> Sequence[PlannedRange]:
         return []
 
-    def tasks(self, ranges: Sequence[Range]) -> list[tuple[Range, ...]]:
+    def tasks(self, ranges: Sequence[PlannedRange]) -> list[tuple[PlannedRange, ...]]:
         return [tuple(ranges)]
 
-    def read(self, piece: Range) -> Iterator[Any]:
+    def read(self, piece: PlannedRange) -> Iterator[Any]:
         for offset in range(piece.start_offset, piece.end_offset):
             if offset == self.fails_at:
                 raise DataLoss("gone")
@@ -130,7 +130,7 @@ def test_file_names_say_what_is_inside() -> None:
     long = replace(piece(3, 9), partition=TopicPartition("t" * 249, 123456))
     name = file_name(long, "f" * 12, 2**40)
     assert len(name) < 255
-    assert parse_file_name(name) == (PartitionKey(TOPIC_ID, 123456), Coverage(3, 9))
+    assert parse_file_name(name) == (PartitionIdentity(TOPIC_ID, 123456), Coverage(3, 9))
     assert parse_file_name("part-00001-0000.zstd.parquet") is None
 
 
@@ -253,7 +253,7 @@ def test_a_table_knows_topics_of_another_id_and_other_columns(tmp_path: Path) ->
     assert not table.is_other_topic("topic", TOPIC_ID)
     assert table.is_other_topic("topic", OTHER_ID)
     assert not table.is_other_topic("other", OTHER_ID)
-    assert table.coverage(PartitionKey(OTHER_ID, 0)) is None
+    assert table.coverage(PartitionIdentity(OTHER_ID, 0)) is None
     table.check_schema(SCHEMA)
     with pytest.raises(ExportRefused, match="has the columns key binary, value binary"):
         table.check_schema(arrow_schema(("key",)))

@@ -14,9 +14,9 @@ from log_directory_files import (
     size_of_first_batch,
 )
 
+from spindle.client.fetching import AbortedProducer
 from spindle.common.errors import CorruptLog
 from spindle.common.ids import TopicPartition
-from spindle.pipeline.records.transactions import AbortedTransaction
 from spindle.pipeline.segments.segment_log import SegmentLog
 from spindle.pipeline.segments.transaction_state import aborted_transactions, last_stable_offset
 from spindle.protocol.records.builder import SimpleRecord, build_batch
@@ -189,9 +189,9 @@ def test_aborted_transactions_that_overlap_a_range(tmp_path: Path) -> None:
     writer.append_records(simple_records(10))
     writer.append_aborted_entry(8, 3, 15)
     log = SegmentLog(writer.path)
-    assert aborted_transactions(log, 0, 3) == [AbortedTransaction(7, 0)]
+    assert aborted_transactions(log, 0, 3) == [AbortedProducer(7, 0)]
     assert aborted_transactions(log, 4, 20) == [
-        AbortedTransaction(7, 0),
-        AbortedTransaction(8, 3),
+        AbortedProducer(7, 0),
+        AbortedProducer(8, 3),
     ]
     assert aborted_transactions(log, 16, 20) == []

@@ -261,7 +261,7 @@ def test_a_replica_of_another_topic_id_does_not_stand_in(directories: Directorie
     gone = directories.root / "gone"
     directories.t0.path.rename(gone)
     ReplicaWriter(directories.second, T0, OTHER_ID).append_records(simple_records(1200))
-    with pytest.raises(DataLoss, match="topic-0 is gone"):
+    with pytest.raises(DataLoss, match="topic-0 does not exist any more"):
         directories.read(tasks)
     assert directories.read(tasks, failOnDataLoss="false") == ALL_ROWS[1200:]
 

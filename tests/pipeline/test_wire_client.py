@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from wire_broker import NODE_ID, WireBroker
 
-from spindle.client.configs import ConfigResource
 from spindle.client.errors import ConnectionLost, RequestTimedOut, UnsupportedByPeer
 from spindle.client.fetching import FetchLimits
 from spindle.client.offsets import EARLIEST, LATEST, MAX_TIMESTAMP
@@ -25,6 +24,7 @@ from spindle.client.wire.transport import BlockingConnection
 from spindle.common.errors import ApiError, CorruptRecords, ErrorCode, ProtocolViolation
 from spindle.common.ids import TopicPartition
 from spindle.common.uuids import ZERO_UUID
+from spindle.config.resources import ResourceType
 from spindle.protocol.message import Message
 from spindle.protocol.messages.fetch import FetchRequest, FetchResponse
 from spindle.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
@@ -207,8 +207,8 @@ def test_an_old_broker_cannot_find_the_newest_timestamp() -> None:
 def test_directories_and_configurations(client: WireClient) -> None:
     (directory,) = client.describe_log_dirs({"t": [0]})[NODE_ID]
     assert directory.replicas[T0].size_bytes > 0
-    assert client.describe_configs(ConfigResource.TOPIC, ["t"]) == {"t": {"k": "v"}}
-    assert client.describe_configs(ConfigResource.BROKER, [str(NODE_ID)]) == {
+    assert client.describe_configs(ResourceType.TOPIC, ["t"]) == {"t": {"k": "v"}}
+    assert client.describe_configs(ResourceType.BROKER, [str(NODE_ID)]) == {
         str(NODE_ID): {"k": "v"}
     }
 
@@ -320,7 +320,7 @@ def test_an_offset_out_of_range_is_for_the_reader_to_judge(
 def test_a_topic_made_anew_is_not_taken_for_the_old_one(
     client: WireClient, broker: WireBroker
 ) -> None:
-    with pytest.raises(TopicReplaced, match="deleted and made anew"):
+    with pytest.raises(TopicReplaced, match="deleted and created again"):
         runs(fetcher(client, broker, topic_id=b"an older topic.."), 0, 50)
     broker.logs.clear()
     with pytest.raises(TopicReplaced, match="does not exist any more"):
@@ -328,7 +328,7 @@ def test_a_topic_made_anew_is_not_taken_for_the_old_one(
 
 
 def test_records_that_never_come(client: WireClient, broker: WireBroker) -> None:
-    with pytest.raises(NoProgress, match="t-0 gives nothing at offset 50 for 20 ms"):
+    with pytest.raises(NoProgress, match="t-0 returned no records at offset 50 for 20 ms"):
         runs(fetcher(client, broker, stall_timeout_ms=20), 50, 51)
 
 

@@ -12,7 +12,7 @@ from spindle.protocol.messages.metadata import MetadataRequest, MetadataResponse
 
 @dataclass(frozen=True, slots=True)
 class BrokerAddress:
-    """Where the listener that was asked says that a broker is reached."""
+    """The address of a broker on the listener that answered."""
 
     node_id: int
     host: str
@@ -25,7 +25,7 @@ class BrokerAddress:
 
 @dataclass(frozen=True, slots=True)
 class PartitionView:
-    """One partition. `leader` is -1 where there is none."""
+    """A partition. `leader` is -1 if there is none."""
 
     partition: int
     leader: int
@@ -37,7 +37,7 @@ class PartitionView:
 
 @dataclass(frozen=True, slots=True)
 class TopicView:
-    """One topic. `topic_id` is zero where the broker is too old to tell."""
+    """A topic. `topic_id` is zero if the broker is too old for topic ids."""
 
     name: str
     topic_id: Uuid
@@ -47,7 +47,7 @@ class TopicView:
 
 @dataclass(frozen=True, slots=True)
 class ClusterView:
-    """What a client knows of the cluster. `refused` has the error of each topic asked in vain."""
+    """The cluster as a client knows it. `refused` has the errors of topics that were refused."""
 
     cluster_id: str | None = None
     controller_id: int = -1
@@ -56,7 +56,7 @@ class ClusterView:
     refused: Mapping[str, ErrorCode] = field(default_factory=dict)
 
     def topic(self, name: str) -> TopicView:
-        """A topic by name.
+        """Return a topic by name.
 
         Raises:
             ApiError: it was refused, or not asked for.
@@ -68,7 +68,7 @@ class ClusterView:
         return found
 
     def broker(self, node_id: str) -> BrokerAddress:
-        """A broker by the text of its id, as configuration resources name it.
+        """Return a broker by the text of its id, as configuration resources name it.
 
         Raises:
             ApiError: there is no such broker now.
@@ -82,7 +82,7 @@ class ClusterView:
         return found
 
     def leader_of(self, of: TopicPartition) -> BrokerAddress:
-        """The broker that leads a partition.
+        """Return the broker that leads a partition.
 
         Raises:
             ApiError: the partition does not exist, or has no leader now.
@@ -98,7 +98,7 @@ class ClusterView:
     def by_leader(
         self, partitions: Iterable[TopicPartition]
     ) -> dict[BrokerAddress, list[TopicPartition]]:
-        """The partitions under their leaders, both in the order given."""
+        """Return the partitions grouped by leader, leaders and partitions in the order given."""
         led: dict[BrokerAddress, list[TopicPartition]] = {}
         for each in partitions:
             led.setdefault(self.leader_of(each), []).append(each)
@@ -106,10 +106,10 @@ class ClusterView:
 
 
 def metadata_request(topics: Sequence[str] | None, *, create: bool = False) -> MetadataRequest:
-    """Ask for these topics, or for all with None.
+    """Return a request for these topics, or for all topics with None.
 
     Args:
-        create: have topics that are missing created, where the brokers do that.
+        create: Create missing topics if the brokers allow it (auto.create.topics.enable).
     """
     wanted = None
     if topics is not None:
@@ -118,10 +118,10 @@ def metadata_request(topics: Sequence[str] | None, *, create: bool = False) -> M
 
 
 def cluster_view(response: MetadataResponse) -> ClusterView:
-    """The view in a Metadata answer.
+    """Return the view in a Metadata answer.
 
     Raises:
-        ApiError: the broker refused the whole question.
+        ApiError: the broker refused the whole request.
     """
     raise_for(response.error_code, "Metadata")
     topics: dict[str, TopicView] = {}

@@ -1,29 +1,19 @@
-"""DescribeConfigs: the configuration of topics and brokers as it applies (KIP-133, KIP-226)."""
+"""DescribeConfigs: the effective configuration of topics and brokers (KIP-133, KIP-226)."""
 
 from collections.abc import Sequence
-from enum import IntEnum
 
 from spindle.client.errors import raise_for
+from spindle.config.resources import ResourceType
 from spindle.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResponse,
 )
 
 
-class ConfigResource(IntEnum):
-    """What a configuration belongs to, by the numbers of the protocol."""
-
-    TOPIC = 2
-    BROKER = 4
-    BROKER_LOGGER = 8
-    CLIENT_METRICS = 16
-    GROUP = 32
-
-
 def describe_configs_request(
-    kind: ConfigResource, names: Sequence[str], keys: Sequence[str] | None = None
+    kind: ResourceType, names: Sequence[str], keys: Sequence[str] | None = None
 ) -> DescribeConfigsRequest:
-    """Ask for the configuration of resources of one kind: these keys, or all with None."""
+    """Return a request for these keys of resources of one kind; None means all keys."""
     return DescribeConfigsRequest(
         resources=[
             DescribeConfigsRequest.DescribeConfigsResource(
@@ -37,7 +27,7 @@ def describe_configs_request(
 
 
 def described_configs(response: DescribeConfigsResponse) -> dict[str, dict[str, str | None]]:
-    """Key and value per resource name; the value of a secret is None.
+    """Return key and value per resource name; the value of a secret is None.
 
     Raises:
         ApiError: the first resource that was refused.

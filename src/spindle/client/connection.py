@@ -1,8 +1,8 @@
-"""One connection as the client sees it, without the socket: headers, correlation, negotiation.
+"""The client side of one connection without its socket: headers, correlation, versions.
 
-Life of a connection: `opening()` is sent first; frames that come back go to `receive_frame`, which
-tells what they mean. Until `Negotiated` is reported no other request may be sent. A broker answers
-the requests of a connection in order, so an answer belongs to the oldest open request.
+The transport sends `opening()` first and passes every frame that arrives to `receive_frame`, which
+returns its meaning. Other requests may be sent after `Negotiated`. A broker answers the requests of
+a connection in order, so an answer belongs to the oldest open request.
 """
 
 from collections import deque
@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from spindle import __version__
 from spindle.client.errors import ClientError, UnsupportedByPeer, raise_for
-from spindle.client.versions import PeerVersions, VersionRange
+from spindle.client.versions import ApiVersionRange, PeerVersions
 from spindle.common.errors import ErrorCode, ProtocolViolation
 from spindle.common.ports import Bytes
 from spindle.protocol.codec import decode, encode_parts, read_uvarint
@@ -25,25 +25,25 @@ _MAX_CORRELATION_ID: Final = 0x7FFFFFFF
 
 
 class Negotiated(NamedTuple):
-    """The peer told what it serves; requests may be sent now."""
+    """The peer told its API versions; requests may be sent now."""
 
     versions: PeerVersions
 
 
 class SendAgain(NamedTuple):
-    """The peer does not know our version of ApiVersions; these bytes ask in one that it knows."""
+    """The peer does not know this version of ApiVersions; `parts` ask in one that it knows."""
 
     parts: list[Bytes]
 
 
-class Answer(NamedTuple):
+class ReceivedAnswer(NamedTuple):
     """The answer to an open request. Record sets in it are slices of the frame."""
 
     correlation_id: int
     response: Message
 
 
-Received: TypeAlias = Negotiated | SendAgain | Answer
+Received: TypeAlias = Negotiated | SendAgain | ReceivedAnswer
 
 
 class _OpenRequest(NamedTuple):
@@ -56,8 +56,8 @@ class ClientConnection:
     """The state of one connection.
 
     Args:
-        client_id: the name that the broker shows and counts quotas by.
-        max_in_flight: open requests allowed at a time.
+        client_id: The name of the client in the broker's log and quotas.
+        max_in_flight: The most open requests at a time.
     """
 
     def __init__(
@@ -78,10 +78,10 @@ class ClientConnection:
 
     @property
     def versions(self) -> PeerVersions:
-        """What the peer serves.
+        """The API versions of the peer.
 
         Raises:
-            ClientError: it was not asked yet, or has not answered.
+            ClientError: the peer has not answered ApiVersions yet.
         """
         if self._versions is None:
             raise ClientError("the connection has not agreed on versions yet")
@@ -93,7 +93,7 @@ class ClientConnection:
         return len(self._open)
 
     def opening(self) -> list[Bytes]:
-        """The first bytes of a connection: the question what the peer serves."""
+        """Return the first bytes of a connection: an ApiVersions request."""
         return self._ask_versions(ApiVersionsRequest.LAST_VERSION)
 
     def request(
@@ -104,11 +104,11 @@ class ClientConnection:
         first_version: int = 0,
         last_version: int | None = None,
     ) -> tuple[int, list[Bytes]]:
-        """Open a request in the newest common version; its correlation id and bytes to send.
+        """Open a request in the newest common version; return its correlation id and bytes.
 
         Args:
-            first_version: the oldest version that can express the request.
-            last_version: the newest version whose fields the caller filled.
+            first_version: The oldest version that can express the request.
+            last_version: The newest version whose fields the caller filled.
 
         Raises:
             UnsupportedByPeer: there is no common version.
@@ -122,31 +122,31 @@ class ClientConnection:
     def request_without_answer(
         self, message: Message, *, last_version: int | None = None
     ) -> list[Bytes]:
-        """The bytes of a request that the broker will not answer (Produce with acks 0)."""
+        """Return the bytes of a request that the broker does not answer (Produce with acks 0)."""
         version = self.versions.pick(type(message), last=last_version)
         return self._frame(message, version, self._take_correlation_id())
 
     def receive_frame(self, frame: memoryview) -> Received:
-        """What a frame from the peer means.
+        """Return the meaning of a frame from the peer.
 
         Raises:
-            ProtocolViolation: it is no answer to the oldest open request.
-            UnsupportedByPeer: the peer serves no version of ApiVersions that we know.
+            ProtocolViolation: it does not answer the oldest open request.
+            UnsupportedByPeer: there is no common version of ApiVersions.
             ApiError: the peer refused to tell its versions.
         """
         if not self._open:
-            raise ProtocolViolation("the broker sent an answer to no request")
+            raise ProtocolViolation("the broker sent an answer although no request is open")
         opened = self._open.popleft()
         body, correlation_id = self._read_header(frame, opened)
         if correlation_id != opened.correlation_id:
             raise ProtocolViolation(
                 f"the broker answered request {correlation_id} "
-                f"where {opened.correlation_id} was to be answered"
+                f"instead of request {opened.correlation_id}"
             )
         if self._versions is None:
             return self._negotiate(frame, body, opened)
         message, _ = decode(opened.response, opened.version, frame, body)
-        return Answer(correlation_id, message)
+        return ReceivedAnswer(correlation_id, message)
 
     def _ask_versions(self, version: int) -> list[Bytes]:
         question = ApiVersionsRequest(
@@ -169,7 +169,7 @@ class ClientConnection:
         return taken
 
     def _frame(self, message: Message, version: int, correlation_id: int) -> list[Bytes]:
-        """Request header v1 or v2 (KIP-482) and the body, behind the size of both."""
+        """Return the frame of a request: size, request header v1 or v2 (KIP-482), body."""
         header_end = b"\x00" if version >= message.FLEXIBLE_FROM else b""
         header = self._client_id + header_end
         parts = encode_parts(message, version, bytes(_PREFIX.size) + header)
@@ -187,7 +187,7 @@ class ClientConnection:
 
     @staticmethod
     def _read_header(frame: memoryview, opened: _OpenRequest) -> tuple[int, int]:
-        """The position of the body and the correlation id."""
+        """Return the position of the body and the correlation id."""
         if len(frame) < _CORRELATION.size:
             raise ProtocolViolation(f"an answer of {len(frame)} bytes has no header")
         (correlation_id,) = _CORRELATION.unpack_from(frame)
@@ -201,7 +201,7 @@ class ClientConnection:
     def _negotiate(
         self, frame: memoryview, body: int, opened: _OpenRequest
     ) -> Negotiated | SendAgain:
-        # A broker that does not know the version of the question answers in version 0.
+        # A broker that does not know the version of the request answers in version 0.
         (code,) = Struct(">h").unpack_from(frame, body) if len(frame) >= body + 2 else (0,)
         refused = code == ErrorCode.UNSUPPORTED_VERSION
         version = 0 if refused else opened.version
@@ -211,7 +211,7 @@ class ClientConnection:
             self._versions = PeerVersions.of(response)
             return Negotiated(self._versions)
         served = PeerVersions.of(response).served(ApiVersionsRequest.API_KEY)
-        known = PeerVersions({ApiVersionsRequest.API_KEY: served or VersionRange(0, 0)})
+        known = PeerVersions({ApiVersionsRequest.API_KEY: served or ApiVersionRange(0, 0)})
         retry = known.pick(ApiVersionsRequest)
         if retry >= opened.version:
             raise UnsupportedByPeer(f"the broker refuses ApiVersions version {opened.version}")

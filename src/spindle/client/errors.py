@@ -1,7 +1,7 @@
-"""Why a request got no usable answer, and what a client may do about it.
+"""The failures of requests, and which of them a client may retry.
 
-An error code inside an answer becomes `ApiError`; the exceptions below are for requests that were
-never answered. `is_worth_retrying` is the one place that knows which of all these may pass.
+An error code in an answer becomes an `ApiError`; the exceptions below are for requests that were
+not answered. `is_worth_retrying` decides for both whether a retry may succeed.
 """
 
 from spindle.common.errors import RETRIABLE, ApiError, ErrorCode
@@ -12,7 +12,7 @@ class ClientError(Exception):
 
 
 class UnsupportedByPeer(ClientError):
-    """The peer and this client have no version of an API in common."""
+    """The peer and this client have no common version of an API."""
 
 
 class ConnectionLost(ClientError):
@@ -20,11 +20,11 @@ class ConnectionLost(ClientError):
 
 
 class RequestTimedOut(ClientError):
-    """No answer came in time."""
+    """The answer did not arrive in time."""
 
 
 def raise_for(number: int, subject: str, message: str | None = None) -> None:
-    """Raise `ApiError` naming the subject unless the number from the wire says success."""
+    """Raise `ApiError` with this subject unless the code is that of success."""
     if number != 0:
         detail = f"{subject}: {message}" if message else subject
         code = ErrorCode(number)
@@ -34,7 +34,7 @@ def raise_for(number: int, subject: str, message: str | None = None) -> None:
 
 
 def is_worth_retrying(error: BaseException) -> bool:
-    """True when the same request may succeed after a pause and with fresh metadata."""
+    """Return True if the same request may succeed after a pause and with fresh metadata."""
     if isinstance(error, ApiError):
         return error.code in RETRIABLE
     return isinstance(error, ConnectionLost | RequestTimedOut)

@@ -1,7 +1,7 @@
-"""Fetch as a reader without a session uses it (KIP-227: session epoch -1; KIP-516: topic ids).
+"""Fetch requests without a session (KIP-227: session epoch -1; KIP-516: topic ids).
 
-A request for one partition at a time keeps the answer one contiguous run of record batches, which
-is what a decoder wants; the batches stay raw bytes here.
+A request is for one partition, so that its answer is one contiguous run of record batches for the
+decoder. The batches stay raw bytes here.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ _WITHOUT_SESSION: Final = -1
 _LAST_VERSION_BY_NAME: Final = TOPIC_IDS_FROM[ApiKey.FETCH] - 1
 
 
-class AbortedTransaction(NamedTuple):
+class AbortedProducer(NamedTuple):
     """A producer's records from `first_offset` on belong to a transaction that was aborted."""
 
     producer_id: int
@@ -27,21 +27,21 @@ class AbortedTransaction(NamedTuple):
 
 
 class FetchedBatches(NamedTuple):
-    """What one Fetch brought of one partition.
+    """The answer of one Fetch for one partition.
 
-    `records` are whole record batches, perhaps with a part of one more behind them, and the first
-    may begin before the offset that was asked for. `aborted` is empty under read_uncommitted.
+    `records` are whole record batches, maybe with a part of another batch behind them; the first
+    batch may begin before the requested offset. `aborted` is empty under read_uncommitted.
     """
 
     records: Bytes
     high_watermark: int
     last_stable_offset: int
     log_start_offset: int
-    aborted: Sequence[AbortedTransaction]
+    aborted: Sequence[AbortedProducer]
 
 
 class FetchLimits(NamedTuple):
-    """How much to send at once and how long the broker may wait for it."""
+    """The most bytes of an answer, and how long the broker may wait for the least."""
 
     max_bytes: int
     min_bytes: int = 1
@@ -57,10 +57,10 @@ def fetch_request(
     isolation_level: int,
     rack: str = "",
 ) -> FetchRequest:
-    """Ask for record batches of one partition from an offset on.
+    """Return a request for record batches of one partition from an offset on.
 
     Args:
-        topic_id: zero when unknown; the request must then not go out in a version that needs it
+        topic_id: Zero if unknown; the request must then be sent in a version that names topics
             (see `last_version`).
     """
     wanted = FetchRequest.FetchTopic.FetchPartition(
@@ -81,16 +81,16 @@ def fetch_request(
 
 
 def last_version(topic_id: Uuid) -> int | None:
-    """The version bound of a fetch: newer versions name the topic by its id only."""
+    """Return the newest usable version of Fetch; newer ones name the topic by its id only."""
     return _LAST_VERSION_BY_NAME if topic_id == ZERO_UUID else None
 
 
 def fetched_batches(partition: TopicPartition, response: FetchResponse) -> FetchedBatches:
-    """The batches in the answer to a request for one partition.
+    """Return the batches in the answer to a request for one partition.
 
     Raises:
         ApiError: the broker refused.
-        ProtocolViolation: the answer is about something else.
+        ProtocolViolation: the answer is about another partition.
     """
     subject = f"fetch of partition {partition}"
     raise_for(response.error_code, subject)
@@ -106,7 +106,6 @@ def fetched_batches(partition: TopicPartition, response: FetchResponse) -> Fetch
         last_stable_offset=data.last_stable_offset,
         log_start_offset=data.log_start_offset,
         aborted=[
-            AbortedTransaction(a.producer_id, a.first_offset)
-            for a in data.aborted_transactions or ()
+            AbortedProducer(a.producer_id, a.first_offset) for a in data.aborted_transactions or ()
         ],
     )

@@ -1,7 +1,7 @@
-"""Cuts a byte stream into frames: four bytes of size, then as many bytes (Kafka protocol guide).
+"""Cut a byte stream into frames: four bytes of size, then as many bytes (Kafka protocol guide).
 
-Made for `recv_into` and `asyncio.BufferedProtocol` alike: the transport asks where to put the next
-bytes and tells how many came. A frame is received straight into its own place, never joined.
+The form suits `recv_into` and `asyncio.BufferedProtocol`: the transport asks for a buffer for the
+next bytes and tells how many arrived. A frame is received into one buffer and not copied.
 """
 
 from struct import Struct
@@ -14,12 +14,12 @@ MAX_FRAME_BYTES: Final = 1 << 30
 
 
 class FrameReader:
-    """Collects one frame after another.
+    """Collects the bytes of frames, one frame after another.
 
     Args:
-        max_frame_bytes: a peer that announces more has lost the thread, or is no Kafka broker.
-        reuse_buffer: keep one buffer for all frames. A frame is then valid only until the next
-            byte is received, which saves the page faults of fresh memory for large answers.
+        max_frame_bytes: The largest size that a peer may announce.
+        reuse_buffer: Keep one buffer for all frames, which saves page faults for large answers. A
+            frame is then valid only until the next byte is received.
     """
 
     __slots__ = ("_body", "_buffer", "_filled", "_max_frame_bytes", "_reuse", "_size")
@@ -35,12 +35,12 @@ class FrameReader:
         self._filled = 0
 
     def free_space(self) -> memoryview:
-        """Where the next bytes belong; never empty."""
+        """Return the buffer for the next bytes; it is never empty."""
         target = self._size if self._body is None else self._body
         return target[self._filled :]
 
     def advance(self, count: int) -> memoryview | None:
-        """Note that `count` bytes were put into the free space; the frame if that completed it.
+        """Note that `count` bytes were received; return the frame if they completed it, else None.
 
         Raises:
             ProtocolViolation: the announced size is negative or beyond the limit.
@@ -58,7 +58,7 @@ class FrameReader:
 
     @property
     def is_between_frames(self) -> bool:
-        """True when nothing of an unfinished frame has arrived."""
+        """True if no byte of the next frame has arrived."""
         return self._body is None and self._filled == 0
 
     def _room(self, size_bytes: int) -> memoryview:
@@ -70,6 +70,6 @@ class FrameReader:
         if not self._reuse:
             return memoryview(bytearray(size_bytes))
         if len(self._buffer) < size_bytes:
-            # A new object: earlier frames may still be looking at the old one.
+            # Do not resize the old buffer: earlier frames are views of it.
             self._buffer = bytearray(size_bytes)
         return memoryview(self._buffer)[:size_bytes]

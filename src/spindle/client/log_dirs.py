@@ -1,4 +1,4 @@
-"""DescribeLogDirs: what lies where on a broker, and how full its disks are (KIP-113, KIP-827)."""
+"""DescribeLogDirs: the replicas of each log directory, and its space (KIP-113, KIP-827)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from spindle.protocol.messages.describe_log_dirs import (
 
 @dataclass(frozen=True, slots=True)
 class ReplicaOnDisk:
-    """One replica. `is_future` marks the copy of a move that has not ended."""
+    """A replica in a log directory. `is_future` marks the copy of a move that has not ended."""
 
     size_bytes: int
     offset_lag: int
@@ -23,7 +23,7 @@ class ReplicaOnDisk:
 
 @dataclass(frozen=True, slots=True)
 class LogDirView:
-    """One log directory. Sizes in bytes; -1 where the broker does not tell."""
+    """A log directory. Sizes in bytes; -1 if the broker does not tell them."""
 
     path: str
     error: ErrorCode
@@ -34,7 +34,7 @@ class LogDirView:
 
 
 def describe_log_dirs_request(topics: Mapping[str, Sequence[int]] | None) -> DescribeLogDirsRequest:
-    """Ask for the replicas of these partitions, or for all with None."""
+    """Return a request for the replicas of these partitions, or of all with None."""
     if topics is None:
         return DescribeLogDirsRequest(topics=None)
     return DescribeLogDirsRequest(
@@ -46,7 +46,7 @@ def describe_log_dirs_request(topics: Mapping[str, Sequence[int]] | None) -> Des
 
 
 def log_dir_views(response: DescribeLogDirsResponse) -> list[LogDirView]:
-    """The directories in an answer, by path.
+    """Return the directories in an answer, by path.
 
     Raises:
         ApiError: the broker refused. The error of a single directory is in its view.

@@ -1,4 +1,4 @@
-"""ListOffsets: by position in the log or by time (KIP-79, KIP-734 for the newest timestamp)."""
+"""ListOffsets: offsets by position in the log or by time (KIP-79; KIP-734: newest timestamp)."""
 
 from collections.abc import Mapping
 from typing import Final, NamedTuple
@@ -18,7 +18,7 @@ FIRST_VERSION_WITH_MAX_TIMESTAMP: Final = 7
 
 
 class FoundOffset(NamedTuple):
-    """An offset and the timestamp of its record; both -1 where no record matches a time."""
+    """An offset and the timestamp of its record; both are -1 if no record matches."""
 
     offset: int
     timestamp_ms: int
@@ -28,10 +28,10 @@ class FoundOffset(NamedTuple):
 def list_offsets_request(
     timestamps: Mapping[TopicPartition, int], *, isolation_level: int, timeout_ms: int
 ) -> ListOffsetsRequest:
-    """Ask one leader for its partitions.
+    """Return a request to one leader for its partitions.
 
     Args:
-        timestamps: per partition a time in ms, or LATEST, EARLIEST, MAX_TIMESTAMP.
+        timestamps: For each partition a time in ms, or LATEST, EARLIEST, MAX_TIMESTAMP.
         isolation_level: READ_COMMITTED makes LATEST the last stable offset.
     """
     topics: dict[str, ListOffsetsRequest.ListOffsetsTopic] = {}
@@ -51,7 +51,7 @@ def list_offsets_request(
 
 
 def found_offsets(response: ListOffsetsResponse) -> dict[TopicPartition, FoundOffset]:
-    """The offsets in an answer.
+    """Return the offsets in an answer.
 
     Raises:
         ApiError: the first partition that was refused.

@@ -1,4 +1,4 @@
-"""Which partition a key belongs to: the hash of Kafka's Java producer (murmur2)."""
+"""The partition of a key, by the hash of Kafka's Java producer (murmur2)."""
 
 from typing import Final
 
@@ -10,7 +10,7 @@ _SIGN_BIT: Final = 0x7FFFFFFF
 
 
 def murmur2(data: bytes) -> int:
-    """The 32-bit hash of some bytes, unsigned."""
+    """Return the 32-bit hash of some bytes, unsigned."""
     value = (_SEED ^ len(data)) & _WORD
     whole = len(data) & ~3
     for at in range(0, whole, 4):
@@ -25,5 +25,5 @@ def murmur2(data: bytes) -> int:
 
 
 def partition_of_key(key: bytes, partitions: int) -> int:
-    """The partition of a key in a topic with so many partitions."""
+    """Return the partition of a key in a topic with this number of partitions."""
     return (murmur2(key) & _SIGN_BIT) % partitions

@@ -1,4 +1,4 @@
-"""Produce of ready-made record batches to one partition (KIP-516: by topic id from version 13)."""
+"""Produce requests with complete record batches for one partition (KIP-516: topic ids)."""
 
 from typing import Final, NamedTuple
 
@@ -15,7 +15,7 @@ _LAST_VERSION_BY_NAME: Final = TOPIC_IDS_FROM[ApiKey.PRODUCE] - 1
 
 
 class Appended(NamedTuple):
-    """Where the broker put the batches. `log_append_time_ms` is -1 under CreateTime."""
+    """The offsets of appended batches. `log_append_time_ms` is -1 under CreateTime."""
 
     base_offset: int
     log_append_time_ms: int
@@ -30,7 +30,7 @@ def produce_request(
     acks: int = ACKS_ALL,
     timeout_ms: int,
 ) -> ProduceRequest:
-    """Send whole record batches to the leader of a partition."""
+    """Return a request that appends whole record batches to a partition."""
     data = ProduceRequest.TopicProduceData.PartitionProduceData(
         index=partition.partition, records=records
     )
@@ -41,16 +41,16 @@ def produce_request(
 
 
 def last_version(topic_id: Uuid) -> int | None:
-    """The version bound of a produce request: newer versions name the topic by its id only."""
+    """Return the newest usable version of Produce; newer ones name the topic by its id only."""
     return _LAST_VERSION_BY_NAME if topic_id == ZERO_UUID else None
 
 
 def appended(partition: TopicPartition, response: ProduceResponse) -> Appended:
-    """The outcome for one partition.
+    """Return the outcome for one partition.
 
     Raises:
         ApiError: the leader refused the batches.
-        ProtocolViolation: the answer is about something else.
+        ProtocolViolation: the answer is not about one partition.
     """
     if len(response.responses) != 1 or len(response.responses[0].partition_responses) != 1:
         raise ProtocolViolation(f"produce to {partition}: the answer is not about one partition")

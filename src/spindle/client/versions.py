@@ -1,4 +1,4 @@
-"""Which version of an API to speak with a peer: the newest that both sides know (KIP-35)."""
+"""The choice of an API version: the newest that both sides know (KIP-35)."""
 
 from collections.abc import Mapping
 from typing import NamedTuple, Self
@@ -8,7 +8,7 @@ from spindle.protocol.message import Message
 from spindle.protocol.messages.api_versions import ApiVersionsResponse
 
 
-class VersionRange(NamedTuple):
+class ApiVersionRange(NamedTuple):
     """Versions of one API, both ends included."""
 
     first: int
@@ -16,13 +16,13 @@ class VersionRange(NamedTuple):
 
 
 class PeerVersions:
-    """What a peer serves, as it said itself."""
+    """The API versions and features that a peer told."""
 
     __slots__ = ("_ranges", "finalized_features", "finalized_features_epoch")
 
     def __init__(
         self,
-        ranges: Mapping[int, VersionRange],
+        ranges: Mapping[int, ApiVersionRange],
         finalized_features: Mapping[str, int] | None = None,
         finalized_features_epoch: int = -1,
     ) -> None:
@@ -32,26 +32,26 @@ class PeerVersions:
 
     @classmethod
     def of(cls, response: ApiVersionsResponse) -> Self:
-        """The table in an answer without an error."""
+        """Return the table in an answer without an error."""
         return cls(
-            {k.api_key: VersionRange(k.min_version, k.max_version) for k in response.api_keys},
+            {k.api_key: ApiVersionRange(k.min_version, k.max_version) for k in response.api_keys},
             {f.name: f.max_version_level for f in response.finalized_features},
             response.finalized_features_epoch,
         )
 
-    def served(self, api_key: int) -> VersionRange | None:
-        """The range that the peer serves of an API, None where it does not serve it."""
+    def served(self, api_key: int) -> ApiVersionRange | None:
+        """Return the versions of an API that the peer serves, None if it does not serve the API."""
         return self._ranges.get(api_key)
 
     def pick(self, request: type[Message], *, first: int = 0, last: int | None = None) -> int:
-        """The newest version of a request that both sides know.
+        """Return the newest version of a request that both sides know.
 
         Args:
-            first: a bound of the caller, whose question older versions cannot express.
-            last: a bound of the caller, who cannot fill the fields of newer versions.
+            first: The oldest version that can express the request.
+            last: The newest version whose fields the caller fills; None for the newest known.
 
         Raises:
-            UnsupportedByPeer: there is none.
+            UnsupportedByPeer: there is no common version.
         """
         ours_first = max(first, request.FIRST_VERSION)
         ours_last = request.LAST_VERSION if last is None else min(last, request.LAST_VERSION)

@@ -1,1 +1,1 @@
-"""Value types, error codes and ports that every other package may use. Imports nothing of ours."""
+"""Value types, error codes and ports for all packages. It imports no other package of Spindle."""

@@ -150,7 +150,7 @@ class ErrorCode(IntEnum):
 
     @classmethod
     def _missing_(cls, value: object) -> "ErrorCode":
-        """A peer may be newer than this table, and its answer must not end who reads it."""
+        """Map a code of a newer peer to a known one, so that its answer can be read."""
         return cls.UNKNOWN_SERVER_ERROR
 
 
@@ -190,7 +190,7 @@ RETRIABLE = frozenset(
         ErrorCode.SHARE_SESSION_LIMIT_REACHED,
     }
 )
-"""Codes after which a client may send the same request again."""
+"""The codes after which a client may send the same request again."""
 
 
 MAX_ERROR_MESSAGE_CHARACTERS: Final = 8_000
@@ -216,15 +216,15 @@ class ApiError(Exception):
 
 
 class ProtocolViolation(Exception):
-    """The peer sent bytes that are no valid request; its connection is closed."""
+    """The peer sent bytes that are not a valid request; its connection is closed."""
 
 
 class CorruptRecords(Exception):
-    """A record batch that came over the wire does not hold together."""
+    """A record batch from the wire is malformed."""
 
 
 class CorruptLog(Exception):
-    """Bytes at rest are not what was written: names file, position and finding."""
+    """Bytes of a file are malformed. It names file, position and finding."""
 
     def __init__(self, path: str, position: int, finding: str) -> None:
         super().__init__(path, position, finding)

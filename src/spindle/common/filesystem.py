@@ -17,9 +17,10 @@ _DESCRIPTORS_PAUSE_S: Final = 0.01
 
 
 def _open(path: str, flags: int, mode: int = 0o644) -> int:
-    """A descriptor; waits a while for a free one.
+    """Open a file descriptor; wait a while if none is free.
 
-    A burst of connections can take all of them for a moment, which says nothing about the disk.
+    A burst of connections can take all descriptors for a moment, which is not a failure of the
+    disk.
     """
     deadline_s = time.monotonic() + _DESCRIPTORS_WAIT_S
     while True:
@@ -45,7 +46,7 @@ class OsFile:
         self._end = _UNKNOWN
 
     def _end_position(self) -> int:
-        # Asked for only when it is needed: most files are opened to be read, or are new.
+        # Most files are opened for reading or are new, so the size is read when it is needed.
         if self._end == _UNKNOWN:
             self._end = os.fstat(self._fd).st_size
         return self._end
@@ -95,7 +96,7 @@ class OsFile:
 
 
 class OsFileSystem:
-    """`FileSystem` on the machine's disks."""
+    """`FileSystem` on the disks of this machine."""
 
     def open(self, path: str, *, create: bool = False, writable: bool = True) -> File:
         return OsFile(path, create=create, writable=writable)
@@ -114,7 +115,7 @@ class OsFileSystem:
         self.sync_directory(os.path.dirname(path))
 
     def exists(self, path: str) -> bool:
-        # os.path.exists hides EIO and EACCES, which are the very thing a dead disk says.
+        # os.path.exists hides EIO and EACCES, the errors of a dead disk.
         try:
             os.stat(path)
         except (FileNotFoundError, NotADirectoryError):

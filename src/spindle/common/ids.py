@@ -1,4 +1,4 @@
-"""Small value types that name things in the cluster."""
+"""Small value types: partitions, offsets with their epochs, endpoints."""
 
 from typing import NamedTuple
 
@@ -14,14 +14,14 @@ class TopicPartition(NamedTuple):
 
 
 class OffsetAndEpoch(NamedTuple):
-    """An end offset (exclusive) and the leader epoch of what lies before it; also a snapshot id."""
+    """An end offset (exclusive) and the leader epoch before it; also a snapshot id."""
 
     offset: int
     epoch: int
 
 
 class Endpoint(NamedTuple):
-    """Where a listener is reached; `security_protocol` by Kafka's number (0 PLAINTEXT, 1 SSL)."""
+    """The address of a listener; `security_protocol` by Kafka's number (0 PLAINTEXT, 1 SSL)."""
 
     listener: str
     host: str

@@ -1,4 +1,4 @@
-"""Ports: what the cores and the log need from the world, so that a simulator can stand in."""
+"""Ports of the cores and the log to the outside; the simulation has implementations of its own."""
 
 from collections.abc import Sequence
 from typing import Protocol, TypeAlias
@@ -7,7 +7,7 @@ Bytes: TypeAlias = bytes | bytearray | memoryview
 
 
 class RandomSource(Protocol):
-    """The part of `random.Random` that cores use; injected, so that a run repeats from its seed."""
+    """The part of `random.Random` that cores use. It is injected, so that a seed repeats a run."""
 
     def random(self) -> float: ...
     def randrange(self, start: int, stop: int, /) -> int: ...
@@ -15,14 +15,14 @@ class RandomSource(Protocol):
 
 
 class File(Protocol):
-    """One open file. Every method may raise OSError."""
+    """An open file. Every method may raise OSError."""
 
     def pread(self, size_bytes: int, position: int, /) -> bytes:
-        """Up to `size_bytes` from `position`; fewer only at the end of the file."""
+        """Read up to `size_bytes` from `position`; fewer only at the end of the file."""
         ...
 
     def append(self, parts: Sequence[Bytes], /) -> int:
-        """Write all parts at the end; the count of bytes written (always all)."""
+        """Write all parts at the end; return the count of bytes written (always all)."""
         ...
 
     def pwrite(self, data: Bytes, position: int, /) -> None: ...
@@ -36,7 +36,7 @@ class File(Protocol):
 
 
 class FileSystem(Protocol):
-    """The only door to the disk. Paths are absolute strings. Every method may raise OSError."""
+    """The only access to the disk. Paths are absolute strings. Every method may raise OSError."""
 
     def open(self, path: str, *, create: bool = False, writable: bool = True) -> File: ...
     def read_bytes(self, path: str) -> bytes: ...
@@ -51,7 +51,7 @@ class FileSystem(Protocol):
 
     def is_directory(self, path: str) -> bool: ...
     def list_directory(self, path: str) -> list[str]:
-        """Names in the directory, sorted."""
+        """Return the names in the directory, sorted."""
         ...
 
     def size(self, path: str) -> int: ...
@@ -62,5 +62,5 @@ class FileSystem(Protocol):
     def remove_tree(self, path: str) -> None: ...
     def sync_directory(self, path: str) -> None: ...
     def make_read_only(self, path: str) -> None:
-        """Take the right to write the file from everybody, as Kafka does with its snapshots."""
+        """Remove write permission from the file, as Kafka does for its snapshots."""
         ...

@@ -1,6 +1,6 @@
 """Kafka's 128-bit ids: topic ids, directory ids, incarnation ids, cluster ids.
 
-An id is kept as its 16 raw bytes (high half first); the text form is URL-safe base64 without
+An id is stored as its 16 raw bytes (high half first); the text form is URL-safe base64 without
 padding, always 22 characters (KIP-516). Reserved directory ids follow the released order
 (KIP-858 as shipped): MIGRATING = 0, UNASSIGNED = 1, LOST = 2.
 """
@@ -14,7 +14,7 @@ Uuid: TypeAlias = bytes
 """16 raw bytes."""
 
 UuidSource: TypeAlias = Callable[[], Uuid]
-"""Makes fresh ids. Injected, so that a simulated cluster is reproducible."""
+"""Returns new ids. It is injected, so that a simulated cluster is reproducible."""
 
 _HALVES = Struct(">qq")
 _RESERVED_BELOW: Final = 100
@@ -28,12 +28,12 @@ DIRECTORY_LOST: Final[Uuid] = bytes(15) + b"\x02"
 
 
 def uuid_text(value: Uuid) -> str:
-    """The 22-character base64 form."""
+    """Return the 22-character base64 form."""
     return urlsafe_b64encode(value)[:22].decode()
 
 
 def parse_uuid(text: str) -> Uuid:
-    """The id of a base64 text.
+    """Return the id of a base64 text.
 
     Raises:
         ValueError: the text is not the base64 form of 16 bytes.
@@ -48,7 +48,7 @@ def parse_uuid(text: str) -> Uuid:
 
 
 def uuid_from_random(random_bytes: Callable[[int], bytes]) -> Uuid:
-    """A version 4 id that is neither reserved nor begins with '-' in its text form."""
+    """Return a version 4 id that is not reserved and whose text does not begin with '-'."""
     while True:
         raw = bytearray(random_bytes(16))
         raw[6] = raw[6] & 0x0F | 0x40
@@ -59,7 +59,7 @@ def uuid_from_random(random_bytes: Callable[[int], bytes]) -> Uuid:
 
 
 def uuid_sort_key(value: Uuid) -> tuple[int, int]:
-    """Kafka orders ids by their signed halves, high half first."""
+    """Return the key of Kafka's order of ids: by their signed halves, high half first."""
     high: int
     low: int
     high, low = _HALVES.unpack(value)
@@ -67,6 +67,6 @@ def uuid_sort_key(value: Uuid) -> tuple[int, int]:
 
 
 def is_reserved_directory_id(value: Uuid) -> bool:
-    """True for ids whose high half is zero and whose low half, signed, is below 100."""
+    """Return True if the high half is zero and the low half, signed, is below 100."""
     high, low = uuid_sort_key(value)
     return high == 0 and low < _RESERVED_BELOW

@@ -1,8 +1,8 @@
-"""A checksum of rows that does not depend on their order: proves that a copy is complete.
+"""A checksum of rows that does not depend on their order, to prove that a copy is complete.
 
-The sum over all rows of a 64-bit hash of key, value and timestamp, modulo 2**64, and the count. It
-is the same whether Spark SQL computes it over a DataFrame or Python over Arrow batches, so input,
-topic, log directories and exported table can be compared with each other.
+It is the sum over all rows of a 64-bit hash of key, value and timestamp, modulo 2**64, together
+with the number of rows. Spark SQL over a DataFrame and Python over Arrow batches compute the same
+value, so input, topic, log directories and exported table can be compared with each other.
 """
 
 from collections.abc import Iterable
@@ -18,13 +18,13 @@ _MODULUS: Final = 2**64
 
 
 class RowChecksum(NamedTuple):
-    """Count of rows, and the sum of their hashes modulo 2**64."""
+    """The number of rows, and the sum of their hashes modulo 2**64."""
 
     rows: int
     value: int
 
     def combined(self, other: "RowChecksum") -> "RowChecksum":
-        """The checksum of both sets of rows together."""
+        """Return the checksum of both sets of rows together."""
         return RowChecksum(self.rows + other.rows, (self.value + other.value) % _MODULUS)
 
     def __str__(self) -> str:
@@ -35,7 +35,7 @@ NO_ROWS: Final = RowChecksum(0, 0)
 
 
 def checksum_of_batches(batches: "Iterable[pa.RecordBatch]") -> RowChecksum:
-    """Of Arrow batches with the columns key and value (binary) and timestamp.
+    """Return the checksum of Arrow batches with the columns key, value and timestamp.
 
     Raises:
         KeyError: a column is missing.
@@ -52,7 +52,7 @@ def checksum_of_batches(batches: "Iterable[pa.RecordBatch]") -> RowChecksum:
 
 
 def checksum_of_table(path: str | Path) -> RowChecksum:
-    """Of a Delta table, read by delta-rs without Spark."""
+    """Return the checksum of a Delta table, read by delta-rs without Spark."""
     from deltalake import DeltaTable
 
     dataset = DeltaTable(str(path)).to_pyarrow_dataset()
@@ -60,11 +60,14 @@ def checksum_of_table(path: str | Path) -> RowChecksum:
 
 
 def checksum_of_frame(frame: "DataFrame") -> RowChecksum:
-    """Of a DataFrame with the columns key, value and timestamp; runs one Spark job."""
+    """Return the checksum of a DataFrame with the columns key, value and timestamp.
+
+    This runs one Spark job.
+    """
     from pyspark.sql import functions as sql
 
     hashed = frame.select(sql.xxhash64(*CHECKSUM_COLUMNS).alias("hash"))
-    # The halves are summed apart: a sum of whole hashes would overflow.
+    # Sum the halves of the hashes, because a sum of whole hashes would overflow.
     row: Any = hashed.agg(
         sql.count("hash").alias("rows"),
         sql.sum(sql.col("hash").bitwiseAND(0xFFFFFFFF)).alias("low"),

@@ -1,10 +1,10 @@
-"""What can go wrong in a read that is no corrupt input and no wrong option."""
+"""Errors of a read whose options are right and whose input is not corrupt."""
 
 
 class DataLoss(Exception):
-    """Offsets that were asked for, or planned, are no longer in the log.
+    """Offsets of the read are no longer in the log.
 
-    With `failOnDataLoss=false` a read returns what is there instead.
+    With `failOnDataLoss=false` a read returns the records that are left.
     """
 
 

@@ -9,7 +9,7 @@ DELTA: Final = ("deltalake", *ARROW)
 
 
 def require(names: tuple[str, ...]) -> None:
-    """Raises ImportError, naming what to install, unless all these packages are there."""
+    """Raise ImportError, naming the packages to install, unless all of them are there."""
     missing = [name for name in names if importlib.util.find_spec(name) is None]
     if missing:
         raise ImportError(

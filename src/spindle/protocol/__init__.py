@@ -1,1 +1,1 @@
-"""Kafka's wire and record formats: messages, framing, batches. Knows no sockets, no files."""
+"""Kafka's wire and record formats: messages, framing, batches. No I/O happens here."""

@@ -88,7 +88,7 @@ class ApiKey(IntEnum):
 
 
 class Api(NamedTuple):
-    """One API as Kafka 4.3 serves it. Version numbers are inclusive."""
+    """An API of Kafka 4.3. Version numbers are inclusive."""
 
     key: ApiKey
     name: str
@@ -98,7 +98,7 @@ class Api(NamedTuple):
     on_broker: bool
     on_controller: bool
     is_forwarded: bool
-    """A broker passes it on to the active controller."""
+    """A broker forwards it to the active controller."""
 
 
 _NEVER: Final = 32767
@@ -220,7 +220,7 @@ _responses: dict[int, type[Message]] = {}
 
 
 def request_class(key: int) -> type[Message]:
-    """The message class of an API's request; its module is imported at first use."""
+    """Return the class of an API's request; its module is imported at first use."""
     cls = _requests.get(key)
     if cls is None:
         cls = _requests[key] = _class_of(key, "Request")
@@ -228,7 +228,7 @@ def request_class(key: int) -> type[Message]:
 
 
 def response_class(key: int) -> type[Message]:
-    """The message class of an API's response."""
+    """Return the class of an API's response."""
     cls = _responses.get(key)
     if cls is None:
         cls = _responses[key] = _class_of(key, "Response")
@@ -236,10 +236,13 @@ def response_class(key: int) -> type[Message]:
 
 
 def request_header_version(key: int, version: int) -> int:
-    """1, or 2 where the request is flexible."""
+    """Return the header version of a request: 1, or 2 for flexible versions."""
     return 2 if version >= APIS[key].flexible_from else 1
 
 
 def response_header_version(key: int, version: int) -> int:
-    """0, or 1 where the response is flexible; ApiVersions always answers with 0 (KIP-511)."""
+    """Return the header version of a response: 0, or 1 for flexible versions.
+
+    ApiVersions always answers with 0 (KIP-511).
+    """
     return 1 if version >= APIS[key].flexible_from and key != API_VERSIONS else 0

@@ -1,9 +1,9 @@
-"""Encodes and decodes message classes: straight-line code compiled per class and version.
+"""Encode and decode message classes with code that is compiled for each class and version.
 
-The first use of a (class, version) compiles a reader or a writer in which neighbouring fixed-width
-fields are one `struct` call and nothing asks for the version again; on CPython this is five to ten
-times faster than walking the field table. Input is hostile: every length is checked against what is
-left, collections have caps, and any violation is a `ProtocolViolation`.
+The first use of a (class, version) compiles a reader or a writer. In it, neighbouring fixed-width
+fields are one `struct` call, and no code tests the version; on CPython this is five to ten times
+faster than walking the field table. Input may be hostile: every length is checked against the bytes
+that are left, the number of elements is limited, and every violation is a `ProtocolViolation`.
 """
 
 from collections.abc import Callable
@@ -47,7 +47,7 @@ _READY_COUNTS: Final = 16
 
 @cache
 def _array_structs(code: str) -> list[Struct]:
-    """Structs of short arrays, such as the replicas of a partition, by their number of elements."""
+    """Return structs of short arrays, such as the replicas of a partition, by length."""
     return [Struct(f">{count}{code}") for count in range(_READY_COUNTS)]
 
 
@@ -60,7 +60,7 @@ def write_uvarint(out: bytearray, value: int) -> None:
 
 
 def read_uvarint(buffer: Bytes, position: int) -> tuple[int, int]:
-    """An unsigned varint of at most 32 bits and the position after it."""
+    """Return an unsigned varint of at most 32 bits and the position after it."""
     value = shift = 0
     while True:
         byte = buffer[position]
@@ -102,7 +102,7 @@ def read_string_length(buffer: Bytes, position: int) -> tuple[int, int]:
 
 
 class TooManyElements(ProtocolViolation):
-    """All arrays of a message together have more elements than the reader allows."""
+    """All arrays of a message together have more elements than the caller allows."""
 
 
 def _too_many(what: str) -> TooManyElements:
@@ -110,7 +110,7 @@ def _too_many(what: str) -> TooManyElements:
 
 
 class _Source:
-    """Lines of a function under construction, with the objects that its globals need."""
+    """Lines of a generated function, with the objects that its globals need."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -160,7 +160,7 @@ def _in_version(message: type[Message], version: int) -> tuple[list[Field], list
 def _read_length(
     src: _Source, depth: int, field: Field, version: int, flexible: bool, wide: bool
 ) -> bool:
-    """Emit code that leaves the length in `k`, -1 for null. True where null is allowed."""
+    """Emit code that stores the length in `k`, -1 for null. Return True if null is allowed."""
     if flexible:
         read_long = "read_uvarint" if wide else "read_string_length"
         src.add(depth, "k = b[p]; p += 1")
@@ -262,7 +262,7 @@ _readers: Final[dict[tuple[type[Message], int, bool], Reader]] = {}
 
 
 def _reader(message: type[Message], version: int, flexible: bool) -> Reader:
-    """A function (buffer, position, end, elements left) -> (message, position after it)."""
+    """Return a function (buffer, position, end, elements left) -> (message, position after it)."""
     reader = _readers.get((message, version, flexible))
     if reader is None:
         reader = _readers[message, version, flexible] = _make_reader(message, version, flexible)
@@ -316,15 +316,15 @@ def decode(
     position: int = 0,
     max_elements: int = _UNLIMITED,
 ) -> tuple[M, int]:
-    """Read a message of a version; the message and the position after it.
+    """Read a message of a version; return it and the position after it.
 
     `records` fields are slices of the buffer: pass a memoryview to avoid copies. `max_elements`
-    bounds what all arrays of the message may hold together, and with it time and memory: three
+    limits the elements of all arrays of the message together, and with them time and memory: three
     bytes can become an object of a hundred.
 
     Raises:
         TooManyElements: there are more than `max_elements`.
-        ProtocolViolation: the bytes are no such message.
+        ProtocolViolation: the bytes are not such a message.
     """
     reader = _reader(message, version, version >= message.FLEXIBLE_FROM)
     try:
@@ -425,10 +425,10 @@ def _write_field(
 
 
 def _differs(src: _Source, field: Field, value: str) -> str:
-    """An expression that is true unless the field has its default."""
+    """Return an expression that is true unless the field has its default."""
     default = default_of(field)
     if isinstance(default, Message):
-        # Field by field: equality of messages takes as long as writing the rest of them.
+        # Compare field by field: equality of messages takes as long as writing the rest of them.
         inner = [_differs(src, f, f"{value}.{f.name}") for f in default.FIELDS]
         return " or ".join(inner)
     return f"{value} != {src.bind('d', default)}"
@@ -462,7 +462,7 @@ _writers: Final[dict[tuple[type[Message], int, bool], Writer]] = {}
 
 
 def _writer(message: type[Message], version: int, flexible: bool) -> Writer:
-    """A function (message, out, references) that appends the encoded message to `out`."""
+    """Return a function (message, out, references) that appends the encoded message to `out`."""
     writer = _writers.get((message, version, flexible))
     if writer is None:
         writer = _writers[message, version, flexible] = _make_writer(message, version, flexible)
@@ -497,9 +497,9 @@ def _make_writer(message: type[Message], version: int, flexible: bool) -> Writer
 
 
 def encode_parts(message: Message, version: int, prefix: bytes = b"") -> list[Bytes]:
-    """The encoded message behind `prefix`, as pieces to be sent in order.
+    """Return the encoded message behind `prefix`, as pieces to be sent in order.
 
-    Large record sets appear as the very objects that the message holds: they are not copied.
+    Large record sets are the very objects of the message; they are not copied.
 
     Raises:
         StructError: a value does not fit its field (a bug of the caller).
@@ -523,7 +523,7 @@ def encode_parts(message: Message, version: int, prefix: bytes = b"") -> list[By
 
 
 def encode(message: Message, version: int, prefix: bytes = b"") -> bytes:
-    """The encoded message in one piece, behind `prefix`."""
+    """Return the encoded message in one piece, behind `prefix`."""
     return b"".join(encode_parts(message, version, prefix))
 
 

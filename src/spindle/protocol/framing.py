@@ -14,7 +14,7 @@ SIZE: Final = Struct(">i")
 
 
 class RequestHeader(NamedTuple):
-    """What precedes every request. `body` is the position of the request itself."""
+    """The header of a request. `body` is the position of the request itself."""
 
     api_key: int
     api_version: int
@@ -24,12 +24,12 @@ class RequestHeader(NamedTuple):
 
 
 def read_request_header(buffer: Bytes) -> RequestHeader:
-    """The header at the start of a frame's content.
+    """Return the header at the start of a frame's content.
 
-    The version is not judged: ApiVersions answers a version that it does not know.
+    The version is not checked: ApiVersions has an answer for unknown versions.
 
     Raises:
-        ProtocolViolation: unknown API key, or the bytes are no header.
+        ProtocolViolation: unknown API key, or the bytes are not a header.
     """
     if len(buffer) < _FIXED.size:
         raise ProtocolViolation(f"request of {len(buffer)} bytes is shorter than its header")
@@ -69,7 +69,7 @@ def _skip_tagged_fields(buffer: Bytes, position: int, header: str = "request hea
 
 
 def request_prefix(api_key: int, api_version: int, correlation_id: int, client_id: str) -> bytes:
-    """The header of a request that we send, without the frame size."""
+    """Return the header of an outgoing request, without the frame size."""
     name = client_id.encode()
     fixed = _FIXED.pack(api_key, api_version, correlation_id, len(name))
     tags = b"\0" if request_header_version(api_key, api_version) == 2 else b""
@@ -77,17 +77,17 @@ def request_prefix(api_key: int, api_version: int, correlation_id: int, client_i
 
 
 def response_prefix(size_bytes: int, correlation_id: int, header_version: int) -> bytes:
-    """Frame size and header of a response whose body has `size_bytes` bytes."""
+    """Return frame size and header of a response whose body has `size_bytes` bytes."""
     if header_version == 0:
         return _RESPONSE.pack(size_bytes + 4, correlation_id)
     return _RESPONSE.pack(size_bytes + 5, correlation_id) + b"\0"
 
 
 def response_body(buffer: Bytes, correlation_id: int, header_version: int) -> int:
-    """Where the body of a response begins, whose header is at the start of the buffer.
+    """Return the position of the body of a response whose header is at the start of the buffer.
 
     Raises:
-        ProtocolViolation: the bytes are no header, or that of another request.
+        ProtocolViolation: the bytes are not a header, or it answers another request.
     """
     if len(buffer) < SIZE.size:
         raise ProtocolViolation(f"response of {len(buffer)} bytes is shorter than its header")

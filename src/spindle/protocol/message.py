@@ -1,8 +1,8 @@
-"""What a message class declares: its fields over all versions (KIP-482 for tagged fields).
+"""The declarations of a message class: its fields in all versions (KIP-482 for tagged fields).
 
 The classes in `messages/` are generated: one class per message for *all* its versions, so that a
-handler is written once. A field that a version lacks keeps its default when that version is read
-and is left out when it is written.
+handler is written once. A field that a version lacks has its default after reading that version,
+and is left out when that version is written.
 """
 
 from typing import Any, ClassVar, Final, NamedTuple
@@ -10,15 +10,15 @@ from typing import Any, ClassVar, Final, NamedTuple
 LATEST: Final = 32767
 NEVER: Final = 32767
 EMPTY: Any = object()
-"""Default argument of arrays and structs: a fresh empty one."""
+"""Default argument of arrays and structs: a new empty one."""
 
 
 class Field(NamedTuple):
-    """One field of a struct.
+    """A field of a struct.
 
     `type` is a primitive name (bool, int8, int16, uint16, int32, int64, float64, string, bytes,
-    records, uuid) or a message class. Versions are inclusive. `nullable` and `tagged` say from
-    which version on; NEVER for not at all.
+    records, uuid) or a message class. Versions are inclusive. `nullable` and `tagged` are the first
+    version in which the field may be null or is a tagged field; NEVER for no version.
     """
 
     name: str
@@ -33,7 +33,7 @@ class Field(NamedTuple):
 
 
 class Message:
-    """Base of all message classes: equality and text by value."""
+    """The base of all message classes: equality and text by value."""
 
     __slots__ = ()
     API_KEY: ClassVar[int] = -1
@@ -67,7 +67,7 @@ _ZEROES: Final[dict[str, Any]] = {
 
 
 def default_of(field: Field) -> Any:
-    """The value of a field that was not given; fresh for arrays and structs."""
+    """Return the default of a field, a new object for arrays and structs."""
     if field.default is not EMPTY:
         return field.default
     if field.is_array:

@@ -19,7 +19,7 @@ RECORD_TYPES: Final[dict[int, type[Message]]] = {
 
 
 def frame(record: Message, version: int) -> bytes:
-    """The value of a metadata record in the log."""
+    """Return the value of a metadata record in the log."""
     return encode(record, version, _head(record.API_KEY, version))
 
 
@@ -32,7 +32,7 @@ def _head(record_type: int, version: int) -> bytes:
 
 
 def parse_frame(data: Bytes) -> tuple[Message, int]:
-    """The record and its version.
+    """Return the record and its version.
 
     Raises:
         CorruptRecords: unknown frame version, record type or version, or bytes left over.

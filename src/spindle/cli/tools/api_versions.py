@@ -15,7 +15,7 @@ from spindle.cli.tools.options import (
     Options,
 )
 from spindle.client.cluster import BrokerAddress
-from spindle.client.versions import PeerVersions, VersionRange
+from spindle.client.versions import ApiVersionRange, PeerVersions
 from spindle.protocol.api import APIS
 
 # APIs of share and streams groups: known by name so that a broker's list is complete.
@@ -91,7 +91,7 @@ def broker_lines(broker: BrokerAddress, versions: PeerVersions) -> list[str]:
     return [head, ",\n".join(lines), ")"]
 
 
-def range_text(served: VersionRange | None, last: int) -> str:
+def range_text(served: ApiVersionRange | None, last: int) -> str:
     """What a broker serves of an API whose versions up to `last` these tools know."""
     if served is None:
         return "UNSUPPORTED"

@@ -14,7 +14,7 @@ from spindle.cli.tools.java_text import java_double
 from spindle.client.admin import quotas, scram
 from spindle.client.admin.quotas import CLIENT_ID, IP, USER, QuotaEntry, QuotaFilter
 from spindle.client.admin.refusals import exception_class, refusal_text
-from spindle.client.admin.scram import NewCredential, ScramMechanism, ScramUser
+from spindle.client.admin.scram import DescribedScramUser, NewCredential, ScramMechanism
 from spindle.client.wire.cluster import WireClient
 
 _ENTITY: Final = {USERS: USER, CLIENTS: CLIENT_ID, IPS: IP}
@@ -36,7 +36,7 @@ _SALT_BYTES: Final = 32
 def describe_principals(client: WireClient, entities: Entities, *, as_json: bool) -> None:
     """Print quotas, and the credentials of users where no client is named."""
     entries = quotas.describe_quotas(client, quota_filters(entities))
-    users: list[ScramUser] = []
+    users: list[DescribedScramUser] = []
     if entities.types == (USERS,) and DEFAULT_NAME not in entities.names:
         users = scram.describe_users(client, entities.names)
     if as_json:
@@ -172,7 +172,7 @@ def quota_line(entry: QuotaEntry) -> str:
     return f"Quota configs for {', '.join(parts)} are {values}"
 
 
-def credential_line(user: ScramUser) -> str | None:
+def credential_line(user: DescribedScramUser) -> str | None:
     """The line of one user's credentials; None where there are none."""
     subject = f"SCRAM credential configs for user-principal '{user.name}'"
     if user.error is not None:
@@ -184,7 +184,9 @@ def credential_line(user: ScramUser) -> str | None:
     return f"{subject} are {infos}"
 
 
-def _document(entries: Sequence[QuotaEntry], users: Sequence[ScramUser]) -> dict[str, object]:
+def _document(
+    entries: Sequence[QuotaEntry], users: Sequence[DescribedScramUser]
+) -> dict[str, object]:
     return {
         "quotas": [{"entity": dict(e.entity), "values": dict(e.values)} for e in entries],
         "scramCredentials": [

@@ -16,24 +16,24 @@ from spindle.cli.tools.config_entities import (
 )
 from spindle.cli.tools.failures import ToolFailed
 from spindle.client.admin import configs
-from spindle.client.admin.configs import ConfigEntry, ConfigSource
+from spindle.client.admin.configs import DescribedConfig, DescribedSource
 from spindle.client.admin.groups import list_groups
 from spindle.client.admin.topics import list_topics
-from spindle.client.configs import ConfigResource
 from spindle.client.errors import UnsupportedByPeer
 from spindle.client.wire.cluster import WireClient
+from spindle.config.resources import ResourceType
 
 _KINDS: Final = {
-    TOPICS: ConfigResource.TOPIC,
-    BROKERS: ConfigResource.BROKER,
-    BROKER_LOGGERS: ConfigResource.BROKER_LOGGER,
-    CLIENT_METRICS: ConfigResource.CLIENT_METRICS,
-    GROUPS: ConfigResource.GROUP,
+    TOPICS: ResourceType.TOPIC,
+    BROKERS: ResourceType.BROKER,
+    BROKER_LOGGERS: ResourceType.BROKER_LOGGER,
+    CLIENT_METRICS: ResourceType.CLIENT_METRICS,
+    GROUPS: ResourceType.GROUP,
 }
 _OWN_SOURCE: Final = {
-    TOPICS: ConfigSource.DYNAMIC_TOPIC_CONFIG,
-    CLIENT_METRICS: ConfigSource.DYNAMIC_CLIENT_METRICS_CONFIG,
-    GROUPS: ConfigSource.DYNAMIC_GROUP_CONFIG,
+    TOPICS: DescribedSource.DYNAMIC_TOPIC_CONFIG,
+    CLIENT_METRICS: DescribedSource.DYNAMIC_CLIENT_METRICS_CONFIG,
+    GROUPS: DescribedSource.DYNAMIC_GROUP_CONFIG,
 }
 
 
@@ -99,14 +99,14 @@ def title(entity_type: str, name: str, *, describe_all: bool) -> str:
     return f"{'All' if describe_all else 'Dynamic'} configs for {entity_type[:-1]} {name} are:"
 
 
-def entry_line(entry: ConfigEntry) -> str:
+def entry_line(entry: DescribedConfig) -> str:
     """The line of one setting."""
     synonyms = ", ".join(f"{s.source.name}:{s.name}={_shown(s.value)}" for s in entry.synonyms)
     sensitive = "true" if entry.is_sensitive else "false"
     return f"  {entry.name}={_shown(entry.value)} sensitive={sensitive} synonyms={{{synonyms}}}"
 
 
-def entity_json(entity_type: str, name: str, entries: Sequence[ConfigEntry]) -> dict[str, Any]:
+def entity_json(entity_type: str, name: str, entries: Sequence[DescribedConfig]) -> dict[str, Any]:
     """The settings of one resource as a document."""
     return {
         "entityType": entity_type,
@@ -127,7 +127,9 @@ def entity_json(entity_type: str, name: str, entries: Sequence[ConfigEntry]) -> 
     }
 
 
-def shown_entries(entries: Sequence[ConfigEntry], source: ConfigSource | None) -> list[ConfigEntry]:
+def shown_entries(
+    entries: Sequence[DescribedConfig], source: DescribedSource | None
+) -> list[DescribedConfig]:
     """The settings from one source, or all with None, in order of their names."""
     return sorted(
         (each for each in entries if source is None or each.source is source),
@@ -139,13 +141,13 @@ def _shown(value: str | None) -> str:
     return "null" if value is None else value
 
 
-def _own_source(entity_type: str, name: str) -> ConfigSource | None:
+def _own_source(entity_type: str, name: str) -> DescribedSource | None:
     if entity_type == BROKERS:
         is_default = name == DEFAULT_NAME
         return (
-            ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
+            DescribedSource.DYNAMIC_DEFAULT_BROKER_CONFIG
             if is_default
-            else ConfigSource.DYNAMIC_BROKER_CONFIG
+            else DescribedSource.DYNAMIC_BROKER_CONFIG
         )
     return _OWN_SOURCE.get(entity_type)
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from spindle.client.admin.groups import (
-    CommittedOffset,
     GroupDescription,
     GroupListing,
+    GroupOffset,
     MemberDescription,
 )
 from spindle.common.ids import TopicPartition
@@ -21,7 +21,7 @@ class PartitionRow:
 
     group_id: str
     partition: TopicPartition
-    committed: CommittedOffset | None
+    committed: GroupOffset | None
     end_offset: int | None
     member: MemberDescription | None
 
@@ -35,7 +35,7 @@ class PartitionRow:
 
 def partition_rows(
     group: GroupDescription,
-    committed: Mapping[TopicPartition, CommittedOffset],
+    committed: Mapping[TopicPartition, GroupOffset],
     ends: Mapping[TopicPartition, int],
 ) -> list[PartitionRow]:
     """Partitions with members first, the member with most of them first; then those without."""
@@ -53,7 +53,7 @@ def partition_rows(
 def _row(
     group_id: str,
     partition: TopicPartition,
-    committed: Mapping[TopicPartition, CommittedOffset],
+    committed: Mapping[TopicPartition, GroupOffset],
     ends: Mapping[TopicPartition, int],
     member: MemberDescription | None,
 ) -> PartitionRow:

@@ -22,7 +22,7 @@ from spindle.cli.tools.options import (
     Options,
 )
 from spindle.client.partitioning import partition_of_key
-from spindle.client.wire.producer import Producer
+from spindle.client.wire.producer import BlockingProducer
 from spindle.common.errors import ApiError
 from spindle.common.ids import TopicPartition
 from spindle.protocol.records.builder import SimpleRecord
@@ -87,7 +87,7 @@ class Batches:
 
     def __init__(
         self,
-        producer: Producer,
+        producer: BlockingProducer,
         topic: str,
         partitions: int,
         limit_bytes: int,
@@ -161,7 +161,7 @@ def _run(options: Options) -> int:
     with connect(
         options.one("bootstrap-server"), properties, client_id="console-producer"
     ) as client:
-        producer = Producer(client, acks=_acks(options, properties), codec=_codec(options))
+        producer = BlockingProducer(client, acks=_acks(options, properties), codec=_codec(options))
         partitions = len(client.awaited_topic(topic).partitions)
         batches = Batches(producer, topic, partitions, _limit_bytes(options), on_refused)
         linger_s = (_LINGER_MS if linger_ms is None else linger_ms) / _MS

@@ -17,7 +17,7 @@ from spindle.cli.tools.command import ToolCommand
 from spindle.cli.tools.failures import ToolFailed, UsageError
 from spindle.cli.tools.line_reader import key_values
 from spindle.cli.tools.options import BOOTSTRAP_SERVER, Declaration, Option, Options
-from spindle.client.wire.producer import Producer
+from spindle.client.wire.producer import BlockingProducer
 from spindle.common.ids import TopicPartition
 from spindle.protocol.records.builder import SimpleRecord
 from spindle.protocol.records.compression import CODEC_NAMES
@@ -75,7 +75,7 @@ def _run(options: Options) -> None:
         options.require("bootstrap-server")
     servers = options.one("bootstrap-server")
     with connect(servers, properties, client_id="perf-producer-client") as client:
-        producer = Producer(client, acks=acks, codec=codec)
+        producer = BlockingProducer(client, acks=acks, codec=codec)
         partitions = len(client.awaited_topic(topic).partitions)
         batch_bytes = int(properties.get("batch.size", _BATCH_BYTES))
         per_batch = max(1, batch_bytes // len(values[0]))

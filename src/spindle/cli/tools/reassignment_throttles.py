@@ -7,9 +7,9 @@ import click
 
 from spindle.cli.tools.reassignment_plan import Plan
 from spindle.client.admin import configs
-from spindle.client.configs import ConfigResource
 from spindle.client.wire.cluster import WireClient
 from spindle.common.ids import TopicPartition
+from spindle.config.resources import ResourceType
 
 _BROKER_RATES: Final = (
     "leader.replication.throttled.rate",
@@ -42,16 +42,16 @@ def set_throttles(
     )
     if between_brokers is not None:
         for topic, settings in throttled_replicas(plan, current).items():
-            configs.alter(client, ConfigResource.TOPIC, topic, settings, ())
+            configs.alter(client, ResourceType.TOPIC, topic, settings, ())
         involved = {b for p, brokers in plan.replicas.items() for b in (*brokers, *current[p])}
         for broker in sorted(involved):
             rates = dict.fromkeys(_BROKER_RATES, str(between_brokers))
-            configs.alter(client, ConfigResource.BROKER, str(broker), rates, ())
+            configs.alter(client, ResourceType.BROKER, str(broker), rates, ())
         click.echo(f"The inter-broker throttle limit was set to {between_brokers} B/s")
     if between_directories is not None:
         for broker in sorted({replica.broker for replica in plan.directories}):
             rates = {_DIRECTORY_RATE: str(between_directories)}
-            configs.alter(client, ConfigResource.BROKER, str(broker), rates, ())
+            configs.alter(client, ResourceType.BROKER, str(broker), rates, ())
         click.echo(f"The replica-alter-dir throttle limit was set to {between_directories} B/s")
 
 
@@ -91,11 +91,11 @@ def clear_throttles(client: WireClient, plan: Plan) -> None:
     for broker in brokers:
         if broker in alive:
             keys = (*_BROKER_RATES, _DIRECTORY_RATE)
-            configs.alter(client, ConfigResource.BROKER, str(broker), {}, keys)
+            configs.alter(client, ResourceType.BROKER, str(broker), {}, keys)
     topics = sorted({partition.topic for partition in plan.replicas})
     click.echo(f"Clearing topic-level throttles on topic{_plural(topics)} {','.join(topics)}")
     for topic in topics:
-        configs.alter(client, ConfigResource.TOPIC, topic, {}, (_LEADERS, _FOLLOWERS))
+        configs.alter(client, ResourceType.TOPIC, topic, {}, (_LEADERS, _FOLLOWERS))
 
 
 def _plural(things: Sequence[object]) -> str:

@@ -30,12 +30,12 @@ from spindle.client.admin.topics import (
     describe_topics,
     list_topics,
 )
-from spindle.client.configs import ConfigResource
 from spindle.client.errors import UnsupportedByPeer
 from spindle.client.wire.cluster import WireClient
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import TopicPartition
 from spindle.common.uuids import ZERO_UUID, parse_uuid
+from spindle.config.resources import ResourceType
 
 _ACTIONS: Final = ("alter", "create", "describe", "list", "delete")
 _REPORTS: Final = (
@@ -234,7 +234,7 @@ def _describe(options: Options, client: WireClient) -> None:
     documents = []
     for topic in described:
         try:
-            entries = configs.describe(client, ConfigResource.TOPIC, topic.name)
+            entries = configs.describe(client, ResourceType.TOPIC, topic.name)
         except ApiError as error:
             # Deleted between the two questions.
             if error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:

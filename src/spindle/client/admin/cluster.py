@@ -1,4 +1,4 @@
-"""The cluster itself: id and nodes, the metadata quorum, feature levels (KIP-584, KIP-595)."""
+"""Cluster id and nodes, the metadata quorum, and feature levels (KIP-584, KIP-595)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ _CONTROLLERS: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class ClusterNode:
-    """A node as the cluster knows it."""
+    """A node of the cluster."""
 
     node_id: int
     host: str
@@ -53,7 +53,7 @@ class ClusterDescription:
 
 @dataclass(frozen=True, slots=True)
 class QuorumReplica:
-    """A voter or observer. Times in ms since 1970, -1 where unknown."""
+    """A voter or observer. Times in ms since 1970, -1 if unknown."""
 
     node_id: int
     directory_id: Uuid
@@ -64,7 +64,7 @@ class QuorumReplica:
 
 @dataclass(frozen=True, slots=True)
 class QuorumDescription:
-    """The metadata quorum. `endpoints` has listener, host and port of each node that tells."""
+    """The metadata quorum. `endpoints` has listener, host and port of each node that told them."""
 
     leader_id: int
     leader_epoch: int
@@ -76,7 +76,7 @@ class QuorumDescription:
 
 @dataclass(frozen=True, slots=True)
 class FeatureLevels:
-    """The levels of a feature that the broker supports, and the one in force (0 for none)."""
+    """The levels of a feature that the broker supports, and the finalized level (0 for none)."""
 
     name: str
     first: int
@@ -85,7 +85,7 @@ class FeatureLevels:
 
 
 class UpgradeType(IntEnum):
-    """What a change of a level may lose."""
+    """The loss of metadata that a change of a level may cause."""
 
     UPGRADE = 1
     SAFE_DOWNGRADE = 2
@@ -95,11 +95,11 @@ class UpgradeType(IntEnum):
 def describe_cluster(
     client: WireClient, *, controllers: bool = False, include_fenced: bool = False
 ) -> ClusterDescription:
-    """The id of the cluster and its brokers, or its controllers where one of them is asked.
+    """Return the cluster id and the brokers, or the controllers if a controller is asked.
 
     Raises:
         ApiError: the node refused.
-        ClientError: no node could be asked, or none knows fenced brokers.
+        ClientError: no node could be asked, or none can tell fenced brokers.
     """
     request = DescribeClusterRequest(
         endpoint_type=_CONTROLLERS if controllers else _BROKERS,
@@ -117,7 +117,7 @@ def describe_cluster(
 
 
 def unregister_broker(client: WireClient, broker_id: int) -> None:
-    """Forget a broker that will not come back.
+    """Remove a broker that will not come back from the metadata.
 
     Raises:
         ApiError: the cluster refused.
@@ -129,7 +129,7 @@ def unregister_broker(client: WireClient, broker_id: int) -> None:
 
 
 def describe_quorum(client: WireClient) -> QuorumDescription:
-    """The quorum of the metadata log.
+    """Return the quorum of the metadata log.
 
     Raises:
         ApiError: the leader refused.
@@ -208,7 +208,7 @@ def add_voter(
 
 
 def remove_voter(client: WireClient, node_id: int, directory_id: Uuid) -> None:
-    """Take a voter's vote (KIP-853).
+    """Remove a controller from the voters (KIP-853).
 
     Raises:
         ApiError: the leader refused.
@@ -222,7 +222,7 @@ def remove_voter(client: WireClient, node_id: int, directory_id: Uuid) -> None:
 
 
 def describe_features(client: WireClient) -> tuple[list[FeatureLevels], int]:
-    """The features that the broker supports, in order of their names, and the epoch (-1: none).
+    """Return the features of the broker, in order of their names, and the epoch (-1: none).
 
     Raises:
         ApiError: the broker refused.

@@ -6,8 +6,8 @@ from enum import IntEnum
 from typing import Final
 
 from spindle.client.admin.refusals import raise_refusal
-from spindle.client.configs import ConfigResource
 from spindle.client.wire.cluster import WireClient
+from spindle.config.resources import ResourceType
 from spindle.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResponse,
@@ -23,10 +23,10 @@ from spindle.protocol.messages.list_config_resources import (
 
 _SET: Final = 0
 _DELETE: Final = 1
-_BROKERS_OWN: Final = (ConfigResource.BROKER, ConfigResource.BROKER_LOGGER)
+_BROKERS_OWN: Final = (ResourceType.BROKER, ResourceType.BROKER_LOGGER)
 
 
-class ConfigSource(IntEnum):
+class DescribedSource(IntEnum):
     """Where a value comes from, by the numbers of the protocol."""
 
     UNKNOWN = 0
@@ -41,27 +41,27 @@ class ConfigSource(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class ConfigSynonym:
-    """A value that applies where nothing before it does."""
+class DescribedSynonym:
+    """A value of a key; it applies if the synonyms before it have none."""
 
     name: str
     value: str | None
-    source: ConfigSource
+    source: DescribedSource
 
 
 @dataclass(frozen=True, slots=True)
-class ConfigEntry:
-    """One key. The value of a secret is None."""
+class DescribedConfig:
+    """A key and its value. The value of a secret is None."""
 
     name: str
     value: str | None
-    source: ConfigSource
+    source: DescribedSource
     is_sensitive: bool
-    synonyms: tuple[ConfigSynonym, ...] = ()
+    synonyms: tuple[DescribedSynonym, ...] = ()
 
 
-def describe(client: WireClient, kind: ConfigResource, name: str) -> list[ConfigEntry]:
-    """The configuration of one resource in the broker's order; a broker is asked for its own.
+def describe(client: WireClient, kind: ResourceType, name: str) -> list[DescribedConfig]:
+    """Return the configuration of a resource in the broker's order; a broker is asked for its own.
 
     Raises:
         ApiError: the resource was refused, or is a broker that does not exist now.
@@ -81,7 +81,7 @@ def describe(client: WireClient, kind: ConfigResource, name: str) -> list[Config
         broker = client.current_view(()).broker(name) if own else None
         return client.ask(request, DescribeConfigsResponse, broker=broker)
 
-    entries: list[ConfigEntry] = []
+    entries: list[DescribedConfig] = []
     for result in client.retrying(attempt).results:
         raise_refusal(result.error_code, result.error_message)
         entries += [_entry(each) for each in result.configs]
@@ -90,26 +90,26 @@ def describe(client: WireClient, kind: ConfigResource, name: str) -> list[Config
 
 def _entry(
     result: DescribeConfigsResponse.DescribeConfigsResult.DescribeConfigsResourceResult,
-) -> ConfigEntry:
-    return ConfigEntry(
+) -> DescribedConfig:
+    return DescribedConfig(
         result.name,
         result.value,
         _source(result.config_source),
         result.is_sensitive,
-        tuple(ConfigSynonym(s.name, s.value, _source(s.source)) for s in result.synonyms),
+        tuple(DescribedSynonym(s.name, s.value, _source(s.source)) for s in result.synonyms),
     )
 
 
-def _source(number: int) -> ConfigSource:
+def _source(number: int) -> DescribedSource:
     try:
-        return ConfigSource(number)
+        return DescribedSource(number)
     except ValueError:
-        return ConfigSource.UNKNOWN
+        return DescribedSource.UNKNOWN
 
 
 def alter(
     client: WireClient,
-    kind: ConfigResource,
+    kind: ResourceType,
     name: str,
     changes: Mapping[str, str],
     deletions: Sequence[str],
@@ -141,14 +141,14 @@ def alter(
         raise_refusal(result.error_code, result.error_message)
 
 
-def list_resources(client: WireClient, kind: ConfigResource) -> list[str]:
-    """Names of the resources of a kind that have a configuration of their own, in order.
+def list_resources(client: WireClient, kind: ResourceType) -> list[str]:
+    """Return the names of the resources of a kind that have configurations, in order.
 
     Raises:
         ApiError: the cluster refused.
-        ClientError: no broker could be asked, or none serves the question.
+        ClientError: no broker could be asked, or none serves the request.
     """
-    first_version = 0 if kind is ConfigResource.CLIENT_METRICS else 1
+    first_version = 0 if kind is ResourceType.CLIENT_METRICS else 1
     answer = client.retrying(
         lambda: client.ask(
             ListConfigResourcesRequest(resource_types=[kind]),

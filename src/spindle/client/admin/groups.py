@@ -1,7 +1,7 @@
 """Consumer groups: list, describe, their committed offsets, delete.
 
-A group of the classic protocol and one of the new protocol (KIP-848) are described by different
-requests: the newer one is tried first where the broker serves it, as Kafka's clients do.
+Groups of the classic protocol and of the new protocol (KIP-848) are described by different
+requests: the newer one is sent first if the broker serves it, as by Kafka's clients.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -41,7 +41,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class GroupListing:
-    """One group as brokers list it; state and type are empty where the broker does not tell."""
+    """A group as brokers list it; state and type are empty if the broker does not tell them."""
 
     group_id: str
     protocol_type: str
@@ -51,7 +51,7 @@ class GroupListing:
 
 @dataclass(frozen=True, slots=True)
 class MemberDescription:
-    """One member. `epoch`, `target` are None in a classic group."""
+    """A member. `epoch` and `target` are None in a classic group."""
 
     member_id: str
     instance_id: str | None
@@ -64,7 +64,7 @@ class MemberDescription:
 
 @dataclass(frozen=True, slots=True)
 class GroupDescription:
-    """One group. `epoch` and `target_epoch` are None in a classic group."""
+    """A group. `epoch` and `target_epoch` are None in a classic group."""
 
     group_id: str
     group_type: str
@@ -77,8 +77,8 @@ class GroupDescription:
 
 
 @dataclass(frozen=True, slots=True)
-class CommittedOffset:
-    """A committed position. `leader_epoch` is -1 where the committer did not know it."""
+class GroupOffset:
+    """A committed offset. `leader_epoch` is -1 if the committer did not know it."""
 
     offset: int
     leader_epoch: int
@@ -86,10 +86,10 @@ class CommittedOffset:
 
 
 def find_coordinator(client: WireClient, group_id: str) -> BrokerAddress:
-    """The broker that coordinates a group; a single attempt.
+    """Return the broker that coordinates a group; no retry.
 
     Raises:
-        ApiError: there is none now.
+        ApiError: there is no coordinator now.
         ClientError: no broker could be asked.
     """
     request = FindCoordinatorRequest(key=group_id, key_type=_GROUP, coordinator_keys=[group_id])
@@ -102,17 +102,17 @@ def find_coordinator(client: WireClient, group_id: str) -> BrokerAddress:
 
 
 def _coordinated(client: WireClient, group_id: str, ask: Callable[[BrokerAddress], T]) -> T:
-    """Ask the coordinator of a group, wherever it moves."""
+    """Send a request to the coordinator of a group; find it again if it moves."""
     return client.retrying(lambda: ask(find_coordinator(client, group_id)))
 
 
 def list_groups(
     client: WireClient, *, states: Sequence[str] = (), types: Sequence[str] = ()
 ) -> list[GroupListing]:
-    """The consumer groups of all brokers, in order of their ids.
+    """Return the consumer groups of all brokers, in order of their ids.
 
     Args:
-        states, types: only groups in one of them; all with none.
+        states, types: Return only groups with one of these; an empty sequence means all groups.
 
     Raises:
         ApiError: a broker refused.
@@ -139,7 +139,7 @@ def list_groups(
 
 
 def describe_group(client: WireClient, group_id: str) -> GroupDescription:
-    """A consumer group of either protocol.
+    """Return a consumer group of either protocol.
 
     Raises:
         ApiError: GROUP_ID_NOT_FOUND, or the coordinator refused.
@@ -209,7 +209,7 @@ def _classic_protocol(
         raise ApiError(
             ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
             f"group {group.group_id!r} has the protocol {group.protocol_type!r}, "
-            "it is no consumer group",
+            "it is not a consumer group",
         )
     return GroupDescription(
         group.group_id,
@@ -231,17 +231,17 @@ def _classic_protocol(
 
 
 def read_assignment(data: bytes | memoryview) -> tuple[TopicPartition, ...]:
-    """The partitions in a classic member's assignment; none where it has no assignment.
+    """Return the partitions in a classic member's assignment; none if it has no assignment.
 
     Raises:
-        ProtocolViolation: the bytes are no assignment of the consumer protocol.
+        ProtocolViolation: the bytes are not an assignment of the consumer protocol.
     """
     if not len(data):
         return ()
     if len(data) < 2:
         raise ProtocolViolation("the assignment of a member has no version")
     version = int.from_bytes(data[:2], "big", signed=True)
-    # Later versions only append fields: what this one knows is read from them as well.
+    # Later versions only append fields, so the fields of this version are read from them, too.
     known = min(version, ConsumerProtocolAssignment.LAST_VERSION)
     assignment, _ = decode(ConsumerProtocolAssignment, known, data, 2)
     return tuple(
@@ -249,8 +249,8 @@ def read_assignment(data: bytes | memoryview) -> tuple[TopicPartition, ...]:
     )
 
 
-def committed_offsets(client: WireClient, group_id: str) -> dict[TopicPartition, CommittedOffset]:
-    """All committed offsets of a group, in order of topic and partition.
+def committed_offsets(client: WireClient, group_id: str) -> dict[TopicPartition, GroupOffset]:
+    """Return all committed offsets of a group, in order of topic and partition.
 
     Raises:
         ApiError: the coordinator refused, or refused a partition.
@@ -260,7 +260,7 @@ def committed_offsets(client: WireClient, group_id: str) -> dict[TopicPartition,
         groups=[OffsetFetchRequest.OffsetFetchRequestGroup(group_id=group_id, topics=None)]
     )
 
-    def ask(coordinator: BrokerAddress) -> dict[TopicPartition, CommittedOffset]:
+    def ask(coordinator: BrokerAddress) -> dict[TopicPartition, GroupOffset]:
         group = client.ask(
             request,
             OffsetFetchResponse,
@@ -273,7 +273,7 @@ def committed_offsets(client: WireClient, group_id: str) -> dict[TopicPartition,
         for topic in group.topics:
             for each in topic.partitions:
                 raise_refusal(each.error_code)
-                offsets[TopicPartition(topic.name, each.partition_index)] = CommittedOffset(
+                offsets[TopicPartition(topic.name, each.partition_index)] = GroupOffset(
                     each.committed_offset, each.committed_leader_epoch, each.metadata or ""
                 )
         return dict(sorted(offsets.items()))
@@ -289,10 +289,10 @@ def commit_offsets(
     generation: int = -1,
     member_id: str = "",
 ) -> None:
-    """Set the position of a group, as a member of it or while it has none.
+    """Commit offsets of a group, as a member or while the group has no members.
 
     Raises:
-        ApiError: the coordinator refused a partition; others may have been set.
+        ApiError: the coordinator refused a partition; others may have been committed.
         ClientError: no broker could be asked.
     """
     topics: dict[str, OffsetCommitRequest.OffsetCommitRequestTopic] = {}
@@ -327,10 +327,10 @@ def commit_offsets(
 def delete_offsets(
     client: WireClient, group_id: str, partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, ApiError | None]:
-    """Forget the offsets of a group; per partition what it was refused with, or None.
+    """Delete committed offsets of a group; return the refusal of each partition, or None.
 
     Raises:
-        ApiError: the coordinator refused all of it.
+        ApiError: the coordinator refused the whole request.
         ClientError: no broker could be asked.
     """
     topics: dict[str, OffsetDeleteRequest.OffsetDeleteRequestTopic] = {}
@@ -352,7 +352,7 @@ def delete_offsets(
 
 
 def delete_group(client: WireClient, group_id: str) -> None:
-    """Delete a group with its offsets.
+    """Delete a group and its offsets.
 
     Raises:
         ApiError: the coordinator refused.

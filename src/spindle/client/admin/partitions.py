@@ -1,5 +1,4 @@
-"""Where partitions live and who leads them: reassignments, elections, moves between directories
-(KIP-455, KIP-460, KIP-113)."""
+"""Reassignments, leader elections, moves between log directories (KIP-455, KIP-460, KIP-113)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -25,7 +24,7 @@ from spindle.protocol.messages.list_partition_reassignments import (
 
 
 class ElectionType(IntEnum):
-    """Who may become the leader, by the numbers of the protocol."""
+    """The kinds of leader election, by the numbers of the protocol."""
 
     PREFERRED = 0
     UNCLEAN = 1
@@ -33,7 +32,7 @@ class ElectionType(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Reassignment:
-    """A change of replicas under way."""
+    """A reassignment that is under way."""
 
     replicas: tuple[int, ...]
     adding: tuple[int, ...]
@@ -43,7 +42,7 @@ class Reassignment:
 def list_reassignments(
     client: WireClient, partitions: Sequence[TopicPartition] | None = None
 ) -> dict[TopicPartition, Reassignment]:
-    """The changes under way, of these partitions or of all, in order.
+    """Return the reassignments under way, of these partitions or of all, in order.
 
     Raises:
         ApiError: the controller refused.
@@ -75,7 +74,7 @@ def list_reassignments(
 def alter_reassignments(
     client: WireClient, targets: Mapping[TopicPartition, Sequence[int] | None]
 ) -> dict[TopicPartition, ApiError | None]:
-    """Begin changes of replicas, or cancel them with None; per partition the refusal, or None.
+    """Begin reassignments, or cancel them with None; return the refusal of each partition, or None.
 
     Raises:
         ApiError: the controller refused all of it.
@@ -104,7 +103,7 @@ def alter_reassignments(
 def elect_leaders(
     client: WireClient, kind: ElectionType, partitions: Sequence[TopicPartition] | None
 ) -> dict[TopicPartition, ApiError | None]:
-    """Elect leaders of these partitions, or of all; per partition the refusal, or None.
+    """Elect leaders of these partitions, or of all; return the refusal of each, or None.
 
     Raises:
         ApiError: the controller refused all of it.
@@ -133,7 +132,7 @@ def elect_leaders(
 def move_replicas(
     client: WireClient, broker_id: int, directories: Mapping[TopicPartition, str]
 ) -> dict[TopicPartition, ApiError | None]:
-    """Have a broker keep replicas in other directories; per partition the refusal, or None.
+    """Move replicas of a broker to other log directories; return the refusal of each, or None.
 
     Raises:
         ApiError: there is no such broker now.

@@ -26,7 +26,7 @@ _ANY: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class QuotaFilter:
-    """One part of an entity: this name, the default with `is_default`, or any with neither."""
+    """A part of an entity: this name, the default with `is_default`, or any with neither."""
 
     entity_type: str
     name: str | None = None
@@ -42,7 +42,7 @@ class QuotaEntry:
 
 
 def describe_quotas(client: WireClient, filters: Sequence[QuotaFilter]) -> list[QuotaEntry]:
-    """The entities that consist of exactly the parts asked for.
+    """Return the entities that consist of exactly these parts.
 
     Raises:
         ApiError: the broker refused.

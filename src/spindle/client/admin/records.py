@@ -14,9 +14,9 @@ LowWatermark = int
 def delete_records(
     client: WireClient, before: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, LowWatermark | ApiError]:
-    """Delete the records before an offset of each partition; -1 means all there are.
+    """Delete the records before an offset of each partition; -1 means all records.
 
-    The outcome is the new start of the log, or why there is none.
+    Return for each partition the new log start offset, or the refusal.
 
     Raises:
         ClientError: a leader could not be asked.

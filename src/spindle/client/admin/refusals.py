@@ -1,7 +1,6 @@
-"""Error codes as Kafka's own clients show them: the class of the exception and its text.
+"""Error codes in the form of Kafka's own clients: the class of the exception and its text.
 
-Only answers without a text of their own need one from here; programs that read the output of
-Kafka's tools match both.
+The texts are for answers without a text. Programs that read the output of Kafka's tools match both.
 """
 
 from typing import Final
@@ -105,7 +104,7 @@ _TEXTS: Final = {
 
 
 def refusal(number: int, message: str | None = None) -> ApiError | None:
-    """The refusal that a code and a text from the wire stand for; None for success."""
+    """Return the refusal for a code and a text from the wire, None for success."""
     if number == 0:
         return None
     code = ErrorCode(number)
@@ -113,10 +112,10 @@ def refusal(number: int, message: str | None = None) -> ApiError | None:
 
 
 def raise_refusal(number: int, message: str | None = None) -> None:
-    """Raise what `refusal` returns.
+    """Raise the refusal for a code and a text from the wire, if it is one.
 
     Raises:
-        ApiError: the number is not that of success.
+        ApiError: the code is not that of success.
     """
     error = refusal(number, message)
     if error is not None:
@@ -124,12 +123,12 @@ def raise_refusal(number: int, message: str | None = None) -> None:
 
 
 def refusal_text(error: ApiError) -> str:
-    """The text alone, without the code."""
+    """Return the text without the code."""
     return error.message or _TEXTS.get(error.code) or error.code.name
 
 
 def exception_class(code: ErrorCode) -> str:
-    """The class that Kafka's Java client throws for a code."""
+    """Return the exception class of Kafka's Java client for a code."""
     name = _CLASS_NAMES.get(code)
     if name is None:
         words = code.name.removesuffix("_EXCEPTION").split("_")
@@ -138,5 +137,5 @@ def exception_class(code: ErrorCode) -> str:
 
 
 def exception_text(error: ApiError) -> str:
-    """Class and text as Java prints an exception."""
+    """Return class and text in the form in which Java prints an exception."""
     return f"{exception_class(error.code)}: {refusal_text(error)}"

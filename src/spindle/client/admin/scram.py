@@ -31,7 +31,7 @@ class ScramMechanism(IntEnum):
 
     @property
     def hash_name(self) -> str:
-        """The hash function."""
+        """The name of the hash function."""
         return f"sha{self.name.rpartition('_')[2]}"
 
 
@@ -46,16 +46,16 @@ class NewCredential:
 
 
 @dataclass(frozen=True, slots=True)
-class ScramUser:
-    """The credentials of a user: mechanism name and iterations, or why they are not told."""
+class DescribedScramUser:
+    """The credentials of a user (mechanism name and iterations), or the refusal."""
 
     name: str
     credentials: tuple[tuple[str, int], ...]
     error: ApiError | None
 
 
-def describe_users(client: WireClient, names: Sequence[str]) -> list[ScramUser]:
-    """The users with credentials among these, or all with an empty sequence.
+def describe_users(client: WireClient, names: Sequence[str]) -> list[DescribedScramUser]:
+    """Return the users with credentials among these; an empty sequence means all.
 
     Raises:
         ApiError: the broker refused.
@@ -67,7 +67,7 @@ def describe_users(client: WireClient, names: Sequence[str]) -> list[ScramUser]:
     answer = client.retrying(lambda: client.ask(request, DescribeUserScramCredentialsResponse))
     raise_refusal(answer.error_code, answer.error_message)
     return [
-        ScramUser(
+        DescribedScramUser(
             result.user,
             tuple((_mechanism_text(c.mechanism), c.iterations) for c in result.credential_infos),
             refusal(result.error_code, result.error_message),

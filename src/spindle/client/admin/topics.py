@@ -20,13 +20,15 @@ from spindle.protocol.messages.describe_topic_partitions import (
 )
 
 _DESCRIBE_TOPIC_PARTITIONS = DescribeTopicPartitionsRequest.API_KEY
-_FIRST_VERSION_WITH_DEFAULTS = 4  # KIP-464: the broker chooses what is -1
+_FIRST_VERSION_WITH_DEFAULTS = 4  # KIP-464: -1 leaves the choice to the broker
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionDescription:
-    """One partition. `leader` is -1 for none; the lists of eligible leaders are None where the
-    broker does not tell."""
+    """A partition. `leader` is -1 for none.
+
+    The lists of eligible leaders are None if the broker does not tell them.
+    """
 
     partition: int
     leader: int
@@ -39,7 +41,7 @@ class PartitionDescription:
 
 @dataclass(frozen=True, slots=True)
 class TopicDescription:
-    """One topic with its partitions in order. `topic_id` is zero where brokers have none."""
+    """A topic with its partitions in order. `topic_id` is zero if brokers have no topic ids."""
 
     name: str
     topic_id: Uuid
@@ -49,7 +51,7 @@ class TopicDescription:
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """What to create. None leaves the choice to the broker; `assignment` is per partition."""
+    """A topic to create. None leaves the choice to the broker; `assignment` is per partition."""
 
     name: str
     partitions: int | None = None
@@ -59,17 +61,17 @@ class NewTopic:
 
 
 def list_topics(client: WireClient) -> dict[str, TopicView]:
-    """All topics by name, in order of the names."""
+    """Return all topics by name, in order of the names."""
     return dict(sorted(client.metadata().topics.items()))
 
 
 def describe_topics(
     client: WireClient, names: Sequence[str], *, page_size: int = 2000
 ) -> tuple[list[TopicDescription], dict[str, ApiError]]:
-    """The topics in order of their names, and why others are not told.
+    """Return the topics in order of their names, and the refusals of the others.
 
     Args:
-        page_size: the most partitions in one answer.
+        page_size: The most partitions in one answer.
     """
     if not names:
         return [], {}
@@ -192,10 +194,10 @@ def create_topic(client: WireClient, topic: NewTopic, *, validate_only: bool = F
 def create_partitions(
     client: WireClient, counts: Mapping[str, int], new: Mapping[str, Sequence[Sequence[int]]]
 ) -> None:
-    """Extend topics to a number of partitions.
+    """Add partitions to topics, up to a number of partitions.
 
     Args:
-        new: replicas of the new partitions of topics for which the caller decides.
+        new: Replicas of the new partitions, for topics whose assignment the caller chooses.
 
     Raises:
         ApiError: the first topic that was refused.

@@ -1,1 +1,1 @@
-"""A small blocking client: sockets under the sans-IO client, for the pipeline and the tools."""
+"""A small blocking client for the pipeline and the tools: sockets below the sans-IO client."""

@@ -1,6 +1,6 @@
-"""The cluster behind a list of bootstrap servers: connections, cached metadata, retries.
+"""A client of the cluster behind bootstrap servers: connections, cached metadata, retries.
 
-Not thread-safe: a task, or the driver's planning, owns one.
+It is not thread-safe: every task, and the driver's planning, uses its own.
 """
 
 import time
@@ -14,7 +14,7 @@ from spindle.client.cluster import (
     cluster_view,
     metadata_request,
 )
-from spindle.client.configs import ConfigResource, describe_configs_request, described_configs
+from spindle.client.configs import describe_configs_request, described_configs
 from spindle.client.errors import ClientError, ConnectionLost, RequestTimedOut, is_worth_retrying
 from spindle.client.log_dirs import LogDirView, describe_log_dirs_request, log_dir_views
 from spindle.client.offsets import (
@@ -31,6 +31,7 @@ from spindle.client.wire.transport import BlockingConnection
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import TopicPartition
 from spindle.common.ports import Bytes
+from spindle.config.resources import ResourceType
 from spindle.protocol.message import Message
 from spindle.protocol.messages.describe_cluster import (
     DescribeClusterRequest,
@@ -51,12 +52,12 @@ _CONTROLLERS: Final = 2
 class WireClient:
     """Asks brokers and finds leaders.
 
-    What may pass (a leader that moves, a broker that restarts) is retried until the API timeout;
-    a first contact that fails is reported at once, because then the address is wrong more often
-    than the cluster is down.
+    Failures that may pass (a leader that moves, a broker that restarts) are retried until the API
+    timeout. A failure of the first contact is reported at once, because then the address is wrong
+    more often than the cluster is down.
 
     Args:
-        sleep, clock: seconds, as in `time`.
+        sleep, clock: As in `time`, in seconds.
     """
 
     def __init__(
@@ -88,7 +89,7 @@ class WireClient:
         self._connections.clear()
 
     def metadata(self, topics: Sequence[str] | None = None) -> ClusterView:
-        """What the cluster says now of these topics, or of all with None.
+        """Return the current state of these topics, or of all with None.
 
         A topic that is refused is in `ClusterView.refused`.
 
@@ -98,10 +99,10 @@ class WireClient:
         return self.retrying(lambda: self._fetch_metadata(topics))
 
     def awaited_topic(self, name: str) -> TopicView:
-        """A topic whose partitions have leaders; it is created where the brokers do that.
+        """Return a topic when its partitions have leaders; create it if the brokers allow it.
 
         Raises:
-            ApiError: it does not exist and is not created.
+            ApiError: the topic does not exist and is not created.
             ClientError: no broker could be asked.
         """
 
@@ -117,10 +118,10 @@ class WireClient:
     def list_offsets(
         self, timestamps: Mapping[TopicPartition, int], *, isolation_level: int | None = None
     ) -> dict[TopicPartition, FoundOffset]:
-        """Offsets by time in ms or by LATEST, EARLIEST, MAX_TIMESTAMP, asked of the leaders.
+        """Return offsets by time in ms or by LATEST, EARLIEST, MAX_TIMESTAMP; ask the leaders.
 
         Raises:
-            ApiError: a partition was refused for good, or too long.
+            ApiError: a partition was refused with a permanent error, or until the timeout.
             ClientError: a leader could not be asked.
         """
         level = self.settings.isolation_level if isolation_level is None else isolation_level
@@ -130,7 +131,7 @@ class WireClient:
     def describe_log_dirs(
         self, topics: Mapping[str, Sequence[int]] | None = None
     ) -> dict[int, list[LogDirView]]:
-        """The log directories of every broker, by node id.
+        """Return the log directories of every broker, by node id.
 
         Raises:
             ApiError: a broker refused.
@@ -150,9 +151,9 @@ class WireClient:
         return self.retrying(attempt)
 
     def describe_configs(
-        self, kind: ConfigResource, names: Sequence[str], keys: Sequence[str] | None = None
+        self, kind: ResourceType, names: Sequence[str], keys: Sequence[str] | None = None
     ) -> dict[str, dict[str, str | None]]:
-        """Key and value per resource name. A broker is asked for its own configuration.
+        """Return key and value per resource name. A broker is asked for its own configuration.
 
         Raises:
             ApiError: a resource was refused.
@@ -160,7 +161,7 @@ class WireClient:
         """
 
         def attempt() -> dict[str, dict[str, str | None]]:
-            if kind is not ConfigResource.BROKER:
+            if kind is not ResourceType.BROKER:
                 request = describe_configs_request(kind, names, keys)
                 return described_configs(
                     self._any_connection().request(request, DescribeConfigsResponse)
@@ -181,7 +182,7 @@ class WireClient:
         """Append whole record batches. A retry may append them twice, unless they are idempotent.
 
         Args:
-            acks: -1 for all in-sync replicas, 1 for the leader alone.
+            acks: -1 for all in-sync replicas, 1 for the leader only.
 
         Raises:
             ApiError: the leader refused them.
@@ -203,7 +204,7 @@ class WireClient:
         return self.retrying(attempt)
 
     def open_leader(self, partition: TopicPartition) -> BlockingConnection:
-        """A connection of the caller's own to the leader of a partition; the caller closes it.
+        """Open a connection to the leader of a partition; the caller has to close it.
 
         Raises:
             ApiError: the partition does not exist or has no leader now.
@@ -222,13 +223,13 @@ class WireClient:
         last_version: int | None = None,
         wait_ms: int = 0,
     ) -> R:
-        """One attempt to have a request answered by a broker, or by any with None.
+        """Send a request to a broker, or to any with None, and return its answer; no retry.
 
         Args:
-            wait_ms: how long the broker may deliberately wait, on top of the request timeout.
+            wait_ms: How long the broker may wait on purpose, added to the request timeout.
 
         Raises:
-            ClientError: the broker could not be asked, or serves no version within the bounds.
+            ClientError: the broker could not be asked, or has no version within the bounds.
         """
         connection = self._any_connection() if broker is None else self.connection(broker)
         return connection.request(
@@ -240,7 +241,7 @@ class WireClient:
         )
 
     def versions(self, broker: BrokerAddress | None = None) -> PeerVersions:
-        """What a broker serves, or any with None; one attempt.
+        """Return the API versions of a broker, or of any with None; no retry.
 
         Raises:
             ClientError: the broker cannot be reached.
@@ -249,12 +250,12 @@ class WireClient:
         return connection.versions
 
     def forget_metadata(self) -> None:
-        """Ask for fresh metadata next time: what is known has proved stale."""
+        """Drop the cached metadata because it has proved stale."""
         self._view = None
         self._active = None
 
     def retrying(self, attempt: Callable[[], T]) -> T:
-        """Repeat what may pass until the API timeout, with growing pauses."""
+        """Repeat an attempt with growing pauses until it succeeds or the API timeout ends."""
         deadline = self._clock() + self.settings.api_timeout_ms / _MS
         pause_ms = self.settings.retry_backoff_ms
         while True:
@@ -280,7 +281,7 @@ class WireClient:
         return view
 
     def current_view(self, topics: Sequence[str]) -> ClusterView:
-        """The cached view if it knows these topics, else a fresh one; a single attempt."""
+        """Return the cached view if it has these topics, else a fresh one; no retry."""
         if self._view is None or any(name not in self._known_topics for name in topics):
             wanted = tuple(dict.fromkeys((*self._known_topics, *topics)))
             self._view = self._fetch_metadata(wanted)
@@ -306,7 +307,7 @@ class WireClient:
         return found
 
     def connection(self, broker: BrokerAddress) -> BlockingConnection:
-        """The shared connection to a broker, opened if need be; a single attempt.
+        """Return the shared connection to a broker; open it if necessary; no retry.
 
         Raises:
             ClientError: the broker cannot be reached.
@@ -321,7 +322,7 @@ class WireClient:
         return connection
 
     def _any_connection(self) -> BlockingConnection:
-        """A connection to a broker, or to the active controller if controllers are asked."""
+        """Return a connection to a broker; with bootstrap controllers, to the active controller."""
         if not self.settings.asks_controllers:
             return self._reachable()
         if self._active is None:
@@ -343,7 +344,7 @@ class WireClient:
         return active
 
     def _reachable(self) -> BlockingConnection:
-        """A connection to whichever node answers: known ones, then bootstrap servers."""
+        """Return a connection to the first node that answers; try the known nodes first."""
         known = [HostPort(b.host, b.port) for b in self._brokers.values()]
         failures = []
         for address in dict.fromkeys((*known, *self.settings.bootstrap_servers)):

@@ -1,7 +1,7 @@
-"""Raw record batches of one partition in order, one request ahead of the reader.
+"""Fetch raw record batches of one partition in order, one request ahead of the reader.
 
-While a task decodes one answer the broker prepares the next: its offset is known from the batch
-headers alone.
+While a task decodes one answer, the broker prepares the next, whose offset follows from the batch
+headers.
 """
 
 import time
@@ -39,16 +39,16 @@ class TopicReplaced(ClientError):
 
 
 class NoProgress(ClientError):
-    """Records that should be there do not come."""
+    """Expected records do not arrive."""
 
 
 @dataclass(frozen=True, slots=True)
 class FetchedRun:
     """Whole record batches of one partition.
 
-    The first batch may begin before `start_offset` and the last one end after the range: the
-    decoder cuts. `next_offset` is the first offset behind them. `batches.records` is valid until
-    the next run is asked for.
+    The first batch may begin before `start_offset` and the last one end after the range; the
+    decoder leaves out the other records. `next_offset` is the first offset after the batches.
+    `batches.records` is valid until the next run is asked for.
     """
 
     start_offset: int
@@ -57,12 +57,12 @@ class FetchedRun:
 
 
 def whole_batches(records: Bytes) -> tuple[int, int]:
-    """The size in bytes of the whole batches at the front, and the offset after the last of them.
+    """Return the size in bytes of the whole batches at the front, and the offset after them.
 
-    (0, -1) where there is not one whole batch.
+    Return (0, -1) if there is no whole batch.
 
     Raises:
-        CorruptRecords: a header that cannot be followed, or message format 0 or 1.
+        CorruptRecords: a header has an impossible length, or a batch has message format 0 or 1.
     """
     position, next_offset, end = 0, -1, len(records)
     while position + _HEADER_BYTES <= end:
@@ -83,12 +83,12 @@ def whole_batches(records: Bytes) -> tuple[int, int]:
 
 
 class PartitionFetcher:
-    """Reads one partition from its leader, wherever that moves.
+    """Reads one partition from its leader, and follows the leadership.
 
     Args:
-        topic_id: the id at planning time, so that a topic made anew is never taken for the old
-            one; zero where the brokers have no ids.
-        stall_timeout_ms: how long to wait for records that should be there.
+        topic_id: The id at planning time, so that a topic that was created again is not mistaken
+            for the old one; zero if the brokers have no topic ids.
+        stall_timeout_ms: How long to wait for records that the plan expects.
     """
 
     def __init__(
@@ -114,13 +114,13 @@ class PartitionFetcher:
         self._connection: BlockingConnection | None = None
 
     def runs(self, start_offset: int, end_offset: int) -> Generator[FetchedRun, None, None]:
-        """The batches that hold offsets from `start_offset` up to `end_offset` (exclusive).
+        """Yield the batches that hold offsets from `start_offset` up to `end_offset` (exclusive).
 
         Raises:
-            ApiError: refused for good; OFFSET_OUT_OF_RANGE when the start is no longer there.
-            TopicReplaced: the topic of the id that was planned with is gone.
-            NoProgress: nothing came for the stall timeout.
-            CorruptRecords: batches that cannot be followed.
+            ApiError: a permanent error; OFFSET_OUT_OF_RANGE if the start is no longer in the log.
+            TopicReplaced: the topic with the planned id does not exist any more.
+            NoProgress: no records arrived for the stall timeout.
+            CorruptRecords: a batch header is impossible.
         """
         offset = start_offset
         asked = False
@@ -132,11 +132,11 @@ class PartitionFetcher:
                 yield FetchedRun(offset, next_offset, whole)
                 offset = next_offset
         finally:
-            # An answer may still be under way on it.
+            # Close the connection, because an answer may still arrive on it.
             self._drop_connection()
 
     def _next_answer(self, offset: int, asked: bool) -> tuple[FetchedBatches, int, int]:
-        """The next answer that holds at least one whole batch that reaches beyond `offset`."""
+        """Return the next answer with at least one whole batch that reaches beyond `offset`."""
         waited_since = self._clock()
         pause_ms = self._client.settings.retry_backoff_ms
         trouble = "the broker sends no records"
@@ -157,7 +157,7 @@ class PartitionFetcher:
             asked = False
             if self._clock() - waited_since > self._stall_timeout_ms / 1000:
                 raise NoProgress(
-                    f"partition {self._partition} gives nothing at offset {offset} "
+                    f"partition {self._partition} returned no records at offset {offset} "
                     f"for {self._stall_timeout_ms} ms: {trouble}"
                 )
             self._sleep(pause_ms / 1000)
@@ -184,7 +184,10 @@ class PartitionFetcher:
         connection.send(request, FetchResponse, last_version=last_version(self._topic_id))
 
     def _ask_ahead(self, offset: int) -> bool:
-        """Ask for the next run; False when that failed, which is then tried again in its turn."""
+        """Ask for the next run.
+
+        Return False if that failed; it is then asked for again in its turn.
+        """
         if self._connection is None:
             return False
         try:
@@ -195,7 +198,7 @@ class PartitionFetcher:
         return True
 
     def _check_topic_id(self, error: Exception) -> None:
-        """Whether an unknown topic id is news that has not spread, or a topic that is gone."""
+        """Raise TopicReplaced if the topic is gone; the error may also be from stale metadata."""
         unknown = (
             ErrorCode.UNKNOWN_TOPIC_ID,
             ErrorCode.INCONSISTENT_TOPIC_ID,
@@ -208,7 +211,7 @@ class PartitionFetcher:
             raise TopicReplaced(f"topic {self._partition.topic!r} does not exist any more")
         if self._topic_id not in (ZERO_UUID, topic.topic_id):
             raise TopicReplaced(
-                f"topic {self._partition.topic!r} was deleted and made anew: its id was "
+                f"topic {self._partition.topic!r} was deleted and created again: its id was "
                 f"{uuid_text(self._topic_id)} and is now {uuid_text(topic.topic_id)}"
             )
 

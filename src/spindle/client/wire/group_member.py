@@ -1,7 +1,7 @@
 """A member of a consumer group of the classic protocol, with the range assignor.
 
-It takes part by being asked: the caller heartbeats between polls, commits, and joins again when a
-heartbeat says that the group rebalances.
+It has no thread of its own: the caller heartbeats between polls, commits, and joins again after a
+heartbeat that reports a rebalance.
 """
 
 from collections.abc import Mapping, Sequence
@@ -40,12 +40,12 @@ _REJOIN: Final = (
 
 
 class GroupMember:
-    """One member.
+    """A member of a group.
 
     Args:
-        topics: what it wants to read.
-        session_timeout_ms: without a heartbeat for this long it is expelled.
-        rebalance_timeout_ms: how long the group waits for it in a rebalance.
+        topics: The topics to read.
+        session_timeout_ms: The group removes the member after this time without a heartbeat.
+        rebalance_timeout_ms: How long the group waits for the member in a rebalance.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class GroupMember:
         self._generation = -1
 
     def join(self) -> dict[TopicPartition, int | None]:
-        """Take part in the next generation: the partitions to read, and where the group was.
+        """Join the next generation; return its partitions with their committed offsets.
 
         Raises:
             ApiError: the coordinator refused for good.
@@ -87,7 +87,7 @@ class GroupMember:
             }
 
     def heartbeat(self) -> bool:
-        """Say that the member lives; False when it has to join again.
+        """Send a heartbeat; return False if the member has to join again.
 
         Raises:
             ApiError: the coordinator refused for good.
@@ -110,7 +110,7 @@ class GroupMember:
         return code is ErrorCode.NONE
 
     def commit(self, positions: Mapping[TopicPartition, int]) -> None:
-        """Set positions of the group. A rebalance that has begun makes it none of our business.
+        """Commit offsets of the group; do nothing if a rebalance has begun.
 
         Raises:
             ApiError: the coordinator refused for good.
@@ -129,7 +129,7 @@ class GroupMember:
                 raise
 
     def leave(self) -> None:
-        """Leave the group, so that others take over at once.
+        """Leave the group, so that the other members get the partitions at once.
 
         Raises:
             ClientError: no broker could be asked.
@@ -215,11 +215,11 @@ class GroupMember:
 def range_assignment(
     wanted: Mapping[str, Sequence[str]], counts: Mapping[str, int]
 ) -> dict[str, list[TopicPartition]]:
-    """Each topic's partitions in runs over the members that want it, the first ones longer by one.
+    """Assign each topic's partitions in runs to its members; the first runs are longer by one.
 
     Args:
-        wanted: topics by member.
-        counts: partitions by topic; a topic that is missing has none.
+        wanted: Topics by member.
+        counts: Partitions by topic; a missing topic has none.
     """
     assigned: dict[str, list[TopicPartition]] = {member: [] for member in sorted(wanted)}
     for topic, count in sorted(counts.items()):

@@ -1,4 +1,4 @@
-"""Sends records in idempotent batches, one request at a time (KIP-98)."""
+"""Send records in idempotent batches, one request at a time (KIP-98)."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -20,12 +20,12 @@ _TRANSACTION_TIMEOUT_MS: Final = 0x7FFFFFFF
 _LAST_VERSION_BY_NAME: Final = TOPIC_IDS_FROM[ApiKey.PRODUCE] - 1
 
 
-class Producer:
+class BlockingProducer:
     """A producer without transactions; with acks=all a retried batch is stored once.
 
     Args:
-        acks: -1 for all replicas in sync, 1 for the leader alone, 0 to wait for nobody.
-        codec: how batches are compressed, by the number of the format.
+        acks: -1 for all in-sync replicas, 1 for the leader only, 0 for no answer.
+        codec: The compression codec of batches, by the number of the format.
     """
 
     def __init__(self, client: WireClient, *, acks: int = ACKS_ALL, codec: int = 0) -> None:
@@ -38,7 +38,7 @@ class Producer:
         self._started = False
 
     def send(self, partition: TopicPartition, records: Sequence[SimpleRecord]) -> Appended | None:
-        """Append records as one batch; None where nobody answers (acks 0).
+        """Append records as one batch; return None with acks 0, which has no answer.
 
         Raises:
             ApiError: the leader refused the batch.

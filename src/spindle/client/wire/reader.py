@@ -1,4 +1,4 @@
-"""Reads records of several partitions, each from its leader, a few at a time."""
+"""Read records of several partitions from their leaders, some at a time."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple, cast
@@ -6,7 +6,7 @@ from typing import Final, NamedTuple, cast
 from spindle.client.admin.refusals import refusal
 from spindle.client.cluster import BrokerAddress
 from spindle.client.errors import ClientError
-from spindle.client.fetching import AbortedTransaction
+from spindle.client.fetching import AbortedProducer
 from spindle.client.offsets import READ_COMMITTED
 from spindle.client.wire.cluster import WireClient
 from spindle.common.errors import ApiError, ErrorCode
@@ -27,7 +27,10 @@ _MAX_WAIT_MS: Final = 500
 
 
 class ConsumedRecord(NamedTuple):
-    """One record as a consumer sees it. `has_append_time` says whose clock the timestamp is of."""
+    """A record as a consumer gets it.
+
+    With `has_append_time` the timestamp is the broker's, else the producer's.
+    """
 
     partition: TopicPartition
     offset: int
@@ -40,7 +43,7 @@ class ConsumedRecord(NamedTuple):
 
 
 class OffsetLost(ClientError):
-    """A position is before the start or beyond the end of its partition."""
+    """A position is before the log start or after the log end of its partition."""
 
     def __init__(self, partition: TopicPartition, offset: int) -> None:
         super().__init__(f"offset {offset} of partition {partition} is not there")
@@ -48,7 +51,7 @@ class OffsetLost(ClientError):
 
 
 class Reader:
-    """Positions in partitions, and the records behind them.
+    """Reads from positions in partitions, and moves them.
 
     Args:
         isolation_level: READ_COMMITTED leaves out aborted transactions and stops before open ones.
@@ -68,11 +71,11 @@ class Reader:
         self._max_wait_ms = max_wait_ms
 
     def poll(self) -> list[ConsumedRecord]:
-        """The next records, in order within each partition; none when none came in time.
+        """Return the next records, in order within each partition; none if none arrived in time.
 
         Raises:
-            OffsetLost: a position is not there; the others have not moved.
-            ApiError: a leader refused for good.
+            OffsetLost: a position is outside its log; the others have not moved.
+            ApiError: a leader refused with a permanent error.
             ClientError: a leader could not be asked.
         """
         return self._client.retrying(self._poll)
@@ -87,7 +90,7 @@ class Reader:
         records: list[ConsumedRecord] = []
         trouble: Exception | None = None
         for leader in led:
-            # Every answer has to be taken, or the next question would get it.
+            # Take every answer, or the next request would get it.
             try:
                 answer = self._client.connection(leader).receive(wait_ms=self._max_wait_ms)
                 refused = self._take(cast(FetchResponse, answer), names, records)
@@ -129,7 +132,7 @@ class Reader:
     def _take(
         self, answer: FetchResponse, names: Mapping[Uuid, str], records: list[ConsumedRecord]
     ) -> ApiError | OffsetLost | None:
-        """Add the records of an answer; the first partition that was refused."""
+        """Add the records of an answer; return the error of the first refused partition."""
         error = refusal(answer.error_code)
         if error is not None:
             return error
@@ -141,7 +144,7 @@ class Reader:
                 error = refusal(each.error_code, f"fetch of partition {partition}")
                 if error is None:
                     aborted = [
-                        AbortedTransaction(a.producer_id, a.first_offset)
+                        AbortedProducer(a.producer_id, a.first_offset)
                         for a in each.aborted_transactions or ()
                     ]
                     records += self._decoded(partition, each.records or b"", aborted)
@@ -152,7 +155,7 @@ class Reader:
         return trouble
 
     def _decoded(
-        self, partition: TopicPartition, data: Bytes, aborted: list[AbortedTransaction]
+        self, partition: TopicPartition, data: Bytes, aborted: list[AbortedProducer]
     ) -> Iterator[ConsumedRecord]:
         committed_only = self._isolation_level == READ_COMMITTED
         waiting = sorted(aborted, key=lambda each: -each.first_offset)

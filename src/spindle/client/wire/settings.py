@@ -1,7 +1,7 @@
-"""Which of Kafka's client properties are honoured, with Kafka's defaults.
+"""Kafka's client properties that this client honours, with Kafka's defaults.
 
-Properties that only steer a consumer group or a deserializer mean nothing to a reader that assigns
-itself offsets and reads raw batches; they are accepted and ignored.
+Properties of consumer groups and deserializers are accepted and ignored, because this client
+chooses its offsets itself and reads raw batches.
 """
 
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ _FETCH_MAX_BYTES: Final = 8 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class HostPort:
-    """One address of `bootstrap.servers`."""
+    """An address of `bootstrap.servers`."""
 
     host: str
     port: int
@@ -36,7 +36,7 @@ class ClientSettings:
     """Properties of a client. Times in ms, sizes in bytes.
 
     Attributes:
-        asks_controllers: the bootstrap servers are controllers: the active one is asked (KIP-919).
+        asks_controllers: The bootstrap servers are controllers; ask the active one (KIP-919).
     """
 
     bootstrap_servers: tuple[HostPort, ...]
@@ -56,10 +56,10 @@ class ClientSettings:
 
 
 def client_settings(properties: Mapping[str, str]) -> ClientSettings:
-    """The settings in properties named as in Kafka (`bootstrap.servers`, `client.id`, ...).
+    """Return the settings of properties with Kafka's names (`bootstrap.servers`, `client.id`, ...).
 
     Raises:
-        ConfigError: a property that has no usable value, or asks for security that is not spoken.
+        ConfigError: a property has no usable value, or asks for a security protocol but PLAINTEXT.
     """
     _refuse_security(properties)
     controllers = properties.get("bootstrap.controllers", "")
@@ -86,10 +86,10 @@ def client_settings(properties: Mapping[str, str]) -> ClientSettings:
 
 
 def isolation_level(text: str) -> int:
-    """The number of an isolation level.
+    """Return the number of an isolation level.
 
     Raises:
-        ConfigError: the text names none.
+        ConfigError: the text is not an isolation level.
     """
     level = _ISOLATION_LEVELS.get(text.strip().lower())
     if level is None:
@@ -102,7 +102,7 @@ def _refuse_security(properties: Mapping[str, str]) -> None:
     protocol = properties.get("security.protocol", "PLAINTEXT").strip().upper()
     if protocol != "PLAINTEXT":
         raise ConfigError(
-            f"security.protocol is {protocol!r}: only PLAINTEXT is spoken here. Use a PLAINTEXT "
+            f"security.protocol is {protocol!r}: only PLAINTEXT is supported. Use a PLAINTEXT "
             "listener of the brokers"
         )
 

@@ -6,7 +6,13 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Self, TypeVar, cast
 
-from spindle.client.connection import Answer, ClientConnection, Negotiated, Received, SendAgain
+from spindle.client.connection import (
+    ClientConnection,
+    Negotiated,
+    Received,
+    ReceivedAnswer,
+    SendAgain,
+)
 from spindle.client.errors import ConnectionLost, RequestTimedOut
 from spindle.client.framing import FrameReader
 from spindle.client.versions import PeerVersions
@@ -20,10 +26,10 @@ _MAX_PARTS_PER_SEND = 512
 
 
 class BlockingConnection:
-    """A connection on which versions are agreed.
+    """A connection with negotiated versions.
 
-    Record sets in an answer are slices of a buffer that the next `receive` overwrites: decode them
-    first. After any exception but `ApiError` the connection is closed and of no more use.
+    Record sets in an answer are slices of a buffer that the next `receive` overwrites, so decode
+    them first. After any exception but `ApiError` the connection is closed.
     """
 
     def __init__(self, address: HostPort, opened: socket.socket, settings: ClientSettings) -> None:
@@ -35,13 +41,13 @@ class BlockingConnection:
 
     @classmethod
     def open(cls, address: HostPort, settings: ClientSettings) -> Self:
-        """Connect and agree on versions.
+        """Connect and negotiate versions.
 
         Raises:
-            ConnectionLost: nobody listens there, or the peer hung up.
+            ConnectionLost: the address refuses connections, or the peer closed this one.
             RequestTimedOut: the peer did not answer in time.
             ProtocolViolation: the peer does not speak the protocol.
-            UnsupportedByPeer: the peer is too old or too new.
+            UnsupportedByPeer: the peer has no version in common.
         """
         try:
             opened = socket.create_connection(
@@ -67,7 +73,7 @@ class BlockingConnection:
 
     @property
     def versions(self) -> PeerVersions:
-        """What the broker serves."""
+        """The API versions of the broker."""
         return self._state.versions
 
     @property
@@ -122,24 +128,24 @@ class BlockingConnection:
             self._send_all(parts)
 
     def receive(self, *, wait_ms: int = 0) -> Message:
-        """The answer to the oldest open request.
+        """Return the answer to the oldest open request.
 
         Args:
-            wait_ms: how long the broker may deliberately wait, on top of the request timeout.
+            wait_ms: How long the broker may wait on purpose, added to the request timeout.
 
         Raises:
             ConnectionLost: the broker hung up.
-            RequestTimedOut: the answer did not come in time.
-            ProtocolViolation: what came is no answer to it.
+            RequestTimedOut: the answer did not arrive in time.
+            ProtocolViolation: the broker sent something else than this answer.
         """
         with self._closing_on_failure():
             received = self._receive_one(self._settings.request_timeout_ms + wait_ms)
-            if not isinstance(received, Answer):
-                raise ProtocolViolation(f"{self.address} negotiates again")
+            if not isinstance(received, ReceivedAnswer):
+                raise ProtocolViolation(f"{self.address} answered ApiVersions a second time")
             return received.response
 
     def close(self) -> None:
-        """Close the socket; may be called again."""
+        """Close the socket. It may be called again."""
         self._socket.close()
 
     def _negotiate(self) -> None:
@@ -151,8 +157,10 @@ class BlockingConnection:
                     return
                 case SendAgain(parts):
                     self._send_all(parts)
-                case Answer():
-                    raise ProtocolViolation(f"{self.address} answers what was not asked")
+                case ReceivedAnswer():
+                    raise ProtocolViolation(
+                        f"{self.address} sent an answer before the versions were negotiated"
+                    )
 
     def _send_all(self, parts: Sequence[Bytes]) -> None:
         self._socket.settimeout(self._settings.request_timeout_ms / 1000)
@@ -180,7 +188,7 @@ class BlockingConnection:
 
     @contextlib.contextmanager
     def _closing_on_failure(self) -> Iterator[None]:
-        """Name the failure, and never use a stream again whose position is unknown."""
+        """Name a failure and close the connection: its place in the stream is unknown."""
         try:
             yield
         except TimeoutError:

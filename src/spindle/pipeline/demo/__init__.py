@@ -1,4 +1,4 @@
-"""`make demo`: Spindle's main job from end to end, on real input, in about a minute.
+"""`make demo`: run Spindle's main job from end to end, on real input, in about a minute.
 
 A node with three log directories takes the flights that left New York in 2013 from an unmodified
 Kafka client; Spark reads them through the broker and straight from the directories; a Delta table

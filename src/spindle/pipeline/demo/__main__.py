@@ -39,7 +39,7 @@ def main(directory: Path, keep: bool) -> None:
 
 
 def run(screen: Screen, directory: Path, keep: bool) -> int:
-    """The demo, and the end of everything it started; the exit code."""
+    """Run the demo, stop every process that it started, and return the exit code."""
     signal.signal(signal.SIGTERM, _interrupt)
     layout = DemoLayout(directory)
     node = DemoNode(layout)
@@ -58,7 +58,7 @@ def run(screen: Screen, directory: Path, keep: bool) -> int:
     except KeyboardInterrupt:
         screen.failure("interrupted; the node is stopped and what the demo made is removed")
     finally:
-        # A second Ctrl-C must not leave half of it behind.
+        # A second Ctrl-C must not interrupt the clean-up.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         _stop_spark()
@@ -84,7 +84,7 @@ def _stop_spark() -> None:
 
 
 def _end_children(*, but: int | None) -> None:
-    """End what else we started: a Java that is interrupted in its start would outlive us."""
+    """Stop other processes of this demo: a Java that was interrupted while it started lives on."""
     for pid in _children():
         if pid != but:
             with contextlib.suppress(ProcessLookupError):
@@ -92,7 +92,7 @@ def _end_children(*, but: int | None) -> None:
 
 
 def _children() -> list[int]:
-    """Processes that this thread started and that have not been waited for; Linux only."""
+    """Return the child processes of this thread that have not been waited for (Linux only)."""
     try:
         return [int(pid) for pid in Path("/proc/thread-self/children").read_text().split()]
     except OSError:
@@ -135,7 +135,7 @@ def _show_what_is_where(screen: Screen, layout: DemoLayout, node: DemoNode, keep
 
 
 def _from_here(path: Path) -> str:
-    """The path as one would type it here."""
+    """Return the path relative to the current directory if it lies below it."""
     here = Path.cwd()
     return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
 

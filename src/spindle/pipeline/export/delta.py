@@ -21,9 +21,9 @@ from spindle.pipeline.export.model import (
     ExportRefused,
     ExportResult,
     ExportSource,
-    PartitionKey,
+    PartitionIdentity,
+    PlannedRange,
     ProgressCallback,
-    Range,
     WrittenFile,
 )
 from spindle.pipeline.export.parquet_files import FileSettings, write_range
@@ -137,8 +137,10 @@ def _check_topics(table: "ExportTable", topics: Mapping[str, Uuid]) -> None:
             )
 
 
-def _coverage(table: "ExportTable", planned: Sequence[Range]) -> dict[PartitionKey, Coverage]:
-    found: dict[PartitionKey, Coverage] = {}
+def _coverage(
+    table: "ExportTable", planned: Sequence[PlannedRange]
+) -> dict[PartitionIdentity, Coverage]:
+    found: dict[PartitionIdentity, Coverage] = {}
     for key in dict.fromkeys(key_of(piece) for piece in planned):
         held = table.coverage(key)
         if held is not None:
@@ -149,7 +151,7 @@ def _coverage(table: "ExportTable", planned: Sequence[Range]) -> dict[PartitionK
 def _write_files(
     spark: "SparkSession",
     source: ExportSource,
-    tasks: Sequence[tuple[Range, ...]],
+    tasks: Sequence[tuple[PlannedRange, ...]],
     settings: FileSettings,
     progress: ProgressCallback | None,
 ) -> list[WrittenFile]:
@@ -157,7 +159,7 @@ def _write_files(
     context = spark.sparkContext
     rows_done, tasks_done = context.accumulator(0), context.accumulator(0)
 
-    def write(task: tuple[Range, ...]) -> list[WrittenFile]:
+    def write(task: tuple[PlannedRange, ...]) -> list[WrittenFile]:
         from pyspark import TaskContext
 
         running = TaskContext.get()
@@ -197,11 +199,13 @@ def _is_done(job: "Future[Any]") -> bool:
     return True
 
 
-def _exported(remaining: Sequence[Range], files: Sequence[WrittenFile]) -> list[ExportedPartition]:
-    rows: dict[PartitionKey, int] = {}
+def _exported(
+    remaining: Sequence[PlannedRange], files: Sequence[WrittenFile]
+) -> list[ExportedPartition]:
+    rows: dict[PartitionIdentity, int] = {}
     for file in files:
         rows[key_of(file)] = rows.get(key_of(file), 0) + file.rows
-    whole: dict[PartitionKey, ExportedPartition] = {}
+    whole: dict[PartitionIdentity, ExportedPartition] = {}
     for piece in remaining:
         key = key_of(piece)
         start = whole[key].start_offset if key in whole else piece.start_offset

@@ -23,7 +23,7 @@ from spindle.pipeline.export.model import (
     Coverage,
     ExportConflict,
     ExportRefused,
-    PartitionKey,
+    PartitionIdentity,
     WrittenFile,
 )
 from spindle.pipeline.export.parquet_files import parse_file_name
@@ -65,7 +65,7 @@ class ExportTable:
         known = self._transaction(_topic_app(topic))
         return known is not None and known != _fingerprint(topic_id)
 
-    def coverage(self, key: PartitionKey) -> Coverage | None:
+    def coverage(self, key: PartitionIdentity) -> Coverage | None:
         """Return the offsets of a partition that the table holds, None if it holds none."""
         named = self._by_name.get(key)
         end = self._transaction(_end_app(key))
@@ -81,10 +81,10 @@ class ExportTable:
         self,
         schema: pa.Schema,
         files: Sequence[WrittenFile],
-        covered: Mapping[PartitionKey, Coverage],
+        covered: Mapping[PartitionIdentity, Coverage],
         topics: Mapping[str, Uuid],
     ) -> int:
-        """Make the files visible and record what the table then holds; the table's new version.
+        """Add the files to the table, record its new coverage, and return its new version.
 
         `covered` has the whole coverage of every partition that this export extends.
 
@@ -118,8 +118,8 @@ class ExportTable:
         version: int | None = self._table.transaction_version(app)
         return version
 
-    def _coverage_by_name(self) -> dict[PartitionKey, Coverage]:
-        found: dict[PartitionKey, Coverage] = {}
+    def _coverage_by_name(self) -> dict[PartitionIdentity, Coverage]:
+        found: dict[PartitionIdentity, Coverage] = {}
         for uri in [] if self._table is None else self._table.file_uris():
             parsed = parse_file_name(uri.rpartition("/")[2])
             if parsed is not None:
@@ -141,11 +141,11 @@ def _topic_app(topic: str) -> str:
     return f"{_PREFIX}:topic:{topic}"
 
 
-def _end_app(key: PartitionKey) -> str:
+def _end_app(key: PartitionIdentity) -> str:
     return f"{_PREFIX}:end:{uuid_text(key.topic_id)}:{key.partition}"
 
 
-def _start_app(key: PartitionKey) -> str:
+def _start_app(key: PartitionIdentity) -> str:
     return f"{_PREFIX}:start:{uuid_text(key.topic_id)}:{key.partition}"
 
 
@@ -156,7 +156,7 @@ def _fingerprint(topic_id: Uuid) -> int:
 
 
 def _transactions(
-    covered: Mapping[PartitionKey, Coverage], topics: Mapping[str, Uuid]
+    covered: Mapping[PartitionIdentity, Coverage], topics: Mapping[str, Uuid]
 ) -> Iterable[Transaction]:
     for topic, topic_id in topics.items():
         yield Transaction(_topic_app(topic), _fingerprint(topic_id))

@@ -1,4 +1,4 @@
-"""What an export takes, tells on the way and returns."""
+"""The types of an export: its source, its progress and its result."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -16,8 +16,8 @@ class ExportConflict(Exception):
     """Another export committed to the same table first; run again. Nothing was changed."""
 
 
-class PartitionKey(NamedTuple):
-    """A partition for good: a topic that is deleted and created again has another id."""
+class PartitionIdentity(NamedTuple):
+    """The lasting identity of a partition: a topic that is created again has another topic id."""
 
     topic_id: Uuid
     partition: int
@@ -30,7 +30,7 @@ class Coverage(NamedTuple):
     end: int
 
 
-class Range(Protocol):
+class PlannedRange(Protocol):
     """Offsets [start_offset, end_offset) of a partition, as a source plans them."""
 
     @property
@@ -44,28 +44,28 @@ class Range(Protocol):
 
 
 class ExportSource(Protocol):
-    """Where rows come from. Pickled into tasks, so it holds plain values only."""
+    """A source of rows. It is pickled into tasks, so it holds plain values only."""
 
     columns: tuple[str, ...]
     start_is_explicit: bool
     fail_on_data_loss: bool
 
-    def ranges(self) -> Sequence[Range]:
-        """All that is to be read now, by partition and offset, without gaps in a partition."""
+    def ranges(self) -> Sequence[PlannedRange]:
+        """Return all ranges to read now, by partition and offset, without gaps in a partition."""
         ...
 
-    def tasks(self, ranges: Sequence[Range]) -> list[tuple[Range, ...]]:
-        """The ranges as tasks of about equal size."""
+    def tasks(self, ranges: Sequence[PlannedRange]) -> list[tuple[PlannedRange, ...]]:
+        """Return the ranges as tasks of about equal size."""
         ...
 
     def read(self, piece: Any) -> Iterator[Any]:
-        """The rows of a range as Arrow RecordBatches. Runs in a task."""
+        """Return the rows of a range as Arrow RecordBatches. Runs in a task."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenFile:
-    """A Parquet file of one range that is not visible yet. `name` is relative to the table."""
+    """A Parquet file of one range that is not committed yet. `name` is relative to the table."""
 
     name: str
     partition: TopicPartition
@@ -80,7 +80,7 @@ class WrittenFile:
 
 @dataclass(frozen=True, slots=True)
 class ExportProgress:
-    """How far an export is: finished tasks and the rows they wrote."""
+    """The progress of an export: finished tasks and the rows they wrote."""
 
     tasks_done: int
     tasks_total: int
@@ -92,7 +92,7 @@ ProgressCallback: TypeAlias = Callable[[ExportProgress], None]
 
 @dataclass(frozen=True, slots=True)
 class ExportedPartition:
-    """What one run added of a partition: offsets [start_offset, end_offset)."""
+    """The offsets [start_offset, end_offset) of a partition that one run added."""
 
     partition: TopicPartition
     topic_id: Uuid
@@ -114,5 +114,5 @@ class ExportResult:
 
     @property
     def is_empty(self) -> bool:
-        """True if there was nothing new, and no commit was made."""
+        """True if there were no new records, so that no commit was made."""
         return not self.partitions

@@ -16,7 +16,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from spindle.common.uuids import parse_uuid, uuid_text
-from spindle.pipeline.export.model import Coverage, ExportSource, PartitionKey, Range, WrittenFile
+from spindle.pipeline.export.model import (
+    Coverage,
+    ExportSource,
+    PartitionIdentity,
+    PlannedRange,
+    WrittenFile,
+)
 from spindle.pipeline.export.row_format import RowFormat
 
 _ROW_GROUP_BYTES: Final = 64 * 1024 * 1024
@@ -38,7 +44,7 @@ class FileSettings(NamedTuple):
     row_format: RowFormat
 
 
-def file_name(piece: Range, run_id: str, attempt: int) -> str:
+def file_name(piece: PlannedRange, run_id: str, attempt: int) -> str:
     """Return the name of the file of a range; at most 200 characters for any topic name."""
     return (
         f"{piece.partition.topic[:_TOPIC_CHARACTERS]}-{piece.partition.partition}."
@@ -47,7 +53,7 @@ def file_name(piece: Range, run_id: str, attempt: int) -> str:
     )
 
 
-def parse_file_name(name: str) -> tuple[PartitionKey, Coverage] | None:
+def parse_file_name(name: str) -> tuple[PartitionIdentity, Coverage] | None:
     """Return the partition and offsets that a file name tells.
 
     Return None for a name of another form: Delta's compaction rewrites files under its own names.
@@ -56,12 +62,12 @@ def parse_file_name(name: str) -> tuple[PartitionKey, Coverage] | None:
     if found is None:
         return None
     partition, topic_id, start, end = found.groups()
-    key = PartitionKey(parse_uuid(topic_id), int(partition))
+    key = PartitionIdentity(parse_uuid(topic_id), int(partition))
     return key, Coverage(int(start), int(end))
 
 
 def write_range(
-    source: ExportSource, piece: Range, settings: FileSettings, attempt: int
+    source: ExportSource, piece: PlannedRange, settings: FileSettings, attempt: int
 ) -> WrittenFile | None:
     """Write the rows of a range into one file and return it, or None if the range has no rows.
 
@@ -114,7 +120,7 @@ class _TimeRange:
 
 
 def _write(
-    source: ExportSource, piece: Range, path: Path, settings: FileSettings
+    source: ExportSource, piece: PlannedRange, path: Path, settings: FileSettings
 ) -> tuple[int, _TimeRange]:
     schema = settings.row_format.schema()
     times = _TimeRange()

@@ -1,9 +1,9 @@
-"""The sources of this package as an export sees them."""
+"""The two sources of this package in the form that an export uses."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
-from spindle.pipeline.export.model import ExportSource, Range
+from spindle.pipeline.export.model import ExportSource, PlannedRange
 from spindle.pipeline.segments.live import live_cluster
 from spindle.pipeline.segments.options import SegmentOptions, parse_segment_options
 from spindle.pipeline.segments.partitions import readable_partitions
@@ -18,7 +18,7 @@ from spindle.pipeline.segments.reader import read_range, read_settings
 
 
 def export_source(name: str, options: Mapping[str, str]) -> ExportSource:
-    """The source of a data source name, `spindle-segments` or `spindle`.
+    """Return the export's form of the source `spindle-segments` or `spindle`.
 
     Raises:
         ValueError: another name, or options that the source refuses.
@@ -31,7 +31,7 @@ def export_source(name: str, options: Mapping[str, str]) -> ExportSource:
 
 
 class SegmentsExport:
-    """Straight from log directories."""
+    """Reads from log directories."""
 
     def __init__(self, options: SegmentOptions) -> None:
         if options.row_bounds != PushedFilters():
@@ -43,12 +43,12 @@ class SegmentsExport:
         self.start_is_explicit = options.start_is_explicit
         self.fail_on_data_loss = options.fail_on_data_loss
 
-    def ranges(self) -> Sequence[Range]:
+    def ranges(self) -> Sequence[PlannedRange]:
         partitions = readable_partitions(self._options, self._cluster)
         resolved = resolve_ranges(self._options, partitions, PushedFilters())
         return [range_of(partition, start, end) for partition, start, end in resolved]
 
-    def tasks(self, ranges: Sequence[Range]) -> list[tuple[Range, ...]]:
+    def tasks(self, ranges: Sequence[PlannedRange]) -> list[tuple[PlannedRange, ...]]:
         by_partition = {
             each.partition: each for each in readable_partitions(self._options, self._cluster)
         }
@@ -56,14 +56,14 @@ class SegmentsExport:
             (by_partition[piece.partition], piece.start_offset, piece.end_offset)
             for piece in ranges
         ]
-        return cast(list[tuple[Range, ...]], plan_tasks(self._options, resolved))
+        return cast(list[tuple[PlannedRange, ...]], plan_tasks(self._options, resolved))
 
     def read(self, piece: SegmentRange) -> Iterator[Any]:
         return read_range(piece, self._settings)
 
 
 class BrokerExport:
-    """Through the brokers."""
+    """Reads through the brokers."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         from spindle.pipeline.sources.broker_options import broker_read_options
@@ -75,12 +75,12 @@ class BrokerExport:
         self.start_is_explicit = any(name.lower().startswith("starting") for name in options)
         self.fail_on_data_loss = self._options.fail_on_data_loss
 
-    def ranges(self) -> Sequence[Range]:
+    def ranges(self) -> Sequence[PlannedRange]:
         from spindle.pipeline.sources.broker_planning import plan_tasks as plan_broker_tasks
 
         return [piece for task in plan_broker_tasks(self._options) for piece in task]
 
-    def tasks(self, ranges: Sequence[Range]) -> list[tuple[Range, ...]]:
+    def tasks(self, ranges: Sequence[PlannedRange]) -> list[tuple[PlannedRange, ...]]:
         return [(piece,) for piece in ranges]
 
     def read(self, piece: Any) -> Iterator[Any]:

@@ -1,4 +1,4 @@
-"""Record batches into Arrow: the row schema of Spark's `kafka` source and the numba kernel.
+"""Decode record batches into Arrow: the rows of Spark's `kafka` source, by a numba kernel.
 
 Nothing here imports Spark; numba and NumPy are imported with the first record that is decoded.
 """

@@ -1,7 +1,7 @@
-"""Buffers for the kernel, and Arrow columns made of what the kernel filled.
+"""Buffers for the kernel, and Arrow columns made of the filled buffers.
 
-Buffers come from Arrow's own pool: fresh memory of NumPy's would be given back to the system and
-faulted in again with every chunk, which costs more than decoding.
+The buffers come from Arrow's memory pool. NumPy would give its memory back to the system after
+every chunk, and the page faults of fresh memory cost more than decoding.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ _MIN_HEADER_BYTES = 2
 
 
 class _Binary:
-    """One variable-length column: offsets, validity and data."""
+    """A variable-length column: offsets, validity and data."""
 
     def __init__(self, entries: int, data_bytes: int) -> None:
         self.offsets_buffer = pa.allocate_buffer(4 * (entries + 1))
@@ -36,15 +36,18 @@ class _Binary:
         return pa.Array.from_buffers(kind, entries, buffers, null_count)
 
     def copied_array(self, kind: Any, entries: int, data_bytes: int, null_count: int) -> Any:
-        """As `array`, leaving this column's buffers free for reuse."""
+        """Return a copy like `array`, so that the buffers of this column can be reused."""
         array = self.array(kind, entries, data_bytes, null_count)
         copies = [buffer and pa.py_buffer(buffer.to_pybytes()) for buffer in array.buffers()]
         return pa.Array.from_buffers(kind, entries, copies, null_count)
 
 
 class HeaderScratch:
-    """Reused room for headers: how many there are is known only when they are decoded, and room for
-    the worst case would cost more to allocate than headers to copy."""
+    """Reused buffers for headers.
+
+    The number of headers is known only after decoding. Fresh buffers for the worst case would cost
+    more than copying the headers out of reused ones.
+    """
 
     def __init__(self) -> None:
         self._max_bytes = -1
@@ -65,7 +68,7 @@ _NO_LONGS = np.empty(0, np.int64)
 
 
 class ColumnBuffers:
-    """Room for the wanted columns of at most `max_rows` rows out of `max_bytes` of records."""
+    """Buffers for the wanted columns of at most `max_rows` rows from `max_bytes` of records."""
 
     def __init__(
         self, columns: Sequence[str], max_rows: int, max_bytes: int, scratch: HeaderScratch
@@ -83,7 +86,7 @@ class ColumnBuffers:
             self._header_values = scratch.values
 
     def fill(self, table: Any, limits: Any) -> Any:
-        """Run the kernel over the batch table; its result array (see `kernel`)."""
+        """Run the kernel over the batch table and return its result array (see `kernel`)."""
         result = np.zeros(kernel.RESULT_WIDTH, np.int64)
         kernel.decode_batches(
             table,
@@ -114,7 +117,7 @@ class ColumnBuffers:
     def record_batch(
         self, result: Any, topic: "Repeated", partition: "Repeated", timestamp_types: Any
     ) -> Any:
-        """The filled columns as a RecordBatch with the schema of the wanted columns."""
+        """Return the filled columns as a RecordBatch with the schema of the wanted columns."""
         rows = int(result[kernel.ROW_COUNT])
         arrays = [
             self._array(name, rows, result, topic, partition, timestamp_types)
@@ -192,7 +195,7 @@ def _longs(buffer: Any) -> Any:
 
 
 def _text(keys: Any) -> Any:
-    """Header keys as strings; what is no UTF-8 is replaced as Java does it."""
+    """Return header keys as strings; bytes that are not UTF-8 are replaced as in Java."""
     strings = pa.Array.from_buffers(pa.string(), len(keys), keys.buffers(), 0)
     try:
         strings.validate(full=True)

@@ -1,4 +1,4 @@
-"""One call of the kernel: a batch table in, a RecordBatch out."""
+"""Call the kernel once: make a RecordBatch of the batches in a batch table."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
@@ -28,7 +28,7 @@ class ChunkDecoder:
         self._partition = Repeated(source.partition, pa.int32())
 
     def decode(self, table: Any) -> Iterator[pa.RecordBatch]:
-        """The wanted rows of the batches of `table`; nothing if there are none.
+        """Yield the wanted rows of the batches of `table`; nothing if there are none.
 
         Raises:
             CorruptRecords: a batch does not parse, or unpacks to 2 GiB or more.

@@ -1,7 +1,7 @@
-"""The row that every source of the pipeline returns: the schema of Spark's built-in `kafka` source.
+"""The row of every source of the pipeline, with the schema of Spark's built-in `kafka` source.
 
-Spark checks the Arrow schema of what a Python source yields to the letter (names, types, order,
-nullability, timestamp unit and zone), so both forms of the schema are made here.
+The Arrow schema of a Python source must be exactly the declared Spark schema (names, types, order,
+nullability, timestamp unit and zone), so both forms are made here.
 """
 
 from collections.abc import Sequence
@@ -47,7 +47,7 @@ _DDL_TYPES: Final = {
 
 
 def select_columns(columns: str | None, include_headers: bool) -> tuple[str, ...]:
-    """The columns of a read, in the order in which they are returned.
+    """Return the columns of a read, in the order in which they are returned.
 
     `columns` is a comma list (None: all of Kafka's columns, with `headers` if `include_headers`).
     Upper and lower case do not matter.
@@ -75,10 +75,10 @@ def select_columns(columns: str | None, include_headers: bool) -> tuple[str, ...
 
 
 def arrow_schema(columns: Sequence[str]) -> pa.Schema:
-    """The Arrow schema of rows with these columns; every field is nullable, as Spark wants it."""
+    """Return the Arrow schema of rows with these columns; Spark wants every field nullable."""
     return pa.schema([pa.field(name, _ARROW_TYPES[name]) for name in columns])
 
 
 def spark_ddl(columns: Sequence[str]) -> str:
-    """The same schema as a Spark DDL string."""
+    """Return the same schema as a Spark DDL string."""
     return ", ".join(f"`{name}` {_DDL_TYPES[name]}" for name in columns)

@@ -1,8 +1,8 @@
-"""Whole record batches in, Arrow RecordBatches out: the decoder that all sources share.
+"""The decoder of all sources: it makes Arrow RecordBatches of whole record batches.
 
-It walks the batch headers, checks CRCs, unpacks compressed batches, leaves out control batches and
-aborted transactions, and gives chunks of about one MiB to the kernel; one to two MiB is both
-cache-resident and the size at which Spark takes Arrow batches fastest.
+It walks the batch headers, checks CRCs, decompresses batches, leaves out control batches and
+aborted transactions, and passes chunks of about one MiB to the kernel. Chunks of one to two MiB
+stay in the processor's cache, and Spark reads Arrow batches of this size fastest.
 """
 
 from collections.abc import Iterator, Sequence
@@ -37,7 +37,7 @@ _SLICE_ABOVE_CHUNKS: Final = 4
 
 
 class RowFilter(NamedTuple):
-    """Which rows are returned: offsets [start, end) and timestamps in ms, both ends inclusive."""
+    """The rows to return: offsets [start, end) and timestamps in ms, both ends inclusive."""
 
     start_offset: int = 0
     end_offset: int = MAX_OFFSET
@@ -46,11 +46,11 @@ class RowFilter(NamedTuple):
 
 
 class BatchDecoder:
-    """Decodes the batches of one partition, fed in offset order.
+    """Decodes the batches of one partition, in offset order.
 
-    After each `decode` is exhausted, `consumed_bytes` says how much of that buffer was whole
-    batches, `next_offset` which offset comes next, and `is_finished` whether the end offset was
-    reached.
+    When an iterator of `decode` is exhausted, `consumed_bytes` is the size of the whole batches in
+    that buffer, `next_offset` the offset after them, and `is_finished` is True if the end offset
+    was reached.
 
     Args:
         source: The partition, for the columns and for error messages.
@@ -71,7 +71,7 @@ class BatchDecoder:
         chunk_bytes: int = DEFAULT_CHUNK_BYTES,
         check_crcs: bool = True,
     ) -> None:
-        # Only a process that decodes pays for the import of numba.
+        # Import numba only in processes that decode.
         import numpy as np
 
         from spindle.pipeline.records import chunk, scan
@@ -88,7 +88,7 @@ class BatchDecoder:
         self.is_finished = row_filter.start_offset >= row_filter.end_offset
 
     def decode(self, buffer: Bytes, size_bytes: int | None = None) -> Iterator[pa.RecordBatch]:
-        """Rows of the whole batches in `buffer[:size_bytes]`, a torn last batch excluded.
+        """Yield the rows of the whole batches in `buffer[:size_bytes]`, without a torn last batch.
 
         The buffer may be reused when the iterator is exhausted: rows are copies.
 
@@ -139,7 +139,7 @@ class BatchDecoder:
         return result
 
     def _chunk_rows(self, view: memoryview, table: Any) -> Iterator[pa.RecordBatch]:
-        """The rows of scanned batches: as they are, or unpacked and rid of transactions first."""
+        """Yield the rows of scanned batches, decompressed and without aborted transactions."""
         from spindle.pipeline.records.scan import ATTRIBUTES, LENGTH, POSITION
 
         special = CODEC_MASK
@@ -170,7 +170,7 @@ class BatchDecoder:
             yield from self._chunks.decode(table[rows])
 
     def _passes(self, view: memoryview, position: int, attributes: int) -> bool:
-        """True for a data batch outside aborted transactions; takes note of markers."""
+        """Return True for a data batch outside aborted transactions; note transaction markers."""
         if self._aborted is None:
             return True
         header = read_header(view, position)
@@ -180,7 +180,7 @@ class BatchDecoder:
         return not self._aborted.covers(header)
 
     def _unpack(self, view: memoryview, position: int, row: Any) -> Bytes:
-        """The records of a compressed batch; its row of the table is pointed to them."""
+        """Return the decompressed records of a batch, and point its row of the table to them."""
         from spindle.pipeline.records.memory import address_of
         from spindle.pipeline.records.scan import ADDRESS, ATTRIBUTES, COUNT, LENGTH
 
@@ -209,7 +209,7 @@ class BatchDecoder:
 
 
 def compile_kernel() -> None:
-    """Decode one record, so that the machine code is in memory and in numba's cache on disk."""
+    """Decode one record, which compiles the kernel or loads it from numba's cache on disk."""
     record = SimpleRecord(b"key", b"value", 0, [("header", b"value")])
     decoder = BatchDecoder(TopicPartition("warm-up", 0), ALL_COLUMNS)
     for _ in decoder.decode(build_batch([record])):
@@ -217,13 +217,13 @@ def compile_kernel() -> None:
 
 
 def batch_size(view: memoryview, position: int) -> int:
-    """Size in bytes of the batch at `position`, by its length field alone."""
+    """Return the size in bytes of the batch at `position`, by its length field."""
     length = int.from_bytes(view[position + LENGTH_POSITION : position + LOG_OVERHEAD_BYTES], "big")
     return length + LOG_OVERHEAD_BYTES
 
 
 def _slices(rows: pa.RecordBatch, chunk_bytes: int) -> Iterator[pa.RecordBatch]:
-    """`rows`, cut when one large batch made it much larger than a chunk."""
+    """Yield `rows` in slices if one large batch made them much larger than a chunk."""
     pieces = rows.nbytes // chunk_bytes
     if pieces < _SLICE_ABOVE_CHUNKS:
         yield rows

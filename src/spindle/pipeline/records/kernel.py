@@ -1,9 +1,9 @@
-"""The compiled inner loop: records of version 2 batches into the buffers of Arrow columns.
+"""The compiled inner loop: decode records of version 2 batches into buffers of Arrow columns.
 
-Every read is checked against the end of its batch, because numba checks nothing and a batch with
-a valid CRC may still lie about its lengths. Bytes are moved with the real memcpy (a loop in
-compiled code is five times slower on 100-byte values). Input is addressed by memory address, so
-that one call takes batches from the read buffer and from unpacked buffers alike.
+Every read is checked against the end of its batch, because numba checks no bounds and a batch with
+a valid CRC may still have wrong lengths. Bytes are copied with memcpy (a loop in compiled code is
+five times slower on 100-byte values). Batches are passed by memory address, so that one call
+decodes batches of the read buffer and of decompressed buffers.
 
 Importing this module imports numba (about 0.3 s); the machine code comes from its cache on disk.
 """
@@ -62,7 +62,7 @@ _MAX_TIMESTAMP_MS: Final = (2**63 - 1) // 1000
 
 @inlined
 def _varint(position: int, end: int) -> tuple[int, int]:
-    """(value, position after it); position -1 if the number runs past `end` or past ten bytes."""
+    """Return (value, position after it); position -1 if the number exceeds `end` or ten bytes."""
     if position >= end:
         return 0, -1
     byte = byte_at(position)
@@ -76,7 +76,7 @@ def _varint(position: int, end: int) -> tuple[int, int]:
         position += 1
         result |= (byte & 0x7F) << shift
         if byte < 0x80:
-            # The shift must not carry the sign down: zig-zag is defined on unsigned numbers.
+            # Zig-zag is defined on unsigned numbers, so the shift must not copy the sign bit.
             return ((result >> 1) & 0x7FFFFFFFFFFFFFFF) ^ -(result & 1), position
         shift += 7
     return 0, -1
@@ -91,7 +91,7 @@ the buffers of the headers column, data as addresses; empty offsets arrays if it
 def _decode_headers(
     position: int, end: int, count: int, headers: HeaderBuffers, result: Any
 ) -> tuple[int, int]:
-    """Append the headers of one record; (position after them, status)."""
+    """Append the headers of one record; return (position after them, status)."""
     _, _, key_offsets, key_data, value_offsets, value_valid, value_data = headers
     index = result[HEADER_COUNT]
     key_bytes = result[HEADER_KEY_BYTES]
@@ -146,14 +146,14 @@ def decode_batches(
     headers: HeaderBuffers,
     result: Any,
 ) -> None:
-    """Decode the batches of `table` into the given buffers; counts and status go into `result`.
+    """Decode the batches of `table` into the given buffers; `result` gets counts and status.
 
     `limits` is (start offset, end offset, least timestamp, greatest timestamp) in ms: rows outside
     are not written. `key_data` and `value_data` are addresses of buffers with room for all bytes of
-    all batches. A column that is not wanted has an empty offsets array (and is skipped). Offsets
+    all batches. A column that is not wanted has an empty offsets array and is skipped. Offsets
     arrays have one entry more than rows, validity arrays one bit per row.
 
-    On corrupt input STATUS is an index into FINDINGS, FAILED_BATCH the row of the table and
+    For corrupt input, STATUS is an index into FINDINGS, FAILED_BATCH the row of the table and
     FAILED_POSITION the byte within its records.
     """
     start_offset, end_offset, min_timestamp, max_timestamp = limits

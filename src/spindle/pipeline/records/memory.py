@@ -1,8 +1,8 @@
-"""Reading and copying memory in compiled code, and how this package compiles.
+"""Read and copy memory in compiled code, and compile the functions of this package.
 
-Code is addressed by memory address, unchecked: the callers check every position against the end of
-what they were given. CRC-32C uses the processor's instruction where there is one (x86 with SSE 4.2,
-ARM with CRC), else a table.
+Memory is accessed by address without checks: callers check every position against the end of their
+buffer. CRC-32C uses the processor's instruction if there is one (x86 with SSE 4.2, ARM with CRC),
+else a table.
 """
 
 import os
@@ -16,7 +16,11 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 def _choose_cache_directory() -> None:
-    """numba stores next to the module or in the user's cache, and fails if it can do neither."""
+    """Set NUMBA_CACHE_DIR if numba could write to none of its cache directories.
+
+    numba stores machine code next to the module or in the user's cache, and fails if both are
+    read-only.
+    """
     if "NUMBA_CACHE_DIR" in os.environ:
         return
     home_cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
@@ -43,7 +47,7 @@ _ALL_ONES: Final = 0xFFFFFFFF
 
 
 def compiled(function: _Function) -> _Function:
-    """Compile at the first call and keep the machine code on disk; runs without the GIL."""
+    """Compile at the first call and keep the machine code on disk. It runs without the GIL."""
     return cast(_Function, numba.njit(function, cache=True, nogil=True, boundscheck=False))
 
 
@@ -53,7 +57,7 @@ def inlined(function: _Function) -> _Function:
 
 
 def address_of(data: bytes | bytearray | memoryview) -> int:
-    """Memory address of a contiguous buffer, which must stay alive while the address is used."""
+    """Return the address of a contiguous buffer. The buffer must outlive the use of the address."""
     return int(np.frombuffer(data, np.uint8).ctypes.data)
 
 
@@ -71,7 +75,7 @@ def _declared(module: Any, kind: Any, name: str) -> Any:
 
 @_instruction
 def byte_at(typing_context: Any, address: Any) -> Any:
-    """The byte at an address."""
+    """Return the byte at an address."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.zext(_load(builder, arguments[0], _BYTE), _INT64)
@@ -81,7 +85,7 @@ def byte_at(typing_context: Any, address: Any) -> Any:
 
 @_instruction
 def big_int32_at(typing_context: Any, address: Any) -> Any:
-    """The signed big-endian 32-bit number at an address."""
+    """Return the signed big-endian 32-bit number at an address."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.sext(builder.bswap(_load(builder, arguments[0], _INT32)), _INT64)
@@ -91,7 +95,7 @@ def big_int32_at(typing_context: Any, address: Any) -> Any:
 
 @_instruction
 def big_int64_at(typing_context: Any, address: Any) -> Any:
-    """The signed big-endian 64-bit number at an address."""
+    """Return the signed big-endian 64-bit number at an address."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.bswap(_load(builder, arguments[0], _INT64))
@@ -101,7 +105,7 @@ def big_int64_at(typing_context: Any, address: Any) -> Any:
 
 @_instruction
 def little_uint64_at(typing_context: Any, address: Any) -> Any:
-    """The unsigned little-endian 64-bit number at an address."""
+    """Return the unsigned little-endian 64-bit number at an address."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return _load(builder, arguments[0], _INT64)
@@ -111,7 +115,7 @@ def little_uint64_at(typing_context: Any, address: Any) -> Any:
 
 @_instruction
 def little_uint32_at(typing_context: Any, address: Any) -> Any:
-    """The unsigned little-endian 32-bit number at an address."""
+    """Return the unsigned little-endian 32-bit number at an address."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.zext(_load(builder, arguments[0], _INT32), _INT64)
@@ -121,7 +125,7 @@ def little_uint32_at(typing_context: Any, address: Any) -> Any:
 
 @_instruction
 def copy(typing_context: Any, target: Any, source: Any, size_bytes: Any) -> Any:
-    """memcpy between addresses."""
+    """Copy bytes between addresses with memcpy."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         cgutils.raw_memcpy(  # type: ignore[no-untyped-call]
@@ -137,9 +141,9 @@ def copy(typing_context: Any, target: Any, source: Any, size_bytes: Any) -> Any:
 
 
 def _crc_instruction() -> tuple[str, str] | None:
-    """(for eight bytes, for one byte): the processor's CRC-32C, None if it has none."""
+    """Return the names of the CRC-32C instructions (for 8 bytes, for 1), None without them."""
     if os.environ.get("NUMBA_CPU_NAME"):
-        return None  # the user compiles for another processor than this one
+        return None  # the user compiles for another processor
     features = llvmlite.binding.get_host_cpu_features()
     if platform.machine() in ("x86_64", "AMD64") and features.get("sse4.2"):
         return "llvm.x86.sse42.crc32.64.64", "llvm.x86.sse42.crc32.32.8"
@@ -155,7 +159,7 @@ _IS_X86: Final = _CRC_NAMES is not None and "x86" in _CRC_NAMES[0]
 
 @_instruction
 def _crc_of_8(typing_context: Any, crc: Any, address: Any) -> Any:
-    """The CRC after the eight bytes at an address."""
+    """Return the CRC after the eight bytes at an address."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         assert _CRC_NAMES is not None
@@ -171,7 +175,7 @@ def _crc_of_8(typing_context: Any, crc: Any, address: Any) -> Any:
 
 @_instruction
 def _crc_of_1(typing_context: Any, crc: Any, address: Any) -> Any:
-    """The CRC after the byte at an address."""
+    """Return the CRC after the byte at an address."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         assert _CRC_NAMES is not None
@@ -201,7 +205,7 @@ _CRC_TABLE: Final = _crc_table()
 
 @compiled
 def crc_with_table(address: int, size_bytes: int) -> int:
-    """CRC-32C on any processor."""
+    """Return the CRC-32C of the bytes at an address, on any processor."""
     crc = _ALL_ONES
     for position in range(address, address + size_bytes):
         crc = (crc >> 8) ^ _CRC_TABLE[(crc ^ byte_at(position)) & 0xFF]

@@ -1,7 +1,7 @@
-"""The compiled walk over batch headers: which batches to decode, and whether their bytes are whole.
+"""The compiled walk over batch headers: it selects the batches to decode and checks their CRCs.
 
-One row of the batch table for every batch that may hold wanted rows. For plain batches everything
-up to the kernel happens here, so that a log of one-record batches costs no Python per batch.
+Every batch that may hold wanted rows gets a row of the batch table. Uncompressed batches need no
+Python code between this walk and the kernel, so a log of one-record batches is decoded fast.
 """
 
 from typing import Any, Final
@@ -29,7 +29,7 @@ ATTRIBUTES: Final = 9
 TABLE_WIDTH: Final = 10
 
 CREATE_TIME: Final = -(2**63)
-"""In APPEND_TIMESTAMP: records carry their own timestamps."""
+"""The value of APPEND_TIMESTAMP for batches whose records have their own timestamps."""
 
 # The result of a scan (int64).
 SCAN_STATUS: Final = 0
@@ -73,10 +73,10 @@ def scan_batches(
     table: "Any",
     result: "Any",
 ) -> None:
-    """Fill `table` with batches from byte `position` on, until about `chunk_bytes` are in it.
+    """Fill `table` with batches from byte `position` on, until it has about `chunk_bytes` of them.
 
-    Stops at `end` or a batch that is not whole, at a full table, at the end offset, or at a batch
-    that is corrupt: then SCAN_STATUS is an index into SCAN_FINDINGS and SCAN_POSITION its place.
+    Stop at `end` or a batch that is not whole, at a full table, at the end offset, or at a corrupt
+    batch: SCAN_STATUS is then an index into SCAN_FINDINGS and SCAN_POSITION the place of the batch.
     `limits` is (start offset, end offset, least timestamp, greatest timestamp) as for the kernel.
     """
     start_offset, end_offset, min_timestamp, max_timestamp = limits

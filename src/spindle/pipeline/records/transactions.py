@@ -1,44 +1,37 @@
-"""Which batches a read_committed reader leaves out (KIP-98): the consumer's own rule.
+"""The batches that a read_committed reader leaves out (KIP-98), by the rule of Kafka's consumer.
 
-The broker, or a `.txnindex` file, names the aborted transactions that overlap what is read. A
-producer is "aborted" from the first offset of such a transaction to its abort marker.
+The broker, or a `.txnindex` file, names the aborted transactions that overlap a range. A producer's
+transactional batches are left out from the first offset of such a transaction to its abort marker.
 """
 
 import heapq
 from collections.abc import Iterable
-from typing import NamedTuple
 
+from spindle.client.fetching import AbortedProducer
 from spindle.common.errors import CorruptRecords
 from spindle.protocol.records.batch import BatchHeader
 from spindle.protocol.records.control import ControlType, read_control_type
 from spindle.protocol.records.record import Record
 
 
-class AbortedTransaction(NamedTuple):
-    """A producer's aborted transaction by its first offset in the partition."""
-
-    producer_id: int
-    first_offset: int
-
-
 class AbortedTransactions:
-    """State of a walk over batches in offset order; one object for each range that is read."""
+    """The state of a walk over batches in offset order; use one object for each range."""
 
-    def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
+    def __init__(self, aborted: Iterable[AbortedProducer]) -> None:
         self._waiting = [(entry.first_offset, entry.producer_id) for entry in aborted]
         heapq.heapify(self._waiting)
         self._aborted_producers: dict[int, None] = {}
 
     def covers(self, header: BatchHeader) -> bool:
-        """True if the (data) batch belongs to an aborted transaction. Call in offset order."""
+        """Return True if a data batch was aborted. Call it for batches in offset order."""
         self._advance_to(header.last_offset)
         return header.is_transactional and header.producer_id in self._aborted_producers
 
     def end_of_transaction(self, header: BatchHeader, records: list[Record]) -> None:
-        """A control batch was passed: an abort marker ends its producer's aborted transaction."""
+        """Note a control batch: an abort marker ends its producer's aborted transaction."""
         if not records:
             raise CorruptRecords(f"control batch at offset {header.base_offset} has no record")
-        # A marker may be the first that is seen of its transaction: it ends that one, too.
+        # The marker may be the first batch of its transaction in this range.
         self._advance_to(header.last_offset)
         if read_control_type(records[0].key) == ControlType.ABORT:
             self._aborted_producers.pop(header.producer_id, None)

@@ -1,8 +1,8 @@
-"""From paths to replicas: which partitions the given log directories hold, and which copy to read.
+"""Find the replicas in the given log directories, and choose the one to read of each partition.
 
-A replica is known by (topic id, partition), never by its directory name alone: a deleted and
-re-created topic has the same name. Directories of several nodes may be given together; one replica
-is chosen for each partition and replicas are never mixed.
+A replica is identified by (topic id, partition), never by its directory name alone, because a topic
+that is deleted and created again has the same name. Directories of several nodes may be given
+together: a partition is read from one replica only.
 """
 
 import glob
@@ -23,8 +23,8 @@ class ListedDirectory(NamedTuple):
     properties: MetaProperties
 
 
-class Replica(NamedTuple):
-    """A partition's current (not future, not stray) copy in a log directory."""
+class ReplicaDirectory(NamedTuple):
+    """The directory of a partition's current replica; future replicas and strays are left out."""
 
     partition: TopicPartition
     topic_id: Uuid
@@ -36,7 +36,7 @@ class Replica(NamedTuple):
 
 
 def expand_log_directories(text: str) -> list[ListedDirectory]:
-    """The log directories of a comma list of paths and globs, in the order given.
+    """Return the log directories of a comma list of paths and globs, in the order given.
 
     Raises:
         ValueError: a path or glob names no directory, or one without `meta.properties`, or the
@@ -56,22 +56,22 @@ def expand_log_directories(text: str) -> list[ListedDirectory]:
     return directories
 
 
-def find_replicas(directories: Iterable[ListedDirectory]) -> list[Replica]:
-    """All current replicas, in the order of the directories and then of topic and partition."""
-    replicas: list[Replica] = []
+def find_replicas(directories: Iterable[ListedDirectory]) -> list[ReplicaDirectory]:
+    """Return all current replicas, ordered by directory, then by topic and partition."""
+    replicas: list[ReplicaDirectory] = []
     for directory in directories:
         names = sorted(entry.name for entry in directory.path.iterdir() if entry.is_dir())
         partitions = [(current_replica(name), directory.path / name) for name in names]
         replicas += sorted(
-            Replica(partition, read_topic_id(path) or ZERO_UUID, directory)
+            ReplicaDirectory(partition, read_topic_id(path) or ZERO_UUID, directory)
             for partition, path in partitions
             if partition is not None
         )
     return replicas
 
 
-def select_topic_id(topic: str, replicas: Sequence[Replica], wanted: Uuid | None) -> Uuid:
-    """The id under which a topic is read.
+def select_topic_id(topic: str, replicas: Sequence[ReplicaDirectory], wanted: Uuid | None) -> Uuid:
+    """Return the id of the topic that is read.
 
     Raises:
         ValueError: the directories hold the topic under several ids and none of them is wanted.
@@ -98,7 +98,7 @@ def _identified(path: Path) -> ListedDirectory:
         return ListedDirectory(path.resolve(), parse_meta_properties(file.read_bytes(), str(file)))
     except FileNotFoundError:
         raise ValueError(
-            f"option logDirs: {path} has no {file.name}: it is no formatted log directory"
+            f"option logDirs: {path} has no {file.name}: it is not a formatted log directory"
         ) from None
 
 

@@ -1,7 +1,8 @@
 """The index files of a segment: offset index, time index and index of aborted transactions.
 
-A broker sizes the indexes of its active segment in advance and does not trust them after a crash,
-so entries are taken only as far as they ascend, and users check what an entry points to.
+A broker preallocates the indexes of its active segment, and after a crash they may hold stale
+entries. So entries are used only as far as they ascend, and callers check the batch that an entry
+points to.
 """
 
 from pathlib import Path
@@ -16,7 +17,7 @@ _TIME_ENTRY: Final = np.dtype([("timestamp", ">i8"), ("offset", ">i4")])
 
 
 class AbortedEntry(NamedTuple):
-    """An aborted transaction as a `.txnindex` file has it; offsets are inclusive."""
+    """An aborted transaction as a `.txnindex` file stores it; both offsets are inclusive."""
 
     producer_id: int
     first_offset: int
@@ -25,7 +26,7 @@ class AbortedEntry(NamedTuple):
 
 
 def read_offset_index(path: Path, segment_bytes: int) -> tuple[Any, Any]:
-    """(relative last offsets, batch positions) as int64 arrays; empty where there is no index."""
+    """Return (relative last offsets, batch positions) as int64 arrays, empty without an index."""
     entries = _read(path, _OFFSET_ENTRY)
     offsets = entries["offset"].astype(np.int64)
     positions = entries["position"].astype(np.int64)
@@ -35,7 +36,7 @@ def read_offset_index(path: Path, segment_bytes: int) -> tuple[Any, Any]:
 
 
 def read_time_index(path: Path) -> tuple[Any, Any]:
-    """(greatest timestamp so far in ms, relative offset) as int64 arrays."""
+    """Return (greatest timestamp so far in ms, relative offset) as int64 arrays."""
     entries = _read(path, _TIME_ENTRY)
     timestamps = entries["timestamp"].astype(np.int64)
     offsets = entries["offset"].astype(np.int64)
@@ -46,7 +47,7 @@ def read_time_index(path: Path) -> tuple[Any, Any]:
 
 
 def read_transaction_index(path: Path) -> list[AbortedEntry]:
-    """All entries in file order; empty where the file is missing. A torn last entry is ignored."""
+    """Return all entries in file order, none without a file; ignore a torn last entry."""
     try:
         data = path.read_bytes()
     except FileNotFoundError:
@@ -64,7 +65,7 @@ def _read(path: Path, entry: "np.dtype[Any]") -> Any:
 
 
 def _ascending(values: Any) -> int:
-    """Length of the strictly ascending prefix that has no zero after its first entry."""
+    """Return the length of the strictly ascending prefix; a zero after the first entry ends it."""
     if values.size < 2:
         return int(values.size and values[0] != 0)
     falls = np.flatnonzero(np.diff(values) <= 0)

@@ -1,9 +1,9 @@
-"""What a running cluster knows better than its directories: the present ends, topic ids and paths.
+"""Ask a running cluster for what its directories tell late: log ends, topic ids and paths.
 
-With `kafka.bootstrap.servers` a read from directories ends at the high watermark (read_committed:
-the last stable offset) of the moment, where the checkpoint on disk is up to seconds old; a topic
-that was deleted and created again is read under its present id; and the directories need not be
-named where the brokers' paths are paths of this machine, too. Records still come from the disks.
+With `kafka.bootstrap.servers`, a read from directories ends at the current high watermark
+(read_committed: the last stable offset); the checkpoint on disk is up to some seconds old. A topic
+that was deleted and created again is read under its current id. The option `logDirs` may be left
+out if the brokers run on this machine. Records still come from the disks.
 """
 
 import glob
@@ -21,12 +21,12 @@ from spindle.pipeline.segments.options import SegmentOptions
 
 @dataclass(frozen=True, slots=True)
 class LiveCluster:
-    """Asks the brokers at `bootstrap_servers`. Every question opens its own connections."""
+    """Asks the brokers at `bootstrap_servers`; every question opens its own connections."""
 
     bootstrap_servers: str
 
     def located(self, options: SegmentOptions) -> SegmentOptions:
-        """The options with the brokers' log directories, unless directories are given.
+        """Return the options with the brokers' log directories, unless directories are given.
 
         Raises:
             ValueError: none of the brokers' directories is on this machine.
@@ -46,7 +46,7 @@ class LiveCluster:
         return replace(options, log_directories=",".join(map(glob.escape, local)))
 
     def identified(self, options: SegmentOptions, topics: Sequence[str]) -> SegmentOptions:
-        """The options with the present ids of those of the topics that exist now."""
+        """Return the options with the current topic ids of the topics that exist."""
         with self._client() as client:
             found = client.metadata(topics).topics
         present = {name: topic.topic_id for name, topic in found.items()}
@@ -55,7 +55,7 @@ class LiveCluster:
     def end_offsets(
         self, partitions: Sequence[TopicPartition], *, is_read_committed: bool
     ) -> dict[TopicPartition, int]:
-        """High watermarks, or last stable offsets, of partitions.
+        """Return the high watermarks, or last stable offsets, of partitions.
 
         Raises:
             ApiError: a partition has no leader, or does not exist.
@@ -74,5 +74,5 @@ class LiveCluster:
 
 
 def live_cluster(options: SegmentOptions) -> LiveCluster | None:
-    """The cluster that the options name, if they do."""
+    """Return the cluster that the options name, or None if they name none."""
     return None if options.bootstrap_servers is None else LiveCluster(options.bootstrap_servers)

@@ -1,20 +1,20 @@
 """The options of `spindle-segments`: names, forms and precedence of Spark's `kafka` source.
 
-Which topics: exactly one of `assign`, `subscribe`, `subscribePattern`. Which offsets:
-`startingTimestamp` over `startingOffsetsByTimestamp` over `startingOffsets`, the same for the end;
-`startingOffsetsByTimestampStrategy`, `failOnDataLoss`, `includeHeaders`, `minPartitions` and
-`maxRecordsPerPartition` as there.
+Topics: exactly one of `assign`, `subscribe` and `subscribePattern`. Start: `startingTimestamp`,
+else `startingOffsetsByTimestamp`, else `startingOffsets`; the end has the same three options. As in
+the `kafka` source are `startingOffsetsByTimestampStrategy`, `failOnDataLoss`, `includeHeaders`,
+`minPartitions` and `maxRecordsPerPartition`.
 
-Of its own it has:
+Options of this source alone:
     logDirs         comma list of log directories or globs
-    kafka.bootstrap.servers      optional: brokers to ask for present ends, topic ids and, without
+    kafka.bootstrap.servers      optional: brokers to ask for current ends, topic ids and, without
                     logDirs, for their directories (see `live`)
     columns         comma list of the columns to return
     minTimestamp, maxTimestamp   only rows with a time in these bounds, in ms, both inclusive
     isolationLevel  read_uncommitted (default) or read_committed
     end             where a partition ends: auto (the high watermark's checkpoint while a broker
                     uses the directory, else the log end), checkpoint, or logEnd
-    topicIds        JSON map of topic to topic id, for directories that hold several
+    topicIds        JSON map of topic to topic id, for directories with several ids of a topic
     taskBytes, parallelism       size of a task, or the cores to cut tasks for
     checkCrcs       verify checksums (default true)
 """
@@ -58,7 +58,7 @@ class TopicSelection:
         if self.subscribed is not None:
             return partition.topic in self.subscribed
         assert self.pattern is not None
-        # The metadata log is no topic to clients; it is read only when it is named.
+        # Clients do not see the metadata log as a topic, so a pattern does not select it.
         if _INTERNAL_TOPIC.fullmatch(partition.topic):
             return False
         return re.fullmatch(self.pattern, partition.topic) is not None
@@ -68,8 +68,9 @@ class TopicSelection:
 class OffsetBound:
     """Where a read starts or ends.
 
-    `offsets` and `timestamps` are by partition (offset -2 earliest, -1 latest; timestamps in ms);
-    `timestamp_ms` is for all partitions; otherwise `everywhere` (EARLIEST or LATEST) holds.
+    `offsets` and `timestamps` are by partition (offset -2 is earliest, -1 latest; timestamps in
+    ms). `timestamp_ms` holds for all partitions. Without any of them, `everywhere` (EARLIEST or
+    LATEST) holds.
     """
 
     everywhere: int
@@ -87,7 +88,7 @@ class OffsetBound:
         return None if self.timestamps is None else self.timestamps[partition]
 
     def offset_of(self, partition: TopicPartition) -> int:
-        """An offset, EARLIEST or LATEST, where no timestamp is asked for."""
+        """Return an offset, EARLIEST or LATEST; for bounds without a timestamp."""
         return self.everywhere if self.offsets is None else self.offsets[partition]
 
 
@@ -96,7 +97,7 @@ class SegmentOptions:
     """All options of a read from log directories, checked."""
 
     log_directories: str
-    """As given; may be empty where there are bootstrap servers."""
+    """As given; may be empty if there are bootstrap servers."""
     topics: TopicSelection
     start: OffsetBound = OffsetBound(EARLIEST)
     end: OffsetBound = OffsetBound(LATEST)
@@ -117,7 +118,7 @@ class SegmentOptions:
 
 
 def parse_segment_options(options: Mapping[str, str]) -> SegmentOptions:
-    """The checked form of a source's options; names are case-insensitive.
+    """Check the options of a source and return them; names are case-insensitive.
 
     Raises:
         ValueError: an option is missing, unknown in value, or contradicts another one.
@@ -163,7 +164,7 @@ def parse_segment_options(options: Mapping[str, str]) -> SegmentOptions:
 
 
 def parse_topic_selection(given: Mapping[str, str]) -> TopicSelection:
-    """`assign`, `subscribe` or `subscribePattern` out of options with lower-case names."""
+    """Return the topic selection; `options` has names in lower case."""
     named = [name for name in ("assign", "subscribe", "subscribepattern") if name in given]
     if len(named) != 1:
         raise ValueError(
@@ -181,7 +182,9 @@ def parse_topic_selection(given: Mapping[str, str]) -> TopicSelection:
     try:
         re.compile(text)
     except re.error as error:
-        raise ValueError(f"option subscribePattern: {text!r} is no pattern: {error}") from error
+        raise ValueError(
+            f"option subscribePattern: {text!r} is not a regular expression: {error}"
+        ) from error
     if not text:
         raise ValueError("option subscribePattern is empty")
     return TopicSelection(pattern=text)
@@ -269,7 +272,7 @@ def _milliseconds(given: Mapping[str, str], name: str) -> int | None:
     if text is None:
         return None
     if not text.strip().isdecimal():
-        raise ValueError(f"option {name}: {text!r} is no time in ms since 1970")
+        raise ValueError(f"option {name}: {text!r} is not a time in ms since 1970")
     return int(text)
 
 
@@ -278,7 +281,7 @@ def _positive(given: Mapping[str, str], name: str) -> int | None:
     if text is None:
         return None
     if not text.strip().isdecimal() or int(text) == 0:
-        raise ValueError(f"option {name}: {text!r} is no number above 0")
+        raise ValueError(f"option {name}: {text!r} is not a number above 0")
     return int(text)
 
 
@@ -286,7 +289,7 @@ def _json_object(name: str, text: str) -> dict[str, Any]:
     try:
         content = json.loads(text)
     except json.JSONDecodeError as error:
-        raise ValueError(f"option {name}: {text!r} is no JSON: {error}") from error
+        raise ValueError(f"option {name}: {text!r} is not JSON: {error}") from error
     if not isinstance(content, dict):
         raise ValueError(f"option {name}: want a JSON object, found {text!r}")
     return content

@@ -1,8 +1,9 @@
-"""Which partitions a read covers, which replica of each is read, and what it holds.
+"""Choose the partitions of a read, the replica to read of each, and its range of offsets.
 
-The end of a partition is the high watermark: as the directory's checkpoint has it while a broker
-runs (it lags by up to `replica.high.watermark.checkpoint.interval.ms`, 5 s), or the log end of a
-directory that nobody uses. For read_committed it is the last stable offset below that.
+The end of a partition is the high watermark. While a broker runs it comes from the directory's
+checkpoint, which lags by up to `replica.high.watermark.checkpoint.interval.ms` (5 s); in a
+directory that no broker uses it is the log end. For read_committed the end is the last stable
+offset below it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,7 +22,7 @@ from spindle.log.formats.checkpoints import (
 from spindle.log.formats.clean_shutdown import CLEAN_SHUTDOWN_FILE
 from spindle.pipeline.errors import DataLoss
 from spindle.pipeline.segments.discovery import (
-    Replica,
+    ReplicaDirectory,
     expand_log_directories,
     find_replicas,
     select_topic_id,
@@ -35,7 +36,7 @@ from spindle.pipeline.segments.transaction_state import last_stable_offset
 
 @dataclass(frozen=True, slots=True)
 class ReadablePartition:
-    """A partition with the replica that is read: offsets [log_start_offset, end_offset)."""
+    """A partition and the replica to read: offsets [log_start_offset, end_offset)."""
 
     partition: TopicPartition
     topic_id: Uuid
@@ -78,11 +79,11 @@ class DirectoryState:
 def readable_partitions(
     options: SegmentOptions, cluster: LiveCluster | None = None
 ) -> list[ReadablePartition]:
-    """The partitions that the options select, ordered by topic and partition.
+    """Return the partitions that the options select, ordered by topic and partition.
 
     Args:
         options: What to read and where.
-        cluster: Asked for topic ids and ends if given; else the directories alone decide.
+        cluster: Asked for topic ids and ends; None takes both from the directories.
 
     Raises:
         ValueError: a topic or partition is in none of the directories, or a topic has several ids.
@@ -91,10 +92,10 @@ def readable_partitions(
     replicas = find_replicas(expand_log_directories(options.log_directories))
     wanted = [replica for replica in replicas if options.topics.wants(replica.partition)]
     _check_all_found(options.topics, wanted, options.log_directories)
-    by_topic: dict[str, list[Replica]] = {}
+    by_topic: dict[str, list[ReplicaDirectory]] = {}
     for replica in wanted:
         by_topic.setdefault(replica.partition.topic, []).append(replica)
-    # Asked before the logs are looked at: a log then reaches at least as far as the cluster says.
+    # Ask before reading the logs: a log then reaches at least the end that the cluster told.
     ends: Mapping[TopicPartition, int] = {}
     if cluster is not None:
         options = cluster.identified(options, sorted(by_topic))
@@ -105,7 +106,7 @@ def readable_partitions(
     found: list[ReadablePartition] = []
     for topic, candidates in sorted(by_topic.items()):
         topic_id = select_topic_id(topic, candidates, options.topic_ids.get(topic))
-        by_partition: dict[TopicPartition, list[Replica]] = {}
+        by_partition: dict[TopicPartition, list[ReplicaDirectory]] = {}
         for replica in candidates:
             if replica.topic_id == topic_id:
                 by_partition.setdefault(replica.partition, []).append(replica)
@@ -113,7 +114,7 @@ def readable_partitions(
             readable = [
                 _readable(copy, states[copy.directory.path], options.end_rule) for copy in copies
             ]
-            # One replica for each partition: the one that is furthest, the first of equals.
+            # One replica for each partition: the one with the highest end, the first of equals.
             best = max(readable, key=lambda copy: copy.end_offset)
             if cluster is not None:
                 best = _ended(best, ends[best.partition], options.fail_on_data_loss)
@@ -127,7 +128,9 @@ def describe(partition: ReadablePartition) -> str:
     return f"{partition.partition} (topic id {uuid_text(partition.topic_id)})"
 
 
-def _readable(replica: Replica, directory: DirectoryState, rule: EndRule) -> ReadablePartition:
+def _readable(
+    replica: ReplicaDirectory, directory: DirectoryState, rule: EndRule
+) -> ReadablePartition:
     log = SegmentLog(replica.path)
     partition = replica.partition
     log_start = max(log.first_offset, directory.log_starts.get(partition, 0))
@@ -162,7 +165,9 @@ def _ended(partition: ReadablePartition, end: int, fail_on_data_loss: bool) -> R
     return replace(partition, end_offset=max(partition.log_start_offset, end))
 
 
-def _check_all_found(topics: TopicSelection, replicas: Sequence[Replica], directories: str) -> None:
+def _check_all_found(
+    topics: TopicSelection, replicas: Sequence[ReplicaDirectory], directories: str
+) -> None:
     found = {replica.partition for replica in replicas}
     found_topics = {partition.topic for partition in found}
     missing: list[str] = []

@@ -1,7 +1,7 @@
-"""What Spark's pushed filters mean for a log: topics, partitions, offsets and times that can match.
+"""Turn Spark's pushed filters into bounds on topics, partitions, offsets and timestamps.
 
-Spark evaluates every filter again on the rows that are returned; here they only narrow what is
-read.
+Spark evaluates every filter again on the returned rows, so the bounds only have to avoid reads of
+rows that cannot match.
 """
 
 import datetime
@@ -19,7 +19,7 @@ _COLUMNS: Final = frozenset(("topic", "partition", "offset", "timestamp"))
 
 @dataclass(frozen=True, slots=True)
 class PushedFilters:
-    """Bounds that every wanted row keeps. None: no bound; timestamps in ms, inclusive."""
+    """Bounds on the wanted rows. None: no bound; timestamps in ms, inclusive."""
 
     topics: frozenset[str] | None = None
     partitions: frozenset[int] | None = None
@@ -35,7 +35,7 @@ class PushedFilters:
 
 
 def narrow(filters: PushedFilters, pushed: Iterable[Any]) -> PushedFilters:
-    """`filters`, narrowed by PySpark's filter objects; those that say nothing here are skipped."""
+    """Return `filters` narrowed by PySpark's filter objects; skip filters on other columns."""
     for item in pushed:
         attribute: tuple[str, ...] = getattr(item, "attribute", ())
         if len(attribute) != 1 or attribute[0] not in _COLUMNS:
@@ -76,7 +76,7 @@ def _narrow_to(filters: PushedFilters, column: str, values: tuple[Any, ...]) -> 
 def _from(filters: PushedFilters, column: str, value: Any, *, is_strict: bool) -> PushedFilters:
     if column == "offset":
         return replace(filters, min_offset=max(filters.min_offset, value + is_strict))
-    # A row's time is a whole number of ms: rounded up, a bound in us loses no row.
+    # A row's timestamp is a whole number of ms, so rounding a bound in us up loses no row.
     least = -(-(_micros(value) + is_strict) // 1000)
     if filters.min_timestamp_ms is not None:
         least = max(least, filters.min_timestamp_ms)
@@ -93,6 +93,6 @@ def _until(filters: PushedFilters, column: str, value: Any, *, is_strict: bool) 
 
 
 def _micros(value: datetime.datetime) -> int:
-    # Spark hands timestamps over with a zone; one without is UTC like the session.
+    # Spark passes timestamps with a zone; one without is UTC, as the session is.
     moment = value if value.tzinfo is not None else value.replace(tzinfo=datetime.UTC)
     return (moment - _EPOCH) // _MICROSECOND

@@ -1,7 +1,7 @@
-"""From options and filters to offset ranges, and from ranges to tasks of about equal size.
+"""Plan a read: offset ranges from options and filters, then tasks of about equal size.
 
-Everything is fixed here, before the first task runs: a task never reads past the end that was
-planned, even if the log has grown. Ranges are cut at batch boundaries that the offset index knows.
+The plan is complete before the first task runs: a task never reads past its planned end, even if
+the log has grown. Ranges are cut at batch boundaries from the offset index.
 """
 
 import os
@@ -9,10 +9,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from spindle.client.fetching import AbortedProducer
 from spindle.common.ids import TopicPartition
 from spindle.common.uuids import Uuid
 from spindle.pipeline.errors import DataLoss
-from spindle.pipeline.records.transactions import AbortedTransaction
 from spindle.pipeline.segments.options import EARLIEST, LATEST, OffsetBound, SegmentOptions
 from spindle.pipeline.segments.partitions import ReadablePartition, describe
 from spindle.pipeline.segments.pushdown import PushedFilters
@@ -29,7 +29,7 @@ class SegmentRange:
     """Offsets [start_offset, end_offset) of one partition, and where their bytes begin.
 
     `aborted` is None for read_uncommitted. `leader_epochs` is the partition's epoch checkpoint at
-    the time of the plan; `size_bytes` an estimate.
+    the time of the plan. `size_bytes` is an estimate.
     """
 
     partition: TopicPartition
@@ -41,7 +41,7 @@ class SegmentRange:
     position: int = 0
     size_bytes: int = 1
     leader_epochs: tuple[tuple[int, int], ...] = ()
-    aborted: tuple[AbortedTransaction, ...] | None = None
+    aborted: tuple[AbortedProducer, ...] | None = None
 
 
 def resolve_ranges(
@@ -50,7 +50,7 @@ def resolve_ranges(
     filters: PushedFilters,
     starts: Mapping[TopicPartition, int] | None = None,
 ) -> list[tuple[ReadablePartition, int, int]]:
-    """(partition, start, end) of what is to be read; empty ranges are left out.
+    """Return (partition, start, end) of every range to read; leave out empty ones.
 
     `starts` overrides the start of the partitions that it names.
 
@@ -75,7 +75,7 @@ def resolve_ranges(
 
 
 def range_of(partition: ReadablePartition, start: int, end: int) -> SegmentRange:
-    """Offsets [start, end) of a partition, not yet located in its segments."""
+    """Return offsets [start, end) of a partition, not yet located in its segments."""
     return SegmentRange(
         partition.partition,
         partition.topic_id,
@@ -89,7 +89,7 @@ def range_of(partition: ReadablePartition, start: int, end: int) -> SegmentRange
 def plan_tasks(
     options: SegmentOptions, resolved: Sequence[tuple[ReadablePartition, int, int]]
 ) -> list[tuple[SegmentRange, ...]]:
-    """The ranges, cut and packed into tasks. Small partitions share one, large ones get several."""
+    """Cut and pack the ranges into tasks. Small partitions share one, large ones get several."""
     sized = [_sized(partition, start, end) for partition, start, end in resolved]
     total_bytes = sum(size_bytes for _, size_bytes in sized)
     target_bytes = options.task_bytes or _target_bytes(options, total_bytes)
@@ -173,7 +173,7 @@ def _narrowed(
 ) -> tuple[int, int]:
     start, end = max(start, filters.min_offset), min(end, filters.end_offset)
     if filters.min_timestamp_ms is not None and start < end:
-        # Whatever lies before the first record with that time is older.
+        # All records before the first one with that time are older.
         found = partition.log.offset_for_timestamp(filters.min_timestamp_ms, start, end)
         start = end if found is None else found
     return start, end
@@ -207,7 +207,7 @@ def _cuts(
     target_bytes: int,
     max_records: int | None,
 ) -> list[Position]:
-    """Where the pieces after the first begin, ascending."""
+    """Return the offsets at which the pieces after the first begin, ascending."""
     pieces = -(-whole.size_bytes // target_bytes)
     wanted = [whole.size_bytes * piece // pieces for piece in range(1, pieces)]
     cuts = list(_boundaries(partition, first, wanted))
@@ -228,7 +228,7 @@ def _cuts(
 def _boundaries(
     partition: ReadablePartition, first: Position, distances: Sequence[int]
 ) -> Iterator[Position]:
-    """Batch boundaries near the given distances, in bytes from `first`, ascending."""
+    """Return batch boundaries near the given distances, in bytes from `first`, ascending."""
     segments = [
         segment
         for segment in partition.log.segments

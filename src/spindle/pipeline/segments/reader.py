@@ -1,7 +1,7 @@
-"""A task's work: read its ranges from the segments and decode them.
+"""The work of a task: read its ranges from the segments and decode them.
 
-Bytes come by pread into one reused buffer of a chunk, cut at batch boundaries. The directory is
-looked up again at every segment, because segments roll, merge and go away while a task runs.
+The bytes are read with pread into one reused buffer and cut at batch boundaries. The directory is
+listed again at every segment, because segments roll, merge and are deleted while a task runs.
 """
 
 import os
@@ -24,14 +24,14 @@ from spindle.pipeline.records.transactions import AbortedTransactions
 from spindle.pipeline.segments.discovery import expand_log_directories
 from spindle.pipeline.segments.options import SegmentOptions
 from spindle.pipeline.segments.ranges import SegmentRange
-from spindle.pipeline.segments.segment_log import Position, Segment, SegmentLog
+from spindle.pipeline.segments.segment_log import Position, SegmentFile, SegmentLog
 from spindle.pipeline.segments.small_files import read_leader_epochs, read_topic_id
 from spindle.protocol.records.batch import HEADER_BYTES
 
 
 @dataclass(frozen=True, slots=True)
 class ReadSettings:
-    """What a task needs beyond its ranges. Timestamps in ms, inclusive."""
+    """The settings of a task beyond its ranges. Timestamps in ms, inclusive."""
 
     columns: tuple[str, ...]
     log_directories: tuple[str, ...]
@@ -46,7 +46,7 @@ class ReadSettings:
 
 
 def read_settings(options: SegmentOptions) -> ReadSettings:
-    """The part of the options that tasks need.
+    """Return the part of the options that tasks need.
 
     Raises:
         ValueError: the log directories are not what the option says (see `discovery`).
@@ -61,13 +61,13 @@ def read_settings(options: SegmentOptions) -> ReadSettings:
 
 
 def read_ranges(ranges: Sequence[SegmentRange], settings: ReadSettings) -> Iterator[pa.RecordBatch]:
-    """The rows of all ranges, in offset order within each."""
+    """Return the rows of all ranges, in offset order within each."""
     for piece in ranges:
         yield from read_range(piece, settings)
 
 
 def read_range(piece: SegmentRange, settings: ReadSettings) -> Iterator[pa.RecordBatch]:
-    """The rows of one range as RecordBatches of about `chunk_bytes`.
+    """Return the rows of one range as RecordBatches of about `chunk_bytes`.
 
     Raises:
         DataLoss: part of the range is no longer there, and `fail_on_data_loss` is on.
@@ -77,7 +77,9 @@ def read_range(piece: SegmentRange, settings: ReadSettings) -> Iterator[pa.Recor
     log = _open_log(piece, settings)
     if log is None:
         if settings.fail_on_data_loss:
-            raise DataLoss(f"{piece.partition}: {piece.path} is gone; nothing of it was read")
+            raise DataLoss(
+                f"{piece.partition}: {piece.path} does not exist any more; nothing was read"
+            )
         return
     yield from _RangeReader(piece, settings, log).batches()
 
@@ -107,7 +109,7 @@ class _RangeReader:
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         start = self._start()
-        segment: Segment | None = start.segment
+        segment: SegmentFile | None = start.segment
         position = start.position
         while segment is not None:
             try:
@@ -125,7 +127,7 @@ class _RangeReader:
                 raise CorruptLog(
                     str(segment.path),
                     os.stat(segment.path).st_size - self._left_bytes,
-                    f"{self._left_bytes} bytes that are no whole batch, before another segment",
+                    f"{self._left_bytes} bytes before the next segment are no whole batch",
                 )
             segment, position = following, 0
         if not self._decoder.is_finished:
@@ -133,7 +135,7 @@ class _RangeReader:
         self._check_epochs()
 
     def _segment_batches(
-        self, file: Any, segment: Segment, position: int
+        self, file: Any, segment: SegmentFile, position: int
     ) -> Iterator[pa.RecordBatch]:
         while not self._decoder.is_finished:
             size_bytes = os.preadv(file.fileno(), [self._buffer], position)
@@ -149,7 +151,10 @@ class _RangeReader:
                 return
 
     def _grow(self, size_bytes: int) -> bool:
-        """Make room for a batch that is larger than the buffer; False at the end of the file."""
+        """Make room for a batch that is larger than the buffer.
+
+        Return False at the end of the file.
+        """
         if size_bytes < len(self._buffer) or size_bytes < HEADER_BYTES:
             return False
         needed = batch_size(memoryview(self._buffer), 0)
@@ -159,7 +164,7 @@ class _RangeReader:
         return True
 
     def _start(self) -> Position:
-        """The planned position, if the batch there is still the planned one."""
+        """Return the planned position if the segment still has it, else search for the offset."""
         piece = self._piece
         for segment in self._log.segments:
             if segment.base_offset == piece.segment_base_offset:
@@ -173,15 +178,15 @@ class _RangeReader:
             raise DataLoss(f"{piece.partition}: {self._log.path} has no segments")
         return near_start
 
-    def _next_segment(self, current: Segment) -> Segment | None:
+    def _next_segment(self, current: SegmentFile) -> SegmentFile | None:
         self._log = SegmentLog(self._log.path)
         for segment in self._log.segments:
             if segment.base_offset > current.base_offset:
                 return segment
         return None
 
-    def _after_missing(self, missing: Segment) -> Segment | None:
-        """A segment vanished between listing and opening: retention, or compaction merged it."""
+    def _after_missing(self, missing: SegmentFile) -> SegmentFile | None:
+        """Find where to continue if the segment was deleted or merged after it was listed."""
         self._log = SegmentLog(self._log.path)
         next_offset = self._decoder.next_offset
         if self._log.first_offset > next_offset:
@@ -199,12 +204,14 @@ class _RangeReader:
             )
 
     def _check_epochs(self) -> None:
-        """A new leader that cut off what was planned also changed the epoch history below it."""
+        """Raise LogChanged if a new leader truncated planned offsets.
+
+        The epoch history below the end then differs from the planned one.
+        """
         end = self._piece.end_offset
         now = [entry for entry in read_leader_epochs(self._log.path) if entry[1] < end]
         planned = [entry for entry in self._piece.leader_epochs if entry[1] < end]
-        # Retention drops old epochs from the front; the history that is left must be the planned
-        # one.
+        # Retention removes old epochs from the front, so the newest ones are compared.
         if now and planned and now[-1] != planned[-1]:
             raise LogChanged(
                 f"{self._piece.partition}: the leader epochs below offset {end} changed from "
@@ -213,7 +220,7 @@ class _RangeReader:
 
 
 def _open_log(piece: SegmentRange, settings: ReadSettings) -> SegmentLog | None:
-    """The replica's log where it was planned, or where it was moved to in the meantime."""
+    """Open the replica's log where it was planned, or in the directory it was moved to since."""
     name = Path(piece.path).name
     places = [Path(piece.path)] + [Path(path) / name for path in settings.log_directories]
     for place in places:

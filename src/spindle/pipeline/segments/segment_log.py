@@ -1,7 +1,7 @@
-"""One partition's directory, read only: where an offset lies, where the log ends, what has a time.
+"""Read-only lookups in a partition's directory: by offset, by timestamp, and the log end.
 
-Positions are found through the indexes and checked against the batch header there: an index entry
-that a crash or a truncation left behind must cost time, never rows.
+Positions come from the indexes and are checked against the batch header there, so an index entry
+that a crash or a truncation left behind makes a lookup slower and never loses rows.
 """
 
 import os
@@ -28,8 +28,8 @@ _READ_AHEAD_BYTES: Final = 256 * 1024
 _NAME_DIGITS: Final = 20
 
 
-class Segment(NamedTuple):
-    """A segment as the directory listed it; a live one may have grown since."""
+class SegmentFile(NamedTuple):
+    """A segment as the directory listed it; an active segment may have grown since."""
 
     base_offset: int
     size_bytes: int
@@ -37,9 +37,9 @@ class Segment(NamedTuple):
 
 
 class Position(NamedTuple):
-    """A batch boundary: byte `position` of a segment, where the batch with `offset` begins."""
+    """A batch boundary: byte `position` of a segment, at which the batch with `offset` begins."""
 
-    segment: Segment
+    segment: SegmentFile
     position: int
     offset: int
 
@@ -60,11 +60,13 @@ class SegmentLog:
 
     @property
     def first_offset(self) -> int:
-        """Base offset of the first segment; 0 for a directory without any."""
+        """Base offset of the first segment; 0 without segments."""
         return self.segments[0].base_offset if self.segments else 0
 
     def position_of(self, offset: int) -> Position | None:
-        """A batch boundary at or before the batch of `offset`, near to it; None without segments.
+        """Return a batch boundary at or before the batch of `offset`, None without segments.
+
+        It is near the batch, by the index interval.
 
         The boundary is the start of the first segment for an offset below it.
         """
@@ -75,14 +77,14 @@ class SegmentLog:
         entry = int(np.searchsorted(offsets, offset - segment.base_offset, side="right")) - 1
         return self._checked(segment, offsets, positions, entry)
 
-    def boundary_near(self, segment: Segment, position: int) -> Position:
-        """The last indexed batch boundary of `segment` at or before byte `position`."""
+    def boundary_near(self, segment: SegmentFile, position: int) -> Position:
+        """Return the last indexed batch boundary of `segment` at or before byte `position`."""
         offsets, positions = self._offset_index(segment)
         entry = int(np.searchsorted(positions, position, side="right")) - 1
         return self._checked(segment, offsets, positions, entry)
 
     def headers_from(self, start: Position) -> Iterator[tuple[Position, BatchHeader]]:
-        """Headers from `start` to the end of the log, over segments; stops at a torn batch."""
+        """Yield headers from `start` to the end of the log, over segments; stop at a torn batch."""
         index = self._segment_index(start.segment.base_offset)
         position = start.position
         for segment in self.segments[index:]:
@@ -92,7 +94,7 @@ class SegmentLog:
             position = 0
 
     def end_offset(self, checked_from: int | None = None) -> int:
-        """The log end offset: behind the last batch that is whole and has a valid CRC.
+        """Return the log end offset: the one after the last whole batch with a valid CRC.
 
         Args:
             checked_from: Offset from which batches are not known to be on disk (the recovery point
@@ -116,7 +118,7 @@ class SegmentLog:
         return end
 
     def offset_for_timestamp(self, timestamp_ms: int, start: int, end: int) -> int | None:
-        """The first offset in [start, end) whose record has at least this timestamp.
+        """Return the first offset in [start, end) whose record has at least this timestamp.
 
         Raises:
             CorruptLog: the batch that should hold it does not parse.
@@ -130,14 +132,14 @@ class SegmentLog:
         return None
 
     def _search_segment(
-        self, segment: Segment, timestamp_ms: int, start: int, end: int
+        self, segment: SegmentFile, timestamp_ms: int, start: int, end: int
     ) -> int | None:
         timestamps, offsets = read_time_index(segment.path.with_suffix(".timeindex"))
         is_last = segment == self.segments[-1]
         if timestamps.size and not is_last and timestamps[-1] < timestamp_ms:
             return None
         entry = int(np.searchsorted(timestamps, timestamp_ms, side="left")) - 1
-        # Everything up to the entry's offset is older, so the search may begin there.
+        # All records up to the entry's offset are older, so the search may begin there.
         known_older = segment.base_offset + int(offsets[entry]) if entry >= 0 else 0
         first = self.position_of(max(known_older, start, segment.base_offset))
         position = first.position if first and first.segment == segment else 0
@@ -154,15 +156,15 @@ class SegmentLog:
         return None
 
     def _segment_index(self, offset: int) -> int:
-        """Index of the last segment whose base offset is not above `offset`."""
+        """Return the index of the last segment whose base offset is not above `offset`."""
         index = bisect_right(self.segments, offset, key=lambda segment: segment.base_offset)
         return max(0, index - 1)
 
-    def _offset_index(self, segment: Segment) -> tuple[Any, Any]:
+    def _offset_index(self, segment: SegmentFile) -> tuple[Any, Any]:
         return read_offset_index(segment.path.with_suffix(".index"), segment.size_bytes)
 
-    def _checked(self, segment: Segment, offsets: Any, positions: Any, entry: int) -> Position:
-        """The boundary of an index entry, or of the nearest one before it that is right."""
+    def _checked(self, segment: SegmentFile, offsets: Any, positions: Any, entry: int) -> Position:
+        """Return the boundary of an index entry, or of the nearest valid one before it."""
         with _open(segment) as file:
             while entry >= 0:
                 position = int(positions[entry])
@@ -170,7 +172,7 @@ class SegmentLog:
                 data = os.pread(file.fileno(), HEADER_BYTES, position)
                 if len(data) == HEADER_BYTES:
                     header = BatchHeader._make(HEADER.unpack(data))
-                    # An entry of an old broker carries the last offset of several batches.
+                    # An entry of an old broker has the last offset of several batches.
                     if (
                         header.magic == MAGIC
                         and segment.base_offset <= header.base_offset
@@ -181,13 +183,13 @@ class SegmentLog:
         return Position(segment, 0, segment.base_offset)
 
 
-def list_segments(path: Path) -> list[Segment]:
-    """The `.log` files of a replica's directory by base offset; transient files are left out.
+def list_segments(path: Path) -> list[SegmentFile]:
+    """Return the `.log` files of a replica's directory by base offset, without transient files.
 
     Raises:
         FileNotFoundError: there is no such directory.
     """
-    segments: list[Segment] = []
+    segments: list[SegmentFile] = []
     with os.scandir(path) as entries:
         for entry in entries:
             stem, _, suffix = entry.name.partition(".")
@@ -197,12 +199,12 @@ def list_segments(path: Path) -> list[Segment]:
                 size_bytes = entry.stat().st_size
             except FileNotFoundError:
                 continue
-            segments.append(Segment(int(stem), size_bytes, Path(entry.path)))
+            segments.append(SegmentFile(int(stem), size_bytes, Path(entry.path)))
     return sorted(segments)
 
 
 def walk_headers(file: Any, position: int, path: str) -> Iterator[tuple[int, BatchHeader]]:
-    """(position, header) of the whole batches of a file from a batch boundary on.
+    """Yield (position, header) of the whole batches of a file from a batch boundary on.
 
     Raises:
         CorruptLog: a message set of format 0 or 1.
@@ -226,8 +228,8 @@ def walk_headers(file: Any, position: int, path: str) -> Iterator[tuple[int, Bat
         position = end
 
 
-def _valid_prefix(segment: Segment, position: int, offset: int) -> tuple[int, int]:
-    """(bytes, next offset) of a segment up to the first batch that is torn or fails its CRC."""
+def _valid_prefix(segment: SegmentFile, position: int, offset: int) -> tuple[int, int]:
+    """Return (bytes, next offset) of a segment up to its first torn or corrupt batch."""
     with _open(segment) as file:
         for at, header in walk_headers(file, position, str(segment.path)):
             data = os.pread(file.fileno(), header.size_bytes, at)
@@ -239,7 +241,7 @@ def _valid_prefix(segment: Segment, position: int, offset: int) -> tuple[int, in
     return position, offset
 
 
-def _decoded(segment: Segment, position: int, data: bytes, header: BatchHeader) -> list[Record]:
+def _decoded(segment: SegmentFile, position: int, data: bytes, header: BatchHeader) -> list[Record]:
     try:
         check_crc(data, 0, header)
         return decode_records(data, 0, header)
@@ -247,5 +249,5 @@ def _decoded(segment: Segment, position: int, data: bytes, header: BatchHeader) 
         raise CorruptLog(str(segment.path), position, str(error)) from error
 
 
-def _open(segment: Segment) -> Any:
+def _open(segment: SegmentFile) -> Any:
     return open(segment.path, "rb", buffering=0)

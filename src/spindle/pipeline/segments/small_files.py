@@ -1,7 +1,7 @@
-"""The small files of a log directory that a reader needs, over the parsers of the log package.
+"""Read the small files of a log directory with the parsers of the log package.
 
-A running broker replaces and removes them at any time, so a file that is gone is no error here.
-Also: whether a process holds the directory's lock.
+A running broker replaces and removes them at any time, so a missing file is not an error. This
+module also tells whether a process holds the directory's lock.
 """
 
 import fcntl
@@ -24,7 +24,7 @@ _FLOCK: Final = struct.Struct("hhqqi4x")
 
 
 def current_replica(name: str) -> TopicPartition | None:
-    """The partition of a current replica's directory; None for every other name."""
+    """Return the partition that a directory name stands for, None if it is no current replica."""
     try:
         partition, kind = parse_directory_name(name)
     except ValueError:
@@ -33,7 +33,7 @@ def current_replica(name: str) -> TopicPartition | None:
 
 
 def read_topic_id(replica: Path) -> Uuid | None:
-    """The topic id of a replica's directory; None where it is not known, or there is no directory.
+    """Return the topic id of a replica's directory, None if it is unknown or there is no directory.
 
     Raises:
         CorruptLog: `partition.metadata` is malformed.
@@ -45,7 +45,7 @@ def read_topic_id(replica: Path) -> Uuid | None:
 
 
 def read_leader_epochs(replica: Path) -> tuple[tuple[int, int], ...]:
-    """(epoch, start offset) pairs of a partition, ascending; none where there is no file.
+    """Return (epoch, start offset) pairs of a partition, ascending; none without a file.
 
     Raises:
         CorruptLog: the checkpoint is malformed.
@@ -66,9 +66,9 @@ def read_leader_epochs(replica: Path) -> tuple[tuple[int, int], ...]:
 
 
 def is_in_use(directory: Path) -> bool:
-    """True while another process holds the directory's lock, as a running broker does.
+    """Return True while another process holds the directory's lock, as a running broker does.
 
-    The lock is asked for, not taken: taking it even for a moment could fail a broker's start.
+    The lock is tested, not taken: holding it even for a moment could make a broker's start fail.
     """
     try:
         descriptor = os.open(directory / LOCK_FILE, os.O_RDONLY | os.O_CLOEXEC)

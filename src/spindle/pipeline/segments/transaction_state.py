@@ -1,27 +1,28 @@
-"""What a read_committed reader must know of a partition without a broker (KIP-98).
+"""Aborted transactions and the last stable offset of a partition, without a broker (KIP-98).
 
-The aborted transactions come from the `.txnindex` files. The last stable offset is where the first
-transaction that is still open begins: from the newest producer snapshot and the batches after it.
+A read_committed reader needs both. The aborted transactions come from the `.txnindex` files. The
+last stable offset is the start of the oldest open transaction; it follows from the newest producer
+snapshot and the batches after it.
 """
 
+from spindle.client.fetching import AbortedProducer
 from spindle.log.formats.producer_snapshot import read_producer_snapshot
-from spindle.pipeline.records.transactions import AbortedTransaction
 from spindle.pipeline.segments.index_files import read_transaction_index
 from spindle.pipeline.segments.segment_log import SegmentLog
 from spindle.pipeline.segments.small_files import FILE_SYSTEM
 
 
-def aborted_transactions(log: SegmentLog, start: int, end: int) -> list[AbortedTransaction]:
-    """Aborted transactions that overlap the offsets [start, end).
+def aborted_transactions(log: SegmentLog, start: int, end: int) -> list[AbortedProducer]:
+    """Return the aborted transactions that overlap the offsets [start, end).
 
     The entry of a transaction is in the index of the segment that holds its abort marker, which may
     be any at or after `start`.
     """
-    found: list[AbortedTransaction] = []
+    found: list[AbortedProducer] = []
     for segment in log.segments:
         entries = read_transaction_index(segment.path.with_suffix(".txnindex"))
         found += [
-            AbortedTransaction(entry.producer_id, entry.first_offset)
+            AbortedProducer(entry.producer_id, entry.first_offset)
             for entry in entries
             if entry.last_offset >= start and entry.first_offset < end
         ]
@@ -29,7 +30,7 @@ def aborted_transactions(log: SegmentLog, start: int, end: int) -> list[AbortedT
 
 
 def last_stable_offset(log: SegmentLog, end: int) -> int:
-    """The first offset of the oldest transaction that is open at `end`, or `end` itself.
+    """Return the first offset of the oldest transaction that is open at `end`, or `end` itself.
 
     Raises:
         CorruptLog: a producer snapshot is not in its format.
@@ -51,7 +52,7 @@ def last_stable_offset(log: SegmentLog, end: int) -> int:
 
 
 def _newest_snapshot(log: SegmentLog, end: int) -> tuple[int, dict[int, int]]:
-    """(offset, first offset of open transactions by producer id) to begin from."""
+    """Return (offset, first offset of open transactions by producer id) to begin from."""
     snapshots = sorted(
         (int(path.stem), path)
         for path in log.path.glob("*.snapshot")

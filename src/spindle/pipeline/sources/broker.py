@@ -3,11 +3,11 @@
     spark.read.format("spindle").option("kafka.bootstrap.servers", "...").option("subscribe", "t")
 
 Options and rows are those of Spark's built-in `kafka` source (see `broker_options`), without its
-jars. It works on any Kafka cluster. Spark plans a Python source once for each DataFrame, so
-partitions that are added to a topic, and a topic that is made anew, need a new DataFrame.
+jars. It works on any Kafka cluster. Spark plans a Python source once for each DataFrame: call
+`load()` again after partitions were added to a topic, or a topic was created again.
 
-Filters are pushed down only where the session has `spark.sql.python.filterPushdown.enabled` on. It
-is better off: `spindle.pipeline.sources.segments` says why. The options narrow a read as well.
+Filters are pushed down only if the session has `spark.sql.python.filterPushdown.enabled` on. Leave
+it off, for the reason in `spindle.pipeline.sources.segments`; the options narrow a read as well.
 """
 
 import warnings
@@ -36,7 +36,7 @@ PUSHDOWN_CONF = "spark.sql.python.filterPushdown.enabled"
 
 @dataclass
 class RangesPartition(InputPartition):
-    """What one task reads."""
+    """The offset ranges that one task reads."""
 
     ranges: tuple[OffsetRange, ...]
 
@@ -49,22 +49,22 @@ class BrokerReader(DataSourceReader):
         self._filters = options.row_bounds
 
     def partitions(self) -> list[InputPartition]:
-        """The tasks; a single one without ranges where there is nothing to read."""
+        """Return the tasks; a single one without ranges if there is nothing to read."""
         return [
             RangesPartition(ranges)
             for ranges in plan_tasks(self._options, self._filters, keep_empty_ends=True) or [()]
         ]
 
     def read(self, partition: Any) -> Iterator[Any]:
-        """The Arrow batches of a task."""
+        """Return the Arrow batches of a task."""
         return read_ranges(self._options, settled(self._options, partition.ranges), self._filters)
 
 
 class FilteringBrokerReader(BrokerReader):
-    """The same with pushed filters: they narrow partitions, offsets and times further."""
+    """A BrokerReader that takes filters: they narrow partitions, offsets and timestamps."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Note the filters; all are returned, because Spark is to check the rows as well."""
+        """Note the filters and return all of them, so that Spark checks the rows as well."""
         self._filters = narrow(self._filters, filters)
         return filters
 
@@ -77,9 +77,9 @@ class BrokerDataSource(BatchReadOnly):
         return "spindle"
 
     def schema(self) -> str:
-        """The row of Spark's `kafka` source, or the columns asked for. Checks all options."""
+        """Check all options; return the row of the `kafka` source, or the wanted columns."""
         for name, nearest in misspelt_options(self.options).items():
-            # Spark's own source ignores what it does not know, so this may not be an error.
+            # Spark's own source ignores unknown options, so this must not be an error.
             warnings.warn(
                 f"option {name} has no effect; is {nearest} meant?", RuntimeWarning, stacklevel=2
             )
@@ -97,6 +97,6 @@ class FilteringBrokerDataSource(BrokerDataSource):
 
 
 def register(spark: SparkSession) -> None:
-    """Make `spindle` known to a session, with filter pushdown if the session has it on."""
+    """Register `spindle` in a session, with filter pushdown if the session has it on."""
     has_pushdown = str(spark.conf.get(PUSHDOWN_CONF, "false")).lower() == "true"
     spark.dataSource.register(FilteringBrokerDataSource if has_pushdown else BrokerDataSource)

@@ -1,10 +1,10 @@
 """Where a batch read starts and ends: the offset options of Spark's `kafka` source.
 
-Three options say it for each end, the first that is present wins: one timestamp for everything
+Each end has three options, and the first that is present counts: one timestamp for all partitions
 (`startingTimestamp`), a timestamp per partition (`startingOffsetsByTimestamp`), or offsets
 (`startingOffsets`: `earliest`, `latest` or an offset per partition, where -2 is earliest and -1
-latest). A timestamp past the last record is an error at the start, unless the strategy says
-`latest`, and means latest at the end.
+latest). A starting timestamp after the last record is an error unless the strategy is `latest`; an
+ending timestamp after the last record means latest.
 """
 
 import json
@@ -28,7 +28,7 @@ class End(Enum):
 
 
 class NoMatch(Enum):
-    """What a starting timestamp after the last record means."""
+    """The two meanings of a starting timestamp after the last record."""
 
     ERROR = "error"
     LATEST = "latest"
@@ -36,28 +36,28 @@ class NoMatch(Enum):
 
 @dataclass(frozen=True, slots=True)
 class AtPosition:
-    """Earliest or latest of every partition."""
+    """The earliest or the latest offset of every partition."""
 
     position: int
 
 
 @dataclass(frozen=True, slots=True)
 class AtOffsets:
-    """An offset per partition, LATEST and EARLIEST included."""
+    """An offset per partition; LATEST and EARLIEST are possible."""
 
     offsets: Mapping[TopicPartition, int]
 
 
 @dataclass(frozen=True, slots=True)
 class AtTime:
-    """The first record that is not older, in every partition."""
+    """The first record of every partition that is not older than a time."""
 
     timestamp_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class AtTimes:
-    """The first record that is not older, with a time per partition."""
+    """The first record of each partition that is not older than the time of this partition."""
 
     timestamps_ms: Mapping[TopicPartition, int]
 
@@ -66,7 +66,7 @@ OffsetLimit: TypeAlias = AtPosition | AtOffsets | AtTime | AtTimes
 
 
 def offset_limit(options: Mapping[str, str], end: End) -> OffsetLimit:
-    """The limit that the options give for one end of a batch read.
+    """Return the limit that the options give for one end of a batch read.
 
     Args:
         options: with keys in lower case.
@@ -102,7 +102,7 @@ def offset_limit(options: Mapping[str, str], end: End) -> OffsetLimit:
 
 
 def no_match_strategy(options: Mapping[str, str]) -> NoMatch:
-    """What `startingOffsetsByTimestampStrategy` says.
+    """Return the value of `startingOffsetsByTimestampStrategy`.
 
     Raises:
         ValueError: it is neither `error` nor `latest`.
@@ -115,7 +115,7 @@ def no_match_strategy(options: Mapping[str, str]) -> NoMatch:
 
 
 def check_order(start: OffsetLimit, stop: OffsetLimit) -> None:
-    """Refuse what can be seen to be wrong without asking a broker.
+    """Refuse limits that are wrong whatever the brokers hold.
 
     Raises:
         ValueError: limits per partition that name different partitions, or a start after its end.

@@ -1,9 +1,9 @@
 """Options of the `spindle` source: names, rules and defaults of Spark's built-in `kafka` source.
 
-A job that reads with `format("kafka")` reads with `format("spindle")` unchanged. Added are
+A job that reads with `format("kafka")` reads with `format("spindle")` unchanged. This source adds
 `columns`, `minTimestamp` and `maxTimestamp` (only rows with a time in these bounds, in ms, both
 inclusive), `batchBytes`, `fetchMaxBytes` and `isolationLevel`. Options that only concern streams or
-consumer groups are accepted and have no effect, as upstream in a batch read.
+consumer groups are accepted and have no effect, as in a batch read of the `kafka` source.
 """
 
 import difflib
@@ -71,21 +71,21 @@ _REFUSED_PROPERTIES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Assign:
-    """These partitions."""
+    """A selection of single partitions."""
 
     partitions: tuple[TopicPartition, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Subscribe:
-    """All partitions of these topics."""
+    """A selection of topics with all their partitions."""
 
     topics: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class SubscribePattern:
-    """All partitions of the topics in whose name the pattern is found, internal ones excluded."""
+    """A selection of all topics in whose name the pattern is found, without internal topics."""
 
     pattern: str
 
@@ -95,7 +95,7 @@ Selection: TypeAlias = Assign | Subscribe | SubscribePattern
 
 @dataclass(frozen=True, slots=True)
 class BrokerReadOptions:
-    """A validated batch read. Sizes in bytes, times in ms; None where nothing was asked for."""
+    """A validated batch read. Sizes in bytes, times in ms; None for options not given."""
 
     client: ClientSettings
     selection: Selection
@@ -116,12 +116,12 @@ class BrokerReadOptions:
 
     @property
     def reads_committed(self) -> bool:
-        """True when aborted transactions are left out and open ones are not read."""
+        """True if aborted transactions are left out and open ones are not read."""
         return self.isolation_level == READ_COMMITTED
 
 
 def broker_read_options(given: Mapping[str, str]) -> BrokerReadOptions:
-    """The read that options describe.
+    """Check the options of a read and return them.
 
     Args:
         given: as Spark passes them; upper and lower case of keys do not matter.
@@ -160,7 +160,7 @@ def broker_read_options(given: Mapping[str, str]) -> BrokerReadOptions:
 
 
 def misspelt_options(given: Mapping[str, str]) -> dict[str, str]:
-    """Options that mean nothing here but look like one that does, with the one they look like."""
+    """Return the unknown options that resemble a known one, each with that one."""
     known = {name.lower(): name for name in _KNOWN}
     found = {}
     for key in given:

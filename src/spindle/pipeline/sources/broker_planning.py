@@ -1,8 +1,8 @@
-"""Plans a batch read on the driver: which partitions, which offsets, which tasks.
+"""Plan a batch read on the driver: its partitions, offset ranges and tasks.
 
-Spark keeps the plan of a Python source for as long as the DataFrame lives, while its `kafka` source
-asks for the ends of the log in every action. So open ends are planned as they are now, for cutting
-the read into tasks, and marked: the tasks ask again (`broker_reading.settled`).
+Spark keeps the plan of a Python source as long as the DataFrame lives, but its `kafka` source asks
+for the ends of the log in every action. So the plan takes open ends as they are now, to cut the
+read into tasks, and marks them; the tasks ask again (`broker_reading.settled`).
 """
 
 import os
@@ -44,7 +44,7 @@ from spindle.pipeline.sources.broker_ranges import (
 
 Offsets = Mapping[TopicPartition, int]
 _DEFAULT_RECORD_BYTES: Final = 100.0
-"""A record's size where the brokers do not tell how much their logs hold."""
+"""The assumed size of a record if the brokers do not tell the sizes of their logs."""
 
 
 def plan_tasks(
@@ -55,13 +55,13 @@ def plan_tasks(
     cores: int | None = None,
     sleep: Callable[[float], None] = time.sleep,
 ) -> list[tuple[OffsetRange, ...]]:
-    """The ranges of each task.
+    """Return the ranges of each task.
 
     Args:
-        filters: what Spark will ask of the rows; offsets that cannot pass are not planned. The
-            bounds of the options where None.
-        keep_empty_ends: plan also what is empty now and may have grown when the tasks run.
-        cores: of all executors; those of this machine where None.
+        filters: The filters that Spark will apply; offsets that cannot pass are not planned. None
+            means the bounds of the options.
+        keep_empty_ends: Plan also ranges that are empty now and may have grown when the tasks run.
+        cores: Cores of all executors; None means those of this machine.
 
     Raises:
         ValueError: limits that do not fit the partitions that exist.
@@ -86,7 +86,7 @@ def _settle(
     filters: PushedFilters,
     sleep: Callable[[float], None],
 ) -> list[OffsetRange]:
-    """The ranges to read; repeated while the topics change under the questions."""
+    """Return the ranges to read; start again if the topics change in the meantime."""
     failures = 0
     while True:
         try:
@@ -104,7 +104,7 @@ def _settle(
 def select_partitions(
     client: WireClient, selection: Selection
 ) -> tuple[ClusterView, list[TopicPartition]]:
-    """The partitions of a selection, sorted. Internal topics are never read, as upstream.
+    """Return the partitions of a selection, sorted, without those of internal topics.
 
     Raises:
         ValueError: an assigned partition that does not exist.
@@ -174,7 +174,7 @@ def _ranges(
 
 
 def _is_at(limit: OffsetLimit, partition: TopicPartition, position: int) -> bool:
-    """Whether a limit is an end of the log, and not an offset or a time."""
+    """Return True if a limit is an end of the log, and not an offset or a time."""
     match limit:
         case AtPosition(everywhere):
             return everywhere == position
@@ -187,10 +187,10 @@ def _is_at(limit: OffsetLimit, partition: TopicPartition, position: int) -> bool
 def _filtered(
     client: WireClient, ranges: list[OffsetRange], filters: PushedFilters
 ) -> list[OffsetRange]:
-    """The part of the ranges in which rows can pass the filters.
+    """Return the part of the ranges in which rows can pass the filters.
 
-    Only the lower bound of the time cuts: no earlier record passes it, while beyond an upper bound
-    older records may follow.
+    Only a lower bound of the time cuts a range: no record before the first match passes it, while
+    records behind an upper bound may still be older.
     """
     wanted = [each for each in ranges if filters.wants(each.partition)]
     first: dict[TopicPartition, int] = {}
@@ -221,7 +221,7 @@ def _resolve(
     which: str,
     no_match: NoMatch,
 ) -> dict[TopicPartition, int]:
-    """An offset for every partition."""
+    """Return an offset for every partition."""
     match limit:
         case AtPosition(position):
             return _positions(client, dict.fromkeys(partitions, position))
@@ -237,7 +237,7 @@ def _resolve(
 
 
 def _positions(client: WireClient, offsets: Offsets) -> dict[TopicPartition, int]:
-    """Offsets with LATEST and EARLIEST replaced by what they are now."""
+    """Return the offsets, with LATEST and EARLIEST replaced by their current values."""
     open_ends = {each: offset for each, offset in offsets.items() if offset in (LATEST, EARLIEST)}
     found = client.list_offsets(open_ends) if open_ends else {}
     return {
@@ -276,9 +276,9 @@ def _listed(partitions: list[TopicPartition]) -> str:
 
 
 def _bytes_per_offset(client: WireClient, ranges: list[OffsetRange]) -> dict[TopicPartition, float]:
-    """How many bytes an offset stands for, by the size of the logs.
+    """Return the bytes that an offset stands for in each topic, by the size of the logs.
 
-    A reader may lack the right to ask that; the sizes only steer the cutting, so one guess will do.
+    A reader may lack the right to ask for sizes. They only steer the cutting, so one guess will do.
     """
     wanted: dict[str, list[int]] = {}
     for each in ranges:

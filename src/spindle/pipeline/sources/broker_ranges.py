@@ -1,9 +1,9 @@
-"""Cuts offset ranges into tasks.
+"""Cut offset ranges into tasks.
 
-Asked for `minPartitions` or `maxRecordsPerPartition`, it cuts as Spark's `kafka` source does: large
-ranges in proportion to their share, small ones whole. Unasked, it differs on purpose: twice as many
-tasks as cores whatever the number of partitions, each with about the same number of bytes, because
-one consumer per partition leaves cores idle or starts hundreds of tiny tasks.
+With `minPartitions` or `maxRecordsPerPartition` the cut is that of Spark's `kafka` source: large
+ranges in proportion to their share, small ones whole. Without these options it differs on purpose:
+there are twice as many tasks as cores, each with about the same number of bytes. One task per
+partition would leave cores idle or start hundreds of tiny tasks.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,16 +16,16 @@ from spindle.common.uuids import Uuid
 _TASKS_PER_CORE: Final = 2
 _TASK_BYTES: Final = 64 * 1024 * 1024
 _SMALL_READ_BYTES: Final = 4 * 1024 * 1024
-"""Below this a second task costs more than it saves."""
+"""A read below this size is one task: a second one would cost more than it saves."""
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetRange:
     """Offsets [start, end) of one partition, with the topic id they were planned for.
 
-    `from_earliest` says that the read was to start at whatever is there, so that a log that starts
-    later by now is no loss; `to_latest` that the range is the last one of a partition that is to
-    be read to its end, wherever that is by now. A read of exact offsets ignores both.
+    `from_earliest`: the read was to start at the log start, so a log start that has moved since is
+    no data loss. `to_latest`: the range is the last one of a partition that is to be read to its
+    current end. Both are False for a read of exact offsets.
     """
 
     partition: TopicPartition
@@ -44,11 +44,11 @@ class OffsetRange:
 def split_by_count(
     ranges: Iterable[OffsetRange], min_partitions: int | None, max_records: int | None
 ) -> list[tuple[OffsetRange, ...]]:
-    """One range per task, as the built-in source splits.
+    """Return one range per task, cut as the built-in source cuts.
 
     Args:
-        min_partitions: about this many tasks, where there are fewer ranges.
-        max_records: no task with more offsets than this.
+        min_partitions: Cut into about this many tasks if there are fewer ranges.
+        max_records: The most offsets of a task.
     """
     pieces = [each for each in ranges if each.size > 0]
     if max_records is not None:
@@ -61,7 +61,7 @@ def split_by_count(
 def split_by_bytes(
     ranges: Sequence[OffsetRange], bytes_per_offset: Mapping[TopicPartition, float], cores: int
 ) -> list[tuple[OffsetRange, ...]]:
-    """As many tasks as suit the size of the read, each with about the same number of bytes."""
+    """Return tasks of about the same number of bytes, as many as suit the size of the read."""
     wanted = [each for each in ranges if each.size > 0]
     weights = [each.size * bytes_per_offset[each.partition] for each in wanted]
     task_count = tasks_for(sum(weights), cores)
@@ -85,7 +85,7 @@ def split_by_bytes(
 
 
 def tasks_for(total_bytes: float, cores: int) -> int:
-    """The number of tasks for a read of so many bytes."""
+    """Return the number of tasks for a read of this size."""
     if total_bytes < _SMALL_READ_BYTES:
         return 1
     by_size = -int(-total_bytes // _TASK_BYTES)
@@ -93,7 +93,7 @@ def tasks_for(total_bytes: float, cores: int) -> int:
 
 
 def _cut_large(ranges: Sequence[OffsetRange], min_partitions: int) -> list[OffsetRange]:
-    """Cut the ranges whose share is worth more than one task; small ones do not count then."""
+    """Cut the ranges whose share is worth more than one task, and leave the small ones whole."""
     total = sum(each.size for each in ranges)
     small = [each for each in ranges if _parts(each.size, total, min_partitions) == 1]
     large_total = total - sum(each.size for each in small)
@@ -112,7 +112,7 @@ def _parts(size: int, total: int, parts: int) -> int:
 
 
 def _cut(each: OffsetRange, parts: int) -> list[OffsetRange]:
-    """Equal parts; the last ones take what does not divide. Never an empty part."""
+    """Cut a range into equal parts; the last parts take the remainder, and no part is empty."""
     cut = []
     start = each.start_offset
     for part in range(parts):
@@ -131,7 +131,7 @@ def _piece(each: OffsetRange, start: int, end: int) -> OffsetRange:
 def with_empty_ends(
     tasks: list[tuple[OffsetRange, ...]], ranges: Iterable[OffsetRange]
 ) -> list[tuple[OffsetRange, ...]]:
-    """Give the last task what is empty now but may have grown when it is read."""
+    """Add to the last task the ranges that are empty now and may have grown when it runs."""
     empty = tuple(each for each in ranges if each.size <= 0 and each.to_latest)
     if not empty:
         return tasks

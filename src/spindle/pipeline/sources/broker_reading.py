@@ -1,33 +1,21 @@
-"""Reads a task's ranges in a worker: Fetch, then the record kernel, then Arrow batches."""
+"""The work of a task: Fetch its ranges, decode them with the record kernel, give Arrow batches."""
 
 from collections.abc import Iterator
 from dataclasses import replace
 
 import pyarrow as pa
 
-from spindle.client.errors import ClientError
 from spindle.client.fetching import FetchLimits
 from spindle.client.offsets import EARLIEST, LATEST
 from spindle.client.wire.cluster import WireClient
 from spindle.client.wire.fetcher import FetchedRun, PartitionFetcher, TopicReplaced
 from spindle.common.errors import ApiError, ErrorCode
-from spindle.common.ids import TopicPartition
+from spindle.pipeline.errors import DataLoss
 from spindle.pipeline.records.decoder import BatchDecoder, RowFilter
-from spindle.pipeline.records.transactions import AbortedTransaction, AbortedTransactions
+from spindle.pipeline.records.transactions import AbortedTransactions
 from spindle.pipeline.segments.pushdown import PushedFilters
 from spindle.pipeline.sources.broker_options import BrokerReadOptions
 from spindle.pipeline.sources.broker_ranges import OffsetRange
-
-
-class DataLost(ClientError):
-    """Records that were planned for are gone; `failOnDataLoss=false` reads what is left."""
-
-    def __init__(self, partition: TopicPartition, first: int, end: int, reason: str) -> None:
-        super().__init__(
-            f"offsets {first} to {end - 1} of {partition} cannot be read: {reason}. They were "
-            "removed by retention, deleted, or lost with their topic. Set the option "
-            "failOnDataLoss=false to read what is left"
-        )
 
 
 def read_ranges(
@@ -35,15 +23,15 @@ def read_ranges(
     ranges: tuple[OffsetRange, ...],
     filters: PushedFilters | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of the ranges whose time can pass the filters, range after range, by offset.
+    """Return the rows of the ranges that can pass the filters, range after range, by offset.
 
     Args:
-        filters: the bounds of the options where None.
+        filters: Bounds on the timestamps; None means those of the options.
 
     Raises:
-        DataLost: records are gone and the options say that this is an error.
+        DataLoss: records are gone and the options say that this is an error.
         ApiError, ClientError: the brokers refuse, or cannot be reached.
-        CorruptRecords: batches that do not hold together.
+        CorruptRecords: a batch fails its checksum or does not parse.
     """
     with WireClient(options.client) as client:
         for each in ranges:
@@ -51,7 +39,7 @@ def read_ranges(
 
 
 def settled(options: BrokerReadOptions, ranges: tuple[OffsetRange, ...]) -> tuple[OffsetRange, ...]:
-    """The ranges with open ends as they are now.
+    """Return the ranges with their open ends as they are now.
 
     Raises:
         ApiError, ClientError: the brokers refuse, or cannot be reached.
@@ -117,7 +105,7 @@ class _RangeReader:
                 refused_before, refused = refused, reached
                 start = self._after_loss(reached)
                 if start == refused_before:
-                    # The leader says that it has the offset, and again does not give it.
+                    # The leader reported this offset as available and refused it a second time.
                     raise
             except TopicReplaced as error:
                 self._lost(reached, self._wanted.end_offset, str(error))
@@ -126,9 +114,7 @@ class _RangeReader:
     def _decode(self, run: FetchedRun) -> Iterator[pa.RecordBatch]:
         aborted = None
         if self._options.reads_committed:
-            aborted = AbortedTransactions(
-                AbortedTransaction(a.producer_id, a.first_offset) for a in run.batches.aborted
-            )
+            aborted = AbortedTransactions(run.batches.aborted)
         decoder = BatchDecoder(
             self._wanted.partition,
             self._options.columns,
@@ -141,14 +127,14 @@ class _RangeReader:
         return decoder.decode(run.batches.records)
 
     def _check_start(self, run: FetchedRun) -> None:
-        """The log start may have passed us since the last answer, and the broker read on there."""
+        """Report data loss if the broker read on at a log start beyond the position."""
         first_left = run.batches.log_start_offset
         if first_left > run.start_offset:
             end = min(first_left, self._wanted.end_offset)
             self._lost(run.start_offset, end, f"the log now starts at offset {first_left}")
 
     def _after_loss(self, reached: int) -> int | None:
-        """Where to go on after an offset that is out of range, None where nothing is left."""
+        """Return the offset to continue at after OFFSET_OUT_OF_RANGE, None if nothing is left."""
         partition, end = self._wanted.partition, self._wanted.end_offset
         first_left = self._client.list_offsets({partition: EARLIEST})[partition].offset
         log_end = self._client.list_offsets({partition: LATEST})[partition].offset
@@ -162,7 +148,11 @@ class _RangeReader:
 
     def _lost(self, first: int, end: int, reason: str) -> None:
         if self._options.fail_on_data_loss:
-            raise DataLost(self._wanted.partition, first, end, reason)
+            raise DataLoss(
+                f"offsets {first} to {end - 1} of {self._wanted.partition} cannot be read: "
+                f"{reason}. They were removed by retention, deleted, or lost with their topic. Set "
+                "the option failOnDataLoss=false to read what is left"
+            )
 
 
 def _row_filter(wanted: OffsetRange, filters: PushedFilters) -> RowFilter:

@@ -1,8 +1,8 @@
-"""Answers to streaming reads and to writes, which the sources do not have yet.
+"""Errors for streaming reads and for writes, which the sources do not support yet.
 
-Spark tells a Python source that it is read as a stream, or written to, only when the query starts;
-`load()` does not know it. PySpark hides an error of `streamReader` behind one of its own, so there
-is a reader, and its first call fails with the sentence that helps.
+A Python source learns that it is read as a stream, or written to, only when the query starts; it
+cannot tell in `load()`. If `streamReader` fails, PySpark reports an error of its own instead. So
+`streamReader` returns a reader whose first call fails with a sentence that helps.
 """
 
 from typing import Any, Final, NoReturn

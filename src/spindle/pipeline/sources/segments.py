@@ -4,13 +4,13 @@
 
 Options: see `spindle.pipeline.segments.options`. Rows are those of Spark's built-in `kafka` source.
 
-Spark hands filters to a Python source only when `spark.sql.python.filterPushdown.enabled` is on,
-and refuses a source that can take them when it is off; so there are two classes and `register`
-picks. Leave it off, as `get_spark` does, unless every DataFrame is used in one place of one query:
-Spark 4.1 to 4.3 keeps what a pushed filter left to read and uses it for other queries of the same
-DataFrame, so that a query without a filter after one with a filter, and a union of two filters,
-lose rows. The options `minTimestamp`, `maxTimestamp`, `startingOffsets`, `assign` and so on narrow
-a read without that danger.
+Spark pushes filters to a Python source only if `spark.sql.python.filterPushdown.enabled` is on, and
+refuses a source that takes filters if it is off; so there are two classes, and `register` chooses.
+Leave it off, as `get_spark` does, unless every DataFrame is used in one place of one query. Spark
+4.1 to 4.3 keeps the plan that a pushed filter made and uses it for other queries of the same
+DataFrame: a query without a filter after one with a filter, and a union of two filters, lose rows.
+The options `minTimestamp`, `maxTimestamp`, `startingOffsets`, `assign` and others narrow a read
+without that danger.
 """
 
 from collections.abc import Iterable, Iterator
@@ -36,7 +36,7 @@ PUSHDOWN_CONF = "spark.sql.python.filterPushdown.enabled"
 
 @dataclass
 class SegmentsPartition(InputPartition):
-    """What one task reads."""
+    """The offset ranges that one task reads."""
 
     ranges: tuple[SegmentRange, ...]
 
@@ -51,22 +51,22 @@ class SegmentsReader(DataSourceReader):
         self._settings = read_settings(self._options)
 
     def partitions(self) -> list[InputPartition]:
-        """The tasks; a single one without ranges where there is nothing to read."""
+        """Return the tasks; a single one without ranges if there is nothing to read."""
         partitions = readable_partitions(self._options, self._cluster)
         resolved = resolve_ranges(self._options, partitions, self._filters)
         tasks = plan_tasks(self._options, resolved)
         return [SegmentsPartition(ranges) for ranges in tasks or [()]]
 
     def read(self, partition: Any) -> Iterator[Any]:
-        """The Arrow batches of a task."""
+        """Return the Arrow batches of a task."""
         return read_segments(partition.ranges, self._settings, self._filters)
 
 
 class FilteringSegmentsReader(SegmentsReader):
-    """The same with pushed filters: they narrow partitions, offsets and times further."""
+    """A SegmentsReader that takes filters: they narrow partitions, offsets and timestamps."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Note the filters; all are returned, because Spark is to check the rows as well."""
+        """Note the filters and return all of them, so that Spark checks the rows as well."""
         self._filters = narrow(self._filters, filters)
         return filters
 
@@ -79,7 +79,7 @@ class SegmentsDataSource(BatchReadOnly):
         return "spindle-segments"
 
     def schema(self) -> str:
-        """The row of Spark's `kafka` source, or the columns asked for. Checks all options."""
+        """Check all options; return the row of the `kafka` source, or the wanted columns."""
         return spark_ddl(parse_segment_options(self.options).columns)
 
     def reader(self, schema: StructType) -> SegmentsReader:
@@ -96,12 +96,12 @@ class FilteringSegmentsDataSource(SegmentsDataSource):
 def read_segments(
     ranges: Iterable[SegmentRange], settings: ReadSettings, filters: PushedFilters
 ) -> Iterator[pa.RecordBatch]:
-    """Rows of the ranges whose timestamps can pass the filters."""
+    """Return the rows of the ranges whose timestamps can pass the filters."""
     narrowed = settings.with_timestamps(filters.min_timestamp_ms, filters.max_timestamp_ms)
     return read_ranges(tuple(ranges), narrowed)
 
 
 def register(spark: SparkSession) -> None:
-    """Make `spindle-segments` known to a session, with filter pushdown if the session has it on."""
+    """Register `spindle-segments` in a session, with filter pushdown if the session has it on."""
     has_pushdown = str(spark.conf.get(PUSHDOWN_CONF, "false")).lower() == "true"
     spark.dataSource.register(FilteringSegmentsDataSource if has_pushdown else SegmentsDataSource)

@@ -1,1 +1,1 @@
-"""Record batches (format version 2): what producers send, logs keep and consumers read."""
+"""Record batches of format version 2, as producers send, logs store and consumers read them."""

@@ -1,8 +1,8 @@
-"""The record batch of format version 2 (magic 2): header, checksum, and what a broker patches.
+"""The record batch of format version 2 (magic 2): its header, its checksum, and patches of both.
 
-The data plane looks at nothing but these 61 bytes and the CRC. Base offset, batch length,
-partition leader epoch and magic lie outside the CRC, so a leader sets offset and epoch without
-recomputing it; timestamp type and maximum timestamp lie inside. (KIP-98, KIP-32; delete horizon:
+The data plane reads only these 61 bytes and checks the CRC. The CRC does not cover base offset,
+batch length, partition leader epoch and magic, so a leader sets offset and epoch without
+recomputing it; it covers timestamp type and maximum timestamp. (KIP-98, KIP-32; delete horizon:
 KIP-534.)
 """
 
@@ -17,7 +17,7 @@ from spindle.common.ports import Bytes
 
 HEADER_BYTES: Final = 61
 LOG_OVERHEAD_BYTES: Final = 12
-"""Base offset and batch length: what a batch occupies beyond its `batch_length`."""
+"""The size of base offset and batch length, which `batch_length` does not count."""
 MAGIC: Final = 2
 NO_TIMESTAMP: Final = -1
 NO_PRODUCER_ID: Final = -1
@@ -64,12 +64,12 @@ class BatchHeader(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of the whole batch, header included."""
+        """Size of the whole batch in bytes, header included."""
         return self.batch_length + LOG_OVERHEAD_BYTES
 
     @property
     def last_offset(self) -> int:
-        """Offset of the last record the batch was written with (compaction may have removed it)."""
+        """Offset of the last record as produced; compaction may have removed the record."""
         return self.base_offset + self.last_offset_delta
 
     @property
@@ -78,7 +78,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def codec(self) -> int:
-        """Compression: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd; 5 to 7 are undefined."""
+        """Compression codec: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd; 5 to 7 are undefined."""
         return self.attributes & CODEC_MASK
 
     @property
@@ -91,7 +91,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def has_log_append_time(self) -> bool:
-        """True if every record's timestamp is `max_timestamp`, the broker's time of the append."""
+        """True if the timestamp of all records is `max_timestamp`, the time of the append."""
         return self.attributes & TIMESTAMP_TYPE_FLAG != 0
 
     @property
@@ -100,24 +100,24 @@ class BatchHeader(NamedTuple):
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """When tombstones and markers of this batch may go (kept in the base timestamp field)."""
+        """Time at which tombstones and markers may be removed (stored as the base timestamp)."""
         return self.base_timestamp if self.attributes & DELETE_HORIZON_FLAG else None
 
     @property
     def last_sequence(self) -> int:
-        """Sequence of the last record; it wraps from 2**31-1 to 0. -1 without a sequence."""
+        """Sequence of the last record; after 2**31-1 comes 0. -1 without a sequence."""
         if self.base_sequence < 0:
             return NO_SEQUENCE
         return add_to_sequence(self.base_sequence, self.last_offset_delta)
 
 
 def add_to_sequence(sequence: int, increment: int) -> int:
-    """Producer sequences count 0 to 2**31-1 and begin again at 0."""
+    """Add to a producer sequence; after 2**31-1 comes 0."""
     return (sequence + increment) & 0x7FFFFFFF
 
 
 def read_header(buffer: Bytes, position: int = 0) -> BatchHeader:
-    """The header at `position`.
+    """Return the header at `position`.
 
     Raises:
         CorruptRecords: fewer than 61 bytes are left, or the magic is not 2, or the length is
@@ -142,9 +142,9 @@ def read_header(buffer: Bytes, position: int = 0) -> BatchHeader:
 def batches(
     buffer: Bytes, position: int = 0, end: int | None = None
 ) -> Iterator[tuple[int, BatchHeader]]:
-    """Positions and headers of the whole batches in `buffer[position:end]`.
+    """Yield positions and headers of the whole batches in `buffer[position:end]`.
 
-    Stops silently before a batch whose bytes are not all there: a fetch may end inside of one.
+    Stop silently before a batch that is not complete, because a fetch may end within one.
 
     Raises:
         CorruptRecords: as `read_header`.
@@ -160,14 +160,14 @@ def batches(
 
 
 def computed_crc(buffer: Bytes, position: int, header: BatchHeader) -> int:
-    """The CRC-32C that the batch's bytes have; `header` gives only their count."""
+    """Return the CRC-32C of the batch's bytes; of `header` only their count is used."""
     end = position + header.batch_length + LOG_OVERHEAD_BYTES
     checksum: int = crc32c(memoryview(buffer)[position + CRC_COVERS_FROM : end])
     return checksum
 
 
 def check_crc(buffer: Bytes, position: int, header: BatchHeader) -> None:
-    """Raises CorruptRecords unless the stored checksum is that of the batch's bytes."""
+    """Raise CorruptRecords unless the stored checksum is that of the batch's bytes."""
     end = position + header.batch_length + LOG_OVERHEAD_BYTES
     checksum = crc32c(memoryview(buffer)[position + CRC_COVERS_FROM : end])
     if checksum != header.crc:
@@ -180,7 +180,7 @@ def check_crc(buffer: Bytes, position: int, header: BatchHeader) -> None:
 def patch_offset_and_epoch(
     buffer: bytearray | memoryview, position: int, base_offset: int, leader_epoch: int
 ) -> None:
-    """Write what the leader decides: base offset and partition leader epoch (outside the CRC)."""
+    """Write the leader's base offset and partition leader epoch, which the CRC does not cover."""
     _INT64.pack_into(buffer, position, base_offset)
     _INT32.pack_into(buffer, position + LEADER_EPOCH_POSITION, leader_epoch)
 
@@ -193,7 +193,7 @@ def patch_timestamp(
     *,
     is_log_append_time: bool,
 ) -> BatchHeader:
-    """Write timestamp type and maximum timestamp with the checksum they need; the new header."""
+    """Write timestamp type, maximum timestamp and the new checksum; return the new header."""
     if is_log_append_time:
         attributes = header.attributes | TIMESTAMP_TYPE_FLAG
     else:

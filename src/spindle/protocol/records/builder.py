@@ -1,4 +1,4 @@
-"""Building batches: what coordinators, the metadata log, tools and compaction write."""
+"""Build record batches, for coordinators, the metadata log, tools and compaction."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -30,7 +30,7 @@ from spindle.protocol.records.record import Record, RecordHeaders, encode_record
 
 
 class SimpleRecord(NamedTuple):
-    """A record that has no offset yet. Timestamp in ms since the epoch, -1 for none."""
+    """A record without an offset. Timestamp in ms since the epoch, -1 for none."""
 
     key: Bytes | None = None
     value: Bytes | None = None
@@ -50,10 +50,10 @@ def build_batch(
     is_control: bool = False,
     log_append_time_ms: int | None = None,
 ) -> bytes:
-    """One batch of records with consecutive offsets from `base_offset`.
+    """Return a batch of records with consecutive offsets from `base_offset`.
 
-    With `log_append_time_ms` the batch says that every record has that time; the records' own
-    timestamps stay in the bytes but are not seen by readers.
+    With `log_append_time_ms` every record of the batch has that time; the records' own timestamps
+    stay in the bytes, but readers do not use them.
 
     Raises:
         ValueError: no record, or an undefined codec.
@@ -104,12 +104,12 @@ def rebuild_batch(
     level: int | None = None,
     delete_horizon_ms: int | None = None,
 ) -> bytes:
-    """The batch of `header` with `records` as its content.
+    """Return the batch of `header` with `records` as its content.
 
-    Base offset, last offset, epochs, producer fields, flags and the type of timestamp stay, so
-    that a batch that lost records to compaction still says which offsets it covered (and a batch
-    that lost all of them can be written with none, see `empty_batch`). A delete horizon that the
-    header has stays unless a new one is given. `level` is the codec's, see `compress`.
+    Base offset, last offset, epochs, producer fields, flags and the type of timestamp stay, so that
+    a batch that lost records to compaction still covers the same offsets. (For a batch without any
+    record left see `empty_batch`.) The delete horizon of the header stays unless a new one is
+    given. `level` is the codec's, see `compress`.
     """
     if not records:
         return empty_batch(header)
@@ -145,9 +145,9 @@ def rebuild_batch(
 
 
 def empty_batch(header: BatchHeader) -> bytes:
-    """A batch without records that stands for the offsets and the producer's sequences of `header`.
+    """Return a batch without records that covers the offsets and producer sequences of `header`.
 
-    It is neither compressed nor has it a base timestamp or a delete horizon.
+    It is not compressed, and has no base timestamp and no delete horizon.
     """
     emptied = header._replace(
         attributes=header.attributes & ~(CODEC_MASK | DELETE_HORIZON_FLAG),
@@ -158,7 +158,7 @@ def empty_batch(header: BatchHeader) -> bytes:
 
 
 def seal_batch(header: BatchHeader, payload: Bytes) -> bytes:
-    """Header and (compressed) records as one batch; length and CRC are computed here."""
+    """Return header and (compressed) records as one batch; compute its length and CRC."""
     length = HEADER_BYTES - LOG_OVERHEAD_BYTES + len(payload)
     batch = bytearray(HEADER.pack(*header._replace(batch_length=length, magic=MAGIC, crc=0)))
     batch += payload

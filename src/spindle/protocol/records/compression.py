@@ -1,9 +1,9 @@
-"""The five codecs of a record batch, both ways, with a bound on what a batch may unpack to.
+"""Compress and decompress record batches with their five codecs, up to a limit of size.
 
-Kafka's readers are particular about two framings. LZ4 is the frame format with *independent* blocks
-of at most 64 KiB and no checksums. Snappy is cut into blocks behind a 16-byte header (framing of
-the xerial library); some clients send one raw block instead. Both are read, the first is written,
-because every client reads it.
+Kafka's readers accept only special forms of two codecs. LZ4 is the frame format with *independent*
+blocks of at most 64 KiB and no checksums. Snappy is cut into blocks behind a 16-byte header
+(framing of the xerial library); some clients send one raw block instead. This module reads both
+forms and writes the first, which every client reads.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from spindle.common.ports import Bytes
 
 
 class Codec(IntEnum):
-    """Values of the low three attribute bits."""
+    """The values of the low three attribute bits."""
 
     NONE = 0
     GZIP = 1
@@ -35,10 +35,10 @@ CODEC_NAMES: Final = {
     "lz4": Codec.LZ4,
     "zstd": Codec.ZSTD,
 }
-"""Names of `compression.type`; `producer` (keep what comes) is none of them."""
+"""The codecs by their names in `compression.type`, without `producer`."""
 
 DEFAULT_LIMIT_BYTES: Final = 256 * 1024 * 1024
-"""What one batch may unpack to when the caller gives no limit of its own."""
+"""The most bytes of a decompressed batch if the caller gives no limit."""
 
 _BLOCK_BYTES: Final = 64 * 1024
 _LZ4_FRAME_START: Final = bytes.fromhex("04224d18604082")  # v1, independent blocks, 64 KiB blocks
@@ -56,11 +56,11 @@ def compress(codec: int, data: Bytes, level: int | None = None) -> bytes:
     """Return the compressed form of a batch's records.
 
     Args:
-        level: of gzip (1 to 9) or zstd (up to 22), None for the library's own; snappy and lz4
-            have a single level.
+        level: The level of gzip (1 to 9) or zstd (up to 22), None for the default of the library;
+            snappy and lz4 have a single level.
 
     Raises:
-        ValueError: the codec is none of 0 to 4.
+        ValueError: the codec is not one of 0 to 4.
     """
     if codec == Codec.NONE:
         return bytes(data)
@@ -76,11 +76,11 @@ def compress(codec: int, data: Bytes, level: int | None = None) -> bytes:
 
 
 def decompress(codec: int, data: Bytes, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> Bytes:
-    """What `data` unpacks to; for codec 0 `data` itself.
+    """Return the decompressed form of `data`; for codec 0 `data` itself.
 
     Raises:
-        CorruptRecords: the codec is undefined, the data is no valid stream of it, or it unpacks to
-            more than `limit_bytes`.
+        CorruptRecords: the codec is undefined, the data is not a valid stream of it, or has more
+            than `limit_bytes` when it is decompressed.
     """
     if codec == Codec.NONE:
         return data
@@ -152,7 +152,7 @@ def _decompress_snappy_block(block: memoryview, left_bytes: int, limit_bytes: in
 def _decompress_stream(
     codec: int, unpack: Callable[[Bytes, bytearray], Any], data: Bytes, limit_bytes: int
 ) -> Bytes:
-    # The size is not written anywhere that can be trusted, so a bounded buffer grows until it fits.
+    # No trustworthy field tells the size, so a bounded buffer grows until the data fits.
     size_bytes = min(limit_bytes, max(_BLOCK_BYTES, 8 * len(data)))
     while True:
         output = bytearray(size_bytes)

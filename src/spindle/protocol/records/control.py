@@ -15,7 +15,7 @@ _VALUE_VERSION: Final = 0
 
 
 class ControlType(IntEnum):
-    """What a control record says; the type in its key."""
+    """The type of a control record, as in its key."""
 
     ABORT = 0
     COMMIT = 1
@@ -27,7 +27,7 @@ class ControlType(IntEnum):
 
 
 class EndTransactionMarker(NamedTuple):
-    """The end of a transaction in one partition, as its coordinator decided."""
+    """The marker with which a coordinator ends a transaction in one partition."""
 
     is_commit: bool
     coordinator_epoch: int
@@ -38,7 +38,7 @@ def control_key(control_type: int) -> bytes:
 
 
 def read_control_type(key: bytes | None) -> int:
-    """The type in a control record's key; may be one that `ControlType` does not know.
+    """Return the type in a control record's key; `ControlType` may not know it.
 
     Raises:
         CorruptRecords: the key is shorter than its four bytes or has a negative version.
@@ -52,7 +52,7 @@ def read_control_type(key: bytes | None) -> int:
 
 
 def read_end_transaction(record: Record) -> EndTransactionMarker | None:
-    """The marker in a control record, or None if the record is of another kind.
+    """Return the marker in a control record, None if the record is of another kind.
 
     Raises:
         CorruptRecords: key or value do not parse.
@@ -79,7 +79,7 @@ def build_end_transaction(
     timestamp_ms: int,
     leader_epoch: int = -1,
 ) -> bytes:
-    """The control batch that ends a producer's transaction in a partition."""
+    """Return the control batch that ends a producer's transaction in a partition."""
     control_type = ControlType.COMMIT if marker.is_commit else ControlType.ABORT
     record = SimpleRecord(
         control_key(control_type),
@@ -102,7 +102,7 @@ def build_control_batch(
     base_offset: int = 0,
     leader_epoch: int = -1,
 ) -> bytes:
-    """A control batch of the quorum: (type, encoded value) pairs, no producer, no transaction."""
+    """Return a control batch of the quorum with these (type, encoded value) pairs."""
     return build_batch(
         [SimpleRecord(control_key(kind), value, timestamp_ms) for kind, value in records],
         base_offset=base_offset,

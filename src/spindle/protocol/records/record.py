@@ -1,7 +1,7 @@
-"""Single records: decoded only where something looks into them (tools, compaction, coordinators).
+"""Decode and encode single records, for tools, compaction and coordinators.
 
-Header keys are text. Bytes that are no UTF-8 are carried through as surrogate escapes, so that a
-record which is decoded and encoded again keeps every byte.
+Header keys are text. Bytes that are not UTF-8 become surrogate escapes, so that a record which is
+decoded and encoded again has the same bytes.
 """
 
 from collections.abc import Sequence
@@ -18,11 +18,11 @@ RecordHeaders: TypeAlias = Sequence[tuple[str, bytes | None]]
 _MIN_RECORD_BYTES: Final = 7
 _ATTRIBUTES: Final = b"\0"
 _NULL: Final = b"\1"
-"""Zig-zag of -1, the length of a null field."""
+"""The zig-zag form of -1, the length of a null field."""
 
 
 class Record(NamedTuple):
-    """One record of a log. Timestamp in ms or -1; sequence -1 without an idempotent producer."""
+    """A record of a log. Timestamp in ms or -1; sequence -1 without an idempotent producer."""
 
     offset: int
     timestamp_ms: int
@@ -38,10 +38,11 @@ def decode_records(
     header: BatchHeader,
     limit_bytes: int = DEFAULT_LIMIT_BYTES,
 ) -> list[Record]:
-    """All records of the batch at `position`, in order of their offsets as stored.
+    """Return all records of the batch at `position`, in the order of their offsets.
 
     Raises:
-        CorruptRecords: the records do not parse exactly, or unpack to more than `limit_bytes`.
+        CorruptRecords: the records do not parse exactly, or have more than `limit_bytes` when they
+            are decompressed.
     """
     end = position + header.size_bytes
     if end > len(buffer):
@@ -68,9 +69,9 @@ def decode_records(
 
 
 def _decode_all(data: bytes, count: int, header: BatchHeader) -> tuple[list[Record], int]:
-    """`count` records from the beginning of `data`, and the position after them.
+    """Return `count` records from the beginning of `data`, and the position after them.
 
-    Most numbers in a record have one byte, so that case stands here in line: 1.25 us a record
+    Most numbers in a record have one byte, so this case has no function call: 1.25 us a record
     instead of 1.6 with calls only (100-byte values, no headers).
     """
     base_offset, base_timestamp = header.base_offset, header.base_timestamp
@@ -167,7 +168,7 @@ def encode_record(
     value: Bytes | None,
     headers: RecordHeaders = (),
 ) -> bytes:
-    """One record in the format of a version 2 batch."""
+    """Return a record in the format of a version 2 batch."""
     parts: list[Bytes] = [
         _ATTRIBUTES,
         encode_varint(timestamp_delta),

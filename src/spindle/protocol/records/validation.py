@@ -1,9 +1,9 @@
-"""What a leader checks and rewrites in a record set before it appends it.
+"""The checks and changes of a record set before its leader appends it.
 
-The common case, one sound batch that is kept as it came, costs a header and a CRC. Records are
-decoded only when a rule needs to see them: keys on a compacted topic, a timestamp limit that the
-header cannot answer, or another codec than the producer's. (KIP-32 and KIP-937 for timestamps,
-KIP-467 for errors of single records, KIP-390 for `compression.type`.)
+In the common case, one valid batch that is appended unchanged, only a header is read and a CRC
+computed. Records are decoded only if a rule needs them: keys on a compacted topic, a timestamp
+limit that the header cannot decide, or another codec than the producer's. (KIP-32 and KIP-937 for
+timestamps, KIP-467 for errors of single records, KIP-390 for `compression.type`.)
 """
 
 from enum import IntEnum
@@ -36,16 +36,16 @@ _LENGTH: Final = Struct(">i")
 _LENGTH_POSITION: Final = 8
 _SMALLEST_LENGTH: Final = 14
 _LARGEST_LENGTH: Final = 2**31 - 1 - LOG_OVERHEAD_BYTES
-"""Lengths outside of these are corrupt; within, a batch may only not be all there."""
+"""A batch length outside these bounds is corrupt; within them a batch may be incomplete."""
 _SHOWN_RECORD_ERRORS: Final = 3
 _MOST_DECODED_RECORDS: Final = 1_000_000
 _MOST_DECODED_BYTES: Final = 64 * 1024 * 1024
 _MOST_EXPANSION: Final = 8
-"""Bounds of what is unpacked to be looked into. A megabyte of zstd can be gigabytes of records."""
+"""Limits of a batch that has to be decoded. A megabyte of zstd can be gigabytes of records."""
 
 
 class AppendOrigin(IntEnum):
-    """Who made the records of an append; clients are trusted least."""
+    """The origin of the records of an append; records of clients are checked most."""
 
     REPLICATION = 0
     COORDINATOR = 1
@@ -54,7 +54,7 @@ class AppendOrigin(IntEnum):
 
 
 class AppendRules(NamedTuple):
-    """The settings of a topic that an append obeys. Times in ms; `codec` None keeps what comes."""
+    """The settings of a topic for appends. Times in ms; `codec` None keeps the producer's codec."""
 
     max_batch_bytes: int
     codec: int | None = None
@@ -66,14 +66,14 @@ class AppendRules(NamedTuple):
 
 
 class RecordError(NamedTuple):
-    """Why one record, by its index in the batch, made the leader refuse the batch."""
+    """The reason why one record, by its index in the batch, makes the leader refuse the batch."""
 
     batch_index: int
     message: str
 
 
 class RecordsRejected(ApiError):
-    """A batch refused for some of its records, which the answer lists (Produce v8 and newer)."""
+    """A batch is refused because of records that the answer lists (Produce 8 and newer)."""
 
     def __init__(self, code: ErrorCode, message: str, errors: list[RecordError]) -> None:
         super().__init__(code, message)
@@ -81,14 +81,14 @@ class RecordsRejected(ApiError):
 
 
 class ValidRecords(NamedTuple):
-    """A record set fit to be appended: its bytes, and position and header of each batch."""
+    """A record set that may be appended: its bytes, and position and header of each batch."""
 
     records: bytearray | memoryview
     batches: list[tuple[int, BatchHeader]]
 
 
 def check_produce_request(records: Bytes | None, api_version: int) -> None:
-    """What a produce request of `api_version` (3 and newer) may carry for one partition.
+    """Check the record set of a partition in a produce request of `api_version` (3 and newer).
 
     Raises:
         ApiError: INVALID_RECORD unless there is exactly one batch of magic 2,
@@ -123,7 +123,7 @@ def check_produce_request(records: Bytes | None, api_version: int) -> None:
 
 
 def _has_first_batch(records: Bytes) -> bool:
-    """Whether the bytes that the first batch claims have come; False for a batch that is cut off.
+    """Return True if the first batch is complete, False if it is cut off.
 
     Raises:
         ApiError: CORRUPT_MESSAGE for a length that no batch can have.
@@ -144,18 +144,18 @@ def validate_for_append(
     origin: AppendOrigin,
     where: object,
 ) -> ValidRecords:
-    """Check `records` (writable; timestamps are patched in place) and convert what must be.
+    """Check `records` and change them where a rule wants it. Timestamps are patched in place.
 
     Args:
-        where: the partition, for the texts of errors.
+        where: The partition, for the texts of errors.
 
     Returns:
-        The same buffer, or a new one if a batch had to be written anew. Offsets and leader epochs
-        are those that came; the log assigns them.
+        The same buffer, or a new one if a batch had to be rebuilt. Offsets and leader epochs are
+        unchanged; the log assigns them.
 
     Raises:
         ApiError: CORRUPT_MESSAGE, MESSAGE_TOO_LARGE, INVALID_RECORD, INVALID_TIMESTAMP or
-            UNSUPPORTED_COMPRESSION_TYPE; as RecordsRejected where single records are at fault.
+            UNSUPPORTED_COMPRESSION_TYPE; RecordsRejected if single records are at fault.
     """
     valid: list[tuple[int, BatchHeader]] = []
     rewritten: dict[int, bytes] = {}
@@ -261,9 +261,9 @@ def _apply_rules(
     origin: AppendOrigin,
     where: object,
 ) -> BatchHeader | bytes:
-    """The header after patches in place, or the bytes of a new batch."""
+    """Return the header after patches in place, or the bytes of a rebuilt batch."""
     must_convert = rules.codec is not None and rules.codec != header.codec
-    # What this broker built itself is not looked into: coordinators write keys, and present times.
+    # Records of this broker itself are not decoded: coordinators write keys and current times.
     is_foreign = origin is AppendOrigin.CLIENT
     if must_convert or (is_foreign and _must_see_records(header, rules, now_ms)):
         decoded = _decode(records, position, header, where)
@@ -294,14 +294,14 @@ def _must_see_records(header: BatchHeader, rules: AppendRules, now_ms: int) -> b
 
 def _decode(records: Bytes, position: int, header: BatchHeader, where: object) -> list[Record]:
     if header.record_count > _MOST_DECODED_RECORDS:
-        # Clients take this error as a reason to send smaller batches.
+        # Clients answer this error with smaller batches.
         raise ApiError(
             ErrorCode.MESSAGE_TOO_LARGE,
             f"The record batch in the append to {where} has {header.record_count} records, where "
             f"they have to be looked into at most {_MOST_DECODED_RECORDS} are taken",
         )
     limit_bytes = max(_MOST_DECODED_BYTES, _MOST_EXPANSION * header.size_bytes)
-    # The client's own times are wanted here, whatever type of timestamp the batch claims to have.
+    # Check the client's own timestamps, whatever timestamp type the batch has.
     own_times = header._replace(attributes=header.attributes & ~TIMESTAMP_TYPE_FLAG)
     try:
         return decode_records(records, position, own_times, limit_bytes)

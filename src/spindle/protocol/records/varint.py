@@ -8,7 +8,7 @@ _PREPARED_COUNT = 2048
 
 
 def read_varint(data: bytes, position: int) -> tuple[int, int]:
-    """A 32-bit value and the position after it.
+    """Return a 32-bit value and the position after it.
 
     Raises:
         CorruptRecords: more than five bytes, or the data ends within the number.
@@ -17,7 +17,7 @@ def read_varint(data: bytes, position: int) -> tuple[int, int]:
 
 
 def read_varlong(data: bytes, position: int) -> tuple[int, int]:
-    """A 64-bit value and the position after it.
+    """Return a 64-bit value and the position after it.
 
     Raises:
         CorruptRecords: more than ten bytes, or the data ends within the number.
@@ -47,7 +47,7 @@ def _read(data: bytes, position: int, max_bytes: int) -> tuple[int, int]:
 
 
 def encode_varint(value: int) -> bytes:
-    """The bytes of `value` (32 or 64 bits, signed)."""
+    """Return the bytes of `value` (32 or 64 bits, signed)."""
     if 0 <= value < _PREPARED_COUNT:
         return _PREPARED[value]
     return _encode(value)

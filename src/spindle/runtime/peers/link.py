@@ -5,7 +5,7 @@ import socket
 from contextlib import suppress
 from typing import Final
 
-from spindle.client.connection import Answer, ClientConnection, Negotiated, SendAgain
+from spindle.client.connection import ClientConnection, Negotiated, ReceivedAnswer, SendAgain
 from spindle.client.errors import ClientError, UnsupportedByPeer
 from spindle.common.errors import ApiError, ProtocolViolation
 from spindle.protocol.api import response_class
@@ -48,7 +48,7 @@ class PeerLink:
         )
         self._stream.write(parts)
         received = self._state.receive_frame(await self._stream.read())
-        if not isinstance(received, Answer):
+        if not isinstance(received, ReceivedAnswer):
             raise ProtocolViolation("the peer negotiated versions where an answer was due")
         return received.response
 

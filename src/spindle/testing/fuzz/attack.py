@@ -6,7 +6,7 @@ from typing import Final
 
 from spindle.testing.fuzz.cases import SENTINEL_ID, Case
 from spindle.testing.fuzz.values import Known
-from spindle.testing.fuzz.wire import Finding, WireClient, read_answer
+from spindle.testing.fuzz.wire import Finding, RawConnection, read_answer
 
 _SOUND_S: Final = 30.0
 _DAMAGED_S: Final = 0.15
@@ -19,7 +19,7 @@ async def attack(host: str, port: int, case: Case, known: Known) -> int:
     Raises:
         Finding: an answer is missing, out of order or cannot be read.
     """
-    client = await WireClient.connect(host, port)
+    client = await RawConnection.connect(host, port)
     try:
         with contextlib.suppress(ConnectionError):
             await _send(client, case)
@@ -30,7 +30,7 @@ async def attack(host: str, port: int, case: Case, known: Known) -> int:
         client.writer.transport.abort()
 
 
-async def _send(client: WireClient, case: Case) -> None:
+async def _send(client: RawConnection, case: Case) -> None:
     piece = case.piece_bytes or len(case.data)
     for start in range(0, len(case.data), max(piece, 1)):
         if client.writer.is_closing() or client.reader.at_eof():
@@ -41,7 +41,7 @@ async def _send(client: WireClient, case: Case) -> None:
     await client.writer.drain()
 
 
-async def _read_expected(client: WireClient, case: Case, known: Known) -> int:
+async def _read_expected(client: RawConnection, case: Case, known: Known) -> int:
     """Answers in order, each whole, until the last or until the connection is closed."""
     answers = 0
     for sent in case.expected:
@@ -61,7 +61,7 @@ async def _read_expected(client: WireClient, case: Case, known: Known) -> int:
     return answers
 
 
-async def _read_anything(client: WireClient) -> int:
+async def _read_anything(client: RawConnection) -> int:
     """What a damaged request was worth is the node's to say; a moment is enough."""
     answers = 0
     with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError, TimeoutError):

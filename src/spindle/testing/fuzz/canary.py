@@ -20,7 +20,7 @@ from spindle.protocol.messages.produce import ProduceRequest
 from spindle.protocol.records.batch import batches
 from spindle.protocol.records.builder import SimpleRecord, build_batch
 from spindle.protocol.records.record import decode_records
-from spindle.testing.fuzz.wire import Finding, WireClient
+from spindle.testing.fuzz.wire import Finding, RawConnection
 
 _TOPIC: Final = "canary-topic"
 _GROUP: Final = "canary-group"
@@ -38,7 +38,9 @@ class Canary:
         latencies_ms: one entry per request, by `clock_s`.
     """
 
-    def __init__(self, client: WireClient, clock_s: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, client: RawConnection, clock_s: Callable[[], float] = time.monotonic
+    ) -> None:
         self._client = client
         self._clock_s = clock_s
         self._next_offset = 0

@@ -16,7 +16,7 @@ from spindle.testing.fuzz.canary import Canary
 from spindle.testing.fuzz.cases import Case, CaseMaker
 from spindle.testing.fuzz.target import TargetNode
 from spindle.testing.fuzz.values import TOPICS, Known
-from spindle.testing.fuzz.wire import Finding, WireClient
+from spindle.testing.fuzz.wire import Finding, RawConnection
 
 _CANARY_PAUSE_S: Final = 0.02
 _WATCH_S: Final = 0.5
@@ -82,11 +82,11 @@ class _Run:
         if plan.is_controller:
             await self._controller()
             return
-        gardener = await WireClient.connect(plan.host, plan.port)
+        gardener = await RawConnection.connect(plan.host, plan.port)
         await self._plant(gardener)
         maker = CaseMaker(plan.seed, await gardener.versions(), self.known)
         self.outcome.turns = maker.turns
-        canary = Canary(await WireClient.connect(plan.host, plan.port))
+        canary = Canary(await RawConnection.connect(plan.host, plan.port))
         await canary.prepare()
         self.outcome.latencies_ms = canary.latencies_ms
         try:
@@ -97,7 +97,7 @@ class _Run:
             gardener.close()
 
     async def _controller(self) -> None:
-        asker = await WireClient.connect(self.plan.host, self.plan.port)
+        asker = await RawConnection.connect(self.plan.host, self.plan.port)
         maker = CaseMaker(self.plan.seed, await asker.versions(), self.known)
         self.outcome.turns = maker.turns
         await self._until_over(maker)
@@ -145,13 +145,13 @@ class _Run:
             if grown > _MOST_GROWTH_BYTES:
                 raise Finding(f"the node's memory grew by {grown >> 20} MiB")
 
-    async def _tend(self, gardener: WireClient) -> None:
+    async def _tend(self, gardener: RawConnection) -> None:
         """Put back the topics that attackers delete."""
         while not self.is_over:
             await asyncio.sleep(_GARDEN_S)
             await self._plant(gardener)
 
-    async def _plant(self, gardener: WireClient) -> None:
+    async def _plant(self, gardener: RawConnection) -> None:
         topic = CreateTopicsRequest.CreatableTopic
         await gardener.ask(
             CreateTopicsRequest(

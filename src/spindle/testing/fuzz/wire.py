@@ -19,7 +19,7 @@ class Finding(Exception):
     """The node did something that it must not do."""
 
 
-class WireClient:
+class RawConnection:
     """One connection to the node."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -28,7 +28,7 @@ class WireClient:
         self._correlation_id = 0
 
     @classmethod
-    async def connect(cls, host: str, port: int) -> "WireClient":
+    async def connect(cls, host: str, port: int) -> "RawConnection":
         """
         Raises:
             Finding: nobody accepts.
