@@ -22,11 +22,11 @@ from spindle.client.admin.topics import (
     describe_topics,
     list_topics,
 )
-from spindle.client.configs import ConfigResource
 from spindle.client.wire.cluster import WireClient
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import NO_LEADER
 from spindle.common.uuids import uuid_text
+from spindle.config.resources import ResourceType
 
 
 @click.group("topic", cls=SuggestingGroup, help="Create, list, describe, change and delete topics.")
@@ -110,11 +110,11 @@ def describe(client: WireClient, as_json: bool, names: Sequence[str]) -> None:
     described = _described(client, names)
     documents = []
     for number, each in enumerate(described):
-        entries = configs.describe(client, ConfigResource.TOPIC, each.name)
+        entries = configs.describe(client, ResourceType.TOPIC, each.name)
         own = {
             entry.name: entry.value
             for entry in entries
-            if entry.source is configs.ConfigSource.DYNAMIC_TOPIC_CONFIG
+            if entry.source is configs.DescribedSource.DYNAMIC_TOPIC_CONFIG
         }
         if as_json:
             documents.append(_document(each, own))
@@ -150,7 +150,7 @@ def alter(
     if partitions is not None:
         create_partitions(client, {name: partitions}, {})
     if wanted or removed:
-        configs.alter(client, ConfigResource.TOPIC, name, wanted, removed)
+        configs.alter(client, ResourceType.TOPIC, name, wanted, removed)
     click.echo(json.dumps([name]) if as_json else f"changed {name}")
 
 
