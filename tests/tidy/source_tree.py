@@ -1,0 +1,50 @@
+"""The project's own Python files, parsed; generated message classes are left out."""
+
+import ast
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+PROJECT = Path(__file__).parents[2]
+PACKAGE = PROJECT / "src" / "spindle"
+GENERATED = PACKAGE / "protocol" / "messages"
+CODE_FOLDERS = ("src", "tests", "benchmarks", "tools", "examples")
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+@cache
+def sources(*folders: str) -> dict[Path, str]:
+    """Return the text of each Python file below the folders, by its path in the project."""
+    found = {}
+    for folder in folders or CODE_FOLDERS:
+        for path in sorted((PROJECT / folder).rglob("*.py")):
+            if not path.is_relative_to(GENERATED):
+                found[path.relative_to(PROJECT)] = path.read_text()
+    return found
+
+
+@cache
+def parsed(path: Path) -> ast.Module:
+    """Return the syntax tree of a file of the project."""
+    return ast.parse((PROJECT / path).read_text())
+
+
+def functions(path: Path) -> Iterator[Function]:
+    """Yield every function of a file, nested ones, too."""
+    for node in ast.walk(parsed(path)):
+        if isinstance(node, Function):
+            yield node
+
+
+def public_classes(path: Path) -> Iterator[ast.ClassDef]:
+    """Yield the public classes at the top level of a file."""
+    for node in parsed(path).body:
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+            yield node
+
+
+def module_name(path: Path) -> str:
+    """Return the dotted name of a file below `src`."""
+    parts = path.relative_to("src").with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
