@@ -10,15 +10,25 @@ from rich.table import Table
 
 from benchmarks.items import Item, Metric
 
-KINDS = ("kafka", "spindle")
+KAFKA = "kafka"
+SPINDLE = "spindle"
 
 
 @dataclass(slots=True)
 class Results:
-    """Measured values by item, metric and program, in the order of measuring."""
+    """Measured values by item, metric and program, in the order of measuring.
 
+    `baseline` is the kind of node that Spindle is compared with.
+    """
+
+    baseline: str = KAFKA
     values: dict[tuple[str, str, str], list[float]] = field(default_factory=dict)
     failures: list[str] = field(default_factory=list)
+
+    @property
+    def kinds(self) -> tuple[str, str]:
+        """The two kinds of node in the order of the table's columns."""
+        return self.baseline, SPINDLE
 
     def add(self, item: Item, kind: str, metrics: dict[str, float]) -> None:
         for name, value in metrics.items():
@@ -28,11 +38,11 @@ class Results:
         return self.values.get((item.name, metric.name, kind), [])
 
     def ratio(self, item: Item, metric: Metric) -> float | None:
-        """Median of Spindle divided by median of Kafka; None when one is missing or zero."""
-        kafka, spindle = (self.of(item, metric, kind) for kind in KINDS)
-        if not kafka or not spindle or statistics.median(kafka) == 0:
+        """Return Spindle's median divided by the baseline's; None when one is missing or zero."""
+        baseline, spindle = (self.of(item, metric, kind) for kind in self.kinds)
+        if not baseline or not spindle or statistics.median(baseline) == 0:
             return None
-        return statistics.median(spindle) / statistics.median(kafka)
+        return statistics.median(spindle) / statistics.median(baseline)
 
 
 def meets_goal(metric: Metric, ratio: float) -> bool | None:
@@ -44,23 +54,24 @@ def meets_goal(metric: Metric, ratio: float) -> bool | None:
 
 def table(items: list[Item], results: Results) -> Table:
     """One row for each metric: median (minimum-maximum) of both, ratio and goal."""
-    output = Table(title="Apache Kafka 4.3.1 and Spindle, alternating: median (min-max)")
+    output = Table(title=f"{results.baseline} and Spindle, alternating: median (min-max)")
     output.add_column("work")
     output.add_column("unit")
-    for title in ("Kafka", "Spindle", "ratio", "goal"):
+    for title in (results.baseline, "Spindle", "ratio", "goal"):
         output.add_column(title, justify="right")
     for item in items:
         for metric in item.metrics:
             ratio = results.ratio(item, metric)
-            reached = None if ratio is None else meets_goal(metric, ratio)
+            goal = metric.goal if results.baseline == KAFKA else None
+            reached = None if ratio is None or goal is None else meets_goal(metric, ratio)
             colour = {True: "green", False: "red", None: "default"}[reached]
             sign = ">=" if metric.more_is_better else "<="
             output.add_row(
                 item.name,
                 metric.unit,
-                *(spread(results.of(item, metric, kind)) for kind in KINDS),
+                *(spread(results.of(item, metric, kind)) for kind in results.kinds),
                 "" if ratio is None else f"[{colour}]{ratio:.2f}x[/]",
-                "" if metric.goal is None else f"{sign} {metric.goal:g}x",
+                "" if goal is None else f"{sign} {goal:g}x",
             )
         output.add_section()
     return output
@@ -76,7 +87,7 @@ def as_json(items: list[Item], results: Results) -> dict[str, object]:
             "more_is_better": metric.more_is_better,
             "goal": metric.goal,
             "ratio": results.ratio(item, metric),
-            **{kind: results.of(item, metric, kind) for kind in KINDS},
+            **{kind: results.of(item, metric, kind) for kind in results.kinds},
         }
         for item in items
         for metric in item.metrics

@@ -33,7 +33,7 @@ from benchmarks.cluster_items import CLUSTER_ITEMS
 from benchmarks.items import GIB, ITEMS, MIB, Item, Sizes, Subject, warm_up
 from benchmarks.report import Results, as_json, show
 
-CLASSES: tuple[type[Node], ...] = (KafkaNode, SpindleNode)
+NodeClasses = tuple[type[Node], type[Node]]
 QUICK = Sizes(
     volume_bytes=256 * MIB,
     small_volume_bytes=64 * MIB,
@@ -51,6 +51,11 @@ QUICK = Sizes(
 @click.option("--volume-mib", type=int, help="Data for each produce or consume run of 1 KiB.")
 @click.option("--partitions", type=int, help="Partitions of the restart item.")
 @click.option("--json", "json_file", type=Path, help="Also write every value to this file.")
+@click.option(
+    "--against",
+    type=click.Path(exists=True, file_okay=False, resolve_path=True, path_type=Path),
+    help="Another checkout of Spindle, after `make setup`, in Kafka's place.",
+)
 @click.option("--data", type=Path, help="Folder for the logs (default: a temporary one).")
 def main(
     names: str | None,
@@ -60,6 +65,7 @@ def main(
     volume_mib: int | None,
     partitions: int | None,
     json_file: Path | None,
+    against: Path | None,
     data: Path | None,
 ) -> None:
     # Leave as after Ctrl-C: the nodes are stopped and their folders removed.
@@ -69,29 +75,32 @@ def main(
     if list_items:
         console.print("\n".join([*known, spark.NAME]))
         return
-    wanted = [name.strip() for name in names.split(",")] if names else [*known, spark.NAME]
+    everything = [*known, *([spark.NAME] if against is None else [])]
+    wanted = [name.strip() for name in names.split(",")] if names else everything
     unknown = [name for name in wanted if name not in known and name != spark.NAME]
     if unknown:
         raise click.UsageError(f"unknown item {unknown[0]!r}; known: {', '.join(known)}, spark")
+    if against is not None and spark.NAME in wanted:
+        raise click.UsageError("the item spark compares with Apache Kafka only; drop --against")
     sizes = _sizes(quick, volume_mib, partitions)
     runs = min(runs, 2) if quick else runs
     try:
-        kafka_libs()
+        classes = _node_classes(against)
         native_client.executable()
     except PeerUnavailable as missing:
         raise click.ClickException(str(missing)) from None
     items = [known[name] for name in wanted if name in known]
-    results = Results()
+    results = Results(classes[0].kind)
     rates: spark.Rates = {}
     with _folder(data) as folder, _progress(console) as progress:
-        _measure(items, sizes, runs, folder, results, progress)
+        _measure(items, classes, sizes, runs, folder, results, progress)
         if spark.NAME in wanted:
             rates = spark.measure(folder, 400_000 if quick else 4_000_000, runs, results, progress)
     show(items, results, console)
     spark.show(rates, console)
     if json_file is not None:
-        everything = as_json(items, results) | {"spark_rows_per_s": rates}
-        json_file.write_text(json.dumps(everything, indent=1))
+        document = as_json(items, results) | {"spark_rows_per_s": rates}
+        json_file.write_text(json.dumps(document, indent=1))
     sys.exit(1 if results.failures else 0)
 
 
@@ -106,13 +115,32 @@ def _sizes(quick: bool, volume_mib: int | None, partitions: int | None) -> Sizes
     )
 
 
+def _node_classes(against: Path | None) -> NodeClasses:
+    """Return the baseline and Spindle; the baseline is Kafka or another checkout of Spindle."""
+    if against is None:
+        kafka_libs()
+        return KafkaNode, SpindleNode
+
+    class BaselineNode(SpindleNode):
+        kind = against.name
+        executable = against / ".venv" / "bin" / "spindle"
+
+    return BaselineNode, SpindleNode
+
+
 def _measure(
-    items: list[Item], sizes: Sizes, runs: int, folder: Path, results: Results, progress: Progress
+    items: list[Item],
+    classes: NodeClasses,
+    sizes: Sizes,
+    runs: int,
+    folder: Path,
+    results: Results,
+    progress: Progress,
 ) -> None:
-    bar = progress.add_task("measuring", total=len(items) * runs * len(CLASSES))
+    bar = progress.add_task("measuring", total=len(items) * runs * len(classes))
     for item in (item for item in items if not item.subject.is_shared):
         for number in range(runs):
-            for node_class in CLASSES:
+            for node_class in classes:
                 progress.update(bar, description=f"{item.name}: {node_class.kind}")
                 subject = item.subject.make(
                     node_class, folder / f"{item.name}-{number}-{node_class.kind}"
@@ -124,12 +152,13 @@ def _measure(
                 progress.advance(bar)
     for shared in dict.fromkeys(item.subject for item in items if item.subject.is_shared):
         some = [item for item in items if item.subject is shared]
-        _measure_shared(shared, some, sizes, runs, folder, results, progress, bar)
+        _measure_shared(shared, some, classes, sizes, runs, folder, results, progress, bar)
 
 
 def _measure_shared(
     shared: Subject,
     items: list[Item],
+    classes: NodeClasses,
     sizes: Sizes,
     runs: int,
     folder: Path,
@@ -140,7 +169,7 @@ def _measure_shared(
     with ExitStack() as stack:
         subjects = [
             shared.make(node_class, folder / f"{shared.name}-{node_class.kind}")
-            for node_class in CLASSES
+            for node_class in classes
         ]
         for subject in subjects:
             stack.callback(subject.remove)

@@ -17,6 +17,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ClassVar
 
 import psutil
 
@@ -261,13 +262,19 @@ class KafkaNode(Node):
 
 
 class SpindleNode(Node):
-    """Spindle, from the virtual environment that runs the tests."""
+    """Spindle; `executable` is the command of the virtual environment that runs the tests."""
 
     kind = "spindle"
+    executable: ClassVar[Path] = SPINDLE
+
+    def _spindle(self) -> str:
+        if not self.executable.is_file():
+            raise PeerUnavailable(f"the command {self.executable} is missing: run `make setup`")
+        return str(self.executable)
 
     def format_command(self) -> list[str]:
         return [
-            _spindle(),
+            self._spindle(),
             "storage",
             "format",
             "-t",
@@ -277,10 +284,4 @@ class SpindleNode(Node):
         ]
 
     def start_command(self) -> list[str]:
-        return [_spindle(), "server", "start", str(self.properties_file)]
-
-
-def _spindle() -> str:
-    if not SPINDLE.is_file():
-        raise PeerUnavailable(f"the command {SPINDLE} is missing: run `make setup`")
-    return str(SPINDLE)
+        return [self._spindle(), "server", "start", str(self.properties_file)]
