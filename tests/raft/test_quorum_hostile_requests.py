@@ -18,6 +18,7 @@ from spindle.protocol.messages.vote import VoteRequest
 from spindle.raft import requests
 from spindle.raft.election_state import ElectionState
 from spindle.raft.ready import RequestReceived
+from spindle.raft.roles import Leader
 from spindle.raft.voters import ReplicaKey, Voter
 
 integers = st.one_of(st.integers(-2, 6), st.sampled_from([-(2**31), 2**31 - 1]))
@@ -92,8 +93,9 @@ def test_every_request_is_answered_or_waits(role: str, sent: list[Message]) -> N
         assert node.core.epoch >= epoch
         epoch = node.core.epoch
     assert len(answered) == len(set(answered))
-    parked = list(node.core.parked_fetches)
-    change = [node.core.voter_change.token] if node.core.voter_change else []
+    role = node.core.role
+    parked = list(role.parked_fetches) if isinstance(role, Leader) else []
+    change = [role.voter_change.token] if isinstance(role, Leader) and role.voter_change else []
     assert sorted([*answered, *parked, *change]) == list(range(len(sent)))
 
 

@@ -6,7 +6,7 @@ The parts (votes, leadership, serving, following, membership) are modules of fun
 
 from collections import deque
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from spindle.common.ids import NO_LEADER, Endpoint, OffsetAndEpoch
 from spindle.common.ports import RandomSource
@@ -14,7 +14,6 @@ from spindle.protocol.message import Message
 from spindle.raft.connections import Connections
 from spindle.raft.election_state import ElectionState
 from spindle.raft.leader import LeaderAndEpoch
-from spindle.raft.membership_state import VoterChange
 from spindle.raft.progress import Progress
 from spindle.raft.ready import (
     Append,
@@ -54,16 +53,6 @@ class QuorumFault(Exception):
     """The node cannot go on as a member of the quorum: its log contradicts what was committed."""
 
 
-class ParkedFetch(NamedTuple):
-    """A fetch that waits for records, a newer high watermark or its deadline."""
-
-    token: int
-    offset: int
-    max_bytes: int
-    high_watermark: int
-    deadline_ms: int
-
-
 class QuorumCore:
     """The state of one node in the quorum.
 
@@ -87,8 +76,6 @@ class QuorumCore:
         self.stored_election = stored.election
         self.high_watermark: int | None = None
         self.connections = Connections(settings.request_timeout_ms, settings.retry_backoff_ms)
-        self.parked_fetches: dict[int, ParkedFetch] = {}
-        self.voter_change: VoterChange | None = None
         self.election_retries = 0
         self.is_installing_snapshot = False
         self.is_shutting_down = False

@@ -29,8 +29,6 @@ def check_invariants(core: QuorumCore) -> None:
             _broken(core, f"a leader without its first batch at {role.epoch_start_offset}")
         if role.progress.voters != core.voters:
             _broken(core, "the leader follows other voters than those in force")
-    elif core.parked_fetches or core.voter_change is not None:
-        _broken(core, "somebody waits for a leader that is none")
 
 
 def _broken(core: QuorumCore, what: str) -> None:

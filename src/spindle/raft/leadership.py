@@ -120,10 +120,10 @@ def resign(core: QuorumCore, now_ms: int) -> None:
         core.become_resigned(role.progress.voters_by_progress(), now_ms)
 
 
-def leave_leadership(core: QuorumCore) -> None:
-    """Answer whoever waits for the leader that the local node was."""
-    refuse_parked_fetches(core)
-    finish_voter_change(core, ErrorCode.NOT_LEADER_OR_FOLLOWER, "The node leads no more.")
+def leave_leadership(core: QuorumCore, role: Leader) -> None:
+    """Answer every request that waits for the leader that the local node was."""
+    refuse_parked_fetches(core, role)
+    finish_voter_change(core, role, ErrorCode.NOT_LEADER_OR_FOLLOWER, "The node leads no more.")
 
 
 def poll_resigned(core: QuorumCore, role: Resigned, now_ms: int) -> None:

@@ -21,7 +21,7 @@ from spindle.raft.membership_state import VoterChange
 from spindle.raft.peers import check_leader_request
 from spindle.raft.ready import Destination, KRaftVersionUpgrade
 from spindle.raft.responses import leader_destination
-from spindle.raft.roles import Leader
+from spindle.raft.roles import Leader, Role
 from spindle.raft.voters import (
     RECONFIGURABLE_KRAFT_VERSION,
     KRaftVersionRange,
@@ -40,7 +40,7 @@ def handle_add(core: QuorumCore, token: int, request: AddRaftVoterRequest, now_m
     key = ReplicaKey(request.voter_id, request.voter_directory_id)
     voter = Voter(key, endpoints_of(request.listeners))
     try:
-        _check_change(core, request.cluster_id)
+        role = _check_change(core, request.cluster_id)
         if key.id < 0 or key.directory_id == ZERO_UUID:
             raise ApiError(ErrorCode.INVALID_REQUEST, f"{key} cannot be a voter.")
         if core.voters.get(key.id) is not None:
@@ -54,7 +54,7 @@ def handle_add(core: QuorumCore, token: int, request: AddRaftVoterRequest, now_m
         _refuse(core, token, request, refusal)
         return
     deadline_ms = now_ms + max(0, request.timeout_ms)
-    core.voter_change = VoterChange(token, request, deadline_ms, voter, stage="probing")
+    role.voter_change = VoterChange(token, request, deadline_ms, voter, stage="probing")
     _probe(core, destination, now_ms)
 
 
@@ -63,7 +63,7 @@ def handle_remove(
 ) -> None:
     key = ReplicaKey(request.voter_id, request.voter_directory_id)
     try:
-        _check_change(core, request.cluster_id)
+        role = _check_change(core, request.cluster_id)
         if key not in core.voters.keys or len(core.voters) == 1:
             raise ApiError(
                 ErrorCode.VOTER_NOT_FOUND,
@@ -73,23 +73,24 @@ def handle_remove(
         _refuse(core, token, request, refusal)
         return
     deadline_ms = now_ms + core.settings.request_timeout_ms
-    core.voter_change = VoterChange(token, request, deadline_ms)
-    _append_voters(core, core.voter_change, core.voters.without(key), now_ms)
+    role.voter_change = VoterChange(token, request, deadline_ms)
+    _append_voters(core, role.voter_change, core.voters.without(key), now_ms)
 
 
 def handle_probe_response(
     core: QuorumCore, sent: InFlight, response: ApiVersionsResponse, now_ms: int
 ) -> None:
     """The voter to be added said which versions it can run."""
-    change = core.voter_change
     role = core.role
-    if change is None or change.stage != "probing" or change.voter is None:
-        return
-    if not isinstance(role, Leader) or sent.destination.id != change.voter.key.id:
+    change = _probing(role, sent)
+    if change is None or change.voter is None or not isinstance(role, Leader):
         return
     if response.error_code:
         finish_voter_change(
-            core, ErrorCode.REQUEST_TIMED_OUT, "The new voter refused the ApiVersions request."
+            core,
+            role,
+            ErrorCode.REQUEST_TIMED_OUT,
+            "The new voter refused the ApiVersions request.",
         )
         return
     versions = KRaftVersionRange(0, 0)
@@ -100,6 +101,7 @@ def handle_probe_response(
     if not versions.min_version <= level <= versions.max_version:
         finish_voter_change(
             core,
+            role,
             ErrorCode.INVALID_REQUEST,
             f"Aborted add voter operation: kraft.version is {level}, the voter supports "
             f"{versions.min_version} to {versions.max_version}.",
@@ -110,6 +112,7 @@ def handle_probe_response(
     if replica is None or now_ms - replica.last_caught_up_ms > window_ms:
         finish_voter_change(
             core,
+            role,
             ErrorCode.REQUEST_TIMED_OUT,
             f"Aborted add voter operation for {change.voter.key} since it is lagging behind.",
         )
@@ -122,45 +125,54 @@ def handle_probe_response(
 
 
 def handle_probe_failed(core: QuorumCore, sent: InFlight) -> None:
-    change = core.voter_change
-    if (
-        change is not None
-        and change.stage == "probing"
-        and change.voter is not None
-        and change.voter.key.id == sent.destination.id
-    ):
+    """End the change: the voter to be added cannot be reached."""
+    role = core.role
+    if isinstance(role, Leader) and _probing(role, sent) is not None:
         finish_voter_change(
-            core, ErrorCode.REQUEST_TIMED_OUT, "The new voter did not answer on its endpoint."
+            core, role, ErrorCode.REQUEST_TIMED_OUT, "The new voter did not answer on its endpoint."
         )
 
 
-def poll_voter_change(core: QuorumCore, now_ms: int) -> None:
+def _probing(role: Role, sent: InFlight) -> VoterChange | None:
+    """Return the change that waits for the answer to this request; None if there is none."""
+    change = role.voter_change if isinstance(role, Leader) else None
+    if change is None or change.stage != "probing" or change.voter is None:
+        return None
+    return change if change.voter.key.id == sent.destination.id else None
+
+
+def poll_voter_change(core: QuorumCore, role: Leader, now_ms: int) -> None:
     """Answer a change that is committed or whose time is over."""
-    change = core.voter_change
+    change = role.voter_change
     if change is None:
         return
     if change.stage == "committing" and core.leader_high_watermark > change.offset:
-        finish_voter_change(core, ErrorCode.NONE, None)
+        finish_voter_change(core, role, ErrorCode.NONE, None)
     elif now_ms >= change.deadline_ms:
         finish_voter_change(
-            core, ErrorCode.REQUEST_TIMED_OUT, "The change of the voters was not committed in time."
+            core,
+            role,
+            ErrorCode.REQUEST_TIMED_OUT,
+            "The change of the voters was not committed in time.",
         )
     else:
         core.wake_at(change.deadline_ms)
 
 
-def finish_voter_change(core: QuorumCore, error: ErrorCode, message: str | None) -> None:
-    """Answer whoever asked for the pending change, if there is one."""
-    change = core.voter_change
+def finish_voter_change(
+    core: QuorumCore, role: Leader, error: ErrorCode, message: str | None
+) -> None:
+    """End the pending change, if there is one, and answer its request."""
+    change = role.voter_change
     if change is None:
         return
-    core.voter_change = None
+    role.voter_change = None
     if not change.is_answered:
         core.reply(change.token, _change_response(change.request, error, message))
 
 
-def _check_change(core: QuorumCore, cluster_id: str | None) -> None:
-    """What add and remove both need.
+def _check_change(core: QuorumCore, cluster_id: str | None) -> Leader:
+    """Check what every change of the voters needs; return the leader's role.
 
     Raises:
         ApiError: the refusal.
@@ -168,9 +180,10 @@ def _check_change(core: QuorumCore, cluster_id: str | None) -> None:
     if cluster_id is not None and cluster_id != core.local.cluster_id:
         raise ApiError(ErrorCode.INCONSISTENT_CLUSTER_ID)
     error = check_leader_request(core, core.epoch)
-    if error is not None:
-        raise ApiError(error)
-    if core.voter_change is not None:
+    role = core.role
+    if error is not None or not isinstance(role, Leader):
+        raise ApiError(error or ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    if role.voter_change is not None:
         raise ApiError(
             ErrorCode.REQUEST_TIMED_OUT,
             "Request timed out waiting for leader to handle previous voter change request.",
@@ -188,6 +201,7 @@ def _check_change(core: QuorumCore, cluster_id: str | None) -> None:
         raise ApiError(
             ErrorCode.REQUEST_TIMED_OUT, f"The voters of offset {offset} are not committed yet."
         )
+    return role
 
 
 def _append_voters(core: QuorumCore, change: VoterChange, voter_set: VoterSet, now_ms: int) -> None:

@@ -76,11 +76,11 @@ class Quorum:
         core.ready = Ready()
         if isinstance(event, Start):
             core.take_up_stored_role(now_ms)
-        was_leader = isinstance(core.role, Leader)
+        before = core.role
         self._handle(event, now_ms)
         self._poll(now_ms)
-        if was_leader and not isinstance(core.role, Leader):
-            leadership.leave_leadership(core)
+        if isinstance(before, Leader) and core.role is not before:
+            leadership.leave_leadership(core, before)
         core.announce_leader()
         ready, core.ready = core.ready, Ready()
         return ready
@@ -132,10 +132,10 @@ class Quorum:
                 case Candidate():
                     votes.poll_candidate(core, role, now_ms)
                 case Leader():
-                    membership.poll_voter_change(core, now_ms)
+                    membership.poll_voter_change(core, role, now_ms)
                     leadership.poll_leader(core, role, now_ms)
                     if core.role is role:
-                        serving.serve_parked_fetches(core, now_ms)
+                        serving.serve_parked_fetches(core, role, now_ms)
                 case Follower():
                     following.poll_follower(core, role, now_ms)
                 case Resigned():

@@ -4,9 +4,10 @@ Observers are only ever unattached or followers. KIP-595; Prospective: KIP-996.
 """
 
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from spindle.common.ids import NO_LEADER, Endpoint, OffsetAndEpoch
+from spindle.raft.membership_state import VoterChange
 from spindle.raft.progress import Progress
 from spindle.raft.voters import ReplicaKey, Voter, VoterSet
 
@@ -75,9 +76,27 @@ class Candidate:
     is_backing_off: bool = False
 
 
+class ParkedFetch(NamedTuple):
+    """A fetch that waits for records, a newer high watermark or its deadline."""
+
+    token: int
+    offset: int
+    max_bytes: int
+    high_watermark: int
+    deadline_ms: int
+
+
 @dataclass(slots=True)
 class Leader:
-    """Appends and serves. `progress` follows the replicas; the high watermark comes from it."""
+    """Appends and serves.
+
+    Attributes:
+        progress: what the replicas have fetched; the high watermark comes from it.
+        begin_deadline_ms: when each voter that does not fetch is told again who leads, by id.
+        reported_voters: voters as they described themselves under kraft.version 0, by id.
+        parked_fetches: by the token of their request.
+        voter_change: the change of the voter set that is under way.
+    """
 
     epoch: int
     epoch_start_offset: int
@@ -85,6 +104,8 @@ class Leader:
     progress: Progress
     begin_deadline_ms: dict[int, int] = field(default_factory=dict)
     reported_voters: dict[int, Voter] = field(default_factory=dict)
+    parked_fetches: dict[int, ParkedFetch] = field(default_factory=dict)
+    voter_change: VoterChange | None = None
 
     @property
     def leader_id(self) -> int:

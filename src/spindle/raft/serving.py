@@ -7,11 +7,11 @@ from spindle.common.ids import OffsetAndEpoch
 from spindle.protocol.messages.fetch import FetchRequest, FetchResponse
 from spindle.protocol.messages.fetch_snapshot import FetchSnapshotRequest, FetchSnapshotResponse
 from spindle.raft import requests, responses
-from spindle.raft.core import ParkedFetch, QuorumCore
+from spindle.raft.core import QuorumCore
 from spindle.raft.log_view import BOOTSTRAP_SNAPSHOT_ID, Diverging, SnapshotNeeded
 from spindle.raft.peers import check_leader_request, check_request
 from spindle.raft.ready import ReadLog, ReadSnapshot
-from spindle.raft.roles import Leader
+from spindle.raft.roles import Leader, ParkedFetch
 
 MAX_PARKED_FETCHES: Final = 10_000
 """Beyond this a fetch is answered at once, empty if need be."""
@@ -70,36 +70,36 @@ def _serve(core: QuorumCore, role: Leader, token: int, request: FetchRequest, no
         partition.high_watermark,
         now_ms + request.max_wait_ms,
     )
-    core.parked_fetches[token] = fetch
-    if len(core.parked_fetches) > MAX_PARKED_FETCHES:
-        _answer(core, fetch)
+    role.parked_fetches[token] = fetch
+    if len(role.parked_fetches) > MAX_PARKED_FETCHES:
+        _answer(core, role, fetch)
 
 
-def serve_parked_fetches(core: QuorumCore, now_ms: int) -> None:
+def serve_parked_fetches(core: QuorumCore, role: Leader, now_ms: int) -> None:
     """Answer the fetches for which there is something, or whose time is over."""
     high_watermark = core.leader_high_watermark
-    for fetch in list(core.parked_fetches.values()):
+    for fetch in list(role.parked_fetches.values()):
         if (
             core.log.end_offset > fetch.offset
             or fetch.high_watermark < high_watermark
             or now_ms >= fetch.deadline_ms
         ):
-            _answer(core, fetch)
+            _answer(core, role, fetch)
         else:
             core.wake_at(fetch.deadline_ms)
 
 
-def _answer(core: QuorumCore, fetch: ParkedFetch) -> None:
-    del core.parked_fetches[fetch.token]
+def _answer(core: QuorumCore, role: Leader, fetch: ParkedFetch) -> None:
+    del role.parked_fetches[fetch.token]
     read = ReadLog(fetch.offset, fetch.max_bytes) if core.log.end_offset > fetch.offset else None
     core.reply(fetch.token, responses.fetch_response(core), read)
 
 
-def refuse_parked_fetches(core: QuorumCore) -> None:
-    """The local node leads no more."""
-    for token in list(core.parked_fetches):
+def refuse_parked_fetches(core: QuorumCore, role: Leader) -> None:
+    """Send the fetches that wait for a former leader away."""
+    for token in role.parked_fetches:
         core.reply(token, responses.fetch_response(core, ErrorCode.NOT_LEADER_OR_FOLLOWER))
-    core.parked_fetches.clear()
+    role.parked_fetches.clear()
 
 
 def handle_fetch_snapshot(

@@ -211,7 +211,7 @@ def quorum_metrics(quorum: RaftMetadataQuorum) -> Iterator[Metric]:
     yield gauge(
         f"{prefix}_uncommitted_voter_change",
         "1 while the leader works on a change of the voters.",
-        int(core.voter_change is not None),
+        int(isinstance(core.role, Leader) and core.role.voter_change is not None),
     )
     yield gauge(
         f"{prefix}_high_watermark",

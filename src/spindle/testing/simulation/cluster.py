@@ -16,7 +16,7 @@ from spindle.config.node_config import NodeConfig
 from spindle.raft.core import QuorumCore
 from spindle.runtime.node import Node
 from spindle.testing.simulation.clock import SkewedClock
-from spindle.testing.simulation.disk import PowerLost
+from spindle.testing.simulation.disk import Interrupted
 from spindle.testing.simulation.history import History
 from spindle.testing.simulation.life import Life
 from spindle.testing.simulation.loop import SimulatedLoop
@@ -60,7 +60,7 @@ class SimulatedNode:
         self.plan = plan
         self.config = config
         self.host = host_name(plan.node_id)
-        self.machine = SimulatedMachine(self.host, loop, random, clock, self._power_lost)
+        self.machine = SimulatedMachine(self.host, loop, random, clock, self._interrupted)
         self.node: Node | None = None
         self.life: Life | None = None
         self.is_stopping = False
@@ -145,8 +145,8 @@ class SimulatedNode:
             reason = await node.wait_stopped()
         except (ConfigError, CorruptLog, LogDirectoryFailed, OSError) as error:
             reason = f"does not start: {error}"
-        except PowerLost:
-            self.lose_power()
+        except Interrupted:
+            self._interrupted()
             return
         await node.stop()
         self._end(life, f"stopped: {reason or 'in order'}", is_silent=False)
@@ -160,6 +160,7 @@ class SimulatedNode:
 
     def kill(self) -> None:
         """The process dies; what it wrote stays."""
+        self.machine.disks.lose_power_after(None)
         if self.life is not None:
             self._end(self.life, "killed", is_silent=False)
 
@@ -169,8 +170,11 @@ class SimulatedNode:
             self._end(self.life, "lost power", is_silent=True)
             self.machine.disks.lose_unsynced()
 
-    def _power_lost(self) -> None:
-        self.lose_power()
+    def _interrupted(self) -> None:
+        if self.machine.disks.is_killed:
+            self.kill()
+        else:
+            self.lose_power()
 
     def _end(self, life: Life, how: str, *, is_silent: bool) -> None:
         if life.is_over:

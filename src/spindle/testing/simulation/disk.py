@@ -14,8 +14,8 @@ from spindle.runtime.disks.serial_executor import Job, SerialExecutor
 from spindle.testing.filesystem import MemoryFileSystem
 
 
-class PowerLost(BaseException):
-    """The host went dark in the middle of an operation on a file."""
+class Interrupted(BaseException):
+    """The host went dark, or the process was killed, in the middle of an operation on a file."""
 
 
 class _Hang(NamedTuple):
@@ -30,6 +30,7 @@ class SimulatedDisks(MemoryFileSystem):
         slowness_s: the longest that one job takes, by path of a directory; `default_slowness_s`
             for all others.
         directories: the log directories of the host.
+        is_killed: an interruption ends the process alone, not the host.
         broken: directories that reported an error, or hung, since the node was started last.
     """
 
@@ -37,8 +38,10 @@ class SimulatedDisks(MemoryFileSystem):
         super().__init__()
         self._wall_clock_ms = wall_clock_ms
         self._random = random
-        self._power_left: int | None = None
+        self._operations_left: int | None = None
         self._is_observed = False
+        self.is_killed = False
+        self._counted = ""
         self.default_slowness_s = 0.002
         self.slowness_s: dict[str, float] = {}
         self.directories: Sequence[str] = ()
@@ -65,10 +68,10 @@ class SimulatedDisks(MemoryFileSystem):
     def check(self, operation: str, path: str) -> None:
         if self._is_observed:
             return
-        if self._power_left is not None:
-            self._power_left -= 1
-            if self._power_left < 0:
-                raise PowerLost
+        if self._operations_left is not None and self._counted in ("", operation):
+            self._operations_left -= 1
+            if self._operations_left < 0:
+                raise Interrupted
         if self.faults:
             try:
                 super().check(operation, path)
@@ -79,11 +82,23 @@ class SimulatedDisks(MemoryFileSystem):
 
     def lose_power_after(self, operations: int | None) -> None:
         """Go dark at the operation after so many more; None: do not."""
-        self._power_left = operations
+        self._operations_left = operations
+        self._counted = ""
+        self.is_killed = False
+
+    def kill_after(self, operations: int, counted: str = "") -> None:
+        """End the process at the operation after so many more; what it wrote stays.
+
+        Args:
+            counted: the only kind of operation that counts; empty for all kinds.
+        """
+        self._operations_left = operations
+        self._counted = counted
+        self.is_killed = True
 
     def lose_unsynced(self) -> None:
         """What the device had not been told to keep survives only by chance."""
-        self._power_left = None
+        self._operations_left = None
         self.crash(lambda path, unsynced: self._random.randint(0, unsynced))
 
     def hang(self, path: str, *, in_syncs_only: bool) -> None:
@@ -138,11 +153,11 @@ class SimulatedDirectory(SerialExecutor):
         on_failure: Callable[[LogDirectoryFailed], None],
         hang_limit_s: float,
         disks: SimulatedDisks,
-        on_power_lost: Callable[[], None],
+        on_interrupted: Callable[[], None],
     ) -> None:
         super().__init__(path, loop, on_failure, hang_limit_s)
         self._disks = disks
-        self._on_power_lost = on_power_lost
+        self._on_interrupted = on_interrupted
         self._context = copy_context()
         self._jobs: deque[Job] = deque()
         self._is_busy = False
@@ -190,7 +205,7 @@ class SimulatedDirectory(SerialExecutor):
         self._job_count += 1
         function, args, callback = self._jobs.popleft()
         result, error = self._perform_powered(function, args)
-        if isinstance(error, PowerLost):
+        if isinstance(error, Interrupted):
             return
         if callback is not None:
             callback(result, error)
@@ -218,7 +233,7 @@ class SimulatedDirectory(SerialExecutor):
         function, args, callback = job
         result, error = self._perform_powered(function, args)
         self.watch.remove(watched)
-        if callback is not None and not isinstance(error, PowerLost):
+        if callback is not None and not isinstance(error, Interrupted):
             callback(result, error)
 
     def _abandon(self, failure: LogDirectoryFailed) -> None:
@@ -233,6 +248,6 @@ class SimulatedDirectory(SerialExecutor):
     ) -> tuple[Any, BaseException | None]:
         try:
             return self._perform(function, args)
-        except PowerLost as lost:
-            self._on_power_lost()
+        except Interrupted as lost:
+            self._on_interrupted()
             return None, lost

@@ -26,6 +26,7 @@ from spindle.testing.simulation.election_truth import ElectionTruth
 from spindle.testing.simulation.history import History
 from spindle.testing.simulation.life import Life
 from spindle.testing.simulation.metadata_truth import MetadataTruth, MetadataWatcher
+from spindle.testing.simulation.quorum_checks import QuorumChecks
 from spindle.testing.simulation.record_truth import PartitionTruth, RecordTruth, common_offset
 from spindle.testing.simulation.verdict import Verdict
 
@@ -58,12 +59,13 @@ class _Replica:
 class _Watched:
     """One life of one node."""
 
-    def __init__(self, simulated: SimulatedNode, node: Node) -> None:
+    def __init__(self, simulated: SimulatedNode, node: Node, verdict: Verdict) -> None:
         self.simulated = simulated
         self.node = node
         self.led_epoch = -1
         self.high_watermark = -1
         self.replicas: dict[int, _Replica] = {}
+        self.quorum = QuorumChecks(simulated, node, verdict)
 
 
 class Invariants:
@@ -93,7 +95,7 @@ class Invariants:
         node, life = simulated.node, simulated.life
         assert node is not None
         assert life is not None
-        self._lives[life] = _Watched(simulated, node)
+        self._lives[life] = _Watched(simulated, node, self._verdict)
         watcher = MetadataWatcher(simulated.host, self.metadata, self._verdict)
         node.publisher.add(watcher)
         _listen(node, watcher)
@@ -156,6 +158,7 @@ class Invariants:
             self._look_at_directories(watched)
             if core is not None:
                 self._look_at_quorum(watched, core)
+                watched.quorum.after_event(core)
             if node.broker is not None:
                 self._look_at_replicas(watched)
         self._verdict.raise_if_violated()
@@ -302,6 +305,7 @@ class Invariants:
     def compare_all(self) -> None:
         """When all is settled every replica has what was committed, from its first record on."""
         for watched in self._lives.values():
+            watched.quorum.check_versions()
             for replica in watched.replicas.values():
                 partition, truth = replica.partition, replica.truth
                 if partition.is_offline or partition.is_deleted or not truth.has_lost:

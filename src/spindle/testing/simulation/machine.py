@@ -30,7 +30,7 @@ class SimulatedMachine:
         loop: "SimulatedLoop",
         random: Random,
         clock: SkewedClock,
-        on_power_lost: Callable[[], None],
+        on_interrupted: Callable[[], None],
     ) -> None:
         self.host = host
         self.random = random
@@ -38,7 +38,7 @@ class SimulatedMachine:
         self.disks = SimulatedDisks(self.wall_clock_ms, random)
         self.executors: dict[str, SimulatedDirectory] = {}
         self._loop = loop
-        self._on_power_lost = on_power_lost
+        self._on_interrupted = on_interrupted
 
     def wall_clock_ms(self) -> int:
         return self.clock.wall_ms(self._loop.now_s)
@@ -61,7 +61,7 @@ class SimulatedMachine:
     ) -> DirectoryExecutor:
         loop = asyncio.get_running_loop()
         executor = SimulatedDirectory(
-            path, loop, on_failure, hang_limit_s, self.disks, self._on_power_lost
+            path, loop, on_failure, hang_limit_s, self.disks, self._on_interrupted
         )
         self.executors[path] = executor
         return executor

@@ -19,13 +19,17 @@ from spindle.raft import following, votes
 from spindle.raft.core import is_up_to_date
 from spindle.raft.progress import Progress
 from spindle.raft.roles import Prospective, Unattached
-from spindle.raft.voters import VoterSet
+from spindle.raft.voters import VoterHistory, VoterSet
 from spindle.replicas import follower_work, replica_manager
 from spindle.replicas.partition import ACKS_ALL, Partition
 from spindle.replication import follower_log
 from spindle.replication.fetch_session_handler import FetchSessionHandler
 from spindle.replication.leader_state import LeaderState
+from spindle.runtime import background
+from spindle.runtime.controller.driver import ControllerDriver
+from spindle.runtime.controller.periodic_tasks import PeriodicTasks
 from spindle.runtime.controller.speculative_log import SpeculativeLog
+from spindle.runtime.quorum import metadata_quorum
 
 Function = Callable[..., Any]
 
@@ -92,7 +96,48 @@ def _remove_nobody(original: Function) -> Function:
     return lambda self, key: self
 
 
+def _same_by_id(original: Function) -> Function:
+    """A voter whose disk was replaced passes for the voter that it was."""
+    return lambda self, key: self.get(key.id) is not None
+
+
 # ---------------------------------------------------------------- the controller
+
+
+def _keep_highest_level(original: Function) -> Function:
+    """A level is kept for good, also when a truncation or a downgrade takes it back."""
+    highest = 0
+
+    def encode_records(records: Any, metadata_version: int) -> Any:
+        nonlocal highest
+        highest = max(highest, metadata_version)
+        return original(records, highest)
+
+    return encode_records
+
+
+def _stay_without_controller(original: Function) -> Function:
+    """An activation that fails, here in every third epoch, does not give the leadership up."""
+
+    def activate(self: Any, epoch: int) -> None:
+        if epoch % 3:
+            original(self, epoch)
+
+    return activate
+
+
+def _set_no_timer(original: Function) -> Function:
+    """A timer runs once, as if the tasks had failed before it was set again."""
+    return lambda self: self.run_due()
+
+
+def _one_turn(original: Function) -> Function:
+    """A task that is to run for ever ends with its first turn."""
+
+    async def repeat(turn: Any, *args: Any) -> None:
+        await turn()
+
+    return repeat
 
 
 async def _answer_at_once(self: Any, last_offset: int, timeout_ms: int) -> None:
@@ -242,8 +287,14 @@ MUTANTS: Final[dict[str, Mutant]] = {
     "votes not stored": Mutant(MetadataLog, "write_election_state", _nothing),
     "metadata not flushed": Mutant(MetadataLog, "flush", _nothing),
     "metadata not flushed at a start": Mutant(MetadataLog, "_flush_loaded", _nothing),
+    "records of an earlier level": Mutant(metadata_quorum, "encode_records", _keep_highest_level),
+    "leader without a controller": Mutant(ControllerDriver, "_activate", _stay_without_controller),
+    "periodic tasks end": Mutant(PeriodicTasks, "_on_timer", _set_no_timer),
+    "background tasks end": Mutant(background, "_repeat", _one_turn),
     "metadata committed alone": Mutant(Progress, "committed_offset", _commit_alone),
     "voters not removed": Mutant(VoterSet, "without", _remove_nobody),
+    "voters by id alone": Mutant(VoterSet, "contains", _same_by_id),
+    "voters kept by a truncation": Mutant(VoterHistory, "truncate_to", _nothing),
     "metadata tail kept": Mutant(following, "truncation_offset", _keep_tail),
     "snapshot with a topic less": Mutant(snapshot, "_topics", _forget_topic),
     "answer before commit": Mutant(SpeculativeLog, "wait_committed", lambda _: _answer_at_once),

@@ -119,11 +119,24 @@ class Nemesis:
 
     def _kill(self) -> None:
         node = self._one_to_die()
-        if node is not None:
+        if node is None:
+            return
+        how = self._random.randrange(3)
+        if how == 0:
             node.kill()
-            # Long enough for a session to end, where that is to be seen.
-            longest_s = 8.0 if self._cluster.scenario.deeds.unclean else 4.0
-            self._later(self._restart(node, self._random.uniform(0.05, longest_s)))
+        elif how == 1:
+            node.machine.disks.kill_after(self._random.randint(0, 100))
+        else:
+            node.machine.disks.kill_after(self._random.randint(0, 2), "sync")
+        self._later(self._end_killing(node))
+
+    async def _end_killing(self, node: SimulatedNode) -> None:
+        """Kill the process if it has not reached the operation at which it was to die."""
+        await asyncio.sleep(0.5)
+        node.kill()
+        # Long enough for a session to end, where that is to be seen.
+        longest_s = 8.0 if self._cluster.scenario.deeds.unclean else 4.0
+        await self._restart(node, self._random.uniform(0.05, longest_s))
 
     def _stop(self) -> None:
         node = self._any_up()

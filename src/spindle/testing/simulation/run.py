@@ -159,6 +159,8 @@ class Simulation:
         leaders = [node for node in nodes if _leads_quorum(node)]
         if len(leaders) != 1:
             return f"{len(leaders)} leaders of the metadata quorum"
+        if leaders[0].node is None or not leaders[0].node.is_active_controller:
+            return f"{leaders[0]} leads the quorum without an active controller"
         image = self.invariants.metadata.newest
         for node in nodes:
             if node.node is None:

@@ -1,0 +1,37 @@
+"""A controller that cannot become active, on a simulated cluster: another one takes its place."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from spindle.common.errors import ApiError, ErrorCode
+from spindle.runtime.controller import driver
+from spindle.testing.simulation.run import simulate
+from spindle.testing.simulation.scenario import Chances, NodePlan, Scenario, draw
+
+
+@pytest.mark.parametrize("controllers", [1, 3])
+def test_a_leader_that_cannot_become_active_resigns(
+    controllers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failures = iter(range(3))
+    original = driver.activation_records
+
+    def fail_at_first(*args: Any, **options: Any) -> Any:
+        if next(failures, None) is not None:
+            raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "records that cannot be")
+        return original(*args, **options)
+
+    monkeypatch.setattr(driver, "activation_records", fail_at_first)
+    plans: Sequence[NodePlan] = [
+        *(NodePlan(i, ("controller",)) for i in range(1, controllers + 1)),
+        *(NodePlan(i, ("broker",)) for i in range(11, 14)),
+    ]
+    scenario = Scenario(
+        5, tuple(plans), is_dynamic=True, chances=Chances(), properties=draw(1).properties
+    )
+    outcome = simulate(scenario)
+    assert outcome.violation is None, outcome.report
+    assert next(failures, None) is None
+    assert sum("could not become active" in line for line in outcome.history) == 3
