@@ -14,7 +14,6 @@ from spindle.protocol.message import Message
 from spindle.raft.connections import Connections
 from spindle.raft.election_state import ElectionState
 from spindle.raft.leader import LeaderAndEpoch
-from spindle.raft.progress import Progress
 from spindle.raft.ready import (
     Append,
     Destination,
@@ -34,7 +33,6 @@ from spindle.raft.roles import (
     Resigned,
     Role,
     Unattached,
-    VoteCount,
     check_move,
 )
 from spindle.raft.settings import LocalNode, QuorumSettings, StoredState
@@ -44,9 +42,6 @@ LAST_EPOCH: Final = 2**31 - 2
 """Epochs are 32 bits on the wire. One that leaves no room for another election is not believed."""
 _STORY_LENGTH: Final = 50
 _FIRST_BOOTSTRAP_ID: Final = -2
-_MAX_RETRY_EXPONENT: Final = 11
-_BACKOFF_BASE_MS: Final = 50
-_SOON_PART: Final = 8
 
 
 class QuorumFault(Exception):
@@ -153,7 +148,7 @@ class QuorumCore:
             return known
         return -1
 
-    # ------------------------------------------------------------ role changes
+    # ------------------------------------------------------------ the role
 
     def enter(self, role: Role, *, is_durable: bool = True) -> None:
         """Take up a role; a durable one is stored before anything else of this step is done."""
@@ -165,116 +160,6 @@ class QuorumCore:
         if is_durable:
             self.ready.election_state = self._election_state()
 
-    def become_unattached(
-        self,
-        epoch: int,
-        now_ms: int,
-        leader_id: int = NO_LEADER,
-        voted_key: ReplicaKey | None = None,
-    ) -> None:
-        deadline_ms = self.election_deadline_ms(now_ms)
-        self.enter(Unattached(epoch, deadline_ms, leader_id, voted_key))
-
-    def become_follower(
-        self,
-        epoch: int,
-        leader_id: int,
-        endpoints: tuple[Endpoint, ...],
-        now_ms: int,
-        voted_key: ReplicaKey | None = None,
-    ) -> None:
-        timeout_ms = self.settings.fetch_timeout_ms
-        self.election_retries = 0
-        self.enter(
-            Follower(
-                epoch,
-                leader_id,
-                endpoints,
-                fetch_deadline_ms=now_ms + timeout_ms,
-                update_voter_deadline_ms=now_ms + timeout_ms,
-                voted_key=voted_key,
-            )
-        )
-
-    def become_prospective(self, now_ms: int) -> None:
-        role = self.role
-        self.enter(
-            Prospective(
-                role.epoch,
-                self.election_deadline_ms(now_ms),
-                self._own_vote(),
-                self.leader_id,
-                self.leader_endpoints,
-                self.voted_key,
-            ),
-            is_durable=False,
-        )
-
-    def become_candidate(self, now_ms: int) -> None:
-        """Vote for the local node in the next epoch.
-
-        Raises:
-            QuorumFault: there is no further epoch.
-        """
-        if self.epoch > LAST_EPOCH:
-            raise QuorumFault(f"epoch {self.epoch} is the last one")
-        self.enter(Candidate(self.epoch + 1, self.election_deadline_ms(now_ms), self._own_vote()))
-
-    def become_resigned(self, candidates: list[ReplicaKey], now_ms: int) -> None:
-        role = self.role
-        self.enter(
-            Resigned(
-                role.epoch,
-                self.election_deadline_ms(now_ms),
-                self.local.key.id,
-                [voter.key.id for voter in self.other_voters()],
-                candidates,
-            ),
-            is_durable=False,
-        )
-
-    def take_up_stored_role(self, now_ms: int) -> None:
-        """The first role after a start."""
-        stored = self.stored_election or ElectionState()
-        deadline_ms = self.election_deadline_ms(now_ms)
-        soon_ms = self.soon_ms(now_ms)
-        voted = stored.voted_key
-        role: Role
-        if stored.epoch < self.log.last_epoch:
-            role = Unattached(self.log.last_epoch, soon_ms)
-        elif stored.leader_id == self.local.key.id:
-            remote = [voter.key.id for voter in self.other_voters()]
-            # A sole voter waits for nobody: it may lead again at once.
-            until_ms = now_ms if self.is_sole_voter else deadline_ms
-            role = Resigned(stored.epoch, until_ms, self.local.key.id, remote, [])
-        elif voted is not None and is_same_candidate(voted, self.local.key):
-            role = Candidate(stored.epoch, deadline_ms, self._own_vote())
-        else:
-            role = self._stored_follower_role(stored, soon_ms, now_ms)
-        self.enter(role)
-
-    def learn_leader(
-        self, leader_id: int, epoch: int, endpoints: tuple[Endpoint, ...], now_ms: int
-    ) -> None:
-        """A peer named an epoch and its leader; follow it if that is news."""
-        if epoch > LAST_EPOCH:
-            return
-        if not endpoints and (voter := self.voters.get(leader_id)) is not None:
-            endpoints = voter.endpoints
-        is_known = leader_id >= 0 and leader_id != self.local.key.id
-        if epoch > self.epoch:
-            if is_known and endpoints:
-                self.become_follower(epoch, leader_id, endpoints, now_ms)
-            else:
-                self.become_unattached(epoch, now_ms, leader_id if is_known else NO_LEADER)
-        elif (
-            epoch == self.epoch
-            and is_known
-            and endpoints
-            and isinstance(self.role, Unattached | Prospective | Candidate)
-        ):
-            self.become_follower(epoch, leader_id, endpoints, now_ms, self.voted_key)
-
     @property
     def voted_key(self) -> ReplicaKey | None:
         """The vote given in this epoch."""
@@ -284,27 +169,6 @@ class QuorumCore:
         if isinstance(role, Unattached | Prospective | Follower):
             return role.voted_key
         return None
-
-    def election_deadline_ms(self, now_ms: int) -> int:
-        """Between one and two election timeouts from now, so that candidates seldom collide."""
-        timeout_ms = self.settings.election_timeout_ms
-        return now_ms + timeout_ms + self.random.randrange(0, timeout_ms)
-
-    def soon_ms(self, now_ms: int) -> int:
-        """When to ask for pre-votes where no leader can be disturbed.
-
-        At random, so that nodes that ask for the same reason do not all become candidates.
-        """
-        spread_ms = max(1, self.settings.election_timeout_ms // _SOON_PART)
-        return now_ms + self.random.randrange(0, spread_ms)
-
-    def election_backoff_ms(self) -> int:
-        """How long a rejected candidate waits: longer with every attempt, and at random."""
-        self.election_retries += 1
-        longest = 1 << min(_MAX_RETRY_EXPONENT, self.election_retries)
-        ceiling_ms = self.settings.election_backoff_max_ms
-        wait_ms = _BACKOFF_BASE_MS * self.random.randrange(1, longest + 1)
-        return min(wait_ms, ceiling_ms + self.random.randrange(0, _BACKOFF_BASE_MS))
 
     def announce_leader(self) -> None:
         """Put a change of the visible leader into `ready`."""
@@ -422,33 +286,6 @@ class QuorumCore:
         ready = self.ready
         if ready.wake_at_ms is None or time_ms < ready.wake_at_ms:
             ready.wake_at_ms = time_ms
-
-    # ------------------------------------------------------------ internals
-
-    def new_leader(self, granting_ids: list[int], now_ms: int) -> Leader:
-        start_offset = self.log.end_offset
-        progress = Progress(self.local.key, self.voters, start_offset, now_ms)
-        return Leader(self.epoch, start_offset, granting_ids, progress)
-
-    def _own_vote(self) -> VoteCount:
-        votes = VoteCount(self.voters)
-        if self.is_voter:
-            votes.record(self.local.key.id, True)
-        return votes
-
-    def _stored_follower_role(self, stored: ElectionState, soon_ms: int, now_ms: int) -> Role:
-        leader = self.voters.get(stored.leader_id)
-        if leader is not None and leader.endpoints:
-            timeout_ms = self.settings.fetch_timeout_ms
-            return Follower(
-                stored.epoch,
-                stored.leader_id,
-                leader.endpoints,
-                fetch_deadline_ms=now_ms + timeout_ms,
-                update_voter_deadline_ms=now_ms + timeout_ms,
-                voted_key=stored.voted_key,
-            )
-        return Unattached(stored.epoch, soon_ms, stored.leader_id, stored.voted_key)
 
     def _election_state(self) -> ElectionState:
         return ElectionState(self.epoch, self.leader_id, self.voted_key, tuple(self.voters.ids))

@@ -12,7 +12,7 @@ from spindle.protocol.message import Message
 from spindle.protocol.messages.fetch import FetchResponse
 from spindle.protocol.messages.fetch_snapshot import FetchSnapshotResponse
 from spindle.protocol.records.batch import batches, check_crc
-from spindle.raft import kraft_records, requests
+from spindle.raft import kraft_records, requests, transitions
 from spindle.raft.connections import InFlight
 from spindle.raft.core import QuorumCore
 from spindle.raft.joining import poll_membership
@@ -35,7 +35,7 @@ def poll_follower(core: QuorumCore, role: Follower, now_ms: int) -> None:
         if now_ms < role.fetch_deadline_ms:
             core.wake_at(role.fetch_deadline_ms)
         elif not core.is_installing_snapshot:
-            core.become_prospective(now_ms)
+            transitions.become_prospective(core, now_ms)
             return
     if poll_membership(core, role, now_ms):
         return
@@ -145,7 +145,7 @@ def handle_refused_fetch(core: QuorumCore, sent: InFlight, now_ms: int) -> None:
         and sent.epoch == role.epoch
     ):
         role.has_fetched = False  # others get the pre-vote of this node now
-        role.fetch_deadline_ms = min(role.fetch_deadline_ms, core.soon_ms(now_ms))
+        role.fetch_deadline_ms = min(role.fetch_deadline_ms, transitions.soon_ms(core, now_ms))
 
 
 def _only_fetched_partition(

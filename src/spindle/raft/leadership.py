@@ -9,7 +9,7 @@ from spindle.protocol.messages.begin_quorum_epoch import (
     BeginQuorumEpochResponse,
 )
 from spindle.protocol.messages.end_quorum_epoch import EndQuorumEpochRequest, EndQuorumEpochResponse
-from spindle.raft import kraft_records, requests, responses
+from spindle.raft import kraft_records, requests, responses, transitions
 from spindle.raft.appends import append_control
 from spindle.raft.connections import InFlight
 from spindle.raft.core import LAST_EPOCH, QuorumCore
@@ -31,7 +31,7 @@ _CHECK_QUORUM_FACTOR: Final = 1.5
 
 def start_leadership(core: QuorumCore, granting_ids: list[int], now_ms: int) -> None:
     """Become leader and write the epoch's first batch."""
-    role = core.new_leader(granting_ids, now_ms)
+    role = transitions.new_leader(core, granting_ids, now_ms)
     core.enter(role)
     core.election_retries = 0
     records = [kraft_records.leader_change(core.local.key.id, core.voters.ids, granting_ids)]
@@ -117,7 +117,7 @@ def resign(core: QuorumCore, now_ms: int) -> None:
     """Give up leadership; the voters are asked to elect, the most advanced first."""
     role = core.role
     if isinstance(role, Leader):
-        core.become_resigned(role.progress.voters_by_progress(), now_ms)
+        transitions.become_resigned(core, role.progress.voters_by_progress(), now_ms)
 
 
 def leave_leadership(core: QuorumCore, role: Leader) -> None:
@@ -130,9 +130,9 @@ def poll_resigned(core: QuorumCore, role: Resigned, now_ms: int) -> None:
     """Tell the voters; after an election timeout begin anew in the next epoch."""
     if now_ms >= role.election_deadline_ms and not core.is_shutting_down:
         if core.is_sole_voter:
-            core.become_prospective(now_ms)
+            transitions.become_prospective(core, now_ms)
         else:
-            core.become_unattached(role.epoch + 1, now_ms)
+            transitions.become_unattached(core, role.epoch + 1, now_ms)
         return
     for voter in core.other_voters():
         if voter.key.id in role.unacknowledged_ids:
@@ -209,9 +209,9 @@ def _follow_sender(
         and role.leader_id == leader_id
         and len(endpoints) > len(role.leader_endpoints)
     ):
-        core.become_follower(epoch, leader_id, endpoints, now_ms, role.voted_key)
+        transitions.become_follower(core, epoch, leader_id, endpoints, now_ms, role.voted_key)
     else:
-        core.learn_leader(leader_id, epoch, endpoints, now_ms)
+        transitions.learn_leader(core, leader_id, epoch, endpoints, now_ms)
 
 
 def handle_end_request(
@@ -226,7 +226,9 @@ def handle_end_request(
     error = _check_sender(core, partition.leader_id, partition.leader_epoch)
     if error is None:
         endpoints = endpoints_of(request.leader_endpoints)
-        core.learn_leader(partition.leader_id, partition.leader_epoch, endpoints, now_ms)
+        transitions.learn_leader(
+            core, partition.leader_id, partition.leader_epoch, endpoints, now_ms
+        )
         role = core.role
         if isinstance(role, Follower) and role.leader_id == partition.leader_id:
             candidates = [

@@ -6,6 +6,7 @@ from typing import Any
 from spindle.common.errors import ErrorCode
 from spindle.common.ids import Endpoint
 from spindle.common.uuids import ZERO_UUID, Uuid
+from spindle.raft import transitions
 from spindle.raft.connections import InFlight
 from spindle.raft.core import QuorumCore
 from spindle.raft.requests import only_partition
@@ -73,7 +74,7 @@ def handle_common_response(
     current = partition.current_leader if hasattr(partition, "current_leader") else partition
     error, epoch, leader_id = partition.error_code, current.leader_epoch, current.leader_id
     if epoch > core.epoch or (epoch == core.epoch and leader_id >= 0 and not _has_leader(core)):
-        core.learn_leader(leader_id, epoch, endpoints, now_ms)
+        transitions.learn_leader(core, leader_id, epoch, endpoints, now_ms)
         if error == ErrorCode.NONE and sent.epoch == core.epoch:
             return not isinstance(core.role, Follower)
         core.connections.back_off(sent.destination.id, now_ms)

@@ -25,7 +25,16 @@ from spindle.protocol.messages.update_raft_voter import (
     UpdateRaftVoterResponse,
 )
 from spindle.protocol.messages.vote import VoteRequest, VoteResponse
-from spindle.raft import appends, following, joining, leadership, membership, serving, votes
+from spindle.raft import (
+    appends,
+    following,
+    joining,
+    leadership,
+    membership,
+    serving,
+    transitions,
+    votes,
+)
 from spindle.raft.core import QuorumCore
 from spindle.raft.describe import describe_quorum
 from spindle.raft.ready import (
@@ -75,7 +84,7 @@ class Quorum:
         core = self.core
         core.ready = Ready()
         if isinstance(event, Start):
-            core.take_up_stored_role(now_ms)
+            transitions.take_up_stored_role(core, now_ms)
         before = core.role
         self._handle(event, now_ms)
         self._poll(now_ms)

@@ -3,7 +3,7 @@
 from spindle.common.errors import ErrorCode
 from spindle.common.ids import OffsetAndEpoch
 from spindle.protocol.messages.vote import VoteRequest, VoteResponse
-from spindle.raft import requests, responses
+from spindle.raft import requests, responses, transitions
 from spindle.raft.connections import InFlight
 from spindle.raft.core import LAST_EPOCH, QuorumCore, is_same_candidate, is_up_to_date
 from spindle.raft.leadership import start_leadership
@@ -26,7 +26,7 @@ def handle_vote_request(core: QuorumCore, token: int, request: VoteRequest, now_
         return
     error = _check_vote(core, partition)
     if error is None and partition.replica_epoch > core.epoch:
-        core.become_unattached(partition.replica_epoch, now_ms)
+        transitions.become_unattached(core, partition.replica_epoch, now_ms)
     if error is None and not is_addressed_to(core, request.voter_id, partition.voter_directory_id):
         error = ErrorCode.INVALID_VOTER_KEY
     if error is not None:
@@ -78,7 +78,7 @@ def _check_vote(
 def _give_vote(core: QuorumCore, candidate: ReplicaKey, now_ms: int) -> None:
     role = core.role
     if isinstance(role, Unattached | Prospective) and role.voted_key is None:
-        core.become_unattached(role.epoch, now_ms, voted_key=candidate)
+        transitions.become_unattached(core, role.epoch, now_ms, voted_key=candidate)
 
 
 # ---------------------------------------------------------------- asking for votes
@@ -89,21 +89,21 @@ def poll_unattached(core: QuorumCore, role: Unattached, now_ms: int) -> None:
     if not core.is_voter or core.is_shutting_down or core.is_installing_snapshot:
         return
     if core.is_sole_voter or now_ms >= role.election_deadline_ms:
-        core.become_prospective(now_ms)
+        transitions.become_prospective(core, now_ms)
     else:
         core.wake_at(role.election_deadline_ms)
 
 
 def poll_prospective(core: QuorumCore, role: Prospective, now_ms: int) -> None:
     if role.votes.is_granted:
-        core.become_candidate(now_ms)
+        transitions.become_candidate(core, now_ms)
     elif role.votes.is_rejected or now_ms >= role.election_deadline_ms:
         if role.leader_id >= 0 and role.leader_endpoints:
-            core.become_follower(
-                role.epoch, role.leader_id, role.leader_endpoints, now_ms, role.voted_key
+            transitions.become_follower(
+                core, role.epoch, role.leader_id, role.leader_endpoints, now_ms, role.voted_key
             )
         else:
-            core.become_unattached(role.epoch, now_ms, role.leader_id, role.voted_key)
+            transitions.become_unattached(core, role.epoch, now_ms, role.leader_id, role.voted_key)
     else:
         core.wake_at(role.election_deadline_ms)
         _ask_for_votes(core, role, now_ms)
@@ -116,12 +116,12 @@ def poll_candidate(core: QuorumCore, role: Candidate, now_ms: int) -> None:
     if now_ms >= role.election_deadline_ms:
         if not role.is_backing_off:
             core.election_retries += 1
-        core.become_prospective(now_ms)
+        transitions.become_prospective(core, now_ms)
         return
     if not role.is_backing_off:
         if role.votes.is_rejected:
             role.is_backing_off = True
-            role.election_deadline_ms = now_ms + core.election_backoff_ms()
+            role.election_deadline_ms = now_ms + transitions.election_backoff_ms(core)
         else:
             _ask_for_votes(core, role, now_ms)
     core.wake_at(role.election_deadline_ms)

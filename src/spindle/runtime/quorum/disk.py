@@ -7,10 +7,11 @@ flush for all of it: appends are committed in groups without waiting for one ano
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from spindle.common.errors import ErrorCode
 from spindle.common.ids import OffsetAndEpoch
+from spindle.common.ports import Bytes
 from spindle.disks.executor import DirectoryExecutor
 from spindle.metadata_log.metadata_log import MetadataLog, UnfitSnapshot
 from spindle.metadata_log.snapshots import SnapshotInfo
@@ -37,16 +38,27 @@ class InstalledSnapshot(NamedTuple):
     info: SnapshotInfo | UnfitSnapshot
 
 
+class SnapshotSlice(NamedTuple):
+    """Bytes of a snapshot, and the size of the whole file."""
+
+    data: bytes
+    size_bytes: int
+
+
+FoundBytes: TypeAlias = Bytes | SnapshotSlice | None
+"""What was read for a reply; None for a snapshot that is not there any more."""
+
+
 class Round(NamedTuple):
     """Steps whose file work is done.
 
     Attributes:
-        reads: bytes read for replies, by token; with the file's size for a snapshot.
+        reads: what was read for replies, by the token of the request.
         installed: a snapshot that took the place of the log, or was to.
     """
 
     readies: list[Ready]
-    reads: dict[int, Any]
+    reads: dict[int, FoundBytes]
     installed: InstalledSnapshot | None = None
 
 
@@ -135,7 +147,7 @@ class DiskRounds:
     # ------------------------------------------------------------ on the directory's thread
 
     def _run(self, readies: list[Ready], kraft_version: int, now_ms: int) -> Round:
-        reads: dict[int, Any] = {}
+        reads: dict[int, FoundBytes] = {}
         installed: InstalledSnapshot | None = None
         last_flush = max(
             (index for index, ready in enumerate(readies) if _flushes(ready)), default=-1
@@ -167,30 +179,31 @@ class DiskRounds:
                     return InstalledSnapshot(snapshot_id, reason)
         return None
 
-    def _read(self, read: ReadLog | ReadSnapshot) -> Any:
+    def _read(self, read: ReadLog | ReadSnapshot) -> FoundBytes:
         if isinstance(read, ReadSnapshot):
             if read.snapshot_id not in self._log.snapshot_ids:
                 return None  # cleaned up since the request was accepted
-            return self._log.read_snapshot_slice(read.snapshot_id, read.position, read.max_bytes)
+            return SnapshotSlice(
+                *self._log.read_snapshot_slice(read.snapshot_id, read.position, read.max_bytes)
+            )
         if self._log.start_offset <= read.offset < self._log.end_offset:
             return self._log.read(read.offset, read.max_bytes)
         return b""
 
 
-def add_bytes(response: Message, read: ReadLog | ReadSnapshot, found: Any) -> None:
+def add_bytes(response: Message, read: ReadLog | ReadSnapshot, found: FoundBytes) -> None:
     """Put what a round read for a reply into its response."""
-    if isinstance(response, FetchResponse):
+    if isinstance(response, FetchResponse) and not isinstance(found, SnapshotSlice):
         response.responses[0].partitions[0].records = found
     elif isinstance(response, FetchSnapshotResponse) and isinstance(read, ReadSnapshot):
         partition = response.topics[0].partitions[0]
-        data, size_bytes = found or (b"", 0)
-        if found is None:
+        if not isinstance(found, SnapshotSlice):
             partition.error_code = ErrorCode.SNAPSHOT_NOT_FOUND
-        elif read.position >= size_bytes:
+        elif read.position >= found.size_bytes:
             partition.error_code = ErrorCode.POSITION_OUT_OF_RANGE
         else:
-            partition.size = size_bytes
-            partition.unaligned_records = data
+            partition.size = found.size_bytes
+            partition.unaligned_records = found.data
 
 
 def _needs_disk(ready: Ready) -> bool:

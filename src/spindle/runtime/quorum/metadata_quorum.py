@@ -1,6 +1,6 @@
 """Drives the quorum's state machine: disk, peers, timers and listeners around `raft.Quorum`.
 
-Everything runs on the event loop's thread but the file work (`quorum_disk`). What a step wants sent
+Everything runs on the event loop's thread but the file work (`disk`). What a step wants sent
 goes out when its file work is done; what it commits reaches the listeners at once.
 """
 
@@ -8,7 +8,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
-from typing import Any, Final
+from typing import Final
 
 from spindle.common.errors import (
     ApiError,
@@ -36,12 +36,8 @@ from spindle.raft.ready import (
     KRaftVersionUpgrade,
     LogFlushed,
     Ready,
-    Reply,
-    Request,
-    RequestFailed,
     RequestReceived,
     Resign,
-    ResponseReceived,
     Shutdown,
     SnapshotInstalled,
     SnapshotUnfit,
@@ -51,10 +47,10 @@ from spindle.raft.ready import (
 from spindle.raft.responses import leader_destination
 from spindle.raft.settings import LocalNode, QuorumSettings
 from spindle.raft.voters import VoterSet
-from spindle.runtime import background
-from spindle.runtime.peers.port import PeerGone, PeerLacksVersion, Peers, PeerUnavailable
-from spindle.runtime.quorum.disk import DiskRounds, Round, add_bytes
+from spindle.runtime.peers.port import Peers
+from spindle.runtime.quorum.disk import DiskRounds, Round
 from spindle.runtime.quorum.history import QuorumHistory
+from spindle.runtime.quorum.messages import QuorumMessages
 from spindle.runtime.quorum.snapshot_writer import SnapshotWriter
 
 logger = logging.getLogger(__name__)
@@ -103,7 +99,6 @@ class RaftMetadataQuorum:
         self._static_voters = static_voters
         self._log = log
         self._thread = thread
-        self._peers = peers
         self._random = random
         self._clock = clock
         self._on_fault = on_fault
@@ -111,10 +106,8 @@ class RaftMetadataQuorum:
         self._loop = asyncio.get_running_loop()
         self._is_started = False
         self._is_stopped = False
-        self._answers: dict[int, asyncio.Future[Message]] = {}
-        self._next_token = 0
+        self._messages = QuorumMessages(peers, self.history, self._step)
         self._timer: asyncio.TimerHandle | None = None
-        self._exchanges: dict[asyncio.Task[None], None] = {}
         self._left = asyncio.Event()
         self._quorum: Quorum
         self._feed: ListenerFeed
@@ -185,14 +178,7 @@ class RaftMetadataQuorum:
         self._snapshots.stop()
         if self._timer is not None:
             self._timer.cancel()
-        for exchange in list(self._exchanges):
-            exchange.cancel()
-        for future in list(self._answers.values()):
-            if not future.done():
-                future.set_exception(
-                    ApiError(ErrorCode.BROKER_NOT_AVAILABLE, "the node leaves the quorum")
-                )
-        self._answers.clear()
+        self._messages.close()
 
     def _fail(self, fault: BaseException) -> None:
         if not self._is_stopped:
@@ -217,7 +203,7 @@ class RaftMetadataQuorum:
 
     @property
     def leader_id(self) -> int:
-        """Whom this node takes for the leader, be it too early or too late; -1 for nobody.
+        """The leader of the current epoch as far as this node knows; -1 if it knows none.
 
         Kafka's clients that are given -1 for the active controller do not ask again for minutes.
         """
@@ -280,22 +266,7 @@ class RaftMetadataQuorum:
         values = list(encode_records(records, metadata_version))
         now_ms = self._clock()
         ready = self._quorum.step(AppendRecords(epoch, values, is_atomic), now_ms)
-        batches: list[CommittedBatch] = []
-        done = 0
-        for operation in ready.log_operations:
-            if isinstance(operation, Append):
-                count = operation.end_offset - operation.base_offset
-                batches.append(
-                    CommittedBatch(
-                        operation.base_offset,
-                        operation.end_offset - 1,
-                        epoch,
-                        now_ms,
-                        len(operation.batches),
-                        list(records[done : done + count]),
-                    )
-                )
-                done += count
+        batches = _batches_of(ready, records, epoch, now_ms)
         self._process(ready, batches)
         return batches[-1].last_offset
 
@@ -309,14 +280,13 @@ class RaftMetadataQuorum:
             raise ApiError(
                 ErrorCode.UNSUPPORTED_VERSION, f"{type(request).__name__} is not for the quorum"
             )
-        future: asyncio.Future[Message] = self._loop.create_future()
         if self._is_stopped:
-            future.set_exception(ApiError(ErrorCode.BROKER_NOT_AVAILABLE, "the node is stopping"))
-            return future
-        self._next_token += 1
-        self._answers[self._next_token] = future
-        self._step(RequestReceived(self._next_token, request))
-        return future
+            refused: asyncio.Future[Message] = self._loop.create_future()
+            refused.set_exception(ApiError(ErrorCode.BROKER_NOT_AVAILABLE, "the node is stopping"))
+            return refused
+        token, answer = self._messages.expect_answer()
+        self._step(RequestReceived(token, request))
+        return answer
 
     def upgrade_kraft_version(
         self, epoch: int, version: int, *, is_validate_only: bool = False
@@ -389,9 +359,9 @@ class RaftMetadataQuorum:
         """The files are as these steps want them: send, answer, report back."""
         for ready in finished.readies:
             for request in ready.requests:
-                self._send(request)
+                self._messages.send(request)
             for reply in ready.replies:
-                self._answer(reply, finished.reads.get(reply.token))
+                self._messages.answer(reply, finished.reads.get(reply.token))
         for ready in finished.readies:
             for operation in ready.log_operations:
                 if isinstance(operation, Flush):
@@ -405,30 +375,25 @@ class RaftMetadataQuorum:
             self._feed.reset_to(snapshot_id)
             self._step(SnapshotInstalled(snapshot_id, info.voters, info.kraft_version))
 
-    # ------------------------------------------------------------ messages
 
-    def _send(self, request: Request) -> None:
-        task = background.run_once(self._exchange(request), "request to the quorum")
-        self._exchanges[task] = None
-        task.add_done_callback(lambda done: self._exchanges.pop(done, None))
-
-    async def _exchange(self, request: Request) -> None:
-        event: Event
-        try:
-            response = await self._peers.request(request.destination, request.message)
-        except PeerUnavailable as error:
-            logger.debug("%s: %s", request.destination, error)
-            event = RequestFailed(request.request_id, is_refused=isinstance(error, PeerGone))
-        except PeerLacksVersion:
-            event = RequestFailed(request.request_id, is_unsupported_version=True)
-        else:
-            self.history.answered(request.destination, response)
-            event = ResponseReceived(request.request_id, response)
-        self._step(event)
-
-    def _answer(self, reply: Reply, found: Any) -> None:
-        if reply.read is not None:
-            add_bytes(reply.response, reply.read, found)
-        future = self._answers.pop(reply.token, None)
-        if future is not None and not future.done():
-            future.set_result(reply.response)
+def _batches_of(
+    ready: Ready, records: Sequence[Message], epoch: int, now_ms: int
+) -> list[CommittedBatch]:
+    """Pair the batches that a step appends with the records that were to be appended."""
+    batches: list[CommittedBatch] = []
+    done = 0
+    for operation in ready.log_operations:
+        if isinstance(operation, Append):
+            count = operation.end_offset - operation.base_offset
+            batches.append(
+                CommittedBatch(
+                    operation.base_offset,
+                    operation.end_offset - 1,
+                    epoch,
+                    now_ms,
+                    len(operation.batches),
+                    list(records[done : done + count]),
+                )
+            )
+            done += count
+    return batches

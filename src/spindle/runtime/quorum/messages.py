@@ -1,0 +1,83 @@
+"""The messages of the local quorum member: requests to its peers, and answers to theirs."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from spindle.common.errors import ApiError, ErrorCode
+from spindle.protocol.message import Message
+from spindle.raft.ready import Event, Reply, Request, RequestFailed, ResponseReceived
+from spindle.runtime import background
+from spindle.runtime.peers.port import PeerGone, PeerLacksVersion, Peers, PeerUnavailable
+from spindle.runtime.quorum.disk import FoundBytes, add_bytes
+from spindle.runtime.quorum.history import QuorumHistory
+
+logger = logging.getLogger(__name__)
+
+
+class QuorumMessages:
+    """What is under way between the member and others.
+
+    Args:
+        report: takes the answer of a peer, or its failure, as an event of the quorum.
+    """
+
+    def __init__(
+        self, peers: Peers, history: QuorumHistory, report: Callable[[Event], None]
+    ) -> None:
+        self._peers = peers
+        self._history = history
+        self._report = report
+        self._answers: dict[int, asyncio.Future[Message]] = {}
+        self._next_token = 0
+        self._exchanges: dict[asyncio.Task[None], None] = {}
+
+    # -- requests to peers
+
+    def send(self, request: Request) -> None:
+        """Send a request; its answer is reported later."""
+        task = background.run_once(self._exchange(request), "request to the quorum")
+        self._exchanges[task] = None
+        task.add_done_callback(lambda done: self._exchanges.pop(done, None))
+
+    async def _exchange(self, request: Request) -> None:
+        event: Event
+        try:
+            response = await self._peers.request(request.destination, request.message)
+        except PeerUnavailable as error:
+            logger.debug("%s: %s", request.destination, error)
+            event = RequestFailed(request.request_id, is_refused=isinstance(error, PeerGone))
+        except PeerLacksVersion:
+            event = RequestFailed(request.request_id, is_unsupported_version=True)
+        else:
+            self._history.answered(request.destination, response)
+            event = ResponseReceived(request.request_id, response)
+        self._report(event)
+
+    # -- requests of others
+
+    def expect_answer(self) -> tuple[int, "asyncio.Future[Message]"]:
+        """Make a token for a request that came in, and the future of its answer."""
+        self._next_token += 1
+        future: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+        self._answers[self._next_token] = future
+        return self._next_token, future
+
+    def answer(self, reply: Reply, found: FoundBytes) -> None:
+        """Answer a request, with the bytes that were read for it."""
+        if reply.read is not None:
+            add_bytes(reply.response, reply.read, found)
+        future = self._answers.pop(reply.token, None)
+        if future is not None and not future.done():
+            future.set_result(reply.response)
+
+    def close(self) -> None:
+        """Give up all requests, and refuse those that have no answer yet."""
+        for exchange in list(self._exchanges):
+            exchange.cancel()
+        for future in self._answers.values():
+            if not future.done():
+                future.set_exception(
+                    ApiError(ErrorCode.BROKER_NOT_AVAILABLE, "the node leaves the quorum")
+                )
+        self._answers.clear()
