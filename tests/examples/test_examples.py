@@ -1,0 +1,140 @@
+"""The programs in examples/ and deploy/ do what their descriptions say."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from configparser import RawConfigParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spindle.cli.up.ports import free_ports
+from spindle.config.node_config import NodeConfig
+from spindle.config.properties import read_properties
+
+pytestmark = pytest.mark.timeout(600)
+
+TOP = Path(__file__).parents[2]
+EXAMPLES = TOP / "examples"
+DEPLOY = TOP / "deploy"
+UP = (sys.executable, "-c", "from spindle.cli.main import main; main()", "up")
+# The orders of ann are 1, 4, 7, ..., 298 coins; those of the others one and two more each.
+TOTALS = ["ann         14950 coins", "bob         15050 coins", "cleo        15150 coins"]
+
+
+@pytest.fixture(scope="module")
+def node() -> Iterator[dict[str, Any]]:
+    """The `ready` event of a node with three directories."""
+    with subprocess.Popen(
+        [*UP, "--json", "--port", "0"], stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        events = map(json.loads, process.stdout)
+        try:
+            yield next(each for each in events if each["event"] == "ready")
+        finally:
+            process.terminate()
+            process.stdout.read()
+
+
+def run_example(name: str, *words: str) -> list[str]:
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLES / name), *words],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+@pytest.fixture(scope="module")
+def totals_of_the_application(node: dict[str, Any]) -> list[str]:
+    return run_example("orders.py", node["bootstrap_servers"], "300")
+
+
+def test_the_application_counts_every_order_once(totals_of_the_application: list[str]) -> None:
+    assert totals_of_the_application == TOTALS
+
+
+@pytest.mark.spark
+def test_the_spark_job_finds_the_same_totals(
+    node: dict[str, Any], totals_of_the_application: list[str]
+) -> None:
+    where = f"{node['folder']}/disk-*"
+    assert run_example("spark_totals.py", node["bootstrap_servers"], where) == TOTALS
+
+
+def test_the_rehearsal_moves_leaders_and_loses_nothing() -> None:
+    lines = run_example("disk_rehearsal.py")
+    lost = re.fullmatch(r"node 1 leads \[.+\] from (\S+)", lines[0])
+    assert lost is not None
+    assert lines[3] == "500 of 500 records are there"
+    (row,) = (line.split() for line in lines[4:] if lost[1] in line)
+    assert row[2] == "offline"
+
+
+def test_every_example_is_described() -> None:
+    described = set(re.findall(r"\]\((\w+\.py)\)", (EXAMPLES / "README.md").read_text()))
+    assert described == {path.name for path in EXAMPLES.glob("*.py")}
+
+
+# -- deploy
+
+
+@pytest.mark.parametrize("has_cluster_id", [False, True])
+def test_start_node_formats_once_and_runs_the_node(tmp_path: Path, has_cluster_id: bool) -> None:
+    ports = dict(zip(("9092", "9093", "9100"), free_ports(3), strict=True))
+    text = (DEPLOY / "server.properties").read_text().replace("/disks/", f"{tmp_path}/")
+    for port, own in ports.items():
+        text = text.replace(f":{port}", f":{own}")
+    file = tmp_path / "server.properties"
+    file.write_text(text)
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    environment.pop("CLUSTER_ID", None)
+    if has_cluster_id:
+        environment["CLUSTER_ID"] = "4L6g3nShT-eMCtK--X86sw"
+    ids = []
+    for _ in range(2):
+        with subprocess.Popen(
+            [str(DEPLOY / "start-node"), str(file)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env=environment,
+        ) as process:
+            assert process.stdout is not None
+            assert any("Kafka Server started" in line for line in process.stdout)
+            process.send_signal(signal.SIGTERM)
+            process.stdout.read()
+        assert process.returncode == 143
+        ids.append((tmp_path / "3" / "log" / "meta.properties").read_text())
+    assert ids[0] == ids[1]
+    assert not has_cluster_id or environment["CLUSTER_ID"] in ids[0]
+
+
+def test_the_property_file_has_no_unknown_key() -> None:
+    properties = read_properties(str(DEPLOY / "server.properties"))
+    assert NodeConfig.from_properties(properties).warnings == ()
+
+
+def test_the_image_copies_files_that_exist() -> None:
+    text = (DEPLOY / "Dockerfile").read_text()
+    sources = re.findall(r"^COPY (\S+) ", text, re.MULTILINE)
+    assert sources.pop(0) == "dist/spindle_log-*.whl"
+    assert sources
+    assert all((TOP / source).is_file() for source in sources)
+
+
+def test_the_unit_starts_the_script_and_takes_an_orderly_stop_for_success() -> None:
+    unit = RawConfigParser(strict=False)
+    unit.optionxform = str  # type: ignore[assignment,method-assign]
+    unit.read(DEPLOY / "spindle.service")
+    service = unit["Service"]
+    assert service["ExecStart"].split()[0].endswith("/start-node")
+    assert service["SuccessExitStatus"] == "143"
