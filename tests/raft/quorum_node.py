@@ -20,7 +20,7 @@ from spindle.raft.ready import (
     Request,
     RequestReceived,
     ResponseReceived,
-    Start,
+    StartUp,
     Tick,
 )
 from spindle.raft.settings import LocalNode, QuorumSettings, StoredState
@@ -95,7 +95,7 @@ class NodeUnderTest:
     # ------------------------------------------------------------ events
 
     def start(self) -> "NodeUnderTest":
-        self.step(Start())
+        self.step(StartUp())
         return self
 
     def step(self, event: Event) -> Ready:

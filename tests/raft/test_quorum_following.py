@@ -33,7 +33,7 @@ from spindle.raft.core import QuorumFault
 from spindle.raft.election_state import ElectionState
 from spindle.raft.log_view import LogView
 from spindle.raft.ready import (
-    Append,
+    AppendBatches,
     Flush,
     InstallSnapshot,
     LogFlushed,
@@ -99,7 +99,7 @@ def test_it_asks_again_only_when_the_records_are_on_its_disk() -> None:
     node = follower()
     records = batch(0, 4, count=2) + batch(2, 4)
     node.answer(the_fetch(node), fetched(records=records, high_watermark=1))
-    assert node.ready.log_operations == [Append(0, 3, records), Flush()]
+    assert node.ready.log_operations == [AppendBatches(0, 3, records), Flush()]
     assert node.ready.high_watermark == 1
     assert not node.ready.requests
     node.wait(10)
@@ -119,7 +119,7 @@ def test_an_incomplete_batch_at_the_end_is_left_out() -> None:
     node = follower()
     whole = batch(0, 4)
     node.answer(the_fetch(node), fetched(records=whole + batch(1, 4)[:-1]))
-    assert node.ready.log_operations[0] == Append(0, 1, whole)
+    assert node.ready.log_operations[0] == AppendBatches(0, 1, whole)
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_what_is_unsound_is_left_out_and_asked_for_again(second: bytes) -> None:
     node = follower()
     first = batch(0, 4)
     node.answer(the_fetch(node), fetched(records=first + second))
-    assert node.ready.log_operations[0] == Append(0, 1, first)
+    assert node.ready.log_operations[0] == AppendBatches(0, 1, first)
     node.step(LogFlushed())
     node.wait(20)
     assert node.core.log.end_offset == 1

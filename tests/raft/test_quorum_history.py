@@ -11,7 +11,7 @@ from spindle.protocol.messages.vote import VoteResponse
 from spindle.raft import responses
 from spindle.raft.log_view import LogView
 from spindle.raft.quorum import Quorum
-from spindle.raft.ready import Destination, Start
+from spindle.raft.ready import Destination, StartUp
 from spindle.raft.settings import LocalNode, QuorumSettings, StoredState
 from spindle.raft.voters import ReplicaKey
 from spindle.runtime.quorum.history import QuorumHistory
@@ -52,7 +52,7 @@ def test_a_controller_with_another_disk_than_its_voter_says_so(
     quorum = Quorum(local, QuorumSettings(), Random(1), stored)
     history = QuorumHistory(3)
     for _ in range(2):
-        history.stepped(quorum.core, quorum.step(Start(), 0), 0)
+        history.stepped(quorum.core, quorum.step(StartUp(), 0), 0)
     said = warnings(caplog)
     assert len(said) == (1 if can_vote else 0), "brokers may have any id"
     assert not can_vote or str(key(3)).split("=")[-1][:-1] in said[0]

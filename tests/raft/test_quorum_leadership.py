@@ -40,7 +40,7 @@ from spindle.raft.election_state import ElectionState
 from spindle.raft.kraft_records import read_control_records
 from spindle.raft.leader import LeaderAndEpoch, NotLeader
 from spindle.raft.ready import (
-    Append,
+    AppendBatches,
     AppendRecords,
     Flush,
     KRaftVersionUpgrade,
@@ -57,8 +57,8 @@ def fetch(node_id: int, offset: int, epoch: int, leader_epoch: int) -> FetchRequ
     return requests.fetch_request(CLUSTER_ID, leader_epoch, key(node_id), end, -1, 1 << 20)
 
 
-def appended(node: NodeUnderTest) -> Append:
-    (operation,) = [op for op in node.ready.log_operations if isinstance(op, Append)]
+def appended(node: NodeUnderTest) -> AppendBatches:
+    (operation,) = [op for op in node.ready.log_operations if isinstance(op, AppendBatches)]
     return operation
 
 
@@ -167,7 +167,7 @@ def test_many_records_are_split_unless_they_are_atomic() -> None:
 def test_batches_of_a_split_append_stay_below_the_limit() -> None:
     node = NodeUnderTest(voters=(1,)).start()
     node.step(AppendRecords(1, [bytes(3 << 20)] * 4))
-    operations = [op for op in node.ready.log_operations if isinstance(op, Append)]
+    operations = [op for op in node.ready.log_operations if isinstance(op, AppendBatches)]
     assert [len(op.batches) <= MAX_BATCH_BYTES for op in operations] == [True, True]
     assert [op.end_offset for op in operations] == [3, 5]
     assert sum(1 for op in operations for _ in batches(op.batches)) == 2

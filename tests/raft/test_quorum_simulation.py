@@ -3,10 +3,10 @@
 import pytest
 
 from spindle.testing.simulation.mutants import MUTANTS, applied
-from spindle.testing.simulation.quorum_cores import Chances, RaftSimulation
+from spindle.testing.simulation.quorum_cores import QuorumChances, RaftSimulation
 from spindle.testing.simulation.verdict import InvariantViolated
 
-ROUGH = Chances(loss=0.2, crash=0.4, kill=0.4, partition=0.3, snapshot=0.4)
+ROUGH = QuorumChances(loss=0.2, crash=0.4, kill=0.4, partition=0.3, snapshot=0.4)
 CALM_MS = 6000
 
 
@@ -33,7 +33,7 @@ def test_a_static_quorum_survives_rough_times(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(30))
 def test_a_quorum_that_changes_survives(seed: int) -> None:
-    chances = Chances(membership=0.2)
+    chances = QuorumChances(membership=0.2)
     simulation = RaftSimulation(seed, observer_count=2, is_dynamic=True, chances=chances)
     survives(simulation, 4000)
 

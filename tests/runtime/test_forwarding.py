@@ -16,7 +16,7 @@ from spindle.protocol.messages.create_topics import CreateTopicsRequest, CreateT
 from spindle.protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
 from spindle.raft.leader import LeaderAndEpoch
 from spindle.raft.ready import Destination
-from spindle.runtime.controller.channel import ControllerChannel
+from spindle.runtime.controller.channel import ActiveControllerChannel
 from spindle.runtime.peers.port import PeerUnavailable
 from spindle.serving.context import RequestContext
 from spindle.serving.forwarding import open_request, open_response, seal_request, seal_response
@@ -113,8 +113,8 @@ class Controllers:
         """Nothing is open."""
 
 
-def channel(controllers: Controllers, timeout_s: float = 5) -> ControllerChannel:
-    return ControllerChannel(
+def channel(controllers: Controllers, timeout_s: float = 5) -> ActiveControllerChannel:
+    return ActiveControllerChannel(
         1, controllers, lambda: Endpoint("CONTROLLER", "host", 9), controllers, timeout_s
     )
 

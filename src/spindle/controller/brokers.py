@@ -9,7 +9,7 @@ from spindle.controller.decision import (
     ControllerContext,
     Decision,
 )
-from spindle.controller.heartbeats import BrokerState, Heartbeats
+from spindle.controller.heartbeats import BrokerControlState, Heartbeats
 from spindle.controller.leadership import LeadershipChanges, has_leaderships
 from spindle.metadata.cluster import BrokerRegistration
 from spindle.metadata.features import CORDONED_DIRECTORIES_LEVEL, DIRECTORY_ASSIGNMENT_LEVEL
@@ -67,9 +67,9 @@ def process_heartbeat(
     changes = LeadershipChanges(image, context.settings)
     has_moved = leaves_elections = False
     if following is not current:
-        if following is BrokerState.UNFENCED:
+        if following is BrokerControlState.UNFENCED:
             leaves_elections = not changes.unfence(broker_id, MAX_MOVES_PER_HEARTBEAT)
-        elif following is BrokerState.CONTROLLED_SHUTDOWN:
+        elif following is BrokerControlState.CONTROLLED_SHUTDOWN:
             # What does not fit into one go is moved at the next heartbeats.
             has_moved = changes.begin_controlled_shutdown(broker_id, MAX_MOVES_PER_HEARTBEAT)
         else:
@@ -88,7 +88,7 @@ def process_heartbeat(
         BrokerHeartbeatResponse(
             is_caught_up=request.current_metadata_offset >= broker.register_offset,
             is_fenced=following.is_fenced,
-            should_shut_down=following is BrokerState.SHUTDOWN_NOW,
+            should_shut_down=following is BrokerControlState.SHUTDOWN_NOW,
         ),
         changes.records,
         on_append=on_append,

@@ -16,7 +16,7 @@ from spindle.metadata.image import MetadataImage
 from spindle.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
 
 
-class BrokerState(Enum):
+class BrokerControlState(Enum):
     """What the controller tells a broker to be."""
 
     FENCED = "fenced"
@@ -26,7 +26,7 @@ class BrokerState(Enum):
 
     @property
     def is_fenced(self) -> bool:
-        return self in (BrokerState.FENCED, BrokerState.SHUTDOWN_NOW)
+        return self in (BrokerControlState.FENCED, BrokerControlState.SHUTDOWN_NOW)
 
 
 NO_OFFSET: Final = -1
@@ -154,33 +154,36 @@ class Heartbeats:
         broker: BrokerRegistration,
         request: BrokerHeartbeatRequest,
         has_leaderships: Callable[[], bool],
-    ) -> tuple[BrokerState, BrokerState]:
+    ) -> tuple[BrokerControlState, BrokerControlState]:
         """(current state, next state)."""
         if broker.is_fenced:
-            return BrokerState.FENCED, self._leave_fenced(broker, request)
+            return BrokerControlState.FENCED, self._leave_fenced(broker, request)
         beat = self._beats.get(broker.broker_id)
         if beat is not None and beat.shutdown_offset != NO_OFFSET:
-            current = BrokerState.CONTROLLED_SHUTDOWN
+            current = BrokerControlState.CONTROLLED_SHUTDOWN
             if has_leaderships() or beat.shutdown_offset > self._lowest_active_offset(image):
                 return current, current
-            return current, BrokerState.SHUTDOWN_NOW
-        current = BrokerState.UNFENCED
+            return current, BrokerControlState.SHUTDOWN_NOW
+        current = BrokerControlState.UNFENCED
         if request.want_fence:
             stops = request.want_shut_down
-            return current, BrokerState.SHUTDOWN_NOW if stops else BrokerState.FENCED
+            return current, BrokerControlState.SHUTDOWN_NOW if stops else BrokerControlState.FENCED
         if request.want_shut_down:
             led = has_leaderships()
-            return current, BrokerState.CONTROLLED_SHUTDOWN if led else BrokerState.SHUTDOWN_NOW
+            return (
+                current,
+                BrokerControlState.CONTROLLED_SHUTDOWN if led else BrokerControlState.SHUTDOWN_NOW,
+            )
         return current, current
 
     def _leave_fenced(
         self, broker: BrokerRegistration, request: BrokerHeartbeatRequest
-    ) -> BrokerState:
+    ) -> BrokerControlState:
         if request.want_shut_down:
-            return BrokerState.SHUTDOWN_NOW
+            return BrokerControlState.SHUTDOWN_NOW
         if not request.want_fence and request.current_metadata_offset >= broker.register_offset:
-            return BrokerState.UNFENCED
-        return BrokerState.FENCED
+            return BrokerControlState.UNFENCED
+        return BrokerControlState.FENCED
 
     def _lowest_active_offset(self, image: MetadataImage) -> int:
         return min(

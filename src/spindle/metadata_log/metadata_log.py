@@ -5,12 +5,13 @@ partition log; around it stand the snapshots, the quorum-state file and their cl
 """
 
 from collections.abc import Iterable, Iterator
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from spindle.common.errors import CorruptLog
 from spindle.common.ids import OffsetAndEpoch
 from spindle.common.ports import Bytes, FileSystem
 from spindle.metadata_log import quorum_state, snapshots
+from spindle.metadata_log.partition_log import PartitionLog
 from spindle.metadata_log.snapshots import SnapshotInfo, SnapshotPart
 from spindle.protocol.records.batch import batches
 from spindle.raft.election_state import ElectionState
@@ -29,42 +30,6 @@ class UnfitSnapshot(Exception):
     """A snapshot that came from another node is damaged: nothing of the own disk is to blame."""
 
 
-class BatchLog(Protocol):
-    """What the metadata log needs of a partition's log."""
-
-    @property
-    def log_start_offset(self) -> int: ...
-    @property
-    def log_end_offset(self) -> int: ...
-    @property
-    def size_bytes(self) -> int: ...
-
-    def epoch_entries(self) -> list[tuple[int, int]]:
-        """(epoch, start offset), both rising."""
-        ...
-
-    def append(self, batches: Bytes, now_ms: int) -> None:
-        """Add batches whose offsets and epochs are set."""
-        ...
-
-    def read(self, offset: int, max_bytes: int) -> Bytes:
-        """Whole batches from `offset`, at least one, up to the log's end; empty at the end."""
-        ...
-
-    def truncate_to(self, offset: int) -> None: ...
-    def truncate_fully_and_start_at(self, offset: int) -> None: ...
-    def advance_start(self, offset: int, now_ms: int) -> None:
-        """Delete segments wholly below `offset`; the log starts there."""
-        ...
-
-    def delete_expired(self, now_ms: int) -> None:
-        """Remove files whose deletion was put off until now."""
-        ...
-
-    def flush(self) -> None: ...
-    def close(self) -> None: ...
-
-
 class RetentionSettings(NamedTuple):
     """`metadata.max.retention.bytes` and `.ms`; -1 is no limit."""
 
@@ -79,7 +44,7 @@ class MetadataLog:
         self,
         file_system: FileSystem,
         directory: str,
-        storage: BatchLog,
+        storage: PartitionLog,
         retention: RetentionSettings = RetentionSettings(),  # noqa: B008 - immutable
     ) -> None:
         self.directory = directory

@@ -87,31 +87,38 @@ class PartitionLog:
         return self._log.size_bytes
 
     def epoch_entries(self) -> list[tuple[int, int]]:
+        """Return (epoch, start offset) of each leader epoch, both rising."""
         return list(self._log.epochs.entries)
 
     def append(self, batches: Bytes, now_ms: int) -> None:
+        """Append batches whose offsets and epochs are set."""
         self._log.append_as_follower(batches, _ANY_EPOCH, now_ms)
 
     def read(self, offset: int, max_bytes: int) -> Bytes:
+        """Return whole batches from `offset` on, at least one; nothing at the end of the log."""
         return self._log.read(offset, max_bytes, self._log.log_end_offset).records
 
     def truncate_to(self, offset: int) -> None:
+        """Remove the batches from `offset` on, on the device when this returns."""
         self._log.truncate_to(offset)
         self._flushed_segment = -1
         self._log.epochs.make_durable()
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
+        """Remove all batches; the log begins and ends at `offset`."""
         self._log.truncate_fully_and_start_at(offset)
         self._flushed_segment = -1
         self._log.begin_flush().run()
 
     def advance_start(self, offset: int, now_ms: int) -> None:
+        """Delete the segments that end below `offset`; the log starts there."""
         self._log.update_high_watermark(offset)
         self._log.increment_log_start_offset(offset)
         self._log.delete_old_segments(now_ms)
         self._log.epochs.make_durable()
 
     def delete_expired(self, now_ms: int) -> None:
+        """Remove the files whose deletion was put off until now."""
         self._storage.delete_expired(now_ms)
 
     def flush(self) -> None:
@@ -129,6 +136,7 @@ class PartitionLog:
             self._flushed_segment = segment.base_offset
 
     def close(self) -> None:
+        """Flush and close the files."""
         self._log.flush()
         self._log.close()
 

@@ -12,7 +12,7 @@ from spindle.publication.delivery import Delivery, Subscription
 from spindle.publication.listener import QuorumListener
 from spindle.raft.leader import LeaderAndEpoch
 from spindle.raft.log_view import BOOTSTRAP_SNAPSHOT_ID
-from spindle.raft.ready import Append, LogOperation, Truncate
+from spindle.raft.ready import AppendBatches, LogOperation, Truncate
 
 _LOAD_BYTES: Final = 1 << 20
 
@@ -82,7 +82,7 @@ class ListenerFeed:
         """
         for operation in operations:
             match operation:
-                case Append(batches=batches) if own_batches is None:
+                case AppendBatches(batches=batches) if own_batches is None:
                     self._delivery.appended(decode_batches(batches))
                 case Truncate(offset):
                     self._delivery.truncated_to(offset)

@@ -15,7 +15,7 @@ from spindle.raft.connections import Connections
 from spindle.raft.election_state import ElectionState
 from spindle.raft.leader import LeaderAndEpoch
 from spindle.raft.ready import (
-    Append,
+    AppendBatches,
     Destination,
     Flush,
     ReadLog,
@@ -191,7 +191,7 @@ class QuorumCore:
         """Hand out an append at the end of the log."""
         base_offset = self.log.end_offset
         self.log.append(base_offset, end_offset, epoch)
-        self.ready.log_operations.append(Append(base_offset, end_offset, batches))
+        self.ready.log_operations.append(AppendBatches(base_offset, end_offset, batches))
 
     def append_fetched(
         self, batches: bytes, end_offset: int, starts: Sequence[tuple[int, int]]
@@ -201,7 +201,7 @@ class QuorumCore:
         for epoch, offset in starts:
             self.log.epochs.assign(epoch, offset)
         self.log.end_offset = end_offset
-        self.ready.log_operations.append(Append(base_offset, end_offset, batches))
+        self.ready.log_operations.append(AppendBatches(base_offset, end_offset, batches))
 
     def flush(self) -> None:
         self.log.flush_started()

@@ -52,7 +52,7 @@ from spindle.raft.ready import (
     SnapshotInstalled,
     SnapshotUnfit,
     SnapshotWritten,
-    Start,
+    StartUp,
 )
 from spindle.raft.roles import Candidate, Follower, Leader, Prospective, Resigned, Unattached
 from spindle.raft.settings import LocalNode, QuorumSettings, StoredState
@@ -83,7 +83,7 @@ class Quorum:
         """
         core = self.core
         core.ready = Ready()
-        if isinstance(event, Start):
+        if isinstance(event, StartUp):
             transitions.take_up_stored_role(core, now_ms)
         before = core.role
         self._handle(event, now_ms)

@@ -17,7 +17,7 @@ from spindle.raft.voters import VoterSet
 # ---------------------------------------------------------------- events
 
 
-class Start(NamedTuple):
+class StartUp(NamedTuple):
     """The first event: take up the role that the stored state asks for."""
 
 
@@ -108,7 +108,7 @@ class Shutdown(NamedTuple):
 
 
 Event: TypeAlias = (
-    Start
+    StartUp
     | Tick
     | RequestReceived
     | ResponseReceived
@@ -127,7 +127,7 @@ Event: TypeAlias = (
 # ---------------------------------------------------------------- operations on the log
 
 
-class Append(NamedTuple):
+class AppendBatches(NamedTuple):
     """Add whole batches at the end; offsets and epochs are set already."""
 
     base_offset: int
@@ -162,7 +162,7 @@ class InstallSnapshot(NamedTuple):
     snapshot_id: OffsetAndEpoch
 
 
-LogOperation: TypeAlias = Append | Truncate | Flush | WriteSnapshotChunk | InstallSnapshot
+LogOperation: TypeAlias = AppendBatches | Truncate | Flush | WriteSnapshotChunk | InstallSnapshot
 
 # ---------------------------------------------------------------- messages
 

@@ -31,7 +31,7 @@ class LocalController(Protocol):
     ) -> Awaitable[Any]: ...
 
 
-class ControllerChannel(ImageConsumer):
+class ActiveControllerChannel(ImageConsumer):
     """Sends requests to the controller that leads the quorum.
 
     Args:

@@ -29,7 +29,7 @@ from spindle.publication.image_publisher import ImageConsumer, ImagePublisher
 from spindle.publication.loader import Publication
 from spindle.publication.snapshot_generator import SnapshotGenerator, SnapshotWork
 from spindle.runtime import background
-from spindle.runtime.controller.channel import ControllerChannel
+from spindle.runtime.controller.channel import ActiveControllerChannel
 from spindle.runtime.controller.cluster_log import ClusterLog
 from spindle.runtime.controller.driver import ControllerDriver
 from spindle.runtime.controller.mutation_quotas import MutationQuotas
@@ -93,7 +93,7 @@ class ControllerServer(ImageConsumer):
         random: Random,
         peers: Peers,
     ) -> None:
-        self.channel = ControllerChannel(
+        self.channel = ActiveControllerChannel(
             config.node_id,
             self,
             lambda: quorum.leader_endpoint,

@@ -19,7 +19,7 @@ from spindle.protocol.message import Message
 from spindle.protocol.messages.fetch import FetchResponse
 from spindle.protocol.messages.fetch_snapshot import FetchSnapshotResponse
 from spindle.raft.ready import (
-    Append,
+    AppendBatches,
     Flush,
     InstallSnapshot,
     LogOperation,
@@ -166,7 +166,7 @@ class DiskRounds:
 
     def _do(self, operation: LogOperation, now_ms: int) -> InstalledSnapshot | None:
         match operation:
-            case Append(batches=batches):
+            case AppendBatches(batches=batches):
                 self._log.append(batches, now_ms)
             case Truncate(offset):
                 self._log.truncate_to(offset)

@@ -10,7 +10,7 @@ from spindle.common.uuids import uuid_text
 from spindle.protocol.message import Message
 from spindle.protocol.messages.fetch import FetchResponse
 from spindle.raft.core import QuorumCore
-from spindle.raft.ready import Append, Destination, Ready
+from spindle.raft.ready import AppendBatches, Destination, Ready
 from spindle.raft.roles import Candidate, Follower, Leader, Prospective, Role
 from spindle.raft.voters import VoterSet
 from spindle.runtime.metrics.durations import Durations
@@ -72,7 +72,7 @@ class QuorumHistory:
             self._voters = core.voters
             self._check_own_voter(core)
         for operation in ready.log_operations:
-            if isinstance(operation, Append):
+            if isinstance(operation, AppendBatches):
                 self._appended(role, operation, now_ms)
         if ready.high_watermark is not None:
             while self._uncommitted and self._uncommitted[0][0] <= ready.high_watermark:
@@ -110,7 +110,7 @@ class QuorumHistory:
                 uuid_text(local.key.directory_id),
             )
 
-    def _appended(self, role: Role, operation: Append, now_ms: int) -> None:
+    def _appended(self, role: Role, operation: AppendBatches, now_ms: int) -> None:
         count = operation.end_offset - operation.base_offset
         if isinstance(role, Leader):
             self.records_appended += count

@@ -29,7 +29,7 @@ from spindle.raft.core import QuorumCore
 from spindle.raft.leader import LeaderAndEpoch, NotLeader
 from spindle.raft.quorum import Quorum
 from spindle.raft.ready import (
-    Append,
+    AppendBatches,
     AppendRecords,
     Event,
     Flush,
@@ -41,7 +41,7 @@ from spindle.raft.ready import (
     Shutdown,
     SnapshotInstalled,
     SnapshotUnfit,
-    Start,
+    StartUp,
     Tick,
 )
 from spindle.raft.responses import leader_destination
@@ -144,7 +144,7 @@ class RaftMetadataQuorum:
             self._step,
             self._fail,
         )
-        self._step(Start())
+        self._step(StartUp())
 
     async def stop(self, timeout_s: float) -> None:
         """Resign if leading, wait for the next leader, finish the file work, close the log.
@@ -383,7 +383,7 @@ def _batches_of(
     batches: list[CommittedBatch] = []
     done = 0
     for operation in ready.log_operations:
-        if isinstance(operation, Append):
+        if isinstance(operation, AppendBatches):
             count = operation.end_offset - operation.base_offset
             batches.append(
                 CommittedBatch(

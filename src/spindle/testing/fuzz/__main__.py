@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from spindle.testing.fuzz.run import Outcome, Plan, run, write_cases
+from spindle.testing.fuzz.run import FuzzOutcome, FuzzPlan, run, write_cases
 from spindle.testing.fuzz.target import TargetNode
 from spindle.testing.fuzz.wire import Finding
 
@@ -47,7 +47,7 @@ def main(
         else:
             host, _, number = bootstrap.rpartition(":")
             port = int(number)
-        plan = Plan(
+        plan = FuzzPlan(
             host,
             port,
             seed,
@@ -79,7 +79,7 @@ def _stop(node: TargetNode | None) -> None:
             click.echo(str(finding))
 
 
-def _report(outcome: Outcome) -> None:
+def _report(outcome: FuzzOutcome) -> None:
     click.echo(
         f"{outcome.cases} cases over {outcome.turns} pairs of API and version, "
         f"{outcome.answers} answers, memory +{outcome.grown_bytes >> 20} MiB, "

@@ -26,7 +26,7 @@ _MOST_GROWTH_BYTES: Final = 400 * 1024 * 1024
 
 
 @dataclass(slots=True)
-class Outcome:
+class FuzzOutcome:
     """What came of a run."""
 
     seed: int
@@ -45,7 +45,7 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class FuzzPlan:
     """What to run. With `first_case` and `last_case` a part of a run is repeated.
 
     `most_latency_ms` is what a request of the canary may take.
@@ -64,11 +64,11 @@ class Plan:
 
 
 class _Run:
-    def __init__(self, plan: Plan, node: TargetNode | None) -> None:
+    def __init__(self, plan: FuzzPlan, node: TargetNode | None) -> None:
         self.plan = plan
         self.node = node
         self.known = Known()
-        self.outcome = Outcome(plan.seed)
+        self.outcome = FuzzOutcome(plan.seed)
         self.next_case = plan.first_case
         self.ends_at = time.monotonic() + plan.seconds
 
@@ -166,7 +166,7 @@ class _Run:
         self.known.topic_ids = {t.name: t.topic_id for t in response.topics if not t.error_code}
 
 
-async def run(plan: Plan, node: TargetNode | None) -> Outcome:
+async def run(plan: FuzzPlan, node: TargetNode | None) -> FuzzOutcome:
     """Run a plan against a node; without `node` its process and log are not looked at."""
     whole = _Run(plan, node)
     try:
@@ -183,7 +183,7 @@ async def run(plan: Plan, node: TargetNode | None) -> Outcome:
     return whole.outcome
 
 
-def write_cases(outcome: Outcome, path: Path) -> None:
+def write_cases(outcome: FuzzOutcome, path: Path) -> None:
     """The last cases of a run, one a line: number, what it is, its bytes in hex."""
     lines = (f"{case.number}\t{case.title}\t{case.data.hex()}\n" for case in outcome.recent)
     path.write_text("".join(lines))

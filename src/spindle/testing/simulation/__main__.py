@@ -9,7 +9,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from spindle.testing.simulation.mutants import MUTANTS
 from spindle.testing.simulation.pool import run_all, run_seed
-from spindle.testing.simulation.run import Outcome
+from spindle.testing.simulation.run import SimulationOutcome
 
 _SHOWN_LINES = 150
 
@@ -44,8 +44,8 @@ def main(
     sys.exit(bool(failed))
 
 
-def _run(console: Console, numbers: Sequence[int], mutant: str | None) -> list[Outcome]:
-    failed: list[Outcome] = []
+def _run(console: Console, numbers: Sequence[int], mutant: str | None) -> list[SimulationOutcome]:
+    failed: list[SimulationOutcome] = []
     events = acknowledged = 0
     simulated_s = 0.0
     with _progress(console) as progress:
@@ -72,7 +72,7 @@ def _catch_all(console: Console, numbers: Sequence[int]) -> bool:
         task = progress.add_task("mutants", total=len(MUTANTS))
         for name in sorted(MUTANTS):
             jobs = [(number, name) for number in numbers]
-            caught: Outcome | None = None
+            caught: SimulationOutcome | None = None
             for _, _, outcome in run_all(jobs, lambda o: o.violation is not None):
                 if outcome.violation is not None:
                     caught = outcome
@@ -95,7 +95,7 @@ def _progress(console: Console) -> Progress:
     )
 
 
-def _show(console: Console, outcome: Outcome, mutant: str | None, lines: int) -> None:
+def _show(console: Console, outcome: SimulationOutcome, mutant: str | None, lines: int) -> None:
     for line in outcome.history[-lines:]:
         console.print(line, soft_wrap=True, markup=False)
     console.print(outcome.scenario.text, soft_wrap=True, markup=False)
@@ -110,7 +110,7 @@ def _show(console: Console, outcome: Outcome, mutant: str | None, lines: int) ->
     console.print(f"again: {again}{f' --mutant {mutant}' if mutant else ''}", soft_wrap=True)
 
 
-def _numbers(failed: Sequence[Outcome]) -> str:
+def _numbers(failed: Sequence[SimulationOutcome]) -> str:
     return ", ".join(str(n) for n in sorted(outcome.scenario.seed for outcome in failed)[:30])
 
 

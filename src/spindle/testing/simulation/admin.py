@@ -11,7 +11,7 @@ from spindle.protocol.messages.create_topics import CreateTopicsRequest
 from spindle.protocol.messages.delete_topics import DeleteTopicsRequest
 from spindle.protocol.messages.elect_leaders import ElectLeadersRequest
 from spindle.runtime.peers.port import PeerUnavailable
-from spindle.testing.simulation.client import Client
+from spindle.testing.simulation.client import SimulatedClient
 from spindle.testing.simulation.history import History
 from spindle.testing.simulation.metadata_truth import MetadataTruth
 from spindle.testing.simulation.topic import Topic
@@ -24,7 +24,7 @@ class Admin:
     """What it was told is done must be committed at that moment."""
 
     def __init__(
-        self, client: Client, metadata: MetadataTruth, verdict: Verdict, history: History
+        self, client: SimulatedClient, metadata: MetadataTruth, verdict: Verdict, history: History
     ) -> None:
         self.waits_for = "nothing"
         self._client = client

@@ -22,7 +22,7 @@ class PartitionLeader(NamedTuple):
     epoch: int
 
 
-class Client:
+class SimulatedClient:
     """Connections of one client to a cluster that it knows by some addresses."""
 
     def __init__(self, name: str, bootstrap: list[tuple[str, int]], random: Random) -> None:

@@ -6,7 +6,7 @@ Each is the real `Node` with its real listeners, handlers, quorum and logs, on a
 import asyncio
 from collections.abc import Mapping
 from random import Random
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from spindle.cli.storage.format_options import FormatOptions, format_request
 from spindle.cli.storage.formatting import format_directories
@@ -23,20 +23,11 @@ from spindle.testing.simulation.loop import SimulatedLoop
 from spindle.testing.simulation.machine import SimulatedMachine
 from spindle.testing.simulation.scenario import NodePlan, Scenario
 
+if TYPE_CHECKING:
+    from spindle.testing.simulation.invariants import Invariants
+
 BROKER_PORT: Final = 9092
 CONTROLLER_PORT: Final = 9093
-
-
-class LifeObserver(Protocol):
-    """Is told of the lives of nodes."""
-
-    def watch(self, simulated: "SimulatedNode") -> None:
-        """A life begins; nothing of it has run."""
-        ...
-
-    def ended(
-        self, simulated: "SimulatedNode", life: Life, node: Node, *, is_power_lost: bool
-    ) -> None: ...
 
 
 class SimulatedNode:
@@ -65,7 +56,7 @@ class SimulatedNode:
         self.life: Life | None = None
         self.is_stopping = False
         self.is_down = asyncio.Event()
-        self.observer: LifeObserver | None = None
+        self.observer: Invariants | None = None
         self._loop = loop
         self._history = history
         self._lives = 0

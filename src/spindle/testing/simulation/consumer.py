@@ -9,7 +9,7 @@ from spindle.protocol.messages.offset_commit import OffsetCommitRequest
 from spindle.protocol.messages.offset_fetch import OffsetFetchRequest
 from spindle.raft.ready import Destination
 from spindle.runtime.peers.port import PeerUnavailable
-from spindle.testing.simulation.client import Client
+from spindle.testing.simulation.client import SimulatedClient
 from spindle.testing.simulation.record_truth import RecordTruth
 from spindle.testing.simulation.topic import Topic
 from spindle.testing.simulation.verdict import Verdict
@@ -25,7 +25,12 @@ class Consumer:
     """
 
     def __init__(
-        self, client: Client, topic: Topic, index: int, records: RecordTruth, verdict: Verdict
+        self,
+        client: SimulatedClient,
+        topic: Topic,
+        index: int,
+        records: RecordTruth,
+        verdict: Verdict,
     ) -> None:
         self.position = 0
         self._client = client
@@ -118,7 +123,7 @@ class GroupOffsets:
     """Commits offsets of one partition for a group: what was acknowledged does not go back."""
 
     def __init__(
-        self, group_id: str, client: Client, topic: Topic, index: int, verdict: Verdict
+        self, group_id: str, client: SimulatedClient, topic: Topic, index: int, verdict: Verdict
     ) -> None:
         self.committed = -1
         self._attempted = -1

@@ -7,11 +7,11 @@ from dataclasses import replace
 from multiprocessing import get_context
 
 from spindle.testing.simulation.mutants import MUTANTS, applied
-from spindle.testing.simulation.run import Outcome, simulate
+from spindle.testing.simulation.run import SimulationOutcome, simulate
 from spindle.testing.simulation.scenario import draw
 
 
-def run_seed(seed: int, mutant: str | None = None) -> Outcome:
+def run_seed(seed: int, mutant: str | None = None) -> SimulationOutcome:
     """One run, with a mutant applied if one is named.
 
     Raises:
@@ -23,15 +23,16 @@ def run_seed(seed: int, mutant: str | None = None) -> Outcome:
         return simulate(draw(seed))
 
 
-def _run_briefly(seed: int, mutant: str | None) -> Outcome:
+def _run_briefly(seed: int, mutant: str | None) -> SimulationOutcome:
     """The history of a run that is fine is of no use to anybody."""
     outcome = run_seed(seed, mutant)
     return outcome if outcome.violation is not None else replace(outcome, history=[])
 
 
 def run_all(
-    jobs: Sequence[tuple[int, str | None]], stop: Callable[[Outcome], bool] = lambda outcome: False
-) -> Iterator[tuple[int, str | None, Outcome]]:
+    jobs: Sequence[tuple[int, str | None]],
+    stop: Callable[[SimulationOutcome], bool] = lambda outcome: False,
+) -> Iterator[tuple[int, str | None, SimulationOutcome]]:
     """Outcomes of (seed, mutant) as they come, until `stop` says that it is enough."""
     workers = os.cpu_count() or 1
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:

@@ -9,7 +9,7 @@ from spindle.protocol.messages.init_producer_id import InitProducerIdRequest
 from spindle.protocol.messages.produce import ProduceRequest
 from spindle.protocol.records.builder import SimpleRecord, build_batch
 from spindle.runtime.peers.port import PeerUnavailable
-from spindle.testing.simulation.client import Client
+from spindle.testing.simulation.client import SimulatedClient
 from spindle.testing.simulation.history import History
 from spindle.testing.simulation.record_truth import Payload, RecordTruth
 from spindle.testing.simulation.topic import Topic
@@ -41,7 +41,7 @@ class Producer:
     def __init__(
         self,
         name: str,
-        client: Client,
+        client: SimulatedClient,
         topic: Topic,
         index: int,
         records: RecordTruth,

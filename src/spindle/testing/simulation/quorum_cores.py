@@ -33,7 +33,7 @@ from spindle.raft.invariants import check_invariants
 from spindle.raft.leader import NotLeader
 from spindle.raft.quorum import Quorum
 from spindle.raft.ready import (
-    Append,
+    AppendBatches,
     AppendRecords,
     Event,
     Flush,
@@ -50,7 +50,7 @@ from spindle.raft.ready import (
     ResponseReceived,
     SnapshotInstalled,
     SnapshotWritten,
-    Start,
+    StartUp,
     Tick,
     Truncate,
     WriteSnapshotChunk,
@@ -69,7 +69,7 @@ _LOG_CONFIG: Final = LogConfig(
 )
 
 
-class Chances(NamedTuple):
+class QuorumChances(NamedTuple):
     """How rough the simulated world is: probabilities per message or per disturbance period.
 
     Attributes:
@@ -93,7 +93,7 @@ class Job:
     kraft_version: int
 
 
-class SimulatedNode:
+class CoreNode:
     """A node: durable files, and while it is up a state machine and its pending work."""
 
     def __init__(
@@ -164,7 +164,7 @@ class SimulatedNode:
         self.digest = b""
         if stored.log.snapshots and stored.log.snapshots[-1].offset > 0:
             self._load_snapshot(stored.log.snapshots[-1])
-        self.step(Start())
+        self.step(StartUp())
 
     def crash(self) -> None:
         """Lose power: unsynced bytes survive only by chance."""
@@ -195,7 +195,7 @@ class SimulatedNode:
         before = quorum.core.high_watermark
         ready = quorum.step(event, self.simulation.now_ms)
         check_invariants(quorum.core)
-        if isinstance(event, Start | LogFlushed):
+        if isinstance(event, StartUp | LogFlushed):
             self._check_durable(quorum)
         after = quorum.core.high_watermark
         if before is not None and (after is None or after < before):
@@ -298,7 +298,7 @@ class SimulatedNode:
 
     def _do(self, operation: LogOperation) -> SnapshotInstalled | None:
         match operation:
-            case Append(batches=content):
+            case AppendBatches(batches=content):
                 self._log.append(content, self.simulation.now_ms)
             case Truncate(offset):
                 self._log.truncate_to(offset)
@@ -402,7 +402,7 @@ class RaftSimulation:
         voter_count: int = 3,
         observer_count: int = 1,
         is_dynamic: bool = False,
-        chances: Chances = Chances(),  # noqa: B008 - immutable
+        chances: QuorumChances = QuorumChances(),  # noqa: B008 - immutable
     ) -> None:
         self.random = Random(seed)
         self.now_ms = 1_000_000
@@ -428,12 +428,12 @@ class RaftSimulation:
             bootstrap_servers=tuple(voter.endpoints[0] for voter in voters),
         )
         self.nodes = {
-            voter.key.id: SimulatedNode(self, voter.key, can_vote=True, is_member=is_dynamic)
+            voter.key.id: CoreNode(self, voter.key, can_vote=True, is_member=is_dynamic)
             for voter in voters
         }
         for i in range(voter_count + 1, voter_count + observer_count + 1):
             key = ReplicaKey(i, _directory(i))
-            self.nodes[i] = SimulatedNode(self, key, can_vote=is_dynamic, is_member=False)
+            self.nodes[i] = CoreNode(self, key, can_vote=is_dynamic, is_member=False)
         for node in self.nodes.values():
             self.after(self.random.randint(0, 300), node.start)
 
@@ -511,12 +511,12 @@ class RaftSimulation:
         if node is not None:
             node.kill_after(self.random.randint(0, 3))
 
-    def kill(self, node: SimulatedNode) -> None:
+    def kill(self, node: CoreNode) -> None:
         """End the process of a node, which is started again some time later."""
         node.kill()
         self._restart_later(node)
 
-    def _restart_later(self, node: SimulatedNode) -> None:
+    def _restart_later(self, node: CoreNode) -> None:
         life = node.life
 
         def restart() -> None:
@@ -565,13 +565,13 @@ class RaftSimulation:
             return
         leader.receive(request, lambda response: None)
 
-    def _any(self, nodes: Iterator[SimulatedNode]) -> SimulatedNode | None:
+    def _any(self, nodes: Iterator[CoreNode]) -> CoreNode | None:
         found = list(nodes)
         return self.random.choice(found) if found else None
 
     # ------------------------------------------------------------ the network
 
-    def send(self, source: SimulatedNode, request: Request) -> None:
+    def send(self, source: CoreNode, request: Request) -> None:
         """Carry a request to the node of its port, and the answer back."""
         target = self.nodes[request.destination.port]
         life = source.life
@@ -610,7 +610,7 @@ class RaftSimulation:
 
     # ------------------------------------------------------------ invariants
 
-    def note_role(self, node: SimulatedNode) -> None:
+    def note_role(self, node: CoreNode) -> None:
         """One leader per epoch."""
         if not node.leads or node.quorum is None:
             return

@@ -32,7 +32,7 @@ class Payload(NamedTuple):
         return Payload(topic_id, producer, int(number))
 
 
-class CommittedBatch(NamedTuple):
+class SeenBatch(NamedTuple):
     """Where a batch begins and ends, the leader epoch that wrote it, and its checksum."""
 
     base_offset: int
@@ -57,7 +57,7 @@ class Lineage:
     first_epoch: int = 0
     fork_offset: int = 0
     end_offset: int = 0
-    batches: dict[int, CommittedBatch] = field(default_factory=dict)
+    batches: dict[int, SeenBatch] = field(default_factory=dict)
     payloads: dict[int, Payload] = field(default_factory=dict)
     newest: dict[str, int] = field(default_factory=dict)
     committed_by: dict[int, int] = field(default_factory=dict)
@@ -169,7 +169,7 @@ class RecordTruth:
         lineage = lineages[-1]
         for position, header in batches(data):
             at = header.base_offset
-            found = CommittedBatch(at, header.next_offset, header.leader_epoch, header.crc)
+            found = SeenBatch(at, header.next_offset, header.leader_epoch, header.crc)
             if not any(found == other.batches.get(at) for other in lineages):
                 known = lineage.batches.get(at)
                 if known is not None:
@@ -192,7 +192,7 @@ class RecordTruth:
         who: str,
         truth: PartitionTruth,
         lineage: Lineage,
-        batch: CommittedBatch,
+        batch: SeenBatch,
         data: bytes,
         position: int,
         header: BatchHeader,
@@ -233,7 +233,7 @@ def common_offset(lineage: Lineage, log: Iterator[bytes]) -> int:
     for data in log:
         for _, header in batches(data):
             at = header.base_offset
-            found = CommittedBatch(at, header.next_offset, header.leader_epoch, header.crc)
+            found = SeenBatch(at, header.next_offset, header.leader_epoch, header.crc)
             if lineage.batches.get(at) != found:
                 return end
             end = header.next_offset

@@ -22,14 +22,14 @@ from spindle.testing.simulation.loop import Deadlock, SimulatedLoop
 from spindle.testing.simulation.nemesis import Nemesis
 from spindle.testing.simulation.network import Network, NetworkChances
 from spindle.testing.simulation.scenario import Scenario
-from spindle.testing.simulation.traffic import Traffic
+from spindle.testing.simulation.traffic import SimulatedTraffic
 from spindle.testing.simulation.verdict import InvariantViolated, Verdict
 
 _SETTLE_CHECK_S: Final = 0.25
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class SimulationOutcome:
     """What a run came to.
 
     Attributes:
@@ -79,7 +79,7 @@ class Simulation:
         self.loop.set_exception_handler(self._on_lost_exception)
         for node in self.cluster.nodes.values():
             node.observer = self.invariants
-        self.traffic = Traffic(
+        self.traffic = SimulatedTraffic(
             self.cluster,
             self.invariants,
             self.verdict,
@@ -98,7 +98,7 @@ class Simulation:
         )
         self._random = random
 
-    def run(self) -> Outcome:
+    def run(self) -> SimulationOutcome:
         started_s = self.loop.now_s
         violation: str | None = None
         with _logging_to(self.history):
@@ -109,7 +109,7 @@ class Simulation:
                 violation = str(found)
             finally:
                 self.loop.end()
-        return Outcome(
+        return SimulationOutcome(
             self.scenario,
             violation,
             self.loop.event_count,
@@ -195,7 +195,7 @@ class Simulation:
         return (-1, -1) if found is None else (found.log.log_end_offset, found.high_watermark)
 
 
-def simulate(scenario: Scenario) -> Outcome:
+def simulate(scenario: Scenario) -> SimulationOutcome:
     """Run a scenario to its end."""
     # Finalizers of tasks that never end must not run in the middle of it, nor in that of the next.
     gc.disable()

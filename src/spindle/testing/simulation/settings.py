@@ -23,7 +23,7 @@ from spindle.metadata.features import (
 from spindle.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from spindle.protocol.messages.update_features import UpdateFeaturesRequest
 from spindle.runtime.peers.port import PeerUnavailable
-from spindle.testing.simulation.client import Client
+from spindle.testing.simulation.client import SimulatedClient
 from spindle.testing.simulation.history import History
 from spindle.testing.simulation.metadata_truth import MetadataTruth
 from spindle.testing.simulation.topic import Topic
@@ -56,7 +56,7 @@ class SettingsAdmin:
 
     def __init__(
         self,
-        client: Client,
+        client: SimulatedClient,
         metadata: MetadataTruth,
         verdict: Verdict,
         history: History,

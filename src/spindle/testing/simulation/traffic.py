@@ -6,7 +6,7 @@ from random import Random
 from typing import Any
 
 from spindle.testing.simulation.admin import Admin
-from spindle.testing.simulation.client import Client
+from spindle.testing.simulation.client import SimulatedClient
 from spindle.testing.simulation.clock import SkewedClock
 from spindle.testing.simulation.cluster import Cluster
 from spindle.testing.simulation.consumer import Consumer, GroupOffsets
@@ -23,7 +23,7 @@ from spindle.testing.simulation.voters import VoterAdmin
 CLIENT_HOST = "client"
 
 
-class Traffic:
+class SimulatedTraffic:
     """Clients on a host of their own.
 
     Attributes:
@@ -106,8 +106,8 @@ class Traffic:
         if not task.cancelled() and task.exception() is not None:
             self._verdict.violated(f"a client failed: {task.exception()!r}")
 
-    def _new_client(self, name: str) -> Client:
-        return Client(name, self._cluster.bootstrap, Random(self._random.randbytes(8)))
+    def _new_client(self, name: str) -> SimulatedClient:
+        return SimulatedClient(name, self._cluster.bootstrap, Random(self._random.randbytes(8)))
 
     async def _administer(self) -> None:
         random, admin = self._random, self._admin

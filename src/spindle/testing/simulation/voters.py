@@ -17,7 +17,7 @@ from spindle.protocol.messages.describe_quorum import DescribeQuorumRequest
 from spindle.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
 from spindle.raft.roles import Leader
 from spindle.runtime.peers.port import PeerUnavailable
-from spindle.testing.simulation.client import Client
+from spindle.testing.simulation.client import SimulatedClient
 from spindle.testing.simulation.cluster import CONTROLLER_PORT, Cluster, SimulatedNode
 from spindle.testing.simulation.history import History
 
@@ -35,7 +35,9 @@ class VoterAdmin:
         is_certain: the fate of every request so far is known.
     """
 
-    def __init__(self, client: Client, cluster: Cluster, history: History, random: Random) -> None:
+    def __init__(
+        self, client: SimulatedClient, cluster: Cluster, history: History, random: Random
+    ) -> None:
         self.is_certain = True
         self._is_busy = False
         self._client = client
