@@ -68,7 +68,7 @@ def test_the_life_of_a_topic(say: Say, refused: Say) -> None:
 
 
 def test_internal_topics_are_shown_on_demand(say: Say) -> None:
-    # A group has positions as soon as somebody asks for its coordinator.
+    # The first request for a coordinator creates the topic of the groups.
     say("consume", "--topic", "absent", "--group", "g", "--timeout-ms", "0")
     names = [each["topic"] for each in json.loads(say("topic", "list", "--json"))]
     every = [each["topic"] for each in json.loads(say("topic", "list", "--internal", "--json"))]

@@ -1,4 +1,4 @@
-"""Lines that become records, and records that become lines."""
+"""The conversion of lines to records and of records to lines."""
 
 import pytest
 

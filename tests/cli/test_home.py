@@ -1,4 +1,4 @@
-"""A home like Kafka's: its scripts format, start, ask and stop a node, wherever it lies."""
+"""The scripts of `spindle home` format, start, ask and stop a node, also after a move."""
 
 import os
 import shutil

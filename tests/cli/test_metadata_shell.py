@@ -1,4 +1,4 @@
-"""The metadata shell: what it reads, its paths and patterns, its commands."""
+"""The metadata shell: the files that it reads, its paths and patterns, its commands."""
 
 import io
 import sys

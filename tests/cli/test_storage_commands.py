@@ -521,7 +521,7 @@ def test_a_write_that_fails(node: Node) -> None:
     assert not (node.directories[0] / "meta.properties").exists()
 
 
-# The first 200 bytes of Kafka's own file; its CRCs and times are not ours.
+# The first 200 bytes of the file that Kafka wrote; CRCs and times differ.
 KAFKA_BOOTSTRAP = bytes.fromhex(
     "00 00 00 00 00 00 00 00 00 00 00 47 00 00 00 00 02 f0 f3 d0 42 00 20 00 00 00 00 00 00 01 "
     "a1 fe 5c a7 a3 00 00 01 a1 fe 5c a7 a3 ff ff ff ff ff ff ff ff ff ff ff ff ff ff 00 00 00 "

@@ -1,4 +1,4 @@
-"""What the tools print and parse, without a cluster."""
+"""The output and the input of the tools, without a cluster."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""`spindle up` with several nodes: what it writes, refuses, starts, watches and stops."""
+"""`spindle up`: its files, its refusals, and its nodes from start to stop."""
 
 import json
 import os
@@ -183,7 +183,7 @@ sys.stdin.read()
 
 def test_a_folder_in_which_a_node_runs_is_not_removed(tmp_path: Path) -> None:
     nodes = make_cluster(SMALL, tmp_path, list(PORTS))
-    # What a node that was killed leaves behind is not locked.
+    # The lock file of a killed node is left behind, but nobody holds its lock.
     (Path(nodes[0].config.log_dirs[0]) / ".lock").touch()
     assert nodes_in_use(nodes) == []
     with subprocess.Popen(
@@ -249,7 +249,7 @@ class Up:
     """A running `spindle up --json`."""
 
     def __init__(self, folder: Path, *arguments: str, program: str = _STAND_IN) -> None:
-        # Everybody who descends from the command holds this pipe open.
+        # Every descendant of the command holds this pipe open.
         self.alive, life = os.pipe()
         is_there = any((folder / name).exists() for name in ("node-1", "server.properties"))
         words = ["up", "--json"] if is_there else ["up", "--json", "--port=0"]
@@ -340,7 +340,7 @@ def test_one_node_is_a_child_that_logs_to_a_file(
 def test_nohup_is_respected(start_up: Callable[..., Up]) -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        # What is ignored here is ignored in children.
+        # Children inherit an ignored signal.
         up = start_up("--nodes", "2")
     finally:
         signal.signal(signal.SIGHUP, before)
@@ -358,7 +358,7 @@ def test_one_that_dies_is_reported_and_the_others_go_on(
     pids = {node["node_id"]: node["pid"] for node in up.event("ready")["nodes"]}
     os.kill(pids[2], signal.SIGKILL)
     assert up.event("node-ended") == {"event": "node-ended", "node_id": 2, "code": -9}
-    # One that is stopped alone does not wait for the others.
+    # A node that is stopped alone does not wait for the others.
     os.kill(pids[3], signal.SIGTERM)
     assert up.event("node-ended") == {"event": "node-ended", "node_id": 3, "code": 143}
     os.kill(pids[1], 0)
@@ -379,7 +379,7 @@ def test_a_node_that_does_not_start_ends_all(tmp_path: Path, start_up: Callable[
         _, err = up.process.communicate()
         assert up.process.returncode == 1
         assert "did not start:" in err
-        assert err.count("FATAL no good") == 1, "what an earlier run has said is left out"
+        assert err.count("FATAL no good") == 1, "the log of an earlier run is left out"
 
 
 def test_nodes_do_not_outlive_the_command(tmp_path: Path, start_up: Callable[..., Up]) -> None:
@@ -420,7 +420,7 @@ def test_three_nodes_replicate_and_come_back(
         assert [line.split()[0] for line in known[1:]] == ["1", "2", "3"]
     said(bootstrap, "topics", "--create", "--topic", "t", "--partitions", "1")
     for node in ready["nodes"]:
-        # A broker learns of a topic a moment after the controller has said that it is there.
+        # A broker learns of a topic a moment after the controller has created it.
         while "t" not in said(node["clients"], "topics", "--list"):
             pass
     described = said(bootstrap, "topics", "--describe", "--topic", "t")

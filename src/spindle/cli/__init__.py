@@ -1,1 +1,1 @@
-"""The command line: `spindle` with one module per tool. Every command is thin."""
+"""The command line: `spindle` with one module for each tool."""

@@ -2,4 +2,4 @@
 
 
 class CommandFailed(Exception):
-    """What the user asked for cannot be done. The text is the one line that is shown."""
+    """A command cannot do what the user asked for. The text is the one line that is shown."""

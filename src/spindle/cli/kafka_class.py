@@ -1,7 +1,7 @@
-"""Runs a tool or a node by the name of Kafka's main class: `python -m spindle.cli.kafka_class`.
+"""Run a tool or a node by the name of Kafka's main class: `python -m spindle.cli.kafka_class`.
 
-The scripts of `spindle home` end here. The folder comes first (`--home DIR`), so that it is part of
-the command line by which `kafka-server-stop.sh` knows its nodes.
+The scripts of `spindle home` call this module. The folder comes first (`--home DIR`), so that it is
+part of the command line by which `kafka-server-stop.sh` knows its nodes.
 """
 
 import sys
@@ -21,7 +21,7 @@ _FAILED: Final = 1
 
 
 def run_class(home: str, java_class: str, words: Sequence[str]) -> int:
-    """Run a main class of Kafka by its Spindle counterpart; the exit code."""
+    """Run the counterpart of one of Kafka's main classes and return the exit code."""
     if java_class == _SERVER:
         if not words:
             click.echo(f"USAGE: {_SERVER} server.properties [--override property=value]*", err=True)
@@ -42,7 +42,7 @@ def run_class(home: str, java_class: str, words: Sequence[str]) -> int:
 
 
 def main(words: Sequence[str]) -> int:
-    """The exit code of a command line: `--home DIR CLASS ...`."""
+    """Run a command line, `--home DIR CLASS ...`, and return the exit code."""
     match words:
         case ["--home", home, java_class, *rest]:
             return run_class(home, java_class, rest)

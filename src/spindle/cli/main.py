@@ -1,4 +1,4 @@
-"""The command `spindle`: finds the tool, runs it, and turns failures into one line and a code."""
+"""The command `spindle`: find the tool, run it, and turn a failure into a line and an exit code."""
 
 import sys
 from collections.abc import Sequence
@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; the exit code.
+    """Run one command and return the exit code.
 
     A wrong command line, a configuration that cannot be used and a failed command are 1, with one
     line on standard error.

@@ -1,4 +1,4 @@
-"""The property file of a node, as commands are given it."""
+"""The property file that a command is given for a node."""
 
 from collections.abc import Iterable, Mapping
 
@@ -27,7 +27,7 @@ def load_node_config(
 
 
 def parse_overrides(texts: Iterable[str]) -> dict[str, str]:
-    """`key=value` arguments.
+    """Return the keys and values of `key=value` arguments.
 
     Raises:
         CommandFailed: an argument has no equals sign or no key.

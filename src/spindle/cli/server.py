@@ -27,7 +27,7 @@ def start(file: str, overrides: tuple[str, ...]) -> int:
     config = load_node_config(file, parse_overrides(overrides), must_run=True)
     for warning in config.warnings:
         click.echo(f"WARN {warning}", err=True)
-    # Only here, because every other command does without the server.
+    # Imported here, because no other command needs the server.
     from spindle.runtime.node import run_node
 
     code = run_node(config)

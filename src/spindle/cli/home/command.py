@@ -1,4 +1,4 @@
-"""`spindle home DIR`: writes the folder."""
+"""`spindle home DIR`: write the folder."""
 
 import sys
 from pathlib import Path

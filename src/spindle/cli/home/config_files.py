@@ -5,14 +5,14 @@ from typing import Final
 _SERVER: Final = """\
 # A node that is both broker and controller. Every key of Kafka's documentation may stand here.
 
-# What the node does, and its number, which no other node of the cluster may have.
+# The roles of the node, and its number, which no other node of the cluster may have.
 process.roles=broker,controller
 node.id=1
 
-# Where the controllers are found.
+# The addresses of the controllers.
 controller.quorum.bootstrap.servers=localhost:9093
 
-# Where the node listens, and what it tells clients and other nodes about that.
+# The addresses on which the node listens, and those that it tells clients and other nodes.
 listeners=PLAINTEXT://:9092,CONTROLLER://:9093
 inter.broker.listener.name=PLAINTEXT
 advertised.listeners=PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093
@@ -32,21 +32,21 @@ share.coordinator.state.topic.min.isr=1
 transaction.state.log.replication.factor=1
 transaction.state.log.min.isr=1
 
-# How long records are kept, how large a segment grows, how often old ones are looked for.
+# Time to keep records, size of a segment, and time between searches for old segments.
 log.retention.hours=168
 log.segment.bytes=1073741824
 log.retention.check.interval.ms=300000
 """
 
 _CLIENT: Final = """\
-# Where the cluster is found.
+# The addresses of brokers.
 bootstrap.servers=localhost:9092
 """
 
 _CONSUMER: Final = (
     _CLIENT
     + """
-# The group that shares the partitions, and where it starts when it has no position.
+# The group that shares the partitions, and its first position.
 group.id=test-consumer-group
 auto.offset.reset=latest
 """

@@ -1,7 +1,7 @@
-"""What lies in the folder, and where.
+"""The files of the folder.
 
-Suites find out which Kafka they drive from the names of the jars in `libs`. So there are jars,
-empty archives that name the release whose behaviour Spindle follows; nothing ever loads them.
+Test suites read the version of Kafka from the names of the jars in `libs`. The jars here are empty
+archives that name the release whose behaviour Spindle follows; nothing loads them.
 """
 
 from pathlib import Path

@@ -1,8 +1,9 @@
 """The scripts in `bin`: POSIX shell that finds the folder and runs the interpreter.
 
-Everything goes through `kafka-run-class.sh`, as in Kafka, because suites call that one as well.
-Variables that steer a Java machine (KAFKA_HEAP_OPTS, KAFKA_OPTS, KAFKA_JVM_PERFORMANCE_OPTS,
-KAFKA_LOG4J_OPTS) may be set and have no effect; LOG_DIR says where a daemon's output goes.
+Every script calls `kafka-run-class.sh`, as in Kafka, because test suites call that one as well.
+The variables of a Java machine (KAFKA_HEAP_OPTS, KAFKA_OPTS, KAFKA_JVM_PERFORMANCE_OPTS,
+KAFKA_LOG4J_OPTS) may be set and have no effect; LOG_DIR is the folder for the output of a
+daemon.
 """
 
 import shlex
@@ -75,7 +76,7 @@ exec "$bin_dir/kafka-run-class.sh" @CLASS@ "$@"
 
 
 def script_texts(python: Path) -> dict[str, str]:
-    """The scripts by their file names.
+    """Return the scripts by their file names.
 
     Args:
         python: the interpreter that they run.

@@ -1,4 +1,4 @@
-"""`kafka-server-stop.sh`: ends the nodes that were started from the same folder.
+"""`kafka-server-stop.sh`: end the nodes that were started from the same folder.
 
 Kafka's script ends every Kafka server on the machine; here the folder is part of a server's command
 line, so that two homes do not end each other's nodes.
@@ -64,7 +64,7 @@ def _stop(home: str, options: Options | None) -> int:
 
 
 def running_nodes(lines: Iterable[str], home: str) -> list[RunningNode]:
-    """The nodes of a folder in the output of `ps`: process ids and command lines."""
+    """Return the nodes of a folder, from lines of `ps`: process ids and command lines."""
     mark = f" --home {home} kafka.Kafka "
     nodes = []
     for line in lines:
@@ -76,7 +76,7 @@ def running_nodes(lines: Iterable[str], home: str) -> list[RunningNode]:
 
 
 def signal_number(name: str) -> int:
-    """The number of a signal by its name or number.
+    """Return the number of a signal, from its name or number.
 
     Raises:
         ValueError: there is no such signal.
@@ -90,7 +90,9 @@ def signal_number(name: str) -> int:
 
 
 def _is_meant(node: RunningNode, options: Options) -> bool:
-    """Whether a node's property file agrees with the options; not where it cannot be read."""
+    """Return whether the property file of a node agrees with the options; False if it cannot be
+    read.
+    """
     try:
         properties = properties_of(node.file)
     except FAILURES:

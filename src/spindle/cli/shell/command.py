@@ -68,7 +68,7 @@ def _converse(shell: Shell) -> None:
 
 
 def _complete_words(shell: Shell) -> None:
-    """Tabs complete commands and paths where the terminal can do that."""
+    """Let the tab key complete commands and paths, if the terminal can do that."""
     try:
         import readline
     except ImportError:

@@ -1,4 +1,4 @@
-"""What the metadata shell can do: each command looks at the tree and says lines."""
+"""The commands of the metadata shell: each reads the tree and returns lines."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -28,7 +28,7 @@ class Shell:
 
 
 class Command(NamedTuple):
-    """`most` words may follow the name, `least` must; some make sense to a person only."""
+    """A command: at least `least` and at most `most` words follow its name."""
 
     summary: str
     run: Callable[[Shell, Sequence[str]], Iterable[str]]
@@ -39,7 +39,7 @@ class Command(NamedTuple):
 
 
 def run_command(shell: Shell, words: Sequence[str], *, is_interactive: bool) -> Iterator[str]:
-    """The lines of one command; a complaint is a line as well, as in Kafka's shell."""
+    """Run a command and return its lines; an error is a line as well, as in Kafka's shell."""
     words = [word for word in words if word]
     if not words:
         return
@@ -146,7 +146,7 @@ def _ls(shell: Shell, targets: Sequence[str]) -> Iterator[str]:
 
 
 def in_columns(names: Sequence[str], width: int | None) -> Iterator[str]:
-    """Names from top to bottom, in as many columns as fit."""
+    """Return names from top to bottom, in as many columns as fit."""
     for columns in range(max(1, (width or 0) // (_GAP + 2)), 0, -1):
         height = -(-len(names) // columns)
         parts = [names[start : start + height] for start in range(0, len(names), height or 1)]

@@ -42,14 +42,14 @@ _QUOTA_TYPES: Final = {"client-id": "clientId", "ip": "ip", "user": "user"}
 
 
 class Directory:
-    """A node with children, which are made when somebody looks."""
+    """A node with children, which are built when they are first needed."""
 
     def __init__(self, make: Callable[[], "Mapping[str, Node]"]) -> None:
         self._make = make
 
     @cached_property
     def children(self) -> "Mapping[str, Node]":
-        """By name, in order of the names."""
+        """Children by name, in the order of the names."""
         return dict(sorted(self._make().items()))
 
 
@@ -58,7 +58,7 @@ Node: TypeAlias = Directory | str
 
 
 def root_of(image: MetadataImage) -> Directory:
-    """`image`, and `local` for what the shell itself is."""
+    """Return the root: `image` holds the metadata, `local` facts about the shell itself."""
     return Directory(
         lambda: {
             "image": Directory(partial(_image, image)),
@@ -146,7 +146,7 @@ def _limits(limits: Mapping[str, float]) -> Mapping[str, Node]:
 
 
 def _entity_name(entity: QuotaEntity) -> str:
-    """Kafka leaves defaults out of the name, so that they cannot be told apart; not here."""
+    """Return the name of a quota entity; unlike Kafka's shell, name its default parts as well."""
     parts = []
     for kind, name in entity:
         text = "<default>" if name is None else name

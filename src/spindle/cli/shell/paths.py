@@ -26,7 +26,7 @@ class Match(NamedTuple):
 
 
 def components(path: str, working_directory: str) -> list[str]:
-    """The names of a path from the root on, without dots."""
+    """Return the names of a path from the root on, without dots."""
     whole = path if path.startswith("/") else f"{working_directory}/{path}"
     names: list[str] = []
     for name in whole.split("/"):
@@ -38,7 +38,7 @@ def components(path: str, working_directory: str) -> list[str]:
 
 
 def matches(root: Directory, path: str, working_directory: str) -> list[Match]:
-    """The nodes that a path or pattern stands for, in order."""
+    """Return the nodes that match a path or pattern, in order."""
     return list(_matches(Match((), root), components(path, working_directory)))
 
 
@@ -52,7 +52,7 @@ def _matches(start: Match, patterns: list[str]) -> Iterator[Match]:
     children = start.node.children
     pattern = expression(first)
     if pattern is None:
-        # As it stands before without its backslashes: names of quotas contain some.
+        # Try the name as it is, before removing backslashes: the names of quotas contain some.
         spellings = (first, _ESCAPED.sub(r"\1", first))
         names = [name for name in spellings if name in children][:1]
     else:
@@ -62,7 +62,7 @@ def _matches(start: Match, patterns: list[str]) -> Iterator[Match]:
 
 
 def expression(pattern: str) -> re.Pattern[str] | None:
-    """The pattern of one name; None for a name that stands for itself, also if it is malformed."""
+    """Return the pattern of one name; None if the name has to match literally or is malformed."""
     is_pattern = is_group = False
     text = ""
     for escaped, plain in _TOKEN.findall(pattern):
@@ -87,7 +87,7 @@ def expression(pattern: str) -> re.Pattern[str] | None:
 
 
 def completions(root: Directory, prefix: str, working_directory: str) -> list[str]:
-    """How a path may go on; directories end with a slash."""
+    """Return the possible continuations of a path; directories end with a slash."""
     head, slash, last = prefix.rpartition("/")
     found = matches(root, head + slash or ".", working_directory)
     node = found[0].node if len(found) == 1 else None

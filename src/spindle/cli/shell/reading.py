@@ -1,6 +1,7 @@
 """The metadata image from the files of a metadata log: snapshots and segments (KIP-630).
 
-Only reads: a node may run on the same files. What it has not committed yet is shown as well.
+The files are only read, and a node may run on them. Records that it has not committed yet are
+shown as well.
 """
 
 import os
@@ -25,7 +26,7 @@ _SNAPSHOT: Final = ".checkpoint"
 
 
 def read_image(path: Path) -> MetadataImage:
-    """The image at the end of a file or folder.
+    """Return the image at the end of a file or folder.
 
     Args:
         path: a snapshot; a segment, which is read with what its folder has before it; the folder
@@ -49,7 +50,7 @@ def read_image(path: Path) -> MetadataImage:
 
 
 def _read_snapshot(path: Path) -> MetadataImage:
-    """Of any name: that of a bootstrap snapshot says nothing of offsets."""
+    """Read a snapshot of any name; the name of a bootstrap snapshot holds no offset."""
     found = parse_snapshot_file_name(path.name) or OffsetAndEpoch(0, 0)
     loader = MetadataLoader()
     _load_snapshot(loader, found, path)
@@ -57,7 +58,7 @@ def _read_snapshot(path: Path) -> MetadataImage:
 
 
 def _read_folder(folder: Path, last_segment: int | None) -> MetadataImage:
-    """Everything up to the end of a segment, or to the end of the log."""
+    """Read everything up to the end of a segment, or to the end of the log."""
     names = os.listdir(folder)
     snapshots = [found for found in map(parse_snapshot_file_name, names) if found is not None]
     segments = sorted(
@@ -98,7 +99,7 @@ def _load_snapshot(loader: MetadataLoader, found: OffsetAndEpoch, path: Path) ->
 
 
 def _batches(path: Path) -> Iterator[CommittedBatch]:
-    """The whole batches of a segment; what a node is just writing at the end is none."""
+    """Return the complete batches of a segment; the batch that a node is writing is left out."""
     data = path.read_bytes()
     position = 0
     try:

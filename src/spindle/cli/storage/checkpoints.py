@@ -1,7 +1,7 @@
 """The two files of a formatted directory that hold records.
 
-`bootstrap.checkpoint` is what a new cluster's metadata begins with; the snapshot at offset 0, epoch
-0 is where a dynamic quorum finds its first voters (KIP-853).
+`bootstrap.checkpoint` holds the first metadata of a new cluster. The snapshot at offset 0, epoch 0
+holds the first voters of a dynamic quorum (KIP-853).
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ _EPOCH: Final = 0
 
 
 def bootstrap_checkpoint(records: Sequence[Message], now_ms: int) -> bytes:
-    """The file with the first records of the metadata log; its header carries time 0."""
+    """Return the file with the first records of the metadata log; its header carries time 0."""
     values = [
         SimpleRecord(value=frame(record, _RECORD_VERSION), timestamp_ms=now_ms)
         for record in records
@@ -38,7 +38,7 @@ def bootstrap_checkpoint(records: Sequence[Message], now_ms: int) -> bytes:
 
 
 def voters_snapshot(voter_set: VoterSet, level: int, now_ms: int) -> bytes:
-    """The snapshot with the first voters at this level of kraft.version."""
+    """Return the snapshot with the first voters, for this level of kraft.version."""
     head = [snapshot_header(now_ms), kraft_version(level), voters(voter_set)]
     return build_control_batch(head, now_ms, 0, _EPOCH) + build_control_batch(
         [snapshot_footer()], now_ms, len(head), _EPOCH

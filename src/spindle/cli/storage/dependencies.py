@@ -1,4 +1,4 @@
-"""What a feature level depends on, as `storage feature-dependencies` shows it."""
+"""The feature levels that a level depends on, for `storage feature-dependencies`."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -15,7 +15,7 @@ from spindle.metadata.features import (
 
 
 class FeatureDependencies(NamedTuple):
-    """A feature level and the least levels that it needs of others."""
+    """A feature level and the lowest levels of other features that it requires."""
 
     name: str
     level: int
@@ -23,7 +23,7 @@ class FeatureDependencies(NamedTuple):
 
 
 def dependencies_of(text: str) -> FeatureDependencies:
-    """The dependencies of a `feature=level` argument.
+    """Return the dependencies of a `feature=level` argument.
 
     Raises:
         CommandFailed: the argument, the feature or the level is unknown.
@@ -54,7 +54,7 @@ def dependencies_of(text: str) -> FeatureDependencies:
 
 
 def dependency_lines(feature: FeatureDependencies) -> list[str]:
-    """The lines of Kafka's tool for one feature level."""
+    """Return the lines of Kafka's tool for one feature level."""
     shown = f"{feature.name}={feature.level}"
     if feature.name == METADATA_VERSION:
         return [f"{shown} ({metadata_version_name(feature.level)}) has no dependencies."]

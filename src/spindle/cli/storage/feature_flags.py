@@ -22,20 +22,22 @@ _UNSTABLE_NAME: Final = "4.4-IV0"
 
 
 class StartingLevels(NamedTuple):
-    """What a new cluster starts with. `features` has every other feature, by name."""
+    """The feature levels of a new cluster; `features` has all but metadata.version, by name."""
 
     metadata_version: int
     kraft_version: int
     features: Mapping[str, int]
 
     def recorded(self) -> list[tuple[str, int]]:
-        """The levels that are written as records: metadata.version, then those above 0 by name."""
+        """The levels that are written as records: metadata.version first, then levels above 0 by
+        name.
+        """
         others = sorted((name, level) for name, level in self.features.items() if level > 0)
         return [(METADATA_VERSION, self.metadata_version), *others]
 
 
 def parse_feature(text: str) -> tuple[str, int]:
-    """A `feature=level` argument.
+    """Return the feature and the level of a `feature=level` argument.
 
     Raises:
         ConfigError: it has no equals sign, or the level is no number.
@@ -52,7 +54,7 @@ def parse_feature(text: str) -> tuple[str, int]:
 
 
 def parse_release(text: str) -> int:
-    """The metadata.version of a release such as `4.3` or `4.3-IV0`.
+    """Return the metadata.version of a release such as `4.3` or `4.3-IV0`.
 
     Raises:
         ConfigError: there is no such release.
@@ -66,7 +68,7 @@ def parse_release(text: str) -> int:
 def starting_levels(
     release: int | None, features: Iterable[tuple[str, int]], *, has_dynamic_quorum: bool
 ) -> StartingLevels:
-    """The levels of a new cluster.
+    """Return the feature levels of a new cluster.
 
     Args:
         release: level of metadata.version, None for the newest.

@@ -1,4 +1,4 @@
-"""From the flags of `storage format` and a node's configuration to what is to be done."""
+"""The request that the flags of `storage format` and the configuration of a node describe."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ def format_request(
     new_uuid: UuidSource,
     random_bytes: Callable[[int], bytes],
 ) -> FormatRequest:
-    """What the flags ask for, checked in the order of Kafka's tool.
+    """Return the request that the flags describe, after the checks of Kafka's tool in its order.
 
     Raises:
         ConfigError: a flag's value cannot be used.

@@ -64,7 +64,7 @@ def format_directories(
     now_ms: int,
     tell: Callable[[str], None],
 ) -> None:
-    """Format what is not formatted yet; `tell` is called with each line of the report.
+    """Format the directories that are not formatted yet; call `tell` with each line of the report.
 
     Raises:
         ConfigError: the directories belong to another cluster or node.
@@ -102,7 +102,7 @@ def format_directories(
 
 
 def bootstrap_records(request: FormatRequest) -> list[Message]:
-    """What the metadata log of the new cluster begins with."""
+    """Return the first records of the metadata log of the new cluster."""
     levels = [
         FeatureLevelRecord(name=name, feature_level=level)
         for name, level in request.levels.recorded()
@@ -113,7 +113,9 @@ def bootstrap_records(request: FormatRequest) -> list[Message]:
 def _directory_ids(
     request: FormatRequest, ensemble: DirectoryEnsemble, new_uuid: UuidSource
 ) -> dict[str, Uuid]:
-    """An id for each directory to format; a voter's metadata directory has the voter's id."""
+    """Return an id for each directory to format; the metadata directory of a voter has the voter's
+    id.
+    """
     taken = [p.directory_id for p in ensemble.formatted.values() if p.directory_id is not None]
     taken += [controller.directory_id for controller in request.initial_controllers]
     own = {c.node_id: c.directory_id for c in request.initial_controllers}.get(request.node_id)
@@ -169,7 +171,7 @@ def _write_voters(request: FormatRequest, file_system: FileSystem, now_ms: int) 
 
 
 def _described(records: Sequence[Message], metadata_level: int) -> str:
-    """The records in the words of Kafka's tool, which scripts look for."""
+    """Return the records in the words of Kafka's tool, which scripts search for."""
     shown = ", ".join(
         f"ApiMessageAndVersion({_record_text(record)} at version 0)" for record in records
     )

@@ -1,4 +1,4 @@
-"""What lies in the log directories of a node: found ones, their identity, problems."""
+"""The content of the log directories of a node: their identities and problems."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ class StorageInfo:
 
 
 def inspect_storage(file_system: FileSystem, directories: Sequence[str]) -> StorageInfo:
-    """Look at each directory (sorted by path)."""
+    """Inspect each directory, in the order of the paths."""
     info = StorageInfo()
     for directory in sorted(dict.fromkeys(directories)):
         try:
@@ -57,7 +57,7 @@ def _inspect(file_system: FileSystem, directory: str, info: StorageInfo) -> None
 
 
 def storage_info_lines(info: StorageInfo) -> list[str]:
-    """The report as Kafka's tool prints it."""
+    """Return the report as Kafka's tool prints it."""
     lines: list[str] = []
     if info.directories:
         lines.append(f"Found log {'directory' if len(info.directories) == 1 else 'directories'}:")

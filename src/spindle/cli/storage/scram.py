@@ -30,7 +30,8 @@ MECHANISMS: Final = {
 
 
 def parse_scram(text: str, random_bytes: Callable[[int], bytes]) -> UserScramCredentialRecord:
-    """The record of `MECHANISM=[name=..,password=..,iterations=..,salt=..,saltedpassword=..]`.
+    """Return the record of
+    `MECHANISM=[name=..,password=..,iterations=..,salt=..,saltedpassword=..]`.
 
     Raises:
         ConfigError: names the part that cannot be used.

@@ -19,7 +19,7 @@ class InitialController(NamedTuple):
 
 
 def parse_initial_controllers(text: str) -> tuple[InitialController, ...]:
-    """`id@host:port:directory` entries, ascending by id.
+    """Return the voters of `id@host:port:directory` entries, ascending by id.
 
     Raises:
         ConfigError: an entry cannot be parsed, an id is given twice, or there is none.
@@ -60,7 +60,7 @@ def _parse(entry: str) -> InitialController:
 
 
 def _split_host(text: str, form: str) -> tuple[str, str]:
-    """Host (without the brackets of an IPv6 address) and what follows the colon after it."""
+    """Return the host, without the brackets of an IPv6 address, and the text after its colon."""
     if text.startswith("["):
         host, bracket, rest = text[1:].partition("]")
         if not bracket:
@@ -77,7 +77,7 @@ def _split_host(text: str, form: str) -> tuple[str, str]:
 
 
 def standalone_controller(config: NodeConfig, new_uuid: UuidSource) -> InitialController:
-    """This node as the only voter.
+    """Return this node as the only voter.
 
     Raises:
         ConfigError: this node is no controller.
@@ -91,7 +91,7 @@ def standalone_controller(config: NodeConfig, new_uuid: UuidSource) -> InitialCo
 
 
 def voter_set(controllers: tuple[InitialController, ...], listener: str) -> VoterSet:
-    """The voters as the quorum keeps them, reached by one listener."""
+    """Return the voters in the form of the quorum; one listener reaches them."""
     return VoterSet(
         Voter(
             ReplicaKey(controller.node_id, controller.directory_id),

@@ -1,4 +1,4 @@
-"""`kafka-broker-api-versions`: what each broker serves, and what these tools can use of it."""
+"""`kafka-broker-api-versions`: the API versions of each broker that these tools can use."""
 
 import json
 from typing import Any, Final
@@ -74,14 +74,14 @@ def _run(options: Options) -> int:
 
 
 def known_apis() -> dict[int, tuple[str, int]]:
-    """The APIs for clients by key: name, and the newest version that these tools know."""
+    """Return the APIs for clients by key: name, and the newest version that these tools know."""
     apis = {key: (_title(api.name), api.last_version) for key, api in APIS.items() if api.on_broker}
     apis |= {key: (_title(name), _USABLE[key]) for key, name in _FURTHER.items()}
     return dict(sorted(apis.items()))
 
 
 def broker_lines(broker: BrokerAddress, versions: PeerVersions) -> list[str]:
-    """The block of one broker."""
+    """Return the lines about one broker."""
     rack = "null" if broker.rack is None else broker.rack
     lines = [
         f"\t{name}({key}): {range_text(versions.served(key), last)}"
@@ -92,7 +92,7 @@ def broker_lines(broker: BrokerAddress, versions: PeerVersions) -> list[str]:
 
 
 def range_text(served: ApiVersionRange | None, last: int) -> str:
-    """What a broker serves of an API whose versions up to `last` these tools know."""
+    """Return the served versions of an API of which these tools know the versions up to `last`."""
     if served is None:
         return "UNSUPPORTED"
     text = f"{served.first}" if served.first == served.last else f"{served.first} to {served.last}"

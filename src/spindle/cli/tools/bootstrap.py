@@ -12,7 +12,7 @@ _MISSING_FILE = "java.nio.file.NoSuchFileException"
 
 
 def properties_of(file: str | None) -> dict[str, str]:
-    """The properties in a file; none without one.
+    """Return the properties in a file; none if `file` is None.
 
     Raises:
         ToolFailed: the file cannot be read; the text is its name, as in Kafka's tools.
@@ -36,7 +36,7 @@ def connect(
     client_id: str = "",
     api_timeout_ms: int | None = None,
 ) -> WireClient:
-    """A client of the cluster behind addresses; nothing is sent before the first question.
+    """Return a client of the cluster at these addresses; it connects with its first request.
 
     Args:
         servers: addresses of brokers.
@@ -59,7 +59,7 @@ def connect(
 
 
 def connect_as(options: Options, **settings: str | int) -> WireClient:
-    """A client from `--bootstrap-server` and `--command-config`.
+    """Return a client from `--bootstrap-server` and `--command-config`.
 
     Args:
         settings: what `connect` takes further.

@@ -89,7 +89,7 @@ def _kind(options: Options) -> str:
 
 
 def endpoint_lines(nodes: Sequence[ClusterNode], kind: str) -> list[str]:
-    """The table of nodes. `kind` is broker or controller."""
+    """Return the table of the nodes. `kind` is broker or controller."""
     hosts = max([9, *(len(node.host) for node in nodes)])
     racks = max([10, *(len(node.rack or "") for node in nodes)])
     widths = (10, hosts, 10, racks, 10, 15)

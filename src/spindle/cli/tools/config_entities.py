@@ -1,4 +1,4 @@
-"""Whose configuration a `kafka-configs` command is about."""
+"""The entities whose configuration a `kafka-configs` command shows or changes."""
 
 import socket
 from dataclasses import dataclass
@@ -53,7 +53,7 @@ class Entities:
 
 
 def entities_of(options: Options) -> Entities:
-    """The entities that the options name."""
+    """Return the entities that the options name."""
     types = options.all("entity-type")
     names = [
         DEFAULT_NAME if each.name == "entity-default" else each.value or DEFAULT_NAME
@@ -72,7 +72,7 @@ def entities_of(options: Options) -> Entities:
 
 
 def check_entities(options: Options, entities: Entities) -> None:
-    """Refuse combinations that mean nothing.
+    """Refuse combinations of options that name no entity.
 
     Raises:
         ToolFailed: names what is missing or too much.

@@ -83,7 +83,7 @@ def alter_principal(
 
 
 def quota_filters(entities: Entities) -> list[QuotaFilter]:
-    """What to ask for: a type without a name means all of that type.
+    """Return the filters of a request; a type without a name means all entities of that type.
 
     Raises:
         ToolFailed: there are more names than types.
@@ -143,7 +143,7 @@ def _check_principal_keys(entities: Entities, verb: str, keys: Sequence[str]) ->
 
 
 def parse_credential(mechanism_name: str, text: str, salt: bytes) -> NewCredential:
-    """A credential from `[iterations=N,]password=P`.
+    """Return the credential of `[iterations=N,]password=P`.
 
     Raises:
         ToolFailed: the text is not of that form, or the iterations are too few.
@@ -162,7 +162,7 @@ def parse_credential(mechanism_name: str, text: str, salt: bytes) -> NewCredenti
 
 
 def quota_line(entry: QuotaEntry) -> str:
-    """The line of one entity's quotas."""
+    """Return the line about the quotas of one entity."""
     parts = []
     for entity_type in (USER, CLIENT_ID, IP):
         if entity_type in entry.entity:
@@ -173,7 +173,7 @@ def quota_line(entry: QuotaEntry) -> str:
 
 
 def credential_line(user: DescribedScramUser) -> str | None:
-    """The line of one user's credentials; None where there are none."""
+    """Return the line about the credentials of one user; None if the user has none."""
     subject = f"SCRAM credential configs for user-principal '{user.name}'"
     if user.error is not None:
         name = exception_class(user.error.code).rpartition(".")[2]

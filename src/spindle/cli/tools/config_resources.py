@@ -45,7 +45,7 @@ def describe_resources(
     describe_all: bool,
     as_json: bool,
 ) -> None:
-    """Print the configuration of one resource, or of all with None."""
+    """Print the configuration of one resource, or of all if the name is None."""
     if name and not describe_all and not _exists(client, entity_type, name):
         kind = entity_type[:-1]
         click.echo(f"The {kind} '{name}' doesn't exist and doesn't have dynamic config.")
@@ -93,21 +93,21 @@ def alter_resource(
 
 
 def title(entity_type: str, name: str, *, describe_all: bool) -> str:
-    """The line above the settings of a resource."""
+    """Return the line above the settings of a resource."""
     if name == DEFAULT_NAME:
         return f"Default configs for {entity_type} in the cluster are:"
     return f"{'All' if describe_all else 'Dynamic'} configs for {entity_type[:-1]} {name} are:"
 
 
 def entry_line(entry: DescribedConfig) -> str:
-    """The line of one setting."""
+    """Return the line about one setting."""
     synonyms = ", ".join(f"{s.source.name}:{s.name}={_shown(s.value)}" for s in entry.synonyms)
     sensitive = "true" if entry.is_sensitive else "false"
     return f"  {entry.name}={_shown(entry.value)} sensitive={sensitive} synonyms={{{synonyms}}}"
 
 
 def entity_json(entity_type: str, name: str, entries: Sequence[DescribedConfig]) -> dict[str, Any]:
-    """The settings of one resource as a document."""
+    """Return the settings of one resource as a document."""
     return {
         "entityType": entity_type,
         "entityName": name or None,
@@ -130,7 +130,7 @@ def entity_json(entity_type: str, name: str, entries: Sequence[DescribedConfig])
 def shown_entries(
     entries: Sequence[DescribedConfig], source: DescribedSource | None
 ) -> list[DescribedConfig]:
-    """The settings from one source, or all with None, in order of their names."""
+    """Return the settings from one source, or all if it is None, in the order of their names."""
     return sorted(
         (each for each in entries if source is None or each.source is source),
         key=lambda each: each.name,

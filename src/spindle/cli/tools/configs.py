@@ -135,7 +135,7 @@ def _additions(options: Options) -> dict[str, str]:
 
 
 def parse_settings(text: str) -> dict[str, str]:
-    """Settings from `k1=v1,k2=[v1,v2]`; brackets keep a list together and are dropped.
+    """Return the settings of `k1=v1,k2=[v1,v2]`; brackets keep a list together and are dropped.
 
     Raises:
         ToolFailed: a part is not of the form key=value.

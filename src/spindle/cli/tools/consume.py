@@ -1,4 +1,4 @@
-"""`kafka-console-consumer`: prints records of topics, alone or as a member of a group."""
+"""`kafka-console-consumer`: print records of topics, alone or as a member of a group."""
 
 import signal
 import sys
@@ -59,11 +59,11 @@ DECLARATION: Final = Declaration(
             "headers.separator, null.literal.",
             "key=value",
         ),
-        Option("formatter-property", "The same.", "key=value"),
+        Option("formatter-property", "The same as --property.", "key=value"),
         Option("key-deserializer", "Class of the key's deserializer.", "class"),
         Option("value-deserializer", "Class of the value's deserializer.", "class"),
         Option("consumer-property", "A property of the client.", "key=value"),
-        Option("command-property", "The same.", "key=value"),
+        Option("command-property", "The same as --consumer-property.", "key=value"),
         Option("consumer.config", "Property file of the client.", "file"),
         Option("enable-systest-events", "Has no effect."),
     ],
@@ -118,7 +118,7 @@ def _run(options: Options) -> int:
 
 @contextmanager
 def _ending_on_signals() -> Iterator[None]:
-    """SIGTERM ends the tool in order, like Ctrl-C."""
+    """Let SIGTERM end the tool in order, like Ctrl-C."""
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt
@@ -126,7 +126,7 @@ def _ending_on_signals() -> Iterator[None]:
     try:
         before = signal.signal(signal.SIGTERM, interrupt)
     except ValueError:
-        # Not the main thread: whoever runs the tool there also ends it.
+        # Only the main thread may set handlers; the caller ends a tool in another thread.
         yield
         return
     try:

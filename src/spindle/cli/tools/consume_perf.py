@@ -1,4 +1,4 @@
-"""`kafka-consumer-perf-test`: reads records and says how fast that went."""
+"""`kafka-consumer-perf-test`: read records and measure the speed."""
 
 import time
 from collections.abc import Callable
@@ -37,7 +37,7 @@ DECLARATION: Final = Declaration(
         Option("topic", "The topic.", "topic"),
         Option("include", "A pattern of topics.", "regex"),
         Option("num-records", "How many records to read.", "count"),
-        Option("messages", "The same.", "count"),
+        Option("messages", "The same as --num-records.", "count"),
         Option("group", "Read as a member of this group.", "group"),
         Option("from-latest", "Begin behind the last records."),
         Option("timeout", "End when no record has come for this long, 10000.", "ms"),
@@ -97,7 +97,7 @@ def _read(
     timeout_s: float,
     clock: Callable[[], float] = time.monotonic,
 ) -> tuple[int, int, float]:
-    """How many records and bytes came, and the seconds before the first."""
+    """Read records; return their number, their bytes, and the seconds before the first."""
     count = size_bytes = 0
     began = last = clock()
     joined_s = 0.0
@@ -112,7 +112,7 @@ def _read(
 
 
 def row(began: datetime, ended: datetime, count: int, size_bytes: int, joined_s: float) -> str:
-    """The line of numbers."""
+    """Return the line of numbers."""
     elapsed = max((ended - began).total_seconds(), 1 / _MS)
     fetching = max(elapsed - joined_s, 1 / _MS)
     size_mib = size_bytes / _MIB

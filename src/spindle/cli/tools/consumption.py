@@ -1,4 +1,4 @@
-"""What a console consumer reads: partitions of its choice, or those that a group gives it."""
+"""The records of a console consumer: of chosen partitions, or of those that a group assigns."""
 
 import time
 from collections import deque
@@ -21,7 +21,7 @@ _PAUSE_S: Final = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """What to read, and where to begin. `offset` and `reset` may be EARLIEST or LATEST."""
+    """The partitions to read and the first offset; `offset`, `reset` may be EARLIEST or LATEST."""
 
     topic: str | None
     pattern: str | None
@@ -49,7 +49,7 @@ class Consumption:
         self._commit_at = 0.0
 
     def next_records(self, limit: int | None) -> list[ConsumedRecord]:
-        """Records that have come, at most so many; none when none came for a moment.
+        """Return the next records, at most `limit`; none if none has arrived for a moment.
 
         Raises:
             ApiError: refused for good.
@@ -68,16 +68,18 @@ class Consumption:
         return records
 
     def close(self) -> None:
-        """Commit what was handed out and leave the group, as far as brokers can be reached."""
+        """Commit the positions behind the returned records and leave the group, if brokers can be
+        reached.
+        """
         if self._member is None:
             return
-        # A question that Ctrl-C interrupted may still be open on a connection.
+        # A request that Ctrl-C interrupted may still be open on a connection.
         self._client.close()
         try:
             self._commit()
             self._member.leave()
         except (ApiError, ClientError):
-            # The group notices by itself when heartbeats stop.
+            # The group removes the member when its heartbeats stop.
             return
 
     def _fetch(self, reader: Reader) -> None:

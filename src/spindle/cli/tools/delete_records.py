@@ -63,7 +63,7 @@ def _run(options: Options) -> int:
 
 
 def outcome_line(partition: TopicPartition, outcome: int | ApiError) -> str:
-    """The line of one partition: its new start, or why there is none."""
+    """Return the line about one partition: its new start offset, or the error."""
     if isinstance(outcome, ApiError):
         return f"partition: {partition}\terror: {exception_text(outcome)}"
     return f"partition: {partition}\tlow_watermark: {outcome}"
@@ -80,7 +80,7 @@ def _entry(partition: TopicPartition, outcome: int | ApiError) -> dict[str, obje
 
 
 def parse_offsets(text: str) -> dict[TopicPartition, int]:
-    """The offsets in the file's text.
+    """Return the offsets that the text of a file lists.
 
     Raises:
         ToolFailed: the text is of another form, or names a partition twice.

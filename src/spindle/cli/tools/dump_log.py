@@ -1,4 +1,4 @@
-"""`kafka-dump-log`: what is in segments, indexes, snapshots of producers and of metadata."""
+"""`kafka-dump-log`: the content of segments, indexes, and snapshots of producers and metadata."""
 
 from pathlib import Path
 from struct import Struct
@@ -125,7 +125,7 @@ def _dump_offset_index(path: Path, options: Options) -> int:
 
 
 def _batch_starts(segment: Path) -> dict[int, int]:
-    """Base offsets by position."""
+    """Return the base offsets of the batches by position."""
     dump = SegmentDump(with_records=False, with_data=False, with_numbers=True, as_metadata=False)
     return dump.batch_starts(_read(segment))
 
@@ -182,7 +182,7 @@ def _dump_producers(path: Path) -> None:
 
 
 def base_offset(path: Path) -> int:
-    """The offset that a segment's or an index's name begins with.
+    """Return the offset with which the name of a segment or index begins.
 
     Raises:
         ToolFailed: the name does not begin with a number.

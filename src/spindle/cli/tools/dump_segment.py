@@ -55,7 +55,7 @@ class SegmentDump:
         self.invalid = 0
 
     def head(self, name: str) -> list[str]:
-        """The lines above the batches, from the file's name."""
+        """Return the lines above the batches, from the name of the file."""
         text, _, kind = name.partition(".")
         if kind == "checkpoint":
             offset, _, epoch = text.partition("-")
@@ -65,7 +65,7 @@ class SegmentDump:
         return [f"Log starting offset: {int(text)}"] if text.isdecimal() else []
 
     def lines(self, data: bytes) -> Iterator[str]:
-        """The batches, each followed by its records."""
+        """Yield the lines of the batches, each followed by its records."""
         position = 0
         for at, header in batches(data):
             position = at + header.size_bytes
@@ -77,7 +77,7 @@ class SegmentDump:
         self.trailing_bytes = len(data) - position
 
     def batch_starts(self, data: bytes) -> dict[int, int]:
-        """Base offsets of the batches by position."""
+        """Return the base offsets of the batches by position."""
         return {at: header.base_offset for at, header in batches(data)}
 
     def _is_valid(self, data: bytes, at: int, header: BatchHeader) -> bool:

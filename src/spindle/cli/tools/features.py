@@ -62,7 +62,7 @@ def _describe(options: Options) -> None:
 
 
 def feature_line(feature: FeatureLevels, epoch: int) -> str:
-    """The line of one feature."""
+    """Return the line about one feature."""
     levels = [
         level_text(feature.name, level)
         for level in (feature.first, feature.last, feature.finalized)
@@ -75,7 +75,7 @@ def feature_line(feature: FeatureLevels, epoch: int) -> str:
 
 
 def level_text(feature: str, level: int) -> str:
-    """A level as it is shown: that of metadata.version by its release."""
+    """Return the text of a level; a level of metadata.version is shown as its release."""
     if feature != METADATA_VERSION:
         return str(level)
     name = metadata_version_name(level)
@@ -167,7 +167,7 @@ def _change(options: Options, verb: str, levels: dict[str, int], kind: UpgradeTy
 def change_lines(
     verb: str, levels: dict[str, int], error: ApiError | None, *, dry_run: bool
 ) -> list[str]:
-    """What became of each feature: all of them change, or none."""
+    """Return a line for each feature; either all of them change, or none."""
     lines = []
     for name, level in sorted(levels.items()):
         target = "" if verb == "disable" else f" to {level}"

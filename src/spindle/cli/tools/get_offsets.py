@@ -114,7 +114,7 @@ def _partitions(
 def _offsets(
     client: WireClient, partitions: list[TopicPartition], time: int, *, is_kafka: bool
 ) -> dict[TopicPartition, int]:
-    """The offsets by partition; a partition whose leader refuses is skipped with a word."""
+    """Return the offsets by partition; report and leave out a partition whose leader refuses."""
     found: dict[TopicPartition, int] = {}
     for partition in partitions:
         try:
@@ -132,7 +132,7 @@ def _offsets(
 
 
 def parse_time(text: str) -> int:
-    """A time in ms, or the number that stands for a position.
+    """Return a time in ms, or the negative number that stands for a position.
 
     Raises:
         ToolFailed: the text is neither a number nor the name of a position.
@@ -150,7 +150,7 @@ def parse_time(text: str) -> int:
 
 
 def parse_partition_ids(text: str) -> frozenset[int]:
-    """Partition numbers from `0,1`.
+    """Return the partition numbers of a text such as `0,1`.
 
     Raises:
         ToolFailed: one is no number.
@@ -165,7 +165,8 @@ def parse_partition_ids(text: str) -> frozenset[int]:
 
 
 def parse_rules(text: str) -> PartitionFilter:
-    """Whether one of the rules separated by commas means a partition.
+    """Return a filter that accepts a partition if one of the rules, separated by commas, matches
+    it.
 
     Raises:
         ToolFailed: a rule is of no known form.

@@ -207,7 +207,7 @@ def _listing_json(group: GroupListing) -> dict[str, str]:
 
 
 def _chosen(text: str | None, known: Sequence[str], what: str) -> list[str]:
-    """Names from a list, in any case.
+    """Return the names in a list, without regard to case.
 
     Raises:
         UsageError: one of them is unknown.
@@ -257,7 +257,7 @@ def _describe(options: Options, client: WireClient) -> None:
 
 
 def _has_members_to_show(group: GroupDescription) -> bool:
-    """Say what is unusual about the group; false when there is nothing more to say."""
+    """Report an unusual state of the group; return whether its lines follow."""
     if group.state == "Dead":
         click.echo(f"\nError: Consumer group '{group.group_id}' does not exist.")
         return False
@@ -269,7 +269,7 @@ def _has_members_to_show(group: GroupDescription) -> bool:
 
 
 def _ends(client: WireClient, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-    """End offsets of those of the partitions that still exist."""
+    """Return the end offsets of the partitions that still exist."""
     wanted = list(dict.fromkeys(partitions))
     if not wanted:
         return {}

@@ -1,4 +1,4 @@
-"""Partitions by name for `kafka-consumer-groups`, and forgetting positions in them."""
+"""Partitions by name for `kafka-consumer-groups`, and the deletion of their committed offsets."""
 
 from collections.abc import Sequence
 
@@ -20,7 +20,7 @@ _NO_PARTITION = -1
 
 
 def partitions_named(client: WireClient, texts: Sequence[str]) -> list[TopicPartition]:
-    """Partitions from `topic:0,1`, or all of a topic from its name.
+    """Return the partitions of `topic:0,1`, or all partitions of a topic.
 
     Raises:
         ToolFailed: a text is of neither form.
@@ -33,14 +33,14 @@ def partitions_named(client: WireClient, texts: Sequence[str]) -> list[TopicPart
         return named
     for name in topics:
         if name not in view.topics:
-            # Without a text: the caller shows the code's own.
+            # Without a text, the caller shows that of the error code.
             raise ApiError(view.refused.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
         named += [TopicPartition(name, number) for number in view.topic(name).partitions]
     return named
 
 
 def parse_partitions(text: str) -> list[TopicPartition]:
-    """Partitions from `topic:0,1`.
+    """Return the partitions of `topic:0,1`.
 
     Raises:
         ToolFailed: the text is of another form.
@@ -57,7 +57,7 @@ def parse_partitions(text: str) -> list[TopicPartition]:
 
 
 def delete_offsets_of_group(client: WireClient, group_id: str, texts: Sequence[str]) -> None:
-    """Forget positions and print what became of each partition."""
+    """Delete committed offsets of a group and print the outcome of each partition."""
     outcome: dict[TopicPartition, ApiError | None] = {}
     wanted: list[TopicPartition] = []
     for text in texts:
@@ -80,7 +80,7 @@ def delete_offsets_of_group(client: WireClient, group_id: str, texts: Sequence[s
 def outcome_lines(
     group_id: str, refused: ApiError | None, outcome: dict[TopicPartition, ApiError | None]
 ) -> list[str]:
-    """What is printed of the outcome.
+    """Return the lines about the outcome.
 
     Args:
         refused: what the whole request, or its first partition, was refused with.

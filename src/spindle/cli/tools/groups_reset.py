@@ -1,4 +1,4 @@
-"""Where `kafka-consumer-groups --reset-offsets` sets a group."""
+"""The new offsets of a group for `kafka-consumer-groups --reset-offsets`."""
 
 import csv
 import io
@@ -41,7 +41,7 @@ Positions = dict[TopicPartition, int]
 def new_positions(
     client: WireClient, options: Options, group_id: str, partitions: Iterable[TopicPartition]
 ) -> Positions:
-    """The positions that the options ask for, within the bounds of the logs.
+    """Return the offsets that the options ask for, within the bounds of the logs.
 
     Raises:
         UsageError: no scenario was given.
@@ -149,7 +149,7 @@ def _from_file(client: WireClient, options: Options, group_id: str) -> Positions
 
 
 def parse_plan(text: str, only_group: str | None) -> dict[str, Positions]:
-    """Positions by group from lines of `topic,partition,offset` or `group,topic,...`.
+    """Return the offsets by group from lines of `topic,partition,offset` or `group,topic,...`.
 
     Args:
         only_group: the group of lines that name none.
@@ -175,7 +175,7 @@ def parse_plan(text: str, only_group: str | None) -> dict[str, Positions]:
 
 
 def plan_lines(offsets: Mapping[str, Mapping[TopicPartition, int]], *, with_group: bool) -> str:
-    """The same as text, ending in a newline."""
+    """Return offsets by group as lines that `parse_plan` reads, with a newline at the end."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     for group_id, each in offsets.items():
@@ -186,7 +186,7 @@ def plan_lines(offsets: Mapping[str, Mapping[TopicPartition, int]], *, with_grou
 
 
 def parse_date_time(text: str) -> int:
-    """A time in ms from `YYYY-MM-DDTHH:mm:SS.sss`, in UTC unless it says otherwise.
+    """Return a time in ms from `YYYY-MM-DDTHH:mm:SS.sss`; UTC unless the text has an offset.
 
     Raises:
         ToolFailed: the text is of another form.
@@ -209,7 +209,7 @@ def _not_a_time(message: str) -> ToolFailed:
 
 
 def parse_duration_ms(text: str) -> int:
-    """A duration in ms from `PnDTnHnMnS`.
+    """Return a duration in ms from `PnDTnHnMnS`.
 
     Raises:
         ToolFailed: the text is of another form.

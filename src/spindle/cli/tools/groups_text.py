@@ -38,7 +38,9 @@ def partition_rows(
     committed: Mapping[TopicPartition, GroupOffset],
     ends: Mapping[TopicPartition, int],
 ) -> list[PartitionRow]:
-    """Partitions with members first, the member with most of them first; then those without."""
+    """Return the rows: partitions with members first, by descending number of partitions of the
+    member.
+    """
     rows = []
     assigned: set[TopicPartition] = set()
     for member in sorted(group.members, key=lambda m: -len(m.assignment)):
@@ -61,7 +63,7 @@ def _row(
 
 
 def offset_lines(rows: Sequence[PartitionRow], *, verbose: bool) -> list[str]:
-    """The table of positions, below an empty line."""
+    """Return the table of committed offsets, below an empty line."""
     head = ["GROUP", "TOPIC", "PARTITION"]
     head += ["LEADER-EPOCH"] if verbose else []
     head += ["CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "CONSUMER-ID", "HOST", "CLIENT-ID"]
@@ -92,7 +94,7 @@ def _offset_cells(row: PartitionRow, *, verbose: bool) -> list[str]:
 
 
 def member_lines(group: GroupDescription, *, verbose: bool) -> list[str]:
-    """The table of members, below an empty line."""
+    """Return the table of members, below an empty line."""
     with_instances = any(member.instance_id for member in group.members)
     head = ["GROUP", "CONSUMER-ID"]
     head += ["GROUP-INSTANCE-ID"] if with_instances else []
@@ -134,7 +136,7 @@ def _member_cells(
 
 
 def assignment_text(partitions: Iterable[TopicPartition]) -> str:
-    """Partitions as `topic:0,1;other:3`."""
+    """Return partitions as `topic:0,1;other:3`."""
     topics: dict[str, list[int]] = {}
     for name, partition in sorted(partitions):
         topics.setdefault(name, []).append(partition)
@@ -142,7 +144,7 @@ def assignment_text(partitions: Iterable[TopicPartition]) -> str:
 
 
 def state_lines(group: GroupDescription, *, verbose: bool) -> list[str]:
-    """The table of the group itself, below an empty line."""
+    """Return the table of the state of the group, below an empty line."""
     at = group.coordinator
     coordinator = f"{at.host}:{at.port}  ({at.node_id})"
     head = ["GROUP", "COORDINATOR (ID)", "ASSIGNMENT-STRATEGY", "STATE"]
@@ -160,7 +162,7 @@ def state_lines(group: GroupDescription, *, verbose: bool) -> list[str]:
 def listing_lines(
     groups: Sequence[GroupListing], *, with_type: bool, with_state: bool
 ) -> list[str]:
-    """The table of groups."""
+    """Return the table of groups."""
     width = max([15, *(len(group.group_id) for group in groups)]) + 10
     head = ["GROUP", *(["TYPE"] if with_type else []), *(["STATE"] if with_state else [])]
     cells = [
@@ -175,12 +177,12 @@ def listing_lines(
 
 
 def _titled(text: str) -> str:
-    """A type or state with a capital, however the broker writes it."""
+    """Return a type or state with a capital letter, in whatever case the broker writes it."""
     return text[:1].upper() + text[1:] if text else "Unknown"
 
 
 def reset_lines(offsets: Mapping[str, Mapping[TopicPartition, int]]) -> list[str]:
-    """The table of new positions, below an empty line; only that line without groups."""
+    """Return the table of new offsets, below an empty line; only that line without groups."""
     if not offsets:
         return [""]
     rows = [["GROUP", "TOPIC", "PARTITION", "NEW-OFFSET"]]
@@ -195,7 +197,7 @@ def reset_lines(offsets: Mapping[str, Mapping[TopicPartition, int]]) -> list[str
 
 
 def group_json(group: GroupDescription, rows: Sequence[PartitionRow] | None) -> dict[str, Any]:
-    """A group as a document, with its positions where they were asked for."""
+    """Return a group as a document, with its offsets if `rows` is given."""
     document: dict[str, Any] = {
         "group": group.group_id,
         "type": group.group_type,

@@ -1,7 +1,7 @@
 """The order in which Java's hash maps yield their keys.
 
-Where Kafka's tools print the entries of such a map, that order is what scripts and recorded outputs
-have. It follows from the hash codes alone, so the same lines can be printed here.
+Kafka's tools print the entries of such maps, and scripts and recorded outputs contain that order.
+It follows from the hash codes alone, so the same lines can be printed here.
 """
 
 from collections.abc import Callable, Iterable
@@ -15,7 +15,7 @@ _FIRST_CAPACITY: Final = 16
 
 
 def string_hash(text: str) -> int:
-    """`String.hashCode` as an unsigned word."""
+    """Return `String.hashCode` as an unsigned 32-bit number."""
     value = 0
     data = text.encode("utf-16-be", "surrogatepass")
     for high, low in zip(data[::2], data[1::2], strict=True):
@@ -24,14 +24,14 @@ def string_hash(text: str) -> int:
 
 
 def partition_hash(partition: TopicPartition) -> int:
-    """`TopicPartition.hashCode` as an unsigned word."""
+    """Return `TopicPartition.hashCode` as an unsigned 32-bit number."""
     return (31 * (31 + partition.partition) + string_hash(partition.topic)) & _WORD
 
 
 def in_map_order(
     items: Iterable[T], hash_of: Callable[[T], int], *, is_sized: bool = False
 ) -> list[T]:
-    """The items as a HashMap yields them that got them in this order.
+    """Return the items in the iteration order of a HashMap into which they were put in this order.
 
     Args:
         is_sized: the map was made for the number of items instead of the usual 16.

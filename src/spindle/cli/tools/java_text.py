@@ -4,7 +4,9 @@ from decimal import Decimal
 
 
 def java_double(value: float) -> str:
-    """`Double.toString`: plain from 0.001 up to ten million, else `digits E exponent`."""
+    """Return the text of `Double.toString`: plain from 0.001 up to ten million, else `digits E
+    exponent`.
+    """
     if value != value or value in (float("inf"), float("-inf")):
         return {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}[str(value)]
     if value == 0 or 1e-3 <= abs(value) < 1e7:

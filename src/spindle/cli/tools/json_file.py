@@ -12,7 +12,7 @@ _VERSION: Final = 1
 
 
 def read_file(path: str) -> str:
-    """The text of a file.
+    """Return the text of a file.
 
     Raises:
         ToolFailed: it cannot be read.
@@ -25,7 +25,7 @@ def read_file(path: str) -> str:
 
 
 def parse_document(text: str) -> dict[str, Any]:
-    """The object in a text, of format version 1.
+    """Return the JSON object in a text, which has format version 1.
 
     Raises:
         ToolFailed: the text is no JSON object, or has another version.
@@ -43,7 +43,7 @@ def parse_document(text: str) -> dict[str, Any]:
 
 
 def entries(document: dict[str, Any], name: str) -> list[dict[str, Any]]:
-    """A list of objects in a document.
+    """Return a list of objects in a document.
 
     Raises:
         ToolFailed: it is missing, or something else.
@@ -57,7 +57,7 @@ def entries(document: dict[str, Any], name: str) -> list[dict[str, Any]]:
 
 
 def whole_number(entry: dict[str, Any], name: str) -> int:
-    """A number in an entry.
+    """Return a number in an entry.
 
     Raises:
         ToolFailed: it is missing, or something else.
@@ -69,7 +69,7 @@ def whole_number(entry: dict[str, Any], name: str) -> int:
 
 
 def partition_of(entry: dict[str, Any]) -> TopicPartition:
-    """The partition that `topic` and `partition` of an entry name.
+    """Return the partition that `topic` and `partition` of an entry name.
 
     Raises:
         ToolFailed: a field is missing, or something else.

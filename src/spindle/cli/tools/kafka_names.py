@@ -4,7 +4,7 @@ from typing import Final, NamedTuple
 
 
 class KafkaTool(NamedTuple):
-    """One of Kafka's tools. `words` begin the command line of `spindle` that does the same."""
+    """A tool of Kafka. `words` begin the equivalent command line of `spindle`."""
 
     script: str
     java_class: str

@@ -1,4 +1,4 @@
-"""`kafka-leader-election`: have partitions led by their preferred replica, or by any at all."""
+"""`kafka-leader-election`: elect the preferred replica of partitions, or any replica."""
 
 import json
 from typing import Final
@@ -101,7 +101,7 @@ def _partitions(options: Options) -> list[TopicPartition] | None:
 
 
 def parse_partitions(text: str) -> list[TopicPartition]:
-    """The partitions in the file's text.
+    """Return the partitions that the text of a file lists.
 
     Raises:
         ToolFailed: the text is of another form, or names a partition twice.
@@ -119,7 +119,7 @@ def parse_partitions(text: str) -> list[TopicPartition]:
 
 
 def outcome_lines(kind: ElectionType, outcome: dict[TopicPartition, ApiError | None]) -> list[str]:
-    """What became of the partitions."""
+    """Return the lines about the outcome of the election."""
     done = [str(p) for p, error in outcome.items() if error is None]
     idle = [str(p) for p, error in outcome.items() if error and not _is_failure(error)]
     lines = []

@@ -12,7 +12,7 @@ _KAFKA = "org.apache.kafka.common.KafkaException"
 
 @dataclass(frozen=True, slots=True)
 class LineFormat:
-    """Where headers, key and value end in a line: `h1:v1,h2:v2 TAB key TAB value`."""
+    """The separators of headers, key and value in a line: `h1:v1,h2:v2 TAB key TAB value`."""
 
     parse_key: bool = False
     key_separator: str = "\t"
@@ -25,7 +25,7 @@ class LineFormat:
 
     @classmethod
     def of(cls, properties: Mapping[str, str]) -> Self:
-        """The format that properties of the reader ask for.
+        """Return the format that properties of the reader describe.
 
         Raises:
             ToolFailed: two separators are the same.
@@ -52,7 +52,7 @@ class LineFormat:
         return found
 
     def record(self, line: str, number: int, timestamp_ms: int) -> SimpleRecord:
-        """The record of a line.
+        """Return the record of a line.
 
         Args:
             number: of the line, from 1.
@@ -107,6 +107,6 @@ def _flag(properties: Mapping[str, str], name: str) -> bool:
 
 
 def key_values(texts: list[str]) -> dict[str, str]:
-    """Properties from `key=value` texts; a key alone has an empty value."""
+    """Return the properties of `key=value` texts; a key alone has an empty value."""
     pairs = (text.partition("=") for text in texts)
     return {key: value for key, _, value in pairs}

@@ -1,4 +1,4 @@
-"""`kafka-log-dirs`: what lies in the log directories of brokers."""
+"""`kafka-log-dirs`: the log directories of brokers, their replicas and their space."""
 
 import json
 from collections.abc import Collection, Mapping, Sequence
@@ -132,7 +132,7 @@ def _broker_ids(text: str) -> list[int]:
 
 
 def document(views: Mapping[int, Sequence[LogDirView]], topics: Collection[str]) -> dict[str, Any]:
-    """The document of Kafka's tool, its fields in Kafka's order.
+    """Return the document of Kafka's tool, with its fields in Kafka's order.
 
     Args:
         topics: leave out all others; empty for all.

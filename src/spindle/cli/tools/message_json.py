@@ -12,12 +12,12 @@ _WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 
 def message_json(message: Message, version: int) -> str:
-    """A message with its version as compact JSON."""
+    """Return a message with its version as compact JSON."""
     return compact({"version": version, **fields_of(message, version)})
 
 
 def frame_json(record: Message, version: int) -> str:
-    """A metadata record with its type and version as compact JSON."""
+    """Return a metadata record with its type and version as compact JSON."""
     document = {
         "type": type_name(record),
         "version": version,
@@ -27,12 +27,12 @@ def frame_json(record: Message, version: int) -> str:
 
 
 def type_name(record: Message) -> str:
-    """The name of a record's type, in capitals."""
+    """Return the name of the type of a record, in capitals."""
     return _WORD.sub("_", type(record).__name__).upper()
 
 
 def fields_of(message: Message, version: int) -> dict[str, Any]:
-    """The fields that a version has; tagged ones only where they are not the default."""
+    """Return the fields of a version; tagged fields only if their value is not the default."""
     fields = {}
     for field in type(message).FIELDS:
         if not field.first <= version <= field.last:
@@ -45,7 +45,7 @@ def fields_of(message: Message, version: int) -> dict[str, Any]:
 
 
 def compact(document: dict[str, Any]) -> str:
-    """JSON without spaces."""
+    """Return JSON without spaces."""
     return json.dumps(document, separators=(",", ":"), ensure_ascii=False)
 
 

@@ -1,4 +1,4 @@
-"""`kafka-console-producer`: sends the lines of standard input."""
+"""`kafka-console-producer`: send the lines of standard input."""
 
 import os
 import select
@@ -50,7 +50,7 @@ DECLARATION: Final = Declaration(
             may_lack_value=True,
         ),
         Option("batch-size", "Bytes of a partition to gather before sending.", "bytes"),
-        Option("max-partition-memory-bytes", "The same.", "bytes"),
+        Option("max-partition-memory-bytes", "The same as --batch-size.", "bytes"),
         Option("timeout", "How long a line may wait for others, 1000 by default.", "ms"),
         Option("request-required-acks", "all (or -1, the default), 1 or 0.", "acks"),
         Option("request-timeout-ms", "How long to wait for an answer.", "ms"),
@@ -67,10 +67,10 @@ DECLARATION: Final = Declaration(
             "headers.separator, headers.key.separator, ignore.error, null.marker.",
             "key=value",
         ),
-        Option("reader-property", "The same.", "key=value"),
+        Option("reader-property", "The same as --property.", "key=value"),
         Option("reader-config", "Property file of the line format.", "file"),
         Option("producer-property", "A property of the client.", "key=value"),
-        Option("command-property", "The same.", "key=value"),
+        Option("command-property", "The same as --producer-property.", "key=value"),
         Option("producer.config", "Property file of the client.", "file"),
     ],
 )
@@ -112,7 +112,7 @@ class Batches:
             self._send(partition)
 
     def flush(self) -> None:
-        """Send everything."""
+        """Send all gathered records."""
         for partition in list(self._gathered):
             self._send(partition)
 
@@ -218,7 +218,7 @@ def _limit_bytes(options: Options) -> int:
 
 
 def _lines(batches: Batches, linger_s: float) -> Iterator[tuple[int, str]]:
-    """Numbered lines of standard input; what is gathered is sent when they pause."""
+    """Yield the numbered lines of standard input; send gathered records when the input pauses."""
     descriptor = sys.stdin.fileno()
     is_terminal = sys.stdin.isatty()
     buffered = b""

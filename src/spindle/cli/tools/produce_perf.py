@@ -1,4 +1,4 @@
-"""`kafka-producer-perf-test`: sends records and says how fast that went.
+"""`kafka-producer-perf-test`: send records and measure the speed.
 
 Batches go out one after another, so the numbers are those of one connection with one request in
 flight, not the limit of a cluster.
@@ -97,7 +97,7 @@ def _run(options: Options) -> None:
 
 
 class Latencies:
-    """What was sent so far, as a whole and in the present window. Times in seconds."""
+    """The records sent so far, as a whole and in the current window. Times in seconds."""
 
     def __init__(self) -> None:
         self.started = self._window_started = time.monotonic()
@@ -108,7 +108,7 @@ class Latencies:
         self._window_bytes = 0
 
     def add(self, count: int, size_bytes: int, began: float) -> str | None:
-        """Note a batch; a line about the window when it is over."""
+        """Count a batch; return a line about the window at its end."""
         now = time.monotonic()
         self.batches += 1
         sample = (now - began, count)
@@ -131,7 +131,7 @@ class Latencies:
         return line
 
     def total(self) -> str:
-        """The line about everything."""
+        """Return the line about all batches."""
         elapsed = max(time.monotonic() - self.started, 1e-9)
         shares = ((0.5, "50th"), (0.95, "95th"), (0.99, "99th"), (0.999, "99.9th"))
         tails = ", ".join(
@@ -146,7 +146,7 @@ class Latencies:
 
 
 def percentile_ms(samples: Sequence[tuple[float, int]], share: float) -> float:
-    """The latency in ms that a share of the records stays within.
+    """Return the latency in ms that a share of the records does not exceed.
 
     Args:
         samples: seconds, and how many records took them.

@@ -95,7 +95,7 @@ def _describe(options: Options) -> None:
 
 
 def status_lines(cluster_id: str, quorum: QuorumDescription) -> list[str]:
-    """The summary."""
+    """Return the summary of the quorum."""
     leader = _leader(quorum)
     slowest = min(quorum.voters, key=lambda voter: voter.end_offset)
     lag_ms = 0
@@ -115,7 +115,7 @@ def status_lines(cluster_id: str, quorum: QuorumDescription) -> list[str]:
 
 
 def replica_rows(quorum: QuorumDescription, now_ms: int | None) -> list[Sequence[str]]:
-    """A row for each replica: the leader, the followers, the observers.
+    """Return a row for each replica: the leader, the followers, the observers.
 
     Args:
         now_ms: show times as distances from this time.
@@ -143,7 +143,7 @@ def replica_rows(quorum: QuorumDescription, now_ms: int | None) -> list[Sequence
 
 
 def table(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Columns filled up with spaces, each followed by a tab."""
+    """Return the rows with columns padded by spaces, each followed by a tab."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
         "".join(f"{cell:<{width}}\t" for cell, width in zip(row, widths, strict=True))

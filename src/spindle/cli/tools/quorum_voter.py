@@ -1,4 +1,4 @@
-"""Who a controller's property file says that it is, for `add-controller`."""
+"""The controller that a property file describes, for `add-controller`."""
 
 from collections.abc import Mapping
 from typing import Final, NamedTuple
@@ -15,7 +15,7 @@ _PLAINTEXT: Final = 0
 
 
 class JoiningVoter(NamedTuple):
-    """A controller: number, directory, and listeners as name, host, port."""
+    """A controller: node id, directory id, and listeners as name, host and port."""
 
     node_id: int
     directory_id: Uuid
@@ -23,7 +23,7 @@ class JoiningVoter(NamedTuple):
 
 
 def joining_voter(properties: Mapping[str, str]) -> JoiningVoter:
-    """The controller of a property file whose directories lie on this machine.
+    """Return the controller of a property file whose directories lie on this machine.
 
     Raises:
         ToolFailed: the file is not that of a controller, or its directory is not formatted.

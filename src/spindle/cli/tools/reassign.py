@@ -153,7 +153,7 @@ def _list(options: Options, client: WireClient) -> None:
 
 
 def list_lines(found: Mapping[TopicPartition, Reassignment]) -> list[str]:
-    """The changes under way."""
+    """Return the lines about the changes under way."""
     if not found:
         return ["No partition reassignments found."]
     lines = ["Current partition reassignments:"]
@@ -182,7 +182,8 @@ def spread(
     brokers: Sequence[int],
     racks: Mapping[int, str | None],
 ) -> dict[TopicPartition, tuple[int, ...]]:
-    """As many replicas as now, over the brokers in turn, neighbours in different racks.
+    """Return as many replicas as now, dealt to the brokers in turn; adjacent replicas have
+    different racks.
 
     Raises:
         ToolFailed: there are fewer brokers than replicas, or only some have a rack.
@@ -285,7 +286,7 @@ def status_lines(
     under_way: Mapping[TopicPartition, Reassignment],
     found: Mapping[TopicPartition, Sequence[int]],
 ) -> list[str]:
-    """How far each partition is."""
+    """Return a line about the progress of each partition."""
     lines = ["Status of partition reassignment:"]
     for partition, target in plan.replicas.items():
         now = found.get(partition, ())

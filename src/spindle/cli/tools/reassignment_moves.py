@@ -21,14 +21,14 @@ _MS: Final = 1000
 
 
 class Places(NamedTuple):
-    """The directory of every replica, and where those that move are going."""
+    """The directory of every replica, and the target directory of those that move."""
 
     directories: Mapping[Replica, str]
     futures: Mapping[Replica, str]
 
 
 def places_of(client: WireClient) -> Places:
-    """Where all replicas lie.
+    """Return the directories of all replicas.
 
     Raises:
         ApiError: a broker refused.
@@ -47,7 +47,7 @@ def places_of(client: WireClient) -> Places:
 def current_replicas(
     client: WireClient, topics: Sequence[str], *, missing_ok: bool = False
 ) -> dict[TopicPartition, tuple[int, ...]]:
-    """The brokers of all partitions of topics.
+    """Return the brokers of all partitions of topics.
 
     Raises:
         ApiError: a topic does not exist, unless `missing_ok`.
@@ -67,7 +67,7 @@ def current_replicas(
 
 
 def active_moves(targets: Mapping[Replica, str], places: Places) -> dict[Replica, str]:
-    """Those of the replicas that move now, with the directory that they leave."""
+    """Return the replicas that move now, with the directory that they leave."""
     return {
         replica: places.directories[replica]
         for replica in targets
@@ -76,7 +76,7 @@ def active_moves(targets: Mapping[Replica, str], places: Places) -> dict[Replica
 
 
 def move_lines(targets: Mapping[Replica, str], places: Places) -> list[str]:
-    """How far each replica is."""
+    """Return a line about the progress of each move."""
     return [_move_line(replica, target, places) for replica, target in targets.items()]
 
 
@@ -136,7 +136,7 @@ def begin_moves(
 
 
 def start_moves(client: WireClient, targets: Mapping[Replica, str], timeout_ms: int) -> None:
-    """Have brokers begin moves; a replica that is not there yet is asked for again.
+    """Start the moves at the brokers; ask again for a replica that does not exist yet.
 
     Raises:
         ToolFailed: a broker refused, or the time is over.

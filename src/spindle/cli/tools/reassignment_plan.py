@@ -24,14 +24,16 @@ class Replica(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Brokers by partition, and directories of those replicas that say which."""
+    """The brokers of each partition, and the directories of the replicas for which the plan names
+    one.
+    """
 
     replicas: Mapping[TopicPartition, tuple[int, ...]]
     directories: Mapping[Replica, str] = field(default_factory=dict)
 
 
 def parse_plan(text: str) -> Plan:
-    """The plan in a file's text.
+    """Return the plan in the text of a file.
 
     Raises:
         ToolFailed: the text is of another form, or names something twice.
@@ -81,7 +83,7 @@ def check_plan(plan: Plan) -> None:
 def plan_json(
     replicas: Mapping[TopicPartition, Sequence[int]], directories: Mapping[Replica, str]
 ) -> str:
-    """A plan as the text of a file."""
+    """Return a plan as the text of a file."""
     document = {
         "version": 1,
         "partitions": [
@@ -100,7 +102,7 @@ def plan_json(
 
 
 def parse_topics(text: str) -> list[str]:
-    """The topics in a file's text: `{"topics": [{"topic": "t"}], "version": 1}`.
+    """Return the topics in the text of a file: `{"topics": [{"topic": "t"}], "version": 1}`.
 
     Raises:
         ToolFailed: the text is of another form, or names a topic twice.

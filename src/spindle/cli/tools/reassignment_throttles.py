@@ -28,7 +28,7 @@ def set_throttles(
     between_brokers: int | None,
     between_directories: int | None,
 ) -> None:
-    """Set the limits that were asked for, in bytes per second, and say so.
+    """Set the requested limits, in bytes per second, and print them.
 
     Raises:
         ApiError: the cluster refused.
@@ -58,7 +58,9 @@ def set_throttles(
 def throttled_replicas(
     plan: Plan, current: Mapping[TopicPartition, Sequence[int]]
 ) -> dict[str, dict[str, str]]:
-    """The settings of each topic: who sends (partition:broker) and who receives."""
+    """Return the settings of each topic: the sending and the receiving replicas as
+    partition:broker.
+    """
     leaders: dict[str, list[str]] = {}
     followers: dict[str, list[str]] = {}
     for partition, target in plan.replicas.items():
@@ -78,7 +80,7 @@ def throttled_replicas(
 
 
 def clear_throttles(client: WireClient, plan: Plan) -> None:
-    """Remove the limits of all brokers and of the plan's topics, and say so.
+    """Remove the limits of all brokers and of the plan's topics, and print their names.
 
     Raises:
         ApiError: the cluster refused.

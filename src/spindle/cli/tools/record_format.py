@@ -1,4 +1,4 @@
-"""How `kafka-console-consumer` prints a record."""
+"""The format in which `kafka-console-consumer` prints a record."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ _TEXTS: Final = ("StringDeserializer", "ByteArrayDeserializer")
 
 @dataclass(frozen=True, slots=True)
 class RecordFormat:
-    """Which parts are printed, and what stands between them. Separators are bytes as printed."""
+    """The printed parts of a record, and the separators between them, as bytes."""
 
     timestamp: bool = False
     partition: bool = False
@@ -40,7 +40,7 @@ class RecordFormat:
 
     @classmethod
     def of(cls, properties: Mapping[str, str]) -> Self:
-        """The format that properties of the formatter ask for.
+        """Return the format that properties of the formatter describe.
 
         Raises:
             UsageError: a deserializer that is not known here.
@@ -71,7 +71,7 @@ class RecordFormat:
         )
 
     def line(self, record: ConsumedRecord) -> bytes:
-        """One record as it is printed, with the end of its line.
+        """Return one record as it is printed, with the end of its line.
 
         Raises:
             ToolFailed: a field does not have the form that its deserializer wants.
@@ -128,7 +128,7 @@ def _deserializer(name: str) -> str:
 
 
 def check_formatter(name: str) -> bool:
-    """Whether a formatter prints anything.
+    """Return whether a formatter prints anything.
 
     Raises:
         UsageError: it is not known here.

@@ -8,7 +8,7 @@ from spindle.common.ids import INTERNAL_TOPICS
 
 
 def topic_filter(text: str) -> Callable[[str], bool]:
-    """Whether a topic is meant by names or patterns separated by commas.
+    """Return a filter that accepts the topics of names or patterns separated by commas.
 
     Raises:
         ToolFailed: the text is no regular expression.
@@ -22,5 +22,5 @@ def topic_filter(text: str) -> Callable[[str], bool]:
 
 
 def is_internal(topic: str) -> bool:
-    """Whether the brokers keep a topic for themselves."""
+    """Return whether a topic belongs to the brokers themselves."""
     return topic in INTERNAL_TOPICS

@@ -236,7 +236,7 @@ def _describe(options: Options, client: WireClient) -> None:
         try:
             entries = configs.describe(client, ResourceType.TOPIC, topic.name)
         except ApiError as error:
-            # Deleted between the two questions.
+            # The topic was deleted between the two requests.
             if error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 continue
             raise
@@ -307,7 +307,7 @@ def _insist(options: Options, names: Sequence[str]) -> None:
 
 
 def parse_assignment(text: str) -> dict[int, list[int]]:
-    """Brokers by partition, from `1:2,2:1`.
+    """Return the brokers by partition, from a text such as `1:2,2:1`.
 
     Raises:
         ToolFailed: a broker twice, different numbers of replicas, or no numbers.
@@ -337,7 +337,7 @@ def parse_assignment(text: str) -> dict[int, list[int]]:
 
 
 def parse_topic_configs(texts: Sequence[str]) -> dict[str, str]:
-    """Settings from `name=value` texts.
+    """Return the settings of `name=value` texts.
 
     Raises:
         ToolFailed: one is not of that form.

@@ -1,4 +1,4 @@
-"""What `kafka-topics --describe` prints of a topic."""
+"""The lines of `kafka-topics --describe`."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -34,15 +34,15 @@ class DescribedTopic:
 
     @property
     def min_isr(self) -> int:
-        """How many replicas in sync acks=all needs."""
+        """The number of replicas in sync that acks=all requires."""
         return next((int(each.value or 1) for each in self.entries if each.name == _MIN_ISR), 1)
 
     def move_of(self, partition: PartitionDescription) -> Reassignment | None:
-        """The change of replicas of a partition."""
+        """Return the reassignment of a partition; None if there is none."""
         return self.moves.get(TopicPartition(self.topic.name, partition.partition))
 
     def replication_factor(self, partition: PartitionDescription) -> int:
-        """The number of replicas, without those that a change only adds."""
+        """Return the number of replicas, without those that a reassignment adds."""
         move = self.move_of(partition)
         if move is None or not {*move.adding, *move.removing} & {*partition.replicas}:
             return len(partition.replicas)
@@ -62,7 +62,7 @@ _REPORTS: Final[Mapping[str, Callable[[DescribedTopic, PartitionDescription], bo
 
 
 def summary_line(shown: DescribedTopic) -> str:
-    """The line of the topic itself."""
+    """Return the line about the topic itself."""
     topic = shown.topic
     words = [f"Topic: {topic.name}"]
     if topic.topic_id != ZERO_UUID:
@@ -78,12 +78,12 @@ def summary_line(shown: DescribedTopic) -> str:
 
 
 def partition_lines(shown: DescribedTopic, reports: Sequence[str]) -> list[str]:
-    """One line for each partition, or for those that one of the reports is about."""
+    """Return a line for each partition, or for each that one of the reports selects."""
     return [_partition_line(shown, each) for each in _selected(shown, reports)]
 
 
 def topic_json(shown: DescribedTopic, reports: Sequence[str]) -> dict[str, Any]:
-    """The same as a document."""
+    """Return the topic as a document."""
     topic = shown.topic
     return {
         "topic": topic.name,

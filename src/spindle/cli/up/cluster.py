@@ -31,7 +31,7 @@ _LOG_LINES: Final = 12
 
 @dataclass(frozen=True, slots=True)
 class LocalCluster:
-    """What `spindle up` starts. `data` None is a temporary folder of its own."""
+    """The cluster that `spindle up` starts. If `data` is None, it lives in a temporary folder."""
 
     data: Path | None
     is_kept: bool
@@ -40,7 +40,7 @@ class LocalCluster:
     def run(
         self, wishes: Wishes, given: Collection[str], ports: Callable[[], list[int]], port: int
     ) -> int:
-        """Make or find, start and, at the end, remove the cluster; the exit code.
+        """Create or find the cluster, run it, and remove it at the end; return the exit code.
 
         Args:
             given: names of the options that the user gave.
@@ -66,7 +66,7 @@ class LocalCluster:
         finally:
             if not self.is_kept:
                 self._remove(folder, nodes)
-        # Being told to stop is how this command ends when all is well.
+        # A stop by the user is the orderly end of this command.
         return 0 if code in (_STOPPED_BY_INTERRUPT, _STOPPED_BY_TERMINATION) else code
 
     def _remove(self, folder: Path, nodes: Sequence[NodeFolder]) -> None:
@@ -149,7 +149,7 @@ def _check_wishes(
     port: int,
     folder: Path,
 ) -> None:
-    """A cluster that is there is what it is: refuse options that say otherwise.
+    """Refuse options that contradict a cluster that already exists.
 
     Raises:
         CommandFailed: an option contradicts the folder.

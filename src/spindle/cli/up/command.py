@@ -98,7 +98,7 @@ def up(
 
 
 def _ports(wishes: Wishes, first: int, *, is_wish: bool) -> list[int]:
-    """The ports of a new cluster."""
+    """Return the ports of a new cluster."""
     count = wishes.port_count
     if first == 0:
         return free_ports(count)

@@ -23,7 +23,7 @@ from spindle.runtime.disks.directory_lock import LOCK_FILE, DirectoryLock
 
 @dataclass(frozen=True, slots=True)
 class NodeFolder:
-    """One node: its property file and what it says."""
+    """A node: its property file and the configuration in it."""
 
     property_file: Path
     config: NodeConfig
@@ -38,7 +38,7 @@ class NodeFolder:
 
     @property
     def client_address(self) -> str | None:
-        """Where clients connect; None for a controller."""
+        """The address for clients; None for a controller."""
         if not self.config.is_broker:
             return None
         endpoint = self.config.advertised_listeners[0]
@@ -46,7 +46,7 @@ class NodeFolder:
 
     @property
     def controller_address(self) -> str | None:
-        """None for a broker that is no controller."""
+        """The address of the controller listener; None for a broker that is no controller."""
         if not self.config.is_controller:
             return None
         endpoint = self.config.controller_listeners[0]
@@ -89,7 +89,9 @@ def make_cluster(wishes: Wishes, folder: Path, ports: list[int]) -> list[NodeFol
 
 
 def _format(configs: Mapping[Path, NodeConfig]) -> None:
-    """One cluster id for all; the controllers are the voters of a dynamic quorum (KIP-853)."""
+    """Format all directories with one cluster id; the controllers are the voters of a dynamic
+    quorum (KIP-853).
+    """
     voters = ",".join(
         f"{config.node_id}@{endpoint.host}:{endpoint.port}:{uuid_text(_new_uuid())}"
         for config in configs.values()
@@ -107,7 +109,7 @@ def _new_uuid() -> Uuid:
 
 
 def find_cluster(folder: Path) -> list[NodeFolder]:
-    """The nodes that an earlier run has left, ascending by number; none in a new folder.
+    """Return the nodes of an earlier run, ascending by node id; none for a new folder.
 
     Raises:
         ConfigError: a property file cannot be used.
@@ -125,7 +127,7 @@ def find_cluster(folder: Path) -> list[NodeFolder]:
 
 
 def _check_ids(nodes: list[NodeFolder]) -> None:
-    """Directories of another cluster would leave their node outside, waiting."""
+    """Refuse directories of different clusters: their node would wait for its quorum for ever."""
     owners: dict[str, str] = {}
     for node in nodes:
         for path, identity in load_ensemble(
@@ -138,7 +140,7 @@ def _check_ids(nodes: list[NodeFolder]) -> None:
 
 
 def check_ports(nodes: list[NodeFolder]) -> None:
-    """Clients know these ports: a cluster that comes back does not take others.
+    """Refuse to start if a port is taken: clients know the ports of a cluster that comes back.
 
     Raises:
         CommandFailed: somebody listens on one of them.
@@ -152,7 +154,7 @@ def check_ports(nodes: list[NodeFolder]) -> None:
 
 
 def nodes_in_use(nodes: Sequence[NodeFolder]) -> list[int]:
-    """Nodes that run after all: somebody has started them again by hand."""
+    """Return the nodes that still run, because somebody has started them again by hand."""
     return [node.node_id for node in nodes if any(map(_is_locked, node.config.log_dirs))]
 
 
@@ -169,7 +171,7 @@ def _is_locked(directory: str) -> bool:
 
 
 def cluster_id(nodes: Sequence[NodeFolder]) -> str:
-    """What the first readable directory says.
+    """Return the cluster id of the first readable directory.
 
     Raises:
         CommandFailed: no directory of any node is formatted.

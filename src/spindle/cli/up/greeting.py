@@ -17,7 +17,7 @@ from spindle.config.broker_keys.spindle import METRICS_LISTENER
 
 
 def bootstrap_servers(nodes: Sequence[NodeFolder]) -> str:
-    """Where clients begin."""
+    """Return the addresses of all brokers, separated by commas."""
     return ",".join(node.client_address for node in nodes if node.client_address is not None)
 
 
@@ -120,7 +120,7 @@ def _noun(nodes: Sequence[NodeFolder]) -> str:
 def ready_event(
     nodes: Sequence[NodeFolder], pids: Mapping[int, int], folder: str, *, is_kept: bool
 ) -> str:
-    """The cluster as one JSON object in one line."""
+    """Return the cluster as one JSON object in one line."""
     return event(
         "ready",
         cluster_id=cluster_id(nodes),
@@ -132,7 +132,7 @@ def ready_event(
 
 
 def event(name: str, **details: Any) -> str:
-    """One line of `--json`."""
+    """Return one line of `--json`."""
     return json.dumps({"event": name, **details})
 
 

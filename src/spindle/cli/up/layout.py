@@ -1,4 +1,4 @@
-"""Which nodes a new cluster has: their numbers, roles, ports, directories and property files."""
+"""The nodes of a new cluster: their ids, roles, ports, directories and property files."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -41,7 +41,7 @@ class Wishes:
 
     @property
     def controller_ids(self) -> range:
-        """Three of the brokers, or one where they are fewer: a quorum of two survives nothing."""
+        """Three of the brokers, or one if there are fewer: a quorum of two survives no failure."""
         if self.controllers:
             return range(FIRST_CONTROLLER_ID, FIRST_CONTROLLER_ID + self.controllers)
         return range(1, (_CONTROLLERS if self.nodes >= _CONTROLLERS else 1) + 1)
@@ -52,7 +52,7 @@ class Wishes:
 
     @property
     def port_count(self) -> int:
-        """Ports that the cluster needs: brokers', then controllers', then those of metrics."""
+        """The number of ports that the cluster needs: of brokers, of controllers, then of metrics."""
         metrics = len(self.node_ids) if self.with_metrics else 0
         return len(self.broker_ids) + len(self.controller_ids) + metrics
 
@@ -60,7 +60,7 @@ class Wishes:
 def node_properties(
     wishes: Wishes, folder: Path, ports: Sequence[int]
 ) -> dict[Path, dict[str, str]]:
-    """The property files of a new cluster, by path.
+    """Return the property files of a new cluster, by path.
 
     A cluster of one node has the folder for itself, else every node has a folder in it.
 
@@ -100,17 +100,17 @@ def node_properties(
 
 
 def _cluster_properties(nodes: int) -> dict[str, str]:
-    """What suits a cluster of so many brokers on one machine."""
+    """Return the keys that suit a cluster of so many brokers on one machine."""
     replicas = str(min(_REPLICAS, nodes))
     in_sync = str(min(2, nodes))
     return {
         "default.replication.factor": replicas,
         "offsets.topic.replication.factor": replicas,
-        # Few groups live here, and the first one waits until all of these are made.
+        # The first group waits until all of these partitions exist, and there are few groups here.
         "offsets.topic.num.partitions": str(_OFFSETS_PARTITIONS),
         "transaction.state.log.replication.factor": replicas,
         "transaction.state.log.min.isr": in_sync,
         "group.initial.rebalance.delay.ms": "0",
-        # Messages need no time here, and nobody wants to wait for a first leader.
+        # Messages arrive at once on one machine, so the first election need not wait longer.
         "controller.quorum.election.timeout.ms": str(_ELECTION_TIMEOUT_MS),
     }

@@ -1,8 +1,8 @@
-"""One node as a child process: forked, so that the modules are loaded and kept in memory once.
+"""A node as a forked child process: the modules are loaded and kept in memory once.
 
-Two pipes tie it to its parent. On the first the child says how far it is; that pipe's end is the
-end of the child. On the second the parent lets it leave the quorum; that pipe's end is the end of
-the parent, and the child then stops as well.
+Two pipes connect it with its parent. The child reports its progress through the first; when that
+pipe closes, the child has ended. The parent allows the child to leave the quorum through the
+second; when that pipe closes, the parent has ended, and the child stops as well.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ LEFT_AS_LEADER: Final = b"L"
 GO: Final = b"g"
 
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-"""What ends the parent, and is none of the child's business before the child says so."""
+"""The signals that end the parent; a child ignores them until it has its own handlers."""
 
 RunNode = Callable[[NodeConfig, Callable[["Node"], None]], int]
 
@@ -61,12 +61,12 @@ class NodeProcess:
         log_fd = os.open(log_file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
         self.life_fd, life_end = os.pipe()
         order_end, self._order_fd = os.pipe()
-        # Until the child has done with the parent's handlers, a signal would be lost in them.
+        # A signal that arrives before the child has replaced the parent's handlers would be lost.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
         try:
             self.pid = os.fork()
             if self.pid == 0:
-                # Held open by a sibling, a pipe would outlive the parent.
+                # A pipe that a sibling holds open would outlive the parent.
                 for fd in (self.life_fd, self._order_fd, *own_fds):
                     os.close(fd)
                 _run_child(config, brokers, run_node, before, log_fd, life_end, order_end)
@@ -81,15 +81,15 @@ class NodeProcess:
         return self.life_fd, self._order_fd
 
     def kill(self, number: int) -> None:
-        """Send a signal. Not after `wait`."""
+        """Send a signal. Must not be called after `wait`."""
         os.kill(self.pid, number)
 
     def let_go(self) -> None:
-        """The node may leave the quorum."""
+        """Let the node leave the quorum."""
         _tell(self._order_fd, GO)
 
     def wait(self) -> int:
-        """The end of the child: its exit code, or the negative number of a signal."""
+        """Wait for the end of the child; return its exit code, or the negative number of a signal."""
         _, status = os.waitpid(self.pid, 0)
         for fd in self.fds:
             os.close(fd)
@@ -105,10 +105,10 @@ def _run_child(
     life_fd: int,
     order_fd: int,
 ) -> NoReturn:
-    """Never return: what stands above on the stack belongs to the parent."""
+    """Run the node and end the process: the callers on the stack belong to the parent."""
     code = 1
     try:
-        # Ctrl-C in the terminal is for the parent, which stops the nodes in order.
+        # The parent handles Ctrl-C of the terminal and stops the nodes in order.
         os.setsid()
         null_fd = os.open(os.devnull, os.O_RDONLY)
         os.dup2(null_fd, 0)
@@ -129,7 +129,7 @@ def _run_child(
                 await asyncio.to_thread(may_leave.wait)
 
             node.before_leaving = before_leaving
-            # Clients ask any node who the brokers are: one that knows only some is not ready yet.
+            # Clients ask any node for the brokers, so a node that knows only some is not ready yet.
             node.when_active(brokers, lambda: _tell(life_fd, READY))
 
         code = run_node(config, on_ready)
@@ -142,7 +142,7 @@ def _run_child(
 
 
 def _tell(fd: int, news: bytes) -> None:
-    """To the other side of a pipe, which may be gone."""
+    """Write to the other end of a pipe, which may be closed."""
     with contextlib.suppress(BrokenPipeError):
         os.write(fd, news)
 

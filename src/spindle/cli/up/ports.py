@@ -10,7 +10,7 @@ MAX_PORT: Final = 65535
 
 
 def free_ports(count: int) -> list[int]:
-    """Different ports that nobody listens on right now."""
+    """Return different ports on which nobody listens now."""
     with ExitStack() as stack:
         probes = [stack.enter_context(socket.socket()) for _ in range(count)]
         for probe in probes:
@@ -19,7 +19,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def is_free(port: int) -> bool:
-    """Whether a port can be listened on."""
+    """Return whether a port can be listened on."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -30,5 +30,5 @@ def is_free(port: int) -> bool:
 
 
 def taken_ports(ports: Sequence[int]) -> list[int]:
-    """Those of the ports that somebody listens on."""
+    """Return the ports on which somebody listens."""
     return [port for port in ports if not is_free(port)]

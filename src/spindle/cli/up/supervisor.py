@@ -1,4 +1,4 @@
-"""Starts the nodes of a cluster as child processes, watches them, and stops them in order."""
+"""Start the nodes of a cluster as child processes, watch them, and stop them in order."""
 
 import os
 import select
@@ -16,7 +16,7 @@ _WAIT_S: Final = 1.0
 
 
 class Stopped(Exception):
-    """The user wants the cluster to end."""
+    """The user has asked the cluster to end."""
 
 
 class Supervisor:
@@ -43,9 +43,9 @@ class Supervisor:
         self._signals = 0
         self._wake_fd, self._signal_fd = os.pipe()
         os.set_blocking(self._signal_fd, False)
-        # From the beginning: an exception could come where something swallows it.
+        # A handler that raised an exception could raise it where it is swallowed.
         for number in SIGNALS:
-            # Started by nohup, it is to outlive its terminal.
+            # Under nohup the cluster outlives its terminal.
             if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
                 signal.signal(number, self._note)
         signal.set_wakeup_fd(self._signal_fd, warn_on_full_buffer=False)
@@ -91,7 +91,7 @@ class Supervisor:
             self._watch()
 
     def stop(self) -> bool:
-        """Stop the nodes: first all brokers, then the quorum. False if one had to be killed.
+        """Stop first all brokers, then the quorum; return False if a node had to be killed.
 
         The leader of the quorum comes last, as it would wait for another to lead. One more signal
         kills them at once.
@@ -114,7 +114,7 @@ class Supervisor:
         return is_clean
 
     def close(self) -> None:
-        """Take no more notice of signals."""
+        """Stop handling signals."""
         signal.set_wakeup_fd(-1)
         os.close(self._wake_fd)
         os.close(self._signal_fd)
@@ -140,7 +140,7 @@ class Supervisor:
                 if LEFT_AS_LEADER in news:
                     self._leading.add(node_id)
                 if not self._is_stopping:
-                    # Somebody stops this node alone: nobody else has to leave before it.
+                    # A node that is stopped alone waits for no other node.
                     self._let_go(node_id)
             if not news:
                 self._reap(node_id)
