@@ -52,7 +52,7 @@ class Wishes:
 
     @property
     def port_count(self) -> int:
-        """The number of ports that the cluster needs: of brokers, of controllers, then of metrics."""
+        """The number of ports that the cluster needs, for brokers, controllers and metrics."""
         metrics = len(self.node_ids) if self.with_metrics else 0
         return len(self.broker_ids) + len(self.controller_ids) + metrics
 

@@ -89,7 +89,7 @@ class NodeProcess:
         _tell(self._order_fd, GO)
 
     def wait(self) -> int:
-        """Wait for the end of the child; return its exit code, or the negative number of a signal."""
+        """Wait for the child; return its exit code, or the negative number of a signal."""
         _, status = os.waitpid(self.pid, 0)
         for fd in self.fds:
             os.close(fd)
