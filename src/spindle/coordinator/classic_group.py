@@ -132,6 +132,10 @@ class ClassicGroup:
         """The longest that any member asked for, at least 0."""
         return max([0, *[m.rebalance_timeout_ms for m in self.members.values()]])
 
+    def takes_assignment_of(self, member_id: str) -> bool:
+        """True for the leader, once in a generation."""
+        return self.leader_id == member_id and self.storing is None
+
     def transition_to(self, state: GroupState, now_ms: int) -> None:
         """Enter a state from one of its `PREVIOUS_STATES`."""
         assert self.state in PREVIOUS_STATES[state], f"{self.group_id}: {self.state} -> {state}"

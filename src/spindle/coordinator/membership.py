@@ -252,7 +252,7 @@ class Memberships:
             return
         answer_sync(member, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS), out)
         member.awaiting_sync = token
-        if group.leader_id == member.member_id and group.storing is None:
+        if group.takes_assignment_of(member.member_id):
             given = {a.member_id: a.assignment for a in request.assignments}
             assignment = {member_id: given.get(member_id, b"") for member_id in group.members}
             out.records.append(group_record(group, assignment))

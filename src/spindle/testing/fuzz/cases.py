@@ -6,11 +6,11 @@ from struct import Struct
 from typing import Final
 
 from spindle.protocol.api import API_VERSIONS, request_class
-from spindle.protocol.codec import encode
+from spindle.protocol.codec import encode, write_uvarint
 from spindle.protocol.framing import request_prefix
 from spindle.protocol.messages.produce import ProduceRequest
 from spindle.testing.fuzz.harm import may_be_sent
-from spindle.testing.fuzz.values import Known, Values
+from spindle.testing.fuzz.values import LONG_TEXT, Known, Values
 
 _SIZE: Final = Struct(">i")
 _MOST_TRIES: Final = 20
@@ -27,6 +27,8 @@ _EXTREMES: Final = (
     b"\x00",
     b"\xff",
 )
+_LONG_STRING: Final = b"\x81\xfa\x01" + LONG_TEXT.encode()
+"""As a compact string: its length plus 1 as a varint comes first."""
 
 
 @dataclass(slots=True)
@@ -100,8 +102,9 @@ class CaseMaker:
         """The payload of a request that may be sent to a node that others use."""
         for _ in range(_MOST_TRIES):
             request = Values(random, self._known).message(request_class(key), version)
-            prefix = request_prefix(key, version, correlation_id, "fuzz")
-            payload = prefix + encode(request, version)
+            client_id = "c" * 32_767 if random.random() < 0.02 else "fuzz"
+            prefix = request_prefix(key, version, correlation_id, client_id)
+            payload = _stretched(random, prefix + encode(request, version))
             if may_be_sent(payload):
                 is_silent = isinstance(request, ProduceRequest) and request.acks == 0
                 return payload, Sent(key, version, correlation_id, not is_silent)
@@ -138,6 +141,17 @@ class CaseMaker:
                 title = f"API {key} v{version}, changed {what}"
                 return Case(number, title, frame(changed) + sentinel())
         return Case(number, "noise", random.randbytes(64))
+
+
+def _stretched(random: Random, payload: bytes) -> bytes:
+    """Sometimes with a compact string that is longer than strings may be."""
+    start = payload.find(_LONG_STRING)
+    if start < 0 or random.random() < 0.5:
+        return payload
+    size = random.choice((32_768, 40_000, 100_000))
+    longer = bytearray()
+    write_uvarint(longer, size + 1)
+    return payload[:start] + bytes(longer) + b"y" * size + payload[start + len(_LONG_STRING) :]
 
 
 def mutate(random: Random, payload: bytes) -> bytes:

@@ -14,6 +14,7 @@ from spindle.protocol.messages.metadata import MetadataRequest
 from spindle.testing.fuzz.attack import attack
 from spindle.testing.fuzz.canary import Canary
 from spindle.testing.fuzz.cases import Case, CaseMaker
+from spindle.testing.fuzz.members import HostileMembers
 from spindle.testing.fuzz.target import TargetNode
 from spindle.testing.fuzz.values import TOPICS, Known
 from spindle.testing.fuzz.wire import Finding, RawConnection
@@ -90,7 +91,13 @@ class _Run:
         await canary.prepare()
         self.outcome.latencies_ms = canary.latencies_ms
         try:
-            await self._until_over(maker, self._listen(canary), self._tend(gardener))
+            members = HostileMembers(plan.host, plan.port, plan.seed)
+            await self._until_over(
+                maker,
+                self._listen(canary),
+                self._tend(gardener),
+                members.play(lambda: self.is_over),
+            )
             await canary.sing()
         finally:
             canary.close()
@@ -171,8 +178,8 @@ async def run(plan: FuzzPlan, node: TargetNode | None) -> FuzzOutcome:
     whole = _Run(plan, node)
     try:
         await whole.all()
-    except Finding as finding:
-        whole.outcome.finding = str(finding)
+    except* Finding as findings:
+        whole.outcome.finding = str(_first(findings))
         if node is not None:
             # A missing answer mostly has its reason in the log.
             with contextlib.suppress(FileNotFoundError):
@@ -181,6 +188,14 @@ async def run(plan: FuzzPlan, node: TargetNode | None) -> FuzzOutcome:
                 except Finding as reason:
                     whole.outcome.finding += f"\n{reason}"
     return whole.outcome
+
+
+def _first(findings: BaseExceptionGroup[Finding]) -> BaseException:
+    """What was found first; tasks that run together are told of in groups."""
+    found: BaseException = findings
+    while isinstance(found, BaseExceptionGroup):
+        found = found.exceptions[0]
+    return found
 
 
 def write_cases(outcome: FuzzOutcome, path: Path) -> None:

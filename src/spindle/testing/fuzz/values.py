@@ -20,6 +20,7 @@ CLUSTER_ID: Final = "4L6g3nShT-eMCtK--X86sw"
 """Of the node that a run starts itself."""
 _QUORUM_REQUESTS: Final = ("Vote", "BeginQuorum", "EndQuorum", "FetchSnapshot", "DescribeQuorum")
 GROUPS: Final = ("fuzz-group-a", "fuzz-group-b", "fuzz-group-c")
+LONG_TEXT: Final = "y" * 32_000
 STRANGE_TEXTS: Final = (
     "",
     ".",
@@ -33,7 +34,8 @@ STRANGE_TEXTS: Final = (
     "__cluster_metadata",
     "__transaction_state",
     "%s %d {} \r\n",
-    "y" * 32_000,
+    LONG_TEXT,
+    "z" * 32_767,
 )
 _CONFIG_KEYS: Final = (
     "retention.ms",
@@ -149,7 +151,9 @@ class Values:
         if field.name in _MOSTLY and random.random() < 0.8:
             return random.choice(_MOSTLY[field.name])
         if field.name in _TIMES or field.name.endswith("_timeout_ms"):
-            return random.choice((low, -1, 0, 1, random.randrange(_MOST_FINITE_MS)))
+            # A session has a limit. Other requests would rightly wait that long for their answer.
+            most = high if field.name == "session_timeout_ms" else _MOST_FINITE_MS
+            return random.choice((low, -1, 0, 1, most, random.randrange(_MOST_FINITE_MS)))
         if field.name in self.known.numbers and random.random() < 0.7:
             return max(low, min(high, self.known.numbers[field.name]))
         if field.name in _PARTITIONS and random.random() < 0.8:

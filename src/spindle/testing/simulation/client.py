@@ -25,10 +25,16 @@ class PartitionLeader(NamedTuple):
 class SimulatedClient:
     """Connections of one client to a cluster that it knows by some addresses."""
 
-    def __init__(self, name: str, bootstrap: list[tuple[str, int]], random: Random) -> None:
+    def __init__(
+        self,
+        name: str,
+        bootstrap: list[tuple[str, int]],
+        random: Random,
+        timeout_s: float = _TIMEOUT_S,
+    ) -> None:
         self.random = random
         self._bootstrap = [Destination(-1, host, port) for host, port in bootstrap]
-        self._pool = PeerPool(name, _TIMEOUT_S)
+        self._pool = PeerPool(name, timeout_s)
         self._leaders: dict[tuple[Uuid, int], PartitionLeader] = {}
         self._newest_epochs: dict[tuple[Uuid, int], int] = {}
 

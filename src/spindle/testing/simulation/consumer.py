@@ -134,13 +134,20 @@ class GroupOffsets:
         self._verdict = verdict
         self._coordinator: Destination | None = None
 
-    async def commit(self, offset: int) -> bool:
-        """Try once; True if the coordinator took it."""
+    @property
+    def is_over(self) -> bool:
+        """True once the topic is deleted: its offsets may go at any time."""
+        return self._topic.is_deleted
+
+    async def commit(self, offset: int, *, member_id: str = "", generation: int = -1) -> bool:
+        """Try once, as a member of the group or for oneself; True if the coordinator took it."""
         kind = OffsetCommitRequest.OffsetCommitRequestTopic
         self._attempted = max(self._attempted, offset)
         answer = await self._ask(
             OffsetCommitRequest(
                 group_id=self._group_id,
+                member_id=member_id,
+                generation_id_or_member_epoch=generation,
                 topics=[
                     kind(
                         topic_id=self._topic.topic_id,
@@ -182,6 +189,8 @@ class GroupOffsets:
             f"{self._topic.name}-{self._index}, where {before} was acknowledged and "
             f"{self._attempted} was the highest sent",
         )
+        # What was seen once is committed.
+        self.committed = max(self.committed, partition.committed_offset)
         return True
 
     async def _ask(self, request: Any) -> Any:

@@ -10,15 +10,21 @@ import socket
 from collections.abc import Callable
 from contextvars import Context
 from heapq import heappop, heappush
-from typing import Any
+from typing import Any, Final
 
 from spindle.testing.simulation.clock import START_S
 from spindle.testing.simulation.life import LIFE, THE_WORLD, Life
 from spindle.testing.simulation.network import Network, SimulatedSocket
 
+_MOST_EVENTS_AT_ONCE: Final = 20_000
+
 
 class Deadlock(AssertionError):
     """Everybody waits and no timer is set: nothing will ever happen again."""
+
+
+class Livelock(Deadlock):
+    """Callbacks follow each other and time does not pass."""
 
 
 class SimulatedLoop(asyncio.BaseEventLoop):
@@ -38,6 +44,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         super().__init__()
         self.now_s = START_S
         self.event_count = 0
+        self._events_at_once = 0
         self.thread_delay_s = thread_delay_s
         self.after_event = after_event
         self.network: Network
@@ -70,6 +77,8 @@ class SimulatedLoop(asyncio.BaseEventLoop):
                 heappop(scheduled)
             if not scheduled:
                 raise Deadlock("everybody waits and no timer is set")
+            if scheduled[0].when() > self.now_s:
+                self._events_at_once = 0
             self.now_s = scheduled[0].when()
             while scheduled and scheduled[0].when() <= self.now_s:
                 ready.append(heappop(scheduled))
@@ -81,6 +90,9 @@ class SimulatedLoop(asyncio.BaseEventLoop):
             return
         handle._run()
         self.event_count += 1
+        self._events_at_once += 1
+        if self._events_at_once > _MOST_EVENTS_AT_ONCE:
+            raise Livelock(f"{_MOST_EVENTS_AT_ONCE} callbacks while no time passed")
         self.after_event(life)
 
     def end(self) -> None:

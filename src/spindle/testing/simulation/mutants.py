@@ -11,6 +11,10 @@ from spindle.common.errors import ErrorCode
 from spindle.controller import alter_partition, partition_changes
 from spindle.controller.leadership import LeadershipChanges
 from spindle.controller.partition_change import Election, PartitionChange
+from spindle.coordinator import rebalance
+from spindle.coordinator.classic_group import GroupState
+from spindle.coordinator.membership import Memberships
+from spindle.coordinator.rebalance import Rebalances
 from spindle.log import log as partition_log
 from spindle.metadata import snapshot
 from spindle.metadata_log.metadata_log import MetadataLog
@@ -29,6 +33,7 @@ from spindle.runtime import background
 from spindle.runtime.controller.driver import ControllerDriver
 from spindle.runtime.controller.periodic_tasks import PeriodicTasks
 from spindle.runtime.controller.speculative_log import SpeculativeLog
+from spindle.runtime.coordinator.replica_log import ReplicaCoordinatorLog
 from spindle.runtime.quorum import metadata_quorum
 
 Function = Callable[..., Any]
@@ -281,6 +286,36 @@ def _no_changes_on_followers(original: Function) -> Function:
     return producer_changes
 
 
+# ---------------------------------------------------------------- coordinators of groups
+
+
+def _lose_parked_syncs(original: Function) -> Function:
+    """A member is removed, and its SyncGroup is never answered."""
+
+    def remove_member(self: Any, group: Any, member_id: str, out: Any) -> None:
+        if member_id in group.members:
+            group.members[member_id].awaiting_sync = None
+        original(self, group, member_id, out)
+
+    return remove_member
+
+
+def _deliver_any_assignment(original: Function) -> Function:
+    """An assignment that was overtaken is delivered to the members of the next generation."""
+
+    def finish_assignment(self: Any, stored: Any, code: ErrorCode, *args: Any) -> None:
+        group = self._groups.get(stored.group_id)
+        if group is not None and group.state is GroupState.COMPLETING_REBALANCE:
+            group.storing = stored
+        original(self, stored, code, *args)
+
+    return finish_assignment
+
+
+async def _wait_for_nothing(self: Any, partition: Any, hosted: Any, offset: int) -> None:
+    """A coordinator loads no more than what is known to be committed when it is elected."""
+
+
 MUTANTS: Final[dict[str, Mutant]] = {
     "vote for shorter logs": Mutant(votes, "is_up_to_date", _always(True)),
     "vote twice": Mutant(votes, "can_grant", _grant_whoever_asks),
@@ -321,4 +356,14 @@ MUTANTS: Final[dict[str, Mutant]] = {
         partition_log, "producer_changes", _no_changes_on_followers
     ),
     "duplicates not found": Mutant(partition_log, "find_duplicate", _nothing),
+    "parked syncs lost": Mutant(Rebalances, "remove_member", _lose_parked_syncs),
+    "overtaken assignment delivered": Mutant(
+        Memberships, "finish_assignment", _deliver_any_assignment
+    ),
+    "join phase without time": Mutant(
+        rebalance, "MIN_WAIT_FOR_STATIC_MEMBERS_MS", lambda original: 0
+    ),
+    "groups loaded without the commit": Mutant(
+        ReplicaCoordinatorLog, "_wait_committed", lambda _: _wait_for_nothing
+    ),
 }

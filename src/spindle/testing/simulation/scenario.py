@@ -23,6 +23,7 @@ _SETTINGS: Final = {
     "controller.socket.timeout.ms": "4000",
     "replica.fetch.wait.max.ms": "300",
     "group.initial.rebalance.delay.ms": "0",
+    "group.min.session.timeout.ms": "500",
     "log.initial.task.delay.ms": "1000",
     "log.cleaner.enable": "false",
     "log.flush.offset.checkpoint.interval.ms": "2000",
@@ -97,6 +98,7 @@ class Deeds:
         configs: changes what brokers and topics can change while they run.
         unclean: lets replicas lead that may have lost records; without power failures and lost
             disks, under which an acknowledged record may go without any election.
+        members: a classic group with members that come and go.
     """
 
     voters: bool = False
@@ -104,6 +106,7 @@ class Deeds:
     features: bool = False
     configs: bool = False
     unclean: bool = False
+    members: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +153,11 @@ def draw(seed: int) -> Scenario:
     random = Random(seed)
     nodes = _draw_nodes(random)
     is_dynamic = random.random() < 0.6
-    deeds = _draw_deeds(random, is_dynamic=is_dynamic)
+    deeds = replace(
+        _draw_deeds(random, is_dynamic=is_dynamic),
+        # From a source of its own: the seeds stay what they were without members.
+        members=Random(f"{seed}: members").random() < 0.5,
+    )
     chances = _draw_chances(random)
     if deeds.unclean:
         chances = replace(chances, power=0.0, new_disk=0.0, kill=random.uniform(0.1, 0.5))

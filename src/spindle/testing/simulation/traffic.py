@@ -10,6 +10,15 @@ from spindle.testing.simulation.client import SimulatedClient
 from spindle.testing.simulation.clock import SkewedClock
 from spindle.testing.simulation.cluster import Cluster
 from spindle.testing.simulation.consumer import Consumer, GroupOffsets
+from spindle.testing.simulation.group_members import (
+    ANSWER_S,
+    REBALANCE_MS,
+    GroupLink,
+    GroupMember,
+    Impostor,
+    MembersOfGroup,
+)
+from spindle.testing.simulation.group_truth import GroupTruth
 from spindle.testing.simulation.history import History
 from spindle.testing.simulation.invariants import Invariants
 from spindle.testing.simulation.life import Life
@@ -58,7 +67,9 @@ class SimulatedTraffic:
         self._tasks: list[asyncio.Task[None]] = []
         self._writers: list[tuple[Producer, asyncio.Task[None]]] = []
         self._consumers: list[tuple[Topic, Consumer]] = []
+        self._groups: list[MembersOfGroup] = []
         self._is_writing = True
+        self._finished_s = 0.0
         self._is_over = False
         self._admin_task: asyncio.Task[None] | None = None
         self._producer_count = 0
@@ -77,6 +88,10 @@ class SimulatedTraffic:
         for topic, consumer in self._consumers:
             if not topic.is_deleted and not consumer.has_everything:
                 return consumer.waits_for
+        for group in self._groups:
+            unrest = group.unrest(self._finished_s)
+            if unrest is not None:
+                return unrest
         return None
 
     @property
@@ -86,6 +101,7 @@ class SimulatedTraffic:
     def finish(self) -> None:
         """Begin nothing new."""
         self._is_writing = False
+        self._finished_s = self._loop.now_s
 
     async def stop(self) -> None:
         self._is_over = True
@@ -116,6 +132,8 @@ class SimulatedTraffic:
         names = ["flights", "weather"][: random.randint(1, 2)]
         for name in names:
             await self._open(name, random.randint(1, 2), factor)
+        if self._cluster.scenario.deeds.members:
+            self._open_group("members", Random(f"{self._cluster.scenario.seed}: members"))
         while self._is_writing:
             await asyncio.sleep(random.uniform(0.2, 2.0))
             chance = random.random()
@@ -160,6 +178,47 @@ class SimulatedTraffic:
             for _ in range(self._random.randint(1, 2)):
                 self._produce(topic, index)
             self._consume(topic, index)
+
+    def _open_group(self, group_id: str, random: Random) -> None:
+        """Two dynamic and two static members; one of them at least asks for time to join."""
+        chances = self._cluster.scenario.chances
+        is_heard = not (chances.silence or chances.is_lossy)
+        truth = GroupTruth(group_id, self._verdict)
+        members: list[GroupMember] = []
+
+        def link(name: str) -> tuple[SimulatedClient, GroupLink]:
+            timeout_s = ANSWER_S if is_heard else 8.0
+            source = Random(random.randbytes(8))
+            client = SimulatedClient(name, self._cluster.bootstrap, source, timeout_s)
+            finder = SimulatedClient(name, self._cluster.bootstrap, source)
+            return client, GroupLink(
+                group_id, client, finder, self._verdict, self._life_of if is_heard else None
+            )
+
+        for number, instance_id in enumerate((None, None, "static1", "static2")):
+            client, own_link = self._context.run(link, f"member{number}")
+            offsets = None
+            if not number:
+                committer = self._context.run(self._new_client, "committer")
+                offsets = GroupOffsets(group_id, committer, self.topics[0], 0, self._verdict)
+            member = GroupMember(
+                truth,
+                own_link,
+                client,
+                Random(random.randbytes(8)),
+                instance_id=instance_id,
+                rebalance_ms=random.choice((REBALANCE_MS, 0, -(2**31))) if number else REBALANCE_MS,
+                offsets=offsets,
+            )
+            members.append(member)
+            self._spawn(member.run(lambda: self._is_writing, lambda: self._loop.now_s))
+        _, own_link = self._context.run(link, "impostor")
+        impostor = Impostor(truth, own_link, members, Random(random.randbytes(8)))
+        self._spawn(impostor.run(lambda: self._is_writing))
+        self._groups.append(MembersOfGroup(truth, members))
+
+    def _life_of(self, node_id: int) -> object:
+        return self._cluster.nodes[node_id].life
 
     def _produce(self, topic: Topic, index: int) -> None:
         self._producer_count += 1
