@@ -256,7 +256,7 @@ def test_only_the_leader_of_the_epoch_appends(tmp_path: Path) -> None:
             await node.heard.wait_for_leadership(1)
             with pytest.raises(NotLeader):
                 node.quorum.append(7, [NoOpRecord()], metadata_version=LEVEL, is_atomic=False)
-            with pytest.raises(ValueError, match="nothing to append"):
+            with pytest.raises(ValueError, match="no record to append"):
                 node.quorum.append(1, [], metadata_version=LEVEL, is_atomic=False)
             assert (
                 node.quorum.append(1, [NoOpRecord()], metadata_version=LEVEL, is_atomic=False) == 1

@@ -160,7 +160,7 @@ def test_many_records_are_split_unless_they_are_atomic() -> None:
     assert [len(group) for group in split_into_batches(big, is_atomic=False)] == [1, 1, 1]
     with pytest.raises(ValueError, match="does not fit"):
         split_into_batches([bytes(MAX_BATCH_BYTES)], is_atomic=False)
-    with pytest.raises(ValueError, match="nothing to append"):
+    with pytest.raises(ValueError, match="no record to append"):
         split_into_batches([], is_atomic=False)
 
 

@@ -81,7 +81,7 @@ def delete_acls(
 
 
 def matches(wanted: _Filter, entry: AccessControlEntry) -> bool:
-    """Whether an ACL falls under a filter."""
+    """Return whether an ACL falls under a filter."""
     return (
         wanted.resource_type_filter in (ANY, entry.resource_type)
         and _pattern_matches(wanted, entry)

@@ -1,4 +1,4 @@
-"""What a controller writes when it becomes active (KIP-868).
+"""The records that a controller writes when it becomes active (KIP-868).
 
 On an empty log these are the bootstrap records of the formatted disk, inside a metadata transaction
 where the level knows them. A transaction that the predecessor left open is aborted.
@@ -33,7 +33,7 @@ def activation_records(
     *,
     is_in_transaction: bool,
 ) -> Decision[None]:
-    """The first records of a newly active controller; often none.
+    """Return the first records of a newly active controller; often none.
 
     Args:
         bootstrap: the records of bootstrap.checkpoint, metadata.version first. Disks formatted
@@ -66,7 +66,7 @@ def activation_records(
 
 
 def default_min_insync_replicas(value: int) -> ConfigRecord:
-    """With the ELR the cluster needs one agreed value, so it is written down (KIP-966)."""
+    """Return the record of min.insync.replicas, on which the ELR needs agreement (KIP-966)."""
     return ConfigRecord(
         resource_type=BROKER_RESOURCE,
         resource_name="",

@@ -93,7 +93,7 @@ def _alter(
 
 
 def _new_isr(data: _Asked) -> list[tuple[int, int]]:
-    """(broker, broker epoch) of the proposed members, whichever version they came in."""
+    """Return (broker, broker epoch) of the proposed members, whichever version they came in."""
     if data.new_isr_with_epochs:
         return [(state.broker_id, state.broker_epoch) for state in data.new_isr_with_epochs]
     return [(replica, ANY_EPOCH) for replica in data.new_isr]

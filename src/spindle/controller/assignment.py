@@ -11,7 +11,7 @@ from spindle.protocol.messages.metadata_records import PartitionRecord
 
 
 def usable_brokers(image: MetadataImage) -> list[UsableBroker]:
-    """Brokers that automatic placement may use (KIP-1066 leaves out wholly cordoned ones)."""
+    """Return the brokers for new replicas, without those that are wholly cordoned (KIP-1066)."""
     return [
         UsableBroker(broker.broker_id, broker.rack, broker.is_fenced)
         for broker in image.cluster.brokers.values()
@@ -66,7 +66,7 @@ def check_manual_assignment(
 def new_partition(
     image: MetadataImage, topic_id: Uuid, partition_id: int, replicas: list[int]
 ) -> PartitionRecord | None:
-    """The record of a new partition, led by its first active replica; None if none is active."""
+    """Return the record of a new partition, led by its first active replica; None without one."""
     isr = [replica for replica in replicas if image.cluster.is_active(replica)]
     if not isr:
         return None

@@ -29,7 +29,7 @@ MAX_MOVES_PER_HEARTBEAT: Final = 3 * MAX_RECORDS_PER_OPERATION
 
 
 def check_broker_epoch(image: MetadataImage, broker_id: int, epoch: int) -> BrokerRegistration:
-    """The registration, if the epoch is the current one.
+    """Return the registration, if the epoch is the current one.
 
     Raises:
         ApiError: STALE_BROKER_EPOCH; also for a broker that is not registered at all.
@@ -139,7 +139,7 @@ def _directories_offline(
 def _directories_cordoned(
     broker: BrokerRegistration, cordoned: list[Uuid] | None, changes: LeadershipChanges
 ) -> None:
-    """None says that the broker does not know yet, the empty list that nothing is cordoned."""
+    """Note the cordoned directories; None says that the broker does not know them yet."""
     if cordoned is None:
         return
     known = broker.cordoned_directories

@@ -160,7 +160,7 @@ def _check_named(resource: ConfigResource) -> None:
 
 
 def _check_lengths(changes: Changes) -> None:
-    """A value that grew by appends may exceed what the string of a record holds."""
+    """Refuse a value that has grown by appends beyond the longest string of a record."""
     for value in changes.values():
         if value is not None and len(value.encode()) > MAX_STRING_BYTES:
             raise ApiError(

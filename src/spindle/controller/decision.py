@@ -20,7 +20,7 @@ THROTTLING_QUOTA_EXCEEDED where the client's `controller_mutation_rate` is used 
 
 
 def charge_nobody(count: int) -> None:
-    """For who has no quota."""
+    """Charge nothing: the client has no quota."""
 
 
 @dataclass(slots=True)
@@ -71,17 +71,17 @@ class ConfigRules(Protocol):
         ...
 
     def is_list(self, resource_type: int, name: str) -> bool:
-        """Whether APPEND and SUBTRACT apply to the key."""
+        """Return whether APPEND and SUBTRACT apply to the key."""
         ...
 
     def default(self, resource_type: int, name: str) -> str | None:
-        """The value where no dynamic one is set, from which APPEND and SUBTRACT start."""
+        """Return the value where no dynamic one is set, from which APPEND and SUBTRACT start."""
         ...
 
     def effective_topic_configs(
         self, values: Mapping[str, str], default_broker: Mapping[str, str]
     ) -> Sequence[ConfigEntry]:
-        """All keys of a topic with these dynamic values, as this controller sees them."""
+        """Return all keys of a topic with these dynamic values, as this controller sees them."""
         ...
 
 

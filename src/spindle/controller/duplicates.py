@@ -7,7 +7,7 @@ T = TypeVar("T", bound=Hashable)
 
 
 def repeated(values: Iterable[T]) -> dict[T, None]:
-    """The values that occur more than once, in order of their first occurrence."""
+    """Return the values that occur more than once, in order of their first occurrence."""
     counts: dict[T, int] = {}
     for value in values:
         counts[value] = counts.get(value, 0) + 1

@@ -73,7 +73,7 @@ from spindle.protocol.messages.update_features import (
 
 
 def error_answer(request: Message, error: ApiError) -> Message:
-    """The response that carries the error.
+    """Return the response that carries the error.
 
     Raises:
         KeyError: the controller does not serve such requests.

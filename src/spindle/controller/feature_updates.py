@@ -125,7 +125,7 @@ def _check_update(
 def _unsupported(
     image: MetadataImage, name: str, level: int, settings: ControllerSettings
 ) -> str | None:
-    """Who in the cluster cannot, or may not be able to, work at this level; None if all can."""
+    """Name the nodes that cannot, or may not be able to, run this level; None if all can."""
     node_id = settings.node_id
     nodes: list[tuple[str, Mapping[str, VersionRange]]] = [
         (f"Local controller {node_id}", SUPPORTED_FEATURES)
@@ -193,7 +193,7 @@ def _records(
 
 
 def _elr_records(image: MetadataImage, context: ControllerContext) -> list[Message]:
-    """One min.insync.replicas for the cluster, and none for single brokers."""
+    """Set one min.insync.replicas for the cluster, and remove those of single brokers."""
     records: list[Message] = []
     if MIN_INSYNC_REPLICAS not in image.configs.default_broker():
         records.append(default_min_insync_replicas(context.settings.min_insync_replicas))

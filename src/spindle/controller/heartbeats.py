@@ -1,7 +1,7 @@
 """Heartbeats: which brokers are alive, and which state a broker goes to next (KIP-631, KIP-841).
 
-Contact times and reported offsets are soft state of the active controller: never written, rebuilt
-when a controller becomes active.
+Contact times and reported offsets are soft state of the active controller: they are never written,
+and a controller that becomes active starts without them.
 
     FENCED --caught up, wants to serve--> UNFENCED --wants to stop--> CONTROLLED_SHUTDOWN
     any state, nothing led, wants to stop ------------------------> SHUTDOWN_NOW
@@ -17,7 +17,7 @@ from spindle.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
 
 
 class BrokerControlState(Enum):
-    """What the controller tells a broker to be."""
+    """The state in which the controller wants a broker to be."""
 
     FENCED = "fenced"
     UNFENCED = "unfenced"
@@ -67,7 +67,7 @@ class Heartbeats:
                 beat.contact_ms = now_ms
 
     def register(self, broker_id: int, epoch: int) -> None:
-        """A registration was accepted: a new epoch starts without contact."""
+        """Begin the session of an accepted registration: a new epoch starts without contact."""
         beat = self._beats.get(broker_id)
         if beat is None or beat.epoch != epoch:
             self._beats[broker_id] = _Beat(epoch)
@@ -76,13 +76,13 @@ class Heartbeats:
         self._beats.pop(broker_id, None)
 
     def contact(self, broker_id: int, epoch: int, now_ms: int) -> None:
-        """A heartbeat came in, whatever becomes of it."""
+        """Note that a heartbeat came in, also if it is refused later."""
         beat = self._beats.get(broker_id)
         if beat is not None and beat.epoch == epoch:
             beat.contact_ms = now_ms
 
     def report_offset(self, broker_id: int, metadata_offset: int) -> None:
-        """How far the broker has read the metadata log."""
+        """Note how far the broker has read the metadata log."""
         beat = self._beats.get(broker_id)
         if beat is not None:
             beat.metadata_offset = metadata_offset
@@ -94,14 +94,14 @@ class Heartbeats:
             beat.shutdown_offset = offset
 
     def has_valid_session(self, broker_id: int, epoch: int, now_ms: int) -> bool:
-        """Whether the broker was heard of, in this epoch, within the session timeout."""
+        """Return whether the broker was heard of, in this epoch, within the session timeout."""
         beat = self._beats.get(broker_id)
         if beat is None or beat.epoch != epoch or beat.contact_ms is None:
             return False
         return beat.contact_ms + self._session_timeout_ms >= now_ms
 
     def silence_ms(self, now_ms: int) -> dict[int, int]:
-        """How long ago each broker that is watched was heard of, by id."""
+        """Return how long ago each broker that is watched was heard of, by id."""
         return {
             broker_id: now_ms - beat.contact_ms
             for broker_id, beat in self._beats.items()
@@ -115,8 +115,8 @@ class Heartbeats:
         brokers are next, and it is found again when another session timeout has passed.
 
         To be called `CHECKS_PER_SESSION` times per session, and at `next_expiry_ms`. A longer gap
-        means that this process stood still, with heartbeats unread in its sockets: that time is
-        nobody's silence.
+        means that this process stood still, with heartbeats unread in its sockets: that time does
+        not count as silence of any broker.
         """
         gap_ms = now_ms - self._checked_ms
         self._checked_ms = now_ms
@@ -140,12 +140,12 @@ class Heartbeats:
         self._beats[broker_id].contact_ms = None
 
     def next_expiry_ms(self) -> int | None:
-        """When the next session ends if its broker stays silent; None if there is no session."""
+        """Return when the next session ends if its broker stays silent; None without a session."""
         contacts = [b.contact_ms for b in self._beats.values() if b.contact_ms is not None]
         return min(contacts) + self._session_timeout_ms + 1 if contacts else None
 
     def expire(self, broker_id: int) -> None:
-        """Take the broker for silent until it is heard of, and before all others."""
+        """Count the broker as silent, before all others, until it is heard of."""
         self._beats[broker_id].contact_ms = _LONG_AGO_MS
 
     def next_state(
@@ -155,7 +155,7 @@ class Heartbeats:
         request: BrokerHeartbeatRequest,
         has_leaderships: Callable[[], bool],
     ) -> tuple[BrokerControlState, BrokerControlState]:
-        """(current state, next state)."""
+        """Return (current state, next state)."""
         if broker.is_fenced:
             return BrokerControlState.FENCED, self._leave_fenced(broker, request)
         beat = self._beats.get(broker.broker_id)

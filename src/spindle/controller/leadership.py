@@ -29,7 +29,7 @@ NO_BROKER = -1
 def partitions_where(
     image: MetadataImage, wanted: Callable[[PartitionRegistration], bool]
 ) -> Iterator[tuple[TopicImage, int, PartitionRegistration]]:
-    """All partitions that satisfy `wanted`, in the order of the image."""
+    """Yield all partitions that satisfy `wanted`, in the order of the image."""
     for topic in image.topics.by_id.values():
         for partition_id, partition in topic.partitions.items():
             if wanted(partition):
@@ -37,7 +37,7 @@ def partitions_where(
 
 
 def has_leaderships(image: MetadataImage, broker_id: int) -> bool:
-    """Whether the broker leads any partition."""
+    """Return whether the broker leads any partition."""
     return any(
         partition.leader == broker_id
         for topic in image.topics.by_id.values()
@@ -65,7 +65,7 @@ class LeadershipChanges:
         return self._image
 
     def fence(self, broker_id: int, limit: int | None = None) -> bool:
-        """The broker is gone or wants to be: nothing is led by it or waits for it any more.
+        """Fence a broker that is gone or wants to be: it leads nothing and is in no ISR any more.
 
         With a limit it is fenced only if it leaves at most so many partitions now; False if it has
         to leave more, after these.
@@ -84,7 +84,7 @@ class LeadershipChanges:
         return True
 
     def unfence(self, broker_id: int, limit: int | None = None) -> bool:
-        """The broker is back: it may lead what has no leader.
+        """Unfence a broker that is back: it may lead partitions without a leader.
 
         False if the limit of elections left some for `elections.elect_waiting`.
         """
@@ -101,7 +101,7 @@ class LeadershipChanges:
         return self.update(leaderless, add=broker_id, limit=limit)
 
     def begin_controlled_shutdown(self, broker_id: int, limit: int | None = None) -> bool:
-        """The broker wants to stop: leaderships move away while it still serves (KIP-841).
+        """Move leaderships away from a broker that wants to stop and still serves (KIP-841).
 
         False if the limit of partitions left some where they are, for the next call.
         """
@@ -115,13 +115,13 @@ class LeadershipChanges:
         return self._leave_isr(broker_id, limit)
 
     def unregister(self, broker_id: int) -> None:
-        """The broker is taken out of the cluster."""
+        """Take the broker out of the cluster."""
         self._leave_isr(broker_id)
         broker = self._image.cluster.brokers[broker_id]
         self.records.append(UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=broker.epoch))
 
     def forget_previous_incarnation(self, broker_id: int, *, is_clean: bool) -> None:
-        """A new process took over the id; after an unclean end it may lack records (KIP-966)."""
+        """Settle the partitions of a new process with this id; it may lack records (KIP-966)."""
         if is_clean or not self._image.features.is_elr_enabled:
             self._leave_isr(broker_id)
             return
@@ -131,7 +131,7 @@ class LeadershipChanges:
         )
 
     def directory_failed(self, broker_id: int, directory: Uuid) -> None:
-        """One log directory of the broker is gone, with the replicas in it (KIP-858)."""
+        """Take a log directory of the broker out, with the replicas in it (KIP-858)."""
         self.update(
             partitions_where(
                 self._image,

@@ -43,7 +43,7 @@ def can_lead(
     *,
     is_active: Callable[[int], bool],
 ) -> bool:
-    """Whether the broker is alive and the directory of its replica is online."""
+    """Return whether the broker is alive and the directory of its replica is online."""
     if not is_active(broker_id):
         return False
     if broker_id not in partition.replicas:
@@ -81,7 +81,7 @@ class PartitionChange:
         self.new_directories: Mapping[int, Uuid] = {}
 
     def build(self) -> PartitionChangeRecord | None:
-        """The record, or None where nothing changes."""
+        """Return the record, or None where nothing changes."""
         self._complete_reassignment()
         self._populate_elr()
         self._elect()
@@ -96,7 +96,7 @@ class PartitionChange:
         return None if self._is_no_op() else self._record
 
     def can_lead(self, replica: int) -> bool:
-        """Whether the replica's broker is alive and its directory online."""
+        """Return whether the replica's broker is alive and its directory online."""
         return can_lead(self._image, self._partition, replica, is_active=self._is_active)
 
     def _complete_reassignment(self) -> None:
@@ -152,7 +152,7 @@ class PartitionChange:
             self.target_elr = [replica for replica in self.target_elr if replica != leader]
 
     def _choose_leader(self) -> tuple[int, bool]:
-        """(leader or -1, whether the election is unclean)."""
+        """Return (leader or -1, whether the election is unclean)."""
         wanted = [self._partition.leader, *self.target_replicas]
         if self.election is Election.PREFERRED and self.target_replicas:
             wanted.insert(0, self.target_replicas[0])

@@ -34,7 +34,7 @@ class PartitionChanges:
     def of(
         self, topic: TopicImage, partition_id: int, partition: PartitionRegistration
     ) -> PartitionChange:
-        """A change that keeps everything as it is, but for a leader that cannot lead."""
+        """Return a change that keeps everything as it is, but for a leader that cannot lead."""
         if topic.topic_id != self._topic_id:
             self._look_up(topic)
         return PartitionChange(

@@ -1,4 +1,4 @@
-"""What the active controller does by itself, and when: a schedule of named tasks."""
+"""The tasks that the active controller does by itself, and when they are due."""
 
 from collections.abc import Mapping
 from enum import Enum
@@ -15,11 +15,11 @@ class Task(Enum):
     ELECT_PREFERRED = "elect preferred leaders"
     ELECT_UNCLEAN = "elect leaders uncleanly"
     ELECT_WAITING = "elect leaders that a returned broker makes possible"
-    """Only on demand."""
+    """This task runs on demand only."""
 
 
 def intervals_ms(settings: ControllerSettings) -> dict[Task, int]:
-    """How often each task runs; tasks that are switched off are not in it."""
+    """Return how often each task runs; tasks that are switched off are not in it."""
     intervals = {
         Task.FENCE_STALE_BROKERS: max(1, settings.broker_session_timeout_ms // CHECKS_PER_SESSION),
         Task.ELECT_UNCLEAN: settings.unclean_leader_election_interval_ms,
@@ -39,11 +39,11 @@ class Schedule:
         self._due_ms = {task: now_ms + interval for task, interval in intervals.items()}
 
     def next_due_ms(self) -> int:
-        """When to look again."""
+        """Return when to look again."""
         return min(self._due_ms.values())
 
     def take_due(self, now_ms: int) -> list[Task]:
-        """The tasks that are due; each is scheduled one interval from now, if it has one."""
+        """Return the tasks that are due; each is scheduled one interval from now, if it has one."""
         due = [task for task, at_ms in self._due_ms.items() if at_ms <= now_ms]
         for task in due:
             if task in self._intervals:
@@ -53,5 +53,5 @@ class Schedule:
         return due
 
     def run_by(self, task: Task, at_ms: int) -> None:
-        """There will be work for the task then: it is due no later."""
+        """Make the task due at that time at the latest."""
         self._due_ms[task] = min(at_ms, self._due_ms.get(task, at_ms))

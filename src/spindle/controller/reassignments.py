@@ -66,7 +66,7 @@ def alter_partition_reassignments(
 def list_partition_reassignments(
     image: MetadataImage, request: ListPartitionReassignmentsRequest
 ) -> Decision[ListPartitionReassignmentsResponse]:
-    """The reassignments under way, of all partitions or of those named."""
+    """Return the reassignments under way, of all partitions or of those named."""
     if request.topics is None:
         asked = [(name, list(t.partitions)) for name, t in image.topics.by_name.items()]
     else:

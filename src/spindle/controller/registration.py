@@ -170,7 +170,7 @@ def register_controller(
 
 
 def finalized_levels(image: MetadataImage, kraft_version: int) -> Mapping[str, int]:
-    """The levels in force; kraft.version is the quorum's and stands in no image. 0 is "off"."""
+    """Return the levels in force, 0 for "off"; kraft.version comes from the quorum."""
     return {**image.features.levels, **({KRAFT_VERSION: kraft_version} if kraft_version else {})}
 
 

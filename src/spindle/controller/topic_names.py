@@ -22,7 +22,7 @@ def check_topic_name(name: str) -> None:
 
 
 def is_topic_name(name: str) -> bool:
-    """Whether `check_topic_name` lets it pass."""
+    """Return whether `check_topic_name` accepts the name."""
     return _flaw_of(name) is None
 
 

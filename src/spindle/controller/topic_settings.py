@@ -11,7 +11,7 @@ UNCLEAN_LEADER_ELECTION: Final = "unclean.leader.election.enable"
 
 
 def min_insync_replicas(image: MetadataImage, settings: ControllerSettings, topic: str) -> int:
-    """The value for a topic: its own, else the cluster's dynamic one, else this controller's."""
+    """Return a topic's value: its own, else the cluster's dynamic one, else this controller's."""
     for values in (
         image.configs.topic(topic),
         image.configs.broker(settings.node_id),
@@ -23,7 +23,7 @@ def min_insync_replicas(image: MetadataImage, settings: ControllerSettings, topi
 
 
 def effective_min_isr(image: MetadataImage, settings: ControllerSettings, topic: TopicImage) -> int:
-    """The ELR's idea of enough replicas: never more than partition 0 has (KIP-966)."""
+    """Return how many in-sync replicas the ELR asks for; at most those of partition 0 (KIP-966)."""
     first = topic.partitions.get(0)
     wanted = min_insync_replicas(image, settings, topic.name)
     return wanted if first is None else min(wanted, len(first.replicas))
@@ -32,7 +32,7 @@ def effective_min_isr(image: MetadataImage, settings: ControllerSettings, topic:
 def is_unclean_election_enabled(
     image: MetadataImage, settings: ControllerSettings, topic: str
 ) -> bool:
-    """Whether a replica that may have lost records can be made leader without being asked."""
+    """Return whether an unclean election may happen by itself in this topic."""
     for values in (
         image.configs.topic(topic),
         image.configs.broker(settings.node_id),

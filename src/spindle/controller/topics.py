@@ -70,7 +70,7 @@ def delete_topics(
 def _distinct(
     request: DeleteTopicsRequest,
 ) -> tuple[list[tuple[str | None, Uuid]], list[_Deleted]]:
-    """What is asked for once, ids before names, and the refusals of everything else."""
+    """Split into topics that are asked for once, ids before names, and refusals of the rest."""
     results: list[_Deleted] = []
     names = [*request.topic_names]
     ids: list[Uuid] = []

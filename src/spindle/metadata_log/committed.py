@@ -1,4 +1,4 @@
-"""Turning batches of the metadata log into the records that listeners get."""
+"""Decoding of batches of the metadata log into the records that listeners get."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -14,8 +14,8 @@ from spindle.protocol.records.record import decode_records
 class CommittedBatch(NamedTuple):
     """One batch of the metadata log below the high watermark.
 
-    A control batch of the quorum has no records: it only moves the offset. The records are shared
-    by all listeners of a node, so nobody may change them.
+    A control batch of the quorum has no records: it only moves the offset. All listeners of a node
+    share the records and must not change them.
     """
 
     base_offset: int
@@ -27,7 +27,7 @@ class CommittedBatch(NamedTuple):
 
 
 def decode_batches(records: Bytes) -> Iterator[CommittedBatch]:
-    """The whole batches of `records`, decoded.
+    """Yield the whole batches of `records`, decoded.
 
     Raises:
         CorruptRecords: a batch or a metadata record does not parse.
@@ -37,7 +37,7 @@ def decode_batches(records: Bytes) -> Iterator[CommittedBatch]:
 
 
 def decode_batch(records: Bytes, position: int, header: BatchHeader) -> CommittedBatch:
-    """One batch. A control batch of the quorum has no records for listeners."""
+    """Decode one batch. A control batch of the quorum has no records for listeners."""
     messages = []
     if not header.is_control:
         for record in decode_records(records, position, header):

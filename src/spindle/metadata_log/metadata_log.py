@@ -27,7 +27,7 @@ _FETCHED_TOKEN: Final = "fetched"
 
 
 class UnfitSnapshot(Exception):
-    """A snapshot that came from another node is damaged: nothing of the own disk is to blame."""
+    """A snapshot that came from another node is damaged; the local disk is not at fault."""
 
 
 class RetentionSettings(NamedTuple):
@@ -63,7 +63,7 @@ class MetadataLog:
         Everything that is returned is on the device: the caller acknowledges it.
 
         Raises:
-            CorruptLog: a file holds what it cannot hold.
+            CorruptLog: a file is malformed.
         """
         self._find_snapshots()
         self._flush_loaded()
@@ -97,7 +97,7 @@ class MetadataLog:
         self._file_system.sync_directory(self.directory)
 
     def _drop_log_behind_snapshot(self) -> None:
-        """The newest snapshot wins over a log that ends before it; older snapshots may go."""
+        """Empty a log that ends before the newest snapshot; remove snapshots before the log."""
         storage = self._storage
         if self._snapshots:
             newest = self._snapshots[-1]
@@ -196,7 +196,7 @@ class MetadataLog:
     def read_snapshot_slice(
         self, snapshot_id: OffsetAndEpoch, position: int, max_bytes: int
     ) -> tuple[bytes, int]:
-        """Bytes from `position`, and the size of the whole file."""
+        """Return bytes from `position`, and the size of the whole file."""
         file = self._file_system.open(self.snapshot_path(snapshot_id), writable=False)
         try:
             return file.pread(max_bytes, position), file.size()
@@ -226,10 +226,10 @@ class MetadataLog:
         part.append([data])
 
     def install_snapshot(self, snapshot_id: OffsetAndEpoch) -> SnapshotInfo:
-        """The fetched snapshot is complete: keep it and begin the log at its end.
+        """Keep the fetched snapshot, which is complete, and begin the log at its end.
 
         Raises:
-            UnfitSnapshot: it does not hold together; it is gone and the log is as it was.
+            UnfitSnapshot: it is damaged; it was removed and the log is as it was.
         """
         part = self._part
         if part is None or part.snapshot_id != snapshot_id:
@@ -256,7 +256,7 @@ class MetadataLog:
     # ------------------------------------------------------------ clean-up
 
     def clean(self, high_watermark: int, now_ms: int) -> bool:
-        """Delete snapshots beyond the limits, and the log before the next one; True if any.
+        """Delete snapshots beyond the limits and the log before the next one; return True if any.
 
         The newest snapshot always stays.
         """
@@ -294,13 +294,13 @@ class MetadataLog:
             self._remove_if_there(self._deleted.pop(0)[1])
 
     def _remove_if_there(self, path: str) -> None:
-        """What somebody else removed is no failure of the disk."""
+        """Remove a file; one that was removed by hand is no failure of the disk."""
         if self._file_system.exists(path):
             self._file_system.remove(path)
 
 
 def next_offset_after(records: Bytes, path: str) -> int:
-    """The offset after the last whole batch of `records`.
+    """Return the offset after the last whole batch of `records`.
 
     Raises:
         CorruptLog: there is no whole batch.

@@ -23,7 +23,7 @@ def metadata_log_config(
     segment_ms: int = 7 * 24 * 60 * 60 * 1000,
     file_delete_delay_ms: int = 60_000,
 ) -> LogConfig:
-    """`metadata.log.segment.bytes` and `.ms`; what may go is decided by snapshots alone."""
+    """Return the settings of the log; snapshots alone decide which segments are deleted."""
     return LogConfig(
         segment_bytes=segment_bytes,
         segment_ms=segment_ms,
@@ -44,10 +44,10 @@ class PartitionLog:
 
     @classmethod
     def open(cls, storage: LogStorage, config: LogConfig, now_ms: int) -> "PartitionLog":
-        """Load the log, or begin one. Everything is checked: it has no recovery checkpoint.
+        """Load the log, or begin one. All of it is checked: there is no recovery checkpoint.
 
-        Small files that a power failure left half written are made anew: before the first record
-        they say nothing, and afterwards the epochs are read from the batches.
+        Small files that a power failure left half written are replaced: before the first record
+        they hold nothing, and afterwards the epochs are read from the batches.
         """
         path = f"{storage.path}/{DIRECTORY_NAME}"
         file_system = storage.file_system
@@ -142,7 +142,7 @@ class PartitionLog:
 
 
 def _offset_without_records(file_system: FileSystem, path: str) -> int | None:
-    """Where a log begins that has no record yet; None if it has some."""
+    """Return where a log begins that has no record yet; None if it has some."""
     start_offset = 0
     if not file_system.exists(path):
         return start_offset

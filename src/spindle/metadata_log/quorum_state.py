@@ -1,4 +1,4 @@
-"""The `quorum-state` file: what a node may not forget about the current epoch (KIP-595, KIP-853).
+"""The `quorum-state` file: the state of the current epoch (KIP-595, KIP-853).
 
 Version 0 is written under kraft.version 0 and names the voters; version 1 has the directory id of
 the voted candidate instead. One line of JSON without spaces and without a newline at its end.
@@ -17,7 +17,7 @@ NOT_VOTED: Final = -1
 
 
 def encode_quorum_state(state: ElectionState, kraft_version: int) -> bytes:
-    """The content of the file."""
+    """Return the content of the file."""
     voted = state.voted_key or ReplicaKey(NOT_VOTED)
     document: dict[str, Any]
     if kraft_version >= RECONFIGURABLE_KRAFT_VERSION:

@@ -1,6 +1,6 @@
 """Snapshot files of the metadata log: names, content, writing and reading (KIP-630, KIP-853).
 
-A snapshot `(end offset, epoch)` stands for everything before its end offset. Its file is a series
+A snapshot `(end offset, epoch)` replaces everything before its end offset. Its file is a series
 of batches with offsets of their own: a control batch with the header (and, from kraft.version 1 on,
 the version and the voters), the data, a control batch with the footer. It is written under a name
 in `.part` and renamed when it is complete and synced: a file under its final name is always whole.
@@ -39,7 +39,7 @@ def snapshot_file_name(snapshot_id: OffsetAndEpoch) -> str:
 
 
 def part_file_name(snapshot_id: OffsetAndEpoch, token: str) -> str:
-    """The name while the file grows; `token` tells several attempts apart."""
+    """Return the name while the file grows; `token` tells several attempts apart."""
     return f"{_stem(snapshot_id)}-{token}{PART_SUFFIX}"
 
 
@@ -48,7 +48,7 @@ def deleted_file_name(snapshot_id: OffsetAndEpoch) -> str:
 
 
 def parse_snapshot_file_name(name: str) -> OffsetAndEpoch | None:
-    """The id of a complete snapshot; None for any other file."""
+    """Return the id of a complete snapshot; None for any other file."""
     stem, suffix = name[: -len(SUFFIX)], name[-len(SUFFIX) :]
     if suffix != SUFFIX or len(stem) != _OFFSET_DIGITS + 1 + _EPOCH_DIGITS:
         return None
@@ -63,7 +63,7 @@ def _stem(snapshot_id: OffsetAndEpoch) -> str:
 
 
 class SnapshotInfo(NamedTuple):
-    """What the head of a snapshot says; `voters` is None under kraft.version 0."""
+    """The header of a snapshot; `voters` is None under kraft.version 0."""
 
     last_contained_timestamp_ms: int
     kraft_version: int
@@ -77,7 +77,7 @@ def encode_snapshot(
     epoch: int,
     now_ms: int,
 ) -> Iterator[bytes]:
-    """The batches of a snapshot; `values` are framed metadata records."""
+    """Yield the batches of a snapshot; `values` are framed metadata records."""
     records: list[ControlRecord] = [kraft_records.snapshot_header(info.last_contained_timestamp_ms)]
     if info.kraft_version >= RECONFIGURABLE_KRAFT_VERSION:
         records.append(kraft_records.kraft_version(info.kraft_version))
@@ -124,7 +124,7 @@ class SnapshotPart:
         return self._file.size()
 
     def check(self) -> None:
-        """Look at all of it.
+        """Read and check the whole file.
 
         Raises:
             CorruptLog: it is no whole snapshot.
@@ -159,7 +159,7 @@ def write_snapshot(
     batches_of_snapshot: Iterable[bytes],
     token: str,
 ) -> None:
-    """Write a snapshot in one go; nothing if it exists already."""
+    """Write a whole snapshot; do nothing if it exists already."""
     if file_system.exists(f"{directory}/{snapshot_file_name(snapshot_id)}"):
         return
     part = SnapshotPart(file_system, directory, snapshot_id, token)
@@ -173,7 +173,7 @@ def write_snapshot(
 
 
 def read_snapshot_info(data: Bytes, path: str) -> SnapshotInfo:
-    """The head of a snapshot; `data` is its beginning, at least the whole first batch.
+    """Return the head of a snapshot; `data` is its beginning, at least the whole first batch.
 
     Raises:
         CorruptLog: the file does not begin with a snapshot header.
@@ -202,7 +202,7 @@ def read_snapshot_info(data: Bytes, path: str) -> SnapshotInfo:
 
 
 def read_snapshot(data: Bytes, path: str) -> Iterator[CommittedBatch]:
-    """All batches of a snapshot, checked; those of header and footer have no records.
+    """Yield all batches of a snapshot, checked; those of header and footer have no records.
 
     Raises:
         CorruptLog: header or footer is missing, or a batch does not hold together.
@@ -215,7 +215,7 @@ def read_snapshot(data: Bytes, path: str) -> Iterator[CommittedBatch]:
 
 
 def check_snapshot(data: Bytes, path: str) -> Iterator[tuple[int, BatchHeader]]:
-    """(position, header) of each batch of a snapshot, checked but for the records in it.
+    """Yield (position, header) of each batch of a snapshot, checked but for the records in it.
 
     Raises:
         CorruptLog: header or footer is missing, or a batch does not hold together.

@@ -1,4 +1,4 @@
-"""Who has been told what: the committed batches on their way to the listeners.
+"""Committed batches on their way to the listeners, and how far each listener has come.
 
 Batches stay decoded in memory from their append until they are committed and delivered. A listener
 that is further behind (a new one, or all of them after a start) is served from the disk until it
@@ -22,8 +22,8 @@ class Subscription:
 
     Attributes:
         next_offset: first offset that it was not given; None before its first delivery.
-        is_loading: something is on its way to it from the disk.
-        leader: what it has to be told, as soon as it has everything below `leader_after_offset`.
+        is_loading: a part of the log is being read from the disk for it.
+        leader: the leader to tell it of, once it has everything below `leader_after_offset`.
     """
 
     listener: QuorumListener
@@ -48,7 +48,7 @@ class Delivery:
 
     @property
     def tail_start(self) -> int:
-        """First offset from which on batches are in memory."""
+        """The offset of the first batch that may be in memory."""
         return self._tail_start
 
     def subscribe(self, listener: QuorumListener) -> Subscription:
@@ -70,7 +70,7 @@ class Delivery:
         self._tail_start = min(self._tail_start, offset)
 
     def reset_to(self, snapshot_id: OffsetAndEpoch) -> None:
-        """The log begins anew: every listener needs the snapshot."""
+        """Begin anew at the end of a snapshot, which every listener needs now."""
         self._tail.clear()
         self._tail_start = snapshot_id.offset
         for subscription in self.subscriptions:
@@ -79,7 +79,7 @@ class Delivery:
     # ------------------------------------------------------------ delivery
 
     def deliver(self) -> None:
-        """Give what is committed to all listeners that have come to the batches in memory."""
+        """Give the committed batches to all listeners that have everything before them."""
         end_offset = self.high_watermark
         if end_offset is None:
             return
@@ -107,7 +107,7 @@ class Delivery:
         self.tell_leader(subscription)
 
     def is_behind(self, subscription: Subscription) -> bool:
-        """Whether the listener has to be served from the disk now."""
+        """Return whether the listener has to be served from the disk now."""
         if self.high_watermark is None or subscription.is_loading:
             return False
         next_offset = subscription.next_offset
@@ -122,7 +122,7 @@ class Delivery:
     def announce(
         self, subscription: Subscription, leader: LeaderAndEpoch, after_offset: int
     ) -> None:
-        """Tell a listener of a leader, but not before it has everything below `after_offset`."""
+        """Tell a listener of a leader as soon as it has everything below `after_offset`."""
         subscription.leader = leader
         subscription.leader_after_offset = after_offset
         self.tell_leader(subscription)

@@ -1,4 +1,4 @@
-"""Feeds the listeners of the quorum: from memory what is new, from the disk what they missed."""
+"""Feeds the listeners of the quorum: new batches from memory, earlier ones from the disk."""
 
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
@@ -18,7 +18,7 @@ _LOAD_BYTES: Final = 1 << 20
 
 
 class _Loaded(NamedTuple):
-    """What was read from the disk for a listener that is behind: a snapshot, or batches."""
+    """The part of the log that was read for a listener that is behind: a snapshot, or batches."""
 
     batches: list[CommittedBatch]
     snapshot_id: OffsetAndEpoch | None = None
@@ -26,11 +26,11 @@ class _Loaded(NamedTuple):
 
 
 class ListenerFeed:
-    """The listeners and what is on its way to them.
+    """The listeners, and the batches on their way to them.
 
     Args:
         log_end_offset: of the log as it was loaded.
-        on_error: gets what makes it impossible to go on.
+        on_error: gets the fault after which the member cannot go on.
         call_soon: runs a function on the event loop after the present one.
     """
 
@@ -74,7 +74,7 @@ class ListenerFeed:
     def log_changed(
         self, operations: list[LogOperation], own_batches: list[CommittedBatch] | None
     ) -> None:
-        """Note what happens to the log.
+        """Follow changes of the log.
 
         Args:
             own_batches: the appended batches, if the caller has their records; else they are
@@ -95,17 +95,17 @@ class ListenerFeed:
         self._delivery.deliver()
 
     def leader_changed(self, leader: LeaderAndEpoch, after_offset: int) -> None:
-        """Tell of a leader, to each listener once it has everything below `after_offset`."""
+        """Tell each listener of a leader, once it has everything below `after_offset`."""
         self._leader = leader
         self._leader_after_offset = after_offset
         self._delivery.leader_changed(leader, after_offset)
 
     def reset_to(self, snapshot_id: OffsetAndEpoch) -> None:
-        """The log begins anew at the end of a snapshot."""
+        """Begin anew at the end of a snapshot."""
         self._delivery.reset_to(snapshot_id)
 
     def serve_behind(self) -> None:
-        """Read from the disk for whoever needs it."""
+        """Read from the disk for the listeners that are behind."""
         for subscription in self._delivery.subscriptions:
             self._load_for(subscription)
 
@@ -132,7 +132,7 @@ class ListenerFeed:
         self._thread.call(loaded, self._load, subscription.listener, next_offset, end_offset)
 
     def _load(self, listener: QuorumListener, next_offset: int | None, end_offset: int) -> _Loaded:
-        """On the directory's thread: what follows for a listener that has got to `next_offset`."""
+        """Read what a listener needs from `next_offset` on; runs on the directory's thread."""
         newest = self._log.snapshot_ids[-1] if self._log.snapshot_ids else BOOTSTRAP_SNAPSHOT_ID
         is_before_log = next_offset is None or next_offset < self._log.start_offset
         if newest != BOOTSTRAP_SNAPSHOT_ID and is_before_log:

@@ -1,4 +1,4 @@
-"""The committed metadata image of a node, and those who want to know when it changes.
+"""The committed metadata image of a node, and the consumers that follow its changes.
 
 One per process: it listens to the quorum, keeps the image with a `MetadataLoader`, and calls its
 consumers in the order in which they were added, always on the event loop's thread.
@@ -14,16 +14,16 @@ from spindle.raft.leader import LeaderAndEpoch
 
 
 class ImageConsumer:
-    """Reacts to what it overrides. Methods must not block and must not raise."""
+    """Base of the consumers. Methods must not block; an exception ends the node."""
 
     def on_publication(self, publication: Publication) -> None:
-        """A new image, with the delta that led to it."""
+        """React to a new image and the delta that led to it."""
 
     def on_committed(self, last_offset: int) -> None:
-        """Everything up to this offset (inclusive) is committed, published or not."""
+        """React to a commit of everything up to this offset (inclusive), published or not."""
 
     def on_leader_change(self, leader: LeaderAndEpoch) -> None:
-        """The quorum has another leader, or none."""
+        """React to another leader of the quorum, or to none."""
 
 
 class ImagePublisher:
@@ -46,7 +46,7 @@ class ImagePublisher:
         return self._loader.is_in_transaction
 
     def add(self, consumer: ImageConsumer) -> None:
-        """Call this consumer from now on; what was published before it can read from `image`."""
+        """Call this consumer from now on; `image` has everything that was published before."""
         self._consumers.append(consumer)
 
     def remove(self, consumer: ImageConsumer) -> None:
@@ -87,7 +87,7 @@ class ImagePublisher:
 
 
 class ActiveBrokersWatch(ImageConsumer):
-    """Calls back once, when every one of these brokers is active."""
+    """Calls back once, when all of these brokers are active."""
 
     def __init__(
         self, publisher: ImagePublisher, broker_ids: Collection[int], then: Callable[[], None]

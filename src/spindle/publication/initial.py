@@ -1,4 +1,4 @@
-"""A whole image as one delta: what a node that begins to react has to do first."""
+"""A whole image as one delta, for a node that begins to react to metadata."""
 
 from spindle.metadata.delta import MetadataDelta
 from spindle.metadata.image import EMPTY_IMAGE, MetadataImage
@@ -7,10 +7,10 @@ from spindle.publication.loader import Publication
 
 
 def initial_publication(image: MetadataImage) -> Publication:
-    """The publication that leads from nothing to `image`.
+    """Return the publication that leads from nothing to `image`.
 
-    The steps on the way, topics that came and went, leave no trace: a reaction to one of them
-    would touch disks that already are where the last one wants them.
+    Topics that came and went on the way leave no trace in it: a reaction to an earlier state would
+    touch disks that already have the newest one.
     """
     delta = MetadataDelta(EMPTY_IMAGE)
     for record in snapshot_records(image):

@@ -12,29 +12,29 @@ class QuorumListener(Protocol):
     """Called on the event loop's thread, in the order of the log."""
 
     def on_commit(self, batches: Sequence[CommittedBatch]) -> None:
-        """Batches that follow the last ones without a gap."""
+        """Take batches that follow the last ones without a gap."""
         ...
 
     def read_snapshot(self, snapshot_id: OffsetAndEpoch, batches: Iterable[CommittedBatch]) -> Any:
-        """What `on_snapshot` needs of a snapshot, made while its batches are read.
+        """Make of a snapshot what `on_snapshot` needs, while its batches are read.
 
-        The exception to the rule: it is called on an I/O thread, so that a large snapshot does not
-        stop the node, and must change nothing. Nothing else is delivered meanwhile. The offsets of
-        the batches count within the snapshot.
+        This method alone is called on an I/O thread, so that a large snapshot does not stop the
+        node, and must change nothing. Nothing else is delivered meanwhile. The offsets of the
+        batches count within the snapshot.
         """
         ...
 
     def on_snapshot(self, snapshot_id: OffsetAndEpoch, content: Any) -> None:
-        """The whole state up to `snapshot_id.offset` (exclusive), in place of what went before.
+        """Replace all state by that of a snapshot, up to `snapshot_id.offset` (exclusive).
 
         `content` is what `read_snapshot` has made of it.
         """
         ...
 
     def on_leader_change(self, leader: LeaderAndEpoch) -> None:
-        """A new leader or epoch.
+        """React to a new leader or epoch.
 
-        The local node is named as leader only when everything up to the start of its epoch was
+        The local node is named as leader only after everything up to the start of its epoch was
         delivered by `on_commit`.
         """
         ...

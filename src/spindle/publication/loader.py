@@ -1,7 +1,7 @@
 """From committed batches to images: snapshots, metadata transactions (KIP-868), publications.
 
 The records between BeginTransaction and EndTransaction become visible together or, after an
-AbortTransaction, never. What stands before an open transaction is published at once.
+AbortTransaction, never. Records before an open transaction are published at once.
 """
 
 from collections.abc import Iterable, Sequence
@@ -22,7 +22,7 @@ from spindle.protocol.messages.metadata_records import (
 
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """One step of the published image, for those who react to metadata.
+    """One step of the published image, for the consumers of metadata.
 
     `size_bytes` counts the batches of the log that led here; 0 for a snapshot.
     """
@@ -49,10 +49,10 @@ class MetadataLoader:
         return self._in_transaction
 
     def load_batches(self, batches: Sequence[CommittedBatch]) -> list[Publication]:
-        """Replay batches that follow the last ones; the publications that they complete, in order.
+        """Replay batches that follow the last ones; return the publications that they complete.
 
         Raises:
-            ProtocolViolation: a record does not fit what stands before it.
+            ProtocolViolation: a record contradicts the records before it.
         """
         published: list[Publication] = []
         for batch in batches:
@@ -77,7 +77,7 @@ class MetadataLoader:
     def read_snapshot(
         self, snapshot_id: OffsetAndEpoch, batches: Iterable[CommittedBatch]
     ) -> Publication:
-        """The step from the present image to that of a snapshot; changes nothing."""
+        """Return the step from the present image to that of a snapshot; changes nothing."""
         delta = MetadataDelta(self.image)
         delta.begin_snapshot()
         append_time_ms = -1
@@ -89,7 +89,7 @@ class MetadataLoader:
         return Publication(delta, delta.apply(provenance), 0, is_snapshot=True)
 
     def take_snapshot(self, publication: Publication) -> None:
-        """Go on from what `read_snapshot` has made of the present image."""
+        """Go on from a publication that `read_snapshot` has made."""
         self.image = publication.image
         self._provenance = publication.image.provenance
         self._delta = None

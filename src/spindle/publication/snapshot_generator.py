@@ -19,7 +19,7 @@ class SnapshotWork:
     image: MetadataImage
 
     def records(self) -> Iterator[Message]:
-        """The records in order; the image is immutable, so any thread may draw them."""
+        """Return the records in order; the image is immutable, so any thread may draw them."""
         return snapshot_records(self.image)
 
 
@@ -33,7 +33,7 @@ class SnapshotGenerator:
         self._since_ms = now_ms
 
     def on_publication(self, publication: Publication, now_ms: int) -> SnapshotWork | None:
-        """What to write now, if a limit is exceeded and the image ends with a batch."""
+        """Return the snapshot to write, if a limit is exceeded and the image ends with a batch."""
         if publication.is_snapshot:
             self._reset(now_ms)
             return None

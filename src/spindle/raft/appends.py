@@ -15,11 +15,11 @@ MAX_BATCH_BYTES: Final = 8 << 20
 MAX_BATCH_RECORDS: Final = 10_000
 _BATCH_OVERHEAD_BYTES: Final = 61
 _RECORD_OVERHEAD_BYTES: Final = 25
-"""More than a record's length, deltas and empty key take."""
+"""An upper bound for the length, the deltas and the empty key of a record."""
 
 
 def append_control(core: QuorumCore, records: list[ControlRecord], now_ms: int) -> int:
-    """Append a control batch and flush; the offset of its last record."""
+    """Append a control batch and flush; return the offset of its last record."""
     base_offset = core.log.end_offset
     batch = build_control_batch(records, now_ms, base_offset=base_offset, leader_epoch=core.epoch)
     core.append(batch, base_offset + len(records), core.epoch)
@@ -38,7 +38,7 @@ def handle_append(core: QuorumCore, event: AppendRecords, now_ms: int) -> None:
 
     Raises:
         NotLeader: the local node does not lead that epoch.
-        ValueError: nothing to append, or atomic records of more than one batch.
+        ValueError: there is no record, or atomic records exceed one batch.
     """
     role = core.role
     if not isinstance(role, Leader) or role.epoch != event.epoch or core.is_shutting_down:
@@ -55,13 +55,13 @@ def handle_append(core: QuorumCore, event: AppendRecords, now_ms: int) -> None:
 
 
 def split_into_batches(values: list[bytes], *, is_atomic: bool) -> list[list[bytes]]:
-    """Groups of records that each make a batch within the limits.
+    """Return groups of records that each make a batch within the limits.
 
     Raises:
         ValueError: there is no record, or atomic ones exceed a batch.
     """
     if not values:
-        raise ValueError("nothing to append")
+        raise ValueError("there is no record to append")
     groups: list[list[bytes]] = []
     size_bytes = MAX_BATCH_BYTES
     for value in values:

@@ -1,6 +1,6 @@
-"""Which peers have a request under way, and which are left alone for a moment after a failure.
+"""Which peers have a request under way, and which are avoided for a moment after a failure.
 
-One request at a time goes to a peer: answers cannot overtake each other.
+A peer gets one request at a time, so that answers cannot overtake each other.
 """
 
 from collections.abc import Sequence
@@ -34,7 +34,7 @@ class Connections:
         self._next_id = 0
 
     def is_ready(self, destination_id: int, now_ms: int) -> bool:
-        """Whether a request may be sent there now."""
+        """Return whether a request may be sent there now."""
         in_flight = self._in_flight.get(destination_id)
         if in_flight is not None:
             if now_ms < in_flight.deadline_ms:
@@ -43,7 +43,7 @@ class Connections:
         return now_ms >= self._backoff_until_ms.get(destination_id, 0)
 
     def is_failing(self, destination_id: int, now_ms: int) -> bool:
-        """Whether the last request there failed a moment ago."""
+        """Return whether the last request there failed a moment ago."""
         self.is_ready(destination_id, now_ms)
         return now_ms < self._backoff_until_ms.get(destination_id, 0)
 
@@ -51,14 +51,14 @@ class Connections:
         return any(destination.id in self._in_flight for destination in destinations)
 
     def next_time_ms(self, destination_id: int) -> int:
-        """When `is_ready` may turn true although no answer comes."""
+        """Return when `is_ready` may turn true although no answer comes."""
         in_flight = self._in_flight.get(destination_id)
         if in_flight is not None:
             return in_flight.deadline_ms
         return self._backoff_until_ms.get(destination_id, 0)
 
     def sent(self, destination: Destination, message: Message, epoch: int, now_ms: int) -> int:
-        """Note a request; its id."""
+        """Note a request and return its id."""
         self._next_id += 1
         self._in_flight[destination.id] = InFlight(
             self._next_id, destination, message, epoch, now_ms + self._request_timeout_ms
@@ -66,7 +66,7 @@ class Connections:
         return self._next_id
 
     def answered(self, request_id: int) -> InFlight | None:
-        """The request of an answer; None if it was given up before."""
+        """Return the request of an answer; None if it was given up before."""
         for destination_id, in_flight in self._in_flight.items():
             if in_flight.request_id == request_id:
                 del self._in_flight[destination_id]
@@ -74,13 +74,13 @@ class Connections:
         return None
 
     def back_off(self, destination_id: int, now_ms: int, wait_ms: int | None = None) -> None:
-        """Leave a peer alone for `wait_ms`, the retry back-off unless told otherwise."""
+        """Send nothing to a peer for `wait_ms`; None is the retry back-off."""
         self._backoff_until_ms[destination_id] = now_ms + (
             self._retry_ms if wait_ms is None else wait_ms
         )
 
     def reset(self) -> None:
-        """A new role or epoch: old answers are of no use, and no peer is avoided."""
+        """Forget all requests and failures: a new role or epoch begins."""
         self._in_flight.clear()
         self._backoff_until_ms.clear()
 

@@ -39,13 +39,13 @@ from spindle.raft.settings import LocalNode, QuorumSettings, StoredState
 from spindle.raft.voters import ReplicaKey, Voter, VoterSet
 
 LAST_EPOCH: Final = 2**31 - 2
-"""Epochs are 32 bits on the wire. One that leaves no room for another election is not believed."""
+"""Epochs have 32 bits on the wire. An epoch that leaves no room for the next one is refused."""
 _STORY_LENGTH: Final = 50
 _FIRST_BOOTSTRAP_ID: Final = -2
 
 
 class QuorumFault(Exception):
-    """The node cannot go on as a member of the quorum: its log contradicts what was committed."""
+    """The node must leave the quorum: its log contradicts committed records."""
 
 
 class QuorumCore:
@@ -53,10 +53,10 @@ class QuorumCore:
 
     Attributes:
         high_watermark: the highest one ever learned; a new leader's own may be unknown yet.
-        is_handing_over: the local node led when it was told to shut down.
-        is_installing_snapshot: the disk is putting a snapshot in the place of the log. Until that
-            is reported nothing may be appended, whatever role the node has by then.
-        ready: what the current step wants done.
+        is_handing_over: the local node was the leader when it was told to shut down.
+        is_installing_snapshot: the disk replaces the log by a snapshot. Until that is reported
+            nothing may be appended, in any role.
+        ready: the work that the current step asks for.
         story: the last role changes, for reports of faults.
     """
 
@@ -112,8 +112,9 @@ class QuorumCore:
     def has_left(self) -> bool:
         """Whether a node that is shutting down may go.
 
-        One that led stays until another leads: its vote is needed, as a follower that still hears
-        of a leader gives none (KIP-996). It need not stay if those left cannot elect anybody.
+        A former leader stays until another node leads: its vote is needed, because a follower that
+        has fetched from a leader grants no pre-vote (KIP-996). It need not stay if the voters that
+        are left are no majority.
         """
         if not self.is_handing_over or self.is_sole_voter:
             return self.is_shutting_down
@@ -141,7 +142,7 @@ class QuorumCore:
 
     @property
     def leader_high_watermark(self) -> int:
-        """What a leader tells its followers: -1 until a record of its own epoch is committed."""
+        """The high watermark in a leader's answers: -1 until a record of its epoch is committed."""
         role = self.role
         known = self.high_watermark
         if isinstance(role, Leader) and known is not None and known > role.epoch_start_offset:
@@ -231,7 +232,7 @@ class QuorumCore:
         return True
 
     def voters_changed(self, offset: int, voters: VoterSet) -> None:
-        """A voter set was appended at `offset`: it is in force from now on."""
+        """Put a voter set into force that was appended at `offset`."""
         self.history.add_voters(offset, voters)
         if isinstance(self.role, Leader):
             self.role.progress.set_voters(voters)
@@ -245,14 +246,14 @@ class QuorumCore:
         ]
 
     def destination(self, node_id: int, endpoints: Sequence[Endpoint]) -> Destination | None:
-        """Where a node is reached: by the default controller listener, else by its first one."""
+        """Return the address of a node: its default controller listener, else its first one."""
         for endpoint in endpoints:
             if endpoint.listener == self.local.controller_listener:
                 return Destination(node_id, endpoint.host, endpoint.port)
         return Destination(node_id, endpoints[0].host, endpoints[0].port) if endpoints else None
 
     def known_peers(self) -> list[Destination]:
-        """Every node that may know the leader."""
+        """Return every node that may know the leader."""
         peers = list(self._bootstrap)
         for voter in self.other_voters():
             destination = self.destination(voter.key.id, voter.endpoints)
@@ -292,10 +293,10 @@ class QuorumCore:
 
 
 def is_same_candidate(stored: ReplicaKey, candidate: ReplicaKey) -> bool:
-    """Whether a vote was given to this candidate; a vote stored without a directory fits any."""
+    """Return whether a vote was given to this candidate; one without a directory id fits any."""
     return stored.id == candidate.id and stored.directory_id in (bytes(16), candidate.directory_id)
 
 
 def is_up_to_date(candidate: OffsetAndEpoch, own: OffsetAndEpoch) -> bool:
-    """Whether a candidate's log has at least what the own log has: by epoch, then by offset."""
+    """Return whether a candidate's log reaches at least as far: by epoch, then by offset."""
     return (candidate.epoch, candidate.offset) >= (own.epoch, own.offset)

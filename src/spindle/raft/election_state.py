@@ -1,4 +1,4 @@
-"""What a node must not forget about its current epoch (KIP-595); stored in `quorum-state`."""
+"""The state of the current epoch that survives a restart (KIP-595), stored in `quorum-state`."""
 
 from typing import NamedTuple
 

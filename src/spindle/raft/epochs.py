@@ -1,4 +1,4 @@
-"""Which leader epoch wrote which offsets: the basis of comparing two logs."""
+"""The leader epochs by their start offsets: the basis for comparing two logs."""
 
 from bisect import bisect_right
 from collections.abc import Iterable
@@ -46,14 +46,14 @@ class EpochHistory:
         self._entries[:] = [(epoch, start_offset)]
 
     def epoch_at(self, offset: int) -> int | None:
-        """The epoch of the record at `offset`."""
+        """Return the epoch of the record at `offset`."""
         at = bisect_right(self._entries, offset, key=lambda entry: entry[1])
         return self._entries[at - 1][0] if at else None
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> OffsetAndEpoch | None:
-        """The largest known epoch <= `epoch` and where it ends; None if no epoch is known.
+        """Return the largest known epoch <= `epoch` and where it ends; None if no epoch is known.
 
-        An epoch older than all of them wrote nothing that is here: it ends where the first begins.
+        An epoch that is older than all of them has no record here: it ends where the first begins.
         """
         if not self._entries:
             return None

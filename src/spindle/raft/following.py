@@ -40,7 +40,7 @@ def poll_follower(core: QuorumCore, role: Follower, now_ms: int) -> None:
     if poll_membership(core, role, now_ms):
         return
     if not core.log.is_flushed or core.is_installing_snapshot:
-        return  # what was fetched is not acknowledged before it is on the disk
+        return  # a fetch acknowledges everything before its offset: not before it is on the disk
     leader = core.destination(role.leader_id, role.leader_endpoints)
     if leader is None or core.connections.is_failing(leader.id, now_ms):
         ask_anybody(core, now_ms)
@@ -59,7 +59,7 @@ def poll_leaderless(core: QuorumCore, now_ms: int) -> None:
 
 
 def ask_anybody(core: QuorumCore, now_ms: int) -> None:
-    """Send a fetch to some node that may know the leader, one at a time."""
+    """Send a fetch to a random node that may know the leader, one at a time."""
     peers = core.known_peers()
     if not peers:
         return
@@ -132,10 +132,10 @@ def handle_fetch_response(
 
 
 def handle_refused_fetch(core: QuorumCore, sent: InFlight, now_ms: int) -> None:
-    """Nobody listens where the leader did: it is gone, so there is nothing to wait for.
+    """Ask for pre-votes soon: no process listens at the leader's address any more.
 
-    Pre-votes show whether the others have lost it, too. Where they have not, because only this
-    node's way to the leader is blocked, it asks once and then not before it has fetched again.
+    The pre-votes show whether the others have lost the leader, too. If only this node's way to it
+    is blocked, this node asks once, and not again before it has fetched.
     """
     role = core.role
     if (
@@ -158,7 +158,11 @@ def _only_fetched_partition(
 
 
 def truncation_offset(core: QuorumCore, leader_end: OffsetAndEpoch) -> int:
-    """Where the own log may agree with the leader's, whose epoch ends at `leader_end`."""
+    """Return the highest offset up to which the own log may agree with the leader's.
+
+    Args:
+        leader_end: an epoch of the leader's log, and where it ends there.
+    """
     own_end = core.log.end_offset_for(leader_end.epoch)
     if own_end.epoch == leader_end.epoch:
         return min(own_end.offset, leader_end.offset)
@@ -166,7 +170,7 @@ def truncation_offset(core: QuorumCore, leader_end: OffsetAndEpoch) -> int:
 
 
 def _append_fetched(core: QuorumCore, role: Follower, records: Bytes) -> bool:
-    """Append the whole, sound batches; False if bytes were left out because they are not."""
+    """Append the whole and sound batches; return False if other bytes were left out."""
     position = end = 0
     is_good = True
     offset = core.log.end_offset
@@ -236,7 +240,7 @@ def handle_fetch_snapshot_response(
 
 
 def handle_snapshot_installed(core: QuorumCore, event: SnapshotInstalled, now_ms: int) -> None:
-    """The log begins anew at the end of a snapshot; its voters are in force."""
+    """Begin the log anew at the end of a snapshot, whose voters are in force."""
     snapshot_id = event.snapshot_id
     core.is_installing_snapshot = False
     core.log.reset_to(snapshot_id)
@@ -252,7 +256,7 @@ def handle_snapshot_installed(core: QuorumCore, event: SnapshotInstalled, now_ms
 
 
 def handle_snapshot_unfit(core: QuorumCore, now_ms: int) -> None:
-    """Ask anew after a while: the leader may have a newer snapshot, or another node may lead."""
+    """Ask again after a while: the leader may have a newer snapshot, or another node may lead."""
     core.is_installing_snapshot = False
     role = core.role
     if isinstance(role, Follower):

@@ -1,18 +1,18 @@
-"""What must hold of a quorum's state after every step. Checked by tests and the simulator."""
+"""Invariants of a quorum member's state after every step, for tests and the simulation."""
 
 from spindle.raft.core import QuorumCore
 from spindle.raft.roles import Leader
 
 
 class InvariantBroken(Exception):
-    """The state contradicts itself: a bug. Names what, and the last role changes."""
+    """The state contradicts itself: a bug. The text names the parts and the last role changes."""
 
 
 def check_invariants(core: QuorumCore) -> None:
     """Compare the parts of the state with each other.
 
     Raises:
-        InvariantBroken: they cannot all be right.
+        InvariantBroken: two parts contradict each other.
     """
     log, role = core.log, core.role
     if not log.start_offset <= log.flushed_offset <= log.end_offset:

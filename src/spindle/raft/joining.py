@@ -21,7 +21,7 @@ from spindle.raft.voters import RECONFIGURABLE_KRAFT_VERSION
 
 
 def poll_membership(core: QuorumCore, role: Follower, now_ms: int) -> bool:
-    """Send what is due to the leader; True if something was sent in place of a fetch."""
+    """Send what is due to the leader; return True if it takes the place of a fetch."""
     message = _due_request(core, role)
     if message is None:
         return False
@@ -64,7 +64,7 @@ def handle_membership_response(
     response: AddRaftVoterResponse | RemoveRaftVoterResponse | UpdateRaftVoterResponse,
     now_ms: int,
 ) -> None:
-    """A refusal is tried again at the next period; the log tells whether a change happened."""
+    """Wait for the next period after a refusal; the log tells whether a change happened."""
     role = core.role
     if response.error_code != ErrorCode.NONE:
         core.connections.back_off(sent.destination.id, now_ms)

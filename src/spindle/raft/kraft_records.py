@@ -82,7 +82,7 @@ def snapshot_footer() -> ControlRecord:
 
 
 def voter_set_of(record: VotersRecord) -> VoterSet:
-    """The voter set that a record describes.
+    """Return the voter set that a record describes.
 
     Raises:
         CorruptRecords: two voters share a node id.
@@ -96,7 +96,7 @@ def voter_set_of(record: VotersRecord) -> VoterSet:
 def read_control_records(
     buffer: Bytes, position: int, header: BatchHeader
 ) -> Iterator[ReadControlRecord]:
-    """The quorum's records in a control batch; kinds that are not known are passed over.
+    """Yield the quorum's records in a control batch; kinds that are not known are passed over.
 
     Raises:
         CorruptRecords: the batch or a value does not parse.

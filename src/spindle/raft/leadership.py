@@ -56,7 +56,7 @@ def _membership_records(core: QuorumCore) -> list[ControlRecord]:
 
 
 def update_high_watermark(core: QuorumCore) -> None:
-    """Commit what a majority of voters has."""
+    """Commit what a majority of the voters has."""
     role = core.role
     if isinstance(role, Leader):
         offset = role.progress.committed_offset(core.log.flushed_offset)
@@ -68,7 +68,7 @@ def update_high_watermark(core: QuorumCore) -> None:
 
 
 def poll_leader(core: QuorumCore, role: Leader, now_ms: int) -> None:
-    """Resign without a majority, remind silent voters, forget old observers."""
+    """Resign without a majority, remind silent voters, and forget old observers."""
     progress = role.progress
     if progress.needs_others:
         timeout_ms = int(core.settings.fetch_timeout_ms * _CHECK_QUORUM_FACTOR)
@@ -85,7 +85,7 @@ def poll_leader(core: QuorumCore, role: Leader, now_ms: int) -> None:
 
 
 def _is_removed(core: QuorumCore) -> bool:
-    """Whether a committed voter set lacks the local node."""
+    """Return whether a committed voter set lacks the local node."""
     offset = core.history.voters_offset
     return not core.is_voter and offset is not None and core.leader_high_watermark > offset
 
@@ -177,7 +177,7 @@ def handle_end_failed(core: QuorumCore, sent: InFlight) -> None:
 def handle_begin_request(
     core: QuorumCore, token: int, request: BeginQuorumEpochRequest, now_ms: int
 ) -> None:
-    """A leader presents itself. The voter it names is checked only after its epoch was taken up."""
+    """Follow the leader that presents itself, then check the voter that it addresses."""
     partition = requests.only_partition(request.topics)
     error = check_request(core, request.cluster_id, partition)
     if error is not None or partition is None:
@@ -217,7 +217,7 @@ def _follow_sender(
 def handle_end_request(
     core: QuorumCore, token: int, request: EndQuorumEpochRequest, now_ms: int
 ) -> None:
-    """The leader resigned: elect soon, the sooner the nearer the front of its list."""
+    """Elect soon after the leader has resigned: the first of its candidates does so at once."""
     partition = requests.only_partition(request.topics)
     error = check_request(core, request.cluster_id, partition)
     if error is not None or partition is None:

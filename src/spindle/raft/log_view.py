@@ -1,7 +1,7 @@
 """What the state machine knows of its log: offsets, epochs and snapshot ids, never the bytes.
 
-The view shows the log as it will be once every operation handed out so far is done; only
-`flushed_offset` lags behind, because acknowledgements and the high watermark hang on it.
+The view shows the log as it will be once every operation handed out so far is done. Only
+`flushed_offset` follows the disk, because acknowledgements and the high watermark depend on it.
 """
 
 from bisect import insort
@@ -87,18 +87,18 @@ class LogView:
         self._flushes.append(self.end_offset)
 
     def flush_finished(self) -> None:
-        """The oldest flush that was started is done."""
+        """Note that the oldest flush that was started is done."""
         self.flushed_offset = max(self.flushed_offset, self._flushes.popleft())
 
     def truncate_to(self, offset: int) -> None:
         self.end_offset = min(self.end_offset, offset)
         self.flushed_offset = min(self.flushed_offset, offset)
-        # A flush that was under way says nothing about what is appended after the truncation.
+        # A flush that is under way does not cover what is appended after the truncation.
         self._flushes = deque(min(end, offset) for end in self._flushes)
         self.epochs.truncate_to(offset)
 
     def reset_to(self, snapshot_id: OffsetAndEpoch) -> None:
-        """The log is empty and goes on where a snapshot ends."""
+        """Begin an empty log where a snapshot ends."""
         self.start_offset = self.end_offset = self.flushed_offset = snapshot_id.offset
         self._flushes = deque(snapshot_id.offset for _ in self._flushes)
         self.epochs = EpochHistory()
@@ -109,14 +109,14 @@ class LogView:
             insort(self.snapshots, snapshot_id)
 
     def cleaned(self, start_offset: int, snapshots: Iterable[OffsetAndEpoch]) -> None:
-        """Old segments and snapshots are gone; these are left."""
+        """Note where the log begins, and which snapshots are left, after a clean-up."""
         if start_offset > self.start_offset:
             self.start_offset = start_offset
             self.epochs.truncate_from_start(start_offset)
         self.snapshots = sorted(snapshots)
 
     def end_offset_for(self, epoch: int) -> OffsetAndEpoch:
-        """The largest epoch <= `epoch` that the log knows, and where it ends."""
+        """Return the largest epoch <= `epoch` that the log knows, and where it ends."""
         found = self.epochs.end_offset_for(epoch, self.end_offset)
         if found is not None:
             if self.snapshots and found.offset == self.snapshots[0].offset:

@@ -80,7 +80,7 @@ def handle_remove(
 def handle_probe_response(
     core: QuorumCore, sent: InFlight, response: ApiVersionsResponse, now_ms: int
 ) -> None:
-    """The voter to be added said which versions it can run."""
+    """Add the voter, which has answered with its versions, if it is fit."""
     role = core.role
     change = _probing(role, sent)
     if change is None or change.voter is None or not isinstance(role, Leader):
@@ -253,7 +253,7 @@ def _key_list(voter_set: VoterSet) -> str:
 def handle_update(
     core: QuorumCore, token: int, request: UpdateRaftVoterRequest, now_ms: int
 ) -> None:
-    """A voter reports its endpoints and versions; answered before anything is committed."""
+    """Take the endpoints and versions that a voter reports; answer before the commit."""
     error = ErrorCode.NONE
     try:
         _update(core, request, now_ms)

@@ -1,4 +1,4 @@
-"""Checks that all requests and answers between quorum members share: cluster, epoch and leader."""
+"""The checks of cluster, epoch and leader that all messages between quorum members share."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -14,14 +14,14 @@ from spindle.raft.roles import Follower, Leader, Prospective, Resigned
 
 
 def check_request(core: QuorumCore, cluster_id: str | None, partition: Any) -> ErrorCode | None:
-    """The error of a request as a whole; None if it is for this cluster's metadata partition."""
+    """Return the error of a request as a whole; None if it names this cluster and partition."""
     if cluster_id is not None and cluster_id != core.local.cluster_id:
         return ErrorCode.INCONSISTENT_CLUSTER_ID
     return ErrorCode.INVALID_REQUEST if partition is None else None
 
 
 def is_addressed_to(core: QuorumCore, voter_id: int, directory_id: Uuid) -> bool:
-    """Whether the voter that a request names is the local node; -1 and zero ids name nobody."""
+    """Return whether a request is for the local node; -1 and zero ids address every voter."""
     local = core.local.key
     if voter_id not in (-1, local.id):
         return False
@@ -29,7 +29,7 @@ def is_addressed_to(core: QuorumCore, voter_id: int, directory_id: Uuid) -> bool
 
 
 def check_leader_request(core: QuorumCore, epoch: int) -> ErrorCode | None:
-    """The error of a request to the leader of `epoch`; None if the local node is that leader."""
+    """Return the error of a request to the leader of `epoch`; None if this node leads it."""
     if epoch < core.epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
     if epoch > core.epoch:
@@ -42,7 +42,7 @@ def check_leader_request(core: QuorumCore, epoch: int) -> ErrorCode | None:
 def leader_named_by(
     core: QuorumCore, leader_id: int, node_endpoints: Sequence[Any]
 ) -> tuple[Endpoint, ...]:
-    """The endpoint that an answer gives for the leader, as a tuple of one or none."""
+    """Return the endpoint that an answer gives for the leader, as a tuple of one or none."""
     listener = core.local.controller_listener
     return tuple(
         Endpoint(listener, at.host, at.port)
@@ -52,7 +52,7 @@ def leader_named_by(
 
 
 def rest_of_answer(core: QuorumCore, sent: InFlight, response: Any, now_ms: int) -> Any | None:
-    """The partition of an answer about epochs, if it says more than what all answers say."""
+    """Return the partition of an answer about epochs, if it says more than all answers do."""
     partition = only_partition(response.topics)
     if response.error_code or partition is None:
         core.connections.back_off(sent.destination.id, now_ms)
@@ -70,7 +70,7 @@ def handle_common_response(
     endpoints: tuple[Endpoint, ...],
     now_ms: int,
 ) -> bool:
-    """Learn from an answer's epoch, leader and error; True if there is nothing more in it."""
+    """Follow an answer's epoch, leader and error; return True if the answer says nothing more."""
     current = partition.current_leader if hasattr(partition, "current_leader") else partition
     error, epoch, leader_id = partition.error_code, current.leader_epoch, current.leader_id
     if epoch > core.epoch or (epoch == core.epoch and leader_id >= 0 and not _has_leader(core)):
@@ -81,13 +81,13 @@ def handle_common_response(
         return True
     if error == ErrorCode.NONE:
         return bool(0 <= epoch < core.epoch)
-    # The peer has nothing new or cannot answer now: leave it alone for a moment.
+    # The peer has nothing new or cannot answer now: do not ask it again at once.
     core.connections.back_off(sent.destination.id, now_ms)
     return True
 
 
 def _has_leader(core: QuorumCore) -> bool:
-    """Whether the node needs no other to tell it the leader of its epoch."""
+    """Return whether the node knows the leader of its epoch without asking."""
     role = core.role
     if isinstance(role, Prospective):
         return bool(role.leader_endpoints)

@@ -1,4 +1,4 @@
-"""What a leader knows of its replicas: who has fetched how far, and what that commits (KIP-595).
+"""What a leader knows of its replicas: what each has fetched, and what that commits (KIP-595).
 
 A fetch offset acknowledges everything before it. The leader's own vote is its flushed log end.
 """
@@ -57,7 +57,7 @@ class Progress:
         self.set_voters(voters)
 
     def set_voters(self, voters: VoterSet) -> None:
-        """A new voter set is in force: who left observes now, who joined keeps its progress."""
+        """Put a voter set into force: removed voters become observers, added ones keep progress."""
         for voter_id, replica in list(self._replicas.items()):
             voter = voters.get(voter_id)
             if voter is not None and replica.key.directory_id == ZERO_UUID:
@@ -86,7 +86,7 @@ class Progress:
         return self._observers.get(key)
 
     def fetched(self, key: ReplicaKey, offset: int, leader_end_offset: int, now_ms: int) -> None:
-        """A replica asks for `offset`: it has everything before."""
+        """Note that a replica asks for `offset`: it has everything before."""
         replica = self.find(key)
         if replica is None:
             replica = self._observers[key] = ReplicaProgress(key)
@@ -98,7 +98,7 @@ class Progress:
                 del self._observers[key]
 
     def committed_offset(self, flushed_offset: int) -> int | None:
-        """The end of what a majority has; None while that lies before this epoch's own records.
+        """Return the end of what a majority has; None before it holds a record of this epoch.
 
         Records of earlier epochs count as committed only through a record of this epoch.
         """
@@ -118,7 +118,7 @@ class Progress:
         return offset if offset > self.epoch_start_offset else None
 
     def majority_fetched_since_ms(self) -> int:
-        """When the majority was last complete that this leader is sure of, itself included."""
+        """Return the latest time at which a majority, this leader included, had fetched."""
         times = sorted(
             (max(replica.last_fetch_ms, self._since_ms) for replica in self._remote_voters()),
             reverse=True,
@@ -132,7 +132,7 @@ class Progress:
         return self.voters.majority > (1 if self._is_local_voter() else 0)
 
     def voters_by_progress(self) -> list[ReplicaKey]:
-        """The other voters, furthest first: who should lead next."""
+        """Return the other voters, the one with the longest log first."""
         ordered = sorted(self._remote_voters(), key=lambda replica: -replica.end_offset)
         return [replica.key for replica in ordered]
 

@@ -1,7 +1,7 @@
 """The quorum's state machine: `ready = quorum.step(event, now_ms)`.
 
-Pure: no clock, no I/O; randomness is injected. `step` takes one event, lets the role do what is due
-at `now_ms`, and returns what the driver has to do (see `ready`).
+Pure: no clock, no I/O; randomness is injected. `step` takes one event, lets the role act on what is
+due at `now_ms`, and returns the work for the driver (see `ready`).
 """
 
 from spindle.common.ports import RandomSource
@@ -78,7 +78,7 @@ class Quorum:
         Raises:
             NotLeader: an append in an epoch that the local node does not lead.
             ApiError: a refused upgrade of kraft.version.
-            ValueError: an append that cannot be.
+            ValueError: an append of no record, or of atomic records that exceed one batch.
             QuorumFault: the node must stop.
         """
         core = self.core

@@ -1,7 +1,8 @@
-"""Events that drive the quorum's state machine, and `Ready`: what a step wants done.
+"""Events that drive the quorum's state machine, and `Ready`: the work that a step asks for.
 
-A driver does what `Ready` lists in the order of its fields, and one `Ready` after the other. So a
-vote is on the disk before it is sent, and records are in the log before anybody is told.
+The driver works through the fields of a `Ready` in their order, and takes one `Ready` after the
+other. So a vote is on the disk before it is sent, and records are in the log before an answer tells
+of them.
 """
 
 from dataclasses import dataclass, field
@@ -42,7 +43,7 @@ class ResponseReceived(NamedTuple):
 class RequestFailed(NamedTuple):
     """No answer will come: the connection failed, or the peer lacks the version that is needed.
 
-    `is_refused` says that nobody listens at the destination: the process that did is gone.
+    `is_refused` says that no process listens at the destination.
     """
 
     request_id: int
@@ -77,7 +78,7 @@ class SnapshotInstalled(NamedTuple):
 
 
 class SnapshotUnfit(NamedTuple):
-    """A fetched snapshot does not hold together: it was thrown away, the log is as it was."""
+    """A fetched snapshot is damaged: it was removed, and the log is as it was."""
 
     snapshot_id: OffsetAndEpoch
 
@@ -156,7 +157,7 @@ class WriteSnapshotChunk(NamedTuple):
 class InstallSnapshot(NamedTuple):
     """The fetched snapshot is complete: keep it and reset the log to its end.
 
-    Then report `SnapshotInstalled`, or `SnapshotUnfit` if it is not what a snapshot should be.
+    Then report `SnapshotInstalled`, or `SnapshotUnfit` if the snapshot is damaged.
     """
 
     snapshot_id: OffsetAndEpoch
@@ -168,7 +169,7 @@ LogOperation: TypeAlias = AppendBatches | Truncate | Flush | WriteSnapshotChunk 
 
 
 class Destination(NamedTuple):
-    """A peer. Nodes of the bootstrap list have ids below -1: who they are is not known yet."""
+    """The address of a peer. Bootstrap servers, whose node ids are not known, have ids below -1."""
 
     id: int
     host: str
@@ -197,7 +198,7 @@ class ReadSnapshot(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """The answer to a `RequestReceived`; `read` says which bytes the driver adds first."""
+    """The answer to a `RequestReceived`; `read` names the bytes that the driver adds first."""
 
     token: int
     response: Message
@@ -206,7 +207,7 @@ class Reply(NamedTuple):
 
 @dataclass(slots=True)
 class Ready:
-    """What a step wants done, in the order of the fields.
+    """The work that a step asks for, in the order of the fields.
 
     Attributes:
         election_state: to be in the file, synced, before anything else is done.

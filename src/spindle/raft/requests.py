@@ -168,7 +168,7 @@ def update_voter_request(cluster_id: str, epoch: int, voter: Voter) -> UpdateRaf
 
 
 def add_voter_request(cluster_id: str, timeout_ms: int, voter: Voter) -> AddRaftVoterRequest:
-    """The request by which a controller joins on its own (KIP-1186): acknowledged when appended."""
+    """Return the request by which a controller adds itself (KIP-1186), answered at the append."""
     return AddRaftVoterRequest(
         cluster_id=cluster_id,
         timeout_ms=timeout_ms,
@@ -183,7 +183,7 @@ def add_voter_request(cluster_id: str, timeout_ms: int, voter: Voter) -> AddRaft
 
 
 def only_partition(topics: Sequence[Any]) -> Any | None:
-    """The metadata partition of a request or response; None if it is about anything else."""
+    """Return the metadata partition of a request or response; None if it is about anything else."""
     if len(topics) != 1 or len(topics[0].partitions) != 1:
         return None
     topic, partition = topics[0], topics[0].partitions[0]
@@ -195,7 +195,7 @@ def only_partition(topics: Sequence[Any]) -> Any | None:
 
 
 def only_fetch_partition(request: FetchRequest) -> FetchRequest.FetchTopic.FetchPartition | None:
-    """The metadata partition of a fetch, by name or (version 13 and later) by id."""
+    """Return the metadata partition of a fetch, by name or (version 13 and later) by id."""
     if len(request.topics) != 1 or len(request.topics[0].partitions) != 1:
         return None
     topic, partition = request.topics[0], request.topics[0].partitions[0]
@@ -204,7 +204,7 @@ def only_fetch_partition(request: FetchRequest) -> FetchRequest.FetchTopic.Fetch
 
 
 def fetching_replica(request: FetchRequest) -> ReplicaKey:
-    """Who fetches; id -1 for a consumer."""
+    """Return the replica that fetches; its id is -1 for a consumer."""
     state_id = request.replica_state.replica_id
     replica_id = state_id if state_id >= 0 else request.replica_id
     partition = only_fetch_partition(request)

@@ -1,4 +1,4 @@
-"""Answers of the quorum: they all name the own epoch and, where it is known, the leader."""
+"""Answers of the quorum. All of them name the epoch of this node and, if known, the leader."""
 
 from collections.abc import Callable
 from typing import Final, TypeVar
@@ -23,7 +23,7 @@ SnapshotPartition = FetchSnapshotResponse.TopicSnapshot.PartitionSnapshot
 
 
 def leader_destination(core: QuorumCore) -> Destination | None:
-    """Where the leader is reached, if it is known."""
+    """Return where the leader is reached, if it is known."""
     return core.destination(core.leader_id, core.leader_endpoints) if core.leader_id >= 0 else None
 
 
@@ -89,7 +89,7 @@ def fetch_response(
     diverging: OffsetAndEpoch | None = None,
     snapshot_id: OffsetAndEpoch | None = None,
 ) -> FetchResponse:
-    """An answer without records; the driver adds them."""
+    """Return an answer without records; the driver adds them."""
     partition = FetchPartitionData(
         partition_index=_PARTITION,
         error_code=error,
@@ -125,7 +125,7 @@ def fetch_snapshot_response(
     snapshot_id: OffsetAndEpoch = BOOTSTRAP_SNAPSHOT_ID,
     position: int = 0,
 ) -> FetchSnapshotResponse:
-    """An answer without bytes; the driver adds them and the size."""
+    """Return an answer without bytes; the driver adds them and the size."""
     partition = SnapshotPartition(
         index=_PARTITION,
         error_code=error,

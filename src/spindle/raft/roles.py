@@ -1,4 +1,4 @@
-"""The roles of a node in an epoch, each with only what it needs, and the moves between them.
+"""The roles of a node in an epoch, each with its own state, and the moves between them.
 
 Observers are only ever unattached or followers. KIP-595; Prospective: KIP-996.
 """
@@ -22,7 +22,7 @@ class VoteCount:
         self._answers: dict[int, bool] = {}
 
     def record(self, voter_id: int, is_granted: bool) -> None:
-        """Note an answer; one from outside the voter set counts for nothing."""
+        """Note an answer; an answer from outside the voter set does not count."""
         if self._voters.get(voter_id) is not None:
             self._answers[voter_id] = is_granted
 
@@ -46,7 +46,7 @@ class VoteCount:
 
 @dataclass(slots=True)
 class Unattached:
-    """Knows the epoch, but no leader that it could reach."""
+    """Knows the epoch, but no leader that it can reach."""
 
     epoch: int
     election_deadline_ms: int
@@ -56,7 +56,7 @@ class Unattached:
 
 @dataclass(slots=True)
 class Prospective:
-    """Asks whether it would win, without raising the epoch."""
+    """Asks for pre-votes: whether it would win an election, without raising the epoch."""
 
     epoch: int
     election_deadline_ms: int
@@ -137,7 +137,7 @@ class Follower:
 
 @dataclass(slots=True)
 class Resigned:
-    """Led this epoch; neither leads nor votes in it again. Tells the voters that it is over."""
+    """Led this epoch, and neither leads nor votes in it again. Asks the voters to elect."""
 
     epoch: int
     election_deadline_ms: int
@@ -173,14 +173,14 @@ LEGAL_MOVES: Final[dict[tuple[type[Role], type[Role]], int]] = {
     (Resigned, Prospective): SAME_EPOCH,
     (Resigned, Follower): HIGHER_EPOCH,
 }
-"""Moves between roles and by how much the epoch must rise at least; all others are bugs."""
+"""The legal moves, and by how much the epoch must rise at least; every other move is a bug."""
 
 FIRST_ROLES: Final[tuple[type[Role], ...]] = (Unattached, Candidate, Follower, Resigned)
-"""What a restarted node may begin as."""
+"""The roles in which a node may start."""
 
 
 class IllegalMove(Exception):
-    """The state machine wanted a role change that cannot be: a bug, never a peer's fault."""
+    """The state machine made a role change that is not legal: a bug, never a peer's fault."""
 
 
 def check_move(before: Role | None, after: Role) -> None:

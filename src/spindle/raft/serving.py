@@ -14,7 +14,7 @@ from spindle.raft.ready import ReadLog, ReadSnapshot
 from spindle.raft.roles import Leader, ParkedFetch
 
 MAX_PARKED_FETCHES: Final = 10_000
-"""Beyond this a fetch is answered at once, empty if need be."""
+"""Beyond this number a fetch is answered at once, without records if there are none."""
 
 
 def handle_fetch(core: QuorumCore, token: int, request: FetchRequest, now_ms: int) -> None:
@@ -76,7 +76,7 @@ def _serve(core: QuorumCore, role: Leader, token: int, request: FetchRequest, no
 
 
 def serve_parked_fetches(core: QuorumCore, role: Leader, now_ms: int) -> None:
-    """Answer the fetches for which there is something, or whose time is over."""
+    """Answer the fetches for which there are records or a new high watermark, or that time out."""
     high_watermark = core.leader_high_watermark
     for fetch in list(role.parked_fetches.values()):
         if (
@@ -143,7 +143,7 @@ def _note_snapshot_fetch(
     replica_id: int,
     now_ms: int,
 ) -> None:
-    """A voter that loads a snapshot is alive: it counts for the majority of the leader."""
+    """Count a voter that loads a snapshot as alive, for the majority of the leader."""
     voter = role.progress.voters.get(replica_id)
     if voter is not None and voter.key.directory_id in (
         bytes(16),

@@ -1,4 +1,4 @@
-"""What a node brings to the quorum: its identity, its settings, and what it finds on its disk."""
+"""The inputs of a quorum member: its identity, its settings, and what its disk holds."""
 
 from typing import NamedTuple
 
@@ -9,7 +9,7 @@ from spindle.raft.voters import KRaftVersionRange, ReplicaKey, Voter, VoterHisto
 
 
 class LocalNode(NamedTuple):
-    """Who the local node is.
+    """The identity of the local node.
 
     Attributes:
         controller_listener: name of the default controller listener.
@@ -44,7 +44,7 @@ class QuorumSettings(NamedTuple):
 
 
 class StoredState(NamedTuple):
-    """What was found on the disk at start."""
+    """What a start found on the disk."""
 
     election: ElectionState | None
     log: LogView

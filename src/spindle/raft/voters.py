@@ -31,7 +31,7 @@ class ReplicaKey(NamedTuple):
 
 
 def endpoints_of(rows: Iterable[Any]) -> tuple[Endpoint, ...]:
-    """Listeners as the quorum's messages and records carry them: name, host and port."""
+    """Return listeners as the quorum's messages and records carry them: name, host and port."""
     return tuple(Endpoint(row.name, row.host, row.port) for row in rows)
 
 
@@ -93,14 +93,14 @@ class VoterSet:
 
     @property
     def majority(self) -> int:
-        """How many voters decide."""
+        """How many voters are a majority."""
         return len(self._by_id) // 2 + 1
 
     def get(self, voter_id: int) -> Voter | None:
         return self._by_id.get(voter_id)
 
     def contains(self, key: ReplicaKey) -> bool:
-        """True if the id is a voter's and, where the set knows a directory id, that agrees too."""
+        """Return whether the key is that of a voter; the zero directory id in the set fits any."""
         voter = self._by_id.get(key.id)
         if voter is None:
             return False
@@ -110,7 +110,7 @@ class VoterSet:
         return len(self._by_id) == 1 and self.contains(key)
 
     def with_voter(self, voter: Voter) -> "VoterSet":
-        """The set with a voter added, or the voter of that id replaced in its place."""
+        """Return the set with a voter added, or the voter of that id replaced in its place."""
         voters = dict(self._by_id)
         voters[voter.key.id] = voter
         return VoterSet(voters.values())
@@ -147,7 +147,7 @@ class VoterHistory:
         return self._sets[-1][0] if self._sets else None
 
     def voters_before(self, offset: int) -> VoterSet:
-        """The set that was in force when everything below `offset` had been written."""
+        """Return the set that was in force when everything below `offset` had been written."""
         at = bisect_right(self._sets, offset - 1, key=lambda entry: entry[0])
         return self._sets[at - 1][1] if at else self.static_voters
 

@@ -43,7 +43,7 @@ def handle_vote_request(core: QuorumCore, token: int, request: VoteRequest, now_
 def can_grant(
     core: QuorumCore, candidate: ReplicaKey, log_end: OffsetAndEpoch, *, is_pre_vote: bool
 ) -> bool:
-    """Whether the local node would give, or gives, its vote in the current epoch."""
+    """Return whether the local node would give, or gives, its vote in the current epoch."""
     role = core.role
     is_fit = is_up_to_date(log_end, core.log.end)
     if isinstance(role, Leader):
@@ -158,7 +158,7 @@ def handle_vote_response(
 
 
 def handle_vote_unsupported(core: QuorumCore) -> None:
-    """A voter does not know pre-votes: go on as it would, with a real election."""
+    """Count the pre-votes of voters that do not know them as granted."""
     role = core.role
     if isinstance(role, Prospective):
         for voter_id in role.votes.unanswered_ids:

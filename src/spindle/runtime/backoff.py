@@ -13,7 +13,7 @@ class Backoff:
         self.failures = 0
 
     def next_ms(self) -> float:
-        """How long to wait after one more failure; within 2 % of the exact value."""
+        """Return how long to wait after one more failure; within 2 % of the exact value."""
         exact: int = min(self._initial_ms * 2**self.failures, self._max_ms)
         self.failures = min(self.failures + 1, 30)
         return exact * (0.98 + 0.04 * self._random())

@@ -36,7 +36,7 @@ def listener_lines(listeners: Sequence[Listener], advertised: Sequence[Endpoint]
 def directory_lines(
     identities: DirectoryIdentities, broker: BrokerServer | None, metadata_log_dir: str
 ) -> Iterator[str]:
-    """One for each directory that works."""
+    """Yield one line for each directory that works."""
     for path, directory_id in identities.directory_ids.items():
         if path in identities.offline:
             continue
@@ -54,13 +54,13 @@ def directory_lines(
 
 
 def level_line(image: MetadataImage) -> str:
-    """The finalized features, which decide what is written."""
+    """Return the finalized features, which decide what is written."""
     levels = ", ".join(f"{name} {level}" for name, level in sorted(image.features.levels.items()))
     return f"features: {levels or 'none'}; metadata up to offset {image.provenance.last_offset}"
 
 
 def size_text(size_bytes: int) -> str:
-    """A size as people read it, such as `1.5 GiB`."""
+    """Return a size as people read it, such as `1.5 GiB`."""
     size = float(size_bytes)
     for unit in _UNITS:
         if size < 1024 or unit == _UNITS[-1]:

@@ -61,7 +61,7 @@ class FrameReceiver:
         self._large_end = 0
 
     def buffer(self) -> memoryview:
-        """Where the next bytes go; never empty."""
+        """Return where the next bytes go; never empty."""
         if self.large_bytes:
             if self._large_end == len(self._large):
                 self._grow_large()

@@ -52,7 +52,7 @@ class JsonFormatter(logging.Formatter):
 
 
 def set_up_logging(form: str = TEXT, level: int = logging.INFO) -> None:
-    """Lines of the form `text` or `json`, to standard output."""
+    """Write log lines of the form `text` or `json` to standard output."""
     handler = logging.StreamHandler(sys.stdout)
     handler.setFormatter(JsonFormatter() if form == JSON else TextFormatter())
     root = logging.getLogger("spindle")

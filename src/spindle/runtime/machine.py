@@ -36,27 +36,27 @@ class Machine(Protocol):
     random: Random
 
     def wall_clock_ms(self) -> int:
-        """Milliseconds since the epoch, as people set it: stamps records, measures nothing."""
+        """Return the wall clock in ms since the epoch: it stamps records and measures nothing."""
         ...
 
     def steady_clock_ms(self) -> int:
-        """Milliseconds since the epoch by a clock that never goes back."""
+        """Return milliseconds since the epoch by a clock that never goes back."""
         ...
 
     def new_uuid(self) -> Uuid: ...
 
     def file_system(self, directories: Sequence[str]) -> FileSystem:
-        """The disks; these directories are watched."""
+        """Return the disks; these directories are watched."""
         ...
 
     def disk_times(self) -> Collection[DiskTimes]:
-        """What was measured in the watched directories."""
+        """Return the measurements of the watched directories."""
         ...
 
     def open_directory(
         self, path: str, on_failure: DirectoryFailureListener, hang_limit_s: float
     ) -> DirectoryExecutor:
-        """The I/O thread of a directory. Call on the event loop.
+        """Return the I/O thread of a directory. Call on the event loop.
 
         Args:
             hang_limit_s: a disk that has not answered for so long has failed.
@@ -73,11 +73,11 @@ class Machine(Protocol):
         ...
 
     def open_files_limit(self) -> int:
-        """How many descriptors the process may have."""
+        """Return how many descriptors the process may have."""
         ...
 
     async def listen(self, name: str, host: str, port: int) -> Any:
-        """A bound socket for `create_server`, which queues connections until then.
+        """Return a bound socket for `create_server`, which queues connections until then.
 
         Raises:
             ConfigError: the address of the listener `name` cannot be had.

@@ -162,7 +162,7 @@ class Node:
     def _log_banner(
         self, identities: DirectoryIdentities, controller_listeners: Sequence[Listener]
     ) -> None:
-        """What the operator wants to know once it runs: ports and disks as they really are."""
+        """Log the ports and directories as they are once the node runs."""
         lines = [level_line(self.publisher.image)]
         if self.broker is not None:
             lines += listener_lines(self.broker.listeners, self.broker.advertised())
@@ -257,7 +257,7 @@ class Node:
         return BrokerServer(environment, self._metrics)
 
     def _previous_broker_epoch(self, identities: DirectoryIdentities) -> int:
-        """The epoch of a run that ended in order in *all* directories, else -1 (KIP-966)."""
+        """Return the epoch of a run that ended in order in *all* directories, else -1 (KIP-966)."""
         if identities.offline:
             return UNKNOWN_BROKER_EPOCH
         epochs = [read_clean_shutdown(self._file_system, p) for p in self._log_dirs]
@@ -300,7 +300,7 @@ class Node:
         ActiveBrokersWatch(self.publisher, broker_ids, then)
 
     def fail(self, reason: str) -> None:
-        """A fault that the node does not survive. May be called more than once."""
+        """End the node because of a fault. May be called more than once."""
         if self._fatal is None:
             self._fatal = reason
             log.critical("shutting down: %s", reason)
@@ -315,7 +315,7 @@ class Node:
         return self._stopped.is_set()
 
     def why_not_ready(self) -> str | None:
-        """None while clients are served as they should be, else the reason in a few words."""
+        """Return None while clients are served as they should be, else a short reason."""
         if self._fatal is not None:
             return self._fatal
         if self.is_stopping:

@@ -1,4 +1,4 @@
-"""The way from a node to the active controller (KIP-590): waits for one, and asks again.
+"""Requests from a node to the active controller (KIP-590), repeated until one answers.
 
 The active controller may be this process, or another that is reached at its controller listener. A
 request that meets a controller which has lost its leadership, or whose node does not answer, is
@@ -62,14 +62,14 @@ class ActiveControllerChannel(ImageConsumer):
     def on_leader_change(self, leader: LeaderAndEpoch) -> None:
         self._leader = leader
         if leader.leader_id >= 0:
-            # Whoever led before may hang: nobody waits for its answer.
+            # The former leader may hang: do not wait for its answers.
             self._abandon_attempts()
             self._has_leader.set()
         else:
             self._has_leader.clear()
 
     async def request(self, message: Message, context: RequestContext | None = None) -> Any:
-        """The controller's answer. With a context the request is that of a client.
+        """Return the controller's answer. With a context the request is that of a client.
 
         Raises:
             ApiError: REQUEST_TIMED_OUT when no controller answers in time, UNSUPPORTED_VERSION when

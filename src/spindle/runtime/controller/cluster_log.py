@@ -1,4 +1,4 @@
-"""Tells the log of the active controller what happens to brokers and leaders, for operators."""
+"""Logs what happens to brokers and leaders, on the node of the active controller."""
 
 import logging
 from collections.abc import Callable
@@ -14,11 +14,11 @@ from spindle.runtime.metrics.metadata_counts import is_unclean_election
 logger = logging.getLogger(__name__)
 
 _PARTITIONS_BY_NAME: Final = 20
-"""More changed leaders in one publication are told as a number; at DEBUG each is told."""
+"""More changed leaders in one publication are logged as a number; each of them at DEBUG."""
 
 
 class ClusterLog(ImageConsumer):
-    """Speaks while `is_active` is true."""
+    """Logs while `is_active` returns True."""
 
     def __init__(self, is_active: Callable[[], bool]) -> None:
         self._is_active = is_active

@@ -73,7 +73,7 @@ class WrittenSnapshot(NamedTuple):
 
 
 class ControllerServer(ImageConsumer):
-    """Everything of a node that concerns the quorum's requests.
+    """The controller side of one node.
 
     Attributes:
         channel: the way to the active controller, in this process or another.
@@ -181,8 +181,8 @@ class ControllerServer(ImageConsumer):
             response: Message = await self.request(request, context)
         except ApiError as error:
             if context.api_key in QUORUM_APIS:
-                # The node leaves the quorum, whose messages have no word for that: as a request
-                # that was cancelled, this one ends its connection.
+                # The node leaves the quorum, and its messages have no error for that. A cancelled
+                # request ends its connection.
                 raise asyncio.CancelledError from error
             return error_answer(request, error)
         return response
@@ -193,7 +193,7 @@ class ControllerServer(ImageConsumer):
         context: RequestContext,
         request: IncrementalAlterConfigsRequest,
     ) -> Message:
-        """Levels of loggers concern this process only, whether it is active or not (KIP-412)."""
+        """Change levels of loggers in this process, active or not (KIP-412); pass the rest on."""
         try:
             response: Message = await alter_own_first(
                 context,
@@ -208,7 +208,7 @@ class ControllerServer(ImageConsumer):
     async def _answer_envelope(
         self, context: RequestContext, envelope: EnvelopeRequest
     ) -> EnvelopeResponse:
-        """A client's request that a broker passes on."""
+        """Serve a client's request that a broker passes on."""
         try:
             request, client = open_request(envelope, _FORWARDED.__contains__, max_elements)
         except (ApiError, ProtocolViolation) as error:
@@ -243,7 +243,7 @@ class ControllerServer(ImageConsumer):
     def _describe_cluster(
         self, context: RequestContext, request: DescribeClusterRequest
     ) -> DescribeClusterResponse:
-        """The controllers, as this listener's clients reach them (KIP-919)."""
+        """Return the controllers, as this listener's clients reach them (KIP-919)."""
         refusal = endpoint_type_error(request.endpoint_type, CONTROLLERS)
         if refusal is not None:
             return refusal

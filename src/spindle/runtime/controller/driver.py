@@ -3,8 +3,8 @@
 Everything runs on the event loop's thread, so operations are decided one after the other, in the
 order in which they arrive. Each sees the *speculative* image, which contains all records that were
 appended, committed or not; its answer waits until its own records are committed. When leadership is
-lost the speculative image is dropped and all waiting requests fail with NOT_CONTROLLER: nobody was
-told anything that may now be undone.
+lost the speculative image is dropped and all waiting requests fail with NOT_CONTROLLER: no client
+was told of a change that is undone now.
 """
 
 import logging

@@ -1,4 +1,4 @@
-"""What a controller has done: plain numbers that its driver adds to and the exporter reads."""
+"""Counters of a controller: its driver adds to them, and the metrics read them."""
 
 from spindle.runtime.metrics.durations import Durations
 

@@ -1,7 +1,7 @@
 """`controller_mutation_rate`: how many partitions a client may create and delete (KIP-599).
 
-Enforced by the active controller. Clients new enough to know the error are refused what goes beyond
-their tokens; for older ones it is done, and they wait.
+The active controller enforces it. A request beyond the client's tokens is refused if its version
+knows the error; an older version is served, and the client is told to wait.
 """
 
 from typing import Final
@@ -23,11 +23,11 @@ FIRST_STRICT_VERSION: Final[dict[int, int]] = {
     ApiKey.DELETE_TOPICS: 5,
     ApiKey.CREATE_PARTITIONS: 3,
 }
-"""From which version on clients are refused."""
+"""The first version that is refused instead of delayed, by API."""
 
 
 class Mutations:
-    """What one request does. `wait_ms` is what its answer must say."""
+    """The partitions that one request creates or deletes. `wait_ms` goes into its answer."""
 
     def __init__(self, bucket: TokenBucket | None, now_ms: int, *, is_strict: bool) -> None:
         self.wait_ms = 0
@@ -67,7 +67,7 @@ class MutationQuotas:
     def begin(
         self, image: ClientQuotasImage, api_key: int, context: RequestContext | None, now_ms: int
     ) -> Mutations:
-        """For one request. Without a context nobody is charged: it comes from the node itself."""
+        """Begin one request. Without a context it comes from the node itself and is not charged."""
         if image is not self._image:
             self._image = image
             self._limits = QuotaLimits(image.by_entity, CONTROLLER_MUTATION_RATE)
@@ -79,7 +79,7 @@ class MutationQuotas:
         return Mutations(bucket, now_ms, is_strict=context.api_version >= first_strict)
 
     def _bucket(self, found: QuotaLimit, now_ms: int) -> TokenBucket:
-        """The most recently used one goes last, the first one is dropped when there are many."""
+        """Return the bucket of a quota; drop the least recently used one of too many."""
         bucket = self._buckets.pop(found.shared_by, None)
         if bucket is None:
             bucket = TokenBucket(self._samples, self._window_ms, found.limit, now_ms)

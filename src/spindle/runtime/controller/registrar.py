@@ -37,8 +37,8 @@ class Metadata(Protocol):
 class ControllerRegistrar(ImageConsumer):
     """Registers the local controller whenever the metadata lack this process.
 
-    Two processes with one id would replace each other without end. So whoever was replaced says so
-    and waits before it registers again.
+    Two processes with one id would replace each other without end. So a process that was replaced
+    logs an error and waits before it registers again.
 
     Args:
         request: sends a request to the active controller.
@@ -82,7 +82,7 @@ class ControllerRegistrar(ImageConsumer):
             self._is_acknowledged = False
         elif (
             (self._task is None or self._task.done())
-            # What the active controller has committed arrives here a moment later.
+            # A registration that is committed arrives here a moment after its answer.
             and not (self._is_acknowledged and known is self._superseded)
             and self._metadata.leader.leader_id >= 0
             and image.features.is_bootstrapped

@@ -10,7 +10,7 @@ from spindle.runtime.metrics.families import counter, counters, gauge, gauges, s
 
 
 def broker_metrics(broker: BrokerServer) -> Iterator[Metric]:
-    """What needs no counting. Call on the event loop."""
+    """Yield the metrics that need no counting. Call on the event loop."""
     yield gauge(
         "kafka_server_kafka_server_broker_state",
         "0 not running, 1 starting, 2 recovery, 3 running, 6 pending controlled shutdown, "

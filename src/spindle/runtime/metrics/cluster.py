@@ -80,7 +80,7 @@ def loader_metrics(
     snapshot: WrittenSnapshot | None,
     now_ms: int,
 ) -> Iterator[Metric]:
-    """How far this node has read the metadata."""
+    """Yield how far this node has read the metadata."""
     applied = image.provenance
     appended_s = max(applied.last_append_time_ms, 0) / 1000
     lag_s = max(now_ms / 1000 - appended_s, 0) if appended_s else 0
@@ -136,7 +136,7 @@ def loader_metrics(
 
 
 def controller_metrics(driver: ControllerDriver | None, counts: MetadataCounts) -> Iterator[Metric]:
-    """What the controller of this node does; None on a broker that is none."""
+    """Yield the metrics of this node's controller; `driver` is None on a pure broker."""
     history = driver.history if driver is not None else ControllerHistory()
     is_active = driver is not None and driver.is_active
     yield gauge(
@@ -183,7 +183,7 @@ def controller_metrics(driver: ControllerDriver | None, counts: MetadataCounts) 
 
 
 def quorum_metrics(quorum: RaftMetadataQuorum) -> Iterator[Metric]:
-    """The node's part in the metadata quorum."""
+    """Yield the node's part in the metadata quorum."""
     core, history = quorum.core, quorum.history
     role = core.role
     state = type(role).__name__.lower()

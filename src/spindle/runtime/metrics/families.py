@@ -19,7 +19,7 @@ def gauge(name: str, documentation: str, value: float) -> Metric:
 
 
 def gauges(name: str, documentation: str, values: Iterable[tuple[Labels, float]]) -> Metric:
-    """One sample for each (labels, value)."""
+    """Make a gauge with one sample for each (labels, value)."""
     metric = Metric(name, documentation, "gauge")
     for labels, value in values:
         metric.add_sample(name, dict(labels), value)
@@ -31,7 +31,7 @@ def counter(name: str, documentation: str, value: float) -> Metric:
 
 
 def counters(name: str, documentation: str, values: Iterable[tuple[Labels, float]]) -> Metric:
-    """One sample for each (labels, value); the name gets the suffix `_total`."""
+    """Make a counter with one sample for each (labels, value); its name ends with `_total`."""
     metric = Metric(name, documentation, "counter")
     for labels, value in values:
         metric.add_sample(f"{name}_total", dict(labels), value)
@@ -43,7 +43,7 @@ def summaries(
     documentation: str,
     values: Iterable[tuple[Labels, int, float, Sequence[tuple[float, float]]]],
 ) -> Metric:
-    """For each (labels, count, sum, [(quantile, value)])."""
+    """Make a summary from each (labels, count, sum, [(quantile, value)])."""
     metric = Metric(name, documentation, "summary")
     for labels, count, total, quantiles in values:
         for quantile, value in quantiles:

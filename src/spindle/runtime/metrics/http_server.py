@@ -86,7 +86,7 @@ class MetricsServer:
         task.add_done_callback(self._exchanges.discard)
 
     async def _exchange(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One request and its answer, in bounded time."""
+        """Serve one request in bounded time."""
         try:
             async with asyncio.timeout(self._timeout_s):
                 method, answer = await self._answer(reader)

@@ -63,7 +63,7 @@ class MetadataCounts(ImageConsumer):
 
 
 def is_unclean_election(old: PartitionRegistration, new: PartitionRegistration) -> bool:
-    """Whether the new leader was elected although it may lack what was committed."""
+    """Return whether the new leader was elected although it may lack what was committed."""
     return (
         new.leader not in (old.leader, NO_LEADER, *old.isr, *old.elr)
         and new.leader_recovery_state == RECOVERING

@@ -52,7 +52,7 @@ class _Gathered(Collector):
 
 
 def node_labels(config: NodeConfig, cluster_id: str) -> dict[str, str]:
-    """What this node is."""
+    """Return the labels that describe this node."""
     return {
         "cluster_id": cluster_id,
         "node_id": str(config.node_id),
@@ -83,7 +83,7 @@ class NodeMetrics:
         return {"/metrics": self.render, "/metrics/partitions": self.render_partitions}
 
     async def render_partitions(self) -> bytes:
-        """One row for each replica; empty on a node that is no broker."""
+        """Make the page with one row for each replica; it is empty on a pure controller."""
         broker = self._parts().broker
         if broker is None:
             return b""

@@ -63,7 +63,7 @@ class PartitionRows:
         self.followed: list[tuple[str, tuple[int, ...]]] = []
 
     def add(self, partition: Partition) -> None:
-        """What is in a failed directory has no row: nobody knows it."""
+        """Leave out the replicas of failed directories, of which nothing is known."""
         if partition.is_offline:
             return
         log = partition.log
@@ -116,5 +116,5 @@ def _text(families: Iterable[Family], rows: list[tuple[str, tuple[int, ...]]]) -
 
 
 def _escaped(path: str) -> str:
-    """Names of topics have no characters that the format would want escaped; paths may."""
+    """Escape what the text format wants escaped: paths may hold it, names of topics cannot."""
     return path.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -80,7 +80,7 @@ async def count_replicas(replicas: Replicas) -> ReplicaCounts:
 
 
 async def count_groups(groups: GroupCoordinator) -> tuple[dict[str, int], int]:
-    """(groups by state, committed offsets), in turns with everybody else."""
+    """Return (groups by state, committed offsets), with pauses for other work."""
     states: dict[str, int] = {}
     offsets = 0
     for driver in list(groups.shards.values()):

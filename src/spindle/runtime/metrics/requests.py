@@ -48,7 +48,7 @@ class RequestTimes:
         self._now[(exponent << 4) + int(mantissa * 32) + _FIRST] += 1
 
     def quantiles_s(self, wanted: Sequence[float], now_s: float) -> list[float]:
-        """The times that these parts (0 to 1) of the recent requests did not exceed; 0 for none.
+        """Return the given quantiles (0 to 1) of the times of recent requests; 0 for no request.
 
         `now_s` is a clock that does not go back; it moves the window.
         """
@@ -103,7 +103,7 @@ class RequestMetrics:
         self.times: dict[tuple[str, str], RequestTimes] = {}
 
     def of(self, api: str, listener: str) -> RequestTimes:
-        """The counters of an API on a listener, to be kept by who serves it."""
+        """Return the counters of an API on a listener, for its connections to keep."""
         key = (api, listener)
         found = self.times.get(key)
         if found is None:

@@ -48,7 +48,7 @@ class Dispatcher(Protocol):
         ...
 
     def connection_opened(self, connection: "Connection") -> bool:
-        """False where a limit refuses the connection."""
+        """Count a connection in; return False where a limit refuses it."""
         ...
 
     def connection_closed(self, connection: "Connection") -> None: ...
@@ -306,7 +306,7 @@ class Connection(asyncio.BufferedProtocol):
     # -- for the server
 
     def is_idle_since(self, time_s: float) -> bool:
-        """Nothing came, went or is being worked on since `time_s` of the loop's clock."""
+        """Return whether nothing came, went or was worked on since `time_s` of the loop's clock."""
         if self._is_write_paused and self._transport is not None:
             unsent_bytes = self._transport.get_write_buffer_size()
             if unsent_bytes != self._unsent_bytes:

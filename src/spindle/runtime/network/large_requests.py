@@ -43,7 +43,7 @@ T = TypeVar("T")
 
 
 def max_elements(api_key: int) -> int:
-    """What all arrays of one request may hold together; less where it is decided in one go."""
+    """Return how many elements a request may have; fewer if it is decided in one piece."""
     # AlterPartition comes from brokers only, with the ISRs of all their partitions at once.
     if api_key in _PACED or api_key == ApiKey.ALTER_PARTITION:
         return _PACED_ELEMENTS
@@ -83,7 +83,7 @@ class LargeRequests:
             self._give_back(size_bytes)
 
     async def on_thread(self, function: Callable[[], T]) -> T:
-        """The result of a function that needs nothing of the event loop."""
+        """Run a function that needs nothing of the event loop, and return its result."""
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, "large requests")
         return await self._loop.run_in_executor(self._thread, function)

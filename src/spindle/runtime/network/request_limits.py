@@ -96,7 +96,7 @@ class RequestLimits:
         return None
 
     def leave(self, address: str) -> None:
-        """A connection that was admitted is gone."""
+        """Count out a connection that was admitted."""
         self._count -= 1
         self._per_ip[address] -= 1
         if not self._per_ip[address]:
@@ -118,7 +118,7 @@ class RequestLimits:
         self.held_bytes += count
 
     def release(self, count: int) -> None:
-        """Bytes are free again; wakes who waits for room."""
+        """Give bytes back and wake the connections that wait for room."""
         self.held_bytes -= count
         if self._waiting and not self.is_full:
             waiting, self._waiting = self._waiting, {}

@@ -112,7 +112,7 @@ class RequestServer:
         return True
 
     def _limit_rate(self, connection: Connection) -> None:
-        """One that comes too fast is held unheard for a while and then closed (KIP-612)."""
+        """Hold a connection that exceeds the rate for a while, unread, then close it (KIP-612)."""
         wait_s = self._quotas.charge_connection(connection.client_address) / 1000
         if wait_s:
             self._metrics.connections_refused += 1
@@ -169,7 +169,7 @@ class RequestServer:
     def _throttled(
         self, connection: Connection, context: RequestContext, frame_bytes: int, response: Response
     ) -> Answer:
-        """The answer as quotas have it; the time to make it counts, too."""
+        """Return the answer with its throttle time; the time to make it counts, too."""
         started_s = perf_counter()
         self._throttle(connection, context, frame_bytes, response)
         frame = answer(context, response)
@@ -249,7 +249,7 @@ class RequestServer:
     async def _serve_large(
         self, connection: Connection, context: RequestContext, frame: Bytes, body: int
     ) -> Answer:
-        """The same beside the event loop, as far as it can be (see `large_requests`)."""
+        """Serve a large request beside the event loop where possible (see `large_requests`)."""
         cls, version = request_class(context.api_key), context.api_version
         large = self._large
         async with large.turn(len(frame)):
@@ -292,7 +292,7 @@ def _same(answer: Answer) -> Answer:
 
 
 def answer(context: RequestContext, response: Response) -> Answer:
-    """The frame of a response, in pieces."""
+    """Return the frame of a response, in pieces."""
     if response is None:
         return None
     parts = encode_parts(response, context.api_version)

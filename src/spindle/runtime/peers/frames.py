@@ -42,7 +42,7 @@ class FrameStream(asyncio.BufferedProtocol):
         self._transport.writelines(parts)
 
     async def read(self) -> memoryview:
-        """The next frame, without its size. For one reader at a time.
+        """Return the next frame, without its size. For one reader at a time.
 
         Raises:
             EOFError, OSError, ProtocolViolation: there will be none.

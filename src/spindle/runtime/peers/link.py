@@ -42,7 +42,7 @@ class PeerLink:
                     self._stream.write(parts)
 
     async def request(self, message: Message, *, first_version: int = 0) -> Message:
-        """The answer, in the newest version that both sides know."""
+        """Return the answer, in the newest version that both sides know."""
         _, parts = self._state.request(
             message, response_class(message.API_KEY), first_version=first_version
         )
@@ -58,7 +58,7 @@ class PeerLink:
 
 
 async def open_link(destination: Destination, client_id: str) -> PeerLink:
-    """A connection to the first address of the destination that accepts one.
+    """Return a connection to the first address of the destination that accepts one.
 
     The name is looked up first, as uvloop goes on looking when `open_connection` is cancelled and
     leaves an error behind that nobody retrieves.
@@ -87,7 +87,7 @@ LINK_ERRORS: Final = (ApiError, ClientError, EOFError, OSError, ProtocolViolatio
 
 
 def peer_error(destination: Destination, error: Exception) -> Exception:
-    """One of `LINK_ERRORS` in the terms of the port."""
+    """Translate one of `LINK_ERRORS` into an exception of the port."""
     if isinstance(error, UnsupportedByPeer):
         return PeerLacksVersion(f"{destination}: {error}")
     if isinstance(error, ConnectionRefusedError):

@@ -51,7 +51,7 @@ class PeerLinks:
             self._drop(destination)
 
     def _idle_link(self, destination: Destination) -> PeerLink | None:
-        """The connection to a destination. One with an open request is closed.
+        """Return the connection to a destination. One with an open request is closed.
 
         Either that request failed, or who asked has given it up and asks something else.
         """
@@ -74,7 +74,10 @@ class PeerLinks:
 
 
 def _oldest_version(message: Message) -> int:
-    """A peer must not take one thing for another: a pre-vote for a vote, no name for a topic's."""
+    """Return the lowest version in which a peer cannot misread the request.
+
+    An older version has no field for a pre-vote, or for the id of a topic.
+    """
     if isinstance(message, VoteRequest) and any(
         partition.pre_vote for topic in message.topics for partition in topic.partitions
     ):

@@ -1,7 +1,7 @@
 """File work of the quorum, in rounds on the metadata directory's thread.
 
-While a round runs, what later steps want done collects and becomes the next round, with a single
-flush for all of it: appends are committed in groups without waiting for one another.
+The work of steps that are taken while a round runs becomes the next round, with a single flush for
+all of it. So appends are committed in groups without waiting for one another.
 """
 
 import asyncio
@@ -68,7 +68,7 @@ class DiskRounds:
     Args:
         kraft_version: tells the level in force, which decides the form of the quorum-state file.
         on_done: gets each finished round, on the event loop.
-        on_error: gets what ended the work for good.
+        on_error: gets the fault that ended the work.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class DiskRounds:
         self._idle: list[asyncio.Future[None]] = []
 
     def add(self, ready: Ready) -> None:
-        """Queue a step's work; it begins when the present moment's steps are done."""
+        """Queue a step's work; it begins in the next turn of the event loop."""
         self._waiting.append(ready)
         if not self._is_due and not self._is_busy:
             self._is_due = True
@@ -106,7 +106,7 @@ class DiskRounds:
         self._tell_idle()
 
     async def until_idle(self, deadline: float) -> None:
-        """Return when nothing is left to do, or at `deadline` in the event loop's time."""
+        """Return when all work is done, or at `deadline` in the event loop's time."""
         if (self._waiting or self._is_busy) and not self._is_stopped:
             idle: asyncio.Future[None] = self._loop.create_future()
             self._idle.append(idle)

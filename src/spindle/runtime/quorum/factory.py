@@ -37,7 +37,7 @@ async def open_quorum(
     clock: Callable[[], int],
     on_fault: Callable[[BaseException], None],
 ) -> RaftMetadataQuorum:
-    """The quorum, not yet started.
+    """Return the quorum, not yet started.
 
     Args:
         endpoints: this node's controller listeners as others reach them, the default one first.
@@ -84,7 +84,7 @@ async def open_quorum(
 
 
 def read_bootstrap_records(file_system: FileSystem, metadata_log_dir: str) -> list[Message]:
-    """The records that a new cluster begins with; none where the log has them already.
+    """Return the records that a new cluster begins with; none where the log has them already.
 
     Raises:
         ConfigError: the file cannot be understood.

@@ -1,4 +1,4 @@
-"""What happened to the local member of the metadata quorum: told to the log, kept for metrics."""
+"""The history of the local quorum member, for the log and the metrics."""
 
 import logging
 from collections import deque
@@ -29,14 +29,14 @@ _PASSING: Final = frozenset(
         ErrorCode.REQUEST_TIMED_OUT,
     )
 )
-"""Refusals that belong to elections, moves and clean-up."""
+"""Refusals that pass by themselves: they belong to elections, moves and clean-up."""
 _NAMES: Final = {int(code): code.name for code in ErrorCode}
 _MEANINGS: Final[dict[int, str]] = {
     ErrorCode.INCONSISTENT_CLUSTER_ID: (
         " - it belongs to another cluster: compare cluster.id in both nodes' meta.properties"
     ),
     ErrorCode.INVALID_VOTER_KEY: (
-        " - it is not the voter that is meant: another id or another metadata directory"
+        " - it is another voter than the request names: by its id or its metadata directory"
     ),
 }
 
@@ -64,7 +64,7 @@ class QuorumHistory:
         self._uncommitted: deque[tuple[int, int]] = deque()
 
     def stepped(self, core: QuorumCore, ready: Ready, now_ms: int) -> None:
-        """One step was taken; `ready` is what it asks for."""
+        """Note a step that was taken; `ready` is the work that it asks for."""
         role = core.role
         if role is not self._role:
             self._changed(core, role, now_ms)
@@ -79,7 +79,7 @@ class QuorumHistory:
                 self.commits.observe((now_ms - self._uncommitted.popleft()[1]) / 1000)
 
     def answered(self, destination: Destination, response: Message) -> None:
-        """A peer's answer: a refusal that time does not heal is told once."""
+        """Note a peer's answer; a refusal that does not pass by itself is logged once."""
         code = _error_of(response)
         peer = f"{destination.host}:{destination.port}"
         if code in _PASSING:
@@ -97,14 +97,14 @@ class QuorumHistory:
             )
 
     def _check_own_voter(self, core: QuorumCore) -> None:
-        """Whether the quorum takes this node for somebody else."""
+        """Warn if the voter of this node's id has another metadata directory."""
         local = core.local
         voter = core.voters.get(local.key.id)
         if local.can_vote and voter is not None and not core.is_voter:
             logger.warning(
-                "[RaftManager id=%d] this node observes: the voter of its id has directory %s, the "
-                "metadata directory here is %s; if that disk is lost, remove its voter and add "
-                "this one",
+                "[RaftManager id=%d] this node is an observer: the voter of its id has metadata "
+                "directory %s, but the one here is %s; if that disk is lost, remove its voter and "
+                "add this one",
                 self._node_id,
                 uuid_text(voter.key.directory_id),
                 uuid_text(local.key.directory_id),
@@ -138,7 +138,7 @@ class QuorumHistory:
 
 
 def _error_of(response: Any) -> int:
-    """The error of an answer, as a whole or for its partition."""
+    """Return the error of an answer, as a whole or for its partition."""
     if getattr(response, "error_code", 0):
         return int(response.error_code)
     topics = (

@@ -149,7 +149,7 @@ class RaftMetadataQuorum:
     async def stop(self, timeout_s: float) -> None:
         """Resign if leading, wait for the next leader, finish the file work, close the log.
 
-        Until this returns `handle` has to be served: the vote of the node that leads counts.
+        Until this returns `handle` must be served: the next leader may need this node's vote.
         """
         if self._is_stopped:
             return
@@ -167,7 +167,7 @@ class RaftMetadataQuorum:
         await self._close_log()
 
     async def _close_log(self) -> None:
-        with suppress(LogDirectoryFailed):  # whoever stops because of that knows it already
+        with suppress(LogDirectoryFailed):  # the failure itself has been logged before
             await self._thread.submit(self._log.close)
 
     def _halt(self) -> None:
@@ -183,7 +183,7 @@ class RaftMetadataQuorum:
     def _fail(self, fault: BaseException) -> None:
         if not self._is_stopped:
             story = " ".join(self._quorum.core.story)
-            # The directory has told why it failed; any other fault is a bug or a hostile log.
+            # The directory has logged why it failed; any other fault is a bug or a damaged log.
             trace = None if isinstance(fault, LogDirectoryFailed) else fault
             logger.error("the metadata quorum stops here after %s", story, exc_info=trace)
             self._halt()
@@ -241,7 +241,7 @@ class RaftMetadataQuorum:
         return self._quorum.core
 
     def subscribe(self, listener: QuorumListener) -> None:
-        """Deliver the newest snapshot and all committed batches, then whatever follows."""
+        """Deliver the newest snapshot and all committed batches to a listener, then new ones."""
         self._feed.subscribe(listener)
 
     def unsubscribe(self, listener: QuorumListener) -> None:
@@ -356,7 +356,7 @@ class RaftMetadataQuorum:
             self._timer = self._loop.call_later(delay_s, self._step, Tick())
 
     def _round_done(self, finished: Round) -> None:
-        """The files are as these steps want them: send, answer, report back."""
+        """Send, answer and report: the file work of these steps is done."""
         for ready in finished.readies:
             for request in ready.requests:
                 self._messages.send(request)

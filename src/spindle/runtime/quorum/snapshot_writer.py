@@ -1,4 +1,4 @@
-"""Writes snapshots of the metadata, and cleans up what the newest one makes superfluous."""
+"""Writes snapshots of the metadata, and removes old ones with the log before them."""
 
 import asyncio
 from collections.abc import Callable, Iterable
@@ -23,7 +23,7 @@ class SnapshotWriter:
     Args:
         core: the state of the member, to be read only.
         report: takes what has happened to the files, as an event of the quorum.
-        on_error: gets what makes it impossible to go on.
+        on_error: gets the fault after which the member cannot go on.
     """
 
     def __init__(
