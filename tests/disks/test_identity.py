@@ -11,11 +11,13 @@ from spindle.common.filesystem import OsFileSystem
 from spindle.common.uuids import Uuid, parse_uuid, uuid_text
 from spindle.disks.identity import (
     DirectoryIdentities,
-    MetaProperties,
-    encode_meta_properties,
     identify_directories,
     load_ensemble,
     new_directory_id,
+)
+from spindle.log.formats.meta_properties import (
+    MetaProperties,
+    encode_meta_properties,
     parse_meta_properties,
 )
 

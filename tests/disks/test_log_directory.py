@@ -11,6 +11,7 @@ from spindle.disks.directory_store import DirectoryStore
 from spindle.log.errors import DuplicateLogDirectories, LogDeleted, UnexpectedDirectory
 from spindle.log.formats.checkpoints import read_offset_checkpoint
 from spindle.log.formats.clean_shutdown import read_clean_shutdown
+from spindle.log.log import Log
 from spindle.log.log_config import LogConfig
 from spindle.testing.filesystem import Fault, MemoryFileSystem
 
@@ -295,11 +296,11 @@ def test_a_log_inherits_nothing_of_an_earlier_one_of_its_name(goes: str) -> None
 def test_retention_and_flushing_reach_every_log() -> None:
     directory = opened()
     create(directory, A0, A1, count=20)
-    assert {log.topic_partition for log in directory.logs_to_flush(NOW_MS)} == {A0, A1}
+    assert {log.topic_partition for log, _ in directory.begin_flushes(NOW_MS)} == {A0, A1}
     for log in directory.all_logs():
         log.flush()
         log.update_high_watermark(20)
-    assert directory.logs_to_flush(NOW_MS) == []
+    assert directory.begin_flushes(NOW_MS) == []
     before = directory.size_bytes()
     assert directory.apply_retention(NOW_MS) == 0
     assert directory.apply_retention(NOW_MS + 2000) > 2
@@ -318,16 +319,20 @@ def test_silent_producers_of_every_log_are_forgotten() -> None:
     assert not any(log.active_producers() for log in directory.all_logs())
 
 
+def flushed(directory: DirectoryStore) -> list[Log]:
+    return [log for log, _ in directory.begin_flushes_of_finished_segments()]
+
+
 def test_finished_segments_are_found_once_after_a_roll() -> None:
     directory = opened()
     create(directory, A0, A1, count=1)
-    assert directory.logs_with_unflushed_segments() == []
+    assert flushed(directory) == []
     rolled = directory.logs[A0]
     rolled.roll(NOW_MS)
-    assert directory.logs_with_unflushed_segments() == [rolled]
+    assert flushed(directory) == [rolled]
     rolled.flush()
     rolled.roll(NOW_MS)
-    assert directory.logs_with_unflushed_segments() == []
+    assert flushed(directory) == []
 
 
 def test_cleaner_offsets_are_kept() -> None:

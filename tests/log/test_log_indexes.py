@@ -8,10 +8,11 @@ from hypothesis import strategies as st
 from log_builders import append, new_log, new_storage
 
 from spindle.common.errors import CorruptLog
+from spindle.log.formats.transaction_index import AbortedTransaction
 from spindle.log.handles import FileHandles
 from spindle.log.segments.offset_index import OffsetIndex
 from spindle.log.segments.time_index import TimeIndex
-from spindle.log.segments.transaction_index import AbortedTransaction, TransactionIndex
+from spindle.log.segments.transaction_index import TransactionIndex
 from spindle.testing.filesystem import Fault, MemoryFileSystem
 
 KIB = 1024

@@ -11,8 +11,8 @@ from log_directory_files import TOPIC_ID
 
 from spindle.common.errors import CorruptLog
 from spindle.common.ids import TopicPartition
+from spindle.log.formats.transaction_index import AbortedTransaction
 from spindle.pipeline.segments.index_files import (
-    AbortedEntry,
     read_offset_index,
     read_time_index,
     read_transaction_index,
@@ -120,5 +120,5 @@ def test_time_index(tmp_path: Path) -> None:
 def test_transaction_index_with_a_torn_entry(tmp_path: Path) -> None:
     index = tmp_path / "x.txnindex"
     index.write_bytes(struct.pack(">hqqqq", 0, 7, 3, 9, 10) + bytes(20))
-    assert read_transaction_index(index) == [AbortedEntry(7, 3, 9, 10)]
+    assert read_transaction_index(index) == [AbortedTransaction(7, 3, 9, 10)]
     assert read_transaction_index(tmp_path / "none") == []

@@ -10,7 +10,7 @@ from spindle.runtime.metrics.capacity import DirectoryCapacities
 
 
 class StandIn:
-    """A directory and its executor; the test answers the questions."""
+    """A directory, its store and its executor; the test answers the questions."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -19,6 +19,10 @@ class StandIn:
 
     @property
     def executor(self) -> "StandIn":
+        return self
+
+    @property
+    def store(self) -> "StandIn":
         return self
 
     def capacity(self) -> tuple[int, int]:

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from node_harness import Home, batch_of, connected, fetch_request, run, running
 
+from spindle.log.formats.transaction_index import AbortedTransaction
 from spindle.log.log import Log
-from spindle.log.segments.transaction_index import AbortedTransaction
 from spindle.protocol.messages.fetch import FetchRequest
 from spindle.protocol.records.control import EndTransactionMarker, build_end_transaction
 from spindle.protocol.records.validation import AppendOrigin

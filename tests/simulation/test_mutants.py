@@ -20,7 +20,7 @@ EASY = (
     "metadata committed alone",
     "producers forgotten by followers",
     "snapshot with a topic less",
-    "truncation below the mark",
+    "truncation below the high watermark",
     "truncation ignored",
 )
 

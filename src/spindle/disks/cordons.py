@@ -6,10 +6,11 @@ from collections.abc import Sequence
 def cordoned_paths(
     paths: Sequence[str], configured: Sequence[str], dynamic: str | None
 ) -> Sequence[str]:
-    """`cordoned.log.dirs`, the dynamic value over the one of the property file.
+    """Return the cordoned paths: the dynamic `cordoned.log.dirs` if there is one, else the one of
+    the property file.
 
-    A dynamic value that names a directory which is none of `paths` counts as empty: the directory
-    may have been taken out of log.dirs since.
+    A dynamic value that names a directory outside of `paths` counts as empty: the directory may
+    have been removed from log.dirs since.
     """
     if dynamic is None:
         return configured

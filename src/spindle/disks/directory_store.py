@@ -9,8 +9,9 @@ from typing import NamedTuple
 
 from spindle.common.ids import TopicPartition
 from spindle.common.ports import FileSystem
-from spindle.common.uuids import Uuid
+from spindle.common.uuids import Uuid, UuidSource
 from spindle.log.errors import DuplicateLogDirectories, UnexpectedDirectory
+from spindle.log.flushing import FlushTask
 from spindle.log.formats.checkpoints import (
     CLEANER_OFFSETS,
     HIGH_WATERMARKS,
@@ -39,12 +40,28 @@ from spindle.log.log_config import LogConfig
 from spindle.log.storage import LogStorage
 
 
+class NewLog(NamedTuple):
+    """A log to be created."""
+
+    topic_partition: TopicPartition
+    topic_id: Uuid
+    config: LogConfig
+
+
 class LoadedLogs(NamedTuple):
-    """What `load` found. `was_clean`: the directory had been closed in order."""
+    """The result of `load`.
+
+    Attributes:
+        was_clean: the directory had been closed in order.
+        log_count: logs loaded, of every kind.
+        deletion_count: directories of deleted logs, which are removed later.
+        current: the current logs.
+    """
 
     was_clean: bool
     log_count: int
     deletion_count: int
+    current: list[Log]
 
 
 class DirectoryStore:
@@ -125,7 +142,8 @@ class DirectoryStore:
             if on_progress is not None:
                 on_progress(count, len(to_load))
         self._is_loaded = True
-        return LoadedLogs(was_clean, len(to_load), len(found) - len(to_load))
+        current = list(self.logs.values())
+        return LoadedLogs(was_clean, len(to_load), len(found) - len(to_load), current)
 
     def _partition_directories(self) -> list[tuple[str, DirectoryName]]:
         files = self.storage.file_system
@@ -178,7 +196,7 @@ class DirectoryStore:
         *,
         future_unique: Uuid | None = None,
     ) -> Log:
-        """A new log; with `future_unique` a future one of that unique part in its name.
+        """Create a log; with `future_unique` a future log with that unique part in its name.
 
         Raises:
             DuplicateLogDirectories: there is such a log already.
@@ -197,10 +215,16 @@ class DirectoryStore:
         self._add(log, kind)
         return log
 
-    def _forget_predecessor(self, topic_partition: TopicPartition) -> None:
-        """The checkpoints know names, not topic ids: what they say of an earlier log must go.
+    def create_logs(self, wanted: Sequence[NewLog], now_ms: int) -> list[Log]:
+        """Create current logs; return them in the same order."""
+        return [
+            self.create(new.topic_partition, new.topic_id, new.config, now_ms) for new in wanted
+        ]
 
-        Otherwise a start soon after would give the new log the old one's high watermark.
+    def _forget_predecessor(self, topic_partition: TopicPartition) -> None:
+        """Remove an earlier log of this name from the checkpoints, which know no topic ids.
+
+        Otherwise a start soon after would give the new log the high watermark of the deleted one.
         """
         self._cleaner_offsets.pop(topic_partition, None)
         for checkpoint, write in (
@@ -228,7 +252,7 @@ class DirectoryStore:
     def delete_later(
         self, log: Log, unique: Uuid, now_ms: int, *, must_checkpoint: bool = True
     ) -> None:
-        """Rename the log's directory to `-delete` and remove it after `file.delete.delay.ms`.
+        """Rename the log's directory to `-delete`; remove it after `file.delete.delay.ms`.
 
         Of many deletions only the last needs `must_checkpoint`: the checkpoints that name the logs
         of this directory are written again.
@@ -241,8 +265,14 @@ class DirectoryStore:
             self.checkpoint_recovery_points()
             self.checkpoint_log_starts()
 
+    def delete_logs(self, doomed: Sequence[Log], new_uuid: UuidSource, now_ms: int) -> None:
+        """Delete several logs, each as `delete_later` does, and write the checkpoints once."""
+        for index, log in enumerate(doomed, start=1):
+            is_last = index == len(doomed)
+            self.delete_later(log, new_uuid(), now_ms, must_checkpoint=is_last)
+
     def mark_stray(self, log: Log, unique: Uuid) -> None:
-        """Rename the log's directory to `-stray`: the metadata says that it should not be here.
+        """Rename the log's directory to `-stray`, because the metadata does not place it here.
 
         A stray is never removed; if the metadata was wrong, it is the only copy.
         """
@@ -256,12 +286,12 @@ class DirectoryStore:
                 del logs[log.topic_partition]
 
     def all_logs(self) -> Iterator[Log]:
-        """Current and future logs."""
+        """Yield current and future logs."""
         yield from self.logs.values()
         yield from self.future_logs.values()
 
     def size_bytes(self) -> int:
-        """Bytes of all batches, strays not counted."""
+        """Return the bytes of all batches, strays not counted."""
         return sum(log.size_bytes for log in self.all_logs())
 
     # Work that comes round.
@@ -276,28 +306,46 @@ class DirectoryStore:
             log.remove_expired_producers(now_ms)
 
     def delete_expired(self, now_ms: int) -> int:
-        """Remove renamed files and directories whose delay is over; how many."""
+        """Remove renamed files and directories whose delay is over; return how many."""
         return self.storage.delete_expired(now_ms)
 
-    def logs_to_flush(self, now_ms: int) -> list[Log]:
-        """Logs that `flush.messages`, `flush.ms` or a finished segment asks to be flushed."""
-        return [log for log in self.all_logs() if log.must_flush(now_ms)]
+    def start_epochs(self, leaders: Sequence[tuple[Log, int]]) -> None:
+        """Note in these logs that the leader epochs begin at their ends (KIP-101)."""
+        for log, epoch in leaders:
+            log.assign_epoch_start(epoch, log.log_end_offset)
 
-    def logs_with_unflushed_segments(self) -> list[Log]:
-        """Logs with a finished segment that is not flushed; cheap if none was finished since."""
+    def capacity(self) -> tuple[int, int]:
+        """Return (total, usable) bytes of the file system (KIP-827)."""
+        return self.storage.file_system.capacity(self.path)
+
+    # Flushes: begun and completed here, run beside this thread.
+
+    def begin_flushes(self, now_ms: int) -> list[tuple[Log, FlushTask]]:
+        """Begin the flushes that `flush.ms` or a finished segment asks for."""
+        return [(log, log.begin_flush()) for log in self.all_logs() if log.must_flush(now_ms)]
+
+    def begin_flushes_of_finished_segments(self) -> list[tuple[Log, FlushTask]]:
+        """Begin the flushes of finished segments; look for some only after a roll."""
         request_count = self.storage.flush_request_count
         if request_count == self._seen_flush_requests:
             return []
         self._seen_flush_requests = request_count
-        return [log for log in self.all_logs() if log.has_unflushed_segments]
+        return [(log, log.begin_flush()) for log in self.all_logs() if log.has_unflushed_segments]
+
+    def complete_flushes(self, done: Sequence[tuple[Log, FlushTask]]) -> None:
+        """Move the recovery points of logs whose flush tasks were run."""
+        for log, task in done:
+            log.complete_flush(task)
+
+    # Checkpoints.
 
     def checkpoint_recovery_points(self) -> None:
-        """Write from where each log would have to be recovered."""
+        """Write the offset from which each log would have to be recovered."""
         offsets = {log.topic_partition: log.recovery_point for log in self.all_logs()}
         self._write(RECOVERY_POINTS, offsets)
 
     def checkpoint_log_starts(self) -> None:
-        """Write the log starts that the names of the segments do not tell."""
+        """Write the log starts that differ from the base offset of the first segment."""
         starts = {
             log.topic_partition: log.log_start_offset
             for log in self.all_logs()
@@ -311,9 +359,9 @@ class DirectoryStore:
         self._write(HIGH_WATERMARKS, offsets)
 
     def note_truncated(self, logs: Sequence[Log]) -> None:
-        """Logs lost their ends: no checkpoint may say more of them than is true.
+        """Lower the checkpoints of logs that were truncated.
 
-        Call before anything is appended: what is written at these offsets now was neither flushed,
+        Call it before anything is appended: new records at these offsets are neither flushed,
         committed nor cleaned.
         """
         for log in logs:
@@ -324,7 +372,7 @@ class DirectoryStore:
         self.checkpoint_high_watermarks()
 
     def cleaner_offset(self, topic_partition: TopicPartition) -> int | None:
-        """Up to where a compacted log was cleaned (exclusive)."""
+        """Return the end of the clean part of a compacted log (exclusive); None if unknown."""
         return self._cleaner_offsets.get(topic_partition)
 
     def set_cleaner_offset(self, topic_partition: TopicPartition, offset: int | None) -> None:
@@ -343,9 +391,9 @@ class DirectoryStore:
     # The end.
 
     def close(self, broker_epoch: int) -> None:
-        """Flush and close all logs, write the checkpoints, and mark the directory as clean.
+        """Flush and close all logs, write the checkpoints and the clean-shutdown file.
 
-        A directory that was never loaded completely is closed without the mark.
+        A directory that was not loaded completely gets no clean-shutdown file.
         """
         for log in self.all_logs():
             log.close()
@@ -357,7 +405,7 @@ class DirectoryStore:
         self.storage.handles.close()
 
     def abandon(self) -> None:
-        """Give the directory up: forget its logs, touch the disk no more.
+        """Give the directory up: forget its logs and use the disk no more.
 
         Descriptors are closed as far as the disk lets them be.
         """

@@ -1,8 +1,9 @@
 """A flush as a piece of work that another thread may do.
 
-Bringing a gigabyte to the device takes seconds, and the directory's thread has others to serve. So
-the log says which files have to be synced, any thread syncs them through descriptors of its own,
-and the log notes the result. A file that is gone by then was deleted, and nobody needs it.
+It takes seconds to bring a gigabyte to the device, and the directory's thread has other work. So
+the log names the files to sync, another thread syncs them through descriptors of its own, and the
+log notes the result. A file that is gone by then belongs to a deleted or replaced segment, and
+needs no sync.
 """
 
 from spindle.common.ports import FileSystem

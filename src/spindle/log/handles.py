@@ -25,7 +25,7 @@ class FileHandles:
         self._open: dict[str, File] = {}
 
     def get(self, path: str, *, create: bool = False) -> File:
-        """The open file at `path`; opened for reading and writing if it is not.
+        """Return the open file at `path`; open it for reading and writing if necessary.
 
         The file may be closed by a later `get` of another path: use it at once, do not keep it.
         """

@@ -1,25 +1,25 @@
 """Which leader epoch wrote which offsets of a log: `leader-epoch-checkpoint` (KIP-101, KIP-279).
 
 Entries are (epoch, start offset), both strictly ascending. A new entry is in the file at once, and
-on the device before the first record of its epoch is written (`make_durable`): a broker that
-becomes leader of a thousand idle partitions waits for no disk. Removal may reach the device later
-still, because a load cuts the history to the log.
+on the device before the first record of its epoch is written (`make_durable`). So a broker that
+becomes leader of a thousand idle partitions waits for no disk. Removed entries may reach the device
+later still, because loading removes epochs beyond the end of the log.
 """
 
 from bisect import bisect_left, bisect_right
 from typing import Final
 
-from spindle.common.errors import CorruptLog
 from spindle.common.ids import OffsetAndEpoch
 from spindle.common.ports import FileSystem
-from spindle.log.formats.checkpoints import checkpoint_content, checkpoint_lines
+from spindle.log.formats.epoch_checkpoint import (
+    decode_epoch_checkpoint,
+    encode_epoch_checkpoint,
+)
 from spindle.log.formats.names import LEADER_EPOCH_CHECKPOINT
 
 UNDEFINED_EPOCH: Final = -1
 UNDEFINED_OFFSET: Final = -1
 UNDEFINED: Final = OffsetAndEpoch(UNDEFINED_OFFSET, UNDEFINED_EPOCH)
-_BEFORE_FIRST_ENTRY: Final = b"0\n1\n"
-_LINES_OF_ONE_ENTRY: Final = 3
 
 
 class LeaderEpochs:
@@ -59,21 +59,14 @@ class LeaderEpochs:
             self._file_system.open(path, create=True).close()
             return
         content = self._file_system.read_bytes(path)
-        # Zeros are what a power failure may leave of a file that was never brought to the device.
-        if not content.strip(b"\0") or _is_torn_first_entry(content):
-            return
-        self._has_content = True
-        for line in checkpoint_lines(path, content):
-            try:
-                epoch, start = map(int, line.split())
-            except ValueError as error:
-                raise CorruptLog(path, 0, f"malformed line {line!r}") from error
+        self._has_content = bool(content.strip(b"\0"))
+        for epoch, start in decode_epoch_checkpoint(path, content):
             self._remove_from(epoch, start)
             self._epochs.append(epoch)
             self._starts.append(start)
 
     def moved_to(self, directory: str) -> None:
-        """The log's directory has a new name."""
+        """Use the new path of the log's directory."""
         self._directory = directory
 
     @property
@@ -87,12 +80,17 @@ class LeaderEpochs:
         return list(zip(self._epochs, self._starts, strict=True))
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """Records from `start_offset` on are of `epoch`; entries that contradict are dropped."""
+        """Note that `epoch` begins at `start_offset`, and store it; drop entries that contradict.
+
+        Entries that contradict are dropped.
+        """
         if self.note(epoch, start_offset):
             self.store()
 
     def note(self, epoch: int, start_offset: int) -> bool:
-        """`assign` in memory only, with `store` or `make_durable` to follow; True if it is news."""
+        """Do as `assign` in memory only; `store` or `make_durable` must follow. Return whether the
+        history changed.
+        """
         if self._epochs and self._epochs[-1] == epoch and self._starts[-1] <= start_offset:
             return False
         if epoch < 0 or start_offset < 0:
@@ -110,12 +108,12 @@ class LeaderEpochs:
         del self._starts[keep:]
 
     def epoch_at(self, offset: int) -> int | None:
-        """The epoch of the record at `offset`, or None if the history does not reach back."""
+        """Return the epoch of the record at `offset`; None if the history does not reach back."""
         index = bisect_right(self._starts, offset) - 1
         return self._epochs[index] if index >= 0 else None
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> OffsetAndEpoch:
-        """Where the largest epoch not above `epoch` ends, as OffsetsForLeaderEpoch answers it.
+        """Return where the largest epoch up to `epoch` ends, as OffsetsForLeaderEpoch answers it.
 
         An epoch that is unknown because it is newer than all known ones, or any epoch on an empty
         history, gives (-1, -1).
@@ -137,7 +135,9 @@ class LeaderEpochs:
             self.store()
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """Drop epochs that end at or before `start_offset`; the one there begins at it now."""
+        """Drop epochs that end at or before `start_offset`; the epoch that holds it begins at it
+        now.
+        """
         first = bisect_right(self._starts, start_offset) - 1
         if first < 0 or (self._starts[first] == start_offset and first == 0):
             return
@@ -180,14 +180,4 @@ class LeaderEpochs:
             self._is_durable = True
 
     def _content(self) -> bytes:
-        return checkpoint_content([f"{epoch} {start}" for epoch, start in self.entries])
-
-
-def _is_torn_first_entry(content: bytes) -> bool:
-    """Whether a power failure left only a part of a log's first entry.
-
-    The entry is on the device before the first record is written: such a log has no records.
-    """
-    if _BEFORE_FIRST_ENTRY.startswith(content):
-        return True
-    return content.startswith(_BEFORE_FIRST_ENTRY) and content.count(b"\n") < _LINES_OF_ONE_ENTRY
+        return encode_epoch_checkpoint(self.entries)

@@ -1,10 +1,12 @@
 """Making logs: a new one in an empty directory, or one from the files of an earlier run."""
 
 import logging
+from collections.abc import Callable
 from typing import Final
 
 from spindle.common.ids import TopicPartition
 from spindle.common.uuids import Uuid
+from spindle.log.formats.index_entries import MAX_RELATIVE_OFFSET
 from spindle.log.formats.partition_metadata import read_partition_metadata, write_partition_metadata
 from spindle.log.leader_epochs import LeaderEpochs
 from spindle.log.log import LoadedState, Log
@@ -17,7 +19,6 @@ from spindle.log.recovery import (
     recover_segment,
     settle_interrupted_work,
 )
-from spindle.log.segments.offset_index import MAX_RELATIVE_OFFSET
 from spindle.log.segments.segment import Segment
 from spindle.log.segments.segment_list import Segments
 from spindle.log.storage import LogStorage
@@ -37,7 +38,7 @@ def create_log(
     now_ms: int,
     start_offset: int = 0,
 ) -> Log:
-    """A new, empty log that begins at `start_offset`.
+    """Return a new, empty log that begins at `start_offset`.
 
     Its files are there when this returns, but on the device only before the first append.
     """
@@ -68,72 +69,115 @@ def load_log(
     recovery_point: int = 0,
     log_start_offset: int = 0,
 ) -> Log:
-    """The log of a partition directory.
+    """Load the log of a partition directory.
 
     Args:
-        is_clean: the files were closed in order; they are trusted then, but for what shows itself
-            as wrong.
-        recovery_point: without a clean stop, everything from here on is checked (exclusive end of
-            what is known to be on the device).
-        log_start_offset: from the checkpoint; 0 if it says nothing.
+        is_clean: the files were closed in order; they are trusted then, except for damage that
+            shows without reading them.
+        recovery_point: without a clean stop, every batch from here on is checked (exclusive end of
+            the part that is known to be on the device).
+        log_start_offset: from the checkpoint; 0 if it has none.
 
     Raises:
         CorruptLog: a small file of the directory is malformed.
     """
     path = f"{storage.path}/{directory_name}"
-    handles = storage.handles
     topic_id = read_partition_metadata(storage.file_system, path)
-    names = settle_interrupted_work(handles, path, config)
-    opened, unsound = open_segments(handles, path, names, config, now_ms)
+    names = settle_interrupted_work(storage.handles, path, config)
+    opened, unsound = open_segments(storage.handles, path, names, config, now_ms)
     epochs = LeaderEpochs(storage.file_system, path)
     epochs.load()
     producers = ProducerState(storage.file_system, path, topic_partition)
     producers.load_snapshot_names(names)
 
     log_start_offset = max(log_start_offset, opened[0].base_offset if opened else 0)
-    if opened and is_clean and opened[-1] not in unsound and not is_whole(opened[-1]):
-        unsound.append(opened[-1])
-    to_recover = list(unsound)
-    if opened and not is_clean:
-        needed = Segments(opened).from_offset(recovery_point)
-        to_recover = [segment for segment in opened if segment in needed or segment in unsound]
+    to_recover = _segments_to_recover(opened, unsound, recovery_point, is_clean=is_clean)
     # Compaction leaves gaps between segments; elsewhere a gap after the recovery point is a loss.
     gaps_are_losses_from = _NOWHERE if config.is_compacted else recovery_point
     _recover(opened, to_recover, epochs, producers, log_start_offset, gaps_are_losses_from)
-    end_offset = opened[-1].end_of_batches()[0] if opened else log_start_offset
-    if end_offset < log_start_offset:
-        for segment in opened:
-            segment.delete()
-        opened = []
-        end_offset = log_start_offset
-    if not opened:
-        segment = Segment(handles, path, log_start_offset, config, now_ms)
-        segment.create()
-        opened = [segment]
-    segments = Segments(opened)
+    segments, end_offset = _at_or_after_start(
+        opened,
+        log_start_offset,
+        lambda: Segment(storage.handles, path, log_start_offset, config, now_ms),
+    )
     _fit_epochs(epochs, log_start_offset, end_offset)
-    producers.remove_stray_snapshots(segments.base_offsets)
-    expiry_ms = config.producer_id_expiration_ms
-    if to_recover and producers.map_end_offset == end_offset:
-        # A snapshot tells one batch of each producer. Who was killed has more to recognise: what
-        # was not answered is sent again, up to five batches.
-        producers.remove_snapshots_outside(log_start_offset, end_offset)
-        producers.remove_expired(now_ms, expiry_ms)
-    else:
-        producers.reload(log_start_offset, end_offset, now_ms, expiry_ms)
-        replay_producers(segments, producers, end_offset)
+    has_recovered_to_end = bool(to_recover) and producers.map_end_offset == end_offset
+    _load_producers(
+        producers,
+        segments,
+        log_start_offset,
+        end_offset,
+        config,
+        now_ms,
+        has_recovered_to_end=has_recovered_to_end,
+    )
+    is_trusted = is_clean and not unsound
     state = LoadedState(
         segments,
         epochs,
         producers,
         log_start_offset,
         end_offset,
-        end_offset if is_clean and not unsound else min(recovery_point, end_offset),
+        end_offset if is_trusted else min(recovery_point, end_offset),
     )
     # A run that was killed may have created the directory and never brought it to the device.
     return Log(
         storage, path, topic_partition, topic_id, config, state, has_durable_identity=is_clean
     )
+
+
+def _segments_to_recover(
+    opened: list[Segment], unsound: list[Segment], recovery_point: int, *, is_clean: bool
+) -> list[Segment]:
+    """Return the segments whose batches have to be read and checked, in order.
+
+    A segment with a torn end is added to `unsound` if the log was closed in order.
+    """
+    if not opened:
+        return list(unsound)
+    if is_clean:
+        if opened[-1] not in unsound and not is_whole(opened[-1]):
+            unsound.append(opened[-1])
+        return list(unsound)
+    needed = Segments(opened).from_offset(recovery_point)
+    return [segment for segment in opened if segment in needed or segment in unsound]
+
+
+def _at_or_after_start(
+    opened: list[Segment], log_start_offset: int, new_segment: Callable[[], Segment]
+) -> tuple[Segments, int]:
+    """Return the segments and the log end; begin an empty segment if all end before the start."""
+    end_offset = opened[-1].end_of_batches()[0] if opened else log_start_offset
+    if opened and end_offset >= log_start_offset:
+        return Segments(opened), end_offset
+    for segment in opened:
+        segment.delete()
+    fresh = new_segment()
+    fresh.create()
+    return Segments([fresh]), log_start_offset
+
+
+def _load_producers(
+    producers: ProducerState,
+    segments: Segments,
+    log_start_offset: int,
+    end_offset: int,
+    config: LogConfig,
+    now_ms: int,
+    *,
+    has_recovered_to_end: bool,
+) -> None:
+    """Bring the producers' state to the log end, unless recovery has done so."""
+    producers.remove_stray_snapshots(segments.base_offsets)
+    expiry_ms = config.producer_id_expiration_ms
+    if has_recovered_to_end:
+        # Keep what recovery found: a snapshot has one batch of each producer, but clients of a
+        # killed broker may send up to five batches again, and each must be recognised.
+        producers.remove_snapshots_outside(log_start_offset, end_offset)
+        producers.remove_expired(now_ms, expiry_ms)
+    else:
+        producers.reload(log_start_offset, end_offset, now_ms, expiry_ms)
+        replay_producers(segments, producers, end_offset)
 
 
 def _recover(

@@ -17,7 +17,9 @@ from spindle.common.uuids import Uuid
 from spindle.log.cleaning.abort import CleaningSignal
 from spindle.log.errors import LogDeleted, OffsetOutOfRange
 from spindle.log.flushing import FlushTask
+from spindle.log.formats.index_entries import MAX_RELATIVE_OFFSET
 from spindle.log.formats.partition_metadata import write_partition_metadata
+from spindle.log.formats.transaction_index import AbortedTransaction
 from spindle.log.handles import FileHandles
 from spindle.log.leader_epochs import LeaderEpochs
 from spindle.log.log_config import LogConfig
@@ -27,11 +29,9 @@ from spindle.log.producers.changes import find_duplicate, producer_changes, repl
 from spindle.log.producers.entry import BatchMetadata, ProducerStateEntry
 from spindle.log.producers.state import ProducerState
 from spindle.log.segments.lookup import TimestampOffset, find_max_timestamp, find_timestamp
-from spindle.log.segments.offset_index import MAX_RELATIVE_OFFSET
 from spindle.log.segments.retention import deletable_segments
 from spindle.log.segments.segment import Segment
 from spindle.log.segments.segment_list import Segments
-from spindle.log.segments.transaction_index import AbortedTransaction
 from spindle.log.storage import LogStorage
 from spindle.protocol.records.batch import NO_TIMESTAMP, BatchHeader, batches
 from spindle.protocol.records.validation import AppendOrigin, validate_for_append
@@ -154,13 +154,15 @@ class Log:
 
     @property
     def first_unstable_offset(self) -> int:
-        """Where the first transaction begins that is open below the high watermark, or whose end is
-        above it; far beyond the log's end if there is none."""
+        """Where the first unstable transaction begins, far beyond the log's end if there is none.
+
+        A transaction is unstable while it is open, or its marker is not below the high watermark.
+        """
         return self._first_unstable_offset
 
     @property
     def has_open_transactions(self) -> bool:
-        """Records up to the high watermark are not all of finished transactions."""
+        """Whether a transaction is open, or its marker is not below the high watermark."""
         return self._first_unstable_offset != _NO_UNSTABLE_OFFSET
 
     # Append.
@@ -315,7 +317,7 @@ class Log:
         self._first_unstable_offset = _NO_UNSTABLE_OFFSET if first is None else first
 
     def active_producers(self) -> list[ProducerStateEntry]:
-        """The state of every producer that is remembered."""
+        """Return the state of every known producer."""
         return self.producers.entries()
 
     def remove_expired_producers(self, now_ms: int) -> None:
@@ -327,7 +329,8 @@ class Log:
     def read(
         self, offset: int, max_bytes: int, end_offset: int, *, min_one_batch: bool = True
     ) -> FetchedRecords:
-        """Whole batches from the one that holds `offset` to below `end_offset`, of one segment.
+        """Return whole batches of one segment, from the batch that holds `offset` to below
+        `end_offset`.
 
         At most `max_bytes`, but at least one batch (if there is one) with `min_one_batch`.
 
@@ -350,7 +353,9 @@ class Log:
         return FetchedRecords(_NOTHING, offset)
 
     def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
-        """Aborted transactions with records in [start_offset, end_offset), by their markers."""
+        """Return aborted transactions with records in [start_offset, end_offset), in the order of
+        their markers.
+        """
         self._refuse_if_deleted()
         found: list[AbortedTransaction] = []
         for segment in self.segments.from_offset(start_offset):
@@ -364,27 +369,31 @@ class Log:
         return found
 
     def offset_for_timestamp(self, timestamp_ms: int) -> TimestampOffset | None:
-        """The first record with that timestamp or a later one, at or after the log start."""
+        """Return the first record with that timestamp or a later one, at or after the log start."""
         self._refuse_if_deleted()
         return find_timestamp(self.segments, timestamp_ms, self.log_start_offset)
 
     def max_timestamp_offset(self) -> TimestampOffset | None:
-        """The first record that has the largest timestamp of the log."""
+        """Return the first record that has the largest timestamp of the log."""
         self._refuse_if_deleted()
         return find_max_timestamp(self.segments)
 
     # Epochs and offsets.
 
     def end_offset_for_epoch(self, epoch: int) -> OffsetAndEpoch:
-        """Where `epoch` (or the largest known one below it) ends; (-1, -1) if that is unknown."""
+        """Return where `epoch`, or the largest known one below it, ends; (-1, -1) if that is
+        unknown.
+
+        (-1, -1) if that is unknown.
+        """
         return self.epochs.end_offset_for(epoch, self.log_end_offset)
 
     def latest_epoch(self) -> int | None:
-        """The epoch of the newest entry of the history."""
+        """Return the epoch of the newest entry of the history."""
         return self.epochs.latest
 
     def assign_epoch_start(self, epoch: int, offset: int) -> None:
-        """A leader of `epoch` begins to write at `offset`."""
+        """Note that a leader of `epoch` begins to write at `offset`."""
         self._refuse_if_deleted()
         self.epochs.assign(epoch, offset)
 
@@ -396,8 +405,9 @@ class Log:
             self._note_unstable()
 
     def increment_log_start_offset(self, offset: int) -> None:
-        """Records below `offset` are deleted; segments that hold nothing else go with the next
-        `delete_old_segments`. An offset at or below the log start changes nothing.
+        """Delete the records below `offset`, unless it is at or below the log start.
+
+        Their segments go with the next `delete_old_segments`.
 
         Raises:
             ApiError: OFFSET_OUT_OF_RANGE above the high watermark.
@@ -419,7 +429,7 @@ class Log:
     # Truncation.
 
     def truncate_to(self, offset: int, now_ms: int = 0) -> None:
-        """Remove everything at and after `offset`, on the device when this returns.
+        """Remove everything from `offset` on; it is gone from the device when this returns.
 
         Records that were replaced must not come back after a power failure. A batch that holds
         `offset` goes as a whole: the log ends where its last batch does.
@@ -473,7 +483,7 @@ class Log:
         self._note_unstable()
 
     def _limit_flush(self, offset: int) -> None:
-        """What is written from `offset` on now is not in the flush that is under way."""
+        """Exclude everything from `offset` on from the flush that is under way."""
         if self._flushing is not None:
             self._flushing.end_offset = min(self._flushing.end_offset, offset)
 
@@ -493,11 +503,11 @@ class Log:
             self._roll_at(self.log_end_offset, now_ms)
 
     def _roll_for(self, first_offset: int, last_offset: int, now_ms: int) -> Segment:
-        """A new segment for a follower's or leader's next batches.
+        """Begin the segment for a leader's or follower's next batches.
 
-        It begins at the log end even if the batches come after a gap: so a gap between segments
-        means that data was lost, and recovery can tell. Only where offsets would be too far from
-        such a base does the gap stay.
+        It begins at the log end even if the batches come after a gap. So recovery knows that a gap
+        between segments is a loss of data. The gap stays only where offsets would be too far from
+        such a base.
         """
         if last_offset - self.log_end_offset <= MAX_RELATIVE_OFFSET:
             return self._roll_at(self.log_end_offset, now_ms)

@@ -15,7 +15,7 @@ from spindle.protocol.records.batch import (
 
 
 def writable(records: Bytes) -> bytearray | memoryview:
-    """The same buffer if it can be written to, else a copy."""
+    """Return the same buffer if it can be written to, else a copy."""
     if isinstance(records, bytearray):
         return records
     if isinstance(records, memoryview) and not records.readonly:
@@ -43,7 +43,7 @@ def place_batches(
 def follower_batches(
     records: Bytes, leader_epoch: int, log_end_offset: int, topic_partition: TopicPartition
 ) -> tuple[list[tuple[int, BatchHeader]], int]:
-    """The batches that a follower of `leader_epoch` takes over, and how many bytes they have.
+    """Return the batches that a follower of `leader_epoch` appends, and how many bytes they have.
 
     Raises:
         CorruptRecords: a checksum is wrong or offsets do not ascend.

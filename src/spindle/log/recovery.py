@@ -18,12 +18,12 @@ from spindle.log.formats.names import (
     offset_name,
     parse_offset_name,
 )
+from spindle.log.formats.transaction_index import AbortedTransaction
 from spindle.log.handles import FileHandles
 from spindle.log.leader_epochs import LeaderEpochs
 from spindle.log.log_config import LogConfig
 from spindle.log.producers.state import ProducerState
 from spindle.log.segments.segment import SEGMENT_SUFFIXES, Segment
-from spindle.log.segments.transaction_index import AbortedTransaction
 from spindle.protocol.records.batch import BatchHeader, check_crc
 
 logger = logging.getLogger(__name__)
@@ -79,7 +79,9 @@ def _complete_swap(
 
 
 def is_whole(segment: Segment) -> bool:
-    """True if the segment's file consists of batches to its end, as far as a quick look tells."""
+    """Return whether the segment's file consists of batches to its end, as far as a quick look
+    tells.
+    """
     try:
         _, end = segment.end_of_batches()
     except CorruptLog:
@@ -104,7 +106,7 @@ def _remove(handles: FileHandles, directory: str, names: Iterable[str]) -> None:
 def open_segments(
     handles: FileHandles, directory: str, names: list[str], config: LogConfig, now_ms: int
 ) -> tuple[list[Segment], list[Segment]]:
-    """All segments in order, and those among them whose indexes have to be built anew.
+    """Return all segments in order, and those among them whose indexes have to be built anew.
 
     Index files without a segment are removed.
     """

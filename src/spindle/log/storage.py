@@ -44,9 +44,9 @@ class LogStorage:
         self._next_due_ms = min(self._next_due_ms, due_ms)
 
     def delete_expired(self, now_ms: int) -> int:
-        """Remove what is due; how many files and directories that were.
+        """Remove what is due; return how many files and directories that were.
 
-        What is gone already, because its directory was renamed or removed, is no failure.
+        A path that is gone already, because its directory was renamed or removed, is no failure.
         """
         if now_ms < self._next_due_ms:
             return 0
@@ -61,7 +61,7 @@ class LogStorage:
         return count
 
     def remove_if_there(self, path: str) -> bool:
-        """Remove a file or a whole directory; False if there was none."""
+        """Remove a file or a whole directory; return False if there was none."""
         try:
             if self.file_system.is_directory(path):
                 self.file_system.remove_tree(path)

@@ -12,7 +12,7 @@ QuotaEntity: TypeAlias = tuple[tuple[str, str | None], ...]
 
 
 def quota_entity(pairs: Sequence[tuple[str, str | None]]) -> QuotaEntity:
-    """The entity in its one order."""
+    """Return the entity with its parts in a fixed order."""
     return tuple(sorted(pairs, key=lambda pair: pair[0]))
 
 

@@ -56,7 +56,7 @@ class BrokerRegistration:
         return not self.is_fenced and not self.is_in_controlled_shutdown
 
     def has_online_directory(self, directory: Uuid) -> bool:
-        """Whether a replica recorded in this directory can be served (KIP-858 as shipped)."""
+        """Return whether a replica recorded in this directory can be served (KIP-858)."""
         if directory in (DIRECTORY_UNASSIGNED, DIRECTORY_MIGRATING):
             return True
         if directory == DIRECTORY_LOST:
@@ -64,14 +64,16 @@ class BrokerRegistration:
         return not self.directories or directory in self.directories
 
     def has_uncordoned_directory(self) -> bool:
-        """Whether new replicas may be placed here."""
+        """Return whether new replicas may be placed here."""
         cordoned = self.cordoned_directories
         if not self.directories or cordoned is None:
             return True
         return any(directory not in cordoned for directory in self.directories)
 
     def default_directory(self) -> Uuid:
-        """What a new replica records: the only directory, or none yet when there are several."""
+        """Return what a new replica records: the only directory, or none yet when there are
+        several.
+        """
         if not self.directories:
             return DIRECTORY_MIGRATING
         return self.directories[0] if len(self.directories) == 1 else DIRECTORY_UNASSIGNED

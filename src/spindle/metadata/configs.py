@@ -69,7 +69,7 @@ class ConfigsDelta:
         ]
 
     def current(self, resource: ConfigResource) -> Mapping[str, str]:
-        """The values of a resource after the records so far."""
+        """Return the values of a resource after the records so far."""
         editor = self._editors.get(resource)
         return editor.current() if editor else self._resources.get(resource) or {}
 
@@ -81,7 +81,7 @@ class ConfigsDelta:
             editor.set(record.name, record.value)
 
     def forget_topics(self, names: Iterable[str]) -> None:
-        """A deleted topic takes its configuration along; no record says so."""
+        """Remove the configuration of deleted topics; no record does so."""
         for name in names:
             resource = ConfigResource(TOPIC_RESOURCE, name)
             if self.current(resource):

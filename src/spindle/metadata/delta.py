@@ -35,7 +35,7 @@ class MetadataDelta:
         self.security = SecurityDelta(base.security)
 
     def begin_snapshot(self) -> None:
-        """What follows replaces everything."""
+        """Forget the base: the records that follow are a whole snapshot."""
         self.features.clear()
         self.cluster.clear()
         self.topics.clear()
@@ -58,7 +58,7 @@ class MetadataDelta:
         replay(self, record, offset)
 
     def apply(self, provenance: MetadataProvenance) -> MetadataImage:
-        """The image after the records."""
+        """Return the image after the records."""
         return MetadataImage(
             provenance=provenance,
             features=self.features.apply(),

@@ -96,7 +96,7 @@ class Feature:
         return len(self.default_from)
 
     def default_level(self, metadata_version: int) -> int:
-        """The level that a cluster formatted at `metadata_version` starts with."""
+        """Return the level that a cluster formatted at `metadata_version` starts with."""
         return sum(1 for needed in self.default_from if metadata_version >= needed)
 
 
@@ -139,7 +139,7 @@ SUPPORTED_FEATURES: Final[Mapping[str, VersionRange]] = {
 
 
 def metadata_version(level: int) -> MetadataVersion:
-    """The table row of a level.
+    """Return the table row of a level.
 
     Raises:
         ValueError: no such level.
@@ -160,7 +160,7 @@ def metadata_version_name(level: int) -> str:
 
 
 def parse_metadata_version(text: str) -> int:
-    """The level of `4.3-IV0`, or of a release (`4.3`, `4.3.1`): the newest level it has.
+    """Return the level of `4.3-IV0`, or of a release (`4.3`, `4.3.1`): the newest level it has.
 
     Raises:
         ValueError: the text names no known level.
@@ -177,12 +177,12 @@ def parse_metadata_version(text: str) -> int:
 
 
 def default_level(feature: str, metadata_version_level: int) -> int:
-    """The level of a feature in a cluster formatted at this metadata.version; 0 is "off"."""
+    """Return the level of a feature in a cluster formatted at this metadata.version; 0 is "off"."""
     return _BY_NAME[feature].default_level(metadata_version_level)
 
 
 def dependencies(feature: str, level: int) -> Mapping[str, int]:
-    """What other features must at least be at before `feature` may be at `level`."""
+    """Return what other features must at least be at before `feature` may be at `level`."""
     if feature == METADATA_VERSION or level == 0:
         return {}
     return _BY_NAME[feature].requires[level - 1]
@@ -201,7 +201,7 @@ def unmet_dependency(feature: str, level: int, levels: Mapping[str, int]) -> str
 
 
 def downgrade_loses_metadata(current: int, wanted: int) -> bool:
-    """True if a level above `wanted` up to `current` changed what metadata records can say."""
+    """Return whether a level above `wanted`, up to `current`, changed what records can hold."""
     return any(
         version.changes_metadata
         for version in METADATA_VERSIONS

@@ -48,7 +48,7 @@ class PartitionRegistration:
         return bool(self.adding_replicas or self.removing_replicas)
 
     def directory(self, broker_id: int) -> Uuid:
-        """The directory of the broker's replica.
+        """Return the directory of the broker's replica.
 
         Raises:
             ValueError: the broker holds no replica.
@@ -63,7 +63,7 @@ class PartitionRegistration:
             assert all(member in self.replicas for member in members), self
 
     def to_record(self, topic_id: Uuid, partition_id: int, record_version: int) -> PartitionRecord:
-        """The record of a snapshot. Below record version 1 directories do not exist."""
+        """Return the record of a snapshot. Below record version 1 directories do not exist."""
         with_elr = record_version >= 2
         return PartitionRecord(
             partition_id=partition_id,
@@ -83,7 +83,7 @@ class PartitionRegistration:
 
 
 def registration_of(record: PartitionRecord) -> PartitionRegistration:
-    """The registration that a PartitionRecord establishes.
+    """Return the registration that a PartitionRecord establishes.
 
     Raises:
         ProtocolViolation: directories are given, but not one for each replica.
@@ -105,7 +105,8 @@ def registration_of(record: PartitionRecord) -> PartitionRegistration:
 
 
 def merge(old: PartitionRegistration, record: PartitionChangeRecord) -> PartitionRegistration:
-    """The registration after a change record. Null fields mean "as before", empty ones "none".
+    """Return the registration after a change record. Null fields mean "as before", empty ones
+    "none".
 
     Raises:
         ProtocolViolation: directories are given, but not one for each replica.
@@ -138,7 +139,7 @@ def merge(old: PartitionRegistration, record: PartitionChangeRecord) -> Partitio
 
 
 def without_elr(old: PartitionRegistration) -> PartitionRegistration:
-    """The registration after a ClearElrRecord; no epoch moves."""
+    """Return the registration after a ClearElrRecord; no epoch moves."""
     return replace(old, elr=(), last_known_elr=())
 
 

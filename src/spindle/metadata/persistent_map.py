@@ -30,7 +30,7 @@ class MapEditor(Generic[K, V]):
         return (self._base if self._copy is None else self._copy).get(key)
 
     def current(self) -> Mapping[K, V]:
-        """The map as it stands; valid until the next write."""
+        """Return the map as it stands; valid until the next write."""
         return self._base if self._copy is None else self._copy
 
     def set(self, key: K, value: V) -> None:

@@ -32,7 +32,7 @@ class _Cursor:
         self._round = 0
 
     def next(self, round_number: int) -> int:
-        """The next broker of the round, or -1 when it has seen them all."""
+        """Return the next broker of the round, or -1 when it has seen them all."""
         if not self._brokers:
             return -1
         if self._round != round_number:
@@ -82,7 +82,7 @@ class ReplicaPlacer:
         self._round = 0
 
     def place(self, partition_count: int, replication_factor: int) -> list[list[int]]:
-        """The replicas of each partition, leader first.
+        """Return the replicas of each partition, leader first.
 
         Raises:
             ApiError: INVALID_REPLICATION_FACTOR where the brokers do not suffice.

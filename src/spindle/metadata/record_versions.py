@@ -35,7 +35,7 @@ def partition_version(metadata_version: int) -> int:
 
 
 def registration_change_version(record: BrokerRegistrationChangeRecord) -> int:
-    """The lowest version that carries all that is set in the record."""
+    """Return the lowest version that carries all that is set in the record."""
     if record.cordoned_log_dirs is not None:
         return 3
     if record.log_dirs:
@@ -44,7 +44,7 @@ def registration_change_version(record: BrokerRegistrationChangeRecord) -> int:
 
 
 def record_version(record: Message, metadata_version: int) -> int:
-    """The version to frame this record with."""
+    """Return the version to frame this record with."""
     kind = type(record)
     if kind is PartitionRecord or kind is PartitionChangeRecord:
         return partition_version(metadata_version)

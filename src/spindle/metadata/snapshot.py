@@ -34,7 +34,7 @@ from spindle.protocol.messages.metadata_records import (
 
 
 def snapshot_records(image: MetadataImage) -> Iterator[Message]:
-    """All records of the image, in order."""
+    """Return all records of the image, in order."""
     level = image.metadata_version
     yield from _features(image)
     for broker in image.cluster.brokers.values():
@@ -60,7 +60,7 @@ def snapshot_records(image: MetadataImage) -> Iterator[Message]:
 
 
 def register_broker_record(broker: BrokerRegistration, metadata_version: int) -> Message:
-    """The record that establishes this registration, at this level of detail."""
+    """Return the record that establishes this registration, at this level of detail."""
     version = register_broker_version(metadata_version)
     cordoned = broker.cordoned_directories
     return RegisterBrokerRecord(
@@ -79,7 +79,7 @@ def register_broker_record(broker: BrokerRegistration, metadata_version: int) ->
 
 
 def register_controller_record(controller: ControllerRegistration) -> Message:
-    """The record that establishes this registration."""
+    """Return the record that establishes this registration."""
     return RegisterControllerRecord(
         controller_id=controller.controller_id,
         incarnation_id=controller.incarnation_id,

@@ -65,7 +65,7 @@ class TopicDelta:
         self._touched: dict[int, None] = {}
 
     def partition(self, partition_id: int) -> PartitionRegistration | None:
-        """The partition as it is after the records so far."""
+        """Return the partition as it is after the records so far."""
         return self._partitions.get(partition_id)
 
     def set_partition(self, partition_id: int, registration: PartitionRegistration) -> None:
@@ -80,7 +80,9 @@ class TopicDelta:
     def changed_partitions(
         self,
     ) -> Iterator[tuple[int, PartitionRegistration | None, PartitionRegistration]]:
-        """(partition id, registration before or None, registration now) of those that differ."""
+        """Return (partition id, registration before or None, registration now) of those that
+        differ.
+        """
         before = self.base.partitions if self.base is not None else {}
         for partition_id in self._touched:
             new = self._partitions.get(partition_id)

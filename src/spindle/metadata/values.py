@@ -13,11 +13,11 @@ T = TypeVar("T")
 
 @dataclass_transform(frozen_default=True)
 def immutable(cls: type[T]) -> type[T]:
-    """A slots dataclass whose fields nobody assigns after construction."""
+    """Return a slots dataclass whose fields nobody assigns after construction."""
     return dataclass(slots=True)(cls)
 
 
 @lru_cache(maxsize=65536)
 def shared(value: tuple[Any, ...]) -> tuple[Any, ...]:
-    """One object for equal tuples: most partitions repeat the same few replica lists."""
+    """Return one object for equal tuples: most partitions repeat the same few replica lists."""
     return value

@@ -10,8 +10,10 @@ from typing import Final
 
 from spindle.common.errors import ApiError, ErrorCode, LogDirectoryFailed
 from spindle.common.ids import NO_LEADER, TopicPartition
-from spindle.common.uuids import DIRECTORY_UNASSIGNED, ZERO_UUID, Uuid, UuidSource, uuid_text
-from spindle.disks.log_directory import LogDirectory, NewLog, least_loaded
+from spindle.common.uuids import ZERO_UUID, Uuid, UuidSource, uuid_text
+from spindle.disks.directory_store import NewLog
+from spindle.disks.log_directory import LogDirectory
+from spindle.disks.replica_placement import choose_directory
 from spindle.log.log import Log
 from spindle.log.log_config import LogConfig
 from spindle.metadata.local_changes import BecomeFollower, BecomeLeader, DeleteReplica, Instruction
@@ -242,7 +244,7 @@ class Replicas:
             logs = [partition.log for partition in partitions]
             try:
                 await directory.executor.submit(
-                    directory.delete_logs, logs, self._new_uuid, self._now_ms()
+                    directory.store.delete_logs, logs, self._new_uuid, self._now_ms()
                 )
             except LogDirectoryFailed as failure:
                 log.warning("%d replicas were not deleted: %s", len(logs), failure)
@@ -300,7 +302,7 @@ class Replicas:
             )
             for i, _ in work
         ]
-        return directory.executor.submit(directory.create_logs, wanted, self._now_ms())
+        return directory.executor.submit(directory.store.create_logs, wanted, self._now_ms())
 
     async def _finish_creation(self, work: Work, creation: Awaitable[list[Log]]) -> None:
         directory = work[0][1]
@@ -326,26 +328,13 @@ class Replicas:
     def _choose(
         self, where: TopicPartition, registration: PartitionRegistration
     ) -> LogDirectory | None:
-        """The directory of a new log (KIP-858 as shipped).
-
-        A destination named before outranks the recorded one. While any directory is offline nothing
-        is created that may already exist there.
-        """
-        preferred = self._preferred.get(where)
-        if preferred is not None and not preferred.is_offline:
-            return preferred
-        recorded = registration.directory(self.broker_id)
-        for directory in self.directories:
-            if directory.directory_id == recorded and not directory.is_offline:
-                return directory
-        if self._has_offline() and recorded != DIRECTORY_UNASSIGNED:
-            log.warning(
-                "not creating %s: it is recorded in directory %s and a directory is offline",
-                where,
-                uuid_text(recorded),
-            )
-            return None
-        return least_loaded(self.directories, self._cordoned)
+        return choose_directory(
+            where,
+            self.directories,
+            registration.directory(self.broker_id),
+            self._preferred.get(where),
+            self._cordoned,
+        )
 
     async def _put_aside(self, stale: Log, directory: LogDirectory) -> None:
         """Data of an earlier topic of the same name, or of nobody: kept as `-stray` (KIP-516)."""
@@ -377,7 +366,7 @@ class Replicas:
             directory = work[0][0].directory
             epochs = [(partition.log, epoch) for partition, epoch in work]
             try:
-                await directory.executor.submit(directory.start_epochs, epochs)
+                await directory.executor.submit(directory.store.start_epochs, epochs)
             except LogDirectoryFailed as failure:
                 log.error("cannot lead %d partitions: %s", len(work), failure)
 

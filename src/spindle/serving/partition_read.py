@@ -5,8 +5,8 @@ from typing import Final, NamedTuple, TypeAlias
 
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.uuids import ZERO_UUID
+from spindle.log.formats.transaction_index import AbortedTransaction
 from spindle.log.log import Log
-from spindle.log.segments.transaction_index import AbortedTransaction
 from spindle.protocol.api import TOPIC_IDS_FROM, ApiKey
 from spindle.protocol.messages.fetch import FetchRequest, FetchResponse
 from spindle.replicas.partition import Partition

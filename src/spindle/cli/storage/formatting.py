@@ -21,12 +21,11 @@ from spindle.common.ports import FileSystem
 from spindle.common.uuids import Uuid, UuidSource
 from spindle.disks.identity import (
     DirectoryEnsemble,
-    MetaProperties,
     check_ensemble,
     load_ensemble,
     new_directory_id,
-    write_meta_properties,
 )
+from spindle.log.formats.meta_properties import MetaProperties, write_meta_properties
 from spindle.metadata.features import metadata_version_name
 from spindle.protocol.message import Message
 from spindle.protocol.messages.metadata_records import (

@@ -5,7 +5,11 @@ from dataclasses import dataclass, field
 
 from spindle.common.errors import ConfigError
 from spindle.common.ports import FileSystem
-from spindle.disks.identity import MetaProperties, meta_properties_path, parse_meta_properties
+from spindle.log.formats.meta_properties import (
+    MetaProperties,
+    meta_properties_path,
+    parse_meta_properties,
+)
 
 
 @dataclass(slots=True)

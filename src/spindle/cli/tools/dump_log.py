@@ -1,7 +1,6 @@
 """`kafka-dump-log`: the content of segments, indexes, and snapshots of producers and metadata."""
 
 from pathlib import Path
-from struct import Struct
 from typing import Final
 
 import click
@@ -12,12 +11,14 @@ from spindle.cli.tools.failures import ToolFailed
 from spindle.cli.tools.options import Declaration, Option, Options
 from spindle.common.errors import CorruptLog, CorruptRecords
 from spindle.common.filesystem import OsFileSystem
+from spindle.log.formats.index_entries import OFFSET_ENTRY, TIME_ENTRY
 from spindle.log.formats.producer_snapshot import read_producer_snapshot
+from spindle.log.formats.transaction_index import (
+    TRANSACTION_INDEX_VERSION,
+    decode_aborted_transactions,
+)
 
 _FAILED: Final = 1
-_OFFSET_ENTRY: Final = Struct(">ii")
-_TIME_ENTRY: Final = Struct(">qi")
-_ABORTED_ENTRY: Final = Struct(">hqqqq")
 
 DECLARATION: Final = Declaration(
     "This tool helps to parse a log file and dump its contents to the console, useful for "
@@ -99,14 +100,14 @@ def _dump_offset_index(path: Path, options: Options) -> int:
     if not data:
         click.echo(f"{path} is empty.")
         return 0
-    if len(data) % _OFFSET_ENTRY.size:
-        raise CorruptLog(str(path), len(data), f"not a multiple of {_OFFSET_ENTRY.size} bytes")
+    if len(data) % OFFSET_ENTRY.size:
+        raise CorruptLog(str(path), len(data), f"not a multiple of {OFFSET_ENTRY.size} bytes")
     if options.has("index-sanity-check"):
         click.echo(f"{path} passed sanity check.")
         return 0
     starts = _batch_starts(path.with_suffix(".log"))
     wrong = []
-    for number, (relative, position) in enumerate(_OFFSET_ENTRY.iter_unpack(data)):
+    for number, (relative, position) in enumerate(OFFSET_ENTRY.iter_unpack(data)):
         offset = base + relative
         if number and not relative:
             # The rest was preallocated and never written.
@@ -133,14 +134,14 @@ def _batch_starts(segment: Path) -> dict[int, int]:
 def _dump_time_index(path: Path, options: Options) -> int:
     data = _read(path)
     base = base_offset(path)
-    if len(data) % _TIME_ENTRY.size:
-        raise CorruptLog(str(path), len(data), f"not a multiple of {_TIME_ENTRY.size} bytes")
+    if len(data) % TIME_ENTRY.size:
+        raise CorruptLog(str(path), len(data), f"not a multiple of {TIME_ENTRY.size} bytes")
     if options.has("index-sanity-check"):
         click.echo(f"{path} passed sanity check.")
         return 0
     last = -1
     code = 0
-    for timestamp_ms, relative in _TIME_ENTRY.iter_unpack(data):
+    for timestamp_ms, relative in TIME_ENTRY.iter_unpack(data):
         if timestamp_ms == 0 and relative == 0 and last >= 0:
             break
         if timestamp_ms < last:
@@ -153,13 +154,11 @@ def _dump_time_index(path: Path, options: Options) -> int:
 
 
 def _dump_aborted(path: Path) -> None:
-    data = _read(path)
-    whole = len(data) - len(data) % _ABORTED_ENTRY.size
-    for entry in _ABORTED_ENTRY.iter_unpack(data[:whole]):
-        version, producer_id, first, last, stable = entry
+    for entry in decode_aborted_transactions(str(path), _read(path)):
         click.echo(
-            f"version: {version} producerId: {producer_id} firstOffset: {first} "
-            f"lastOffset: {last} lastStableOffset: {stable}"
+            f"version: {TRANSACTION_INDEX_VERSION} producerId: {entry.producer_id} "
+            f"firstOffset: {entry.first_offset} lastOffset: {entry.last_offset} "
+            f"lastStableOffset: {entry.last_stable_offset}"
         )
 
 

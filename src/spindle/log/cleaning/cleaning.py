@@ -14,9 +14,9 @@ from spindle.common.ports import FileSystem
 from spindle.log.cleaning.plan import CleaningPlan, SourceSegment
 from spindle.log.cleaning.transactions import CleanedTransactions
 from spindle.log.errors import CleaningAborted, UncleanableLog
+from spindle.log.formats.index_entries import MAX_RELATIVE_OFFSET
 from spindle.log.formats.names import CLEANED_SUFFIX
 from spindle.log.handles import FileHandles
-from spindle.log.segments.offset_index import MAX_RELATIVE_OFFSET
 from spindle.log.segments.segment import ScannedBatch, Segment
 from spindle.protocol.records.batch import BatchHeader, check_crc, read_header
 from spindle.protocol.records.builder import empty_batch, rebuild_batch
@@ -48,7 +48,10 @@ class KeyOffsets:
         self._offsets[key] = offset
 
     def is_newest(self, record: Record) -> bool:
-        """True unless a later record with the same key was read. A record without a key is not."""
+        """Return whether no later record with the same key was read; False without a key.
+
+        A record without a key is not.
+        """
         if record.offset >= self.end_offset:
             return True
         return record.key is not None and record.offset >= self._offsets.get(record.key, -1)
@@ -152,7 +155,9 @@ class Cleaning:
                 self._keys.put(record.key, record.offset)
 
     def _groups(self) -> list[list[SourceSegment]]:
-        """Neighbouring segments that fit into one, in order, up to where keys are known."""
+        """Return groups of neighbouring segments that fit into one segment each, in order, up to
+        the offset where the keys are known.
+        """
         config = self.plan.config
         groups: list[list[SourceSegment]] = []
         size = index_bytes = 0
@@ -201,7 +206,7 @@ class Cleaning:
         return cleaned
 
     def _filter(self, batch: ScannedBatch) -> bytes | memoryview | None:
-        """What stays of a batch: all of it, a smaller or an empty one, or nothing."""
+        """Return what stays of a batch: the batch, a smaller one, an empty one, or None."""
         header = batch.header
         if header.is_control:
             is_done = self._transactions.is_marker_of_nothing(header, batch.data)
@@ -234,7 +239,7 @@ class Cleaning:
         return record.value is not None or horizon_ms is None or self._now_ms < horizon_ms
 
     def _must_remain(self, header: BatchHeader) -> bool:
-        """True for a batch that may become empty but not vanish.
+        """Return whether the batch has to stay, if need be without records.
 
         The last batch of a producer keeps its sequences known, the last one of the clean part keeps
         its last offset known.

@@ -1,4 +1,4 @@
-"""Which logs are worth compacting, and which part of them may be (KIP-58, KIP-354).
+"""Which logs are due for compaction, and which part of a log a pass may read (KIP-58, KIP-354).
 
 The dirty part of a log runs from where the last cleaning ended to the first record that must stay
 as it is: in the active segment, in an open transaction, or younger than `min.compaction.lag.ms`.
@@ -7,10 +7,10 @@ as it is: in the active segment, in an open transaction, or younger than `min.co
 from typing import NamedTuple
 
 from spindle.log.cleaning.abort import CleaningSignal
+from spindle.log.formats.transaction_index import AbortedTransaction
 from spindle.log.log import Log
 from spindle.log.log_config import LogConfig
 from spindle.log.segments.segment import Segment
-from spindle.log.segments.transaction_index import AbortedTransaction
 
 
 class DirtyRange(NamedTuple):
@@ -62,7 +62,7 @@ class CleaningPlan(NamedTuple):
 
 
 def dirty_range(log: Log, cleaner_offset: int | None, now_ms: int) -> DirtyRange:
-    """The part of a compacted log that may be cleaned now; empty if there is none."""
+    """Return the part of a compacted log that may be cleaned now; empty if there is none."""
     start = log.log_start_offset
     first_dirty = start if cleaner_offset is None else cleaner_offset
     if not start <= first_dirty <= log.log_end_offset:
@@ -96,7 +96,7 @@ def _first_uncleanable_offset(log: Log, first_dirty: int, now_ms: int) -> int:
 
 
 def is_due(log: Log, dirty: DirtyRange) -> bool:
-    """True if the dirty part is large enough, or its records have waited too long."""
+    """Return whether the dirty part is large enough, or its records have waited too long."""
     if dirty.dirty_bytes == 0 or dirty.end_offset <= dirty.first_dirty_offset:
         return False
     return dirty.must_clean_now or dirty.dirty_ratio > log.config.min_cleanable_dirty_ratio

@@ -1,4 +1,4 @@
-"""Putting compacted segments in the place of those that they were made from.
+"""The exchange of segments for the compacted ones that were made from them.
 
 The order of renames makes it safe at every point: once the first file is called `.swap`, a load
 completes the exchange; before that it undoes it (see `recovery`).

@@ -1,12 +1,12 @@
-"""What compaction knows about transactions while it walks over batches in order (KIP-98).
+"""The transactions that compaction meets while it reads batches in order (KIP-98).
 
-Records of aborted transactions go. A marker stays as long as a batch of its transaction was met
-before it; once none is left it may go as well, after its delete horizon.
+Remove the records of aborted transactions. Keep a transaction's marker as long as one of its
+batches was read before it; a marker without batches may go after its delete horizon.
 """
 
 from collections.abc import Sequence
 
-from spindle.log.segments.transaction_index import AbortedTransaction
+from spindle.log.formats.transaction_index import AbortedTransaction
 from spindle.protocol.records.batch import BatchHeader
 from spindle.protocol.records.control import ControlType, read_control_type
 from spindle.protocol.records.record import decode_records
@@ -30,7 +30,7 @@ class CleanedTransactions:
         self.still_visible: list[AbortedTransaction] = []
 
     def is_aborted(self, header: BatchHeader) -> bool:
-        """Meet a batch of data; True if its records belong to an aborted transaction."""
+        """Read a data batch; return whether its records belong to an aborted transaction."""
         self._begin_up_to(header.last_offset)
         if not header.is_transactional:
             return False
@@ -43,7 +43,7 @@ class CleanedTransactions:
         return True
 
     def is_marker_of_nothing(self, header: BatchHeader, data: memoryview) -> bool:
-        """Meet a control batch; True if it ends a transaction of which no batch was met."""
+        """Read a control batch; return whether no batch of its transaction was read."""
         self._begin_up_to(header.last_offset)
         records = decode_records(data, 0, header)
         if not records:

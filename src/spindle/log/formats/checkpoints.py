@@ -21,12 +21,12 @@ _VERSION: Final = "0"
 
 
 def checkpoint_content(lines: list[str]) -> bytes:
-    """A checkpoint file with these entries: version, count, entries."""
+    """Return the bytes of a checkpoint file: version, count of entries, entries."""
     return "\n".join([_VERSION, str(len(lines)), *lines, ""]).encode()
 
 
 def checkpoint_lines(path: str, content: bytes) -> list[str]:
-    """The entries of a checkpoint file.
+    """Return the entries of a checkpoint file.
 
     Raises:
         CorruptLog: another version, or another count than the file says.
@@ -49,7 +49,7 @@ def checkpoint_lines(path: str, content: bytes) -> list[str]:
 
 
 def read_offset_checkpoint(file_system: FileSystem, path: str) -> dict[TopicPartition, int]:
-    """Offsets by partition; none if the file is missing or empty.
+    """Return the offsets by partition; none if the file is missing or empty.
 
     Raises:
         CorruptLog: the file is malformed.

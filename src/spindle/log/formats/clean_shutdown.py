@@ -1,7 +1,8 @@
-"""`.kafka_cleanshutdown`: the mark of a log directory whose logs were all closed in order.
+"""`.kafka_cleanshutdown`: says that all logs of a directory were closed.
 
-It carries the broker epoch of that run (KIP-966), by which the controller knows that nothing that
-the broker acknowledged can be missing. Loading removes it first, so that it never outlives a crash.
+The file holds the broker epoch of that run (KIP-966), from which the controller knows that the
+broker has everything that it acknowledged. Loading removes the file first: a crash after it must
+not look like a clean shutdown.
 """
 
 import json
@@ -15,13 +16,13 @@ _VERSION: Final = 0
 
 
 def write_clean_shutdown(file_system: FileSystem, directory: str, broker_epoch: int) -> None:
-    """Mark the directory as closed; -1 is the epoch of a broker that was never registered."""
+    """Write the file; -1 is the epoch of a broker that was never registered."""
     content = f'{{"version":{_VERSION},"brokerEpoch":{broker_epoch}}}'
     file_system.write_atomically(f"{directory}/{CLEAN_SHUTDOWN_FILE}", content.encode())
 
 
 def read_clean_shutdown(file_system: FileSystem, directory: str) -> int | None:
-    """The broker epoch in the mark, -1 if it does not tell one, None if there is no mark."""
+    """Return the broker epoch in the file, -1 if it holds none, None if there is no file."""
     path = f"{directory}/{CLEAN_SHUTDOWN_FILE}"
     if not file_system.exists(path):
         return None
@@ -35,7 +36,7 @@ def read_clean_shutdown(file_system: FileSystem, directory: str) -> int | None:
 
 
 def remove_clean_shutdown(file_system: FileSystem, directory: str) -> bool:
-    """Remove the mark; True if there was one.
+    """Remove the file; return whether there was one.
 
     It is gone from the device when this returns: if a power failure brought it back, the next load
     would trust files that were not closed.

@@ -47,7 +47,7 @@ def current_directory(topic_partition: TopicPartition) -> str:
 
 
 def future_directory(topic_partition: TopicPartition, unique: Uuid) -> str:
-    """The name of a log that is being built to replace the current one; never cut.
+    """Return the directory name of a future log, which will replace the current one.
 
     Raises:
         ValueError: the name has more than 255 characters.
@@ -74,7 +74,7 @@ def _cut_to_fit(topic_partition: TopicPartition, suffix: str) -> str:
 
 
 def parse_directory_name(name: str) -> DirectoryName:
-    """The partition and the purpose of a directory.
+    """Return the partition and the purpose of a directory.
 
     Raises:
         ValueError: this is no name of a partition directory.
@@ -105,12 +105,12 @@ def is_metadata_directory(name: str) -> bool:
 
 
 def offset_name(offset: int, suffix: str = "") -> str:
-    """The file name of an offset: twenty digits and a suffix."""
+    """Return the file name of an offset: twenty digits and a suffix."""
     return f"{offset:0{_OFFSET_DIGITS}d}{suffix}"
 
 
 def parse_offset_name(name: str, suffix: str) -> int | None:
-    """The offset in a file name with that suffix, or None if the name is of another kind."""
+    """Return the offset in a file name with that suffix; None for any other name."""
     digits = name[: -len(suffix)]
     if name.endswith(suffix) and digits.isascii() and digits.isdigit():
         return int(digits)

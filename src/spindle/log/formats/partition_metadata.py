@@ -28,7 +28,8 @@ def write_partition_metadata(
 
 
 def read_partition_metadata(file_system: FileSystem, directory: str) -> Uuid | None:
-    """The topic id, or None if there is no file or an empty one (such a directory is a stray).
+    """Return the topic id, or None if there is no file or an empty one (such a directory is a
+    stray).
 
     Empty is what a power failure may leave of a partition that had no data yet.
 

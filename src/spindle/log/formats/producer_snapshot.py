@@ -17,7 +17,7 @@ _CRC_COVERS_FROM: Final = 6
 
 
 def encode_producer_snapshot(entries: Iterable[ProducerStateEntry]) -> bytes:
-    """The content of a snapshot file."""
+    """Return the content of a snapshot file."""
     rows = [_encode_entry(entry) for entry in entries]
     content = bytearray(_HEAD.pack(_VERSION, 0, len(rows)))
     content += b"".join(rows)
@@ -42,7 +42,7 @@ def _encode_entry(entry: ProducerStateEntry) -> bytes:
 
 
 def read_producer_snapshot(file_system: FileSystem, path: str) -> list[ProducerStateEntry]:
-    """The producers in a snapshot file.
+    """Return the producers in a snapshot file.
 
     Raises:
         CorruptLog: another version, a wrong checksum or a wrong size.

@@ -1,7 +1,8 @@
-"""What one append does to the state of its producers: checked first, applied when it is written.
+"""The changes of one append to the states of its producers; the log applies them after the write.
 
-Sequences are checked for clients only; what a leader accepted, its followers take over. Epochs are
-checked wherever records enter the log, so that a fenced producer writes nothing (KIP-98, KIP-360).
+Sequences are checked for clients only, because followers append what their leader has accepted.
+Epochs are checked wherever records enter the log, so that a fenced producer writes nothing (KIP-98,
+KIP-360).
 """
 
 from typing import NamedTuple
@@ -41,7 +42,7 @@ class ProducerAppend:
         self.started_transactions: list[int] = []
 
     def add_data(self, header: BatchHeader, base_offset: int) -> None:
-        """A batch of data that gets `base_offset`.
+        """Add a data batch that gets `base_offset`.
 
         Raises:
             ApiError: INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER or INVALID_TXN_STATE.
@@ -69,7 +70,7 @@ class ProducerAppend:
     def add_marker(
         self, marker: EndTransactionMarker, header: BatchHeader, offset: int
     ) -> CompletedTransaction | None:
-        """The end of the producer's transaction; None if it had written nothing here.
+        """Add a marker; return the transaction that it ends, None if that had no records here.
 
         Raises:
             ApiError: INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED.

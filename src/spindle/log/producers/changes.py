@@ -1,4 +1,4 @@
-"""What an append, or a part of the log that is read again, does to a partition's producers."""
+"""The changes of an append, or of a replay of the log, to a partition's producers."""
 
 from collections.abc import Sequence
 
@@ -16,7 +16,7 @@ from spindle.protocol.records.validation import AppendOrigin
 def find_duplicate(
     producers: ProducerState, found: Sequence[tuple[int, BatchHeader]]
 ) -> tuple[BatchMetadata, BatchHeader] | None:
-    """The first batch that is in the log already, as it was appended and as it came now."""
+    """Return (the earlier batch, the present one) of the first batch that is in the log already."""
     for _, header in found:
         if header.producer_id < 0:
             continue
@@ -33,7 +33,7 @@ def producer_changes(
     placed: Sequence[tuple[int, BatchHeader]],
     origin: AppendOrigin,
 ) -> tuple[list[ProducerAppend], list[CompletedTransaction]]:
-    """What the batches change, and the transactions that they end; nothing is changed yet.
+    """Return the changes of the batches and the transactions that they end; apply nothing.
 
     Raises:
         ApiError: a sequence, an epoch or the state of a transaction forbids the append.

@@ -1,7 +1,7 @@
-"""What a partition remembers of one idempotent producer (KIP-98, KIP-360).
+"""The state of one idempotent producer in a partition (KIP-98, KIP-360).
 
-The last five batches are kept, as many as a client may have in flight, so that a batch sent again
-is recognised and answered with the offsets it got the first time.
+A client may have five batches in flight, so the last five are kept: a batch that is sent again is
+recognised and answered with the offsets that it has.
 """
 
 from typing import Final, NamedTuple
@@ -72,7 +72,9 @@ class ProducerStateEntry:
         return self.batches[-1].last_offset if self.batches else NO_OFFSET
 
     def duplicate_of(self, header: BatchHeader) -> BatchMetadata | None:
-        """The batch appended earlier with the same epoch and sequences, if it is still known."""
+        """Return the batch appended earlier with the same epoch and sequences, if it is still
+        known.
+        """
         if header.producer_epoch != self.producer_epoch:
             return None
         last_sequence = header.last_sequence
@@ -84,7 +86,7 @@ class ProducerStateEntry:
         return None
 
     def begin_epoch(self, producer_epoch: int) -> None:
-        """A new epoch of the producer forgets the batches of the old one."""
+        """Begin a new epoch; forget the batches of the old one."""
         if producer_epoch != self.producer_epoch:
             self.batches = ()
             self.producer_epoch = producer_epoch
@@ -113,5 +115,5 @@ class ProducerStateEntry:
 
 
 def follows(last_sequence: int, next_sequence: int) -> bool:
-    """True if a batch that begins with `next_sequence` comes right after `last_sequence`."""
+    """Return whether a batch that begins with `next_sequence` comes right after `last_sequence`."""
     return next_sequence == add_to_sequence(last_sequence, 1)

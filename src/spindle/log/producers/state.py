@@ -1,7 +1,7 @@
-"""The producers of one partition: what they wrote last, and which transactions are open (KIP-98).
+"""The producers of one partition: their last batches, and the open transactions (KIP-98).
 
-The state is a function of the log. It is stored at the start of each segment and when the log is
-closed, and rebuilt at load from the newest snapshot and the records after it.
+The state follows from the log. It is stored at the start of each segment and when the log is
+closed; loading takes the newest snapshot and replays the records after it.
 """
 
 from bisect import insort
@@ -51,7 +51,7 @@ class ProducerState:
         self.map_end_offset = 0
 
     def moved_to(self, directory: str) -> None:
-        """The log's directory has a new name."""
+        """Use the new path of the log's directory."""
         self._directory = directory
 
     # Reading the state.
@@ -60,7 +60,7 @@ class ProducerState:
         return self._producers.get(producer_id)
 
     def entries(self) -> list[ProducerStateEntry]:
-        """All producers in the order in which they first appeared."""
+        """Return all producers in the order in which they first appeared."""
         return list(self._producers.values())
 
     def __len__(self) -> int:
@@ -75,7 +75,7 @@ class ProducerState:
         return min(candidates, default=None)
 
     def last_stable_offset_after(self, completed: CompletedTransaction) -> int:
-        """What the last stable offset is once `completed` has ended (and is replicated)."""
+        """Return the last stable offset after `completed` has ended and is replicated."""
         for first_offset, producer_id in self._ongoing.items():
             if producer_id != completed.producer_id:
                 return first_offset
@@ -88,19 +88,19 @@ class ProducerState:
         return ProducerAppend(producer_id, self._producers.get(producer_id), origin, self._where)
 
     def apply(self, append: ProducerAppend) -> None:
-        """Make the changes of an append the state."""
+        """Apply the changes of an append."""
         entry = append.entry
         self._producers[entry.producer_id] = entry
         for first_offset in append.started_transactions:
             self._ongoing[first_offset] = entry.producer_id
 
     def complete(self, transaction: CompletedTransaction) -> None:
-        """A marker ended the transaction; it is unstable until the marker is replicated."""
+        """End a transaction; it stays unstable until its marker is replicated."""
         self._ongoing.pop(transaction.first_offset, None)
         self._unreplicated[transaction.first_offset] = transaction
 
     def on_high_watermark(self, high_watermark: int) -> None:
-        """Transactions whose markers lie below the high watermark are stable."""
+        """Forget transactions whose markers lie below the high watermark: they are stable."""
         done = [
             first_offset
             for first_offset, transaction in self._unreplicated.items()
@@ -112,7 +112,7 @@ class ProducerState:
     def replay(
         self, buffer: memoryview, position: int, header: BatchHeader
     ) -> CompletedTransaction | None:
-        """Take over a batch that is in the log; the transaction that it ended, if it ended one."""
+        """Apply a batch that is in the log; return the transaction that it ended, or None."""
         if not header.has_producer_id:
             return None
         append = self.prepare(header.producer_id, AppendOrigin.REPLICATION)
@@ -141,7 +141,7 @@ class ProducerState:
             del self._producers[producer_id]
 
     def on_log_start(self, log_start_offset: int) -> None:
-        """Records below the log start are gone, and with them transactions that ended there."""
+        """Forget transactions whose markers lie below the log start."""
         gone = [
             first_offset
             for first_offset, transaction in self._unreplicated.items()
@@ -154,15 +154,15 @@ class ProducerState:
     # Snapshots.
 
     def load_snapshot_names(self, names: Iterable[str]) -> None:
-        """Take note of the snapshot files among the names of the directory."""
+        """Find the snapshot files among the names of the directory."""
         offsets = (parse_offset_name(name, PRODUCER_SNAPSHOT_SUFFIX) for name in names)
         self._snapshots = sorted(offset for offset in offsets if offset is not None)
 
     def take_snapshot(self) -> None:
         """Store the state at `map_end_offset`, unless there is a snapshot at it.
 
-        Nobody waits for the device: a snapshot that a power failure damaged is recognised by its
-        checksum, and the log itself says the same.
+        The write does not wait for the device. A snapshot that a power failure damaged is
+        recognised by its checksum, and the log holds the same state.
         """
         offset = self.map_end_offset
         if offset == 0 or offset in self._snapshots:
@@ -184,12 +184,12 @@ class ProducerState:
         self.restore(log_start_offset, end_offset, now_ms, expiry_ms)
 
     def remove_snapshots_outside(self, log_start_offset: int, end_offset: int) -> None:
-        """Keep those above the start and not above the end."""
+        """Remove the snapshots at or below the start and above the end."""
         for offset in [at for at in self._snapshots if not log_start_offset < at <= end_offset]:
             self._remove_snapshot(offset)
 
     def restore(self, log_start_offset: int, end_offset: int, now_ms: int, expiry_ms: int) -> None:
-        """`reload` that leaves later snapshots where they are: the log may well reach them."""
+        """Do as `reload`, but keep later snapshots: the log may reach them."""
         self._producers.clear()
         self._ongoing.clear()
         self._unreplicated.clear()
@@ -235,7 +235,7 @@ class ProducerState:
                 self._remove_snapshot(offset)
 
     def mark_snapshot_deleted(self, offset: int) -> str | None:
-        """Rename the snapshot at a segment's base with the segment's files; its new path."""
+        """Rename the snapshot at a segment's base with the segment's files; return its new path."""
         if offset not in self._snapshots:
             return None
         self._snapshots.remove(offset)

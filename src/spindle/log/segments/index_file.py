@@ -91,7 +91,7 @@ class IndexFile:
         self._is_dirty = True
 
     def entry_at(self, index: int) -> tuple[int, ...]:
-        """The entry at `index`, 0 <= index < count."""
+        """Return the entry at `index`, 0 <= index < count."""
         size = self._entry.size
         return self._entry.unpack(self._handles.get(self.path).pread(size, index * size))
 
@@ -118,7 +118,11 @@ class IndexFile:
             self._is_dirty = False
 
     def floor(self, number: int) -> int:
-        """Index of the last entry whose leading number is <= `number`; -1 if there is none."""
+        """Return the index of the last entry whose leading number is <= `number`; -1 if there is
+        none.
+
+        -1 if there is none.
+        """
         size = self._entry.size
         low, high = 0, self.count
         if high == 0:

@@ -19,7 +19,9 @@ class TimestampOffset(NamedTuple):
 def find_timestamp(
     segments: Segments, timestamp_ms: int, start_offset: int
 ) -> TimestampOffset | None:
-    """The first record at or after `start_offset` whose timestamp is `timestamp_ms` or later."""
+    """Return the first record at or after `start_offset` whose timestamp is `timestamp_ms` or
+    later.
+    """
     for segment in segments:
         if segment.max_timestamp < timestamp_ms:
             continue
@@ -31,7 +33,7 @@ def find_timestamp(
 
 
 def find_max_timestamp(segments: Segments) -> TimestampOffset | None:
-    """The first record with the largest timestamp; None if no record has one."""
+    """Return the first record with the largest timestamp; None if no record has one."""
     segment = max(segments, key=lambda candidate: candidate.max_timestamp)
     if segment.max_timestamp < 0:
         return None

@@ -4,16 +4,12 @@ An entry holds the *last* offset of a batch (relative to the segment's base) and
 that batch *starts*. The first batch of a segment never has one.
 """
 
-from struct import Struct
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
+from spindle.log.formats.index_entries import OFFSET_ENTRY, OFFSET_ENTRY_KEY
 from spindle.log.formats.names import INDEX_SUFFIX, offset_name
 from spindle.log.handles import FileHandles
 from spindle.log.segments.index_file import IndexFile
-
-MAX_RELATIVE_OFFSET: Final = 2**31 - 1
-_ENTRY: Final = Struct(">ii")
-_KEY: Final = Struct(">i")
 
 
 class OffsetPosition(NamedTuple):
@@ -32,7 +28,7 @@ class OffsetIndex:
         self, handles: FileHandles, directory: str, base_offset: int, max_bytes: int, suffix: str
     ) -> None:
         path = f"{directory}/{offset_name(base_offset, INDEX_SUFFIX)}{suffix}"
-        self.file = IndexFile(handles, path, _ENTRY, _KEY, max_bytes)
+        self.file = IndexFile(handles, path, OFFSET_ENTRY, OFFSET_ENTRY_KEY, max_bytes)
         self.base_offset = base_offset
         self.last = OffsetPosition(base_offset, 0)
 
@@ -61,7 +57,7 @@ class OffsetIndex:
         self.last = OffsetPosition(last_offset, position)
 
     def lookup(self, offset: int) -> int:
-        """A position at or before the batch with `offset`, as near as the index knows."""
+        """Return a position at or before the batch with `offset`, as near as the index knows."""
         if offset >= self.last.offset:
             return self.last.position
         index = self.file.floor(offset - self.base_offset)

@@ -22,7 +22,7 @@ class LogOffsets(Protocol):
 def deletable_segments(
     segments: Segments, offsets: LogOffsets, config: LogConfig, now_ms: int
 ) -> list[Segment]:
-    """The oldest segments that retention releases, in order; perhaps all of them.
+    """Return the oldest segments that retention lets go, in order; perhaps all of them.
 
     Only what lies below the high watermark may go. A topic that is compacted but not deleted loses
     only what is below its log start.

@@ -12,6 +12,7 @@ from zlib import crc32
 
 from spindle.common.errors import CorruptLog, CorruptRecords
 from spindle.common.ports import Bytes
+from spindle.log.formats.index_entries import MAX_RELATIVE_OFFSET
 from spindle.log.formats.names import (
     DELETED_SUFFIX,
     INDEX_SUFFIX,
@@ -22,7 +23,7 @@ from spindle.log.formats.names import (
 )
 from spindle.log.handles import FileHandles
 from spindle.log.log_config import LogConfig
-from spindle.log.segments.offset_index import MAX_RELATIVE_OFFSET, OffsetIndex
+from spindle.log.segments.offset_index import OffsetIndex
 from spindle.log.segments.time_index import TimeIndex
 from spindle.log.segments.transaction_index import TransactionIndex
 from spindle.protocol.records.batch import (
@@ -184,14 +185,16 @@ class Segment:
         self.transaction_index.sync()
 
     def paths(self) -> list[str]:
-        """The files of the segment that must exist, and the transaction index if there is one."""
+        """Return the files of the segment that must exist, and the transaction index if there is
+        one.
+        """
         paths = [self.path, self.offset_index.file.path, self.time_index.file.path]
         if not self.transaction_index.is_empty:
             paths.append(self.transaction_index.path)
         return paths
 
     def moved_to(self, directory: str) -> None:
-        """The directory has a new name; no file of it may be open."""
+        """Use the new path of the log's directory; no file of it may be open."""
         for part in (self, self.offset_index.file, self.time_index.file, self.transaction_index):
             part.path = f"{directory}/{part.path.rpartition('/')[2]}"
 
@@ -245,7 +248,7 @@ class Segment:
         self.size_bytes = start + len(records)
 
     def note_batch(self, position: int, header: BatchHeader) -> None:
-        """Index a batch that starts at `position`; batches come in order, once each."""
+        """Index a batch that starts at `position`. Call it once for each batch, in order."""
         last_offset = header.base_offset + header.last_offset_delta
         if header.max_timestamp > self.max_timestamp:
             self.max_timestamp = header.max_timestamp
@@ -264,7 +267,9 @@ class Segment:
         config: LogConfig,
         now_ms: int,
     ) -> bool:
-        """True if records of that size, last offset and largest timestamp belong in a new one."""
+        """Return whether records of this size, last offset and largest timestamp need a new
+        segment.
+        """
         size = self.size_bytes
         if size == 0:
             return last_offset - self.base_offset > MAX_RELATIVE_OFFSET
@@ -286,14 +291,14 @@ class Segment:
         return crc32(self.path.encode()) % min(config.segment_jitter_ms, config.segment_ms)
 
     def _age_ms(self, max_timestamp: int, now_ms: int) -> int:
-        """How much newer incoming records are than the first ones (or than the file)."""
+        """Return how much newer incoming records are than the first ones (or than the file)."""
         first_timestamp = self.first_timestamp()
         if first_timestamp >= 0:
             return max_timestamp - first_timestamp
         return now_ms - self.created_ms
 
     def first_timestamp(self) -> int:
-        """The largest timestamp of the first batch; -1 if there is none. In ms."""
+        """Return the largest timestamp of the first batch; -1 if there is none. In ms."""
         if self.roll_timestamp is None:
             first = next(self._headers(0), None)
             self.roll_timestamp = first[1].max_timestamp if first else NO_TIMESTAMP
@@ -324,7 +329,7 @@ class Segment:
     def scan(
         self, position: int = 0, end: int | None = None, read_bytes: int = SCAN_BYTES
     ) -> Iterator[ScannedBatch]:
-        """The whole batches from `position`, where one must start, up to `end`.
+        """Yield the whole batches from `position`, where one must start, up to `end`.
 
         Raises:
             CorruptLog: a header that cannot be one. An incomplete batch at the end is passed over
@@ -354,7 +359,7 @@ class Segment:
     def read(
         self, offset: int, max_bytes: int, end_offset: int, *, min_one_batch: bool
     ) -> memoryview | None:
-        """Whole batches from the one that holds `offset` to below `end_offset`.
+        """Return whole batches from the one that holds `offset` to below `end_offset`.
 
         At most `max_bytes`, but at least one batch if `min_one_batch`. Nothing if the next batch
         does not fit or begins at or after `end_offset`; None if the segment has no batch that ends
@@ -399,17 +404,20 @@ class Segment:
         return data[: cut.end]
 
     def _position_of(self, offset: int) -> int | None:
-        """Where the batch starts that holds `offset`, or the first one after it."""
+        """Return where the batch with `offset` starts, or the first batch after it; None if there
+        is none.
+        """
         for position, header in self._headers(self.position_near(offset)):
             if header.base_offset + header.last_offset_delta >= offset:
                 return position
         return None
 
     def position_near(self, offset: int) -> int:
-        """Where a batch starts that is not after the one with `offset`, as the index knows it.
+        """Return the start of a batch at or before the batch with `offset`, as near as the index
+        knows.
 
-        What the index says is checked: followed blindly, a damaged one would lead a reader past
-        records, or to bytes that are no batch.
+        Check what the index says: a damaged one would lead a reader past records, or to bytes that
+        are no batch.
         """
         position = self.offset_index.lookup(offset)
         if position == 0 or self._is_batch_of(position, offset):
@@ -419,7 +427,7 @@ class Segment:
         return self.offset_index.lookup(offset)
 
     def _is_batch_of(self, position: int, offset: int) -> bool:
-        """Whether a batch starts there that begins at `offset` or before."""
+        """Return whether a batch starts there that begins at `offset` or before."""
         if not 0 < position <= self.size_bytes - HEADER_BYTES:
             return False
         data = self._handles.get(self.path).pread(HEADER_BYTES, position)
@@ -442,7 +450,11 @@ class Segment:
         self._bytes_since_index_entry = size_bytes
 
     def _headers(self, position: int) -> Iterator[tuple[int, BatchHeader]]:
-        """Position and header of each whole batch from `position`; large ones are not read."""
+        """Yield position and header of each whole batch from `position` on, without reading large
+        batches.
+
+        Large ones are not read.
+        """
         while self.size_bytes - position >= HEADER_BYTES:
             data = self._handles.get(self.path).pread(LOOKUP_BYTES, position)
             at = 0
@@ -458,14 +470,15 @@ class Segment:
             position += at
 
     def _header(self, data: Bytes, at: int, position: int) -> BatchHeader:
-        """The header at `at` of data that was read from `position` of the file."""
+        """Return the header at `at` of data that was read from `position` of the file."""
         try:
             return read_header(data, at)
         except CorruptRecords as error:
             raise CorruptLog(self.path, position + at, str(error)) from error
 
     def find_timestamp(self, timestamp_ms: int, start_offset: int) -> Iterator[ScannedBatch]:
-        """Batches that may hold the first record of that time or later, at `start_offset` or later.
+        """Yield batches that may hold the first record of that time or later, at `start_offset` or
+        later.
 
         Records have to be decoded to tell; usually the first batch has it.
         """
@@ -478,13 +491,16 @@ class Segment:
                 yield batch
 
     def largest_timestamp(self) -> int:
-        """The largest timestamp, or when the file was last changed if no batch has one. In ms."""
+        """Return the largest timestamp, or when the file was last changed if no batch has one.
+
+        In ms.
+        """
         if self.max_timestamp >= 0:
             return self.max_timestamp
         return self._handles.file_system.modified_ms(self.path)
 
     def end_of_batches(self) -> tuple[int, int]:
-        """The offset after the last whole batch, and the position after it.
+        """Return the offset after the last whole batch, and the position after it.
 
         Raises:
             CorruptLog: what follows the last indexed batch cannot be batches.
@@ -504,7 +520,10 @@ class _Cut(NamedTuple):
 
 
 def _cut_at_batch(data: memoryview, end_offset: int) -> _Cut:
-    """How much of `data` is whole batches below `end_offset`; the first one is known to be both."""
+    """Return how much of `data` is whole batches below `end_offset`.
+
+    The first one is known to be both.
+    """
     position = 0
     last = 0
     last_base_offset = 0

@@ -35,19 +35,21 @@ class Segments:
         return list(self._bases)
 
     def floor_index(self, offset: int) -> int:
-        """Index of the segment that may hold `offset`: the last with a base not above it, or -1."""
+        """Return the index of the segment that may hold `offset`: the last with a base not above
+        it, or -1.
+        """
         return bisect_right(self._bases, offset) - 1
 
     def from_offset(self, offset: int) -> list[Segment]:
-        """The segment that may hold `offset` and all after it."""
+        """Return the segment that may hold `offset` and all after it."""
         return self._segments[max(self.floor_index(offset), 0) :]
 
     def before(self, segment: Segment) -> list[Segment]:
-        """All segments with a smaller base offset."""
+        """Return all segments with a smaller base offset."""
         return self._segments[: self.floor_index(segment.base_offset)]
 
     def next_base(self, segment: Segment) -> int | None:
-        """The base offset of the segment after this one; None for the active one."""
+        """Return the base offset of the segment after this one; None for the active one."""
         index = self.floor_index(segment.base_offset) + 1
         return self._bases[index] if index < len(self._bases) else None
 

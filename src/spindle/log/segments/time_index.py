@@ -5,16 +5,13 @@ is larger than this one. Timestamps rise from entry to entry. When a segment is 
 largest timestamp is added, whatever the index's limit, so the last entry tells it.
 """
 
-from struct import Struct
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
+from spindle.log.formats.index_entries import TIME_ENTRY, TIME_ENTRY_KEY
 from spindle.log.formats.names import TIME_INDEX_SUFFIX, offset_name
 from spindle.log.handles import FileHandles
 from spindle.log.segments.index_file import IndexFile
 from spindle.protocol.records.batch import NO_TIMESTAMP
-
-_ENTRY: Final = Struct(">qi")
-_KEY: Final = Struct(">q")
 
 
 class TimestampPosition(NamedTuple):
@@ -33,7 +30,7 @@ class TimeIndex:
         self, handles: FileHandles, directory: str, base_offset: int, max_bytes: int, suffix: str
     ) -> None:
         path = f"{directory}/{offset_name(base_offset, TIME_INDEX_SUFFIX)}{suffix}"
-        self.file = IndexFile(handles, path, _ENTRY, _KEY, max_bytes)
+        self.file = IndexFile(handles, path, TIME_ENTRY, TIME_ENTRY_KEY, max_bytes)
         self.base_offset = base_offset
         self.last = TimestampPosition(NO_TIMESTAMP, base_offset)
 
@@ -68,7 +65,10 @@ class TimeIndex:
             self.last = TimestampPosition(timestamp_ms, last_offset)
 
     def lookup(self, timestamp_ms: int) -> int:
-        """An offset up to which every timestamp is <= `timestamp_ms`; at least the base offset."""
+        """Return an offset up to which every timestamp is <= `timestamp_ms`.
+
+        At least the base offset.
+        """
         index = self.file.floor(timestamp_ms)
         return self.base_offset + (self.file.entry_at(index)[1] if index >= 0 else 0)
 

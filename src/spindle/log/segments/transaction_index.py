@@ -1,27 +1,13 @@
 """`.txnindex`: the aborted transactions that end in a segment (KIP-98)."""
 
-from struct import Struct
-from typing import Final, NamedTuple
-
-from spindle.common.errors import CorruptLog
 from spindle.log.formats.names import TRANSACTION_INDEX_SUFFIX, offset_name
+from spindle.log.formats.transaction_index import (
+    ENTRY_BYTES,
+    AbortedTransaction,
+    decode_aborted_transactions,
+    encode_aborted_transaction,
+)
 from spindle.log.handles import FileHandles
-
-_ENTRY: Final = Struct(">hqqqq")
-_VERSION: Final = 0
-
-
-class AbortedTransaction(NamedTuple):
-    """A transaction whose records a read-committed consumer must not see.
-
-    `last_offset` is that of its marker; `last_stable_offset` is what the log's last stable offset
-    became when the marker was written.
-    """
-
-    producer_id: int
-    first_offset: int
-    last_offset: int
-    last_stable_offset: int
 
 
 class TransactionIndex:
@@ -41,7 +27,7 @@ class TransactionIndex:
 
     def open(self, size_bytes: int) -> bool:
         """Take the entries of an existing file; False if its size fits no whole entries."""
-        self._count, rest = divmod(size_bytes, _ENTRY.size)
+        self._count, rest = divmod(size_bytes, ENTRY_BYTES)
         return rest == 0
 
     def reset(self) -> None:
@@ -59,33 +45,27 @@ class TransactionIndex:
     def append(self, transaction: AbortedTransaction) -> None:
         """Add a transaction; they come in order of their last offsets."""
         file = self._handles.get(self.path, create=True)
-        file.pwrite(_ENTRY.pack(_VERSION, *transaction), self._count * _ENTRY.size)
+        file.pwrite(encode_aborted_transaction(transaction), self._count * ENTRY_BYTES)
         self._count += 1
         self._is_dirty = True
 
     def entries(self) -> list[AbortedTransaction]:
-        """All transactions in order.
+        """Return all transactions in order.
 
         Raises:
             CorruptLog: an entry is of another version.
         """
         if self._count == 0:
             return []
-        data = self._handles.get(self.path).pread(self._count * _ENTRY.size, 0)
-        transactions = []
-        for number, (version, *fields) in enumerate(_ENTRY.iter_unpack(data)):
-            if version != _VERSION:
-                position = number * _ENTRY.size
-                raise CorruptLog(self.path, position, f"version {version}, expected {_VERSION}")
-            transactions.append(AbortedTransaction._make(fields))
-        return transactions
+        data = self._handles.get(self.path).pread(self._count * ENTRY_BYTES, 0)
+        return decode_aborted_transactions(self.path, data)
 
     def truncate_to(self, offset: int) -> None:
         """Drop transactions whose marker is at `offset` or later."""
         kept = [entry for entry in self.entries() if entry.last_offset < offset]
         if len(kept) < self._count:
             self._count = len(kept)
-            self._handles.get(self.path).truncate(self._count * _ENTRY.size)
+            self._handles.get(self.path).truncate(self._count * ENTRY_BYTES)
             self._is_dirty = True
 
     def sync(self) -> None:

@@ -12,7 +12,11 @@ from typing import NamedTuple
 
 from spindle.common.ids import TopicPartition
 from spindle.common.uuids import ZERO_UUID, Uuid, uuid_text
-from spindle.disks.identity import MetaProperties, meta_properties_path, parse_meta_properties
+from spindle.log.formats.meta_properties import (
+    MetaProperties,
+    meta_properties_path,
+    parse_meta_properties,
+)
 from spindle.pipeline.segments.small_files import current_replica, read_topic_id
 
 

@@ -6,23 +6,15 @@ points to.
 """
 
 from pathlib import Path
-from struct import Struct
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 
-_TRANSACTION: Final = Struct(">hqqqq")
-_OFFSET_ENTRY: Final = np.dtype([("offset", ">i4"), ("position", ">i4")])
-_TIME_ENTRY: Final = np.dtype([("timestamp", ">i8"), ("offset", ">i4")])
+from spindle.log.formats.index_entries import OFFSET_ENTRY_FIELDS, TIME_ENTRY_FIELDS
+from spindle.log.formats.transaction_index import AbortedTransaction, decode_aborted_transactions
 
-
-class AbortedEntry(NamedTuple):
-    """An aborted transaction as a `.txnindex` file stores it; both offsets are inclusive."""
-
-    producer_id: int
-    first_offset: int
-    last_offset: int
-    last_stable_offset: int
+_OFFSET_ENTRY: Final = np.dtype(list(OFFSET_ENTRY_FIELDS))
+_TIME_ENTRY: Final = np.dtype(list(TIME_ENTRY_FIELDS))
 
 
 def read_offset_index(path: Path, segment_bytes: int) -> tuple[Any, Any]:
@@ -46,14 +38,17 @@ def read_time_index(path: Path) -> tuple[Any, Any]:
     return timestamps[:count], offsets[:count]
 
 
-def read_transaction_index(path: Path) -> list[AbortedEntry]:
-    """Return all entries in file order, none without a file; ignore a torn last entry."""
+def read_transaction_index(path: Path) -> list[AbortedTransaction]:
+    """Return all entries in file order; none where the file is missing.
+
+    Raises:
+        CorruptLog: an entry is of another version.
+    """
     try:
         data = path.read_bytes()
     except FileNotFoundError:
         return []
-    whole = len(data) - len(data) % _TRANSACTION.size
-    return [AbortedEntry(*fields[1:]) for fields in _TRANSACTION.iter_unpack(data[:whole])]
+    return decode_aborted_transactions(str(path), data)
 
 
 def _read(path: Path, entry: "np.dtype[Any]") -> Any:

@@ -10,11 +10,10 @@ import struct
 from pathlib import Path
 from typing import Final
 
-from spindle.common.errors import CorruptLog
 from spindle.common.filesystem import OsFileSystem
 from spindle.common.ids import TopicPartition
 from spindle.common.uuids import Uuid
-from spindle.log.formats.checkpoints import checkpoint_lines
+from spindle.log.formats.epoch_checkpoint import decode_epoch_checkpoint
 from spindle.log.formats.names import LEADER_EPOCH_CHECKPOINT, DirectoryKind, parse_directory_name
 from spindle.log.formats.partition_metadata import read_partition_metadata
 
@@ -55,14 +54,7 @@ def read_leader_epochs(replica: Path) -> tuple[tuple[int, int], ...]:
         content = path.read_bytes()
     except FileNotFoundError:
         return ()
-    epochs: list[tuple[int, int]] = []
-    for line in checkpoint_lines(str(path), content):
-        try:
-            epoch, start = map(int, line.split())
-        except ValueError as error:
-            raise CorruptLog(str(path), 0, f"malformed line {line!r}") from error
-        epochs.append((epoch, start))
-    return tuple(epochs)
+    return tuple(decode_epoch_checkpoint(str(path), content))
 
 
 def is_in_use(directory: Path) -> bool:

@@ -7,6 +7,7 @@ them; the event loop only keeps the time.
 import asyncio
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from spindle.common.errors import LogDirectoryFailed
@@ -147,13 +148,13 @@ class Housekeeping:
     # Flushes.
 
     def _flush(self, directory: LogDirectory) -> None:
-        self._start_flush(directory, directory.begin_flushes)
+        self._start_flush(directory, partial(directory.store.begin_flushes, self._now_ms()))
 
     def _flush_finished_segments(self, directory: LogDirectory) -> None:
-        self._start_flush(directory, directory.begin_flushes_of_finished_segments)
+        self._start_flush(directory, directory.store.begin_flushes_of_finished_segments)
 
     def _start_flush(
-        self, directory: LogDirectory, begin: Callable[[int], list[tuple[Log, FlushTask]]]
+        self, directory: LogDirectory, begin: Callable[[], list[tuple[Log, FlushTask]]]
     ) -> None:
         """One flush of a directory at a time: what comes meanwhile is found at the next look."""
         if directory not in self._flushing:
@@ -162,15 +163,15 @@ class Housekeeping:
             task.add_done_callback(lambda _: self._flushing.pop(directory, None))
 
     async def _flush_directory(
-        self, directory: LogDirectory, begin: Callable[[int], list[tuple[Log, FlushTask]]]
+        self, directory: LogDirectory, begin: Callable[[], list[tuple[Log, FlushTask]]]
     ) -> None:
         executor = directory.executor
         try:
-            tasks = await executor.submit(begin, self._now_ms())
+            tasks = await executor.submit(begin)
             for _, task in tasks:
                 await executor.submit_beside(task.run)
             if tasks:
-                await executor.submit(directory.complete_flushes, tasks)
+                await executor.submit(directory.store.complete_flushes, tasks)
         except LogDirectoryFailed as failure:
             log.warning("flush: %s", failure)
 

@@ -15,11 +15,12 @@ log = logging.getLogger(__name__)
 async def load_logs(
     directories: Sequence[LogDirectory], config_of: Callable[[str], LogConfig], now_ms: int
 ) -> list[tuple[LogDirectory, Sequence[Log]]]:
-    """What the directories hold that are online; nothing of one that fails meanwhile."""
+    """Return the current logs of the online directories; none of one that fails meanwhile."""
 
     async def load(directory: LogDirectory) -> Sequence[Log]:
         try:
-            return await directory.executor.submit(directory.load, config_of, now_ms)
+            loaded = await directory.executor.submit(directory.store.load, config_of, now_ms)
+            return loaded.current
         except LogDirectoryFailed as failure:
             log.error("%s", failure)
             return ()
@@ -29,7 +30,7 @@ async def load_logs(
 
 
 async def close_logs(directories: Sequence[LogDirectory], broker_epoch: int) -> None:
-    """Flush the logs and mark the directories as left in order by this registration."""
+    """Flush and close the logs; write the clean-shutdown files with this broker epoch."""
 
     async def close(directory: LogDirectory) -> None:
         try:

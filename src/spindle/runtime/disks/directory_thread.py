@@ -66,7 +66,7 @@ class DirectoryThread(SerialExecutor):
         return not self._thread.is_alive()
 
     def _run(self) -> None:
-        """The thread's life."""
+        """Perform jobs on the I/O thread until `stop`."""
         watched = self._watched
         watched.progress = _own_cpu_clock()
         while (job := self._jobs.get()) is not None:

@@ -1,7 +1,7 @@
-"""Who may have how many of the descriptors that the system gives to this process.
+"""How the file descriptors of the process are shared between log directories and connections.
 
-A log directory that cannot open a file counts as dead, as in Kafka; so connections, which anybody
-can open, must never take the descriptors that the files need.
+A log directory that cannot open a file counts as dead, as in Kafka. Anybody can open connections,
+so connections must never take the descriptors that the files need.
 """
 
 import resource
@@ -39,7 +39,7 @@ class OpenFiles(NamedTuple):
 def share_out(
     limit: int, directory_count: int, *, is_broker: bool, is_controller: bool
 ) -> OpenFiles:
-    """At most half for files; of the connections a controller beside a broker gets a quarter.
+    """Give at most half to files, and a quarter of the connections to a controller beside a broker.
 
     Raises:
         ConfigError: the limit is too low for a node.
@@ -60,7 +60,7 @@ def share_out(
 
 
 def scarcity(shares: OpenFiles) -> str | None:
-    """What an operator should know who gave the process few descriptors."""
+    """Return a warning for the operator if the process has few descriptors, else None."""
     if shares.limit >= _ENOUGH:
         return None
     connections = shares.by_brokers_clients + shares.by_controllers_clients
@@ -72,7 +72,7 @@ def scarcity(shares: OpenFiles) -> str | None:
 
 
 def open_files_limit() -> int:
-    """How many descriptors this process may have."""
+    """Return how many descriptors this process may have."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return _UNLIMITED if soft == resource.RLIM_INFINITY else soft
 

@@ -34,7 +34,9 @@ class DirectoryCapacities:
             if each.is_offline:
                 self._known.pop(each.path, None)
             elif each.path not in self._asked:
-                self._asked[each.path] = asyncio.ensure_future(each.executor.submit(each.capacity))
+                self._asked[each.path] = asyncio.ensure_future(
+                    each.executor.submit(each.store.capacity)
+                )
         if self._asked:
             await asyncio.wait(self._asked.values(), timeout=self._wait_s)
         for path, answer in list(self._asked.items()):

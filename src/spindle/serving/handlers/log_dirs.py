@@ -42,7 +42,7 @@ async def _describe(
     if directory.is_offline:
         return offline
     try:
-        total_bytes, usable_bytes = await directory.executor.submit(directory.capacity)
+        total_bytes, usable_bytes = await directory.executor.submit(directory.store.capacity)
     except LogDirectoryFailed:
         return offline
     result = Result(

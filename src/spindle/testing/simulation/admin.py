@@ -8,6 +8,7 @@ from spindle.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
 )
 from spindle.protocol.messages.create_topics import CreateTopicsRequest
+from spindle.protocol.messages.delete_records import DeleteRecordsRequest
 from spindle.protocol.messages.delete_topics import DeleteTopicsRequest
 from spindle.protocol.messages.elect_leaders import ElectLeadersRequest
 from spindle.runtime.peers.port import PeerUnavailable
@@ -95,6 +96,27 @@ class Admin:
                 self.waits_for = "nothing"
                 return
             await self._client.pause()
+
+    async def delete_records(self, topic: Topic, index: int, offset: int) -> None:
+        """Try once to delete the records below `offset` (-1: below the high watermark)."""
+        leader = await self._client.leader(topic.topic_id, topic.name, index)
+        if leader is None:
+            return
+        kind = DeleteRecordsRequest.DeleteRecordsTopic
+        self._history.note(f"records of {topic.name}-{index} below {offset} are to be deleted")
+        request = DeleteRecordsRequest(
+            timeout_ms=_TIMEOUT_MS,
+            topics=[
+                kind(
+                    name=topic.name,
+                    partitions=[kind.DeleteRecordsPartition(partition_index=index, offset=offset)],
+                )
+            ],
+        )
+        try:
+            await self._client.ask(leader.destination, request)
+        except PeerUnavailable:
+            self._client.forget(topic.topic_id, index)
 
     async def elect_preferred(self) -> None:
         """Try once."""

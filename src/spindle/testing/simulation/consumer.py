@@ -88,19 +88,27 @@ class Consumer:
         if data:
             base_offset = int.from_bytes(data[:8], "big")
             self._verdict.check(
-                base_offset <= self.position,
+                base_offset <= self.position or self._truth.is_compacted,
                 f"a consumer of {self._truth} got offset {base_offset} where it asked for "
                 f"{self.position}",
             )
             self.position = max(
                 self.position,
                 self._records.seen(
-                    "a consumer", self._truth, data, leader_epoch=leader.epoch, is_leader=False
+                    "a consumer",
+                    self._truth,
+                    self.position,
+                    data,
+                    leader_epoch=leader.epoch,
+                    is_leader=False,
                 ),
             )
 
     def _refused(self, code: ErrorCode, leader_epoch: int) -> None:
-        """Right only beyond what an unclean election has left."""
+        """Right only below the log start, and beyond what an unclean election has left."""
+        if code is ErrorCode.OFFSET_OUT_OF_RANGE and self.position < self._truth.start_offset:
+            self.position = self._truth.start_offset
+            return
         lineage = self._truth.at(leader_epoch)
         if (
             code is ErrorCode.OFFSET_OUT_OF_RANGE

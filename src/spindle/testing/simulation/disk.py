@@ -6,12 +6,15 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import copy_context
 from random import Random
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from spindle.common.errors import LogDirectoryFailed
 from spindle.runtime.disks.hang_watch import WatchedThread
 from spindle.runtime.disks.serial_executor import Job, SerialExecutor
 from spindle.testing.filesystem import MemoryFileSystem
+
+_LONG_WORK: Final = 100.0
+_LONGEST_WORK_S: Final = 1.5
 
 
 class Interrupted(BaseException):
@@ -139,6 +142,11 @@ class SimulatedDisks(MemoryFileSystem):
     def job_delay_s(self, path: str) -> float:
         return self._random.uniform(0.0, self.slowness_s.get(path, self.default_slowness_s))
 
+    def long_delay_s(self, path: str) -> float:
+        """How long work beside the directory's thread takes: much may happen to its files."""
+        longest_s = _LONG_WORK * self.slowness_s.get(path, self.default_slowness_s)
+        return self._random.uniform(0.0, min(longest_s, _LONGEST_WORK_S))
+
 
 class SimulatedDirectory(SerialExecutor):
     """The I/O thread of a log directory: one job after the other, each after some time.
@@ -162,8 +170,8 @@ class SimulatedDirectory(SerialExecutor):
         self._jobs: deque[Job] = deque()
         self._is_busy = False
         self._is_left_behind = False
-        self._job_count = 0
-        self._watched = WatchedThread(lambda: self._job_count)
+        self._begun_count = 0
+        self._watched = WatchedThread(lambda: self._begun_count)
         self.watch.add(self._watched)
         self.watch.start()
 
@@ -194,6 +202,7 @@ class SimulatedDirectory(SerialExecutor):
             again = self._context.copy()
             self._disks.when_released(self.path, lambda: again.run(self._schedule))
             return
+        self._begun_count += 1
         when = self._loop.time() + self._disks.job_delay_s(self.path)
         self._loop.call_at(when, self._run, context=self._context)
 
@@ -202,7 +211,6 @@ class SimulatedDirectory(SerialExecutor):
         if not self._jobs:
             self._is_busy = False
             return
-        self._job_count += 1
         function, args, callback = self._jobs.popleft()
         result, error = self._perform_powered(function, args)
         if isinstance(error, Interrupted):
@@ -215,7 +223,7 @@ class SimulatedDirectory(SerialExecutor):
             self._is_busy = False
 
     def _start_beside(self, job: Job) -> None:
-        watched = WatchedThread(lambda: 0, job[0])
+        watched = WatchedThread(lambda: 0.0, job[0])
         self.watch.add(watched)
         self._schedule_beside(job, watched)
 
@@ -226,7 +234,8 @@ class SimulatedDirectory(SerialExecutor):
                 self.path, lambda: again.run(self._schedule_beside, job, watched)
             )
             return
-        when = self._loop.time() + self._disks.job_delay_s(self.path)
+        watched.progress = lambda: 1.0
+        when = self._loop.time() + self._disks.long_delay_s(self.path)
         self._loop.call_at(when, self._run_beside, job, watched, context=self._context)
 
     def _run_beside(self, job: Job, watched: WatchedThread) -> None:

@@ -198,6 +198,7 @@ class Invariants:
                 None if leader is None else leader.leader_epoch,
                 partition.high_watermark,
                 log.log_end_offset,
+                log.log_start_offset,
             )
             if seen != replica.seen:
                 replica.seen = seen
@@ -248,6 +249,12 @@ class Invariants:
                     f"{who} leads {truth}: its high watermark fell from {replica.high_watermark} "
                     f"to {high_watermark}",
                 )
+            truth.start_offset = max(truth.start_offset, partition.log.log_start_offset)
+            self._verdict.check(
+                partition.log.log_start_offset <= high_watermark,
+                f"{who} leads {truth} with log start {partition.log.log_start_offset} above its "
+                f"high watermark {high_watermark}",
+            )
             self._verdict.check(
                 high_watermark <= partition.log.log_end_offset,
                 f"{who} leads {truth} with high watermark {high_watermark} above its log end "
@@ -270,6 +277,7 @@ class Invariants:
                 next_offset = self.records.seen(
                     f"broker {watched.simulated.plan.node_id}",
                     truth,
+                    start,
                     data,
                     leader_epoch=-1 if leader is None else leader.leader_epoch,
                     is_leader=leader is not None,

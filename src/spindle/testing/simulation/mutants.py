@@ -15,7 +15,10 @@ from spindle.coordinator import rebalance
 from spindle.coordinator.classic_group import GroupState
 from spindle.coordinator.membership import Memberships
 from spindle.coordinator.rebalance import Rebalances
+from spindle.disks.directory_store import DirectoryStore
 from spindle.log import log as partition_log
+from spindle.log.cleaning.cleaning import KeyOffsets
+from spindle.log.log import Log
 from spindle.metadata import snapshot
 from spindle.metadata_log.metadata_log import MetadataLog
 from spindle.protocol.records.validation import AppendOrigin
@@ -34,6 +37,7 @@ from spindle.runtime.controller.driver import ControllerDriver
 from spindle.runtime.controller.periodic_tasks import PeriodicTasks
 from spindle.runtime.controller.speculative_log import SpeculativeLog
 from spindle.runtime.coordinator.replica_log import ReplicaCoordinatorLog
+from spindle.runtime.disks.hang_watch import HangWatch
 from spindle.runtime.quorum import metadata_quorum
 
 Function = Callable[..., Any]
@@ -250,7 +254,7 @@ def _hide_epoch(original: Function) -> Function:
     return lambda log: original(log)._replace(last_epoch=follower_log.NO_EPOCH)
 
 
-def _truncate_to_mark(original: Function) -> Function:
+def _truncate_below_high_watermark(original: Function) -> Function:
     """A new follower truncates to its high watermark, as before KIP-101, and lags behind it."""
 
     def begin_to_follow(log: Any, now_ms: int) -> Any:
@@ -316,6 +320,34 @@ async def _wait_for_nothing(self: Any, partition: Any, hosted: Any, offset: int)
     """A coordinator loads no more than what is known to be committed when it is elected."""
 
 
+# ---------------------------------------------------------------- disks
+
+
+def _serve_requests_at_the_end(original: Function) -> Function:
+    """The end of a flush answers every request for one, also one that was made meanwhile."""
+
+    def complete_flushes(self: Any, done: Any) -> None:
+        original(self, done)
+        self._seen_flush_requests = self.storage.flush_request_count
+
+    return complete_flushes
+
+
+def _watch_the_thread_alone(original: Function) -> Function:
+    """Work beside the directory's thread is not watched."""
+
+    def add(self: Any, thread: Any) -> None:
+        if thread.function is None:
+            original(self, thread)
+
+    return add
+
+
+def _drop_newest_records(original: Function) -> Function:
+    """Compaction takes the newest record of a key for an old one."""
+    return lambda self, record: record.offset >= self.end_offset
+
+
 MUTANTS: Final[dict[str, Mutant]] = {
     "vote for shorter logs": Mutant(votes, "is_up_to_date", _always(True)),
     "vote twice": Mutant(votes, "can_grant", _grant_whoever_asks),
@@ -349,7 +381,9 @@ MUTANTS: Final[dict[str, Mutant]] = {
     "epochs hidden from leaders": Mutant(follower_log, "position_of", _hide_epoch),
     "dropped answers not asked for again": Mutant(FetchSessionHandler, "lose", _nothing),
     "truncation ignored": Mutant(follower_log, "_truncate", _nothing),
-    "truncation below the mark": Mutant(follower_work, "begin_to_follow", _truncate_to_mark),
+    "truncation below the high watermark": Mutant(
+        follower_work, "begin_to_follow", _truncate_below_high_watermark
+    ),
     "re-created topic taken by name": Mutant(replica_manager, "_own_log", _take_by_name),
     "batches appended twice": Mutant(partition_log, "find_duplicate", _forget_producers),
     "producers forgotten by followers": Mutant(
@@ -366,4 +400,11 @@ MUTANTS: Final[dict[str, Mutant]] = {
     "groups loaded without the commit": Mutant(
         ReplicaCoordinatorLog, "_wait_committed", lambda _: _wait_for_nothing
     ),
+    "compaction not aborted": Mutant(Log, "_abort_cleaning", _nothing),
+    "compaction drops newest records": Mutant(KeyOffsets, "is_newest", _drop_newest_records),
+    "flush request lost by a roll": Mutant(
+        DirectoryStore, "complete_flushes", _serve_requests_at_the_end
+    ),
+    "hang beside the thread not seen": Mutant(HangWatch, "add", _watch_the_thread_alone),
+    "hang not seen": Mutant(HangWatch, "look", _nothing),
 }

@@ -89,7 +89,7 @@ class Producer:
         # Producers whose newest record is old are forgotten by their brokers.
         now_ms = int(asyncio.get_running_loop().time() * 1000)
         batch = build_batch(
-            [SimpleRecord(value=p.encode(), timestamp_ms=now_ms) for p in payloads],
+            [SimpleRecord(p.key, p.encode(), now_ms) for p in payloads],
             producer_id=self._producer_id,
             producer_epoch=self._producer_epoch,
             base_sequence=self._sequence,

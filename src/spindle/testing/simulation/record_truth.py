@@ -8,12 +8,14 @@ lineage: what its leader has of the one before, and nothing more.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from spindle.common.uuids import Uuid, uuid_text
 from spindle.protocol.records.batch import BatchHeader, batches
 from spindle.protocol.records.record import decode_records
 from spindle.testing.simulation.verdict import Verdict
+
+_KEYS: Final = 4
 
 
 class Payload(NamedTuple):
@@ -22,6 +24,11 @@ class Payload(NamedTuple):
     topic_id: str
     producer: str
     number: int
+
+    @property
+    def key(self) -> bytes:
+        """Each producer has a few keys, which compaction keeps the newest records of."""
+        return f"{self.producer} {self.number % _KEYS}".encode()
 
     def encode(self) -> bytes:
         return f"{self.topic_id} {self.producer} {self.number}".encode()
@@ -51,6 +58,7 @@ class Lineage:
         end_offset: everything below is committed.
         payloads: committed records by offset.
         newest: the highest number of each producer.
+        newest_of_key: the highest offset of each key.
         committed_by: up to where a leader of each epoch has committed.
     """
 
@@ -60,6 +68,7 @@ class Lineage:
     batches: dict[int, SeenBatch] = field(default_factory=dict)
     payloads: dict[int, Payload] = field(default_factory=dict)
     newest: dict[str, int] = field(default_factory=dict)
+    newest_of_key: dict[bytes, int] = field(default_factory=dict)
     committed_by: dict[int, int] = field(default_factory=dict)
 
     def committed_before(self, leader_epoch: int) -> int:
@@ -67,13 +76,19 @@ class Lineage:
         ends = [end for epoch, end in self.committed_by.items() if epoch <= leader_epoch]
         return max(ends, default=self.fork_offset)
 
+    def is_superseded(self, offset: int) -> bool:
+        """Whether compaction may have removed the record: its key has a newer one."""
+        payload = self.payloads.get(offset)
+        return payload is None or self.newest_of_key[payload.key] > offset
+
     def fork(self, first_epoch: int, offset: int) -> "Lineage":
         """What is left of this one where a leader has nothing of it beyond the offset."""
         forked = Lineage(first_epoch, offset, offset)
         forked.batches = {at: b for at, b in self.batches.items() if b.next_offset <= offset}
         forked.payloads = {at: p for at, p in self.payloads.items() if at < offset}
-        for _, payload in sorted(forked.payloads.items()):
+        for at, payload in sorted(forked.payloads.items()):
             forked.newest[payload.producer] = payload.number
+            forked.newest_of_key[payload.key] = at
         return forked
 
 
@@ -84,6 +99,8 @@ class PartitionTruth:
     Attributes:
         leaders: broker by leader epoch.
         may_lose: somebody has allowed unclean elections.
+        is_compacted: of each key only the newest record has to stay.
+        start_offset: the highest log start of a leader; records below it may be gone.
         lineages: one, and one more for each unclean election.
         unclean_epochs: of unclean elections whose leaders have not begun to lead.
     """
@@ -93,6 +110,8 @@ class PartitionTruth:
     index: int
     leaders: dict[int, int] = field(default_factory=dict)
     may_lose: bool = False
+    is_compacted: bool = False
+    start_offset: int = 0
     lineages: list[Lineage] = field(default_factory=lambda: [Lineage()])
     unclean_epochs: list[int] = field(default_factory=list)
 
@@ -157,20 +176,29 @@ class RecordTruth:
         )
 
     def seen(
-        self, who: str, truth: PartitionTruth, data: bytes, *, leader_epoch: int, is_leader: bool
+        self,
+        who: str,
+        truth: PartitionTruth,
+        start_offset: int,
+        data: bytes,
+        *,
+        leader_epoch: int,
+        is_leader: bool,
     ) -> int:
-        """Whole batches that `who` holds for committed; the offset behind them.
+        """Whole batches from `start_offset` on that `who` holds for committed; the offset behind.
 
         Only a leader commits what was not before. A follower (leader epoch -1) may still have what
         an unclean election has taken away.
         """
-        next_offset = -1
+        next_offset = start_offset
         lineages = truth.lineages if leader_epoch < 0 else [truth.at(leader_epoch)]
         lineage = lineages[-1]
         for position, header in batches(data):
             at = header.base_offset
             found = SeenBatch(at, header.next_offset, header.leader_epoch, header.crc)
-            if not any(found == other.batches.get(at) for other in lineages):
+            if truth.is_compacted and header.next_offset <= lineage.end_offset:
+                self._check_compacted(who, truth, next_offset, data, position, header)
+            elif not any(found == other.batches.get(at) for other in lineages):
                 known = lineage.batches.get(at)
                 if known is not None:
                     self._verdict.violated(
@@ -186,6 +214,31 @@ class RecordTruth:
                     lineage.committed_by[leader_epoch] = lineage.end_offset
             next_offset = header.next_offset
         return next_offset
+
+    def _check_compacted(
+        self,
+        who: str,
+        truth: PartitionTruth,
+        start_offset: int,
+        data: bytes,
+        position: int,
+        header: BatchHeader,
+    ) -> None:
+        """What is there is what was committed; what is missing has a newer record of its key."""
+        lineage = truth.lineages[-1]
+        there = {record.offset: record for record in decode_records(data, position, header)}
+        for offset, record in there.items():
+            payload = lineage.payloads.get(offset)
+            self._verdict.check(
+                payload is not None and record.value == payload.encode(),
+                f"{who} has {record.value!r} at offset {offset} of {truth}, which is compacted, "
+                f"where {payload} was committed",
+            )
+        for offset in range(start_offset, header.next_offset):
+            self._verdict.check(
+                offset in there or lineage.is_superseded(offset),
+                f"{who} lacks offset {offset} of {truth}, the newest of its key",
+            )
 
     def _commit(
         self,
@@ -215,6 +268,7 @@ class RecordTruth:
                 f"{batch.base_offset + delta} after number {before}",
             )
             lineage.newest[payload.producer] = payload.number
+            lineage.newest_of_key[payload.key] = batch.base_offset + delta
 
     def acknowledged(self, truth: PartitionTruth, base_offset: int, sent: list[Payload]) -> None:
         """A producer was told (acks=all) that its records stand there."""

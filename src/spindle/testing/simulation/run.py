@@ -185,6 +185,15 @@ class Simulation:
                 }
                 if len(set(ends.values())) != 1:
                     return f"the replicas of {name} differ in (log end, high watermark): {ends}"
+        return self._unflushed()
+
+    def _unflushed(self) -> str | None:
+        """A log whose finished segments are not flushed; None if there is none."""
+        for node in self.cluster.brokers:
+            if node.node is not None and node.node.broker is not None:
+                for partition in node.node.broker.replicas:
+                    if not partition.is_offline and partition.log.has_unflushed_segments:
+                        return f"{node} has not flushed finished segments of {partition.log}"
         return None
 
     def _ends(self, broker_id: int, topic: str, index: int) -> tuple[int, int]:

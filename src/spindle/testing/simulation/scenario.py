@@ -25,7 +25,8 @@ _SETTINGS: Final = {
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "500",
     "log.initial.task.delay.ms": "1000",
-    "log.cleaner.enable": "false",
+    "log.cleaner.backoff.ms": "300",
+    "log.retention.check.interval.ms": "700",
     "log.flush.offset.checkpoint.interval.ms": "2000",
     "leader.imbalance.check.interval.seconds": "5",
     "unclean.leader.election.interval.ms": "2000",
@@ -99,6 +100,8 @@ class Deeds:
         unclean: lets replicas lead that may have lost records; without power failures and lost
             disks, under which an acknowledged record may go without any election.
         members: a classic group with members that come and go.
+        compacts: some topics are compacted, at short intervals.
+        trims: some topics lose old records, by retention and DeleteRecords.
     """
 
     voters: bool = False
@@ -107,6 +110,8 @@ class Deeds:
     configs: bool = False
     unclean: bool = False
     members: bool = False
+    compacts: bool = False
+    trims: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +164,14 @@ def draw(seed: int) -> Scenario:
         members=Random(f"{seed}: members").random() < 0.5,
     )
     chances = _draw_chances(random)
+    # Of a generator of their own: what was added later does not change what a seed stood for.
+    housekeeping = Random(f"housekeeping {seed}")
+    if not deeds.unclean:
+        deeds = replace(
+            deeds,
+            compacts=housekeeping.random() < 0.4,
+            trims=housekeeping.random() < 0.3,
+        )
     if deeds.unclean:
         chances = replace(chances, power=0.0, new_disk=0.0, kill=random.uniform(0.1, 0.5))
     return Scenario(

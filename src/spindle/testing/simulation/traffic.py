@@ -156,6 +156,8 @@ class SimulatedTraffic:
                 )
             if topic.may_lose and not topic.is_deleted and random.random() < 0.5:
                 await admin.elect_uncleanly(topic)
+            if topic.may_trim and not topic.is_deleted and random.random() < 0.5:
+                await self._trim(topic, random.randrange(topic.partitions))
             if deeds.configs:
                 await self._settings.change_config(brokers, self.topics)
         if self._cluster.scenario.deeds.voters:
@@ -169,12 +171,22 @@ class SimulatedTraffic:
             configs["min.insync.replicas"] = self._random.choice(("1", "1", "2"))
             if self._random.random() < 0.7:
                 configs["unclean.leader.election.enable"] = "true"
+        policies = self._draw_policies()
+        if policies:
+            configs["cleanup.policy"] = ",".join(policies)
+            configs["segment.ms"] = "500"
+            configs["min.cleanable.dirty.ratio"] = "0.01"
+            configs["delete.retention.ms"] = "1000"
+        if "delete" in policies:
+            configs["retention.ms"] = self._random.choice(("2000", "5000", "-1"))
         topic = await self._admin.create(name, partitions, replication_factor, configs)
         topic.may_lose = may_lose
+        topic.may_trim = "delete" in policies
         self.topics.append(topic)
         for index in range(partitions):
             truth = self._invariants.records.of(topic.topic_id, name, index)
             truth.may_lose = may_lose
+            truth.is_compacted = "compact" in policies
             for _ in range(self._random.randint(1, 2)):
                 self._produce(topic, index)
             self._consume(topic, index)
@@ -219,6 +231,20 @@ class SimulatedTraffic:
 
     def _life_of(self, node_id: int) -> object:
         return self._cluster.nodes[node_id].life
+
+    def _draw_policies(self) -> list[str]:
+        """What becomes of old records of a new topic, if anything."""
+        deeds, policies = self._cluster.scenario.deeds, []
+        if deeds.compacts and self._random.random() < 0.8:
+            policies.append("compact")
+        if deeds.trims and self._random.random() < 0.8:
+            policies.append("delete")
+        return policies
+
+    async def _trim(self, topic: Topic, index: int) -> None:
+        truth = self._invariants.records.of(topic.topic_id, topic.name, index)
+        offset = self._random.choice((-1, self._random.randint(0, truth.end_offset)))
+        await self._admin.delete_records(topic, index, offset)
 
     def _produce(self, topic: Topic, index: int) -> None:
         self._producer_count += 1

@@ -1,0 +1,61 @@
+"""In which log directory of a broker a new replica is created (KIP-858, KIP-1066)."""
+
+import logging
+from collections.abc import Sequence
+
+from spindle.common.ids import TopicPartition
+from spindle.common.uuids import DIRECTORY_UNASSIGNED, Uuid, uuid_text
+from spindle.disks.log_directory import LogDirectory
+
+log = logging.getLogger(__name__)
+
+
+def choose_directory(
+    where: TopicPartition,
+    directories: Sequence[LogDirectory],
+    recorded: Uuid,
+    preferred: LogDirectory | None,
+    cordoned: Sequence[str],
+) -> LogDirectory | None:
+    """Choose the directory of a replica that this broker does not have yet.
+
+    Args:
+        directories: all of the broker, in the order of `log.dirs`.
+        recorded: the directory id in the partition's registration.
+        preferred: named before by AlterReplicaLogDirs; outranks the recorded one.
+        cordoned: paths that take no new replicas.
+
+    Returns:
+        None if every directory is offline, or if the replica may already exist in an offline one:
+        its recorded directory is none of those that are online.
+    """
+    if preferred is not None and not preferred.is_offline:
+        return preferred
+    for directory in directories:
+        if directory.directory_id == recorded and not directory.is_offline:
+            return directory
+    if recorded != DIRECTORY_UNASSIGNED and any(d.is_offline for d in directories):
+        log.warning(
+            "not creating %s: it is recorded in directory %s and a directory is offline",
+            where,
+            uuid_text(recorded),
+        )
+        return None
+    return least_loaded(directories, cordoned)
+
+
+def least_loaded(
+    directories: Sequence[LogDirectory], cordoned: Sequence[str]
+) -> LogDirectory | None:
+    """Return the online directory with the fewest logs, the first of them on a tie.
+
+    Pass over cordoned directories, unless every online one is cordoned: then return the first
+    (KIP-1066). Return None if every directory is offline.
+    """
+    online = [d for d in directories if not d.is_offline]
+    if not online:
+        return None
+    candidates = [d for d in online if d.path not in cordoned]
+    if not candidates:
+        return online[0]
+    return min(candidates, key=lambda d: d.log_count)

@@ -1,0 +1,45 @@
+"""Disks that hang, and compaction, retention, DeleteRecords and deletions at the same time."""
+
+from dataclasses import replace
+
+import pytest
+
+from spindle.testing.simulation.mutants import MUTANTS, applied
+from spindle.testing.simulation.run import Outcome, simulate
+from spindle.testing.simulation.scenario import Chances, Deeds, draw
+
+SEEDS = 20
+
+
+def busy_disks(seed: int) -> Outcome:
+    """Run a cluster whose topics are compacted and trimmed, on disks that are slow and hang."""
+    scenario = replace(
+        draw(seed),
+        chances=Chances(hang=0.3, slow_disk=0.2),
+        deeds=Deeds(compacts=True, trims=True),
+        disk_s=0.02,
+        rough_s=8.0,
+        release=None,
+    )
+    return simulate(scenario)
+
+
+@pytest.mark.parametrize("seed", range(1, 16))
+def test_no_directory_is_given_up_but_for_its_disk(seed: int) -> None:
+    outcome = busy_disks(seed)
+    assert outcome.violation is None, outcome.report
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "compaction not aborted",
+        "compaction drops newest records",
+        "flush request lost by a roll",
+        "hang beside the thread not seen",
+        "hang not seen",
+    ],
+)
+def test_a_mutant_is_caught(name: str) -> None:
+    with applied(MUTANTS[name]):
+        assert any(busy_disks(seed).violation is not None for seed in range(1, SEEDS + 1))
