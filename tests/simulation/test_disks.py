@@ -5,13 +5,13 @@ from dataclasses import replace
 import pytest
 
 from spindle.testing.simulation.mutants import MUTANTS, applied
-from spindle.testing.simulation.run import Outcome, simulate
+from spindle.testing.simulation.run import SimulationOutcome, simulate
 from spindle.testing.simulation.scenario import Chances, Deeds, draw
 
 SEEDS = 20
 
 
-def busy_disks(seed: int) -> Outcome:
+def busy_disks(seed: int) -> SimulationOutcome:
     """Run a cluster whose topics are compacted and trimmed, on disks that are slow and hang."""
     scenario = replace(
         draw(seed),
