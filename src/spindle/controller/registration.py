@@ -57,10 +57,10 @@ def register_broker(
     kraft_version: int = 0,
     is_own_process: bool = False,
 ) -> Decision[BrokerRegistrationResponse]:
-    """Let a broker in. Its epoch is `next_write_offset`, unless the same process comes again.
+    """Register a broker. Its epoch is `next_write_offset`, unless the same process registers again.
 
     `is_own_process` says that the broker lives in this controller's process. Then its previous
-    incarnation is known to be dead, and there is no session to wait out after a crash.
+    incarnation is known to be dead, and a new one need not wait for the end of its session.
 
     Raises:
         ApiError: INCONSISTENT_CLUSTER_ID, DUPLICATE_BROKER_REGISTRATION, INVALID_REGISTRATION or
@@ -80,25 +80,14 @@ def register_broker(
     levels = finalized_levels(image, kraft_version)
     check_features(levels, request.features, f"broker {request.broker_id}")
 
-    record = RegisterBrokerRecord(
-        broker_id=request.broker_id,
-        incarnation_id=bytes(request.incarnation_id),
-        broker_epoch=next_write_offset,
-        end_points=listener_rows(
-            RegisterBrokerRecord.BrokerEndpoint, endpoints_of(request.listeners)
-        ),
-        features=feature_rows(RegisterBrokerRecord.BrokerFeature, features_of(request.features)),
-        rack=request.rack,
-        fenced=True,
-        log_dirs=[bytes(d) for d in request.log_dirs] if knows_directories else [],
-    )
+    record = _record(request, next_write_offset, knows_directories=knows_directories)
     changes = LeadershipChanges(image, context.settings)
     if existing is not None and existing.incarnation_id == request.incarnation_id:
         record.fenced = existing.is_fenced
         record.in_controlled_shutdown = existing.is_in_controlled_shutdown
         record.broker_epoch = existing.epoch
     else:
-        # An id that was unregistered may still be eligible somewhere; nobody knows its last epoch.
+        # An unregistered id may still be an eligible leader, but its last epoch is not known.
         is_clean = version < CLEAN_SHUTDOWN_DETECTION_VERSION or (
             existing is not None and request.previous_broker_epoch == existing.epoch
         )
@@ -112,6 +101,23 @@ def register_broker(
         BrokerRegistrationResponse(broker_epoch=record.broker_epoch),
         changes.records,
         on_append=on_append,
+    )
+
+
+def _record(
+    request: BrokerRegistrationRequest, broker_epoch: int, *, knows_directories: bool
+) -> RegisterBrokerRecord:
+    return RegisterBrokerRecord(
+        broker_id=request.broker_id,
+        incarnation_id=bytes(request.incarnation_id),
+        broker_epoch=broker_epoch,
+        end_points=listener_rows(
+            RegisterBrokerRecord.BrokerEndpoint, endpoints_of(request.listeners)
+        ),
+        features=feature_rows(RegisterBrokerRecord.BrokerFeature, features_of(request.features)),
+        rack=request.rack,
+        fenced=True,
+        log_dirs=[bytes(d) for d in request.log_dirs] if knows_directories else [],
     )
 
 

@@ -28,15 +28,17 @@ def run_forever(
     *,
     on_failure: Callable[[], None] | None = None,
     pause_s: float = PAUSE_S,
+    delay_s: float = 0.0,
 ) -> "asyncio.Task[None]":
     """Start a task that takes one turn after the other, until it is cancelled.
 
     Args:
         turn: waits for something each time, so that others run in between.
+        delay_s: before the first turn.
         on_failure: brings the state into order after an unexpected exception.
         pause_s: how long to wait then.
     """
-    return run_once(_repeat(turn, name, on_failure, pause_s), name)
+    return run_once(_repeat(turn, name, on_failure, pause_s, delay_s), name)
 
 
 async def end(*tasks: "asyncio.Task[Any] | None") -> None:
@@ -58,7 +60,10 @@ async def _repeat(
     name: str,
     on_failure: Callable[[], None] | None,
     pause_s: float,
+    delay_s: float,
 ) -> None:
+    if delay_s:
+        await asyncio.sleep(delay_s)
     while True:
         try:
             await turn()

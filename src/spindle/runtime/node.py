@@ -120,30 +120,8 @@ class Node:
         self._open_directories(identities)
         await self._start_metrics(identities.cluster_id)
         controller_listeners = await self._bind_controller_listeners()
-        self.quorum = await open_quorum(
-            config,
-            metadata_log_dir=self._metadata_log_dir,
-            cluster_id=identities.cluster_id,
-            directory_id=identities.directory_ids[self._metadata_log_dir],
-            endpoints=self._controller_endpoints(controller_listeners),
-            file_system=self._file_system,
-            thread=self._threads[self._metadata_log_dir],
-            random=machine.random,
-            clock=machine.steady_clock_ms,
-            on_fault=lambda fault: self.fail(f"metadata quorum: {fault}"),
-        )
-        self.controller = ControllerServer(
-            config,
-            identities.cluster_id,
-            self.quorum,
-            self.publisher,
-            read_bootstrap_records(self._file_system, self._metadata_log_dir),
-            machine.new_uuid,
-            machine.steady_clock_ms,
-            machine.random,
-            self._connect(f"node-{config.node_id}-to-controller"),
-        )
-        self.controller.registrar.endpoints = self._controller_endpoints(controller_listeners)
+        self.quorum = await self._open_quorum(identities, controller_listeners)
+        self.controller = self._make_controller(identities, controller_listeners, self.quorum)
         if config.is_broker:
             self.broker = self._make_broker(identities)
             await self.broker.bind()
@@ -158,6 +136,43 @@ class Node:
             await self._unless_fatal(asyncio.ensure_future(self.broker.start()))
         self._is_serving = True
         self._log_banner(identities, controller_listeners)
+
+    async def _open_quorum(
+        self, identities: DirectoryIdentities, listeners: Sequence[Listener]
+    ) -> RaftMetadataQuorum:
+        return await open_quorum(
+            self._config,
+            metadata_log_dir=self._metadata_log_dir,
+            cluster_id=identities.cluster_id,
+            directory_id=identities.directory_ids[self._metadata_log_dir],
+            endpoints=self._controller_endpoints(listeners),
+            file_system=self._file_system,
+            thread=self._threads[self._metadata_log_dir],
+            random=self._machine.random,
+            clock=self._machine.steady_clock_ms,
+            on_fault=lambda fault: self.fail(f"metadata quorum: {fault}"),
+        )
+
+    def _make_controller(
+        self,
+        identities: DirectoryIdentities,
+        listeners: Sequence[Listener],
+        quorum: RaftMetadataQuorum,
+    ) -> ControllerServer:
+        config, machine = self._config, self._machine
+        controller = ControllerServer(
+            config,
+            identities.cluster_id,
+            quorum,
+            self.publisher,
+            read_bootstrap_records(self._file_system, self._metadata_log_dir),
+            machine.new_uuid,
+            machine.steady_clock_ms,
+            machine.random,
+            self._connect(f"node-{config.node_id}-to-controller"),
+        )
+        controller.registrar.endpoints = self._controller_endpoints(listeners)
+        return controller
 
     def _log_banner(
         self, identities: DirectoryIdentities, controller_listeners: Sequence[Listener]

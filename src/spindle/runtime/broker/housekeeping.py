@@ -19,6 +19,7 @@ from spindle.log.errors import CleaningAborted, UncleanableLog
 from spindle.log.flushing import FlushTask
 from spindle.log.log import Log
 from spindle.replicas.replica_manager import Replicas
+from spindle.runtime import background
 
 log = logging.getLogger(__name__)
 
@@ -77,43 +78,45 @@ class Housekeeping:
     def start(self) -> None:
         """Begin all periodic tasks."""
         self._tasks = [
-            asyncio.create_task(self._repeat(delay_ms, period_ms, function))
+            background.run_forever(
+                partial(self._turn, period_ms, function),
+                f"housekeeping: {function.__name__}",
+                delay_s=delay_ms / 1000,
+            )
             for delay_ms, period_ms, function in self._schedule
         ]
         if self._is_cleaner_enabled:
-            for directory in self._replicas.directories:
-                self._tasks.append(asyncio.create_task(self._compact(directory)))
+            self._tasks += [
+                background.run_forever(
+                    partial(self._compact, directory),
+                    f"compaction in {directory.path}",
+                    delay_s=self._initial_delay_ms / 1000,
+                )
+                for directory in self._replicas.directories
+            ]
 
     async def stop(self) -> None:
         """End all tasks; return when none of them submits anything more."""
-        tasks = [*self._tasks, *self._flushing.values()]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await background.end(*self._tasks, *self._flushing.values())
 
-    async def _repeat(
-        self, delay_ms: int, period_ms: int, function: Callable[[LogDirectory], None]
-    ) -> None:
-        await asyncio.sleep(delay_ms / 1000)
-        while True:
-            await asyncio.sleep(min(period_ms / 1000, _LONGEST_SLEEP_S))
-            for directory in self._replicas.directories:
-                if not directory.is_offline:
-                    function(directory)
+    async def _turn(self, period_ms: int, function: Callable[[LogDirectory], None]) -> None:
+        await asyncio.sleep(min(period_ms / 1000, _LONGEST_SLEEP_S))
+        for directory in self._replicas.directories:
+            if not directory.is_offline:
+                function(directory)
 
     # Compaction.
 
     async def _compact(self, directory: LogDirectory) -> None:
-        """Compact the logs of a directory, the dirtiest first, one at a time."""
-        await asyncio.sleep(self._initial_delay_ms / 1000)
-        while not directory.is_offline:
+        """Compact the dirtiest log of a directory; wait if there is none."""
+        has_compacted = False
+        if not directory.is_offline:
             try:
                 has_compacted = await self._compact_one(directory)
             except LogDirectoryFailed as failure:
                 log.warning("compaction: %s", failure)
-                return
-            if not has_compacted:
-                await asyncio.sleep(min(self._cleaner_backoff_ms / 1000, _LONGEST_SLEEP_S))
+        if not has_compacted:
+            await asyncio.sleep(min(self._cleaner_backoff_ms / 1000, _LONGEST_SLEEP_S))
 
     async def _compact_one(self, directory: LogDirectory) -> bool:
         """Compact the dirtiest log; False if there was none, or its pass came to nothing.
@@ -158,7 +161,9 @@ class Housekeeping:
     ) -> None:
         """One flush of a directory at a time: what comes meanwhile is found at the next look."""
         if directory not in self._flushing:
-            task = asyncio.create_task(self._flush_directory(directory, begin))
+            task = background.run_once(
+                self._flush_directory(directory, begin), f"flush of {directory.path}"
+            )
             self._flushing[directory] = task
             task.add_done_callback(lambda _: self._flushing.pop(directory, None))
 

@@ -113,14 +113,14 @@ def _same_by_id(original: Function) -> Function:
 # ---------------------------------------------------------------- the controller
 
 
-def _keep_highest_level(original: Function) -> Function:
-    """A level is kept for good, also when a truncation or a downgrade takes it back."""
-    highest = 0
+def _late_level(original: Function) -> Function:
+    """Records are written with the level of the append before: a state that no truncation ends."""
+    before = 0
 
     def encode_records(records: Any, metadata_version: int) -> Any:
-        nonlocal highest
-        highest = max(highest, metadata_version)
-        return original(records, highest)
+        nonlocal before
+        level, before = before, metadata_version
+        return original(records, level)
 
     return encode_records
 
@@ -354,7 +354,7 @@ MUTANTS: Final[dict[str, Mutant]] = {
     "votes not stored": Mutant(MetadataLog, "write_election_state", _nothing),
     "metadata not flushed": Mutant(MetadataLog, "flush", _nothing),
     "metadata not flushed at a start": Mutant(MetadataLog, "_flush_loaded", _nothing),
-    "records of an earlier level": Mutant(metadata_quorum, "encode_records", _keep_highest_level),
+    "records of an earlier level": Mutant(metadata_quorum, "encode_records", _late_level),
     "leader without a controller": Mutant(ControllerDriver, "_activate", _stay_without_controller),
     "periodic tasks end": Mutant(PeriodicTasks, "_on_timer", _set_no_timer),
     "background tasks end": Mutant(background, "_repeat", _one_turn),
