@@ -15,6 +15,7 @@ from spindle.common.errors import ConfigError
 
 FAILED = 1
 INTERRUPTED = 130
+_WIDTH = 100
 
 
 def _print_version(context: click.Context, parameter: click.Parameter, is_asked: bool) -> None:
@@ -52,7 +53,9 @@ def run(arguments: Sequence[str] | None = None) -> int:
     line on standard error.
     """
     try:
-        result = spindle.main(arguments, prog_name="spindle", standalone_mode=False)
+        result = spindle.main(
+            arguments, prog_name="spindle", standalone_mode=False, max_content_width=_WIDTH
+        )
     except click.UsageError as error:
         code = _failed(error.format_message())
         if error.ctx is not None and not isinstance(error, NoArgsIsHelpError):

@@ -35,24 +35,24 @@ _MAX_DIRECTORIES: Final = 64
     "--controllers",
     type=click.IntRange(0, _MAX_NODES),
     default=0,
-    help="So many more nodes that are controllers only; then the brokers are brokers only.",
+    help="Number of further nodes that are controllers only; the brokers are no controllers then.",
 )
 @click.option(
     "--racks",
     type=click.IntRange(0, _MAX_NODES),
     default=0,
-    help="Deal the brokers to so many racks.",
+    help="Number of racks, to which the brokers are dealt in turn.",
 )
 @click.option(
     "--port",
     type=click.IntRange(0, MAX_PORT),
     default=9092,
     show_default=True,
-    help="Port of the first broker; the others follow, then the controllers. 0, or a port in use "
-    "when none was asked for, takes a free one.",
+    help="Port of the first broker; the other brokers and the controllers follow. With 0, free "
+    "ports are chosen; the same happens if a default port is in use.",
 )
 @click.option(
-    "--metrics", "with_metrics", is_flag=True, help="Serve /metrics, /health and /ready, too."
+    "--metrics", "with_metrics", is_flag=True, help="Serve /metrics, /health and /ready as well."
 )
 @click.option(
     "--override",
@@ -67,7 +67,7 @@ _MAX_DIRECTORIES: Final = 64
     help="Folder of the cluster; it is kept, and the next run starts the cluster in it again.",
 )
 @click.option("--keep", is_flag=True, help="Keep the temporary folder after the end.")
-@click.option("--json", "as_json", is_flag=True, help="Tell what happens in JSON lines.")
+@click.option("--json", "as_json", is_flag=True, help="Print events as JSON lines, for programs.")
 @click.pass_context
 def up(
     context: click.Context,
@@ -79,11 +79,11 @@ def up(
     as_json: bool,
     **numbers: Any,
 ) -> int:
-    """Start a cluster on this machine, and say how to reach it.
+    """Start a cluster on this machine and print how to reach it.
 
-    Ctrl-C stops it in order and removes its folder, unless --data or --keep says otherwise.
-    Exits with 0 after that, with 1 if it did not start, all nodes ended by themselves, or a node
-    had to be killed.
+    Ctrl-C stops the cluster in order and removes its folder, unless --data or --keep is given. The
+    exit code is 0 after an orderly stop. It is 1 if a node did not start or had to be killed, or
+    if all nodes ended by themselves.
     """
     wishes = Wishes(**numbers, overrides=parse_overrides(overrides))
     if wishes.racks > wishes.nodes:
