@@ -1,4 +1,4 @@
-"""Spindle next to Apache Kafka, alternating in one run."""
+"""Measurements of Spindle and Apache Kafka, in turn within one run."""
 
 import sys
 from pathlib import Path

@@ -1,7 +1,7 @@
-"""What is measured on several nodes.
+"""The measurements on several nodes.
 
-Items of controllers alone run with brokers in name only (`registrar`), so the figures hold nothing
-of logs and replication.
+Items about controllers use brokers without logs (`registrar`), so logs and replication have no part
+in their figures.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ IMAGE_PARTITIONS = (10_000, 100_000)
 SNAPSHOT_LIMIT_S = 15.0
 IDLE_S = 20.0
 REPLICATED_PARTITIONS = (1_000, 10_000)
-# What Kafka's own scripts pass to the JVM; half of their heap, because there are three.
+# The options of Kafka's own scripts, with half of their heap, because there are three nodes.
 KAFKA_JVM = ("-Xms512m", "-Xmx512m", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20")
 
 
@@ -66,7 +66,7 @@ def _controller(node_class: type[Node], folder: Path) -> Cluster:
 
 
 def cluster_start(cluster: Cluster, _: Sizes) -> Metrics:
-    """Three formatted nodes until the metadata of each names all three."""
+    """Start three formatted nodes and wait until the metadata of each names all three."""
     cluster.format()
     begin = time.perf_counter()
     for node in cluster.nodes:
@@ -81,7 +81,7 @@ def cluster_start(cluster: Cluster, _: Sizes) -> Metrics:
 
 
 def controller_failover(partitions: int, cluster: Cluster, _: Sizes) -> Metrics:
-    """The active controller is killed, comes back, and the next one is stopped in order."""
+    """Kill the active controller, start it again, and stop the next active one in order."""
     with cluster, registered_brokers(cluster.cluster_id, cluster.controllers) as controllers:
         empty = cluster.rss_bytes()
         seconds = controllers.fill(partitions)
@@ -109,7 +109,7 @@ def controller_failover(partitions: int, cluster: Cluster, _: Sizes) -> Metrics:
 
 
 def _wait_until_caught_up(cluster: Cluster, controllers: Controllers) -> None:
-    """All voters have fetched and taken in the metadata: any may win the next election."""
+    """Wait until all voters have the whole log, so that any may win the next election."""
     deadline = time.monotonic() + LIMIT_S
     while controllers.lag(len(cluster.nodes)) > 0:
         if time.monotonic() > deadline:
@@ -119,7 +119,7 @@ def _wait_until_caught_up(cluster: Cluster, controllers: Controllers) -> None:
 
 
 def metadata_snapshot(partitions: int, cluster: Cluster, _: Sizes) -> Metrics:
-    """A controller alone: what its image takes, how long a snapshot takes both ways."""
+    """Measure one controller: memory of its image, time to write and to load a snapshot."""
     (node,) = cluster.nodes
     folder = node.log_dirs[0] / "__cluster_metadata-0"
     cluster.configure({"metadata.max.idle.interval.ms": "0"})
@@ -128,7 +128,7 @@ def metadata_snapshot(partitions: int, cluster: Cluster, _: Sizes) -> Metrics:
         controllers.fill(partitions)
         image = (live_bytes(node) - empty) / partitions
         node.stop()
-        # Every change is worth a snapshot from here on.
+        # From here on every change makes a snapshot.
         limit = {"metadata.log.max.record.bytes.between.snapshots": "1"}
         cluster.configure({"metadata.max.idle.interval.ms": "0", **limit})
         node.start()
@@ -155,10 +155,10 @@ def metadata_snapshot(partitions: int, cluster: Cluster, _: Sizes) -> Metrics:
 
 
 def _snapshot_of_a_change(folder: Path, controllers: Controllers) -> tuple[float, Path]:
-    """The seconds from a change to the snapshot that holds it, and that snapshot.
+    """Return the seconds from a change to the snapshot that holds it, and that snapshot.
 
-    A controller that still writes the snapshot of an earlier change makes none of this one; then
-    it is asked for another.
+    A controller that is still writing the snapshot of an earlier change skips this one; then
+    another change is made.
     """
     for _ in range(10):
         begin = time.perf_counter()
@@ -174,11 +174,11 @@ def _snapshot_of_a_change(folder: Path, controllers: Controllers) -> tuple[float
 
 
 def broker_failover(partitions: int, cluster: Cluster, _: Sizes) -> Metrics:
-    """A broker that is not the active controller is killed, and comes back.
+    """Kill a broker that is not the active controller, and start it again.
 
-    `led`: every partition has a living leader in the metadata of both others. `acknowledged`: a
-    record for each of 100 partitions, handed over right after the kill, is acknowledged by all
-    replicas in sync. `returned`: all replicas of all partitions are in sync again.
+    `led`: every partition has a living leader in the metadata of both other brokers.
+    `acknowledged`: a record for each of 100 partitions, sent right after the kill, is acknowledged
+    by all in-sync replicas. `returned`: all replicas of all partitions are in sync again.
     """
     with cluster:
         seconds = _create_replicated(cluster, partitions)
@@ -211,7 +211,7 @@ def broker_failover(partitions: int, cluster: Cluster, _: Sizes) -> Metrics:
 
 
 def idle(cluster: Cluster, _: Sizes) -> Metrics:
-    """What three warm nodes use while nobody asks them anything."""
+    """Measure three warm nodes without any request."""
     cluster.wait_until_idle()
     begin, before = time.perf_counter(), cluster.cpu_s()
     time.sleep(IDLE_S)
@@ -220,7 +220,7 @@ def idle(cluster: Cluster, _: Sizes) -> Metrics:
 
 
 def _create_replicated(cluster: Cluster, partitions: int) -> float:
-    """Topics of 100 partitions, one after the other; the seconds until all replicas are in sync."""
+    """Create topics of 100 partitions one by one; return the seconds until all are in sync."""
     admin = AdminClient(settings(cluster))
     begin = time.perf_counter()
     for number in range(partitions // PARTITIONS_PER_TOPIC):
@@ -231,7 +231,7 @@ def _create_replicated(cluster: Cluster, partitions: int) -> float:
 
 
 def _one_record_each(producer: Producer) -> float:
-    """A record for every partition of one topic; when the last one was acknowledged."""
+    """Send a record to every partition of a topic; return when the last one was acknowledged."""
     for partition in range(PARTITIONS_PER_TOPIC):
         producer.produce(f"{TOPIC}-0", b"x" * 100, partition=partition)
     if producer.flush(LIMIT_S):
@@ -240,7 +240,7 @@ def _one_record_each(producer: Producer) -> float:
 
 
 def _wait_for(nodes: Sequence[Node], partitions: int, is_so: Callable[[Any], bool]) -> None:
-    """Until the metadata of every node says so of that many partitions."""
+    """Wait until the metadata of every node tells this of that many partitions."""
     deadline = time.monotonic() + 2 * LIMIT_S
     for node in nodes:
         address = HostPort("127.0.0.1", node.port)

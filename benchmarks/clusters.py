@@ -1,4 +1,4 @@
-"""Several nodes of one program: what the items about clusters run on."""
+"""Clusters of several nodes of one program, for the items about clusters."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class Cluster:
     """Nodes 1, 2, ... of one program, all voters of one static quorum.
 
     Args:
-        roles: of every node.
-        overrides: further keys of all property files.
+        roles: The roles of every node.
+        overrides: Further keys of all property files.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class Cluster:
 
     @property
     def controllers(self) -> dict[int, str]:
-        """Addresses of the controller listeners by node id."""
+        """Return the addresses of the controller listeners by node id."""
         return {node.node_id: node.controller for node in self.nodes}
 
     def node(self, node_id: int) -> Node:
@@ -85,7 +85,7 @@ class Cluster:
             list(threads.map(lambda node: node.format(), self.nodes))
 
     def start(self) -> None:
-        """Start all nodes side by side and wait until they are ready and know each other."""
+        """Start all nodes at the same time; wait until they are ready and know each other."""
         for node in self.nodes:
             node.start(wait=False)
         for node in self.nodes:
@@ -93,7 +93,7 @@ class Cluster:
         self.wait_for_brokers()
 
     def wait_for_brokers(self) -> None:
-        """Until the metadata of every broker names all of them."""
+        """Wait until the metadata of every broker names all of them."""
         brokers = [node for node in self.nodes if "broker" in node.roles]
         deadline = time.monotonic() + START_LIMIT_S
         for node in brokers:
@@ -103,11 +103,11 @@ class Cluster:
                 time.sleep(0.01)
 
     def cpu_s(self) -> float:
-        """CPU time of all running nodes."""
+        """Return the CPU time of all running nodes."""
         return sum(node.cpu_s() for node in self.running)
 
     def wait_until_idle(self) -> None:
-        """Until all nodes together use less than a third of a core for a second."""
+        """Wait until all nodes together use less than a third of a core for a second."""
         deadline = time.monotonic() + START_LIMIT_S
         used, before = IDLE_CORES, self.cpu_s()
         while used >= IDLE_CORES and time.monotonic() < deadline:
@@ -116,7 +116,7 @@ class Cluster:
             used, before = now - before, now
 
     def rss_bytes(self) -> int:
-        """Resident memory of all running nodes."""
+        """Return the resident memory of all running nodes."""
         return sum(node.rss_bytes() for node in self.running)
 
     @property
@@ -138,9 +138,9 @@ class Cluster:
 
 
 def live_bytes(node: Node) -> int:
-    """Memory that the node needs: the JVM's heap after a full collection, else what is resident.
+    """Return the memory in use: the JVM's heap after a full collection, else the resident set.
 
-    A JVM's resident memory says what it was allowed to take, so it cannot be told from that.
+    The resident memory of a JVM shows only how much it was allowed to take.
     """
     if not isinstance(node, KafkaNode):
         return node.rss_bytes()

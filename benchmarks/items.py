@@ -1,6 +1,6 @@
-"""What is measured. An item is a function of a running or fresh node that returns metrics.
+"""The measurements on one node. An item is a function of a running or new node; it returns metrics.
 
-Every item leaves the node as it found it, but for page cache and heap.
+Every item leaves the node as it was, except for page cache and heap.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _names = itertools.count()
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How much work each item does."""
+    """The amount of work of each item."""
 
     volume_bytes: int = 2 * GIB
     small_volume_bytes: int = 512 * MIB
@@ -56,10 +56,11 @@ class Metric:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What an item runs on: a node or a cluster, made by `make(node class, folder)`.
+    """The node or cluster of an item, made by `make(node class, folder)`.
 
-    It is shared by the items that name it, formatted, started and warmed up; or, if it is not
-    shared, fresh for every run, which does all that itself. Either has `kind` and `remove()`.
+    A shared subject is formatted, started and warmed up, and all items that name it use it.
+    Otherwise every run gets a new one and does all that itself. Nodes and clusters have `kind` and
+    `remove()`.
     """
 
     name: str
@@ -79,7 +80,7 @@ class Item:
 
 @contextmanager
 def topic_of(node: Node, partitions: int = 1) -> Iterator[str]:
-    """A topic that is deleted at the end."""
+    """Create a topic, and delete it at the end of the block."""
     name = f"bench-{next(_names)}"
     create(node, name, partitions)
     try:
@@ -87,7 +88,7 @@ def topic_of(node: Node, partitions: int = 1) -> Iterator[str]:
     finally:
         client = AdminClient(settings(node))
         client.delete_topics([name])[name].result(LIMIT_S)
-        # Deleted files keep the disk busy for a moment: it must not be the next one's.
+        # Deleted files keep the disk busy for a moment; the next measurement must not include it.
         time.sleep(1.5)
 
 
@@ -133,7 +134,7 @@ def consume(node: Node, sizes: Sizes, acks: str = "1") -> Metrics:
 
 
 def warm_up(node: Node, sizes: Sizes) -> None:
-    """Let a JVM compile what the items will run; the same is done to Spindle."""
+    """Let a JVM compile the code of the items; the same is done to Spindle."""
     with topic_of(node) as topic:
         _produce(node, topic, sizes.volume_bytes // 2 // 1024, 1024, "all")
         native_client.run("consume", node.bootstrap, topic, sizes.volume_bytes // 2 // 1024, 0)
@@ -168,7 +169,7 @@ def create_topics(node: Node, sizes: Sizes) -> Metrics:
 
 
 def start(node: Node, sizes: Sizes) -> Metrics:
-    """A formatted node until it answers a metadata request; then its memory at rest."""
+    """Start a formatted node until it answers a Metadata request; measure its memory at rest."""
     node.format()
     begin = time.perf_counter()
     node.start(wait=False)
@@ -189,7 +190,7 @@ def start(node: Node, sizes: Sizes) -> Metrics:
 
 
 def restart(node: Node, sizes: Sizes) -> Metrics:
-    """A node that leads many partitions with one record each: stopped and started, then killed."""
+    """Stop and start a node that leads many partitions of one record; then kill and start it."""
     node.format()
     node.start()
     client = AdminClient(settings(node))
@@ -232,7 +233,7 @@ def _one_record_each(node: Node, names: list[str]) -> None:
 
 
 def _wait_for_leaders(node: Node, wanted: int, prefix: str) -> None:
-    """Until `wanted` partitions of the topics with `prefix` have a leader in the metadata."""
+    """Wait until `wanted` partitions of the topics with `prefix` have a leader in the metadata."""
     client = AdminClient(settings(node))
     deadline = time.monotonic() + LIMIT_S
     while time.monotonic() < deadline:
@@ -250,7 +251,7 @@ def _wait_for_leaders(node: Node, wanted: int, prefix: str) -> None:
 
 
 def wait_for_metadata(node: Node) -> None:
-    """Until a Metadata request is answered and names a broker."""
+    """Wait until a Metadata request is answered and names a broker."""
     deadline = time.monotonic() + LIMIT_S
     while time.monotonic() < deadline:
         if named_brokers(node) > 0:
@@ -260,7 +261,7 @@ def wait_for_metadata(node: Node) -> None:
 
 
 def named_brokers(node: Node) -> int:
-    """How many brokers the node's metadata names; 0 while it does not answer."""
+    """Return how many brokers the node's metadata names; 0 while it does not answer."""
     request = struct.pack(">hhi", 3, 1, 1) + struct.pack(">h", 1) + b"b" + struct.pack(">i", 0)
     try:
         with socket.create_connection(("127.0.0.1", node.port), 1) as connection:
@@ -271,7 +272,7 @@ def named_brokers(node: Node) -> int:
     return int(struct.unpack(">i", answer[8:])[0]) if len(answer) == 12 else 0
 
 
-# What Kafka's own scripts pass to the JVM, with their heap of 1 GiB.
+# The options of Kafka's own scripts, with their heap of 1 GiB.
 KAFKA_JVM = (
     "-Xms1g",
     "-Xmx1g",
@@ -281,7 +282,7 @@ KAFKA_JVM = (
     "-XX:InitiatingHeapOccupancyPercent=35",
     "-XX:+ExplicitGCInvokesConcurrent",
 )
-# Defaults of both programs otherwise; deleted logs must not fill the disk during the run.
+# Other keys have their defaults; deleted logs must not fill the disk during the run.
 OVERRIDES = {"file.delete.delay.ms": "1000", "log.initial.task.delay.ms": "500"}
 
 

@@ -17,7 +17,7 @@ SOURCE = Path(__file__).resolve().parent / "client.c"
 
 @cache
 def executable() -> Path:
-    """The compiled client; raises PeerUnavailable without a C compiler."""
+    """Return the compiled client. Raise PeerUnavailable without a C compiler."""
     digest = hashlib.sha256(SOURCE.read_bytes() + str(_librdkafka()).encode()).hexdigest()[:16]
     target = BUILD / "benchmarks" / f"client-{digest}"
     if target.is_file():
@@ -40,7 +40,7 @@ def executable() -> Path:
 def run(
     mode: str, bootstrap: str, topic: str, count: int, size: int, **config: str | int
 ) -> dict[str, float]:
-    """One run of the client; keys of `config` are librdkafka's with `_` for `.`."""
+    """Run the client once. Keys of `config` are librdkafka's, with `_` for `.`."""
     words = [f"{key.replace('_', '.')}={value}" for key, value in config.items()]
     done = subprocess.run(
         [str(executable()), mode, bootstrap, topic, str(count), str(size), *words],

@@ -1,7 +1,7 @@
-"""Brokers in name only, and a client of controllers: what fills metadata without a single log.
+"""Brokers without logs, and a client of controllers, to fill the metadata of a cluster.
 
-The same few requests go to Kafka and to Spindle, so that a measurement of controllers contains
-nothing of brokers.
+Kafka and Spindle get the same few requests, so brokers have no part in a measurement of
+controllers.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Controllers:
         self._connections.clear()
 
     def connection(self, node_id: int) -> BlockingConnection:
-        """The connection to this controller, opened at the first use."""
+        """Return the connection to this controller; open it at the first use."""
         known = self._connections.get(node_id)
         if known is None or not known.is_open:
             known = BlockingConnection.open(self._addresses[node_id], self._settings)
@@ -89,10 +89,10 @@ class Controllers:
         other_than: int = -1,
         limit_s: float = LIMIT_S,
     ) -> R:
-        """The active controller's answer, as soon as there is one.
+        """Return the answer of the active controller; wait until there is one.
 
         Args:
-            other_than: a controller that is not asked.
+            other_than: A controller that is not asked.
         """
         deadline = time.monotonic() + limit_s
         node_ids = [node_id for node_id in self._addresses if node_id != other_than]
@@ -112,7 +112,7 @@ class Controllers:
         raise RuntimeError(f"no controller answers {type(request).__name__}: {why}")
 
     def change(self, *, other_than: int = -1) -> float:
-        """Change one configuration; the seconds until that was answered."""
+        """Change one configuration; return the seconds until the answer."""
         begin = time.perf_counter()
         config = IncrementalAlterConfigsRequest.AlterConfigsResource.AlterableConfig(
             name="retention.ms", config_operation=_SET, value=str(time.time_ns() // 1000)
@@ -125,7 +125,7 @@ class Controllers:
         return time.perf_counter() - begin
 
     def lag(self, voters: int) -> int:
-        """Records that the slowest voter lacks; many while not all of them fetch."""
+        """Return how many records the slowest voter lacks; many while a voter does not fetch."""
         partition = self._quorum()
         if partition.error_code:
             return _MANY
@@ -137,7 +137,7 @@ class Controllers:
         return int(partition.high_watermark - min(ends))
 
     def high_watermark(self) -> int:
-        """End of what is committed, as the leader knows it."""
+        """Return the end of the committed records, as the leader knows it."""
         return int(self._quorum().high_watermark)
 
     def _quorum(self) -> Any:
@@ -164,7 +164,7 @@ class Controllers:
 
 
 def _raise_for(answer: Any) -> None:
-    """Look at all error codes of an answer."""
+    """Raise for the first error code anywhere in an answer."""
     parts = (answer, *getattr(answer, "topics", ()), *getattr(answer, "responses", ()))
     for code in (getattr(part, "error_code", 0) for part in parts):
         if code == ErrorCode.NOT_CONTROLLER:
@@ -175,7 +175,7 @@ def _raise_for(answer: Any) -> None:
 
 @contextlib.contextmanager
 def registered_brokers(cluster_id: str, addresses: Mapping[int, str]) -> Iterator[Controllers]:
-    """Brokers that are registered and send heartbeats, but serve nothing; a client besides."""
+    """Register brokers that send heartbeats but serve nothing; yield a client."""
     controllers = Controllers(addresses)
     heartbeats = _Heartbeats(cluster_id, addresses)
     try:
@@ -242,7 +242,7 @@ class _Heartbeats(threading.Thread):
             try:
                 self._beat()
             except (RuntimeError, OSError):
-                continue  # nobody is active at the moment
+                continue  # no controller is active at the moment
 
     def stop(self) -> None:
         self._stopped.set()

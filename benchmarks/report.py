@@ -1,4 +1,4 @@
-"""Results as a table and as JSON."""
+"""The results as a table and as JSON."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ class Results:
 
 
 def meets_goal(metric: Metric, ratio: float) -> bool | None:
-    """Whether `ratio` reaches the goal; None where there is none."""
+    """Return True if `ratio` reaches the goal; None if there is no goal."""
     if metric.goal is None:
         return None
     return ratio >= metric.goal if metric.more_is_better else ratio <= metric.goal
 
 
 def table(items: list[Item], results: Results) -> Table:
-    """One row for each metric: median (minimum-maximum) of both, ratio and goal."""
+    """Return a row for each metric: median (minimum-maximum) of both, ratio and goal."""
     output = Table(title=f"{results.baseline} and Spindle, alternating: median (min-max)")
     output.add_column("work")
     output.add_column("unit")
@@ -78,7 +78,7 @@ def table(items: list[Item], results: Results) -> Table:
 
 
 def as_json(items: list[Item], results: Results) -> dict[str, object]:
-    """The same as plain data, with every single value."""
+    """Return the same as plain data, with every single value."""
     rows = [
         {
             "item": item.name,
@@ -96,7 +96,7 @@ def as_json(items: list[Item], results: Results) -> dict[str, object]:
 
 
 def show(items: list[Item], results: Results, console: Console) -> None:
-    """Print the table and what failed."""
+    """Print the table and the failures."""
     if items:
         console.print(table(items, results))
     for failure in results.failures:
@@ -104,7 +104,7 @@ def show(items: list[Item], results: Results, console: Console) -> None:
 
 
 def spread(values: list[float]) -> str:
-    """Median, minimum and maximum with as many digits as make sense."""
+    """Return median, minimum and maximum with a sensible number of digits."""
     if not values:
         return "-"
     numbers = [statistics.median(values), min(values), max(values)]

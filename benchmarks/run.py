@@ -1,4 +1,4 @@
-"""`make bench`: Apache Kafka and Spindle in turn, on the same machine, in the same minutes.
+"""`make bench`: measure Apache Kafka and Spindle in turn, on the same machine, in the same minutes.
 
 python -m benchmarks.run [--quick] [--items produce-1KiB-acks1,one-in-flight] [--runs 5]
 """

@@ -1,4 +1,4 @@
-"""The item `spark`: rows per second of Spark's built-in source and of ours, on the same data."""
+"""The item `spark`: rows per second of Spark's built-in source and Spindle's, on the same data."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ RECORD_BYTES = 100
 PARTITIONS = 8
 WARM_UPS = 2
 
-# job -> source -> rows/s of each run; the first source is what the others are compared with
+# job -> source -> rows/s of each run; the other sources are compared with the first one
 Rates = dict[str, dict[str, list[float]]]
 BASELINE = "kafka source on Kafka"
 

@@ -1,4 +1,4 @@
-"""Runs in the environment of peers.spark_venv: rows per second of several sources, in turn.
+"""Measure the rows per second of several sources, in turn; runs in the environment of spark_venv.
 
 Reads a JSON plan from standard input and prints one JSON object as its last line.
 """

@@ -1,4 +1,4 @@
-"""Writes src/spindle/protocol/messages/ from the message schemas of the kio package.
+"""Write src/spindle/protocol/messages/ from the message schemas of the kio package.
 
 kio keeps one class per message *and* version; this merges the versions of a message into one class
 whose fields know their versions. Run it with the development environment when kio has new schemas:
@@ -38,7 +38,7 @@ GROUP_PROTOCOL = ("consumer_protocol_subscription", "consumer_protocol_assignmen
 
 
 class FieldVersions:
-    """What the versions of one field have in common and where they differ."""
+    """The common facts of all versions of a field, and the differences between them."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -51,7 +51,7 @@ class FieldVersions:
 
 
 def plain(value: Any) -> Any:
-    """A schema default as a plain Python value."""
+    """Return a schema default as a plain Python value."""
     import datetime
     import uuid
 
@@ -90,7 +90,7 @@ def inspect(
     structs: dict[str, dict[str, FieldVersions]],
     orders: dict[str, list[list[str]]],
 ) -> None:
-    """Add one version of a struct (and of the structs in it) to what is known."""
+    """Add one version of a struct, and of the structs in it, to the known versions."""
     known = structs.setdefault(cls.__name__, {})
     order: list[str] = []
     hints = get_type_hints(cls)
@@ -125,7 +125,7 @@ def inspect(
 
 
 def merged_order(orders: list[list[str]]) -> list[str]:
-    """One order in which every version's order is kept; newest version first where it is free."""
+    """Return one order that keeps every version's order; where it is free, the newest version's."""
     after: dict[str, list[str]] = {}
     for order in orders:
         for left, right in pairwise(order):
@@ -161,7 +161,7 @@ def annotation(entry: FieldVersions, path: str) -> str:
 
 
 def default_text(entry: FieldVersions) -> str:
-    """The default as source, or EMPTY for a fresh array or struct."""
+    """Return the default as source, or EMPTY for a new array or struct."""
     if entry.default is not MISSING and not (entry.default is None and not entry.nullable):
         return repr(entry.default)
     if entry.is_array or not isinstance(entry.kind, str):
@@ -215,7 +215,7 @@ def emit_class(
     indent: str,
     path: str,
 ) -> Iterator[str]:
-    """The source of a class and of the classes inside it."""
+    """Return the source of a class and of the classes inside it."""
     entries = [structs[name][n] for n in merged_order(orders[name])]
     yield f"{indent}class {name}(Message):"
     inner = indent + "    "
@@ -286,7 +286,7 @@ def load(
     tuple[str, list[str], dict[str, dict[str, FieldVersions]], dict[str, list[list[str]]], int]
     | None
 ):
-    """All versions of one message, merged."""
+    """Return all versions of one message, merged."""
     structs: dict[str, dict[str, FieldVersions]] = {}
     orders: dict[str, list[list[str]]] = {}
     versions = sorted(v for v, kinds in schema_name_map[name].items() if kind in kinds)
@@ -318,14 +318,14 @@ def write(path: Path, title: str, bodies: list[str]) -> None:
 
 
 class Struct:
-    """A struct of tools/record_schemas.txt while it is read; stands where kio has a class."""
+    """A struct of tools/record_schemas.txt while it is read; it has the place of a kio class."""
 
     def __init__(self, name: str) -> None:
         self.__name__ = name
 
 
 def read_field(line: str, last: int) -> FieldVersions:
-    """One field line of tools/record_schemas.txt."""
+    """Read one field line of tools/record_schemas.txt."""
     name, kind, *options = line.split()
     entry = FieldVersions(name)
     entry.is_array = kind.startswith("[]")
@@ -352,7 +352,7 @@ def read_field(line: str, last: int) -> FieldVersions:
 
 
 def read_record_schemas(path: Path) -> dict[str, list[str]]:
-    """Module name -> sources of its classes."""
+    """Return the sources of the classes by module name."""
     modules: dict[str, list[str]] = {}
     module = ""
     owners: list[tuple[str, str, list[str]]] = []

@@ -1,4 +1,4 @@
-"""What answers mean: cluster views, offsets, fetched batches, log directories, configurations."""
+"""The meaning of answers: cluster views, offsets, batches, log directories, configurations."""
 
 import pytest
 

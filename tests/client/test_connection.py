@@ -1,4 +1,4 @@
-"""A connection against a scripted peer: what goes out, what comes in, and what is refused."""
+"""A connection against a scripted peer: its requests, its answers and its refusals."""
 
 from struct import Struct
 
@@ -18,7 +18,7 @@ HEADER = Struct(">ihhih")
 
 
 def split(parts: list[Bytes]) -> tuple[int, int, int, str, bytes]:
-    """API key, version, correlation id, client id and body of a request."""
+    """Return API key, version, correlation id, client id and body of a request."""
     data = b"".join(parts)
     size, key, version, correlation_id, length = HEADER.unpack_from(data)
     assert size == len(data) - 4

@@ -1,4 +1,4 @@
-"""Frames come out whole, however the stream is cut."""
+"""Frames are complete, however the stream is cut."""
 
 import pytest
 from hypothesis import given
@@ -30,7 +30,7 @@ def feed(reader: FrameReader, data: bytes, step: int) -> list[bytes]:
 def test_frames_survive_any_cutting(bodies: list[bytes], step: int, reuse: bool) -> None:
     reader = FrameReader(reuse_buffer=reuse)
     stream = b"".join(len(b).to_bytes(4, "big") + b for b in bodies)
-    # A body of no bytes is complete with its size.
+    # A frame without a body is complete when its size has arrived.
     assert feed(reader, stream, step) == bodies
     assert reader.is_between_frames
 

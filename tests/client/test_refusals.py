@@ -1,4 +1,4 @@
-"""Error codes as Kafka's clients show them."""
+"""Error codes in the form of Kafka's clients."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The newest common version, within the bounds of the caller."""
+"""The choice of the newest common version within the bounds of the caller."""
 
 import pytest
 

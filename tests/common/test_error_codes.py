@@ -1,4 +1,4 @@
-"""Error codes as they come from the wire."""
+"""Error codes from the wire."""
 
 import pytest
 

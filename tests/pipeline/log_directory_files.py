@@ -1,4 +1,4 @@
-"""Log directories for tests, written as a broker writes them: segments, indexes, small files."""
+"""Log directories for tests, with segments, indexes and small files as a broker writes them."""
 
 import struct
 from collections.abc import Iterable, Sequence
@@ -19,7 +19,7 @@ INDEX_INTERVAL_BYTES = 4096
 
 
 def format_directory(path: Path, *, node_id: int = 1, cluster_id: str = CLUSTER_ID) -> Path:
-    """An empty log directory with its identity."""
+    """Create an empty log directory with its identity."""
     path.mkdir(parents=True)
     text = f"#\n#Mon Jan 01\nversion=1\ncluster.id={cluster_id}\nnode.id={node_id}\n"
     directory_id = uuid_text(md5(str(path).encode()).digest())
@@ -33,7 +33,7 @@ def write_checkpoint(directory: Path, name: str, entries: dict[TopicPartition, i
 
 
 def simple_records(count: int, *, first: int = 0, value_bytes: int = 20) -> list[SimpleRecord]:
-    """Records with timestamps 1_000_000 + index (ms) and values that name their index."""
+    """Return records with timestamps 1_000_000 + index (ms) and values that name their index."""
     return [
         SimpleRecord(
             b"key-%d" % (index % 7), (b"value-%d " % index).ljust(value_bytes), 1_000_000 + index
@@ -43,14 +43,14 @@ def simple_records(count: int, *, first: int = 0, value_bytes: int = 20) -> list
 
 
 def marker(producer_id: int, offset: int, *, is_commit: bool) -> bytes:
-    """The control batch that ends a transaction."""
+    """Return the control batch that ends a transaction."""
     data = build_end_transaction(EndTransactionMarker(is_commit, 0), producer_id, 0, 1_000_000)
     return struct.pack(">q", offset) + data[8:]
 
 
 @dataclass
 class ReplicaWriter:
-    """Appends batches to one partition's directory; keeps the indexes like a broker."""
+    """Appends batches to a partition's directory, and keeps its indexes as a broker does."""
 
     directory: Path
     partition: TopicPartition
@@ -74,7 +74,7 @@ class ReplicaWriter:
 
     @property
     def segment(self) -> Path:
-        """The active segment's `.log` file."""
+        """The path of the active segment's `.log` file."""
         return self._segment
 
     def write_epochs(self, epochs: Sequence[tuple[int, int]]) -> None:
@@ -83,7 +83,7 @@ class ReplicaWriter:
         (self.path / "leader-epoch-checkpoint").write_text(text)
 
     def roll(self) -> None:
-        """Begin a new segment; the last entry of the old one's time index is due."""
+        """Begin a new segment; write the last entry of the old one's time index first."""
         if self._segment.stat().st_size:
             relative = self.next_offset - 1 - self._base_offset
             self._append(".timeindex", struct.pack(">qi", self._greatest_timestamp, relative))
@@ -97,7 +97,7 @@ class ReplicaWriter:
         self._greatest_timestamp = -1
 
     def append(self, data: bytes) -> None:
-        """Append whole batches that carry their offsets."""
+        """Append whole batches that have their offsets already."""
         position = self._segment.stat().st_size
         with self._segment.open("ab") as log:
             log.write(data)
@@ -127,7 +127,7 @@ class ReplicaWriter:
 
 
 def header_count(paths: Iterable[Path]) -> int:
-    """How many batches the segments hold."""
+    """Return the number of batches in the segments."""
     return sum(1 for path in paths for _ in batches(path.read_bytes()))
 
 

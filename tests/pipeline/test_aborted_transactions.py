@@ -1,4 +1,4 @@
-"""read_committed: which batches are left out, whatever part of the log is read."""
+"""read_committed leaves out the same batches, whatever part of the log is read."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Cutting ranges into tasks: nothing is lost, nothing is read twice, and the shares are fair."""
+"""Tasks of a read: no offset is lost or read twice, and the tasks are of about equal size."""
 
 import pytest
 from hypothesis import given
@@ -24,7 +24,7 @@ def ranges_of(*bounds: tuple[int, int]) -> list[OffsetRange]:
 
 
 def offsets_of(tasks: list[tuple[OffsetRange, ...]]) -> list[tuple[int, int]]:
-    """Every (partition, offset) in the order of tasks."""
+    """Return every (partition, offset) in the order of the tasks."""
     return [
         (each.partition.partition, offset)
         for task in tasks
@@ -77,7 +77,7 @@ def test_splitting_by_bytes_keeps_every_offset(
 
 
 def test_min_partitions_splits_in_proportion() -> None:
-    # The numbers of Spark's own rule: 3 of 5 tasks' worth, and the remainder goes to the last.
+    # Spark's rule: the range is worth 3 of 5 tasks, and the last part takes the remainder.
     tasks = split_by_count(ranges_of((0, 10), (0, 1000)), 5, None)
     assert bounds_of(tasks) == [
         (0, 0, 10),

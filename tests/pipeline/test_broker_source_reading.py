@@ -229,7 +229,7 @@ def test_compressed_batches(broker: WireBroker, codec: int) -> None:
 
 
 def transactional_log(broker: WireBroker) -> None:
-    """Producer 5 aborts offsets 0-9 and commits 11-20; 22-31 belong to no transaction."""
+    """Let producer 5 abort offsets 0-9 and commit 11-20; 22-31 are without a transaction."""
     log = broker.log("tx", 0)
     log.append(numbered_batch(0, 10, producer_id=5, producer_epoch=0, is_transactional=True))
     log.append(marker(10, commit=False))
@@ -269,7 +269,7 @@ def test_gaps_of_compaction_are_no_loss(broker: WireBroker) -> None:
 
 
 def filtered(broker: WireBroker, filters: PushedFilters) -> tuple[list[tuple[int, int]], int]:
-    """Partition and offset of the rows, and the number of offsets that were planned."""
+    """Return partition and offset of the rows, and the number of planned offsets."""
     parsed = options(broker)
     tasks = plan_tasks(parsed, filters, cores=1)
     found = [
@@ -297,7 +297,7 @@ def test_bounds_on_times_as_options(broker: WireBroker) -> None:
             6,
         ),
         (PushedFilters(min_offset=99), [], 0),
-        # The broker finds the batch; the kernel leaves out the rest of it.
+        # The broker finds the batch; the kernel leaves out its other records.
         (
             PushedFilters(min_timestamp_ms=TIME_MS + 25),
             [(p, n) for p in (0, 1) for n in range(25, 40)],
@@ -324,7 +324,7 @@ def test_filters_narrow_what_is_planned_and_read(
 
 
 def read_again(broker: WireBroker, plan: Any, parsed: Any) -> list[tuple[int, int]]:
-    """The rows of a plan that is used once more, as Spark does."""
+    """Return the rows of a plan that is used once more, as Spark does."""
     return [
         (row["partition"], row["offset"])
         for task in plan

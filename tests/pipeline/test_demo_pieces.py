@@ -223,7 +223,7 @@ def test_a_node_left_running_is_stopped(layout: DemoLayout) -> None:
         process.stdout.readline()  # only now its command line is its own
         layout.pid_file.write_text(f"{process.pid}\n")
         found = demo_node._left_over_pid(layout)
-        # The process is our child: its end must be collected for it to vanish.
+        # The process is a child of the test and stays a zombie until it is waited for.
         process.communicate(timeout=10)
         assert found == process.pid
     stop_left_over(layout)

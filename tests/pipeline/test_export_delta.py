@@ -1,4 +1,4 @@
-"""Exports without Spark: where they go on, files, and commits to a Delta table."""
+"""Exports without Spark: where they continue, their files, and commits to a Delta table."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -49,7 +49,7 @@ class Piece:
 
 @dataclass
 class FakeSource:
-    """Rows with offsets of the range; fails at `fails_at`."""
+    """A source with one row for each offset of a range; it fails at `fails_at`."""
 
     columns: tuple[str, ...] = KAFKA_COLUMNS
     start_is_explicit: bool = False

@@ -1,4 +1,4 @@
-"""Which Java runs Spark, with scripts that stand in for Java."""
+"""The choice of the Java that runs Spark, tested with scripts in place of Java."""
 
 import os
 import subprocess
@@ -11,7 +11,7 @@ from spindle.pipeline.java import Java, NoJava, choose_java, java_version, launc
 
 
 def fake_java(home: Path, version: str) -> Path:
-    """A JAVA_HOME whose bin/java reports a version."""
+    """Create a JAVA_HOME whose bin/java reports a version."""
     launcher = home / "bin" / "java"
     launcher.parent.mkdir(parents=True)
     launcher.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\" 2025-01-01' >&2\n")

@@ -1,4 +1,4 @@
-"""The kernel against the plain decoder of the protocol package, and on bytes that lie."""
+"""The kernel against the decoder of the protocol package, also for malformed records."""
 
 import struct
 
@@ -127,7 +127,7 @@ def test_a_torn_last_batch_is_left_for_the_next_call(
 def test_lying_records_are_refused_or_decoded_as_the_plain_decoder_does(
     part: list[SimpleRecord], changes: list[tuple[int, int]]
 ) -> None:
-    """The checksum is right, the content is not: no byte outside the batch may be touched."""
+    """The checksum is right, the content is not: no byte outside the batch may be read."""
     data = bytearray(build_batch(part, base_offset=100))
     for position, byte in changes:
         data[HEADER_BYTES + position % max(1, len(data) - HEADER_BYTES)] = byte

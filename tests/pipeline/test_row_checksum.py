@@ -1,4 +1,4 @@
-"""Row hashes against a plain XXH64, and what a checksum must and must not notice."""
+"""Row hashes against a simple XXH64, and the differences that a checksum must notice."""
 
 import datetime
 

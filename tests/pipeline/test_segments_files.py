@@ -1,4 +1,4 @@
-"""The small files and indexes of log directories, right and damaged."""
+"""The small files and indexes of log directories, valid and damaged."""
 
 import fcntl
 import struct

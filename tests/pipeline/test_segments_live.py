@@ -1,4 +1,4 @@
-"""Reads from directories of a running cluster: what its brokers say goes before checkpoints."""
+"""Reads from directories of a running cluster: answers of brokers count more than checkpoints."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -18,7 +18,7 @@ T0 = TopicPartition("topic", 0)
 
 @dataclass(frozen=True)
 class FakeCluster(LiveCluster):
-    """Answers without a network."""
+    """A cluster that answers without a network."""
 
     bootstrap_servers: str = "nowhere:1"
     topic_ids: dict[str, bytes] = field(default_factory=dict)

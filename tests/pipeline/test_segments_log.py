@@ -1,4 +1,4 @@
-"""Positions, log ends and times in a partition's directory."""
+"""Lookups in a partition's directory: positions, log end and timestamps."""
 
 import struct
 from pathlib import Path
@@ -26,7 +26,7 @@ PARTITION = TopicPartition("topic", 0)
 
 @pytest.fixture
 def writer(tmp_path: Path) -> ReplicaWriter:
-    """Three segments of 500 records each, offsets and timestamps (from 1_000_000 ms) ascending."""
+    """Write three segments of 500 records; offsets and timestamps (from 1_000_000 ms) ascend."""
     replica = ReplicaWriter(format_directory(tmp_path / "d1"), PARTITION)
     for first in (0, 500, 1000):
         if first:
@@ -42,7 +42,7 @@ def test_a_position_is_before_its_offset_and_near(writer: ReplicaWriter, offset:
     assert found is not None
     assert found.offset <= offset
     assert found.segment.base_offset == offset // 500 * 500
-    # An entry every 4096 bytes: about 90 records of 45 bytes, and a batch more.
+    # There is an entry every 4096 bytes: about 90 records of 45 bytes, and one more batch.
     assert offset - found.offset < 150
 
 
@@ -138,7 +138,7 @@ def test_a_message_set_of_an_old_format_is_refused(writer: ReplicaWriter) -> Non
 
 
 def snapshot(producers: dict[int, int]) -> bytes:
-    """A producer snapshot: first offset of the open transaction (-1 none) by producer id."""
+    """Write a producer snapshot: first offset of the open transaction (-1 none) by producer id."""
     body = struct.pack(">i", len(producers)) + b"".join(
         struct.pack(">qhiqiqiq", producer, 0, 0, 0, 0, 0, 0, first)
         for producer, first in producers.items()

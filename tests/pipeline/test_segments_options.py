@@ -1,4 +1,4 @@
-"""Options of `spindle-segments` and what pushed filters mean."""
+"""The options of `spindle-segments`, and bounds from pushed filters."""
 
 import datetime
 from dataclasses import dataclass

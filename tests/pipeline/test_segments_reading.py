@@ -163,7 +163,7 @@ def test_offsets_outside_the_log_are_data_loss(directories: Directories) -> None
 
 @pytest.fixture
 def held_lock(directories: Directories) -> Iterator[None]:
-    """Another process holds the lock of the first directory."""
+    """Hold the lock of the first directory in another process."""
     lock = directories.first / ".lock"
     lock.touch()
     command = [sys.executable, "-c", LOCK_HOLDER, str(lock)]
@@ -275,7 +275,7 @@ def test_segments_that_retention_removed(directories: Directories) -> None:
 
 
 def test_segments_that_compaction_merged(directories: Directories) -> None:
-    """The planned segments are gone, the first one holds all their batches."""
+    """The planned segments are deleted, and the first one holds all their batches."""
     tasks = directories.plan(taskBytes=5000)
     paths = [directories.t0.path / f"{base:020d}.log" for base in (0, 400, 800)]
     paths[0].write_bytes(b"".join(path.read_bytes() for path in paths))

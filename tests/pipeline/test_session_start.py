@@ -1,4 +1,4 @@
-"""What a session writes while it starts, and workers whose socket Spark closes early."""
+"""The lines of a session that starts, and workers whose socket Spark closes early."""
 
 import subprocess
 import sys
@@ -17,7 +17,7 @@ class Terminal(StringIO):
 
 
 def report(stream: StringIO, is_wanted: bool | None) -> list[str]:
-    """A whole start; the lines that were written."""
+    """Report a whole start; return the lines that were written."""
     started = StartReport(stream, is_wanted)
     started.starting(JAVA)
     started.part_ends("Java and session")
@@ -56,7 +56,7 @@ def test_a_worker_says_nothing_when_spark_has_enough_rows() -> None:
         [sys.executable, "-c", CLOSED_SOCKET],
         capture_output=True,
         text=True,
-        # Set by Spark for every daemon.
+        # Spark sets this for every daemon.
         env={"PYTHON_DAEMON_KILL_WORKER_ON_FLUSH_FAILURE": "1"},
     )
     assert (run.stdout, run.stderr) == ("1\n", "")

@@ -75,7 +75,7 @@ class Topic:
         return reader.options(**self.options(**options)).load()
 
     def batches(self) -> Iterator[Any]:
-        """All rows, decoded without Spark."""
+        """Yield all rows, decoded without Spark."""
         for writer in self.writers:
             decoder = BatchDecoder(writer.partition)
             for segment in sorted(writer.path.glob("*.log")):
@@ -145,7 +145,7 @@ def test_one_partition_is_split_over_tasks(spark: Any, topic: Topic) -> None:
 
 
 def test_pushed_filters_are_exact_and_nothing_else_is_read(spark: Any, topic: Topic) -> None:
-    """Partition 0 is damaged: only reads that the filter keeps away from it succeed."""
+    """Partition 0 is damaged: a read succeeds only if the filter keeps it away from there."""
     for segment in topic.writers[0].path.glob("*.log"):
         corrupt_byte(segment, 100)
     spark.conf.set(PUSHDOWN_CONF, "true")
@@ -166,7 +166,7 @@ def test_pushed_filters_are_exact_and_nothing_else_is_read(spark: Any, topic: To
 
 
 def test_queries_of_one_frame_do_not_disturb_each_other(spark: Any, topic: Topic) -> None:
-    """They would with filter pushdown, so a session has it off."""
+    """With filter pushdown they would, so a session has it off."""
     frame = topic.frame(spark)
     few, fewer = frame.where("partition = 1 and offset < 10"), frame.where("offset < 2")
     assert (few.count(), frame.count(), fewer.count()) == (10, 1200, 4)
@@ -213,7 +213,7 @@ def test_an_export_is_complete_and_idempotent(spark: Any, topic: Topic) -> None:
 
 
 def test_a_failed_export_leaves_the_table_as_it_was(spark: Any, topic: Topic) -> None:
-    """One task: it has written the file of the first partition when the second one fails."""
+    """The one task has written the file of the first partition when the second one fails."""
     table = topic.root / "table"
     export_delta(spark, table, topic.options(columns=",".join(ALL_COLUMNS)))
     before = sorted(path.name for path in table.iterdir())

@@ -1,4 +1,4 @@
-"""The blocking client over real sockets, against a broker that misbehaves on request."""
+"""The blocking client over real sockets, against a broker with scripted failures."""
 
 import socket
 import threading
@@ -238,7 +238,7 @@ def fetcher(client: WireClient, broker: WireBroker, **changes: Any) -> Partition
 
 
 def runs(of: PartitionFetcher, start: int, end: int) -> list[tuple[int, int, int]]:
-    """Start, next offset and size of every run."""
+    """Return start, next offset and size of every run."""
     return [
         (run.start_offset, run.next_offset, len(run.batches.records)) for run in of.runs(start, end)
     ]

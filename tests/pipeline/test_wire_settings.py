@@ -1,4 +1,4 @@
-"""Client properties: Kafka's names and defaults, and clear words about what cannot be used."""
+"""Client properties: Kafka's names and defaults, and errors that name unusable values."""
 
 import pytest
 

@@ -1,6 +1,6 @@
-"""A small broker for the tests of the wire client: real sockets, scripted answers.
+"""A small broker for the tests of the wire client, with real sockets and scripted answers.
 
-Logs are lists of record batches in memory. A test may put its own answer in front (`interrupt`).
+Logs are lists of record batches in memory. A test may replace the next answers (`interrupt`).
 """
 
 import contextlib
@@ -47,7 +47,7 @@ Handler = Callable[[Any], Message | bytes | None]
 
 @dataclass
 class PartitionLog:
-    """Batches of one partition, in order."""
+    """The batches of one partition, in order."""
 
     batches: list[bytes] = field(default_factory=list)
     log_start_offset: int = 0
@@ -60,20 +60,20 @@ class PartitionLog:
         self.end_offset = read_header(batch).next_offset
 
     def read(self, offset: int, max_bytes: int) -> bytes:
-        """Whole batches from the one that holds the offset on; at least one if there is any."""
+        """Return whole batches from the one with the offset on; at least one if there is any."""
         found = b""
         for batch in self.batches:
             if read_header(batch).last_offset < max(offset, self.log_start_offset):
                 continue
             if found and len(found) + len(batch) > max_bytes:
-                # A real broker cuts at bytes, not at batches.
+                # A real broker cuts its answer at a size in bytes.
                 return found + batch[: max_bytes - len(found)]
             found += batch
         return found
 
 
 class WireBroker:
-    """One node that leads everything. Use it as a context manager."""
+    """A node that leads all partitions. Use it as a context manager."""
 
     def __init__(self, *, last_versions: dict[type[Message], int] | None = None) -> None:
         self.logs: dict[TopicPartition, PartitionLog] = {}
@@ -108,12 +108,14 @@ class WireBroker:
             assert not thread.is_alive()
 
     def log(self, topic: str, partition: int) -> PartitionLog:
-        """The log of a partition, which exists from now on."""
+        """Return the log of a partition; create it if it is new."""
         self.topic_ids.setdefault(topic, topic.encode().ljust(16, b"\x2a")[:16])
         return self.logs.setdefault(TopicPartition(topic, partition), PartitionLog())
 
     def interrupt(self, request: type[Message], *answers: Handler) -> None:
-        """Answer the next requests of a kind differently; None hangs up, bytes are sent as is."""
+        """Replace the next answers of a kind; None closes the connection, bytes are sent as they
+        are.
+        """
         self._interruptions[request].extend(answers)
 
     def drop_connections(self) -> None:
@@ -167,7 +169,7 @@ class WireBroker:
     # ------------------------------------------------------------ answers
 
     def handle(self, request: Any) -> Message:
-        """The answer of a broker in good health."""
+        """Return the answer of a healthy broker."""
         match request:
             case ApiVersionsRequest():
                 return self._api_versions()

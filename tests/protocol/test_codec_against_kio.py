@@ -1,4 +1,4 @@
-"""Every message at every version, written by us and read by kio, and the other way round."""
+"""Every message at every version: kio reads what this codec writes, and the other way round."""
 
 import importlib
 import io
@@ -43,14 +43,14 @@ def element(rng: random.Random, field: Field, version: int) -> Any:
         case "int8":
             return rng.randrange(-128, 128)
         case "int16":
-            # kio gives error codes as an enumeration: only known ones can be written by it.
+            # kio has an enumeration of error codes, so it can write only known ones.
             return rng.randrange(0, 100)
         case "uint16":
             return rng.randrange(0, 65536)
         case "int32":
             return rng.randrange(0, 2**31)
         case "int64":
-            # kio gives some as datetimes with a limited range.
+            # In kio some times are datetimes, which have a limited range.
             return rng.randrange(0, 2**40)
         case "float64":
             return rng.random() * 1e6
@@ -82,7 +82,7 @@ def load(name: str, kind: EntityType, version: int) -> tuple[type, type[Message]
 
 
 def plain(value: Any) -> Any:
-    """kio's value in our terms."""
+    """Return kio's value in the form of this codec."""
     if isinstance(value, timedelta):
         return round(value / timedelta(milliseconds=1))
     if isinstance(value, datetime):

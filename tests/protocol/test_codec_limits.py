@@ -1,4 +1,4 @@
-"""What a frame may cost: caps on one array, on all arrays together and on tagged fields."""
+"""The limits of a frame: elements of one array, of all arrays together, and tagged fields."""
 
 import tracemalloc
 from struct import error as StructError
@@ -69,7 +69,7 @@ def test_elements_of_nested_arrays_count_together() -> None:
 
 
 def test_many_small_arrays_cannot_explode_memory() -> None:
-    """Six bytes a topic, each of which would become an object with a list."""
+    """Each topic has six bytes and would become an object with a list."""
     data = pack(">i", -1) + pack(">i", 1_000_000) + b"\0\0\0\0\0\0" * 1_000_000
     tracemalloc.start()
     try:

@@ -1,7 +1,8 @@
 """Bring Apache Kafka, its metadata shell and Spark's Kafka connector into build/, with Maven.
 
-All are peers to test and measure against; Spindle needs none of them. Run it again at no cost:
-a folder whose stamp equals its pom is left alone. Exit code 3 means that Maven is not installed.
+They are peers for tests and measurements; Spindle itself needs none of them. A second run does
+nothing: a folder whose stamp equals its pom is complete. Exit code 3 means that Maven is not
+installed.
 
     python tools/kafka/fetch.py [kafka] [kafka-shell] [spark-connector]
 """
@@ -31,20 +32,21 @@ MAVEN_MISSING = 3
 
 
 class MavenMissing(RuntimeError):
-    """Maven is not on the PATH and the jars are not there yet."""
+    """Maven is not on the PATH, and the jars are not in build/ yet."""
 
 
 def is_complete(pom: Path, folder: Path) -> bool:
-    """Whether `folder` holds the jars of exactly this `pom`."""
+    """Return True if `folder` holds the jars of exactly this `pom`."""
     stamp = folder / ".pom.sha256"
     return stamp.is_file() and stamp.read_text() == _digest(pom)
 
 
 def fetch(name: str) -> Path:
-    """Make sure that the jars of target `name` are in place and return their folder.
+    """Make sure that the jars of target `name` are in place, and return their folder.
 
-    Raises MavenMissing when they are not there and Maven is not installed, and
-    subprocess.CalledProcessError when Maven fails.
+    Raises:
+        MavenMissing: there are no jars and Maven is not installed.
+        CalledProcessError: Maven failed.
     """
     pom, folder = TARGETS[name]
     if is_complete(pom, folder):

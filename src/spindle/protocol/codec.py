@@ -88,7 +88,7 @@ def _bad_count(what: str, count: int) -> ProtocolViolation:
 
 
 def read_string_length(buffer: Bytes, position: int) -> tuple[int, int]:
-    """The length of a compact string plus 1 (0 for null), and the position after it.
+    """Return the length of a compact string plus 1 (0 for null), and the position after it.
 
     Raises:
         ProtocolViolation: the string has more than `MAX_STRING_BYTES` bytes.

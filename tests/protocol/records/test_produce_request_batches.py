@@ -1,4 +1,4 @@
-"""What a produce request carries for a partition, seen from its first bytes."""
+"""The check of a produce request's record set, by its first bytes."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The codecs: both directions, framings of other clients, the limit on what a batch unpacks to."""
+"""The codecs: both directions, framings of other clients, the limit of a decompressed batch."""
 
 import gzip
 

@@ -1,4 +1,4 @@
-"""What a leader refuses, patches and converts before it appends."""
+"""The refusals, patches and conversions of a leader before it appends."""
 
 import tracemalloc
 

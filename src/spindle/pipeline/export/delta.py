@@ -95,36 +95,49 @@ def export_delta(
 
     rows_from = export_source(source, options)
     rows = row_format(rows_from.columns, key, value)
-    schema = rows.schema()
     table = ExportTable(str(directory))
-    table.check_schema(schema)
+    table.check_schema(rows.schema())
     planned = rows_from.ranges()
-    topics = {piece.partition.topic: piece.topic_id for piece in planned}
     if recreated_topic == "refuse":
-        _check_topics(table, topics)
-    covered = _coverage(table, planned)
-    remaining = remaining_ranges(rows_from, planned, covered)
-    if not remaining:
-        return ExportResult(str(directory), table.version, 0, 0, 0, ())
-
+        _check_topics(table, _topic_ids(planned))
     settings = FileSettings(str(directory), secrets.token_hex(6), compression, rows)
-    directory.mkdir(parents=True, exist_ok=True)
+    return _append(spark, rows_from, table, planned, settings, progress)
+
+
+def _append(
+    spark: "SparkSession",
+    source: ExportSource,
+    table: "ExportTable",
+    planned: Sequence[PlannedRange],
+    settings: FileSettings,
+    progress: ProgressCallback | None,
+) -> ExportResult:
+    """Write the planned ranges that the table lacks, and commit them; on a failure remove them."""
+    covered = _coverage(table, planned)
+    remaining = remaining_ranges(source, planned, covered)
+    if not remaining:
+        return ExportResult(settings.directory, table.version, 0, 0, 0, ())
+    Path(settings.directory).mkdir(parents=True, exist_ok=True)
     try:
-        files = _write_files(spark, rows_from, rows_from.tasks(remaining), settings, progress)
+        files = _write_files(spark, source, source.tasks(remaining), settings, progress)
         exported = _exported(remaining, files)
         extended = {key_of(each): _extended(covered.get(key_of(each)), each) for each in exported}
-        version = table.commit(schema, files, extended, topics)
+        version = table.commit(settings.row_format.schema(), files, extended, _topic_ids(planned))
     except BaseException:
         _remove_files(settings)
         raise
     return ExportResult(
-        str(directory),
+        settings.directory,
         version,
         sum(file.rows for file in files),
         len(files),
         sum(file.size_bytes for file in files),
         tuple(exported),
     )
+
+
+def _topic_ids(planned: Sequence[PlannedRange]) -> dict[str, Uuid]:
+    return {piece.partition.topic: piece.topic_id for piece in planned}
 
 
 def _check_topics(table: "ExportTable", topics: Mapping[str, Uuid]) -> None:
