@@ -25,7 +25,7 @@ from spindle.client.admin.cluster import (
     QuorumDescription,
     QuorumReplica,
 )
-from spindle.client.admin.configs import DescribedConfig, DescribedSource, DescribedSynonym
+from spindle.client.admin.configs import ReportedConfig, ReportedSource, ReportedSynonym
 from spindle.client.admin.partitions import ElectionType, Reassignment
 from spindle.client.admin.quotas import CLIENT_ID, USER, QuotaEntry
 from spindle.client.admin.topics import PartitionDescription, TopicDescription
@@ -36,7 +36,7 @@ from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import TopicPartition
 from spindle.common.uuids import ZERO_UUID
 
-DEFAULT, TOPIC = DescribedSource.DEFAULT_CONFIG, DescribedSource.DYNAMIC_TOPIC_CONFIG
+DEFAULT, TOPIC = ReportedSource.DEFAULT_CONFIG, ReportedSource.DYNAMIC_TOPIC_CONFIG
 
 
 def test_the_order_of_java() -> None:
@@ -75,8 +75,8 @@ def test_numbers_as_java_prints_them(value: float, text: str) -> None:
 def described(*partitions: PartitionDescription, moves: bool = False) -> DescribedTopic:
     topic = TopicDescription("t", ZERO_UUID, False, partitions)
     entries = [
-        DescribedConfig("min.insync.replicas", "2", DEFAULT, False),
-        DescribedConfig("retention.ms", "5", TOPIC, False),
+        ReportedConfig("min.insync.replicas", "2", DEFAULT, False),
+        ReportedConfig("retention.ms", "5", TOPIC, False),
     ]
     reassignment = {TopicPartition("t", 0): Reassignment((1, 2, 3), (3,), (1,))} if moves else {}
     return DescribedTopic(topic, entries, reassignment, {1, 2})
@@ -149,11 +149,11 @@ def test_settings_with_lists() -> None:
 
 
 def test_config_lines() -> None:
-    synonyms = (DescribedSynonym("k", "1", TOPIC), DescribedSynonym("log.k", None, DEFAULT))
-    assert entry_line(DescribedConfig("k", "1", TOPIC, False, synonyms)) == (
+    synonyms = (ReportedSynonym("k", "1", TOPIC), ReportedSynonym("log.k", None, DEFAULT))
+    assert entry_line(ReportedConfig("k", "1", TOPIC, False, synonyms)) == (
         "  k=1 sensitive=false synonyms={DYNAMIC_TOPIC_CONFIG:k=1, DEFAULT_CONFIG:log.k=null}"
     )
-    assert entry_line(DescribedConfig("p", None, TOPIC, True)) == (
+    assert entry_line(ReportedConfig("p", None, TOPIC, True)) == (
         "  p=null sensitive=true synonyms={}"
     )
     assert title(TOPICS, "t", describe_all=False) == "Dynamic configs for topic t are:"

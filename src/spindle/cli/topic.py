@@ -114,7 +114,7 @@ def describe(client: WireClient, as_json: bool, names: Sequence[str]) -> None:
         own = {
             entry.name: entry.value
             for entry in entries
-            if entry.source is configs.DescribedSource.DYNAMIC_TOPIC_CONFIG
+            if entry.source is configs.ReportedSource.DYNAMIC_TOPIC_CONFIG
         }
         if as_json:
             documents.append(_document(each, own))

@@ -16,7 +16,7 @@ from spindle.cli.tools.config_entities import (
 )
 from spindle.cli.tools.failures import ToolFailed
 from spindle.client.admin import configs
-from spindle.client.admin.configs import DescribedConfig, DescribedSource
+from spindle.client.admin.configs import ReportedConfig, ReportedSource
 from spindle.client.admin.groups import list_groups
 from spindle.client.admin.topics import list_topics
 from spindle.client.errors import UnsupportedByPeer
@@ -31,9 +31,9 @@ _KINDS: Final = {
     GROUPS: ResourceType.GROUP,
 }
 _OWN_SOURCE: Final = {
-    TOPICS: DescribedSource.DYNAMIC_TOPIC_CONFIG,
-    CLIENT_METRICS: DescribedSource.DYNAMIC_CLIENT_METRICS_CONFIG,
-    GROUPS: DescribedSource.DYNAMIC_GROUP_CONFIG,
+    TOPICS: ReportedSource.DYNAMIC_TOPIC_CONFIG,
+    CLIENT_METRICS: ReportedSource.DYNAMIC_CLIENT_METRICS_CONFIG,
+    GROUPS: ReportedSource.DYNAMIC_GROUP_CONFIG,
 }
 
 
@@ -99,14 +99,14 @@ def title(entity_type: str, name: str, *, describe_all: bool) -> str:
     return f"{'All' if describe_all else 'Dynamic'} configs for {entity_type[:-1]} {name} are:"
 
 
-def entry_line(entry: DescribedConfig) -> str:
+def entry_line(entry: ReportedConfig) -> str:
     """Return the line about one setting."""
     synonyms = ", ".join(f"{s.source.name}:{s.name}={_shown(s.value)}" for s in entry.synonyms)
     sensitive = "true" if entry.is_sensitive else "false"
     return f"  {entry.name}={_shown(entry.value)} sensitive={sensitive} synonyms={{{synonyms}}}"
 
 
-def entity_json(entity_type: str, name: str, entries: Sequence[DescribedConfig]) -> dict[str, Any]:
+def entity_json(entity_type: str, name: str, entries: Sequence[ReportedConfig]) -> dict[str, Any]:
     """Return the settings of one resource as a document."""
     return {
         "entityType": entity_type,
@@ -128,8 +128,8 @@ def entity_json(entity_type: str, name: str, entries: Sequence[DescribedConfig])
 
 
 def shown_entries(
-    entries: Sequence[DescribedConfig], source: DescribedSource | None
-) -> list[DescribedConfig]:
+    entries: Sequence[ReportedConfig], source: ReportedSource | None
+) -> list[ReportedConfig]:
     """Return the settings from one source, or all if it is None, in the order of their names."""
     return sorted(
         (each for each in entries if source is None or each.source is source),
@@ -141,13 +141,13 @@ def _shown(value: str | None) -> str:
     return "null" if value is None else value
 
 
-def _own_source(entity_type: str, name: str) -> DescribedSource | None:
+def _own_source(entity_type: str, name: str) -> ReportedSource | None:
     if entity_type == BROKERS:
         is_default = name == DEFAULT_NAME
         return (
-            DescribedSource.DYNAMIC_DEFAULT_BROKER_CONFIG
+            ReportedSource.DYNAMIC_DEFAULT_BROKER_CONFIG
             if is_default
-            else DescribedSource.DYNAMIC_BROKER_CONFIG
+            else ReportedSource.DYNAMIC_BROKER_CONFIG
         )
     return _OWN_SOURCE.get(entity_type)
 

@@ -9,7 +9,7 @@ from typing import Final
 from spindle.cli.tools.topic_filter import is_internal, topic_filter
 from spindle.client.errors import ClientError
 from spindle.client.wire.cluster import WireClient
-from spindle.client.wire.group_member import GroupMember
+from spindle.client.wire.group_member import BlockingGroupMember
 from spindle.client.wire.reader import ConsumedRecord, OffsetLost, Reader
 from spindle.common.errors import ApiError
 from spindle.common.ids import TopicPartition
@@ -41,7 +41,7 @@ class Consumption:
         self._client = client
         self._start = start
         self._group_id = group_id
-        self._member: GroupMember | None = None
+        self._member: BlockingGroupMember | None = None
         self._reader: Reader | None = None
         self._fetched: deque[ConsumedRecord] = deque()
         self._handed_out: dict[TopicPartition, int] = {}
@@ -95,10 +95,10 @@ class Consumption:
         if self._group_id is None:
             where = self._start.reset if self._start.offset is None else self._start.offset
             return self._reader_at(self._positions(self._partitions(), where))
-        self._member = GroupMember(self._client, self._group_id, self._topics())
+        self._member = BlockingGroupMember(self._client, self._group_id, self._topics())
         return self._join(self._member)
 
-    def _join(self, member: GroupMember) -> Reader:
+    def _join(self, member: BlockingGroupMember) -> Reader:
         assigned = member.join()
         self._heartbeat_at = self._commit_at = time.monotonic()
         known = {p: offset for p, offset in assigned.items() if offset is not None}

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from spindle.cli.tools.java_order import in_map_order, string_hash
-from spindle.client.admin.configs import DescribedConfig, DescribedSource
+from spindle.client.admin.configs import ReportedConfig, ReportedSource
 from spindle.client.admin.partitions import Reassignment
 from spindle.client.admin.topics import PartitionDescription, TopicDescription
 from spindle.common.ids import NO_LEADER, TopicPartition
@@ -22,15 +22,15 @@ class DescribedTopic:
     """
 
     topic: TopicDescription
-    entries: Sequence[DescribedConfig]
+    entries: Sequence[ReportedConfig]
     moves: Mapping[TopicPartition, Reassignment]
     brokers: Collection[int]
 
     @property
-    def overrides(self) -> list[DescribedConfig]:
+    def overrides(self) -> list[ReportedConfig]:
         """The settings that are not defaults."""
         ordered = in_map_order(self.entries, lambda each: string_hash(each.name))
-        return [each for each in ordered if each.source is not DescribedSource.DEFAULT_CONFIG]
+        return [each for each in ordered if each.source is not ReportedSource.DEFAULT_CONFIG]
 
     @property
     def min_isr(self) -> int:

@@ -26,7 +26,7 @@ _DELETE: Final = 1
 _BROKERS_OWN: Final = (ResourceType.BROKER, ResourceType.BROKER_LOGGER)
 
 
-class DescribedSource(IntEnum):
+class ReportedSource(IntEnum):
     """Where a value comes from, by the numbers of the protocol."""
 
     UNKNOWN = 0
@@ -41,26 +41,26 @@ class DescribedSource(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class DescribedSynonym:
+class ReportedSynonym:
     """A value of a key; it applies if the synonyms before it have none."""
 
     name: str
     value: str | None
-    source: DescribedSource
+    source: ReportedSource
 
 
 @dataclass(frozen=True, slots=True)
-class DescribedConfig:
+class ReportedConfig:
     """A key and its value. The value of a secret is None."""
 
     name: str
     value: str | None
-    source: DescribedSource
+    source: ReportedSource
     is_sensitive: bool
-    synonyms: tuple[DescribedSynonym, ...] = ()
+    synonyms: tuple[ReportedSynonym, ...] = ()
 
 
-def describe(client: WireClient, kind: ResourceType, name: str) -> list[DescribedConfig]:
+def describe(client: WireClient, kind: ResourceType, name: str) -> list[ReportedConfig]:
     """Return the configuration of a resource in the broker's order; a broker is asked for its own.
 
     Raises:
@@ -81,7 +81,7 @@ def describe(client: WireClient, kind: ResourceType, name: str) -> list[Describe
         broker = client.current_view(()).broker(name) if own else None
         return client.ask(request, DescribeConfigsResponse, broker=broker)
 
-    entries: list[DescribedConfig] = []
+    entries: list[ReportedConfig] = []
     for result in client.retrying(attempt).results:
         raise_refusal(result.error_code, result.error_message)
         entries += [_entry(each) for each in result.configs]
@@ -90,21 +90,21 @@ def describe(client: WireClient, kind: ResourceType, name: str) -> list[Describe
 
 def _entry(
     result: DescribeConfigsResponse.DescribeConfigsResult.DescribeConfigsResourceResult,
-) -> DescribedConfig:
-    return DescribedConfig(
+) -> ReportedConfig:
+    return ReportedConfig(
         result.name,
         result.value,
         _source(result.config_source),
         result.is_sensitive,
-        tuple(DescribedSynonym(s.name, s.value, _source(s.source)) for s in result.synonyms),
+        tuple(ReportedSynonym(s.name, s.value, _source(s.source)) for s in result.synonyms),
     )
 
 
-def _source(number: int) -> DescribedSource:
+def _source(number: int) -> ReportedSource:
     try:
-        return DescribedSource(number)
+        return ReportedSource(number)
     except ValueError:
-        return DescribedSource.UNKNOWN
+        return ReportedSource.UNKNOWN
 
 
 def alter(

@@ -39,7 +39,7 @@ _REJOIN: Final = (
 )
 
 
-class GroupMember:
+class BlockingGroupMember:
     """A member of a group.
 
     Args:

@@ -35,7 +35,9 @@ def read_ranges(
     """
     with WireClient(options.client) as client:
         for each in ranges:
-            yield from _RangeReader(client, options, each, filters or options.row_bounds).rows()
+            yield from _BrokerRangeReader(
+                client, options, each, filters or options.row_bounds
+            ).rows()
 
 
 def settled(options: BrokerReadOptions, ranges: tuple[OffsetRange, ...]) -> tuple[OffsetRange, ...]:
@@ -63,7 +65,7 @@ def settled(options: BrokerReadOptions, ranges: tuple[OffsetRange, ...]) -> tupl
     )
 
 
-class _RangeReader:
+class _BrokerRangeReader:
     def __init__(
         self,
         client: WireClient,
