@@ -1,4 +1,4 @@
-"""A log directory: what it loads, writes and marks."""
+"""A log directory: loading, checkpoints, deletion, flushes and the clean-shutdown file."""
 
 from collections.abc import Callable
 
@@ -95,7 +95,7 @@ def test_a_clean_stop_is_marked_and_loaded_without_recovery() -> None:
     assert [again.logs[tp].log_end_offset for tp in (A0, A1, B0)] == [3, 3, 3]
     assert again.logs[A0].high_watermark == 2
     assert again.logs[B0].topic_id == IDS["b.c-d"]
-    assert read_clean_shutdown(files, ROOT) is None, "the mark goes when loading begins"
+    assert read_clean_shutdown(files, ROOT) is None, "loading removes the clean-shutdown file first"
 
 
 def test_a_power_failure_does_not_bring_the_clean_mark_back() -> None:

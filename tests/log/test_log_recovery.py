@@ -117,7 +117,7 @@ def test_a_power_failure_leaves_what_was_flushed() -> None:
 
 
 def test_a_torn_tail_is_cut_at_every_byte() -> None:
-    """Whatever part of the unsynced bytes survives, exactly the whole batches do."""
+    """Any part of the unsynced bytes may survive; recovery keeps exactly the whole batches."""
     size = len(batch("value 0 " + "x" * 60))
     for torn in range(0, 2 * size + 1, 1):
         files = MemoryFileSystem()
@@ -160,7 +160,7 @@ def test_segments_after_a_damaged_one_are_removed(caplog: pytest.LogCaptureFixtu
     names = files.list_directory(PATH)
     assert not [name for name in names if name.startswith(f"{bases[2]:020d}")]
     assert append(loaded, "next") == bases[2] - 1
-    # Whoever runs the node is told which bytes are gone.
+    # The log of the node names the bytes that are gone.
     said = [record.getMessage() for record in caplog.records]
     assert said[0].startswith(f"{path} is cut from ")
     assert [line for line in said if line.startswith(f"{PATH}/{bases[2]:020d}.log is deleted")]
@@ -220,7 +220,7 @@ def test_bytes_after_the_last_batch_are_cut_even_after_a_clean_stop(rest: bytes)
 
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
 @pytest.mark.parametrize("damage", ["missing", "untrimmed", "odd size"])
-def test_a_bad_index_is_built_anew_even_after_a_clean_stop(suffix: str, damage: str) -> None:
+def test_a_bad_index_is_rebuilt_even_after_a_clean_stop(suffix: str, damage: str) -> None:
     files = MemoryFileSystem()
     filled(files, 30).close()
     path = f"{PATH}/{0:020d}{suffix}"
@@ -237,7 +237,7 @@ def test_a_bad_index_is_built_anew_even_after_a_clean_stop(suffix: str, damage: 
 
 
 @pytest.mark.parametrize("position", [-7, 0, 10**6])
-def test_an_index_that_ends_beside_its_segment_is_built_anew(position: int) -> None:
+def test_an_index_that_ends_beside_its_segment_is_rebuilt(position: int) -> None:
     files = MemoryFileSystem()
     filled(files, 30).close()
     path = f"{PATH}/{0:020d}.index"
@@ -249,7 +249,7 @@ def test_an_index_that_ends_beside_its_segment_is_built_anew(position: int) -> N
 
 
 @pytest.mark.parametrize("position", [-7, 1, 61, 10**6])
-def test_an_index_that_turns_out_to_be_wrong_is_built_anew(
+def test_an_index_that_turns_out_to_be_wrong_is_rebuilt(
     position: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A reader gets the records that it asks for, and none is passed over."""
@@ -263,7 +263,7 @@ def test_an_index_that_turns_out_to_be_wrong_is_built_anew(
     loaded = reload(files, ONE_SEGMENT, is_clean=True)
     (found,) = [header for _, header in batches(loaded.read(10, 1, 30).records)]
     assert found.base_offset <= 10 <= found.last_offset
-    assert "0.index does not fit its segment: built anew" in caplog.text
+    assert "0.index does not fit its segment: rebuilt from it" in caplog.text
     assert files.read_bytes(path) == good
     assert append(loaded, "next") == 30
 
@@ -331,7 +331,7 @@ class TestInterruptedCompaction:
         assert len(values(loaded)) == 30
 
 
-def test_a_log_that_ends_before_its_start_begins_anew_there() -> None:
+def test_a_log_that_ends_before_its_start_is_emptied_there() -> None:
     files = MemoryFileSystem()
     filled(files, 30)
     loaded = reload(files, is_clean=False, log_start_offset=50)

@@ -60,7 +60,7 @@ class TestTruncateTo:
         assert log.log_end_offset == 3
         assert append(log, "again") == 3
 
-    def test_below_the_first_segment_begins_anew(self) -> None:
+    def test_below_the_first_segment_empties_the_log(self) -> None:
         log = filled()
         log.increment_log_start_offset(20)
         log.delete_old_segments(NOW_MS)

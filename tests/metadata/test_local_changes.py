@@ -1,4 +1,4 @@
-"""What one broker has to do for a delta."""
+"""The instructions for one broker that follow from a delta."""
 
 from metadata_history import image_of, uuid
 

@@ -221,7 +221,9 @@ def test_cordoned_directories_are_unknown_until_the_broker_says() -> None:
     assert image.cluster.brokers[1].cordoned_directories == tuple(every), "order is kept"
     assert not image.cluster.brokers[1].has_uncordoned_directory()
     image = image_of([REGISTER], image)
-    assert image.cluster.brokers[1].cordoned_directories is None, "a new process has to say again"
+    assert image.cluster.brokers[1].cordoned_directories is None, (
+        "a new process has to send them again"
+    )
 
 
 def test_old_fencing_records_are_understood() -> None:

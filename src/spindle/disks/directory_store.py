@@ -105,7 +105,7 @@ class DirectoryStore:
 
         Args:
             config_of: the settings of a topic by its name.
-            on_progress: is told how many logs are loaded, and of how many.
+            on_progress: called with the count of loaded logs and the count of all logs.
 
         Raises:
             CorruptLog: a checkpoint or another small file is malformed.

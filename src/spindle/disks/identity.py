@@ -1,4 +1,4 @@
-"""Who a log directory belongs to: `meta.properties`, and the checks over all directories of a node.
+"""The identities of a node's log directories, and the checks over all of them at a start.
 
 Decides which directories a node may work with at its start: every readable one must be formatted,
 for the same cluster and for this node, with an id of its own (KIP-858). A directory that cannot be
@@ -23,7 +23,7 @@ from spindle.log.formats.meta_properties import (
 
 @dataclass(frozen=True, slots=True)
 class DirectoryEnsemble:
-    """What was found in a node's directories. Each mapping and tuple is sorted by path.
+    """The `meta.properties` of a node's directories. Each mapping and tuple is sorted by path.
 
     Attributes:
         formatted: directories with a `meta.properties` that was understood.
@@ -60,7 +60,7 @@ def check_ensemble(
     """Refuse directories that do not belong together.
 
     Args:
-        cluster_id: what every directory must say; None takes the first one's.
+        cluster_id: required in every directory; None stands for the first one found.
 
     Raises:
         ConfigError: a foreign cluster or node id, a reserved directory id, or one used twice.
@@ -104,7 +104,7 @@ def _check_directory_id(directory_id: Uuid, directory: str, seen: dict[Uuid, str
 
 @dataclass(frozen=True, slots=True)
 class DirectoryIdentities:
-    """What a node knows of its directories when it may start.
+    """The identities of the directories of a node that may start.
 
     Attributes:
         cluster_id: the same in every readable directory.

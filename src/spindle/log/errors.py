@@ -61,7 +61,7 @@ class UnexpectedAppendOffset(Exception):
 
 
 class MisplacedDirectory(Exception):
-    """What lies in a log directory has to be put right by an operator before a node can start."""
+    """An operator has to repair the content of a log directory before the node can start."""
 
 
 class DuplicateLogDirectories(MisplacedDirectory):

@@ -29,7 +29,7 @@ class FlushTask:
                 self._sync(path)
             self._file_system.sync_directory(self._directory)
         except FileNotFoundError:
-            # The directory was renamed or removed since; whoever did that flushes or forgets it.
+            # The directory was renamed or removed since: the log then ignores this flush.
             return
 
     def _sync(self, path: str) -> None:

@@ -1,7 +1,7 @@
 """Open files of one log directory, as many as a limit allows, least recently used closed first.
 
-A partition that nobody touches holds no descriptor at all, so a directory may have thousands of
-partitions whatever the limit of open files is.
+A partition without reads and writes holds no descriptor, so a directory may have thousands of
+partitions under any limit of open files.
 """
 
 from contextlib import suppress

@@ -41,7 +41,7 @@ _NO_UNSTABLE_OFFSET: Final = 2**63 - 1
 
 
 class AppendInfo(NamedTuple):
-    """What an append did. Offsets are inclusive; `log_append_time_ms` is -1 for create time.
+    """The result of an append. Offsets are inclusive; `log_append_time_ms` is -1 for create time.
 
     For a batch that was in the log already (`is_duplicate`) the offsets are those it got then, and
     nothing was written. An append of nothing has `last_offset == first_offset - 1`. `records` is
@@ -69,7 +69,7 @@ class FetchedRecords(NamedTuple):
 
 
 class LoadedState(NamedTuple):
-    """What loading found out about a log (or what a new one begins with)."""
+    """The state of a log that was loaded or created."""
 
     segments: Segments
     epochs: LeaderEpochs
@@ -206,7 +206,7 @@ class Log:
         """Write batches as the leader has them; offsets and epochs stay.
 
         An incomplete batch at the end, and everything from the first batch with an epoch above
-        `leader_epoch` on, is left out: a leader of a later epoch has to say that it is right.
+        `leader_epoch` on, is left out: only a leader of that epoch may send it.
 
         Raises:
             CorruptRecords: a checksum is wrong or offsets do not ascend.
@@ -226,7 +226,8 @@ class Log:
         origin: AppendOrigin,
         now_ms: int,
     ) -> AppendInfo:
-        self._refuse_if_deleted()
+        if self.is_deleted:
+            raise LogDeleted(self.topic_partition)
         first, last = placed[0][1], placed[-1][1]
         changes, completed = producer_changes(self.producers, records, placed, origin)
         max_timestamp = max([header.max_timestamp for _, header in placed])
@@ -344,7 +345,8 @@ class Log:
             )
         limit = min(end_offset, log_end_offset)
         if offset < limit:
-            self._refuse_if_deleted()
+            if self.is_deleted:
+                raise LogDeleted(self.topic_partition)
             for segment in self.segments.from_offset(offset):
                 data = segment.read(offset, max_bytes, limit, min_one_batch=min_one_batch)
                 if data is not None:

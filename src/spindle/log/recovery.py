@@ -106,7 +106,7 @@ def _remove(handles: FileHandles, directory: str, names: Iterable[str]) -> None:
 def open_segments(
     handles: FileHandles, directory: str, names: list[str], config: LogConfig, now_ms: int
 ) -> tuple[list[Segment], list[Segment]]:
-    """Return all segments in order, and those among them whose indexes have to be built anew.
+    """Return all segments in order, and those among them whose indexes have to be rebuilt.
 
     Index files without a segment are removed.
     """
@@ -159,7 +159,7 @@ def recover_segment(segment: Segment, epochs: LeaderEpochs, producers: ProducerS
             next_offset = header.next_offset
             end = position + header.size_bytes
     except (CorruptLog, CorruptRecords) as error:
-        # Whatever follows the last good batch is a torn write; the log ends before it.
+        # A torn write follows the last good batch; the log ends before it.
         reason = str(error)
     producers.map_end_offset = next_offset
     is_torn = end < segment.size_bytes

@@ -1,4 +1,4 @@
-"""What the logs of one log directory share: open files, and files that wait for their deletion."""
+"""The part that all logs of one log directory share: open files, and pending deletions."""
 
 from typing import Final
 

@@ -29,7 +29,7 @@ from spindle.protocol.messages.metadata_records import (
 
 @dataclass(frozen=True, slots=True)
 class BrokerRegistration:
-    """What the cluster knows of a broker.
+    """The registration of a broker.
 
     `directories` are the online log directories, sorted by id; empty means the broker never said
     (before 3.7-IV2), and then every directory counts as online. `cordoned_directories` is None as
@@ -87,7 +87,7 @@ class BrokerRegistration:
 
 @dataclass(frozen=True, slots=True)
 class ControllerRegistration:
-    """What the cluster knows of a controller (KIP-919)."""
+    """The registration of a controller (KIP-919)."""
 
     controller_id: int
     incarnation_id: Uuid
@@ -120,7 +120,7 @@ EMPTY_CLUSTER = ClusterImage(brokers={}, controllers={})
 
 
 def sorted_directories(directories: Sequence[Uuid]) -> tuple[Uuid, ...]:
-    """In Kafka's order: signed halves, high half first."""
+    """Return the ids in Kafka's order: by signed halves, the high half first."""
     return tuple(sorted((bytes(directory) for directory in directories), key=uuid_sort_key))
 
 

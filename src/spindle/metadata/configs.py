@@ -14,7 +14,7 @@ GROUP_RESOURCE: Final = 32
 
 
 class ConfigResource(NamedTuple):
-    """What a configuration belongs to; broker "" is the default of all brokers."""
+    """The owner of a configuration; broker "" is the default of all brokers."""
 
     resource_type: int
     name: str

@@ -2,7 +2,7 @@
 
 It serves twice: `apply()` gives the next image, and publishers read from its parts what changed
 (topics created, changed and deleted, brokers, configurations). A snapshot is a delta as well:
-`begin_snapshot()` forgets everything, the snapshot's records establish it anew, and what stayed
+`begin_snapshot()` forgets everything, the snapshot's records establish it again, and what stayed
 equal does not count as changed.
 """
 
@@ -45,7 +45,7 @@ class MetadataDelta:
         self.security.clear()
 
     def replay(self, record: Message, offset: int) -> None:
-        """Take in one record that stands at `offset`.
+        """Apply one record that stands at `offset`.
 
         Raises:
             ProtocolViolation: the record contradicts the state, or cannot stand here.
@@ -81,7 +81,7 @@ class MetadataDelta:
 
 
 def _ignore(delta: MetadataDelta, record: Message, offset: int) -> None:
-    """NoOpRecord only keeps the log moving; migration from ZooKeeper is over for every reader."""
+    """Ignore the record: NoOpRecord has no content, and no cluster migrates from ZooKeeper."""
 
 
 _REPLAY: Final[dict[type[Message], Callable[[MetadataDelta, Any, int], None]]] = {

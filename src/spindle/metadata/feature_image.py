@@ -52,7 +52,7 @@ class FeaturesDelta:
         if record.name == METADATA_VERSION and record.feature_level not in (
             known := SUPPORTED_FEATURES[METADATA_VERSION]
         ):
-            # What follows may be records that this build reads wrongly.
+            # This build might misread the records that follow.
             raise ProtocolViolation(
                 f"metadata.version {record.feature_level} is not supported: levels are {known}"
             )

@@ -20,7 +20,7 @@ MINIMUM_METADATA_VERSION: Final = 7
 LATEST_METADATA_VERSION: Final = 30
 """The newest level that a released cluster may use; 31 and above are under development in Kafka."""
 
-# What a level brings, by the first level that has it.
+# The first level of each change of the record format.
 REGISTRATION_CHANGE_LEVEL: Final = 6
 SCRAM_LEVEL: Final = 11
 KEEP_LEADER_EPOCH_ON_ISR_SHRINK_LEVEL: Final = 12
@@ -135,7 +135,7 @@ SUPPORTED_FEATURES: Final[Mapping[str, VersionRange]] = {
     METADATA_VERSION: VersionRange(MINIMUM_METADATA_VERSION, LATEST_METADATA_VERSION),
     **{feature.name: VersionRange(0, feature.maximum) for feature in FEATURES},
 }
-"""What this build supports: sent in registrations and in ApiVersions."""
+"""The levels that this build supports, as registrations and ApiVersions send them."""
 
 
 def metadata_version(level: int) -> MetadataVersion:
@@ -154,7 +154,7 @@ def metadata_version(level: int) -> MetadataVersion:
 
 
 def metadata_version_name(level: int) -> str:
-    """`4.3-IV0` for 30; the number itself for a level that is not in the table."""
+    """Return the name of a level, such as `4.3-IV0`; the number itself for an unknown level."""
     version = _BY_LEVEL.get(level)
     return version.name if version else str(level)
 
@@ -189,7 +189,7 @@ def dependencies(feature: str, level: int) -> Mapping[str, int]:
 
 
 def unmet_dependency(feature: str, level: int, levels: Mapping[str, int]) -> str | None:
-    """Why `feature` cannot be at `level` while the others are at `levels`; None if it can."""
+    """Return why `feature` cannot be at `level` beside the other `levels`; None if it can."""
     for needed, at_least in dependencies(feature, level).items():
         actual = levels.get(needed, 0)
         if actual < at_least:

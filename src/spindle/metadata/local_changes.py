@@ -1,8 +1,8 @@
-"""What a broker has to do when metadata changes: a delta -> instructions.
+"""From a metadata delta to the instructions for one broker.
 
-Pure and total: start-up is the delta from the empty image, a fetched snapshot is a delta like any
-other. Deletions come first, so that a topic that was deleted and created again in one delta never
-meets its former self.
+Pure and total: a start is the delta from the empty image, and a fetched snapshot is a delta like
+any other. Deletions come first, so that a topic that was deleted and created again in one delta
+gets a new log.
 """
 
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ class BecomeLeader:
 
 @dataclass(frozen=True, slots=True)
 class BecomeFollower:
-    """Hold a replica that does not lead; `partition.leader` is -1 where nobody does."""
+    """Hold a replica that does not lead; `partition.leader` is -1 without a leader."""
 
     topic_partition: TopicPartition
     topic_id: Uuid

@@ -1,4 +1,4 @@
-"""A partition's registration and what partition records do to it (KIP-631, KIP-858, KIP-966)."""
+"""Partition registrations, and how records change them (KIP-631, KIP-858, KIP-966)."""
 
 from dataclasses import replace
 from typing import Final
@@ -18,7 +18,7 @@ NO_RECOVERY_CHANGE: Final = -1
 
 @immutable
 class PartitionRegistration:
-    """What the cluster has agreed on about one partition.
+    """The committed state of one partition.
 
     `directories[i]` is the log directory of `replicas[i]` on that broker. `leader_epoch` rises with
     every change record that names a leader, `partition_epoch` with every change record.
@@ -144,7 +144,7 @@ def without_elr(old: PartitionRegistration) -> PartitionRegistration:
 
 
 def directories_for(old: PartitionRegistration, replicas: tuple[int, ...]) -> tuple[Uuid, ...]:
-    """Directories by broker: kept for brokers that stay, unassigned for new ones."""
+    """Return directories by broker: known ones for brokers that stay, unassigned for new ones."""
     known = dict(zip(old.replicas, old.directories, strict=True))
     return shared(tuple([known.get(replica, DIRECTORY_UNASSIGNED) for replica in replicas]))
 

@@ -1,9 +1,8 @@
-"""Maps of an image and how a delta changes them.
+"""Maps of an image, and how a delta changes them.
 
-An image's maps are never changed once it exists. A delta edits through `MapEditor`, which copies
-the dict at the first write and hands the copy over; so a delta that touches a map costs one copy,
-however many records it has. This class is the only place that knows: a tree-shaped map can replace
-it when images get so large that the copy shows.
+The maps of an image never change. A delta edits through `MapEditor`, which copies the dict at the
+first write; so a delta copies each map once at most, however many records it has. Only this class
+knows the representation: a tree-shaped map can replace the dict when copies cost too much.
 """
 
 from collections.abc import Mapping

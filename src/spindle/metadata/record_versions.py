@@ -1,7 +1,7 @@
 """The version in which each metadata record is written, given the cluster's metadata.version.
 
 Most records have one version. Registrations and partitions follow the level (KIP-584); a
-BrokerRegistrationChangeRecord takes the lowest version that can say what it says.
+BrokerRegistrationChangeRecord takes the lowest version that has all its fields.
 """
 
 from spindle.metadata.features import (
@@ -19,7 +19,7 @@ from spindle.protocol.messages.metadata_records import (
 
 
 def register_broker_version(metadata_version: int) -> int:
-    """RegisterBrokerRecord: 2 knows migration, 3 directories, 4 the cordoned ones."""
+    """Return the version of RegisterBrokerRecord: 2 adds migration, 3 directories, 4 cordons."""
     if metadata_version >= CORDONED_DIRECTORIES_LEVEL:
         return 4
     if metadata_version >= DIRECTORY_ASSIGNMENT_LEVEL:
@@ -28,7 +28,7 @@ def register_broker_version(metadata_version: int) -> int:
 
 
 def partition_version(metadata_version: int) -> int:
-    """PartitionRecord and PartitionChangeRecord: 1 knows directories, 2 the ELR."""
+    """Return the version of partition records: 1 has directories, 2 the ELR."""
     if metadata_version >= ELR_LEVEL:
         return 2
     return 1 if metadata_version >= DIRECTORY_ASSIGNMENT_LEVEL else 0

@@ -37,7 +37,7 @@ class ScramUser(NamedTuple):
 
 
 class ScramCredential(NamedTuple):
-    """What a server needs to check a client's proof; the password cannot be derived from it."""
+    """The values with which a server checks a client's proof; they do not reveal the password."""
 
     salt: bytes
     stored_key: bytes
@@ -58,7 +58,7 @@ class DelegationToken(NamedTuple):
 
 @immutable
 class SecurityImage:
-    """What the authorizer and the authenticators work from."""
+    """The ACLs and credentials in the image."""
 
     acls: Mapping[Uuid, AccessControlEntry]
     scram: Mapping[ScramUser, ScramCredential]

@@ -53,7 +53,7 @@ EMPTY_TOPICS = TopicsImage(by_id={}, by_name={})
 
 
 class TopicDelta:
-    """What happened to one topic. `base` is None for a topic that is new."""
+    """The changes to one topic. `base` is None for a new topic."""
 
     __slots__ = ("_partitions", "_touched", "base", "name", "topic_id")
 
@@ -113,7 +113,7 @@ class TopicsDelta:
 
     def replay_topic(self, record: TopicRecord) -> None:
         topic_id = bytes(record.topic_id)
-        # A snapshot says again what is already known: then the topic has a past after all.
+        # A snapshot repeats known topics: this one is not new.
         base = self.deleted.pop(topic_id, None)
         delta = TopicDelta(record.name, topic_id, base, keep=False)
         self.changed[topic_id] = delta

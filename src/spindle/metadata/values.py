@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 @dataclass_transform(frozen_default=True)
 def immutable(cls: type[T]) -> type[T]:
-    """Return a slots dataclass whose fields nobody assigns after construction."""
+    """Make the class a slots dataclass whose fields are not assigned after construction."""
     return dataclass(slots=True)(cls)
 
 

@@ -24,7 +24,7 @@ from spindle.protocol.records.record import Record, decode_records
 
 DEFAULT_MAP_BYTES: Final = 128 * 1024 * 1024
 _BYTES_PER_KEY: Final = 120
-"""What an entry of the map takes beside the key's own bytes, about."""
+"""Memory of one entry of the map, without the bytes of its key; estimated."""
 _OPEN_FILES: Final = 16
 
 
@@ -68,7 +68,7 @@ class CleanedGroup(NamedTuple):
 
 
 class CleaningResult(NamedTuple):
-    """What a pass wrote. `end_offset`: exclusive end of the clean part, where the next begins."""
+    """The output of a pass; `end_offset` is the exclusive end of the clean part."""
 
     plan: CleaningPlan
     groups: list[CleanedGroup]

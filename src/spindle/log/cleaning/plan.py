@@ -14,7 +14,7 @@ from spindle.log.segments.segment import Segment
 
 
 class DirtyRange(NamedTuple):
-    """What a cleaning would look at. Offsets: [first_dirty_offset, end_offset)."""
+    """The part of a log that a pass would read: offsets [first_dirty_offset, end_offset)."""
 
     first_dirty_offset: int
     end_offset: int

@@ -27,7 +27,7 @@ _INTEGER = pattern(r"[+-]?\d+", ASCII)
 
 
 class DirectoryKind(Enum):
-    """What a partition directory is for."""
+    """The purpose of a partition directory."""
 
     CURRENT = ""
     FUTURE = "future"

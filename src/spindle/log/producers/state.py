@@ -218,7 +218,7 @@ class ProducerState:
         self._ongoing = dict(opened)
 
     def reset(self, offset: int) -> None:
-        """Forget everything and all snapshots; the log begins anew at `offset`."""
+        """Forget everything and all snapshots; the log now begins at `offset`."""
         for at in list(self._snapshots):
             self._remove_snapshot(at)
         self._producers.clear()

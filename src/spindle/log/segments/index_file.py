@@ -2,7 +2,7 @@
 
 The index of the segment that is written to has its full size from the start, with zeros after the
 last entry; it is cut to its entries when the segment is rolled or closed. So the size of a file
-that was not closed says nothing, and such an index is built anew.
+that was not closed says nothing, and such an index is rebuilt.
 
 An index that was loaded grows to its full size with its first new entry.
 """

@@ -43,7 +43,7 @@ class OffsetIndex:
         self.last = OffsetPosition(self.base_offset, 0)
 
     def open_trimmed(self, size_bytes: int, segment_bytes: int) -> bool:
-        """Take a closed file's entries; False if they cannot be right and must be built anew."""
+        """Open a closed file; return False if its entries cannot be right and must be rebuilt."""
         if not self.file.open_trimmed(size_bytes):
             return False
         self._read_last()

@@ -422,7 +422,7 @@ class Segment:
         position = self.offset_index.lookup(offset)
         if position == 0 or self._is_batch_of(position, offset):
             return position
-        logger.warning("%s does not fit its segment: built anew", self.offset_index.file.path)
+        logger.warning("%s does not fit its segment: rebuilt from it", self.offset_index.file.path)
         self._rebuild_offset_index()
         return self.offset_index.lookup(offset)
 

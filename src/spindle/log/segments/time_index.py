@@ -2,7 +2,7 @@
 
 An entry says: up to this offset (the last of a batch, relative to the segment's base) no timestamp
 is larger than this one. Timestamps rise from entry to entry. When a segment is rolled or closed its
-largest timestamp is added, whatever the index's limit, so the last entry tells it.
+largest timestamp is added, even beyond the index's limit, so the last entry has it.
 """
 
 from typing import NamedTuple
@@ -45,7 +45,7 @@ class TimeIndex:
         self.last = TimestampPosition(NO_TIMESTAMP, self.base_offset)
 
     def open_trimmed(self, size_bytes: int) -> bool:
-        """Take a closed file's entries; False if they cannot be right and must be built anew."""
+        """Open a closed file; return False if its entries cannot be right and must be rebuilt."""
         if not self.file.open_trimmed(size_bytes):
             return False
         self._read_last()

@@ -18,7 +18,7 @@ from spindle.runtime.disks.hang_watch import WatchedThread
 from spindle.runtime.disks.serial_executor import Job, SerialExecutor
 
 _NumberedJob = tuple[int, Callable[..., object], tuple[object, ...]]
-"""0 if nobody waits for its end; what it does."""
+"""Number (0 without a callback), function and arguments."""
 
 
 class DirectoryThread(SerialExecutor):
@@ -82,7 +82,7 @@ class DirectoryThread(SerialExecutor):
                     self._is_drain_due = True
                     try:
                         self._loop.call_soon_threadsafe(self._drain)
-                    except RuntimeError:  # the loop is closed: nobody waits any more
+                    except RuntimeError:  # the loop is closed, and no caller waits
                         return
 
     def _drain(self) -> None:
@@ -102,7 +102,7 @@ class DirectoryThread(SerialExecutor):
         def run() -> None:
             watched.progress = _own_cpu_clock()
             outcome = self._perform(function, args)
-            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            with suppress(RuntimeError):  # the loop is closed, and no caller waits
                 self._loop.call_soon_threadsafe(end, *outcome)
 
         def end(result: object, error: BaseException | None) -> None:

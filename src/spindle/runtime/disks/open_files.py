@@ -21,7 +21,7 @@ _HOW_TO_RAISE: Final = "raise it with `ulimit -n` or LimitNOFILE"
 
 
 class OpenFiles(NamedTuple):
-    """What each may have open.
+    """The shares of the descriptors of a process.
 
     Attributes:
         limit: descriptors of the process, RLIMIT_NOFILE.

@@ -21,13 +21,13 @@ T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 Outcome: TypeAlias = tuple[Any, BaseException | None]
-"""What a function returned and None, or None and what it raised."""
+"""(result, None) of a function that returned, (None, error) of one that raised."""
 
 
 Job: TypeAlias = tuple[
     Callable[..., object], tuple[object, ...], Callable[[Any, BaseException | None], None] | None
 ]
-"""Function, arguments, and callback (None if nobody waits for its end).
+"""Function, arguments, and callback (None if no caller waits for the end).
 
 The public methods of the executor tie the three types together; the queue holds all kinds.
 """
