@@ -2,7 +2,8 @@
 
 import pytest
 
-from spindle.testing.simulation.mutants import MUTANTS, applied
+from spindle.raft.invariants import InvariantBroken
+from spindle.testing.simulation.mutants import QUORUM_MUTANTS, applied
 from spindle.testing.simulation.quorum_cores import QuorumChances, RaftSimulation
 from spindle.testing.simulation.verdict import InvariantViolated
 
@@ -54,16 +55,19 @@ def test_one_voter_needs_nobody() -> None:
     survives(simulation, 4000)
 
 
-def test_acknowledging_what_a_killed_process_did_not_flush_is_found() -> None:
+@pytest.mark.parametrize("name", list(QUORUM_MUTANTS))
+def test_a_mutant_is_found(name: str) -> None:
     def violates(seed: int) -> bool:
+        chances = ROUGH._replace(membership=0.3)
+        simulation = RaftSimulation(seed, observer_count=2, is_dynamic=True, chances=chances)
         try:
-            survives(RaftSimulation(seed), 4000)
-        except InvariantViolated as violation:
-            return "not on its device" in str(violation)
+            survives(simulation, 6000)
+        except (InvariantViolated, InvariantBroken):
+            return True
         return False
 
-    with applied(MUTANTS["metadata not flushed at a start"]):
-        assert any(violates(seed) for seed in range(20))
+    with applied(QUORUM_MUTANTS[name]):
+        assert any(violates(seed) for seed in range(30))
 
 
 def test_a_seed_repeats_its_run() -> None:

@@ -105,11 +105,6 @@ def _remove_nobody(original: Function) -> Function:
     return lambda self, key: self
 
 
-def _same_by_id(original: Function) -> Function:
-    """A voter whose disk was replaced passes for the voter that it was."""
-    return lambda self, key: self.get(key.id) is not None
-
-
 # ---------------------------------------------------------------- the controller
 
 
@@ -360,8 +355,6 @@ MUTANTS: Final[dict[str, Mutant]] = {
     "background tasks end": Mutant(background, "_repeat", _one_turn),
     "metadata committed alone": Mutant(Progress, "committed_offset", _commit_alone),
     "voters not removed": Mutant(VoterSet, "without", _remove_nobody),
-    "voters by id alone": Mutant(VoterSet, "contains", _same_by_id),
-    "voters kept by a truncation": Mutant(VoterHistory, "truncate_to", _nothing),
     "metadata tail kept": Mutant(following, "truncation_offset", _keep_tail),
     "snapshot with a topic less": Mutant(snapshot, "_topics", _forget_topic),
     "answer before commit": Mutant(SpeculativeLog, "wait_committed", lambda _: _answer_at_once),
@@ -408,3 +401,9 @@ MUTANTS: Final[dict[str, Mutant]] = {
     "hang beside the thread not seen": Mutant(HangWatch, "add", _watch_the_thread_alone),
     "hang not seen": Mutant(HangWatch, "look", _nothing),
 }
+
+QUORUM_MUTANTS: Final[dict[str, Mutant]] = {
+    "metadata not flushed at a start": MUTANTS["metadata not flushed at a start"],
+    "voters kept by a truncation": Mutant(VoterHistory, "truncate_to", _nothing),
+}
+"""Those that `quorum_cores` finds within few seeds."""

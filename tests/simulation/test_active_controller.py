@@ -1,4 +1,4 @@
-"""A controller that cannot become active, on a simulated cluster: another one takes its place."""
+"""The active controller of a simulated cluster: how it begins, and that its tasks go on."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,8 +7,9 @@ import pytest
 
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.runtime.controller import driver
+from spindle.testing.simulation.mutants import MUTANTS, applied
 from spindle.testing.simulation.run import simulate
-from spindle.testing.simulation.scenario import Chances, NodePlan, Scenario, draw
+from spindle.testing.simulation.scenario import Chances, Deeds, NodePlan, Scenario, draw
 
 
 @pytest.mark.parametrize("controllers", [1, 3])
@@ -35,3 +36,22 @@ def test_a_leader_that_cannot_become_active_resigns(
     assert outcome.violation is None, outcome.report
     assert next(failures, None) is None
     assert sum("could not become active" in line for line in outcome.history) == 3
+
+
+def test_periodic_tasks_that_end_are_found() -> None:
+    plans = (NodePlan(1, ("controller",)), *(NodePlan(i, ("broker",)) for i in (2, 3, 4)))
+
+    def violation(seed: int) -> str | None:
+        scenario = Scenario(
+            seed,
+            plans,
+            is_dynamic=True,
+            chances=Chances(kill=0.15),
+            properties=draw(1).properties,
+            rough_s=20.0,
+            deeds=Deeds(unclean=True),
+        )
+        return simulate(scenario).violation
+
+    with applied(MUTANTS["periodic tasks end"]):
+        assert any("has not fenced broker" in (violation(seed) or "") for seed in range(1, 21))
