@@ -25,7 +25,7 @@ CLUSTER_ID = "QF-XhYbqTEaRFQYXoV7MoA"
 
 
 def uuid(number: int) -> Uuid:
-    """A recognisable id that is not reserved."""
+    """Return a recognisable id that is not reserved."""
     return number.to_bytes(8, "big") + bytes(8)
 
 
@@ -184,7 +184,7 @@ class Harness:
         return await self.request(registration(broker_id, incarnation, directories, **more))
 
     async def heartbeat(self, broker_id: int, epoch: int, **fields: Any) -> Any:
-        """A heartbeat of a broker that has read everything, unless said otherwise."""
+        """Send a heartbeat of a broker that has read everything, unless said otherwise."""
         fields.setdefault("current_metadata_offset", self.quorum.end_offset - 1)
         fields.setdefault("cordoned_log_dirs", [])
         return await self.request(
@@ -192,14 +192,14 @@ class Harness:
         )
 
     async def broker(self, broker_id: int, directories: list[Uuid], **more: Any) -> int:
-        """A registered and unfenced broker; its epoch."""
+        """Register and unfence a broker; return its epoch."""
         response = await self.register(broker_id, 100 + broker_id, directories, **more)
         epoch: int = response.broker_epoch
         await self.heartbeat(broker_id, epoch)
         return epoch
 
     def records(self, first_batch: int = 0) -> list[list[Message]]:
-        """The batches that have records, without no-ops, beginning with the given one."""
+        """Return the batches that have records, without no-ops, beginning with the given one."""
         found = [
             [record for record in batch.records if not isinstance(record, NoOpRecord)]
             for batch in self.quorum.batches[first_batch:]
@@ -208,7 +208,7 @@ class Harness:
 
 
 def _first_levels(metadata_version: int) -> list[Message]:
-    """What a disk is formatted with."""
+    """Return the bootstrap records of a formatted disk."""
     levels = [(f.name, f.default_level(metadata_version)) for f in FEATURES]
     others = [(name, level) for name, level in levels if level and name != KRAFT_VERSION]
     return [
@@ -220,7 +220,7 @@ def _first_levels(metadata_version: int) -> list[Message]:
 def registration(
     broker_id: int, incarnation: int, directories: list[Uuid], **more: Any
 ) -> BrokerRegistrationRequest:
-    """What a broker of this build sends."""
+    """Return the registration request of a broker of this build."""
     return BrokerRegistrationRequest(
         broker_id=broker_id,
         cluster_id=more.pop("cluster_id", CLUSTER_ID),

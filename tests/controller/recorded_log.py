@@ -38,7 +38,7 @@ class Recorded:
     later: list[Message]
 
     def changes_before(self) -> tuple[list[Message], MetadataImage]:
-        """The partition changes right before it, and the image before the first of them."""
+        """Return the partition changes right before it, and the image before the first of them."""
         found: list[Message] = []
         image = self.before
         for record, its_image in reversed(self.earlier):
@@ -49,7 +49,7 @@ class Recorded:
         return found, image
 
     def changes_after(self) -> list[Message]:
-        """The partition changes right after it."""
+        """Return the partition changes right after it."""
         found: list[Message] = []
         for record in self.later:
             if not isinstance(record, PartitionChangeRecord):
@@ -59,7 +59,7 @@ class Recorded:
 
 
 def message(cls: type[Message], content: dict[str, Any]) -> Message:
-    """A message from its recorded fields."""
+    """Return a message from its recorded fields."""
     fields = {field.name: field for field in cls.FIELDS}
     values: dict[str, Any] = {}
     for key, value in content.items():
@@ -76,7 +76,7 @@ def message(cls: type[Message], content: dict[str, Any]) -> Message:
 
 
 def batches(run: str) -> Iterator[list[tuple[int, Message, int]]]:
-    """(offset, record, version) of each batch."""
+    """Yield (offset, record, version) of each batch."""
     batch: list[tuple[int, Message, int]] = []
     base = -1
     for line in (RECORDED / f"{run}.jsonl").read_text().splitlines():
@@ -94,7 +94,7 @@ def batches(run: str) -> Iterator[list[tuple[int, Message, int]]]:
 
 
 def recorded(run: str) -> Iterator[Recorded]:
-    """Every record of a run, replayed one by one."""
+    """Yield every record of a run, replayed one by one."""
     image = EMPTY_IMAGE
     for batch in batches(run):
         earlier: list[tuple[Message, MetadataImage]] = []

@@ -55,7 +55,7 @@ class Cluster(Harness):
         return [uuid(broker_id * 10 + 1), uuid(broker_id * 10 + 2)]
 
     def new_records(self) -> list[list[Message]]:
-        """The batches since the last call."""
+        """Return the batches since the last call."""
         found = self.records(self._seen)
         self._seen = len(self.quorum.batches)
         return found
@@ -108,7 +108,7 @@ class Cluster(Harness):
         )
 
     async def alter_isr(self, topic: str, isr: list[int], **more: int) -> int:
-        """The leader proposes an ISR; the error code."""
+        """Propose an ISR as the leader; return the error code."""
         partition = self.partition(topic)
         data = AlterPartitionRequest.TopicData
         proposal = data.PartitionData(
@@ -408,7 +408,7 @@ def test_the_last_known_leader_may_lead_after_the_feature_is_gone_and_is_forgott
 
 
 def test_an_elr_from_before_the_feature_was_off_does_not_come_back() -> None:
-    """What was committed while it was off is not in the logs of those who were eligible."""
+    """Records committed while it was off are not in the logs of the eligible replicas."""
 
     async def scenario() -> None:
         c = Cluster()

@@ -43,7 +43,7 @@ class RandomCluster:
         return self.node.driver.speculative_image
 
     async def step(self) -> None:
-        """One operation, more often a harmless one than not."""
+        """Apply one random operation, more often a harmless one."""
         actions = (
             self.beat, self.beat, self.beat, self.beat, self.register, self.create, self.create,
             self.delete, self.grow, self.alter_isr, self.alter_isr, self.alter_isr, self.reassign,
@@ -68,7 +68,7 @@ class RandomCluster:
                 await self.send_heartbeat(broker_id)
 
     async def send_heartbeat(self, broker_id: int, **fields: Any) -> None:
-        """A process that began to stop goes on stopping, until it is gone."""
+        """Let a process that began to stop go on stopping, until it is gone."""
         fields.setdefault("current_metadata_offset", self.node.quorum.end_offset - 1)
         fields["want_shut_down"] = broker_id in self.stopping
         request = BrokerHeartbeatRequest(
@@ -213,7 +213,7 @@ class RandomCluster:
 
 
 def check(before: MetadataImage, now: MetadataImage) -> None:
-    """The invariants of partitions that any sequence of operations must keep."""
+    """Check the invariants of partitions that any sequence of operations must keep."""
     now.check()
     for topic in now.topics.by_id.values():
         old_topic = before.topics.by_id.get(topic.topic_id)

@@ -56,7 +56,7 @@ Request = tuple[int, Message]
 
 
 def decide(image: MetadataImage, request: Request, topic_id: bytes = b"", at: int = 0) -> Any:
-    """The records of our decision; none where it is refused."""
+    """Return the records of our decision; none where it is refused."""
     settings = ControllerSettings(node_id=99, cluster_id="recorded")
     context = ControllerContext(settings, AnyConfig(), lambda: topic_id, Random(1))
     key, message = request
@@ -210,7 +210,7 @@ def registration(record: RegisterBrokerRecord) -> Request:
 
 
 def changes(record: PartitionChangeRecord, image: MetadataImage) -> Iterator[Request]:
-    """Everything that can change a partition: its brokers, its leader, an operator."""
+    """Yield everything that can change a partition: its brokers, its leader, an operator."""
     topic = image.topics.by_id[bytes(record.topic_id)]
     index = record.partition_id
     old = topic.partitions[index]
@@ -286,7 +286,7 @@ def belongs_to_a_broker(entry: Recorded) -> bool:
 
 
 def asked_for(run: str) -> Iterator[tuple[Recorded, list[Message], list[Any]]]:
-    """(first record, records of one request in the log, what we decide on each candidate)."""
+    """Yield (first record, records of one request in the log, what we decide on each candidate)."""
     is_bootstrapped = False
     skip = 0
     for entry in recorded(run):
@@ -307,7 +307,7 @@ def asked_for(run: str) -> Iterator[tuple[Recorded, list[Message], list[Any]]]:
         at = record.broker_epoch if isinstance(record, RegisterBrokerRecord) else 0
         ours = [decide(entry.before, request, topic_id, at) for request in requests]
         if isinstance(record, RegisterBrokerRecord):
-            # What happens to its partitions is compared elsewhere, features are not recorded.
+            # Changes of its partitions are compared elsewhere; features are not recorded.
             ours = [records[-1:] for records in ours]
             ours[0][0].features = record.features
         yield entry, rest[:count], ours

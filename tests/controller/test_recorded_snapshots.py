@@ -34,7 +34,7 @@ def entries(name: str) -> list[Any]:
 
 
 def recorded(name: str) -> list[tuple[Message, int]]:
-    """The metadata records of a snapshot and their versions."""
+    """Return the metadata records of a snapshot and their versions."""
     return [
         (message(getattr(metadata_records, kind.title().replace("_", "")), content), version)
         for _, _, kind, version, content in entries(name)
@@ -48,7 +48,7 @@ def loaded(records: list[Message]) -> MetadataImage:
 
 
 def types(records: list[Message]) -> list[str]:
-    """The order of the types; topics with their partitions are one."""
+    """Return the order of the types; topics with their partitions are one."""
     names = [type(r).__name__.replace("PartitionRecord", "TopicRecord") for r in records]
     return [name for name, _ in groupby(names)]
 

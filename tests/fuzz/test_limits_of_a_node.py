@@ -47,7 +47,7 @@ def framed(request: Message, version: int, correlation_id: int = 1) -> bytes:
 
 @asynccontextmanager
 async def canary_beside(node: TargetNode) -> AsyncIterator[Canary]:
-    """A canary that sings during the block, and for which the node has always made time."""
+    """Yield a canary that runs during the block, and check its latencies afterwards."""
     canary = Canary(await RawConnection.connect(node.host, node.port), clock_s=node.cpu_s)
     await canary.prepare()
     canary.latencies_ms.clear()
@@ -263,7 +263,7 @@ async def create_topic(client: RawConnection) -> None:
 
 
 async def fill(node: TargetNode, mib: int) -> None:
-    """A topic with that much in it."""
+    """Create a topic with that many bytes in it."""
     client = await RawConnection.connect(node.host, node.port)
     await create_topic(client)
     part = Data.PartitionProduceData(index=0, records=batch(os.urandom(1_000_000)))

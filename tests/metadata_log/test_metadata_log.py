@@ -46,7 +46,7 @@ def snapshot(
 
 
 def filled(files: MemoryFileSystem, *, end_offset: int = 12) -> MetadataLog:
-    """A log with one record per batch: offsets 0-4 of epoch 1, then epoch 3."""
+    """Make a log with one record per batch: offsets 0-4 of epoch 1, then epoch 3."""
     log, _ = opened(files)
     log.load(VoterSet())
     for offset in range(end_offset):

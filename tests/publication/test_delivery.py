@@ -1,4 +1,4 @@
-"""Who is told what, and in which order."""
+"""Delivery to the listeners, and its order."""
 
 from collections.abc import Iterable, Sequence
 

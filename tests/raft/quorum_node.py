@@ -179,13 +179,13 @@ def elected(node: NodeUnderTest) -> NodeUnderTest:
 
 
 def partition(message: Any) -> Any:
-    """The only partition of a request or response."""
+    """Return the only partition of a request or response."""
     topics = message.responses if hasattr(message, "responses") else message.topics
     return topics[0].partitions[0]
 
 
 def log_with(*epochs: tuple[int, int], end_offset: int) -> LogView:
-    """A log whose epochs begin at these (epoch, offset)."""
+    """Return a log whose epochs begin at these (epoch, offset)."""
     return LogView(0, end_offset, epochs)
 
 

@@ -54,7 +54,7 @@ def clock() -> int:
 
 
 class NoPeers:
-    """Nobody is there."""
+    """No peer answers."""
 
     async def request(self, destination: Destination, message: Message) -> Message:
         raise PeerUnavailable(f"{destination} is not there")

@@ -1,4 +1,4 @@
-"""What the log says of refusals and of a node that is not the voter it should be."""
+"""Log lines about refusals, and about a node whose voter has another directory."""
 
 from random import Random
 

@@ -1,4 +1,4 @@
-"""What the state machine knows of its log, and how it compares other logs with it."""
+"""The log as the state machine sees it, and how it compares other logs with it."""
 
 import pytest
 from hypothesis import given

@@ -59,7 +59,7 @@ class FakeBroker:
         await self.heartbeat()
 
     async def ask(self, request: Message) -> Any:
-        """The controller's answer."""
+        """Return the controller's answer."""
         return await self._controller.ask(request)
 
     async def heartbeat(self, *, fence: bool = False, offline: list[bytes] | None = None) -> Any:
@@ -85,7 +85,7 @@ class FakeBroker:
         broker_epoch: int | None = None,
         partition: int = 0,
     ) -> FetchRequest:
-        """A follower's fetch of one partition, without a session."""
+        """Return a follower's fetch of one partition, without a session."""
         wanted = FetchRequest.FetchTopic
         return FetchRequest(
             replica_state=FetchRequest.ReplicaState(
@@ -133,7 +133,7 @@ async def fake_broker(
 async def create_replicated(
     client: Client, name: str, replicas: list[int], configs: dict[str, str] | None = None
 ) -> bytes:
-    """A topic of one partition with these replicas, the first of them leading; its id."""
+    """Create a topic of one partition with these replicas, led by the first; return its id."""
     topic = CreateTopicsRequest.CreatableTopic
     response = await client.ask(
         CreateTopicsRequest(

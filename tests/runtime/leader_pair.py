@@ -41,7 +41,7 @@ class Pair:
         await self.until(lambda r: r.leader == 1)
 
     async def follow(self, offset: int, **options: Any) -> Data:
-        """The follower's fetch at `offset`; the answer for the partition."""
+        """Fetch at `offset` as the follower; return the answer for the partition."""
         response = await self.link.ask(self.other.fetch(self.topic_id, offset, **options))
         assert response.error_code == 0
         data: Data = response.responses[0].partitions[0]

@@ -1,4 +1,4 @@
-"""What lies in a node's metadata directory, read from its files."""
+"""The content of a node's metadata directory, read from its files."""
 
 import json
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ FOLDER = "__cluster_metadata-0"
 
 
 def logged_batches(directory: Path) -> Iterator[tuple[int, int, list[Message]]]:
-    """(base offset, epoch, records) of every batch of the log, control records included."""
+    """Yield (base offset, epoch, records) of every batch of the log, control records included."""
     for segment in sorted((directory / FOLDER).glob("*.log")):
         data = segment.read_bytes()
         for position, header in batches(data):

@@ -97,7 +97,7 @@ class Client:
     async def create_topic(
         self, name: str, partitions: int = 1, configs: dict[str, str] | None = None
     ) -> bytes:
-        """The topic's id."""
+        """Return the topic's id."""
         topic = CreateTopicsRequest.CreatableTopic
         response = await self.ask(
             CreateTopicsRequest(
@@ -122,7 +122,7 @@ class Client:
     async def produce(
         self, topic: str, partition: int, records: bytes, acks: int = -1
     ) -> ProduceResponse.TopicProduceResponse.PartitionProduceResponse:
-        """The answer for the one partition."""
+        """Return the answer for the one partition."""
         response = await self.ask(produce_request(topic, partition, records, acks), version=12)
         answer: ProduceResponse.TopicProduceResponse.PartitionProduceResponse = response.responses[
             0
@@ -132,7 +132,7 @@ class Client:
     async def fetch(
         self, topic: str, partition: int, offset: int, *, max_wait_ms: int = 500, min_bytes: int = 1
     ) -> Any:
-        """The answer for the one partition (version 12, without a session)."""
+        """Return the answer for the one partition (version 12, without a session)."""
         request = fetch_request(topic, partition, offset)
         request.max_wait_ms, request.min_bytes = max_wait_ms, min_bytes
         response = await self.ask(request, version=12)
@@ -148,7 +148,7 @@ def produce_request(topic: str, partition: int, records: bytes, acks: int = -1) 
 
 
 def fetch_request(topic: str, partition: int, offset: int) -> FetchRequest:
-    """For one partition, without a session."""
+    """Return a fetch of one partition, without a session."""
     wanted = FetchRequest.FetchTopic
     part = wanted.FetchPartition(
         partition=partition, fetch_offset=offset, partition_max_bytes=1 << 25
@@ -175,7 +175,7 @@ def records_in(data: bytes | memoryview | None) -> list[Record]:
 
 @asynccontextmanager
 async def running(home: Home) -> AsyncIterator[Node]:
-    """A started node; stopped in order at the end."""
+    """Yield a started node; stopped in order at the end."""
     node = Node(home.config())
     try:
         await node.start()
@@ -186,7 +186,7 @@ async def running(home: Home) -> AsyncIterator[Node]:
 
 @asynccontextmanager
 async def connected(node: Node, listener: str = "PLAINTEXT") -> AsyncIterator[Client]:
-    """A client of the broker's first listener, or of the controller's if that is named."""
+    """Yield a client of the broker's first listener, or of the controller's if that is named."""
     if listener == "PLAINTEXT":
         assert node.broker is not None
         port = node.broker.listeners[0].port

@@ -1,4 +1,4 @@
-"""What reaches a leader before its metadata does: it waits, in order, and is not sent away."""
+"""Requests that reach a leader before its metadata: they wait, in order."""
 
 import asyncio
 from collections.abc import Callable

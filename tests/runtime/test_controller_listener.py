@@ -1,4 +1,4 @@
-"""What a client sees that asks a controller itself (KIP-919)."""
+"""The controller listener, as its clients see it (KIP-919)."""
 
 import logging
 from pathlib import Path

@@ -100,7 +100,7 @@ class Controllers:
         return await self.ask(leader_id, DescribeQuorumRequest(topics=[topic]))
 
     async def quorum(self, leader_id: int) -> tuple[list[int], list[int]]:
-        """(voters, observers) as the leader describes them; nothing by another node."""
+        """Return (voters, observers) as the leader describes them; nothing by another node."""
         partition = (await self.described(leader_id)).topics[0].partitions[0]
         return (
             sorted(replica.replica_id for replica in partition.current_voters),
@@ -143,7 +143,7 @@ class Controllers:
 
 
 def changes(directory: Path) -> list[list[tuple[Any, ...]]]:
-    """The changes of leader, voters and controllers in a metadata log, by batch."""
+    """Return the changes of leader, voters and controllers in a metadata log, by batch."""
     found = [
         [change for change in map(_change, records) if change]
         for _, _, records in logged_batches(directory)

@@ -331,7 +331,7 @@ def test_who_leads_now_is_told_to_who_asks_somebody_else(tmp_path: Path) -> None
 
 
 def by_id(topic_id: bytes) -> FetchRequest:
-    """A consumer's fetch at the newest version."""
+    """Return a consumer's fetch at the newest version."""
     request = fetch_request("", 0, 0)
     request.topics[0].topic_id = topic_id
     return request
@@ -348,7 +348,7 @@ class Follower:
     async def fetch(
         self, offset: int | None = None, *, max_wait_ms: int = 0, **options: Any
     ) -> Data | None:
-        """What the answer says of the partition, None if nothing; `offset` None names nothing."""
+        """Return the partition in the answer to a fetch, None if it is not there."""
         p = self._pair
         request = p.other.fetch(p.topic_id, offset or 0, max_wait_ms=max_wait_ms, **options)
         if offset is None:
@@ -474,7 +474,7 @@ def test_a_throttled_follower_gets_no_more_than_its_share(tmp_path: Path) -> Non
             first = await follower.fetch(0, leader_epoch=epoch)
             assert first is not None
             assert len(records_in(first.records)) == 2
-            # What it has had is more than a second's worth.
+            # It has had more than a second's worth.
             held_back = await follower.fetch()
             assert held_back is None or not held_back.records
             # In sync it is held back no more: everybody would wait for it.

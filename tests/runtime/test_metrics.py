@@ -1,4 +1,4 @@
-"""What the exporter serves, and that nobody can hurt the node through it."""
+"""The metrics listener: its pages, and that no client can harm the node through it."""
 
 import asyncio
 import math

@@ -91,7 +91,7 @@ def test_a_node_that_was_not_stopped_recovers(tmp_path: Path) -> None:
             await client.create_topic("t")
             for number in range(5):
                 await client.produce("t", 0, batch_of(b"%d" % number))
-            # What a killed process leaves: the files as they are now.
+            # A killed process leaves the files as they are now.
             for source, target in zip(home.directories, copy.directories, strict=True):
                 _copy_tree(source, target)
         log = next(copy.directories[0].parent.rglob("t-0/*.log"))

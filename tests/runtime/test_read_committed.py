@@ -25,7 +25,7 @@ async def append(partition: Partition, records: bytes, origin: AppendOrigin) -> 
 
 
 async def abort_one(partition: Partition) -> None:
-    """A transaction of producer 7 that is aborted."""
+    """Append a transaction of producer 7 that is aborted."""
     fields = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0}
     await append(partition, batch_of(b"no", is_transactional=True, **fields), AppendOrigin.CLIENT)
     marker = build_end_transaction(EndTransactionMarker(False, 0), 7, 0, NOW_MS)

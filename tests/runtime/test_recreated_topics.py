@@ -18,7 +18,7 @@ def by_id(topic_id: bytes, offset: int, *, epoch: int = -1, wait_ms: int = 0) ->
 
 
 async def code(client: Client, request: FetchRequest) -> int:
-    """The error of the one partition that the answer names."""
+    """Return the error of the one partition that the answer names."""
     return int((await client.ask(request)).responses[0].partitions[0].error_code)
 
 

@@ -274,7 +274,7 @@ def test_a_former_leader_gives_up_what_its_followers_never_had(tmp_path: Path) -
 
 
 def append_offline(path: str, topic: str, *values: bytes) -> None:
-    """Records of the last epoch at the end of a log whose broker is down."""
+    """Append records of the last epoch to the log of a broker that is down."""
     directory = DirectoryStore(OsFileSystem(), path)
     directory.load(lambda _: LogConfig(), 0)
     log = directory.logs[TopicPartition(topic, 0)]

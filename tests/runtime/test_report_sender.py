@@ -1,4 +1,4 @@
-"""What a broker tells its controller: one request at a time, again until it is accepted."""
+"""Reports of a broker to its controller: one at a time, again until it is accepted."""
 
 import asyncio
 from typing import Any

@@ -16,14 +16,14 @@ TIMEOUT_S = 5.0
 
 
 def compact(text: str) -> bytes:
-    """A short compact string: length plus one, then the bytes."""
+    """Return a short compact string: length plus one, then the bytes."""
     data = text.encode()
     assert len(data) < 127
     return bytes([len(data) + 1]) + data
 
 
 def string(text: str) -> bytes:
-    """A string with a 2-byte length."""
+    """Return a string with a 2-byte length."""
     data = text.encode()
     return struct.pack(">h", len(data)) + data
 
@@ -40,14 +40,14 @@ def frame(payload: bytes) -> bytes:
 
 
 def api_versions_request(version: int = 0, correlation_id: int = 1) -> bytes:
-    """A framed ApiVersions request; versions from 3 on carry a client name."""
+    """Return a framed ApiVersions request; versions from 3 on carry a client name."""
     flexible = version >= 3
     body = compact("raw") + compact("1.0") + b"\x00" if flexible else b""
     return frame(header(API_VERSIONS, version, correlation_id, flexible) + body)
 
 
 def metadata_request(topics: list[str], correlation_id: int = 1) -> bytes:
-    """A framed Metadata v4 request that allows automatic creation."""
+    """Return a framed Metadata v4 request that allows automatic creation."""
     body = struct.pack(">i", len(topics)) + b"".join(string(topic) for topic in topics) + b"\x01"
     return frame(header(METADATA, 4, correlation_id) + body)
 
@@ -55,7 +55,7 @@ def metadata_request(topics: list[str], correlation_id: int = 1) -> bytes:
 def produce_request(
     topic: str, records: bytes, correlation_id: int = 1, acks: int = 1, partition: int = 0
 ) -> bytes:
-    """A framed Produce v7 request with one partition."""
+    """Return a framed Produce v7 request with one partition."""
     body = struct.pack(">hhi", -1, acks, 5000)
     body += struct.pack(">i", 1) + string(topic)
     body += struct.pack(">iii", 1, partition, len(records)) + records
@@ -70,7 +70,7 @@ def record_batch(
     break_crc: bool = False,
     count: int | None = None,
 ) -> bytes:
-    """An uncompressed batch of records without keys; options make it wrong on purpose."""
+    """Return an uncompressed batch of records without keys; options make it wrong on purpose."""
     records = b"".join(_record(number, value) for number, value in enumerate(values))
     body = struct.pack(
         ">hiqqqhii", attributes, len(values) - 1, 1_000, 1_000, -1, -1, -1,
@@ -123,7 +123,7 @@ class Connection:
         return int(struct.unpack(">i", self.receive()[:4])[0])
 
     def is_closed_by_server(self) -> bool:
-        """Whether the server ends the connection without a further byte within the limit."""
+        """Return whether the server ends the connection without a further byte within the limit."""
         try:
             return self.socket.recv(1) == b""
         except ConnectionResetError:
@@ -146,7 +146,7 @@ class Connection:
 
 @contextmanager
 def connect(node: Node) -> Iterator[Connection]:
-    """A connection that is closed at the end."""
+    """Yield a connection that is closed at the end."""
     connection = Connection(node)
     try:
         yield connection

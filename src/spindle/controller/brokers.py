@@ -70,7 +70,7 @@ def process_heartbeat(
         if following is BrokerControlState.UNFENCED:
             leaves_elections = not changes.unfence(broker_id, MAX_MOVES_PER_HEARTBEAT)
         elif following is BrokerControlState.CONTROLLED_SHUTDOWN:
-            # What does not fit into one go is moved at the next heartbeats.
+            # Partitions beyond the limit are moved at the next heartbeats.
             has_moved = changes.begin_controlled_shutdown(broker_id, MAX_MOVES_PER_HEARTBEAT)
         else:
             changes.fence(broker_id)

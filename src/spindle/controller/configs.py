@@ -267,10 +267,11 @@ def _change_records(
 def clear_elr_records(
     image: MetadataImage, resource: ConfigResource, changes: Mapping[str, str | None]
 ) -> list[Message]:
-    """With another min.insync.replicas those who were eligible may not be any more (KIP-966).
+    """Return the records that clear the ELR when min.insync.replicas changes (KIP-966).
 
-    Where nobody is in sync they still are, for nothing was committed since, and nobody else could
-    ever lead: they are written again behind the record that clears them. (Kafka loses them.)
+    Where no replica is in sync, the eligible replicas stay eligible: nothing was committed since,
+    and no other replica could ever lead. They are written again behind the record that clears
+    them. (Kafka loses them.)
     """
     if not image.features.is_elr_enabled or MIN_INSYNC_REPLICAS not in changes:
         return []

@@ -1,4 +1,4 @@
-"""What every controller operation returns, and what it may know besides image and request."""
+"""The result of a controller operation, and its inputs besides image and request."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -60,7 +60,7 @@ class ConfigEntry(Protocol):
 
 
 class ConfigRules(Protocol):
-    """What the controller must know about configuration keys."""
+    """The rules of configuration keys, as the controller needs them."""
 
     def validate(self, resource_type: int, resource_name: str, values: Mapping[str, str]) -> None:
         """Check all values that a resource would have.
@@ -108,7 +108,7 @@ class ControllerSettings:
 
 @dataclass(frozen=True, slots=True)
 class ControllerContext:
-    """What decisions get injected: settings, configuration rules, fresh ids and randomness."""
+    """The injected inputs of decisions: settings, configuration rules, new ids and randomness."""
 
     settings: ControllerSettings
     config_rules: ConfigRules

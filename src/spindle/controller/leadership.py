@@ -1,4 +1,4 @@
-"""What the fate of a broker means for the partitions: leaders, ISR and ELR follow it.
+"""Changes of leaders, ISR and ELR that follow from changes of a broker.
 
 The order of the records is part of the behaviour: a broker's partitions are moved away before the
 record that fences it, and it is unfenced before it is elected anywhere.

@@ -208,7 +208,7 @@ class PartitionChange:
         old = self._partition
         leader = self._record.leader
         if not self._elr_enabled:
-            # Where nobody is in sync when the feature goes, it still says who may lead again.
+            # If the ISR is empty when ELR is disabled, the last known leader can still be elected.
             if old.last_known_elr and self.target_isr:
                 self._record.last_known_elr = []
             return

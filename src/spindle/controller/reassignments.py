@@ -135,7 +135,7 @@ def _retarget(
             f"The replication factor is changed from {len(original)} to {len(target)}",
         )
     removing = sorted(replica for replica in partition.replicas if replica not in target)
-    # What is still being added by an earlier reassignment has yet to catch up.
+    # Replicas that an earlier reassignment is still adding have yet to catch up.
     adding = sorted(replica for replica in target if replica not in original)
     change.target_replicas = [*target, *removing]
     change.target_removing = removing
@@ -160,7 +160,7 @@ def _cancel(
             "Invalid replica assignment: addingReplicas contains all replicas.",
         )
     if not isr and partition.isr:
-        # All that is in sync is being added: whoever stays may lack records.
+        # Only replicas being added are in sync: those that stay may lack records.
         if not is_unclean_allowed:
             raise ApiError(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,

@@ -174,7 +174,7 @@ def _grow(image: MetadataImage, topic: _Grow, context: ControllerContext) -> lis
     factor = len(existing.partitions[0].replicas)
     if topic.assignments is None:
         placed = place_replicas(image, context.random, added, factor)
-        nobody = ApiError(
+        refusal = ApiError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
             f"Unable to replicate the partition {factor} time(s): All brokers are currently "
             "fenced or in controlled shutdown.",
@@ -189,7 +189,7 @@ def _grow(image: MetadataImage, topic: _Grow, context: ControllerContext) -> lis
             )
         for replicas in placed:
             check_manual_assignment(image, replicas, factor)
-        nobody = ApiError(
+        refusal = ApiError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             "All brokers specified in a manual partition assignment are fenced or in controlled "
             "shutdown.",
@@ -198,6 +198,6 @@ def _grow(image: MetadataImage, topic: _Grow, context: ControllerContext) -> lis
     for partition_id, replicas in enumerate(placed, first):
         record = new_partition(image, existing.topic_id, partition_id, replicas)
         if record is None:
-            raise nobody
+            raise refusal
         records.append(record)
     return records

@@ -1,4 +1,4 @@
-"""What the state machine knows of its log: offsets, epochs and snapshot ids, never the bytes.
+"""The log as the state machine sees it: offsets, epochs and snapshot ids, never the bytes.
 
 The view shows the log as it will be once every operation handed out so far is done. Only
 `flushed_offset` follows the disk, because acknowledgements and the high watermark depend on it.

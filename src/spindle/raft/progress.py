@@ -1,4 +1,4 @@
-"""What a leader knows of its replicas: what each has fetched, and what that commits (KIP-595).
+"""The replicas as their leader sees them: what each has fetched, and what is committed (KIP-595).
 
 A fetch offset acknowledges everything before it. The leader's own vote is its flushed log end.
 """

@@ -44,7 +44,7 @@ class QuorumSettings(NamedTuple):
 
 
 class StoredState(NamedTuple):
-    """What a start found on the disk."""
+    """The state that a start found on the disk."""
 
     election: ElectionState | None
     log: LogView

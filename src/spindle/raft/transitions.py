@@ -114,7 +114,7 @@ def take_up_stored_role(core: QuorumCore, now_ms: int) -> None:
         role = Unattached(core.log.last_epoch, election_ms)
     elif stored.leader_id == core.local.key.id:
         remote = [voter.key.id for voter in core.other_voters()]
-        # A sole voter waits for nobody: it may lead again at once.
+        # A sole voter need not wait: it may lead again at once.
         until_ms = now_ms if core.is_sole_voter else deadline_ms
         role = Resigned(stored.epoch, until_ms, core.local.key.id, remote, [])
     elif voted is not None and is_same_candidate(voted, core.local.key):

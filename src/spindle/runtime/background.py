@@ -50,7 +50,7 @@ async def end(*tasks: "asyncio.Task[Any] | None") -> None:
 
 
 def log_unhandled(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Tell the log of an exception that nobody handles; the exception handler of a node's loop."""
+    """Log an exception that is not handled: the exception handler of a node's event loop."""
     error = context.get("exception")
     logger.error("%s", context["message"], exc_info=error)
 

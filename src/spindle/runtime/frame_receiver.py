@@ -21,7 +21,7 @@ _MOST_FREE_BUFFERS: Final = 64
 
 
 class FrameReceiver:
-    """What a protocol does between `get_buffer` and `buffer_updated`.
+    """The part of a protocol between `get_buffer` and `buffer_updated`.
 
     Args:
         max_frame_bytes: a frame that claims to be larger is a violation.

@@ -1,4 +1,4 @@
-"""What a node uses of the machine that it runs on: clocks, randomness, disks, ports.
+"""The machine that a node runs on: clocks, randomness, disks, ports.
 
 A node gets one of these and nothing else of the outside but its event loop, so that a simulation
 runs the very same node on disks, clocks and a network of its own.

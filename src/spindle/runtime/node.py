@@ -363,7 +363,7 @@ class Node:
             await self._bounded(self.broker.stop(_SHUTDOWN_S if self._fatal is None else 0.0))
         if self.before_leaving is not None:
             await self._bounded(self.before_leaving())
-        # The listeners last: whoever is to lead next asks this node for its vote.
+        # The listeners last: the next leader asks this node for its vote.
         if self.quorum is not None:
             await self._bounded(self.quorum.stop(_QUORUM_STOP_S))
         if self.controller is not None:
@@ -439,7 +439,7 @@ def run_node(config: NodeConfig, on_ready: Callable[[Node], None] | None = None)
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
     keep_large_buffers()
     raise_limit()
-    # What is made per record or request is freed by its reference counts; cycles are rare.
+    # Objects made per record or request are freed by their reference counts; cycles are rare.
     gc.set_threshold(*_GC_THRESHOLDS)
     try:
         import uvloop

@@ -165,7 +165,7 @@ class MemoryFileSystem:
         _go_back(self._root, "", kept or (lambda path, unsynced: 0))
 
     def is_durable(self, path: str) -> bool:
-        """Whether a power failure leaves the file under its name and with its content."""
+        """Return whether a power failure leaves the file under its name and with its content."""
         parent, name = self._parent(path)
         file = self._file(path)
         return parent.durable.get(name) is file and file.is_durable

@@ -58,7 +58,7 @@ _FORWARDED: Final = frozenset((*OPERATIONS, *QUORUM_APIS))
 
 
 class _DescribedController(NamedTuple):
-    """What descriptions need of a node."""
+    """The parts of a node that descriptions need."""
 
     node_id: int
     config: NodeConfig

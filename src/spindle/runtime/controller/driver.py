@@ -205,7 +205,7 @@ class ControllerDriver(ImageConsumer):
             self._activate(leader.epoch)
 
     def _activate(self, epoch: int) -> None:
-        """Become the active controller, or resign: a leader without a controller serves nobody."""
+        """Become the active controller, or resign: another node may be able to."""
         node_id = self._context.settings.node_id
         now_ms = self._clock()
         self._log.begin(epoch)

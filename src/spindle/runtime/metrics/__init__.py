@@ -1,1 +1,1 @@
-"""What operators see: counted by the parts of a node, made into Prometheus' text for a scrape."""
+"""Metrics for operators: counted by the parts of a node, in Prometheus' text at a scrape."""

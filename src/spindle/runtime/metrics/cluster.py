@@ -198,7 +198,7 @@ def quorum_metrics(quorum: RaftMetadataQuorum) -> Iterator[Metric]:
     yield gauge(f"{prefix}_current_leader", "Id of the leader, -1 if none.", core.leader_id)
     yield gauge(
         f"{prefix}_current_vote",
-        "Who has this node's vote in the epoch, -1 for nobody.",
+        "The node that has this node's vote in the epoch, -1 for none.",
         _vote(core),
     )
     yield gauge(f"{prefix}_current_epoch", "Epoch of the quorum.", core.epoch)

@@ -94,7 +94,7 @@ class PartitionRows:
 
 
 async def gather_rows(replicas: Replicas, fetchers: ReplicaFetchers) -> PartitionRows:
-    """Look at all replicas, in turns with everybody else on the event loop."""
+    """Look at all replicas, with pauses for other work on the event loop."""
     rows = PartitionRows()
     async for partition in paced(replicas):
         rows.add(partition)

@@ -1,4 +1,4 @@
-"""What of a node the metrics look at."""
+"""The parts of a node that the metrics read."""
 
 from collections.abc import Iterable
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""Metrics of a broker's replicas, followers and groups: counted in turns with everybody else."""
+"""Metrics of a broker's replicas, followers and groups: counted with pauses for other work."""
 
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
@@ -72,7 +72,7 @@ class ReplicaCounts:
 
 
 async def count_replicas(replicas: Replicas) -> ReplicaCounts:
-    """Look at all replicas, in turns with everybody else on the event loop."""
+    """Look at all replicas, with pauses for other work on the event loop."""
     counts = ReplicaCounts(replicas.directories)
     async for partition in paced(replicas):
         counts.add(partition)

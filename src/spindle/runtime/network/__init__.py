@@ -1,1 +1,1 @@
-"""What clients connect to: listeners, connections, limits, dispatch to handlers."""
+"""The listeners of a node: connections, limits, dispatch to handlers."""

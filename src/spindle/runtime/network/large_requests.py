@@ -1,6 +1,6 @@
 """Requests with very many elements: read and written on a thread, a few at a time.
 
-On the event loop, a request with a million elements would hold up everybody for seconds. Here it
+On the event loop, a request with a million elements would hold up all clients for seconds. Here it
 costs others only a share of the interpreter. Those that are under way at the same time have few
 bytes together, so that their objects, which are many times larger, stay bounded; the others wait.
 """

@@ -1,4 +1,4 @@
-"""What all connections of a broker, or of a controller, may take together.
+"""Limits of all connections of a broker, or of a controller, together.
 
 Connections are counted as they come: one too many is closed at once. Bytes of requests that were
 read and are not answered count against `queued.max.request.bytes`; above it no connection is read

@@ -61,7 +61,7 @@ async def open_link(destination: Destination, client_id: str) -> PeerLink:
     """Return a connection to the first address of the destination that accepts one.
 
     The name is looked up first, as uvloop goes on looking when `open_connection` is cancelled and
-    leaves an error behind that nobody retrieves.
+    leaves an error behind that is never retrieved.
     """
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(destination.host, destination.port, type=socket.SOCK_STREAM)
@@ -83,7 +83,7 @@ async def open_link(destination: Destination, client_id: str) -> PeerLink:
 
 
 LINK_ERRORS: Final = (ApiError, ClientError, EOFError, OSError, ProtocolViolation, TimeoutError)
-"""What goes wrong with a connection or a request on it."""
+"""The failures of a connection or of a request on it."""
 
 
 def peer_error(destination: Destination, error: Exception) -> Exception:

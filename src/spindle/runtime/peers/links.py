@@ -1,6 +1,6 @@
 """Connections for one request at a time to each node, as the quorum and fetchers have them.
 
-A connection is made when it is needed and given up at the first failure: whoever asks sends one
+A connection is made when it is needed and given up at the first failure: the caller sends one
 request at a time to a peer, and asks again.
 """
 

@@ -11,7 +11,7 @@ class PeerUnavailable(Exception):
 
 
 class PeerGone(PeerUnavailable):
-    """Nobody listens at the peer's address: its process has ended."""
+    """No process listens at the peer's address: it has ended."""
 
 
 class PeerLacksVersion(Exception):

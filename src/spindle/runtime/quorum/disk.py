@@ -46,7 +46,7 @@ class SnapshotSlice(NamedTuple):
 
 
 FoundBytes: TypeAlias = Bytes | SnapshotSlice | None
-"""What was read for a reply; None for a snapshot that is not there any more."""
+"""The bytes that were read for a reply; None for a snapshot that was removed meanwhile."""
 
 
 class Round(NamedTuple):

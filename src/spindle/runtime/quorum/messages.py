@@ -16,7 +16,7 @@ logger = logging.getLogger(__name__)
 
 
 class QuorumMessages:
-    """What is under way between the member and others.
+    """The requests and answers that are under way.
 
     Args:
         report: takes the answer of a peer, or its failure, as an event of the quorum.

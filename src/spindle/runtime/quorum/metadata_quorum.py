@@ -68,7 +68,7 @@ QUORUM_APIS: Final = frozenset(
         ApiKey.UPDATE_RAFT_VOTER,
     )
 )
-"""What `RaftMetadataQuorum.handle` serves."""
+"""The APIs that `RaftMetadataQuorum.handle` serves."""
 
 
 class RaftMetadataQuorum:

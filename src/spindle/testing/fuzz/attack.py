@@ -62,7 +62,7 @@ async def _read_expected(client: RawConnection, case: Case, known: Known) -> int
 
 
 async def _read_anything(client: RawConnection) -> int:
-    """What a damaged request was worth is the node's to say; a moment is enough."""
+    """Return how many answers a damaged request got within a moment."""
     answers = 0
     with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError, TimeoutError):
         async with asyncio.timeout(_DAMAGED_S):

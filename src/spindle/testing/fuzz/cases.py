@@ -43,7 +43,7 @@ class Sent:
 
 @dataclass(slots=True)
 class Case:
-    """What one connection sends, and what it has to get back."""
+    """The bytes that one connection sends, and the answer that it must get."""
 
     number: int
     title: str
@@ -59,7 +59,7 @@ def frame(payload: bytes) -> bytes:
 
 
 def sentinel() -> bytes:
-    """A small request whose answer shows that everything before it was dealt with."""
+    """Return a small request whose answer shows that all requests before it are done."""
     return frame(request_prefix(API_VERSIONS, 0, SENTINEL_ID, "fuzz"))
 
 
@@ -86,7 +86,7 @@ class CaseMaker:
         return len(self._turns)
 
     def make(self, number: int) -> Case:
-        """The case of a number; the same again for what was learnt is the same."""
+        """Return the case of a number; what was learnt before can change it."""
         random = Random(f"{self._seed}:{number}")
         key, version = self._turns[number % len(self._turns)]
         pick = random.random()
@@ -99,7 +99,7 @@ class CaseMaker:
     def _request(
         self, random: Random, key: int, version: int, correlation_id: int
     ) -> tuple[bytes, Sent]:
-        """The payload of a request that may be sent to a node that others use."""
+        """Return the payload of a request that may be sent to a node that others use."""
         for _ in range(_MOST_TRIES):
             request = Values(random, self._known).message(request_class(key), version)
             client_id = "c" * 32_767 if random.random() < 0.02 else "fuzz"

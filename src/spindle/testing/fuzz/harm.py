@@ -19,7 +19,7 @@ _MOST_PARTITIONS: Final = 10_000
 
 
 def may_be_sent(payload: bytes) -> bool:
-    """False for a payload that the node may read as a change that hurts it."""
+    """Return False for a payload that the node may read as a change that harms it."""
     try:
         header = read_request_header(payload)
         api = APIS[header.api_key]

@@ -28,7 +28,7 @@ _MOST_GROWTH_BYTES: Final = 400 * 1024 * 1024
 
 @dataclass(slots=True)
 class FuzzOutcome:
-    """What came of a run."""
+    """The result of a run."""
 
     seed: int
     cases: int = 0
@@ -40,14 +40,14 @@ class FuzzOutcome:
     recent: deque[Case] = field(default_factory=lambda: deque(maxlen=_KEPT_CASES))
 
     def quantile_ms(self, share: float) -> float:
-        """A quantile of the canary's latencies."""
+        """Return a quantile of the canary's latencies."""
         ordered = sorted(self.latencies_ms)
         return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class FuzzPlan:
-    """What to run. With `first_case` and `last_case` a part of a run is repeated.
+    """The work of a run. With `first_case` and `last_case` a part of a run is repeated.
 
     `most_latency_ms` is what a request of the canary may take.
     """
@@ -191,7 +191,7 @@ async def run(plan: FuzzPlan, node: TargetNode | None) -> FuzzOutcome:
 
 
 def _first(findings: BaseExceptionGroup[Finding]) -> BaseException:
-    """What was found first; tasks that run together are told of in groups."""
+    """Return the first exception of a group of tasks."""
     found: BaseException = findings
     while isinstance(found, BaseExceptionGroup):
         found = found.exceptions[0]
@@ -199,6 +199,6 @@ def _first(findings: BaseExceptionGroup[Finding]) -> BaseException:
 
 
 def write_cases(outcome: FuzzOutcome, path: Path) -> None:
-    """The last cases of a run, one a line: number, what it is, its bytes in hex."""
+    """Write the last cases of a run, one a line: number, description, bytes in hex."""
     lines = (f"{case.number}\t{case.title}\t{case.data.hex()}\n" for case in outcome.recent)
     path.write_text("".join(lines))

@@ -81,7 +81,7 @@ _COUNTS: Final = (0, 0, 1, 1, 1, 1, 2, 2, 3, 7)
 
 
 class Known:
-    """What the node has told about itself, for requests that refer to it."""
+    """Names and ids that the node has told, for requests that refer to them."""
 
     def __init__(self) -> None:
         self.topic_ids: dict[str, bytes] = {}
@@ -107,7 +107,7 @@ class Values:
         self.known = known
 
     def message(self, cls: type[Message], version: int, depth: int = 0) -> Message:
-        """A message with random content that can be encoded at `version`."""
+        """Return a message with random content that can be encoded at `version`."""
         fields = {
             field.name: self._field(cls, field, version, depth)
             for field in cls.FIELDS
@@ -220,7 +220,7 @@ class Values:
         return self.random.randbytes(self.random.choice((1, 3, 40, 5000)))
 
     def records(self) -> bytes:
-        """A record set: sound, with wrong fields, damaged or no such thing."""
+        """Return a record set: sound, with wrong fields, damaged, or random bytes."""
         random = self.random
         pick = random.random()
         if pick < 0.05:

@@ -42,7 +42,7 @@ class RawConnection:
         return cls(reader, writer)
 
     async def ask(self, request: Message, version: int | None = None) -> Any:
-        """The answer to a request, at the newest version unless told otherwise.
+        """Return the answer to a request, at the newest version unless told otherwise.
 
         Raises:
             Finding: no answer, or one that is not the answer to this request.
@@ -62,7 +62,7 @@ class RawConnection:
         return read_answer(frame, key, version, self._correlation_id)
 
     async def read_frame(self) -> bytes:
-        """The payload of the next frame."""
+        """Return the payload of the next frame."""
         (size,) = _SIZE.unpack(await self.reader.readexactly(4))
         return await self.reader.readexactly(size)
 
@@ -83,7 +83,7 @@ class RawConnection:
 
 
 def read_answer(frame: bytes, key: int, version: int, correlation_id: int) -> Any:
-    """The response in a frame.
+    """Return the response in a frame.
 
     Raises:
         Finding: another correlation id, or bytes that are not the response and nothing else.

@@ -66,7 +66,7 @@ def _run(console: Console, numbers: Sequence[int], mutant: str | None) -> list[S
 
 
 def _catch_all(console: Console, numbers: Sequence[int]) -> bool:
-    """Whether each mutant was caught by one of the seeds."""
+    """Return whether each mutant was caught by one of the seeds."""
     missed = []
     with _progress(console) as progress:
         task = progress.add_task("mutants", total=len(MUTANTS))

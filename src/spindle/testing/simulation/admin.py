@@ -22,7 +22,7 @@ _TIMEOUT_MS = 3000
 
 
 class Admin:
-    """What it was told is done must be committed at that moment."""
+    """Checks that an acknowledged change is committed at that moment."""
 
     def __init__(
         self, client: SimulatedClient, metadata: MetadataTruth, verdict: Verdict, history: History

@@ -1,4 +1,4 @@
-"""What the simulated clients share: connections, and who leads what."""
+"""The part that all simulated clients share: connections, and the leaders of partitions."""
 
 import asyncio
 from random import Random
@@ -39,7 +39,7 @@ class SimulatedClient:
         self._newest_epochs: dict[tuple[Uuid, int], int] = {}
 
     async def ask(self, destination: Destination, message: Message) -> Any:
-        """The answer.
+        """Return the answer.
 
         Raises:
             PeerUnavailable: there is none.
@@ -47,14 +47,14 @@ class SimulatedClient:
         return await self._pool.request(destination, message)
 
     async def ask_any(self, message: Message) -> Any:
-        """The answer of some node; the same exception."""
+        """Return the answer of any node; it raises as `ask` does."""
         return await self.ask(self.random.choice(self._bootstrap), message)
 
     async def pause(self) -> None:
         await asyncio.sleep(self.random.uniform(*_RETRY_S))
 
     async def leader(self, topic_id: Uuid, topic: str, index: int) -> PartitionLeader | None:
-        """Who leads the partition as far as known; None if nobody knows."""
+        """Return the leader of the partition, None while it is not known."""
         known = self._leaders.get((topic_id, index))
         if known is None:
             await self._look_up(topic)

@@ -21,12 +21,12 @@ class SkewedClock:
         self.offset_ms = offset_ms
 
     def local_s(self, true_s: float) -> float:
-        """What the host's steady clock says."""
+        """Return the time of the host's steady clock."""
         return START_S + (true_s - START_S) * self.rate
 
     def true_s(self, local_s: float) -> float:
         return START_S + (local_s - START_S) / self.rate
 
     def wall_ms(self, true_s: float) -> int:
-        """The date by the host, in ms since the epoch."""
+        """Return the date by the host, in ms since the epoch."""
         return int(self.local_s(true_s) * 1000) + self.offset_ms

@@ -91,7 +91,7 @@ class SimulatedNode:
             self._sync_names(path)
 
     def lose_disk(self, path: str, cluster_id: str) -> None:
-        """The process dies with one of its disks, and an empty one takes its place."""
+        """Kill the process and replace one of its disks by an empty one."""
         self.kill()
         disks = self.machine.disks
         disks.faults.clear()
@@ -150,13 +150,13 @@ class SimulatedNode:
             self.node.request_stop()
 
     def kill(self) -> None:
-        """The process dies; what it wrote stays."""
+        """Kill the process; what it wrote stays."""
         self.machine.disks.lose_power_after(None)
         if self.life is not None:
             self._end(self.life, "killed", is_silent=False)
 
     def lose_power(self) -> None:
-        """The host dies; what was not synced is lost."""
+        """Cut the power of the host; unsynced bytes are lost."""
         if self.life is not None:
             self._end(self.life, "lost power", is_silent=True)
             self.machine.disks.lose_unsynced()
@@ -173,7 +173,7 @@ class SimulatedNode:
         life.is_over = True
         node, self.node, self.life = self.node, None, None
         self.is_down.set()
-        # Finalizers of what the dead process was at must not run in between.
+        # Finalizers of the dead process must not run in between.
         self._graveyard.append(node)
         self._history.note(f"{self.host} {how}")
         self._loop.network.host_gone(self.host, is_silent=is_silent)

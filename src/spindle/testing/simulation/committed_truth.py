@@ -1,11 +1,11 @@
-"""What a simulated cluster has committed: every node has to come to the same."""
+"""The committed log of a simulated quorum: every node must come to the same."""
 
 from spindle.common.ids import OffsetAndEpoch
 from spindle.testing.simulation.verdict import InvariantViolated
 
 
 class CommittedTruth:
-    """What the cluster has committed: every node has to come to the same."""
+    """The committed log by offsets and digests."""
 
     def __init__(self) -> None:
         self.end_offset = 0
@@ -13,7 +13,7 @@ class CommittedTruth:
         self._digests: dict[int, bytes] = {0: b""}
 
     def commit(self, name: str, base_offset: int, end_offset: int, digest: bytes) -> None:
-        """A node applies a batch; `digest` stands for everything up to `end_offset`."""
+        """Note that a node applies a batch; `digest` covers everything up to `end_offset`."""
         known = self._after.get(base_offset)
         if known is not None and known[0] > base_offset and known != (end_offset, digest):
             raise InvariantViolated(

@@ -49,7 +49,7 @@ class Consumer:
         return f"a consumer of {self._truth}: at {self.position} of {self._truth.end_offset}"
 
     async def poll(self) -> None:
-        """One fetch; what it brings is what was committed, from the position on."""
+        """Fetch once and compare the records with the committed ones, from the position on."""
         topic = self._topic
         leader = await self._client.leader(topic.topic_id, topic.name, self._index)
         if leader is None:
@@ -197,7 +197,7 @@ class GroupOffsets:
             f"{self._topic.name}-{self._index}, where {before} was acknowledged and "
             f"{self._attempted} was the highest sent",
         )
-        # What was seen once is committed.
+        # A record that was seen once is committed.
         self.committed = max(self.committed, partition.committed_offset)
         return True
 

@@ -27,7 +27,7 @@ class _Hang(NamedTuple):
 
 
 class SimulatedDisks(MemoryFileSystem):
-    """What a host has on its disks, through all of its lives.
+    """The content of a host's disks, through all of its lives.
 
     Attributes:
         slowness_s: the longest that one job takes, by path of a directory; `default_slowness_s`
@@ -100,12 +100,12 @@ class SimulatedDisks(MemoryFileSystem):
         self.is_killed = True
 
     def lose_unsynced(self) -> None:
-        """What the device had not been told to keep survives only by chance."""
+        """Lose power: unsynced bytes survive only by chance."""
         self._operations_left = None
         self.crash(lambda path, unsynced: self._random.randint(0, unsynced))
 
     def hang(self, path: str, *, in_syncs_only: bool) -> None:
-        """What is begun in the directory from now on waits.
+        """Let all work that begins in the directory from now on wait.
 
         Args:
             in_syncs_only: the page cache still answers; only long work beside the directory's
@@ -115,12 +115,12 @@ class SimulatedDisks(MemoryFileSystem):
         self.broken.add(path)
 
     def hangs(self, path: str, *, is_beside: bool) -> bool:
-        """Whether work that begins now on the directory's thread, or beside it, waits."""
+        """Return whether work that begins now on the directory's thread, or beside it, waits."""
         hang = self._hanging.get(path)
         return hang is not None and (is_beside or not hang.in_syncs_only)
 
     def is_awaited(self, path: str) -> bool:
-        """Whether work waits for the directory, which hangs."""
+        """Return whether work waits for the directory, which hangs."""
         hang = self._hanging.get(path)
         return hang is not None and bool(hang.waiting)
 
@@ -129,13 +129,13 @@ class SimulatedDisks(MemoryFileSystem):
         self._hanging[path].waiting.append(go_on)
 
     def release(self, path: str) -> None:
-        """The directory works again."""
+        """Let the directory work again."""
         hang = self._hanging.pop(path, None)
         for go_on in hang.waiting if hang is not None else ():
             go_on()
 
     def release_all(self) -> None:
-        """All directories work again."""
+        """Let all directories work again."""
         for path in list(self._hanging):
             self.release(path)
 

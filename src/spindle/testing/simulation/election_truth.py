@@ -73,7 +73,7 @@ class ElectionTruth:
         if truth is None or after.leader in eligible or after.leader_recovery_state != RECOVERING:
             return
         if not truth.may_lose:
-            # Who creates a topic may not have heard yet that it is there, and what it allows.
+            # The creator of a topic may not have heard yet that it is there, and what it allows.
             self._verdict.check(
                 before.last_known_elr == (after.leader,) or not truth.end_offset,
                 f"unclean election of {after.leader} in {truth}, which nobody has allowed",
@@ -94,7 +94,7 @@ class ElectionTruth:
 
 
 def _changing(records: Sequence[Message]) -> set[int]:
-    """Brokers whose fate the same records are about."""
+    """Return brokers whose fate the same records are about."""
     found = set()
     for record in records:
         if isinstance(

@@ -61,7 +61,7 @@ class GroupLink:
         self._coordinator: Destination | None = None
 
     async def ask(self, request: Any) -> Any:
-        """The answer, or None if there is none."""
+        """Return the answer, or None if there is none."""
         name = type(request).__name__
         try:
             if self._coordinator is None:

@@ -1,4 +1,4 @@
-"""What the members of one classic group are told, held together.
+"""The answers to the members of one classic group, compared with each other.
 
 An assignment names the attempt of the leader that made it, the leader, and the member that it is
 for; a static member by its instance id, which outlives its member ids (KIP-345).
@@ -33,11 +33,11 @@ class GroupTruth:
         """The members of a generation, as its last leader was told."""
 
     def named(self, member_id: str) -> None:
-        """A member was given an id."""
+        """Note that a member was given an id."""
         self.member_ids = [*self.member_ids[-5:], member_id]
 
     def joined(self, name: str, response: JoinGroupResponse) -> None:
-        """A join was answered; only the leader is told who else is in the group."""
+        """Note the answer to a join; only the leader's names the members of the group."""
         if response.members:
             self._verdict.check(
                 response.leader == response.member_id,
@@ -58,7 +58,7 @@ class GroupTruth:
         }
 
     def assigned(self, name: str, generation: int, leader_id: str, assignment: bytes) -> None:
-        """A sync was answered in a generation that `leader_id` was said to lead."""
+        """Note the answer to a sync in a generation whose leader is `leader_id`."""
         where = f"{self.group_id}, generation {generation}: {name}"
         number_text, _, owner = assignment.decode().partition("/")
         if not number_text:

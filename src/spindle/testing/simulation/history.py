@@ -1,4 +1,4 @@
-"""What happened in a simulation, for people: one line per event that matters, with its time."""
+"""The history of a simulation for people: one line per event that matters, with its time."""
 
 import logging
 from collections import deque

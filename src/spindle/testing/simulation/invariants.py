@@ -1,4 +1,4 @@
-"""What must hold after every event, looked at where the event happened.
+"""Invariants that are checked after every event, on the host of the event.
 
 A directory is offline only if its disk reported an error or hung.
 
@@ -34,7 +34,7 @@ _READ_BYTES = 1 << 20
 
 
 class _Replica:
-    """What was last seen of one replica in one life of its node."""
+    """The state of one replica when it was last looked at, in one life of its node."""
 
     __slots__ = (
         "checked_offset",
@@ -69,7 +69,7 @@ class _Watched:
 
 
 class Invariants:
-    """Looks at the nodes, and at nothing that they say of each other."""
+    """Checks each node by its own state, not by what nodes say of each other."""
 
     def __init__(self, cluster: Cluster, verdict: Verdict, history: History) -> None:
         self._history = history
@@ -91,7 +91,7 @@ class Invariants:
     # -- lives
 
     def watch(self, simulated: SimulatedNode) -> None:
-        """A node begins a life; call before its first event."""
+        """Watch a new life of a node; call before its first event."""
         node, life = simulated.node, simulated.life
         assert node is not None
         assert life is not None
@@ -103,7 +103,7 @@ class Invariants:
     def ended(
         self, simulated: SimulatedNode, life: Life, node: Node, *, is_power_lost: bool
     ) -> None:
-        """A life is over."""
+        """Note the end of a life."""
         self._lives.pop(life, None)
         broker_id = simulated.plan.node_id
         if node.broker is None:
@@ -115,12 +115,12 @@ class Invariants:
             self.will_lose(simulated)
 
     def will_die(self, simulated: SimulatedNode) -> None:
-        """A broker is about to end without order."""
+        """Note that a broker is about to end without a controlled shutdown."""
         if simulated.config.is_broker:
             self._dying[simulated.plan.node_id] = self._broker_epoch(simulated.plan.node_id)
 
     def will_lose(self, simulated: SimulatedNode) -> None:
-        """A broker is about to lose records, until it registers anew."""
+        """Note that a broker is about to lose records; it has them again when it registers anew."""
         self._tainted[simulated.plan.node_id] = self._broker_epoch(simulated.plan.node_id)
 
     @property
@@ -142,7 +142,7 @@ class Invariants:
         return -1 if known is None else known.epoch
 
     def has_given_up(self, simulated: SimulatedNode, path: str) -> None:
-        """A directory has hung for longer than the limit."""
+        """Note that a directory has hung for longer than the limit."""
         self._verdict.check(
             path in simulated.machine.offline_directories,
             f"{simulated} still uses {path}, which has hung for longer than the limit",
@@ -222,7 +222,7 @@ class Invariants:
         if partition.is_offline:
             return
         if replica.leader is not None and replica.leader is not leader:
-            # What it committed last, in the event that ended its leadership.
+            # The last commits of the former leader, in the event that ended its leadership.
             replica.high_watermark = replica.leader.high_watermark
             self._compare(watched, replica, replica.leader)
         replica.leader = leader
@@ -240,7 +240,7 @@ class Invariants:
                     partition.log.log_end_offset,
                     lambda: _content(watched, partition),
                 )
-                # What was committed in another lineage only may be committed in this one now.
+                # Records of another lineage alone may be committed in this one now.
                 fork_offset = truth.at(leader.leader_epoch).fork_offset
                 replica.checked_offset = min(replica.checked_offset, fork_offset)
             else:
@@ -264,7 +264,7 @@ class Invariants:
         self._compare(watched, replica, leader)
 
     def _compare(self, watched: _Watched, replica: _Replica, leader: LeaderState | None) -> None:
-        """What has come below the high watermark is what is committed."""
+        """Compare the records that have come below the high watermark with the committed ones."""
         partition, truth = replica.partition, replica.truth
         log = partition.log
         start = max(replica.checked_offset, log.log_start_offset)
@@ -311,7 +311,7 @@ class Invariants:
                         self._check_isr(truth, image)
 
     def compare_all(self) -> None:
-        """When all is settled every replica has what was committed, from its first record on."""
+        """Compare every replica with the committed records, from its first one, at the end."""
         for watched in self._lives.values():
             watched.quorum.check_versions()
             for replica in watched.replicas.values():
@@ -353,7 +353,7 @@ class Invariants:
 
 
 def _content(watched: _Watched, partition: Partition) -> Iterator[bytes]:
-    """All whole batches of a log, in order."""
+    """Yield all whole batches of a log, in order."""
     log = partition.log
     offset, end = log.log_start_offset, log.log_end_offset
     with watched.simulated.machine.disks.observed():

@@ -1,7 +1,7 @@
-"""Whose code runs: every callback and task of the simulated loop belongs to one life of one host.
+"""The owner of running code: each callback and task belongs to one life of one host.
 
-The owner travels in the context of asyncio, so whatever a node starts is the node's own, without
-the node knowing. A life that is over runs nothing any more: that is what a crash is.
+The owner travels in the context variables of asyncio, so everything that a node starts belongs to
+that node. The callbacks of a life that is over do not run: that is a crash.
 """
 
 from contextvars import Context, ContextVar, copy_context
@@ -25,7 +25,7 @@ class Life:
         return self.host
 
     def context(self) -> Context:
-        """A context in which everything is this life's."""
+        """Return a context in which everything is this life's."""
         context = copy_context()
         context.run(LIFE.set, self)
         return context

@@ -20,7 +20,7 @@ _MOST_EVENTS_AT_ONCE: Final = 20_000
 
 
 class Deadlock(AssertionError):
-    """Everybody waits and no timer is set: nothing will ever happen again."""
+    """No callback is ready and no timer is set: nothing will ever happen again."""
 
 
 class Livelock(Deadlock):
@@ -55,7 +55,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     # -- time
 
     def time(self) -> float:
-        """The time by the clock of whoever asks."""
+        """Return the time by the clock of the host that asks."""
         return LIFE.get().clock.local_s(self.now_s)
 
     def call_at(  # type: ignore[override]
@@ -76,7 +76,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
             while scheduled and scheduled[0].cancelled():
                 heappop(scheduled)
             if not scheduled:
-                raise Deadlock("everybody waits and no timer is set")
+                raise Deadlock("no callback is ready and no timer is set")
             if scheduled[0].when() > self.now_s:
                 self._events_at_once = 0
             self.now_s = scheduled[0].when()
@@ -96,7 +96,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self.after_event(life)
 
     def end(self) -> None:
-        """Nothing runs any more; what is finalized from here on may ask for it and is not heard."""
+        """Close the loop: callbacks that finalizers schedule from now on are dropped."""
         self._ready.clear()
         self._scheduled.clear()
         self.set_exception_handler(lambda loop, context: None)
@@ -151,6 +151,6 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 
 def _new_task(loop: Any, coro: Any, context: Context | None = None) -> asyncio.Task[Any]:
     task = asyncio.Task(coro, loop=loop, context=context)
-    # Tasks of a host that crashed are never finished, and that is no mistake.
+    # Tasks of a crashed host never finish, which is no mistake.
     task._log_destroy_pending = False  # type: ignore[attr-defined]
     return task

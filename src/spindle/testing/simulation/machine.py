@@ -85,4 +85,4 @@ class _NoLock:
     """A host runs one process at a time."""
 
     def release(self) -> None:
-        """Nothing was taken."""
+        """Do nothing: there is no lock."""

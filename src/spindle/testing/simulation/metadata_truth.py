@@ -1,4 +1,4 @@
-"""What the metadata quorum has committed, in one place: every node has to come to the same.
+"""The committed metadata, in one place: every node must come to the same.
 
 Invariants: one leader per epoch; a leader has everything that was committed before; the same batch
 at the same offset everywhere; the same image at the same offset, by replay or from a snapshot.
@@ -41,7 +41,7 @@ class MetadataTruth:
         self._images: dict[int, bytes] = {}
 
     def leads(self, host: str, epoch: int, log_end_offset: int) -> None:
-        """A node has become leader of the quorum."""
+        """Check a node that has become leader of the quorum."""
         leader = self._leaders.setdefault(epoch, host)
         self._verdict.check(leader == host, f"{leader} and {host} both lead quorum epoch {epoch}")
         self._verdict.check(
@@ -51,7 +51,7 @@ class MetadataTruth:
         )
 
     def committed(self, host: str, batches: Sequence[CommittedBatch]) -> None:
-        """A node hands these batches on as committed."""
+        """Check batches that a node hands on as committed."""
         self._follow([batch for batch in batches if batch.base_offset >= self.end_offset])
         for batch in batches:
             what = (batch.last_offset, batch.epoch, _digest(batch.records))
@@ -64,7 +64,7 @@ class MetadataTruth:
             self.end_offset = max(self.end_offset, batch.last_offset + 1)
 
     def _follow(self, new: Sequence[CommittedBatch]) -> None:
-        """What nobody has handed on before; a node may know of it from a snapshot only."""
+        """Give batches that no node has handed on before to `on_records`, while none is missed."""
         if not new or self.on_records is None:
             return
         if new[0].base_offset == self.end_offset and not self._has_missed:
@@ -73,7 +73,7 @@ class MetadataTruth:
             self._has_missed = True
 
     def published(self, host: str, image: MetadataImage) -> None:
-        """A node has come to this image."""
+        """Check an image that a node has published."""
         offset = image.provenance.last_offset
         digest = _image_digest(image)
         known = self._images.setdefault(offset, digest)

@@ -1,4 +1,4 @@
-"""Deliberately broken variants of Spindle: each has to be caught, or the simulation is blind.
+"""Deliberately broken variants of Spindle, each of which the simulation must find.
 
 A mutant replaces one function of the real code for as long as it is applied.
 """
@@ -59,7 +59,7 @@ class Mutant(NamedTuple):
 
 @contextmanager
 def applied(mutant: Mutant) -> Iterator[None]:
-    """Within, the mistake is made."""
+    """Apply the mistake within the context."""
     original = mutant.owner.__dict__[mutant.name]
     setattr(mutant.owner, mutant.name, mutant.make(original))
     try:
@@ -91,7 +91,7 @@ def _grant_whoever_asks(original: Function) -> Function:
 
 
 def _commit_alone(original: Function) -> Function:
-    """What the leader has is committed."""
+    """Everything that the leader has counts as committed."""
     return lambda self, flushed_offset: flushed_offset
 
 
@@ -406,4 +406,4 @@ QUORUM_MUTANTS: Final[dict[str, Mutant]] = {
     "metadata not flushed at a start": MUTANTS["metadata not flushed at a start"],
     "voters kept by a truncation": Mutant(VoterHistory, "truncate_to", _nothing),
 }
-"""Those that `quorum_cores` finds within few seeds."""
+"""Mutants that `quorum_cores` finds within few seeds."""

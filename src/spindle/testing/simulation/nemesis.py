@@ -1,4 +1,4 @@
-"""What goes wrong, by chance, and what is mended afterwards."""
+"""The faults that happen by chance, and their end."""
 
 import asyncio
 import errno
@@ -25,7 +25,7 @@ _MAX_OFFSET_MS: Final = 1_800_000
 
 
 class Nemesis:
-    """Disturbs until it is told to stop; then everything is as it should be, and all nodes run."""
+    """Causes faults until it is told to stop; then it mends everything and starts all nodes."""
 
     def __init__(
         self,
@@ -105,7 +105,7 @@ class Nemesis:
     # -- nodes
 
     def _one_to_die(self) -> SimulatedNode | None:
-        """A node whose death the cluster has to survive now.
+        """Choose a node whose death the cluster must survive now.
 
         Where power fails one broker dies at a time, where it does not as many as chance will have.
         """
@@ -212,7 +212,7 @@ class Nemesis:
         await self._restart(node, self._random.uniform(0.05, 1.0))
 
     def _lose_disk(self) -> None:
-        """What stands on it has to be elsewhere, and a voter with its metadata is another voter."""
+        """Replace a disk whose records are elsewhere by an empty one; its voter becomes another."""
         node = self._any_up()
         if node is None:
             return
@@ -240,7 +240,7 @@ class Nemesis:
         node.machine.disks.slowness_s.pop(path, None)
 
     def _hang_disk(self) -> None:
-        """For a moment, or for so long that the node has to give the disk up."""
+        """Hang a disk for a moment, or for so long that the node gives the disk up."""
         is_long = self._random.random() < 0.4
         node = self._one_to_die() if is_long else self._any_up()
         if node is None:
@@ -257,7 +257,7 @@ class Nemesis:
         self._history.note(f"{node}: {path} works again")
 
     async def _give_up(self, node: SimulatedNode, path: str) -> None:
-        """A disk that hangs for longer than the limit has failed, if anything waits for it."""
+        """Note the failure of a disk that hangs beyond the limit while work waits for it."""
         disks, life = node.machine.disks, node.life
         waited_s = 0.0
         limit_s = node.config.integer(HANG_TIMEOUT) / 1000 * _SLOWEST_CLOCK + _HANG_SLACK_S

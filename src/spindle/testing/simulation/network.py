@@ -60,7 +60,7 @@ class Network:
     # -- what goes wrong
 
     def cut(self, source: str, target: str) -> None:
-        """Nothing from `source` reaches `target` until it is mended as often as it was cut."""
+        """Stop all bytes from `source` to `target` until `mend` was called as often as this."""
         self._cuts[source, target] = self._cuts.get((source, target), 0) + 1
 
     def mend(self, source: str, target: str) -> None:
@@ -81,7 +81,7 @@ class Network:
         return (source, target) in self._cuts
 
     def host_gone(self, host: str, *, is_silent: bool) -> None:
-        """A host is down. Its peers learn of it at once, or after a long silence."""
+        """End the connections of a host; its peers learn of it at once, or after a long silence."""
         for address in [a for a in self._sockets if a[0] == host]:
             del self._sockets[address]
         for end in [end for end in self._ends if end.host == host]:
@@ -98,7 +98,7 @@ class Network:
         return delay_s
 
     def silence(self, one: str, other: str) -> None:
-        """What is open between two hosts carries nothing any more."""
+        """Let open connections between two hosts carry nothing any more."""
         for end in self._ends:
             if {end.host, end.peer.host} == {one, other}:
                 end.is_silent = True
@@ -194,7 +194,7 @@ class Transport(asyncio.Transport):
         self._context = context
         self._protocol: Any = None
         self._incoming: deque[bytes | None] = deque()
-        """What the network holds for this end; None is the end of the stream."""
+        """The data on its way to this end; None is the end of the stream."""
         self._incoming_bytes = 0
         self._is_delivery_due = False
         self._is_reading = True
@@ -289,7 +289,7 @@ class Transport(asyncio.Transport):
         self.deliver_later()
 
     def deliver_later(self) -> None:
-        """What was sent arrives after some time, unless the way is cut."""
+        """Deliver sent bytes after some time, unless the way is cut."""
         if self._incoming and not self.is_silent and not self._is_cut:
             self._schedule(self._network.latency_s())
 
@@ -327,14 +327,14 @@ class Transport(asyncio.Transport):
             protocol.buffer_updated(count)
 
     def notice_room(self) -> None:
-        """The other end has read."""
+        """Note that the other end has read."""
         if self._is_writing_paused and self.get_write_buffer_size() <= self._high_bytes // 4:
             self._is_writing_paused = False
             if not self._is_lost:
                 self._call(0.0, self._protocol.resume_writing)
 
     def break_later(self, delay_s: float) -> None:
-        """The connection fails, as this end sees it."""
+        """Fail the connection for this end."""
         self._call(delay_s, self._lose, ConnectionResetError("the connection broke"))
 
     def _lose(self, error: Exception | None) -> None:

@@ -12,7 +12,7 @@ from spindle.testing.simulation.scenario import draw
 
 
 def run_seed(seed: int, mutant: str | None = None) -> SimulationOutcome:
-    """One run, with a mutant applied if one is named.
+    """Run one seed, with a mutant applied if one is named.
 
     Raises:
         KeyError: there is no such mutant.
@@ -24,7 +24,7 @@ def run_seed(seed: int, mutant: str | None = None) -> SimulationOutcome:
 
 
 def _run_briefly(seed: int, mutant: str | None) -> SimulationOutcome:
-    """The history of a run that is fine is of no use to anybody."""
+    """Run one seed; drop the history of a run without a violation."""
     outcome = run_seed(seed, mutant)
     return outcome if outcome.violation is not None else replace(outcome, history=[])
 

@@ -79,7 +79,7 @@ class Producer:
             await self._client.pause()
 
     async def send(self) -> bool:
-        """One batch, until it is acknowledged; False if the topic is gone."""
+        """Send one batch until it is acknowledged; return False if the topic is gone."""
         first = self._number
         count = self._client.random.randint(1, 3)
         payloads = [

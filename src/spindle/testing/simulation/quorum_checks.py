@@ -1,4 +1,4 @@
-"""What must hold of one node's part in the metadata quorum, beside what all nodes agree on.
+"""Invariants of one node's part in the metadata quorum.
 
 A member acknowledges only records that are on its device; an active controller fences a broker that
 has been silent for longer than its session; each record is written in the version of its level.

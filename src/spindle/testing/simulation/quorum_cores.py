@@ -125,7 +125,7 @@ class CoreNode:
         return f"node {self.key.id}"
 
     def _format(self, simulation: "RaftSimulation") -> None:
-        """What the formatting tool writes for a voter of a reconfigurable quorum."""
+        """Write what `spindle storage format` writes for a voter of a reconfigurable quorum."""
         content = encode_snapshot(
             [], SnapshotInfo(0, 1, simulation.first_voters), epoch=0, now_ms=0
         )
@@ -206,7 +206,7 @@ class CoreNode:
         self._wake(ready.wake_at_ms)
 
     def _check_durable(self, quorum: Quorum) -> None:
-        """What the node acknowledges is on its device."""
+        """Check that the records which the node acknowledges are on its device."""
         log = quorum.core.log
         if not log.is_flushed or self._is_disk_busy:
             return
@@ -611,7 +611,7 @@ class RaftSimulation:
     # ------------------------------------------------------------ invariants
 
     def note_role(self, node: CoreNode) -> None:
-        """One leader per epoch."""
+        """Check that an epoch has one leader."""
         if not node.leads or node.quorum is None:
             return
         epoch = node.quorum.core.epoch

@@ -1,4 +1,4 @@
-"""What each partition has committed: every replica and every consumer has to come to the same.
+"""The committed records of each partition: every replica and consumer must come to the same.
 
 A record is committed when a leader's high watermark has passed it. Each record that the simulation
 writes says where it belongs: topic id, producer and number; so a record in the wrong topic, twice,
@@ -50,7 +50,7 @@ class SeenBatch(NamedTuple):
 
 @dataclass(slots=True)
 class Lineage:
-    """What was committed from one unclean election to the next.
+    """The records that were committed from one unclean election to the next.
 
     Attributes:
         first_epoch: the leader epoch of the election.
@@ -77,12 +77,12 @@ class Lineage:
         return max(ends, default=self.fork_offset)
 
     def is_superseded(self, offset: int) -> bool:
-        """Whether compaction may have removed the record: its key has a newer one."""
+        """Return whether compaction may have removed the record: its key has a newer one."""
         payload = self.payloads.get(offset)
         return payload is None or self.newest_of_key[payload.key] > offset
 
     def fork(self, first_epoch: int, offset: int) -> "Lineage":
-        """What is left of this one where a leader has nothing of it beyond the offset."""
+        """Return the part of this lineage that a leader has, which ends at the offset."""
         forked = Lineage(first_epoch, offset, offset)
         forked.batches = {at: b for at, b in self.batches.items() if b.next_offset <= offset}
         forked.payloads = {at: p for at, p in self.payloads.items() if at < offset}
@@ -125,7 +125,7 @@ class PartitionTruth:
         return len(self.lineages) > 1 or bool(self.unclean_epochs)
 
     def at(self, leader_epoch: int) -> Lineage:
-        """What a leader of the epoch knows. An old one does not know that it was deposed."""
+        """Return the lineage that a leader of the epoch knows; a deposed one knows an old one."""
         return next(n for n in reversed(self.lineages) if n.first_epoch <= leader_epoch)
 
     def __str__(self) -> str:
@@ -156,7 +156,7 @@ class RecordTruth:
         end: int,
         read: Callable[[], Iterator[bytes]],
     ) -> None:
-        """A broker begins to lead. `read` gives what it has, from the beginning of its log."""
+        """Check a broker that begins to lead; `read` yields its log from the beginning."""
         verdict = self._verdict
         leader = truth.leaders.setdefault(leader_epoch, broker_id)
         verdict.check(
@@ -224,7 +224,7 @@ class RecordTruth:
         position: int,
         header: BatchHeader,
     ) -> None:
-        """What is there is what was committed; what is missing has a newer record of its key."""
+        """Check a compacted log: a missing record has a newer one of its key."""
         lineage = truth.lineages[-1]
         there = {record.offset: record for record in decode_records(data, position, header)}
         for offset, record in there.items():
@@ -271,7 +271,7 @@ class RecordTruth:
             lineage.newest_of_key[payload.key] = batch.base_offset + delta
 
     def acknowledged(self, truth: PartitionTruth, base_offset: int, sent: list[Payload]) -> None:
-        """A producer was told (acks=all) that its records stand there."""
+        """Note records that were acknowledged to a producer with acks=all."""
         for offset, payload in enumerate(sent, base_offset):
             found = [lineage.payloads.get(offset) for lineage in truth.lineages]
             self._verdict.check(
@@ -282,7 +282,7 @@ class RecordTruth:
 
 
 def common_offset(lineage: Lineage, log: Iterator[bytes]) -> int:
-    """Up to here the log has what was committed."""
+    """Return the offset up to which the log has the committed records."""
     end = 0
     for data in log:
         for _, header in batches(data):

@@ -30,7 +30,7 @@ _SETTLE_CHECK_S: Final = 0.25
 
 @dataclass(frozen=True, slots=True)
 class SimulationOutcome:
-    """What a run came to.
+    """The result of a run.
 
     Attributes:
         violation: what must never happen and did; None if all is well.
@@ -49,7 +49,7 @@ class SimulationOutcome:
 
     @property
     def report(self) -> str:
-        """What a person needs to look into it."""
+        """The text from which a person can look into the run."""
         again = f"python -m spindle.testing.simulation --seed {self.scenario.seed}"
         return "\n".join((*self.history[-60:], self.scenario.text, str(self.violation), again))
 
@@ -120,7 +120,7 @@ class Simulation:
         )
 
     def _on_lost_exception(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """A task or callback failed and nobody looked at it."""
+        """Report a task or callback whose exception was not handled."""
         error = context.get("exception")
         self.verdict.violated(f"{context['message']}: {error!r}")
 
@@ -138,7 +138,7 @@ class Simulation:
         await self.traffic.stop()
 
     async def _settle(self) -> None:
-        """The cluster becomes whole first, then all clients come to an end."""
+        """Wait until the cluster is whole, then until all clients have finished."""
         await self._wait_until(self._unsettled, self.scenario.whole_s)
         await self._wait_until(
             lambda: self.traffic.unfinished or self._unsettled(), self.scenario.calm_s
@@ -188,7 +188,7 @@ class Simulation:
         return self._unflushed()
 
     def _unflushed(self) -> str | None:
-        """A log whose finished segments are not flushed; None if there is none."""
+        """Return a log whose finished segments are not flushed; None if there is none."""
         for node in self.cluster.brokers:
             if node.node is not None and node.node.broker is not None:
                 for partition in node.node.broker.replicas:
@@ -226,7 +226,7 @@ def _leads_quorum(node: SimulatedNode) -> bool:
 
 @contextmanager
 def _logging_to(history: History) -> Iterator[None]:
-    """What the nodes log belongs to the history and nowhere else."""
+    """Send the log of the nodes to the history alone."""
     logger = logging.getLogger("spindle")
     before = logger.level, logger.propagate, logger.handlers
     logger.setLevel(logging.INFO)

@@ -1,7 +1,6 @@
-"""What a seed stands for: the shape of the cluster, its settings, and how rough its world is.
+"""The scenario of a seed: the shape of the cluster, its settings, and the faults around it.
 
-Each run has its own mixture: a world in which everything goes wrong at once hides more than it
-shows.
+Each run has its own mixture of faults: with all of them at once, one fault hides another.
 """
 
 from dataclasses import dataclass, field, replace
@@ -81,7 +80,7 @@ class Chances:
 
     @property
     def is_lossy(self) -> bool:
-        """What a broker has acknowledged may go, though never on two at a time.
+        """Whether a broker may lose acknowledged records, though never two brokers at a time.
 
         Only with the ELR the cluster then keeps what it has promised (KIP-966).
         """
@@ -90,7 +89,7 @@ class Chances:
 
 @dataclass(frozen=True, slots=True)
 class Deeds:
-    """What the admin does beside creating, deleting, electing and moving.
+    """Work of the admin beside creating, deleting, electing and moving.
 
     Attributes:
         voters: removes voters of the quorum and adds them again.
@@ -154,7 +153,7 @@ class Scenario:
 
 
 def draw(seed: int) -> Scenario:
-    """The scenario of a seed."""
+    """Return the scenario of a seed."""
     random = Random(seed)
     nodes = _draw_nodes(random)
     is_dynamic = random.random() < 0.6

@@ -69,7 +69,7 @@ class SettingsAdmin:
         self._random = random
 
     async def change_feature(self, *, keep_elr: bool) -> None:
-        """One level, up or down."""
+        """Raise or lower one feature level."""
         random = self._random
         names = (METADATA_VERSION, KRAFT_VERSION, *(() if keep_elr else (ELR_VERSION, ELR_VERSION)))
         name = random.choice(names)
@@ -103,7 +103,7 @@ class SettingsAdmin:
         )
 
     async def change_config(self, brokers: list[int], topics: list[Topic]) -> None:
-        """One value of a topic, a broker or all brokers."""
+        """Change one value of a topic, a broker or all brokers."""
         random = self._random
         resource = random.choice(
             (

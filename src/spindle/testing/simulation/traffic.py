@@ -1,4 +1,4 @@
-"""What clients do with the cluster meanwhile."""
+"""The clients that use the cluster during a simulation."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -79,7 +79,7 @@ class SimulatedTraffic:
 
     @property
     def unfinished(self) -> str | None:
-        """What clients still wait for, now that they should be done; None if nothing."""
+        """The work that clients still wait for; None if they have finished."""
         if self._admin_task is not None and not self._admin_task.done():
             return f"the admin: {self._admin.waits_for}"
         for producer, task in self._writers:
@@ -192,7 +192,7 @@ class SimulatedTraffic:
             self._consume(topic, index)
 
     def _open_group(self, group_id: str, random: Random) -> None:
-        """Two dynamic and two static members; one of them at least asks for time to join."""
+        """Start two dynamic and two static members; one at least has a time to rejoin."""
         chances = self._cluster.scenario.chances
         is_heard = not (chances.silence or chances.is_lossy)
         truth = GroupTruth(group_id, self._verdict)
@@ -233,7 +233,7 @@ class SimulatedTraffic:
         return self._cluster.nodes[node_id].life
 
     def _draw_policies(self) -> list[str]:
-        """What becomes of old records of a new topic, if anything."""
+        """Return the policies by which a new topic loses old records, by chance."""
         deeds, policies = self._cluster.scenario.deeds, []
         if deeds.compacts and self._random.random() < 0.8:
             policies.append("compact")

@@ -1,4 +1,4 @@
-"""The first invariant that was violated. Whoever sees it says so; the simulation ends there."""
+"""The first invariant that was violated; the simulation ends there."""
 
 
 class InvariantViolated(AssertionError):
@@ -6,7 +6,7 @@ class InvariantViolated(AssertionError):
 
 
 class Verdict:
-    """Collects violations, for nodes swallow exceptions that are raised in the middle of them."""
+    """Collects violations: a node may swallow an exception that is raised inside of it."""
 
     def __init__(self) -> None:
         self.violation: str | None = None

@@ -61,7 +61,7 @@ class VoterAdmin:
         return False
 
     async def change(self) -> None:
-        """One step: away with a voter that is no more, in with one that is missing, or one less."""
+        """Remove a voter whose disk is lost, add one that is missing, or remove any."""
         self._is_busy = True
         try:
             await self._change()
@@ -83,7 +83,7 @@ class VoterAdmin:
             await self._remove(self._random.choice(voters))
 
     async def complete(self) -> None:
-        """Every controller becomes a voter again."""
+        """Make every controller a voter again."""
         wanted = {directory_of(node) for node in self._cluster.controllers}
         while (voters := await self._describe()) is None or set(voters) != wanted:
             if voters is not None:
@@ -154,7 +154,7 @@ class VoterAdmin:
 
 
 def directory_of(node: SimulatedNode) -> Voter:
-    """Who a controller is in the quorum."""
+    """Return a controller as a voter of the quorum."""
     disks = node.machine.disks
     with disks.observed():
         path = node.config.metadata_log_dir
