@@ -4,7 +4,7 @@ import pytest
 
 from spindle.common.errors import ConfigError
 from spindle.common.ids import Endpoint
-from spindle.config.endpoints import Address, Voter
+from spindle.config.endpoints import Address, VoterAddress
 from spindle.config.node_config import NodeConfig
 
 COMBINED = {
@@ -53,7 +53,7 @@ def test_a_combined_node_has_listeners_of_both_roles() -> None:
     assert node.controller_listeners == node.advertised_controller_listeners == (controller,)
     assert node.controller_listener_names == ("CONTROLLER",)
     assert node.inter_broker_listener_name == "PLAINTEXT"
-    assert node.quorum_voters == (Voter(1, "h1", 9093),)
+    assert node.quorum_voters == (VoterAddress(1, "h1", 9093),)
     assert node.quorum_bootstrap_servers == ()
     assert node.log_dirs == ("/a", "/b")
     assert node.metadata_log_dir == "/a"

@@ -28,7 +28,7 @@ _HOST_AND_PORT = re.compile(r"(?:.*?://)?\[?([0-9a-zA-Z\-%._:]*)\]?:([0-9]+)\Z")
 _HOST = re.compile(r"[0-9a-zA-Z\-%._:]*\Z")
 
 
-class Voter(NamedTuple):
+class VoterAddress(NamedTuple):
     """A static voter of the controller quorum."""
 
     node_id: int
@@ -153,7 +153,7 @@ def _first_repeated(names: list[str]) -> str:
     return next(name for index, name in enumerate(names) if name in names[:index])
 
 
-def parse_voters(entries: Iterable[str]) -> tuple[Voter, ...]:
+def parse_voters(entries: Iterable[str]) -> tuple[VoterAddress, ...]:
     """Return the static voters, in order.
 
     Raises:
@@ -162,7 +162,7 @@ def parse_voters(entries: Iterable[str]) -> tuple[Voter, ...]:
     return tuple(map(_parse_voter, entries))
 
 
-def _parse_voter(entry: str) -> Voter:
+def _parse_voter(entry: str) -> VoterAddress:
     identifier, separator, address = entry.partition("@")
     match = _HOST_AND_PORT.match(address)
     if not separator or match is None or not match[1]:
@@ -177,7 +177,9 @@ def _parse_voter(entry: str) -> Voter:
             entry,
             f"Failed to parse voter ID as an integer from {identifier}",
         )
-    return Voter(int(identifier), match[1], _port(match[2], "controller.quorum.voters", entry))
+    return VoterAddress(
+        int(identifier), match[1], _port(match[2], "controller.quorum.voters", entry)
+    )
 
 
 def parse_servers(key: str, entries: Iterable[str]) -> tuple[Address, ...]:

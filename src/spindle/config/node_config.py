@@ -16,7 +16,7 @@ from spindle.config.definition import parse_all
 from spindle.config.endpoints import (
     SECURITY_PROTOCOLS,
     Address,
-    Voter,
+    VoterAddress,
     listener_name,
     parse_listeners,
     parse_security_protocols,
@@ -101,7 +101,7 @@ class NodeConfig:
         )
         self.advertised_controller_listeners: Final = self._advertised_controllers(advertised)
         self.inter_broker_listener_name: Final = self._inter_broker_listener_name()
-        self.quorum_voters: Final[tuple[Voter, ...]] = parse_voters(
+        self.quorum_voters: Final[tuple[VoterAddress, ...]] = parse_voters(
             self.names("controller.quorum.voters")
         )
         self.quorum_bootstrap_servers: Final[tuple[Address, ...]] = parse_servers(

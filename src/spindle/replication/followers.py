@@ -12,7 +12,7 @@ class FetchTimes(Protocol):
     last_used_ms: int
 
 
-class Follower:
+class FollowerState:
     """A follower's progress in one leader epoch.
 
     Attributes:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple, Protocol
 
 from spindle.common.errors import ErrorCode
-from spindle.replication.followers import UNKNOWN_OFFSET, FetchTimes, Follower
+from spindle.replication.followers import UNKNOWN_OFFSET, FetchTimes, FollowerState
 
 ANY_BROKER_EPOCH: Final = -1
 
@@ -112,8 +112,8 @@ class LeaderState:
         self._min_isr = min_isr
         self._maximal_isr = frozenset(isr)
         self.effective_min_isr = min(min_isr, len(replicas))
-        self._followers: dict[int, Follower] = {
-            replica: Follower(replica, now_ms, is_in_sync=replica in isr)
+        self._followers: dict[int, FollowerState] = {
+            replica: FollowerState(replica, now_ms, is_in_sync=replica in isr)
             for replica in replicas
             if replica != local_id
         }
@@ -121,10 +121,10 @@ class LeaderState:
     # -- what is known
 
     @property
-    def followers(self) -> Iterable[Follower]:
+    def followers(self) -> Iterable[FollowerState]:
         return self._followers.values()
 
-    def follower(self, replica_id: int) -> Follower | None:
+    def follower(self, replica_id: int) -> FollowerState | None:
         return self._followers.get(replica_id)
 
     @property
@@ -192,7 +192,7 @@ class LeaderState:
         self.pending = None
         self.replicas = replicas
         self._followers = {
-            replica: Follower(replica, now_ms, is_in_sync=replica in isr)
+            replica: FollowerState(replica, now_ms, is_in_sync=replica in isr)
             for replica in replicas
             if replica != self.local_id
         }
@@ -223,7 +223,8 @@ class LeaderState:
         if replicas != self.replicas:
             self.replicas = replicas
             self._followers = {
-                replica: self._followers.get(replica) or Follower(replica, now_ms, is_in_sync=False)
+                replica: self._followers.get(replica)
+                or FollowerState(replica, now_ms, is_in_sync=False)
                 for replica in replicas
                 if replica != self.local_id
             }
@@ -278,12 +279,12 @@ class LeaderState:
         self.high_watermark = new
         return True
 
-    def _is_joining(self, follower: Follower, now_ms: int) -> bool:
+    def _is_joining(self, follower: FollowerState, now_ms: int) -> bool:
         return follower.is_caught_up(
             self.log_end_offset, now_ms, self.max_lag_ms
         ) and self._may_join(follower)
 
-    def _may_join(self, follower: Follower) -> bool:
+    def _may_join(self, follower: FollowerState) -> bool:
         epoch = follower.broker_epoch
         return epoch is not None and self._standing.may_join(follower.replica_id, epoch)
 
