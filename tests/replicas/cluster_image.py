@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from metadata_history import image_of, uuid
 
-from spindle.common.uuids import Uuid
+from spindle.common.uuids import DIRECTORY_UNASSIGNED, Uuid
 from spindle.metadata.features import LATEST_METADATA_VERSION, METADATA_VERSION
 from spindle.metadata.image import EMPTY_IMAGE, MetadataImage
 from spindle.protocol.message import Message
@@ -31,14 +31,20 @@ class ClusterImage:
 
     def __init__(self, *broker_ids: int) -> None:
         self.image: MetadataImage = EMPTY_IMAGE
+        self._records: list[Message] = []
         self.write(FeatureLevelRecord(name=METADATA_VERSION, feature_level=LATEST_METADATA_VERSION))
         for broker_id in broker_ids:
             self.register(broker_id)
 
     def write(self, *records: Message) -> MetadataImage:
         """Commit records in one delta; return the image after them."""
+        self._records += records
         self.image = image_of(list(records), self.image)
         return self.image
+
+    def records_after(self, offset: int) -> list[tuple[int, Message]]:
+        """Return what was committed after the offset, with its offsets."""
+        return list(enumerate(self._records))[offset + 1 :]
 
     # -- brokers
 
@@ -80,9 +86,16 @@ class ClusterImage:
 
     # -- topics
 
-    def create(self, name: str, *replicas: Sequence[int], topic_id: Uuid | None = None) -> Uuid:
-        """Create a topic; the first replica of each partition leads it, all are in sync."""
-        topic_id = topic_id or uuid(500_000 + self.image.provenance.last_offset)
+    def create(
+        self, name: str, *replicas: Sequence[int], directories: Sequence[Sequence[Uuid]] = ()
+    ) -> Uuid:
+        """Create a topic; the first replica of each partition leads it, all are in sync.
+
+        A replica is recorded in its broker's directory where there is one, as Kafka's controllers
+        do, and in none where there are several; unless `directories` says otherwise.
+        """
+        topic_id = uuid(500_000 + self.image.provenance.last_offset)
+        places = directories or [[self._place(broker) for broker in its] for its in replicas]
         self.write(
             TopicRecord(name=name, topic_id=topic_id),
             *(
@@ -94,12 +107,17 @@ class ClusterImage:
                     leader=its[0],
                     leader_epoch=0,
                     partition_epoch=0,
-                    directories=[directory_of(broker_id) for broker_id in its],
+                    directories=list(place),
                 )
-                for index, its in enumerate(replicas)
+                for index, (its, place) in enumerate(zip(replicas, places, strict=True))
             ),
         )
         return topic_id
+
+    def _place(self, broker_id: int) -> Uuid:
+        known = self.image.cluster.brokers.get(broker_id)
+        has_one = known is None or len(known.directories) == 1
+        return directory_of(broker_id) if has_one else DIRECTORY_UNASSIGNED
 
     def delete(self, name: str) -> None:
         self.write(RemoveTopicRecord(topic_id=self.image.topics.by_name[name].topic_id))
@@ -112,5 +130,5 @@ class ClusterImage:
         topic_id = self.image.topics.by_name[name].topic_id
         if "replicas" in fields:
             replicas: Sequence[int] = fields["replicas"]  # type: ignore[assignment]
-            fields.setdefault("directories", [directory_of(broker_id) for broker_id in replicas])
+            fields.setdefault("directories", [self._place(broker_id) for broker_id in replicas])
         return PartitionChangeRecord(topic_id=topic_id, partition_id=index, **fields)  # type: ignore[arg-type]

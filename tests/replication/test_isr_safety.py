@@ -40,14 +40,14 @@ class Cluster(RuleBasedStateMachine):
             min_isr=1,
             log_end_offset=0,
             high_watermark=0,
-            standing=self,
+            eligibility=self,
             max_lag_ms=LAG_MS,
             now_ms=0,
         )
 
     # -- what the leader knows of brokers
 
-    def may_join(self, replica_id: int, broker_epoch: int) -> bool:
+    def is_eligible(self, replica_id: int, broker_epoch: int) -> bool:
         return replica_id not in self.fenced_as_leader_sees
 
     def is_alive(self, replica_id: int) -> bool:

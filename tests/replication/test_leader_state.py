@@ -7,14 +7,14 @@ NOW_MS = 1_000_000
 LAG_MS = 30_000
 
 
-class Standings:
+class Brokers:
     """Brokers that may join the ISR, and with which epoch."""
 
     def __init__(self) -> None:
         self.epochs = {2: 20, 3: 30}
         self.away: set[int] = set()
 
-    def may_join(self, replica_id: int, broker_epoch: int) -> bool:
+    def is_eligible(self, replica_id: int, broker_epoch: int) -> bool:
         return self.is_alive(replica_id) and broker_epoch in (-1, self.epochs[replica_id])
 
     def is_alive(self, replica_id: int) -> bool:
@@ -26,7 +26,7 @@ def leader(
     isr: tuple[int, ...],
     min_isr: int = 1,
     end: int = 0,
-    standings: Standings | None = None,
+    brokers: Brokers | None = None,
     high_watermark: int = 0,
 ) -> LeaderState:
     return LeaderState(
@@ -38,7 +38,7 @@ def leader(
         min_isr=min_isr,
         log_end_offset=end,
         high_watermark=high_watermark,
-        standing=standings or Standings(),
+        eligibility=brokers or Brokers(),
         max_lag_ms=LAG_MS,
         now_ms=NOW_MS,
     )
@@ -82,8 +82,8 @@ def test_a_replica_far_behind_outside_the_isr_does_not_hold_the_high_watermark()
 
 
 def test_a_replica_that_is_about_to_join_holds_the_high_watermark() -> None:
-    standings = Standings()
-    state = leader((1, 2, 3), (1, 2), standings=standings)
+    brokers = Brokers()
+    state = leader((1, 2, 3), (1, 2), brokers=brokers)
     append(state, 10)
     fetch(state, 3, 10)
     fetch(state, 2, 10)
@@ -91,7 +91,7 @@ def test_a_replica_that_is_about_to_join_holds_the_high_watermark() -> None:
     assert not fetch(state, 2, 20)
     assert state.high_watermark == 10
     # Its broker is fenced, or its disk has died: nobody waits for it any more.
-    standings.away.add(3)
+    brokers.away.add(3)
     assert state.advance(NOW_MS)
     assert state.high_watermark == 20
 
@@ -181,11 +181,11 @@ def test_a_replica_does_not_join_with_the_epoch_of_an_earlier_life() -> None:
 
 
 def test_what_is_proposed_counts_for_the_high_watermark_before_it_is_committed() -> None:
-    standings = Standings()
-    state = leader((1, 2), (1,), standings=standings)
+    brokers = Brokers()
+    state = leader((1, 2), (1,), brokers=brokers)
     fetch(state, 2, 0)
     proposal = expansion(state)
-    standings.away.add(2)
+    brokers.away.add(2)
     assert not append(state, 10)
     assert committed(state, proposal) is False
     assert state.isr == (1, 2)
@@ -244,11 +244,11 @@ def test_a_refusal_without_effect_is_taken_back() -> None:
 
 
 def test_a_refusal_that_may_have_had_an_effect_holds_the_high_watermark() -> None:
-    standings = Standings()
-    state = leader((1, 2), (1,), standings=standings)
+    brokers = Brokers()
+    state = leader((1, 2), (1,), brokers=brokers)
     fetch(state, 2, 0)
     proposal = expansion(state)
-    standings.away.add(2)
+    brokers.away.add(2)
     assert state.on_refused(proposal, ErrorCode.INVALID_UPDATE_VERSION, NOW_MS) == (False, False)
     assert not append(state, 10)
     assert isr_is(state, (1,))
@@ -292,11 +292,11 @@ def test_a_leader_that_leads_on_keeps_its_high_watermark_and_waits_for_new_fetch
 
 
 def test_replicas_that_are_away_keep_no_deleted_records_waiting() -> None:
-    standings = Standings()
-    state = leader((1, 2, 3), (1, 2, 3), standings=standings)
+    brokers = Brokers()
+    state = leader((1, 2, 3), (1, 2, 3), brokers=brokers)
     state.on_follower_fetch(2, 0, 5, 20, NOW_MS)
     assert state.low_watermark(7) == -1
-    standings.away.add(3)
+    brokers.away.add(3)
     assert state.low_watermark(7) == 5
 
 

@@ -158,13 +158,13 @@ def test_requests_that_wait_for_a_leadership_are_served_before_those_that_come_l
             state, partition.leader = partition.leader, None
             broker.metadata.applied = EMPTY_IMAGE
             is_waiting = asyncio.Event()
-            when_here = broker.replicas.when_here
+            when_hosted = broker.replicas.when_hosted
 
             def noted(topic: str, index: int, callback: Callable[[], None]) -> None:
                 is_waiting.set()
-                when_here(topic, index, callback)
+                when_hosted(topic, index, callback)
 
-            monkeypatch.setattr(broker.replicas, "when_here", noted)
+            monkeypatch.setattr(broker.replicas, "when_hosted", noted)
             early = asyncio.create_task(p.client.produce("t", 0, numbered(0), acks=1))
             await is_waiting.wait()
             partition.leader = state

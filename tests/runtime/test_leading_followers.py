@@ -91,7 +91,7 @@ def test_what_waiting_readers_wait_for_is_not_read_back(
             await p.client.produce("t", 0, batch_of(b"a", b"b"), acks=1)
             assert [r.value for r in records_in((await waiting).records)] == [b"a", b"b"]
             assert reads == []
-            assert partition.fresh_records(0, 2) is None, "nothing is kept for later"
+            assert partition.just_appended(0, 2) is None, "nothing is kept for later"
             late = await p.follow(0)
             assert [r.value for r in records_in(late.records)] == [b"a", b"b"]
             assert reads == [0]

@@ -9,10 +9,12 @@ from spindle.testing.simulation.scenario import draw
 SEEDS = 60
 EASY = (
     "ISR expanded early",
+    "ISR expanded without a fetch",
     "acks=all as acks=1",
     "answer before commit",
     "background tasks end",
     "batches appended twice",
+    "defaults of brokers not applied",
     "duplicates not found",
     "election outside the ISR",
     "epochs hidden from leaders",
@@ -22,6 +24,7 @@ EASY = (
     "metadata committed alone",
     "producers forgotten by followers",
     "records of an earlier level",
+    "settings of topics not applied",
     "snapshot with a topic less",
     "truncation below the high watermark",
     "truncation ignored",

@@ -1,7 +1,7 @@
-"""Which directory assignments still have to be told to the controller (KIP-858).
+"""Directory assignments that the controller has not acknowledged yet (KIP-858).
 
-Pure bookkeeping: newest assignment of a partition wins, one request at a time, at most 2,250
-assignments in it. The runtime sends what `next_request` gives and reports what became of it.
+Pure bookkeeping: the newest assignment of a partition counts, one request at a time, at most 2,250
+assignments in it. The runtime sends what `next_request` gives and reports the result.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ class Assignments:
     """Queue of (topic id, partition) -> directory id.
 
     Args:
-        is_current: whether this broker still has a replica of the partition.
+        is_current: says whether this broker still has a replica of the partition.
     """
 
     def __init__(self, broker_id: int, is_current: Callable[[Uuid, int], bool]) -> None:
@@ -39,7 +39,7 @@ class Assignments:
         return bool(self._ready)
 
     def add(self, topic_id: Uuid, partition: int, directory_id: Uuid) -> None:
-        """Queue an assignment, unless it is just being sent."""
+        """Queue an assignment, unless the request under way has it."""
         key = (topic_id, partition)
         if self._in_flight.get(key) == directory_id:
             self._ready.pop(key, None)
@@ -47,7 +47,10 @@ class Assignments:
             self._ready[key] = directory_id
 
     def next_request(self, broker_epoch: int) -> AssignReplicasToDirsRequest | None:
-        """The next request; drops what no longer concerns this broker. None if nothing is left."""
+        """Return the next request; None without one.
+
+        Drop assignments of replicas that this broker no longer has.
+        """
         assert not self._in_flight, "one request at a time"
         batch: dict[Key, Uuid] = {}
         for key in list(self._ready):
@@ -79,14 +82,15 @@ class Assignments:
         return request
 
     def failed(self) -> None:
-        """The request got no answer, or a top-level error: everything goes back in the queue."""
+        """Queue everything again: the request got no answer, or an error as a whole."""
         batch, self._in_flight = self._in_flight, {}
         self._ready = batch | self._ready
 
     def answered(self, response: AssignReplicasToDirsResponse) -> bool:
-        """Forget what was acknowledged; what was refused or left out goes back in the queue.
+        """Drop what was acknowledged; queue again what was refused or left out.
 
-        True if nothing was.
+        Returns:
+            True if everything was acknowledged.
         """
         batch, self._in_flight = self._in_flight, {}
         for directory in response.directories:

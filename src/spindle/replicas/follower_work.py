@@ -1,4 +1,4 @@
-"""Work of followers on the logs of one directory. Runs on the directory's I/O thread."""
+"""Work of followers on the logs of one directory; runs on the directory's I/O thread."""
 
 from collections.abc import Sequence
 
@@ -16,7 +16,7 @@ from spindle.replication.follower_log import (
 def begin_to_follow_all(
     store: DirectoryStore, logs: Sequence[Log], now_ms: int
 ) -> list[LogPosition]:
-    """Prepare the logs for a new leader; return from where each one fetches."""
+    """Prepare the logs for new leaders; return the position from which each one fetches."""
     counts = [log.truncation_count for log in logs]
     positions = [begin_to_follow(log, now_ms) for log in logs]
     _note_truncations(store, logs, counts)
@@ -29,8 +29,11 @@ def apply_leader_answers(
     """Append or truncate as the leaders' answers demand.
 
     Returns:
-        For each log its position afterwards, or the exception that refused its answer: a bad
-        answer for one log does not hold the others up.
+        For each log its position afterwards, or the exception that its answer caused. The other
+        logs go on.
+
+    Raises:
+        OSError, CorruptLog: the directory has failed.
     """
     results: list[LogPosition | Exception] = []
     logs = [log for log, _ in work]

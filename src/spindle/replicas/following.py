@@ -15,16 +15,16 @@ class Following(NamedTuple):
 
 
 class ReplicaFetching(Protocol):
-    """Fetches from the leaders of other brokers."""
+    """Fetches what other brokers lead."""
 
     def follow(self, replicas: Sequence[Following]) -> None:
-        """Begin to fetch."""
+        """Begin to fetch for these replicas, or begin anew in a new leader epoch."""
         ...
 
     def throttle(self, partition: Partition) -> None:
-        """`is_throttled_as_follower` has changed."""
+        """Apply a changed `is_throttled_as_follower`."""
         ...
 
     def stop(self, partitions: Iterable[Partition]) -> None:
-        """Cease to fetch: no work on these logs is begun any more."""
+        """Stop fetching: begin no more work on the logs of these partitions."""
         ...

@@ -1,7 +1,7 @@
-"""Which proposed in-sync sets still have to be told to the controller (KIP-497, KIP-903).
+"""Proposed ISRs that the controller has not answered yet (KIP-497, KIP-903).
 
-Pure bookkeeping: one request at a time, what gathers meanwhile goes into the next. The runtime
-sends what `next_request` gives and reports what became of it.
+Pure bookkeeping: one request at a time; proposals that come meanwhile go into the next. The runtime
+sends what `next_request` gives and reports the result.
 """
 
 from typing import Final
@@ -24,12 +24,12 @@ MAX_CHANGES_PER_REQUEST: Final = 2_000
 
 
 class IsrChanges:
-    """Proposals by partition; a newer one of the same partition replaces an unsent older one.
+    """Proposals by partition; a newer one replaces an older one that was not sent.
 
     Attributes:
-        expands: proposals with more replicas that were taken over.
-        shrinks: proposals with fewer replicas that were taken over.
-        refusals: proposals that were not.
+        expands: committed proposals with more members than before.
+        shrinks: committed proposals with fewer members.
+        refusals: refused proposals.
     """
 
     def __init__(self, broker_id: int) -> None:
@@ -48,12 +48,13 @@ class IsrChanges:
         return bool(self._ready)
 
     def add(self, partition: Partition, proposal: IsrProposal) -> None:
+        """Queue a proposal of the partition's leader."""
         self._ready[partition.topic_id, partition.topic_partition.partition] = partition, proposal
 
     def next_request(self, broker_epoch: int) -> AlterPartitionRequest | None:
-        """The next request; drops what the leader has given up meanwhile. None if nothing is left.
+        """Return the next request; None without one. Drop what leaders no longer propose.
 
-        Both forms of the ISR are in it: version 2 has no broker epochs.
+        The request holds both forms of the ISR, because version 2 has no broker epochs.
         """
         assert not self._in_flight, "one request at a time"
         for key in list(self._ready):
@@ -91,14 +92,15 @@ class IsrChanges:
         )
 
     def failed(self) -> None:
-        """The request got no answer, or a top-level error: everything goes back in the queue."""
+        """Queue everything again: the request got no answer, or an error as a whole."""
         changes, self._in_flight = self._in_flight, {}
         self._ready = changes | self._ready
 
     def answered(self, response: AlterPartitionResponse) -> bool:
-        """Tell every partition its result; what the answer leaves out goes back in the queue.
+        """Tell every partition its result; queue again what the answer leaves out.
 
-        True if every proposal was taken over.
+        Returns:
+            True if every proposal was committed.
         """
         changes, self._in_flight = self._in_flight, {}
         results = []

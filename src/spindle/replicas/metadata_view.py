@@ -1,4 +1,4 @@
-"""The port through which replicas and handlers see the committed metadata image."""
+"""The port through which replicas and handlers see the committed metadata."""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -7,28 +7,32 @@ from spindle.metadata.image import MetadataImage
 
 
 class MetadataView(Protocol):
-    """The committed image as this broker has it."""
+    """The committed image, and how far this broker's replicas have followed it."""
 
     image: MetadataImage
     """The newest committed image."""
 
     @property
     def is_behind(self) -> bool:
-        """Replicas of `image` are still being made or taken down."""
+        """Return True while replicas are created, led or deleted as `image` demands."""
         ...
 
     def when_applied(self, callback: Callable[[], None]) -> None:
-        """Call `callback` once, when the replicas have followed another image."""
+        """Call `callback` once, when the replicas have followed the next image."""
         ...
 
     def forget(self, callback: Callable[[], None]) -> None:
-        """Do not call it any more."""
+        """Do not call `callback` any more."""
         ...
 
     async def catch_up(self, timeout_s: float) -> bool:
-        """Return when the replicas are as `image` wants them; False if that takes longer."""
+        """Wait until the replicas have followed `image`; return False after the timeout."""
         ...
 
     async def wait_for(self, predicate: Callable[[MetadataImage], bool], timeout_s: float) -> bool:
-        """Return when the replicas have followed such an image; False if that takes longer."""
+        """Wait until the replicas have followed an image that fulfils the predicate.
+
+        Returns:
+            False after the timeout.
+        """
         ...

@@ -1,7 +1,7 @@
-"""A partition that this broker hosts: its log, its leadership, and who waits on it.
+"""A partition that this broker hosts: its log, its leadership, and the requests parked on it.
 
-All state here belongs to the event loop; the log's files belong to the directory's I/O thread. What
-the loop reads of the log between the two are plain integers.
+All state here belongs to the event loop, the log's files to the directory's I/O thread. The loop
+reads nothing of the log but plain integers.
 """
 
 import logging
@@ -17,7 +17,7 @@ from spindle.disks.log_directory import LogDirectory
 from spindle.log.log import AppendInfo, Log
 from spindle.metadata.partitions import PartitionRegistration
 from spindle.protocol.records.validation import AppendOrigin
-from spindle.replicas.replication_context import ReplicationContext, Standing
+from spindle.replicas.replication_context import CommittedEligibility, ReplicationContext
 from spindle.replication.followers import FetchTimes
 from spindle.replication.leader_state import IsrProposal, LeaderState
 
@@ -31,23 +31,23 @@ LowWatermarkReached = Callable[[int, BaseException | None], None]
 
 
 class Watcher(Protocol):
-    """Who is told what happens to a partition."""
+    """Hears what happens to a partition."""
 
     def log_moved(self) -> None:
-        """The leader's log has grown, or begins later. Only for watchers of appends."""
+        """Hear that the log has grown or begins later; only watchers of appends do."""
         ...
 
     def committed(self) -> None:
-        """The high watermark or the last stable offset has moved."""
+        """Hear that the high watermark or the last stable offset has moved."""
         ...
 
     def changed(self) -> None:
-        """Who leads, in which epoch, or whether the partition can be served at all."""
+        """Hear of another leader or epoch, or that the partition cannot be served any more."""
         ...
 
 
-class Fresh(NamedTuple):
-    """Batches that were appended just now, from offset to offset (exclusive)."""
+class LastAppend(NamedTuple):
+    """The batches of the append whose watchers are being told, from offset to offset."""
 
     offset: int
     end_offset: int
@@ -57,16 +57,20 @@ class Fresh(NamedTuple):
 class Partition:
     """One hosted replica.
 
-    Invariant: `leader` is set exactly while the committed metadata names this broker as leader.
+    Attributes:
+        registration: the partition in the newest metadata that its replica has followed.
+        leader: set exactly while that metadata names this broker as leader.
+        leader_id: -1 while nobody leads.
+        is_deleted: this broker has let the replica go.
     """
 
     __slots__ = (
         "_append_watchers",
         "_commit_waiters",
         "_context",
-        "_fresh",
+        "_eligibility",
+        "_last_append",
         "_low_waiters",
-        "_standing",
         "_waiter_count",
         "_watchers",
         "directory",
@@ -102,11 +106,13 @@ class Partition:
         self.is_throttled_as_leader = False
         self.is_throttled_as_follower = False
         self._context = context
-        self._standing = Standing(context.metadata, topic_id, topic_partition.partition)
+        self._eligibility = CommittedEligibility(
+            context.metadata, topic_id, topic_partition.partition
+        )
         self._watchers: dict[Watcher, None] = {}
         self._append_watchers: dict[Watcher, None] = {}
-        self._fresh: Fresh | None = None
-        # A heap by offset; the count keeps equal offsets in the order in which they came.
+        self._last_append: LastAppend | None = None
+        # A heap by offset; the count keeps the order of arrival among equal offsets.
         self._commit_waiters: list[tuple[int, int, Appended, AppendInfo]] = []
         self._waiter_count = 0
         self._low_waiters: list[tuple[int, LowWatermarkReached]] = []
@@ -123,17 +129,17 @@ class Partition:
 
     @property
     def last_stable_offset(self) -> int:
-        """First offset of an open transaction, at most the high watermark."""
+        """Return the first offset of an open transaction, at most the high watermark."""
         return min(self.log.first_unstable_offset, self.high_watermark)
 
     @property
     def low_watermark(self) -> int:
-        """What no replica that is alive holds any more (exclusive); of the log alone elsewhere."""
+        """Return the smallest log start of all replicas alive; on a follower its own."""
         start = self.log.log_start_offset
         return self.leader.low_watermark(start) if self.leader else start
 
     def become_leader(self, registration: PartitionRegistration, min_isr: int) -> None:
-        """Lead in a new epoch, or take over a changed ISR in the present one."""
+        """Lead in a new epoch, or take changed replicas or a changed ISR in the present one."""
         context = self._context
         now_ms = context.steady_ms()
         self.registration = registration
@@ -151,7 +157,7 @@ class Partition:
                 min_isr=min_isr,
                 log_end_offset=log.log_end_offset,
                 high_watermark=min(log.high_watermark, log.log_end_offset),
-                standing=self._standing,
+                eligibility=self._eligibility,
                 max_lag_ms=context.max_lag_ms,
                 now_ms=now_ms,
             )
@@ -173,15 +179,16 @@ class Partition:
                 log_end_offset=log.log_end_offset,
                 now_ms=now_ms,
             )
-            # Fetches under way name the epoch before.
+            # Parked fetches name the previous epoch.
             self._tell_changed()
         self._on_progress(has_moved)
-        # What was proposed for the state before is refused, and an idle follower asks for nothing
-        # that would propose it again.
+        # The controller refuses a proposal for the previous partition epoch. An idle follower names
+        # the partition in no fetch that would lead to a new proposal, so propose again here.
         self._maybe_expand_isr(known)
         self._answer_low_waiters()
 
     def become_follower(self, registration: PartitionRegistration) -> None:
+        """Follow, or hold a replica of a partition without a leader; answer what is parked."""
         self.registration = registration
         self.leader = None
         self.leader_id = registration.leader
@@ -189,7 +196,7 @@ class Partition:
         self.wake(ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
 
     def wake(self, error: ApiError) -> None:
-        """The fate of everything parked here is known: answer it now (fail what waits)."""
+        """Fail appends and deletions that wait here, and have parked fetches look again."""
         waiters, self._commit_waiters = self._commit_waiters, []
         for _, _, callback, _ in sorted(waiters, key=lambda waiter: waiter[:2]):
             callback(None, error)
@@ -201,7 +208,7 @@ class Partition:
     # -- watching
 
     def watch(self, watcher: Watcher, *, appends: bool) -> None:
-        """Tell `watcher` what happens here, until `unwatch`."""
+        """Tell `watcher` what happens here until `unwatch`; with `appends` also of appends."""
         self._watchers[watcher] = None
         if appends:
             self._append_watchers[watcher] = None
@@ -210,13 +217,12 @@ class Partition:
         self._watchers.pop(watcher, None)
         self._append_watchers.pop(watcher, None)
 
-    def fresh_records(self, offset: int, end_offset: int) -> Bytes | None:
-        """Exactly what is between the offsets, if it was appended just now.
+    def just_appended(self, offset: int, end_offset: int) -> Bytes | None:
+        """Return the records between the offsets if the present append wrote exactly these.
 
-        Only whoever is told of that append by `watch` can have it, while being told: it is in
-        memory anyway and need not be read back. Others read the log.
+        Its records are in memory only while its watchers are told; at any other time this is None.
         """
-        fresh = self._fresh
+        fresh = self._last_append
         if fresh is None or (fresh.offset, fresh.end_offset) != (offset, end_offset):
             return None
         return fresh.records
@@ -234,7 +240,7 @@ class Partition:
             watcher.log_moved()
 
     def follower_advanced(self) -> None:
-        """As a follower: the high watermark or the log start moved; consumers may wait here."""
+        """Tell consumers parked here that the high watermark of this follower may have moved."""
         if self._watchers:
             self._tell_committed()
 
@@ -251,8 +257,15 @@ class Partition:
     ) -> None:
         """Append as leader; call back on the event loop when `required_acks` is satisfied.
 
-        The call back gets (info, None), or (None, error) with an ApiError or LogDirectoryFailed.
         Appends to a partition are made in the order of the calls.
+
+        Args:
+            records: one or more batches.
+            required_acks: 0 or 1 when the leader has appended, -1 when the high watermark passed.
+            now_ms: the wall clock, for log append times.
+            callback: is given (info, None), or (None, error) with an ApiError or
+                LogDirectoryFailed.
+            expected_leader_epoch: refuse the append in any other epoch; -1 for any.
         """
         leader = self.leader
         if self.is_offline:
@@ -263,7 +276,7 @@ class Partition:
         ):
             callback(None, ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
             return
-        if required_acks == ACKS_ALL and not leader.has_min_isr:
+        if required_acks == ACKS_ALL and leader.is_under_min_isr:
             callback(
                 None,
                 ApiError(
@@ -293,11 +306,11 @@ class Partition:
         log = self.log
         latest = log.latest_epoch()
         if latest is not None and latest > leader_epoch:
-            # A newer epoch has begun in the log since: what was meant for the older one is refused.
+            # A newer epoch has begun in the log since the append was submitted.
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         info = log.append_as_leader(records, leader_epoch, now_ms, origin=origin)
         if leader.is_sole_replica:
-            # Nobody else has to have it: committed as soon as it is written.
+            # No other replica has to have it, so it is committed as soon as it is written.
             log.update_high_watermark(log.log_end_offset)
         return info
 
@@ -313,26 +326,26 @@ class Partition:
             callback(None, error)
             return
         if leader is not self.leader:
-            # Leadership moved while the disk wrote: the records are there, but not ours to promise.
+            # The leadership ended while the disk wrote: the next leader may truncate the records.
             callback(None, ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
             return
         end_offset = info.last_offset + 1
         has_grown = end_offset > leader.log_end_offset
         has_moved = has_grown and leader.on_append(end_offset, self._context.steady_ms())
-        fresh = Fresh(info.first_offset, end_offset, info.records)
-        info = info._replace(records=b"")  # whoever waits for the commit holds no memory
+        fresh = LastAppend(info.first_offset, end_offset, info.records)
+        info = info._replace(records=b"")  # an append that waits for its commit holds no memory
         if required_acks != ACKS_ALL or leader.high_watermark > info.last_offset:
             callback(info, None)
         else:
             self._waiter_count += 1
             waiter = (info.last_offset, self._waiter_count, callback, info)
             heappush(self._commit_waiters, waiter)
-        self._fresh = fresh
+        self._last_append = fresh
         if has_grown and self._append_watchers:
             self._tell_log_moved()
         if has_moved:
             self._on_progress(has_moved)
-        self._fresh = None
+        self._last_append = None
 
     def _on_progress(self, has_moved: bool) -> None:
         if not has_moved or self.leader is None:
@@ -341,7 +354,7 @@ class Partition:
         if self.log.high_watermark < high_watermark:
             executor, update = self.directory.executor, self.log.update_high_watermark
             if self.log.has_open_transactions:
-                # The log then knows which ones are over: that moves the last stable offset.
+                # The log learns which transactions are over, which moves the last stable offset.
                 executor.call(self._stable_moved, update, high_watermark)
             else:
                 executor.note(update, high_watermark)
@@ -358,7 +371,7 @@ class Partition:
         waiters = self._commit_waiters
         while waiters and waiters[0][0] < leader.high_watermark:
             _, _, callback, info = heappop(waiters)
-            if leader.had_min_isr:
+            if not leader.is_maximal_isr_under_min:
                 callback(info, None)
             else:
                 callback(None, ApiError(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND))
@@ -368,15 +381,20 @@ class Partition:
     def replica_error(
         self, replica_id: int, broker_epoch: int, current_leader_epoch: int
     ) -> ErrorCode:
-        """NONE if a fetch of this replica, in this epoch of its broker, may be served here."""
+        """Return NONE if the fetch of this replica may be served here, else the error.
+
+        Args:
+            broker_epoch: of the replica's broker; -1 where the version has none (KIP-903).
+            current_leader_epoch: as the follower knows it; -1 where it names none.
+        """
         leader = self.leader
         if leader is None:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         if leader.follower(replica_id) is None:
-            # It may be one in metadata that is still on its way here: it shall ask again.
+            # Newer metadata may name it as a replica: have the follower ask again.
             has_epoch = current_leader_epoch >= 0
             return ErrorCode.UNKNOWN_LEADER_EPOCH if has_epoch else ErrorCode.NOT_LEADER_OR_FOLLOWER
-        if self._standing.is_from_the_past(replica_id, broker_epoch):
+        if self._eligibility.is_broker_epoch_stale(replica_id, broker_epoch):
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return ErrorCode.NONE
 
@@ -388,8 +406,11 @@ class Partition:
         broker_epoch: int,
         fetches: FetchTimes,
     ) -> None:
-        """A follower has everything before `fetch_offset`: moves the high watermark, and proposes
-        to take it into the ISR once it has what it must have."""
+        """Note that a follower has everything before `fetch_offset`.
+
+        Move the high watermark as far as that allows, and propose to add the follower to the ISR if
+        it has caught up.
+        """
         leader = self.leader
         if leader is None:
             return
@@ -415,9 +436,12 @@ class Partition:
             )
             self._context.propose(self, proposal)
 
-    def check_isr(self) -> None:
-        """Called as time passes and as brokers come and go: replicas that lag leave the ISR, others
-        may join, and none that cannot join holds the high watermark."""
+    def review_isr(self) -> None:
+        """Look at the ISR again after time has passed or brokers have changed.
+
+        Move the high watermark if a replica that held it cannot join any more. Propose to add
+        followers that have caught up, and to remove those that lag.
+        """
         leader = self.leader
         if leader is None or self.is_offline or leader.is_sole_replica:
             return
@@ -438,7 +462,7 @@ class Partition:
         self._answer_low_waiters()
 
     def set_min_isr(self, min_isr: int) -> None:
-        """`min.insync.replicas` of the topic changed."""
+        """Apply the topic's `min.insync.replicas`."""
         leader = self.leader
         if leader is not None and leader.min_isr != min_isr:
             leader.min_isr = min_isr
@@ -451,7 +475,7 @@ class Partition:
         partition_epoch: int,
         isr: tuple[int, ...],
     ) -> None:
-        """The controller took over what was proposed."""
+        """Take the ISR that the controller committed for a proposal."""
         leader = self.leader
         if leader is None:
             return
@@ -463,11 +487,11 @@ class Partition:
             now_ms=self._context.steady_ms(),
         )
         self._on_progress(has_moved)
-        # Others may have come into sync while this change was under way.
+        # Other followers may have caught up while this change was under way.
         self._maybe_expand_isr(leader)
 
     def isr_refused(self, proposal: IsrProposal, code: ErrorCode) -> None:
-        """The controller did not take it over."""
+        """Note that the controller refused a proposal; send it again if it may help."""
         leader = self.leader
         if leader is None:
             return
@@ -480,17 +504,17 @@ class Partition:
     # -- deleted records
 
     def log_start_moved(self) -> None:
-        """Records were deleted here: followers that wait for news are told at once."""
+        """Tell followers at once that records were deleted here."""
         self._tell_log_moved()
         self._answer_low_waiters()
 
     def when_deleted(self, offset: int, reached: LowWatermarkReached) -> None:
-        """Call back as soon as no replica that is alive holds records below `offset`."""
+        """Call back once no replica that is alive holds records below `offset` (KIP-107)."""
         self._low_waiters.append((offset, reached))
         self._answer_low_waiters()
 
     def forget_deletion(self, reached: LowWatermarkReached) -> None:
-        """Nobody waits any more."""
+        """Do not call `reached` any more."""
         self._low_waiters = [w for w in self._low_waiters if w[1] is not reached]
 
     def _answer_low_waiters(self) -> None:
@@ -504,7 +528,7 @@ class Partition:
 
 
 def error_code(error: BaseException) -> ErrorCode:
-    """What a client is told of a failed append or read."""
+    """Return the code that tells a client of a failed append or read."""
     if isinstance(error, ApiError):
         return error.code
     if isinstance(error, LogDirectoryFailed):

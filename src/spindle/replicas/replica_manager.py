@@ -1,7 +1,8 @@
 """All replicas of this broker: finds them for handlers, and follows the committed metadata.
 
-`apply` executes the instructions of one metadata delta (`metadata.local_changes`): it creates,
-leads, follows and deletes replicas, and reports one that lives in another directory than recorded.
+`apply` carries out the instructions of one metadata delta (`metadata.local_changes`): it creates,
+leads, follows and deletes replicas, and reports replicas that stand in another directory than the
+metadata records.
 """
 
 import logging
@@ -28,13 +29,14 @@ from spindle.replication.throttling import ThrottledPartitions
 log = logging.getLogger(__name__)
 
 AssignDirectory = Callable[[Uuid, int, Uuid], None]
-"""Called with (topic id, partition, directory id) of a replica that is not where it is recorded."""
+"""Called with (topic id, partition, directory id) of a replica that is recorded elsewhere."""
 
 
 _CREATED_AT_A_TIME: Final = 32
+"""How many logs one job of a directory creates; other work there waits behind it."""
 
 Work = list[tuple[BecomeLeader | BecomeFollower, LogDirectory]]
-"""Replicas to be made in one directory."""
+"""Replicas to be created in one directory."""
 
 
 class TopicSettings:
@@ -56,13 +58,14 @@ class TopicSettings:
 
 
 class Replicas:
-    """Hosted partitions by name.
+    """The hosted partitions, by topic and index.
 
     Args:
         directories: in the order of `log.dirs`.
         settings_of: the settings of a topic by name, from the committed image.
-        on_misplaced: reports where a replica really is (KIP-858).
-        fetching: feeds the replicas that follow.
+        on_misplaced: reports the directory in which a replica stands (KIP-858).
+        fetching: fetches for the replicas that follow.
+        now_ms: the wall clock.
     """
 
     def __init__(
@@ -102,9 +105,13 @@ class Replicas:
     def lookup(self, topic: str, index: int) -> Partition | None:
         return self._partitions.get((topic, index))
 
-    def is_coming(self, topic: str, index: int) -> bool:
-        """The metadata names this broker as a replica that is not here yet, or as the leader of a
-        partition which it does not lead yet. One of an earlier topic of that name is another."""
+    def is_expected(self, topic: str, index: int) -> bool:
+        """Return True if this broker is about to host or to lead the partition.
+
+        The metadata names it as a replica or leader, but the replica has not followed yet. A
+        replica whose topic id differs belongs to a deleted topic of the same name; it does not
+        count.
+        """
         known = self._metadata.image.topics.by_name.get(topic)
         if known is None or index not in known.partitions:
             return False
@@ -115,21 +122,27 @@ class Replicas:
         return partition.leader is None and registration.leader == self.broker_id
 
     def must_wait(self, topic: str, index: int) -> bool:
-        """The replica `is_coming`, or others wait for it already, whose turn is first."""
+        """Return True if a request has to wait for the replica, or for others that wait for it."""
         if (topic, index) in self._awaited:
             return True
-        return self._metadata.is_behind and self.is_coming(topic, index)
+        return self._metadata.is_behind and self.is_expected(topic, index)
 
-    def when_here(self, topic: str, index: int, callback: Callable[[], None]) -> None:
-        """Call back when it is decided whether this broker leads the partition, in the order of the
-        calls."""
+    def when_hosted(self, topic: str, index: int, callback: Callable[[], None]) -> None:
+        """Call back once it is decided whether this broker leads the partition.
+
+        Callbacks for a partition run in the order of the calls.
+        """
         self._awaited.setdefault((topic, index), []).append(callback)
 
-    def call_who_waits(self, *, all_is_done: bool) -> None:
-        """Replicas have come; with `all_is_done` those that have not are not awaited any more."""
+    def resume_waiting(self, *, all_is_done: bool) -> None:
+        """Call back for the replicas that have followed the metadata.
+
+        Args:
+            all_is_done: every reaction is complete: call back for the others, too.
+        """
         for where in list(self._awaited):
-            if all_is_done or not self.is_coming(*where):
-                # One at a time, and the last one leaves nobody whom others could overtake.
+            if all_is_done or not self.is_expected(*where):
+                # Delete the list after the last callback: until then new requests queue behind it.
                 callbacks = self._awaited[where]
                 for callback in callbacks:
                     callback()
@@ -139,11 +152,11 @@ class Replicas:
         return [p for p in self._partitions.values() if p.directory is directory]
 
     def directory_at(self, path: str) -> LogDirectory | None:
-        """The directory configured by exactly this path."""
+        """Return the directory configured by exactly this path, if any."""
         return next((d for d in self.directories if d.path == path), None)
 
     def absent_error(self, topic: str, index: int, missing: ErrorCode) -> ErrorCode:
-        """Why a partition is not here: it lives elsewhere, or there is none (`missing`)."""
+        """Return why a partition is not here; `missing` if the metadata does not know it."""
         known = self._metadata.image.topics.by_name.get(topic)
         if known is not None and index in known.partitions:
             if self.broker_id in known.partitions[index].replicas and self._has_offline():
@@ -152,7 +165,7 @@ class Replicas:
         return missing
 
     def leader_of(self, topic: str, index: int) -> tuple[int, int]:
-        """(leader, leader epoch) in the newest metadata; (-1, -1) of an unknown partition."""
+        """Return (leader, leader epoch) in the newest metadata; (-1, -1) if unknown."""
         known = self._metadata.image.topics.by_name.get(topic)
         if known is None or index not in known.partitions:
             return NO_LEADER, -1
@@ -161,9 +174,11 @@ class Replicas:
     def leader_error(
         self, partition: Partition, current_leader_epoch: int, *, needs_leader: bool = True
     ) -> ErrorCode:
-        """NONE if this broker leads the partition in the epoch that the client knows (KIP-320).
+        """Return NONE if this broker may serve the partition, else the error (KIP-320).
 
-        Without `needs_leader` a follower will do as well (KIP-392).
+        Args:
+            current_leader_epoch: as the client knows it; -1 where it names none.
+            needs_leader: a follower may not serve the request (KIP-392).
         """
         if partition.is_offline:
             return ErrorCode.KAFKA_STORAGE_ERROR
@@ -177,19 +192,19 @@ class Replicas:
         return ErrorCode.NONE
 
     def cordon(self, paths: Sequence[str]) -> None:
-        """Place no new replicas in these directories; replaces what was cordoned before."""
+        """Place no new replicas in these directories, in place of those cordoned before."""
         self._cordoned = tuple(paths)
 
     def is_cordoned(self, directory: LogDirectory) -> bool:
-        """Gets no new replicas (KIP-1066)."""
+        """Return True if the directory gets no new replicas (KIP-1066)."""
         return directory.path in self._cordoned
 
     def remember_directory(self, where: TopicPartition, directory: LogDirectory) -> None:
-        """Create the replica there once it comes (KIP-113); forgotten at a restart."""
+        """Create the replica there once it is assigned (KIP-113); a restart forgets it."""
         self._preferred[where] = directory
 
     def on_leadership(self, listener: Callable[[Partition, bool], None]) -> None:
-        """Tell `listener` when this broker begins (True) or ceases (False) to lead a partition."""
+        """Tell `listener` when this broker begins (True) or ends (False) to lead a partition."""
         self._leader_listeners.append(listener)
 
     def _has_offline(self) -> bool:
@@ -198,22 +213,22 @@ class Replicas:
     # -- following the metadata
 
     def add_loaded(self, loaded: Iterable[Log], directory: LogDirectory) -> None:
-        """Logs found on disk at start; they are taken up by the first `apply`.
+        """Keep logs found on disk at the start until the first `apply` takes them.
 
-        Several directories may have one of the same name: one was offline while the other was made.
+        Two directories may have a log of the same name: one was offline when the other was created.
         """
         for found in loaded:
             self._loaded.setdefault(found.topic_partition, []).append((found, directory))
             directory.log_count += 1
 
     def take_loaded(self) -> list[tuple[Log, LogDirectory]]:
-        """Logs on disk that the metadata does not place here."""
+        """Return the logs on disk that the metadata does not place here, and forget them."""
         rest = [found for logs in self._loaded.values() for found in logs]
         self._loaded.clear()
         return rest
 
     async def apply(self, instructions: Sequence[Instruction]) -> None:
-        """Do what a metadata delta asks of this broker; deletions stand first in it."""
+        """Do what a metadata delta asks of this broker, deletions first."""
         await self._delete([i for i in instructions if isinstance(i, DeleteReplica)])
         rest = [i for i in instructions if not isinstance(i, DeleteReplica)]
         await self._host([i for i in rest if self.lookup(*i.topic_partition) is None])
@@ -221,7 +236,8 @@ class Replicas:
         leaders = [(p, i) for p, i in hosted if p is not None and isinstance(i, BecomeLeader)]
         followers = [(p, i) for p, i in hosted if p is not None and isinstance(i, BecomeFollower)]
         in_new_epochs = [p for p, i in followers if i.partition.leader_epoch != p.leader_epoch]
-        # What a leader of before sent is in the logs before the work that comes now, or never.
+        # Stop the fetchers first: records from the previous leader must be appended before the new
+        # epoch starts, or dropped.
         self._fetching.stop([p for p, _ in leaders if p.leader is None] + in_new_epochs)
         await self._start_epochs(leaders)
         for partition, leadership in leaders:
@@ -231,7 +247,7 @@ class Replicas:
         await self._begin_to_follow([p for p in in_new_epochs if p.leader_id != NO_LEADER])
 
     async def _delete(self, instructions: Sequence[DeleteReplica]) -> None:
-        """Let go of the replicas at once, then rename their logs, one hop per directory."""
+        """Stop serving the replicas at once, then rename their logs, one hop per directory."""
         doomed: dict[int, list[Partition]] = {}
         for instruction in instructions:
             partition = self._partitions.get(instruction.topic_partition)
@@ -264,7 +280,7 @@ class Replicas:
         partition.wake(ApiError(code))
 
     async def _host(self, instructions: Sequence[BecomeLeader | BecomeFollower]) -> None:
-        """Take up or create the logs of replicas that are new here, one hop per directory."""
+        """Find on disk or create the logs of replicas that are new here."""
         plan: dict[int, Work] = {}
         for instruction in instructions:
             where = instruction.topic_partition
@@ -283,8 +299,8 @@ class Replicas:
                 continue
             target.log_count += 1
             plan.setdefault(id(target), []).append((instruction, target))
-        # All directories at the same time, for each has its own thread; but only so many at a time,
-        # for whatever else a directory has to do waits behind them.
+        # All directories at the same time, because each has its own thread, and a few logs at a
+        # time, because other work of a directory waits behind them.
         longest = max(map(len, plan.values()), default=0)
         for start in range(0, longest, _CREATED_AT_A_TIME):
             parts = [work[start : start + _CREATED_AT_A_TIME] for work in plan.values()]
@@ -328,6 +344,7 @@ class Replicas:
     def _choose(
         self, where: TopicPartition, registration: PartitionRegistration
     ) -> LogDirectory | None:
+        """Choose the directory of a new log; None to create nothing."""
         return choose_directory(
             where,
             self.directories,
@@ -337,7 +354,7 @@ class Replicas:
         )
 
     async def _put_aside(self, stale: Log, directory: LogDirectory) -> None:
-        """Data of an earlier topic of the same name, or of nobody: kept as `-stray` (KIP-516)."""
+        """Rename a log that is not assigned here to `-stray`; its data stays (KIP-516)."""
         log.warning(
             "%s in %s, of topic id %s, is not assigned there: renamed to -stray",
             stale.topic_partition,
@@ -350,13 +367,13 @@ class Replicas:
             log.error("%s was not renamed: %s", stale.topic_partition, failure)
 
     async def put_aside_strays(self) -> None:
-        """After the first `apply`: what is on disk and not in the metadata is set aside."""
+        """Put aside the logs on disk that the first `apply` did not take."""
         for stale, directory in self.take_loaded():
             directory.log_count -= 1
             await self._put_aside(stale, directory)
 
     async def _start_epochs(self, leaders: Sequence[tuple[Partition, BecomeLeader]]) -> None:
-        """Note in the logs that new epochs begin at their ends (KIP-101), one hop per directory."""
+        """Begin new leader epochs at the log ends (KIP-101), one hop per directory."""
         plan: dict[int, list[tuple[Partition, int]]] = {}
         for partition, instruction in leaders:
             epoch = instruction.partition.leader_epoch
@@ -389,7 +406,7 @@ class Replicas:
             self._tell(partition, False)
 
     async def _begin_to_follow(self, partitions: Sequence[Partition]) -> None:
-        """Have the leaders' records fetched from where the logs stand, one hop per directory."""
+        """Fetch from the leaders from where the logs stand, one hop per directory."""
         plan: dict[int, list[Partition]] = {}
         for partition in partitions:
             if not partition.is_offline:
@@ -423,7 +440,7 @@ class Replicas:
     # -- configuration and failures
 
     def refresh_settings(self, topics: Iterable[str] | None) -> None:
-        """Take over changed configuration of these topics; None for all."""
+        """Apply changed configuration of these topics; None for all."""
         names = None if topics is None else set(topics)
         for partition in self._partitions.values():
             topic = partition.topic_partition.topic
@@ -441,13 +458,13 @@ class Replicas:
             partition.is_throttled_as_follower = is_throttled
             self._fetching.throttle(partition)
 
-    def check_isrs(self) -> None:
-        """Time has passed, or brokers came or went: see who is in sync (KIP-497)."""
+    def review_isrs(self) -> None:
+        """Look at all ISRs again after time has passed or brokers have changed (KIP-497)."""
         for partition in self._partitions.values():
-            partition.check_isr()
+            partition.review_isr()
 
     def on_directory_failed(self, directory: LogDirectory) -> None:
-        """Answer at once whatever is parked on the partitions of a dead directory."""
+        """Fail at once everything that waits on the partitions of a dead directory."""
         partitions = self.in_directory(directory)
         self._fetching.stop(partitions)
         for partition in partitions:
@@ -459,7 +476,7 @@ def _own_log(
     instruction: BecomeLeader | BecomeFollower,
     broker_id: int,
 ) -> Log | None:
-    """The log of the topic id among those of a name; of two, the one where it is recorded."""
+    """Return the log of the right topic id; of two, the one in the recorded directory."""
     recorded = instruction.partition.directory(broker_id)
     own = [(log, at) for log, at in found if log.topic_id == instruction.topic_id]
     own.sort(key=lambda pair: pair[1].directory_id != recorded)

@@ -1,4 +1,4 @@
-"""What partitions share in leading: who the brokers are, the clock, the way to the controller."""
+"""What all partitions of a broker need to lead: brokers, a clock, the way to the controller."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,8 +19,8 @@ class ReplicationContext:
     Attributes:
         steady_ms: a clock for durations.
         max_lag_ms: `replica.lag.time.max.ms`.
-        propose: sends a proposed ISR to the controller (AlterPartition); what came of it is told to
-            the partition.
+        propose: sends a proposed ISR to the controller (AlterPartition), and tells the partition
+            the result.
     """
 
     broker_id: int
@@ -30,11 +30,11 @@ class ReplicationContext:
     propose: "Callable[[Partition, IsrProposal], None]"
 
 
-class Standing:
-    """What the newest committed image says of the brokers of one partition's replicas.
+class CommittedEligibility:
+    """What the newest committed image says about the brokers of one partition's replicas.
 
-    Unlike Kafka's leader, ours also looks at the replica's directory: a follower whose disk has
-    died does not come back within the lag that it is granted, and must not hold the high watermark.
+    Unlike Kafka's leaders, this also looks at the replica's directory: a follower whose disk has
+    died cannot catch up, so it must not hold the high watermark for `replica.lag.time.max.ms`.
     """
 
     __slots__ = ("_metadata", "_partition", "_topic_id")
@@ -44,7 +44,8 @@ class Standing:
         self._topic_id = topic_id
         self._partition = partition
 
-    def may_join(self, replica_id: int, broker_epoch: int) -> bool:
+    def is_eligible(self, replica_id: int, broker_epoch: int) -> bool:
+        """See `IsrEligibility`."""
         image = self._metadata.image
         broker = image.cluster.brokers.get(replica_id)
         if broker is None or not broker.is_active:
@@ -59,11 +60,12 @@ class Standing:
         )
 
     def is_alive(self, replica_id: int) -> bool:
+        """See `IsrEligibility`."""
         broker = self._metadata.image.cluster.brokers.get(replica_id)
         return broker is not None and not broker.is_fenced
 
-    def is_from_the_past(self, replica_id: int, broker_epoch: int) -> bool:
-        """The epoch is that of an earlier registration of a broker which is back (KIP-903)."""
+    def is_broker_epoch_stale(self, replica_id: int, broker_epoch: int) -> bool:
+        """Return True if the broker has registered again since `broker_epoch` (KIP-903)."""
         broker = self._metadata.image.cluster.brokers.get(replica_id)
         return (
             broker is not None

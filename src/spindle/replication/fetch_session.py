@@ -1,9 +1,9 @@
 """Incremental fetch sessions (KIP-227), by topic name or by topic id (KIP-516).
 
 A session remembers the partitions of a fetcher, so that a request names only what changed and an
-answer holds only what is new. It also watches them: partitions about which there may be something
-to say gather in `dirty`, and a fetch looks at no others. The cache is bounded: a fetcher that finds
-no room is served without a session, which is always legal.
+answer holds only what is new. It also watches them: partitions to which something has happened
+gather in `dirty`, and a fetch looks at no others. The cache is bounded: a fetcher that finds no
+room is served without a session, as KIP-227 allows at any time.
 """
 
 from collections.abc import Callable, Iterable
@@ -18,8 +18,8 @@ INVALID_SESSION_ID: Final = 0
 INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
 FULL_LOOK_MS: Final = 5_000
-"""A session looks at all its partitions once in this time: what no event announces (a log start
-that retention moved) is told by then."""
+"""A session looks at all its partitions once in this time. So its fetcher also hears of changes
+that no event announces, such as a log start that retention moved."""
 _TOPIC_IDS_FROM: Final = TOPIC_IDS_FROM[ApiKey.FETCH]
 _MAX_EPOCH: Final = 2**31 - 1
 _MAX_PARTITIONS: Final = 500_000
@@ -34,7 +34,7 @@ class PartitionKey(NamedTuple):
 
 
 class Watched(Protocol):
-    """A partition as its watchers see it."""
+    """A partition that can be watched."""
 
     def watch(self, watcher: "FetchedPartition", *, appends: bool) -> None: ...
     def unwatch(self, watcher: "FetchedPartition") -> None: ...
@@ -43,10 +43,13 @@ class Watched(Protocol):
 class FetchedPartition:
     """What a fetcher wants of a partition, and what it was last told; a watcher of the partition.
 
-    `topic` is the name that a topic id had when it was first resolved, "" before: whoever is being
-    served when the topic goes is told about the name, and a new topic of that name is another one.
-    `is_progress_new` says that a follower has named the partition, and with it what it has, and
-    that nobody took this over yet: the leader may learn of the partition after that request.
+    Attributes:
+        topic: the name that the topic id had when it was first resolved; "" before. It stays after
+            the topic is deleted, so that the fetcher hears of the deletion.
+        is_progress_new: a follower has named the partition, and the fetch offset in that request
+            has not been counted as its progress yet. The leader may hear of the partition only
+            after the request.
+        high_watermark, log_start_offset: as the fetcher was last told; -1 before.
     """
 
     __slots__ = (
@@ -79,6 +82,7 @@ class FetchedPartition:
         self.update(wanted)
 
     def update(self, wanted: FetchRequest.FetchTopic.FetchPartition) -> None:
+        """Take what a request says of the partition."""
         self.fetch_offset = wanted.fetch_offset
         self.max_bytes = wanted.partition_max_bytes
         self.current_leader_epoch = wanted.current_leader_epoch
@@ -87,18 +91,18 @@ class FetchedPartition:
         self.is_progress_new = True
 
     def is_news(self, high_watermark: int, log_start_offset: int) -> bool:
-        """Whether an answer without data has something to tell."""
+        """Return True if an answer without records has something to tell."""
         return (high_watermark, log_start_offset) != (self.high_watermark, self.log_start_offset)
 
     def remember(self, high_watermark: int, log_start_offset: int) -> None:
-        """The fetcher is told this."""
+        """Note what the fetcher is told."""
         self.high_watermark = high_watermark
         self.log_start_offset = log_start_offset
 
     # -- watching
 
     def attach(self, partition: Watched | None) -> None:
-        """Watch this partition, and no other one from now on."""
+        """Watch this partition instead of the present one; None to watch nothing."""
         if self.session.is_closed:
             partition = None
         if partition is not self._watched:
@@ -109,17 +113,20 @@ class FetchedPartition:
                 partition.watch(self, appends=self.session.is_replica)
 
     def log_moved(self) -> None:
-        """There are more records, or fewer old ones; told to followers only."""
+        """Hear that the log has grown or begins later; only followers hear it."""
         self.session.touch(self, must_wake=True)
 
     def committed(self) -> None:
-        """The high watermark moved. A follower learns it with the next records, or after its
-        `max_wait_ms`; unless consumers read there."""
+        """Hear that the high watermark moved.
+
+        Wake a consumer. A follower learns it with the next records or after its `max_wait_ms`,
+        unless consumers read from followers.
+        """
         session = self.session
         session.touch(self, must_wake=not session.is_replica or session.serves_consumers)
 
     def changed(self) -> None:
-        """The leadership, or whether the partition can be served at all."""
+        """Hear of another leadership, or that the partition cannot be served any more."""
         self.session.touch(self, must_wake=True)
 
 
@@ -128,9 +135,11 @@ class FetchSession:
 
     Attributes:
         dirty: partitions to look at, in the order in which they are to be served.
+        full_look_ms: when all partitions were last looked at.
         on_dirty: wakes the fetch that waits; None while none does.
-        last_used_ms: when the last request came, which is also when a follower was last heard of.
-        serves_consumers: a follower in whose place consumers wait for the high watermark (KIP-392).
+        last_used_ms: when the last request came.
+        serves_consumers: consumers read from this follower and wait for its high watermark
+            (KIP-392).
     """
 
     __slots__ = (
@@ -162,7 +171,7 @@ class FetchSession:
         self.on_dirty: Callable[[], None] | None = None
 
     def update(self, request: FetchRequest) -> None:
-        """Take over what a request changes."""
+        """Take what a request adds, changes and forgets."""
         for topic in request.forgotten_topics_data:
             for partition in topic.partitions:
                 key = PartitionKey(topic.topic, topic.topic_id, partition)
@@ -179,23 +188,23 @@ class FetchSession:
             self.dirty[key] = known
 
     def touch(self, partition: FetchedPartition, *, must_wake: bool) -> None:
-        """There may be something to say about the partition."""
+        """Have the partition looked at; with `must_wake` at once."""
         self.dirty[partition.key] = partition
         if must_wake and self.on_dirty is not None:
             self.on_dirty()
 
     def take_dirty(self) -> Iterable[FetchedPartition]:
-        """The partitions to look at; they are clean from now on."""
+        """Return the partitions to look at, which are clean from now on."""
         taken, self.dirty = self.dirty, {}
         return taken.values()
 
     def look_at_all(self, now_ms: int) -> None:
-        """Every partition is to be looked at; those that are already keep their turn."""
+        """Have every partition looked at; those that are dirty already keep their turn."""
         self.full_look_ms = now_ms
         self.dirty.update(self.partitions)
 
     def close(self) -> None:
-        """Watch nothing any more."""
+        """Stop watching."""
         self.is_closed = True
         for partition in self.partitions.values():
             partition.attach(None)
@@ -204,13 +213,14 @@ class FetchSession:
 def wanted_partitions(
     request: FetchRequest,
 ) -> Iterable[tuple[PartitionKey, FetchRequest.FetchTopic.FetchPartition]]:
+    """Return the partitions that a request names, in its order."""
     for topic in request.topics:
         for wanted in topic.partitions:
             yield PartitionKey(topic.topic, topic.topic_id, wanted.partition), wanted
 
 
 class SessionError(Exception):
-    """The request does not fit the session that it names; the whole answer is this code."""
+    """A request that does not fit the session it names; the whole answer is this code."""
 
     def __init__(self, code: ErrorCode) -> None:
         super().__init__(code)
@@ -218,7 +228,7 @@ class SessionError(Exception):
 
 
 class FetchContext(NamedTuple):
-    """What to serve. A request without a session gets one of its own, to be closed after it."""
+    """The session to serve. A request without one gets a session that ends with its answer."""
 
     session: FetchSession
     is_incremental: bool
@@ -229,7 +239,7 @@ class FetchContext(NamedTuple):
 
     @property
     def is_remembered(self) -> bool:
-        """The session goes on after this request."""
+        """Return True if the session goes on after this request."""
         return self.session.session_id != INVALID_SESSION_ID
 
     @property
@@ -240,11 +250,11 @@ class FetchContext(NamedTuple):
 class FetchSessionCache:
     """All sessions of a broker, at most `max_sessions`, with at most `max_partitions` in all.
 
-    Followers come first: a consumer's session makes room for one of theirs at any time.
+    A follower's session may replace a consumer's at any time.
 
     Args:
         next_id: gives random positive 31-bit numbers.
-        min_eviction_ms: a session must have been idle that long to make room for another.
+        min_eviction_ms: how long a session must have been idle before another may replace it.
     """
 
     def __init__(
@@ -267,13 +277,14 @@ class FetchSessionCache:
     def open(
         self, request: FetchRequest, api_version: int, now_ms: int, *, is_replica: bool = False
     ) -> FetchContext:
-        """The partitions that a request asks for, with or without a session.
+        """Open a session or go on with one, as the request asks.
 
         Args:
             now_ms: of a steady clock.
 
         Raises:
-            SessionError: unknown session, wrong epoch, or a change between names and ids.
+            SessionError: the session is unknown or has another epoch, the request names topics by
+                id and the session by name or the other way round, or there is no room left.
         """
         epoch = request.session_epoch
         uses_topic_ids = api_version >= _TOPIC_IDS_FROM
@@ -291,19 +302,19 @@ class FetchSessionCache:
         session.update(request)
         self._partition_count += len(session.partitions) - count_before
         if self._partition_count > self._max_partitions and len(session.partitions) > count_before:
-            # The fetcher starts anew with a full request, and is served without a session.
+            # The fetcher begins anew with a full request and is served without a session.
             self.forget(session)
             raise SessionError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         session.last_used_ms = now_ms
         if now_ms - session.full_look_ms >= FULL_LOOK_MS:
             session.look_at_all(now_ms)
         session.epoch = 1 if epoch == _MAX_EPOCH else epoch + 1
-        # Most recently used last: the first one is the one to evict.
+        # The most recently used session stands last, so that the first is evicted.
         self.sessions[session.session_id] = self.sessions.pop(session.session_id)
         return FetchContext(session, is_incremental=True)
 
     def forget(self, session: FetchSession) -> None:
-        """Close a session, for example one whose fetcher was not told of it."""
+        """Close a session, such as one whose id never reached its fetcher."""
         if self.sessions.pop(session.session_id, None) is not None:
             self._partition_count -= len(session.partitions)
         session.close()
@@ -328,7 +339,7 @@ class FetchSessionCache:
         return FetchContext(session, is_incremental=False)
 
     def _has_room(self, partition_count: int, now_ms: int, is_replica: bool) -> bool:
-        """Whether there is room for one more session, if need be in place of others."""
+        """Make room for one more session, by eviction if need be; return False without room."""
         if not self._max_sessions or partition_count > self._max_partitions:
             return False
         while (

@@ -17,7 +17,7 @@ Position = FetchRequest.FetchTopic.FetchPartition
 
 
 class TopicIdPartition(NamedTuple):
-    """A partition by the id of its topic: a topic that was created again is another one."""
+    """A partition by the id of its topic, which a topic created again does not share."""
 
     topic_id: Uuid
     partition: int
@@ -33,7 +33,7 @@ class NextFetch(NamedTuple):
 
 
 class FetchSessionHandler:
-    """What a fetcher wants of one leader, and how much of it the leader knows."""
+    """The partitions that are fetched from one leader, and which of them its session knows."""
 
     __slots__ = ("_changed", "_epoch", "_forgotten", "_known", "_lost", "_session_id", "_wanted")
 
@@ -57,22 +57,22 @@ class FetchSessionHandler:
         self._forgotten.pop(key, None)
 
     def forget(self, key: TopicIdPartition) -> None:
-        """Fetch the partition no more."""
+        """Stop fetching the partition."""
         self._wanted.pop(key, None)
         self._changed.pop(key, None)
         if key in self._known:
             self._forgotten[key] = None
 
     def lose(self, key: TopicIdPartition) -> None:
-        """What the leader just told about the partition was of no use, and it tells nothing twice.
+        """Note that an answer about the partition was dropped; a session tells nothing twice.
 
-        A partition that is wanted again before the leader has heard that it was forgotten would
-        wait for the next change of a high watermark that it missed.
+        If the partition is wanted again, begin a new session. In the old one the leader would wait
+        for the next change of the high watermark before it tells the present one.
         """
         self._lost[key] = None
 
     def next_fetch(self) -> NextFetch:
-        """The next request; `on_response` or `on_failure` must follow before another one."""
+        """Return the next request; call `on_response` or `on_failure` before the next one."""
         if any(key in self._wanted for key in self._lost):
             self._begin_anew()
         self._lost.clear()
@@ -90,7 +90,7 @@ class FetchSessionHandler:
         return NextFetch(self._session_id, self._epoch, wanted, forgotten)
 
     def on_response(self, response: FetchResponse) -> bool:
-        """False if the answer is of no use: the session is begun anew then."""
+        """Take an answer; return False, and begin a new session, if it does not fit."""
         if response.error_code:
             if response.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
                 self._session_id = INVALID_SESSION_ID
@@ -101,7 +101,7 @@ class FetchSessionHandler:
             for topic in response.responses
             for data in topic.partitions
         ]
-        # A leader whose quota is used up answers with nothing but the time to wait (KIP-219).
+        # With its quota used up a leader answers with nothing but the time to wait (KIP-219).
         is_throttled = response.throttle_time_ms > 0 and not answered
         is_whole = self._epoch != INITIAL_EPOCH or len(answered) == len(self._known)
         if not (is_whole or is_throttled) or any(key not in self._known for key in answered):
@@ -115,9 +115,9 @@ class FetchSessionHandler:
         return True
 
     def on_failure(self) -> None:
-        """It is unknown what the leader knows: the next request names everything again.
+        """Begin a new session: it is unknown what the leader knows.
 
-        It carries the id of the session, if there is one, so that the leader can close it.
+        The next request names everything, and the id of the old session, which the leader closes.
         """
         self._begin_anew()
 

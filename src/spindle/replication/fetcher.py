@@ -1,9 +1,9 @@
-"""Following one leader broker: what to fetch of it, and what each answer asks for.
+"""The fetcher of a follower: what to fetch from one leader, and what each answer asks for.
 
 A pure state machine. `next_request` gives the fetch to send; `on_response` turns its answer into
-work on logs and questions for offsets; `on_done` takes the outcome back. A partition has one piece
-of work at a time and is not fetched meanwhile. Truncation needs no round of its own: every fetch
-names the epoch of the last record, and the leader answers where the logs part (KIP-595).
+work on logs and requests for offsets; `on_done` takes the result of the work. A partition has one
+piece of work at a time and is not fetched meanwhile. Truncation needs no request of its own: every
+fetch names the epoch of the last record, and the leader answers where the logs part (KIP-595).
 
 Time is in milliseconds of any clock that does not go back.
 """
@@ -40,7 +40,7 @@ _FIRST_DELAY_PART: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class FetcherSettings:
-    """`replica.fetch.*` of the property file. `backoff_ms` is the longest pause after an error."""
+    """`replica.fetch.*` of the property file; `backoff_ms` is the longest pause after an error."""
 
     replica_id: int
     max_wait_ms: int
@@ -53,8 +53,13 @@ class FetcherSettings:
 class FollowedPartition:
     """One partition that is fetched in one leader epoch.
 
-    `lag` is the leader's high watermark minus the own log end, at least 0; -1 before the first
-    answer.
+    Attributes:
+        lag: the leader's high watermark minus the log end here, at least 0; -1 before the first
+            answer.
+        is_asked: a request that names the partition was made, and nothing ended that since.
+        has_work: a step for it is under way; it is not fetched meanwhile.
+        delay_ms: the last pause after an error; 0 after a success.
+        delayed_until_ms: the end of a pause; None without one.
     """
 
     __slots__ = (
@@ -89,26 +94,26 @@ class FollowedPartition:
 
     @property
     def is_caught_up(self) -> bool:
-        """It had everything that was committed when the leader answered last."""
+        """Return True if it had everything committed when the leader last answered."""
         return self.lag == 0
 
 
 class FindLeaderOffsets(NamedTuple):
-    """The leader's log does not have the offset that was asked for: where does it begin and end?"""
+    """Ask the leader where its log begins and ends: it does not have the fetch offset."""
 
 
 Work: TypeAlias = LogWork | FindLeaderOffsets
 
 
 class Step(NamedTuple):
-    """Something to be done for a partition; `on_done` is to be told."""
+    """Work to be done for a partition; `on_done`, `on_refused` or `on_failed` takes its end."""
 
     partition: FollowedPartition
     work: Work
 
 
 class Failed(NamedTuple):
-    """A partition that is not followed until its leadership changes."""
+    """Why a partition is not followed until its leadership changes."""
 
     leader_epoch: int
     reason: str
@@ -138,24 +143,24 @@ class Fetcher:
         return max((partition.lag for partition in self._partitions.values()), default=0)
 
     def follows(self, partition: FollowedPartition) -> bool:
-        """It was neither removed nor replaced since."""
+        """Return True unless the partition was removed or replaced."""
         return self._partitions.get(partition.key) is partition
 
     # -- what is followed
 
     def add(self, partition: FollowedPartition) -> None:
-        """Begin to fetch; replaces what was known of the partition."""
+        """Begin to fetch the partition, in place of an earlier epoch of it."""
         self.remove(partition.key)
         self._partitions[partition.key] = partition
         self._fetch_on(partition)
 
     def remove(self, key: TopicIdPartition) -> None:
-        """Cease to fetch; answers and outcomes that come later are not for this partition."""
+        """Stop fetching the partition; drop answers and outcomes that come later."""
         self.failed.pop(key, None)
         self._drop(key)
 
     def throttle(self, key: TopicIdPartition, is_throttled: bool) -> None:
-        """Whether the partition counts for the follower's quota (KIP-73)."""
+        """Say whether the partition counts for the follower's quota (KIP-73)."""
         partition = self._partitions.get(key)
         if partition is None:
             return
@@ -176,7 +181,7 @@ class Fetcher:
     def next_request(
         self, broker_epoch: int, now_ms: int, is_quota_exceeded: bool = False
     ) -> FetchRequest | None:
-        """The fetch to send; None if there is nothing to fetch now (see `wake_ms`).
+        """Return the fetch to send; None if there is nothing to fetch now (see `wake_ms`).
 
         Args:
             broker_epoch: of this broker's registration (KIP-903).
@@ -194,7 +199,7 @@ class Fetcher:
         for key in fetch.wanted:
             self._partitions[key].is_asked = True
         return FetchRequest(
-            # The one is for versions up to 14, the other for later ones.
+            # Versions up to 14 have the first of these two fields, later ones the second.
             replica_id=settings.replica_id,
             replica_state=FetchRequest.ReplicaState(
                 replica_id=settings.replica_id, replica_epoch=broker_epoch
@@ -210,7 +215,7 @@ class Fetcher:
 
     @property
     def wake_ms(self) -> int | None:
-        """When the first delayed partition may be fetched again."""
+        """Return when the first delayed partition may be fetched again; None without one."""
         times = [
             partition.delayed_until_ms
             for partition in self._delayed.values()
@@ -220,7 +225,7 @@ class Fetcher:
 
     @property
     def waits_for_quota(self) -> bool:
-        """Partitions are left out until the quota has room again."""
+        """Return True if partitions are left out until the quota has room again."""
         return any(not partition.is_asked for partition in self._throttled.values())
 
     def _apply_quota(self, partition: FollowedPartition, is_exceeded: bool) -> None:
@@ -251,9 +256,9 @@ class Fetcher:
         )
 
     def _delay(self, partition: FollowedPartition, now_ms: int) -> None:
-        """Leave the partition alone for a while, and longer each time.
+        """Do not fetch the partition for a while, and longer each time.
 
-        Most errors come from a leader that is a moment behind in its metadata.
+        Begin with a short pause: most errors come from a leader whose metadata is a moment behind.
         """
         longest_ms = self._settings.backoff_ms
         first_ms = max(longest_ms // _FIRST_DELAY_PART, 1)
@@ -266,11 +271,11 @@ class Fetcher:
     # -- answers
 
     def on_no_answer(self) -> None:
-        """The request was lost, or its answer."""
+        """Note that the request or its answer was lost."""
         self._session.on_failure()
 
     def on_response(self, response: FetchResponse, now_ms: int) -> list[Step] | None:
-        """What is to be done; None if the answer as a whole is of no use."""
+        """Return the steps that the answer asks for; None if it does not fit the session."""
         if not self._session.on_response(response):
             return None
         steps: list[Step] = []
@@ -328,7 +333,7 @@ class Fetcher:
     # -- outcomes
 
     def on_done(self, step: Step, position: LogPosition, now_ms: int) -> None:
-        """The log stands here after the work."""
+        """Go on from where the log stands after the work."""
         partition, work = step
         if not self.follows(partition):
             return
@@ -340,7 +345,7 @@ class Fetcher:
         else:
             partition.lag = _UNKNOWN_LAG
         if position == before:
-            # The same question would get the same answer.
+            # The log has not changed, so the same request would get the same answer at once.
             self._delay(partition, now_ms)
             return
         partition.delay_ms = 0
@@ -350,17 +355,17 @@ class Fetcher:
             self._fetch_on(partition)
 
     def on_refused(self, step: Step, now_ms: int) -> None:
-        """What the leader sent cannot be used; it is asked again after a while."""
+        """Ask again after a pause: what the leader sent cannot be used."""
         if self.follows(step.partition):
             self._delay(step.partition, now_ms)
 
     def on_failed(self, step: Step, reason: str) -> None:
-        """The work cannot be done at all: the partition is given up until its leader changes."""
+        """Give the partition up until its leadership changes: the work cannot be done."""
         if self.follows(step.partition):
             self._fail(step.partition, reason)
 
     def _go_on(self, partition: FollowedPartition) -> None:
-        """The leader need not be told anything: what it was asked for still holds."""
+        """Keep the position that the leader's session knows: it is still right."""
         partition.has_work = False
         partition.is_asked = True
 
@@ -373,7 +378,7 @@ class Fetcher:
     def offsets_request(
         self, partitions: Sequence[FollowedPartition], timestamp: int
     ) -> ListOffsetsRequest:
-        """Ask for LATEST or EARLIEST."""
+        """Return a request for the LATEST or EARLIEST offsets of these partitions."""
         topics: dict[str, ListOffsetsRequest.ListOffsetsTopic] = {}
         for partition in partitions:
             topic = topics.setdefault(
@@ -397,7 +402,7 @@ class Fetcher:
         earliest: ListOffsetsResponse,
         now_ms: int,
     ) -> list[Step]:
-        """What is to be done where the leader does not have the offset that was asked for."""
+        """Return the steps for partitions whose fetch offset the leader does not have."""
         ends, starts = _offsets(latest), _offsets(earliest)
         steps = []
         for partition in asked:

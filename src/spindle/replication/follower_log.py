@@ -1,4 +1,4 @@
-"""What a follower does to its log when the leader has answered; runs on the directory's thread.
+"""What a follower does to its log after the leader's answer; runs on the directory's thread.
 
 KIP-101 and KIP-279 (truncation by epochs), KIP-107 (log start offsets), KIP-595 (the diverging
 epoch comes with the fetch).
@@ -17,7 +17,7 @@ NO_EPOCH = -1
 
 
 class LogPosition(NamedTuple):
-    """Where a follower's log stands; `last_epoch` is -1 for a log without a history of epochs."""
+    """Where a follower's log stands; `last_epoch` is -1 if the log has no leader epochs."""
 
     end_offset: int
     last_epoch: int
@@ -26,9 +26,9 @@ class LogPosition(NamedTuple):
 
 
 class Append(NamedTuple):
-    """Take over records, high watermark and log start of the leader.
+    """Append the leader's records, and move high watermark and log start to the leader's.
 
-    `fetch_offset` is the log end that the records were fetched for.
+    `fetch_offset` is the log end for which the records were fetched.
     """
 
     fetch_offset: int
@@ -39,20 +39,24 @@ class Append(NamedTuple):
 
 
 class TruncateToEpoch(NamedTuple):
-    """The leader's `epoch`, the largest not above our last one, ends at `end_offset`."""
+    """Truncate to where the logs part.
+
+    `epoch` is the leader's largest epoch that is not above the last one here; in the leader's log
+    it ends at `end_offset`.
+    """
 
     epoch: int
     end_offset: int
 
 
 class TruncateTo(NamedTuple):
-    """The leader's log ends below ours."""
+    """Truncate to the leader's log end, which is below the one here."""
 
     offset: int
 
 
 class StartOver(NamedTuple):
-    """The leader's log starts above our end."""
+    """Delete everything and begin at the leader's log start, which is above the log end here."""
 
     offset: int
 
@@ -61,7 +65,7 @@ LogWork: TypeAlias = Append | TruncateToEpoch | TruncateTo | StartOver
 
 
 def position_of(log: Log) -> LogPosition:
-    """Where the log stands."""
+    """Return where the log stands."""
     latest = log.latest_epoch()
     return LogPosition(
         log.log_end_offset,
@@ -72,10 +76,10 @@ def position_of(log: Log) -> LogPosition:
 
 
 def begin_to_follow(log: Log, now_ms: int) -> LogPosition:
-    """Where fetching begins.
+    """Prepare the log for a new leader; return the position from which to fetch.
 
-    Without epochs nothing can tell where the log parts from the leader's, so what is not known to
-    be committed goes.
+    A log without leader epochs is truncated to its high watermark: nothing tells where it parts
+    from the leader's log beyond that.
     """
     if log.latest_epoch() is None:
         log.truncate_to(log.high_watermark, now_ms)
@@ -83,10 +87,10 @@ def begin_to_follow(log: Log, now_ms: int) -> LogPosition:
 
 
 def apply_leader_answer(log: Log, work: LogWork, now_ms: int) -> LogPosition:
-    """Do what the leader's answer asks for; where the log stands then.
+    """Do what the leader's answer asks for; return where the log stands then.
 
     Raises:
-        CorruptRecords: the records are not sound. What came before the answer stays.
+        CorruptRecords: the records are damaged; none of them was appended.
         UnexpectedAppendOffset: the records begin below the log end.
     """
     match work:
@@ -103,10 +107,10 @@ def apply_leader_answer(log: Log, work: LogWork, now_ms: int) -> LogPosition:
 
 
 def truncation_offset(log: Log, epoch: int, end_offset: int) -> int:
-    """Up to where the log agrees with the leader's, as far as can be told (KIP-279).
+    """Return up to where the log may agree with the leader's (KIP-279).
 
-    Where the log does not know the leader's epoch, the end of its largest epoch below is the next
-    one to ask about.
+    If the log does not have the leader's epoch, truncate to the end of its largest epoch below
+    that one; the next fetch then asks about that epoch.
     """
     own = log.end_offset_for_epoch(epoch)
     if own.epoch == NO_EPOCH:
@@ -128,7 +132,7 @@ def _truncate(log: Log, offset: int, now_ms: int) -> None:
 
 def _append(log: Log, work: Append, now_ms: int) -> None:
     if work.fetch_offset != log.log_end_offset:
-        return  # the log changed since the request was made: what came is asked for again
+        return  # the log has changed since the request was made: the records are fetched again
     if len(work.records):
         try:
             log.append_as_follower(work.records, work.leader_epoch, now_ms)
@@ -145,6 +149,6 @@ def _append(log: Log, work: Append, now_ms: int) -> None:
 
 
 def _begins_within_batch(log: Log, error: UnexpectedAppendOffset) -> bool:
-    """An empty log asked for its first record, which is not the first one of its batch."""
+    """Return True if the log is empty and its start lies within the first batch fetched."""
     is_empty = log.log_start_offset == log.log_end_offset
     return is_empty and error.first_offset < log.log_end_offset <= error.last_offset

@@ -7,7 +7,7 @@ NEVER_MS: Final = -(2**62)
 
 
 class FetchTimes(Protocol):
-    """The fetch session through which a follower is heard of."""
+    """The time of a follower's last fetch; its fetch session keeps it."""
 
     last_used_ms: int
 
@@ -17,9 +17,10 @@ class FollowerState:
 
     Attributes:
         log_end_offset: the follower has everything before it; -1 before its first fetch.
-        broker_epoch: the epoch that its last fetch named: None before the first, -1 where the
-            protocol version has none.
-        last_caught_up_ms: when it last had all that the leader had.
+        log_start_offset: where its log begins; -1 before its first fetch.
+        broker_epoch: the broker epoch in its last fetch: None before the first, -1 if the version
+            of the request has none.
+        last_caught_up_ms: when it last had everything that the leader had.
     """
 
     __slots__ = (
@@ -52,10 +53,10 @@ class FollowerState:
         now_ms: int,
         fetches: FetchTimes | None,
     ) -> None:
-        """It asked for `fetch_offset` while the leader's log ended at `leader_end_offset`.
+        """Note a fetch of `fetch_offset` while the leader's log ended at `leader_end_offset`.
 
-        A follower that fetches without end from a busy leader never sees its very end. So one that
-        has by now what the leader had at the fetch before was caught up at the time of that fetch.
+        A follower of a busy leader never reaches the log end. If it has now what the leader had at
+        its previous fetch, it was caught up at the time of that fetch.
         """
         if fetch_offset >= leader_end_offset:
             self.last_caught_up_ms = max(self.last_caught_up_ms, now_ms)
@@ -69,15 +70,16 @@ class FollowerState:
         self._offered_end_offset = max(self._offered_end_offset, leader_end_offset)
 
     def leader_appends(self, leader_end_offset: int) -> None:
-        """The leader's log, which ended at `leader_end_offset`, grows.
+        """Note that the leader's log, which ended at `leader_end_offset`, grows.
 
-        A follower that has everything does not name the partition in its fetches: until its last
-        one it was caught up.
+        A follower with everything does not name the partition in the fetches of its session. It
+        was caught up until the last of them.
         """
         if self._fetches is not None and self.log_end_offset == leader_end_offset:
             self.last_caught_up_ms = max(self.last_caught_up_ms, self._fetches.last_used_ms)
 
     def is_caught_up(self, leader_end_offset: int, now_ms: int, max_lag_ms: int) -> bool:
+        """Return True if the follower has everything, or had it at most `max_lag_ms` ago."""
         return (
             self.log_end_offset == leader_end_offset
             or now_ms - self.last_caught_up_ms <= max_lag_ms

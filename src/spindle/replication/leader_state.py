@@ -1,8 +1,9 @@
 """What a leader knows of its partition's replicas, and the high watermark that follows from it.
 
-KIP-966: below the effective `min.insync.replicas` the high watermark does not move at all.
-KIP-497: it is held by the *maximal* ISR, the committed one and an addition under way; and by a
-replica that is about to join, for it would otherwise run after a mark that never waits for it.
+The high watermark does not move while the ISR is below the effective `min.insync.replicas`
+(KIP-966). It waits for every member of the *maximal* ISR: the committed one and an expansion that
+the controller has not answered yet (KIP-497). It also waits for a follower that has caught up and
+may join: otherwise that follower would never reach a high watermark that moves on without it.
 """
 
 from collections.abc import Iterable
@@ -17,7 +18,7 @@ _REFUSALS_WITHOUT_EFFECT: Final = (
     ErrorCode.OPERATION_NOT_ATTEMPTED,
     ErrorCode.INELIGIBLE_REPLICA,
 )
-"""The controller says that the partition is as the leader believes, and that nothing was done."""
+"""Refusals that leave the partition as the leader knows it: the proposal had no effect."""
 _REFUSALS_THAT_METADATA_EXPLAINS: Final = (
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ErrorCode.UNKNOWN_TOPIC_ID,
@@ -26,26 +27,30 @@ _REFUSALS_THAT_METADATA_EXPLAINS: Final = (
     ErrorCode.INVALID_REQUEST,
     ErrorCode.NEW_LEADER_ELECTED,
 )
+"""Refusals because the partition has changed: newer metadata is on its way to the leader."""
 
 
-class ReplicaStanding(Protocol):
-    """What the committed metadata says of the brokers of a partition's replicas."""
+class IsrEligibility(Protocol):
+    """What the committed metadata says about the brokers of a partition's replicas."""
 
-    def may_join(self, replica_id: int, broker_epoch: int) -> bool:
-        """Alive and not shutting down, the replica's directory online, the epoch the registered
-        one (-1 fits any)."""
+    def is_eligible(self, replica_id: int, broker_epoch: int) -> bool:
+        """Return True if the replica may join the ISR.
+
+        Its broker is neither fenced nor shutting down, its directory is online, and `broker_epoch`
+        is that of the broker's registration (-1 fits any).
+        """
         ...
 
     def is_alive(self, replica_id: int) -> bool:
-        """The broker is registered and not fenced."""
+        """Return True if the broker is registered and not fenced."""
         ...
 
 
 class IsrProposal(NamedTuple):
     """An ISR that the leader asks the controller to commit (AlterPartition).
 
-    `broker_epochs[i]` is that of `isr[i]`; -1 where it is not known, and for the leader itself,
-    whose epoch whoever sends the proposal fills in.
+    `broker_epochs[i]` is that of `isr[i]`: -1 where it is not known, and for the leader itself,
+    whose epoch is filled in when the request is made.
     """
 
     isr: tuple[int, ...]
@@ -56,20 +61,27 @@ class IsrProposal(NamedTuple):
 
 
 class LeaderState:
-    """The leader's view, from its election until it resigns; it may lead on in later epochs.
+    """The leader's view from its election until it resigns, over one or more leader epochs.
 
-    `isr` is the committed one, in the order of the metadata; `pending` is the change that is on its
-    way to the controller.
+    Args:
+        max_lag_ms: `replica.lag.time.max.ms`.
+
+    Attributes:
+        isr: the committed ISR, in the order of the metadata.
+        pending: the ISR change that the controller has not answered yet.
+        epoch_start_offset: the log end when this leader epoch began.
+        effective_min_isr: `min.insync.replicas`, at most the number of replicas.
 
     Invariants: 1. `high_watermark` never decreases. 2. `high_watermark <= log_end_offset`.
     3. At most one proposal is pending, and it was made for the present `partition_epoch`.
+    4. Everything known of a follower comes from its fetches in the present leader epoch.
     """
 
     __slots__ = (
+        "_eligibility",
         "_followers",
         "_maximal_isr",
         "_min_isr",
-        "_standing",
         "effective_min_isr",
         "epoch_start_offset",
         "high_watermark",
@@ -94,7 +106,7 @@ class LeaderState:
         min_isr: int,
         log_end_offset: int,
         high_watermark: int,
-        standing: ReplicaStanding,
+        eligibility: IsrEligibility,
         max_lag_ms: int,
         now_ms: int,
     ) -> None:
@@ -108,7 +120,7 @@ class LeaderState:
         self.high_watermark = high_watermark
         self.epoch_start_offset = log_end_offset
         self.max_lag_ms = max_lag_ms
-        self._standing = standing
+        self._eligibility = eligibility
         self._min_isr = min_isr
         self._maximal_isr = frozenset(isr)
         self.effective_min_isr = min(min_isr, len(replicas))
@@ -125,6 +137,7 @@ class LeaderState:
         return self._followers.values()
 
     def follower(self, replica_id: int) -> FollowerState | None:
+        """Return what is known of a follower; None for a broker without a replica."""
         return self._followers.get(replica_id)
 
     @property
@@ -139,29 +152,32 @@ class LeaderState:
 
     @property
     def is_sole_replica(self) -> bool:
-        """No other replica has or could have a say in the high watermark."""
+        """Return True if the high watermark waits for no other replica."""
         return len(self.replicas) == 1
 
     @property
-    def has_min_isr(self) -> bool:
-        """Judged by the committed ISR: may records be taken that all replicas shall have?"""
-        return len(self.isr) >= self.effective_min_isr
+    def is_under_min_isr(self) -> bool:
+        """Return True if the committed ISR is too small for acks=all and for any progress."""
+        return len(self.isr) < self.effective_min_isr
 
     @property
-    def had_min_isr(self) -> bool:
-        """Judged by the maximal ISR: may records be acknowledged that all of it has?"""
-        return len(self._maximal_isr) >= self.effective_min_isr
+    def is_maximal_isr_under_min(self) -> bool:
+        """Return True if even the maximal ISR is too small to acknowledge what it all has."""
+        return len(self._maximal_isr) < self.effective_min_isr
 
     @property
     def is_new(self) -> bool:
-        """Clients may have seen a higher mark from the leader before: it is not known yet."""
+        """Return True while the previous leader may have shown clients a higher watermark."""
         return self.high_watermark < self.epoch_start_offset
 
     def low_watermark(self, log_start_offset: int) -> int:
-        """The log start of the replica that has deleted least; replicas that are away are not
-        waited for (KIP-107)."""
+        """Return the smallest log start of all replicas that are alive (KIP-107).
+
+        Args:
+            log_start_offset: the leader's own.
+        """
         for follower in self._followers.values():
-            if follower.log_start_offset < log_start_offset and self._standing.is_alive(
+            if follower.log_start_offset < log_start_offset and self._eligibility.is_alive(
                 follower.replica_id
             ):
                 log_start_offset = follower.log_start_offset
@@ -240,7 +256,7 @@ class LeaderState:
     # -- progress
 
     def on_append(self, log_end_offset: int, now_ms: int) -> bool:
-        """The local log grew; True if the high watermark moved."""
+        """Note that the local log grew; return True if the high watermark moved."""
         for follower in self._followers.values():
             follower.leader_appends(self.log_end_offset)
         self.log_end_offset = log_end_offset
@@ -255,7 +271,11 @@ class LeaderState:
         now_ms: int,
         fetches: FetchTimes | None = None,
     ) -> bool:
-        """A follower asked for `fetch_offset`, so it has all before; True if the mark moved."""
+        """Note that a follower has everything before `fetch_offset`.
+
+        Returns:
+            True if the high watermark moved.
+        """
         follower = self._followers.get(replica_id)
         if follower is None:
             return False
@@ -265,8 +285,8 @@ class LeaderState:
         return self.advance(now_ms)
 
     def advance(self, now_ms: int) -> bool:
-        """Move the high watermark as far as the replicas allow; True if it moved."""
-        if not self.has_min_isr:
+        """Move the high watermark as far as the replicas allow; return True if it moved."""
+        if self.is_under_min_isr:
             return False
         new = self.log_end_offset
         for follower in self._followers.values():
@@ -282,19 +302,19 @@ class LeaderState:
     def _is_joining(self, follower: FollowerState, now_ms: int) -> bool:
         return follower.is_caught_up(
             self.log_end_offset, now_ms, self.max_lag_ms
-        ) and self._may_join(follower)
+        ) and self._is_eligible(follower)
 
-    def _may_join(self, follower: FollowerState) -> bool:
+    def _is_eligible(self, follower: FollowerState) -> bool:
         epoch = follower.broker_epoch
-        return epoch is not None and self._standing.may_join(follower.replica_id, epoch)
+        return epoch is not None and self._eligibility.is_eligible(follower.replica_id, epoch)
 
     # -- the in-sync replicas
 
     def propose_expansion(self) -> IsrProposal | None:
-        """Replicas that have what is committed, and all that this leader began with, belong in.
+        """Propose to add the followers that have all committed records; None without one.
 
-        Without the second condition a replica could be elected that lacks records which the leader
-        has from before its epoch, and which were committed then.
+        A follower must also have everything from before this leader epoch: those records may have
+        been committed by an earlier leader, although this one does not know it yet.
         """
         if self.pending is not None or len(self.isr) == len(self.replicas):
             return None
@@ -304,12 +324,12 @@ class LeaderState:
             for follower in self._followers.values()
             if follower.replica_id not in self._maximal_isr
             and follower.log_end_offset >= needed
-            and self._may_join(follower)
+            and self._is_eligible(follower)
         )
         return self._propose((*self.isr, *joining)) if joining else None
 
     def propose_shrink(self, now_ms: int) -> IsrProposal | None:
-        """Replicas that have not caught up for `max_lag_ms` do not belong in."""
+        """Propose to remove the members that have not caught up for `max_lag_ms`, if any."""
         if self.pending is not None or len(self.isr) == 1:
             return None
         staying = tuple(
@@ -326,7 +346,7 @@ class LeaderState:
         )
 
     def _propose(self, members: tuple[int, ...]) -> IsrProposal:
-        """Ascending, as Kafka's leaders propose it: who compares the two finds one order."""
+        """Make the pending proposal: members in ascending order, as Kafka's leaders send it."""
         isr = tuple(sorted(members))
         epochs = tuple(self._broker_epoch(replica) for replica in isr)
         # A leader that came from an unclean election has its log in order as soon as it leads.
@@ -350,7 +370,7 @@ class LeaderState:
         isr: tuple[int, ...],
         now_ms: int,
     ) -> bool:
-        """The controller took the proposal over; True if the high watermark moved."""
+        """Take the ISR that the controller committed; return True if the high watermark moved."""
         if proposal is not self.pending or leader_epoch != self.leader_epoch:
             return False
         if partition_epoch < self.partition_epoch:
@@ -361,10 +381,13 @@ class LeaderState:
         return self.advance(now_ms)
 
     def on_refused(self, proposal: IsrProposal, code: ErrorCode, now_ms: int) -> tuple[bool, bool]:
-        """The controller did not take it over: (send it again, the high watermark moved).
+        """Note that the controller refused the proposal.
 
-        Where it is not certain that the proposal had no effect it stays pending, which holds the
-        high watermark, until newer metadata comes.
+        A proposal that may have had an effect after all stays pending, and holds the high
+        watermark, until newer metadata comes.
+
+        Returns:
+            Whether to send the proposal again, and whether the high watermark moved.
         """
         if proposal is not self.pending or code in _REFUSALS_THAT_METADATA_EXPLAINS:
             return False, False
@@ -375,4 +398,4 @@ class LeaderState:
         return True, False
 
 
-__all__ = ["UNKNOWN_OFFSET", "IsrProposal", "LeaderState", "ReplicaStanding"]
+__all__ = ["UNKNOWN_OFFSET", "IsrEligibility", "IsrProposal", "LeaderState"]

@@ -14,7 +14,7 @@ class ThrottledPartitions(NamedTuple):
 
 
 def throttled_partitions(entries: tuple[str, ...], broker_id: int) -> ThrottledPartitions:
-    """The meaning of `leader.` or `follower.replication.throttled.replicas` for a broker.
+    """Parse `leader.` or `follower.replication.throttled.replicas` for one broker.
 
     Args:
         entries: `*` alone, or pairs `partition:broker`.

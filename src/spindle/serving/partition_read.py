@@ -1,4 +1,4 @@
-"""One partition of a fetch: whether this fetcher may read it here, how far, and what came of it."""
+"""One partition of a fetch: whether this fetcher may read it here, how far, and what it is told."""
 
 from collections.abc import Sequence
 from typing import Final, NamedTuple, TypeAlias
@@ -13,6 +13,7 @@ from spindle.replicas.partition import Partition
 from spindle.replication.fetch_session import FetchedPartition
 from spindle.replication.followers import UNKNOWN_OFFSET
 from spindle.serving.context import RequestContext
+from spindle.serving.fetch_states import ReadState
 from spindle.serving.read_replicas import preferred_read_replica
 from spindle.serving.services import BrokerServices
 
@@ -30,25 +31,29 @@ _AHEAD_ERRORS: Final = (
     ErrorCode.UNKNOWN_TOPIC_ID,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
 )
-"""What a follower gets that has newer metadata than this broker."""
+"""Errors of a follower whose metadata is newer than this broker's."""
 
 
 class Found(NamedTuple):
-    """What was read of a log; `aborted` are the transactions whose records are not to be seen."""
+    """What was read of a log; `aborted` are the transactions whose records consumers skip."""
 
     records: memoryview
     aborted: Sequence[AbortedTransaction]
 
 
 ReadResult: TypeAlias = Found | ApiError | None
-"""None where no room was left."""
+"""None if the answer had no room left."""
 
 
 class Fetcher(NamedTuple):
-    """Who asks, and what of a partition it may see.
+    """The client of a fetch.
 
-    `replica_id` is -1 for a consumer. `is_committed` is set for one that reads finished
-    transactions only.
+    Attributes:
+        replica_id: the broker that follows; -1 for a consumer.
+        broker_epoch: of the follower's registration; -1 where the version has none (KIP-903).
+        listener: the listener that the request came through.
+        rack: of a consumer; "" where it names none (KIP-392).
+        is_committed: a consumer reads records of finished transactions only (KIP-98).
     """
 
     replica_id: int
@@ -64,11 +69,12 @@ class Fetcher(NamedTuple):
 
     @property
     def needs_leader(self) -> bool:
-        """Followers are served by leaders, and so are consumers that know of no others."""
+        """Return True for followers, and for consumers of versions without follower fetching."""
         return self.is_replica or self.api_version < _FIRST_FOLLOWER_READ_VERSION
 
 
 def fetcher_of(context: RequestContext, request: FetchRequest) -> Fetcher:
+    """Return who sends the request."""
     version = context.api_version
     if version >= _FIRST_REPLICA_STATE_VERSION:
         state = request.replica_state
@@ -86,26 +92,20 @@ def fetcher_of(context: RequestContext, request: FetchRequest) -> Fetcher:
 
 
 class PartitionRead:
-    """What is to be read of one partition, and what came of it.
+    """One partition of a fetch: what is to be read of it, and what its answer says.
 
     Attributes:
+        name: the topic; "" while a topic id is unknown here.
         end_offset: how far this fetcher may read (exclusive).
-        has_news: an error, a divergence, another replica to read from: it must not wait.
-        is_urgent: that, or positions that a follower shall know at once.
-        is_ahead: the follower knows of an epoch or a partition that this broker does not know yet;
-            it waits a moment for the metadata to come here, too.
-        is_held_back: there may be records, but a throttle keeps them for later.
+        state: READABLE until `prepare` decides otherwise.
     """
 
     __slots__ = (
         "data",
         "end_offset",
-        "has_news",
-        "is_ahead",
-        "is_held_back",
-        "is_urgent",
         "name",
         "partition",
+        "state",
         "wanted",
     )
 
@@ -114,10 +114,7 @@ class PartitionRead:
         self.name = name
         self.partition: Partition | None = None
         self.end_offset = -1
-        self.has_news = False
-        self.is_urgent = False
-        self.is_held_back = False
-        self.is_ahead = False
+        self.state = ReadState.READABLE
         self.data = PartitionData(
             partition_index=wanted.key.partition,
             high_watermark=-1,
@@ -127,40 +124,46 @@ class PartitionRead:
 
     @property
     def has_data(self) -> bool:
-        is_readable = not (self.has_news or self.is_ahead or self.is_held_back)
-        return is_readable and self.wanted.fetch_offset < self.end_offset
+        """Return True if there are records that may be read now."""
+        return self.state.can_read and self.wanted.fetch_offset < self.end_offset
 
     @property
     def is_settled(self) -> bool:
-        """All is told: there is nothing to look at before something happens to the partition."""
-        is_told = not self.has_news and not self.is_ahead
-        return is_told and self.wanted.fetch_offset >= self.end_offset
+        """Return True if the partition needs no look before something happens to it."""
+        return self.state.can_settle and self.wanted.fetch_offset >= self.end_offset
 
     def fail(self, code: ErrorCode) -> None:
+        """Tell this error instead of records."""
         self.data.error_code = code
-        self.has_news = self.is_urgent = True
+        self.state = ReadState.REFUSED
 
     def refuse(self, code: ErrorCode, services: BrokerServices, fetcher: Fetcher) -> None:
-        """This broker does not serve the partition to this fetcher, or not yet."""
+        """Let a follower wait if its metadata is newer than this broker's; tell others the error.
+
+        The error of a lost leadership names the new leader (KIP-951).
+        """
         if fetcher.is_replica and (
             code in _AHEAD_ERRORS
-            or services.replicas.is_coming(self.name, self.wanted.key.partition)
+            or services.replicas.is_expected(self.name, self.wanted.key.partition)
         ):
             self.data.error_code = code
-            self.is_ahead = True
+            self.state = ReadState.AHEAD
             return
         self.fail(code)
         self._tell_leader(services, fetcher)
 
     def give_up_waiting(self) -> None:
-        """What this broker does not know yet is told as the error that it is."""
-        if self.is_ahead:
-            self.has_news = self.is_urgent = True
+        """Tell a follower that is still ahead of this broker's metadata the error after all."""
+        if self.state is ReadState.AHEAD:
+            self.state = ReadState.REFUSED
 
-    # -- checks
+    # -- deciding
 
-    def check(self, services: BrokerServices, fetcher: Fetcher) -> None:
-        """Who leads it, how far it may be read; what a follower says that it has is taken over."""
+    def prepare(self, services: BrokerServices, fetcher: Fetcher) -> None:
+        """Decide what the fetcher is told and how far it may read.
+
+        Take a follower's fetch offset as its acknowledgement, which may move the high watermark.
+        """
         if fetcher.api_version >= FIRST_TOPIC_ID_VERSION and not self.name:
             self.refuse(ErrorCode.UNKNOWN_TOPIC_ID, services, fetcher)
             self.data.aborted_transactions = []
@@ -181,7 +184,7 @@ class PartitionRead:
                 wanted.fetch_offset,
             )
             if data.preferred_read_replica >= 0:
-                self.has_news = self.is_urgent = True
+                self.state = ReadState.REFUSED
                 return
         if (
             fetcher.api_version >= _FIRST_DIVERGING_VERSION
@@ -199,8 +202,10 @@ class PartitionRead:
                 wanted.is_progress_new = False
                 self._take_progress(partition, fetcher)
             self.end_offset = log.log_end_offset
-            self.is_held_back = self._is_throttled(services, partition, fetcher)
-            self.is_urgent = self._is_told_late()
+            if self._is_throttled(services, partition, fetcher):
+                self.state = ReadState.THROTTLED
+            elif self._must_tell_positions():
+                self.state = ReadState.POSITIONS_CHANGED
         elif fetcher.is_committed:
             self.end_offset = data.last_stable_offset
             data.aborted_transactions = []
@@ -208,7 +213,7 @@ class PartitionRead:
             self.end_offset = data.high_watermark
 
     def _find(self, services: BrokerServices, fetcher: Fetcher) -> Partition | None:
-        """The partition if this fetcher may read it; otherwise the error is set."""
+        """Return the partition if this fetcher may read it; otherwise set the error."""
         replicas, key = services.replicas, self.wanted.key
         partition = replicas.lookup(self.name, key.partition)
         self.wanted.attach(partition)
@@ -232,7 +237,7 @@ class PartitionRead:
         return partition
 
     def _take_progress(self, partition: Partition, fetcher: Fetcher) -> None:
-        """What a follower asks for is what it does not have yet."""
+        """Acknowledge for the follower everything before its fetch offset."""
         wanted = self.wanted
         partition.follower_fetched(
             fetcher.replica_id,
@@ -247,7 +252,7 @@ class PartitionRead:
     def _is_throttled(
         self, services: BrokerServices, partition: Partition, fetcher: Fetcher
     ) -> bool:
-        """Followers that are not in sync wait while the throttle is exceeded (KIP-73)."""
+        """Return True for a follower out of sync while the throttle is exceeded (KIP-73)."""
         return (
             partition.is_throttled_as_leader
             and partition.leader is not None
@@ -255,8 +260,12 @@ class PartitionRead:
             and services.leader_throttle.is_exceeded
         )
 
-    def _is_told_late(self) -> bool:
-        """Whoever deletes records waits for the followers; and so do consumers that read there."""
+    def _must_tell_positions(self) -> bool:
+        """Return True if someone waits for this follower to hear the leader's positions.
+
+        DeleteRecords waits for the log start; consumers that read from the follower wait for its
+        high watermark (KIP-392).
+        """
         wanted, data = self.wanted, self.data
         if wanted.log_start_offset not in (UNKNOWN_OFFSET, data.log_start_offset):
             return True
@@ -267,6 +276,7 @@ class PartitionRead:
         )
 
     def _diverges(self, log: Log) -> bool:
+        """Tell a follower where its log parts from this one, if it does (KIP-595)."""
         wanted, data = self.wanted, self.data
         end = log.end_offset_for_epoch(wanted.last_fetched_epoch)
         if end.epoch < 0 or wanted.fetch_offset < log.log_start_offset:
@@ -276,17 +286,17 @@ class PartitionRead:
             data.diverging_epoch = PartitionData.EpochEndOffset(
                 epoch=end.epoch, end_offset=end.offset
             )
-            self.has_news = self.is_urgent = True
+            self.state = ReadState.REFUSED
             return True
         return False
 
     def _hide_positions(self) -> None:
-        """Offsets of the log are told with records only, as Kafka does."""
+        """Leave the log's offsets out of an answer without records, as Kafka does."""
         data = self.data
         data.high_watermark = data.last_stable_offset = data.log_start_offset = -1
 
     def _tell_leader(self, services: BrokerServices, fetcher: Fetcher) -> None:
-        """The new leader saves the client a metadata request (KIP-951)."""
+        """Name the new leader, which saves the client a metadata request (KIP-951)."""
         data = self.data
         if (
             data.error_code in _LEADER_ERRORS
@@ -300,7 +310,7 @@ class PartitionRead:
     # -- what was read
 
     def take(self, result: ReadResult) -> int:
-        """The result of the directory's thread; bytes of records."""
+        """Take the result of the directory's thread; return the bytes of records in it."""
         if result is None:
             return 0
         if isinstance(result, ApiError):
@@ -317,7 +327,7 @@ class PartitionRead:
         return len(result.records)
 
     def put_back(self) -> None:
-        """Hold nothing of what was read."""
+        """Drop what was read: it is read anew when there is more."""
         self.data.records = b""
         if self.data.aborted_transactions:
             self.data.aborted_transactions = []

@@ -122,7 +122,7 @@ class BrokerServer:
         max_lag_ms = config.integer("replica.lag.time.max.ms")
         self.isr_changes = IsrChanges(config.node_id)
         self._isr_sender = self._report_sender("ISR changes", self.isr_changes, 50, 1_000)
-        self._isr_expiration = IsrExpiration(lambda: self.replicas.check_isrs(), max_lag_ms)
+        self._isr_expiration = IsrExpiration(lambda: self.replicas.review_isrs(), max_lag_ms)
         self.replicas = Replicas(
             ReplicationContext(config.node_id, self.metadata, steady_ms, max_lag_ms, self._propose),
             env.directories,
@@ -320,9 +320,9 @@ class BrokerServer:
         # Before the next reaction, which may make a topic of the same name.
         await self.replicas.put_aside_strays()
         is_newest = publication.image is self.metadata.image
-        self.replicas.call_who_waits(all_is_done=is_newest)
+        self.replicas.resume_waiting(all_is_done=is_newest)
         if delta.cluster.changed_brokers:
-            self.replicas.check_isrs()
+            self.replicas.review_isrs()
         if is_broker_changed:
             self._update_values(publication.image)
             self.replicas.refresh_settings(None)

@@ -7,10 +7,10 @@ from spindle.runtime import background
 
 
 class IsrExpiration:
-    """Calls `check_isrs` from time to time."""
+    """Calls `review_isrs` from time to time."""
 
-    def __init__(self, check_isrs: Callable[[], None], max_lag_ms: int) -> None:
-        self._check_isrs = check_isrs
+    def __init__(self, review_isrs: Callable[[], None], max_lag_ms: int) -> None:
+        self._check_isrs = review_isrs
         self._period_s = max(max_lag_ms / 2000, 0.001)
         self._task: asyncio.Task[None] | None = None
 

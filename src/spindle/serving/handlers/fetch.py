@@ -1,10 +1,10 @@
 """Fetch: byte ranges of the log to consumers and followers (KIP-74, 227, 392, 516, 595, 903, 951).
 
-A fetch is answered as soon as `min_bytes` can be served, or a partition has something else to say;
-otherwise it waits until the high watermark of one of its partitions moves (for a follower: until
-one of the logs grows) or `max_wait_ms` is over. It looks only at partitions of its session to which
-something has happened. Reads run on the directories' I/O threads, one hop per directory, within the
-limits of the request.
+A fetch is answered as soon as `min_bytes` can be served, or one of its partitions has an error or
+another thing to tell; otherwise it waits until the high watermark of one of its partitions moves
+(for a follower: until one of the logs grows) or `max_wait_ms` is over. It looks only at partitions
+of its session to which something has happened. Reads run on the I/O threads of the directories,
+one hop for each, within the limits of the request.
 """
 
 from collections.abc import Awaitable
@@ -25,6 +25,14 @@ from spindle.replication.fetch_session import (
 )
 from spindle.serving.context import RequestContext
 from spindle.serving.fetch_memory import FetchMemory
+from spindle.serving.fetch_states import (
+    ON_CHANGE,
+    ON_DUE,
+    ON_RECORDS,
+    ON_TOO_LITTLE,
+    FetchState,
+    ReadState,
+)
 from spindle.serving.partition_read import (
     FIRST_TOPIC_ID_VERSION,
     Found,
@@ -40,7 +48,12 @@ Topic = FetchResponse.FetchableTopicResponse
 
 
 class _Fetch:
-    """One request under way. `reads` are the partitions that it has looked at."""
+    """One request under way; see `fetch_states` for its states.
+
+    Attributes:
+        reads: the partitions that it has looked at.
+        granted: bytes of memory that the present read may use.
+    """
 
     def __init__(
         self,
@@ -57,36 +70,34 @@ class _Fetch:
         self.fetcher = fetcher_of(context, request)
         self.promise: Any = services.loop.create_future()
         self.timer: Any = None
-        self.is_expired = False
-        self.is_reading = False
-        self.is_stale = False
+        self.state = FetchState.PARKED
         self.granted = 0
         self.reads: dict[PartitionKey, PartitionRead] = {}
 
     # -- deciding
 
     def start(self) -> None:
+        """Answer at once if there is reason to, else park."""
         self._look()
         max_wait_ms = self.request.max_wait_ms
         if max_wait_ms <= 0 or not self.session.partitions:
-            self.is_expired = True
-            for read in self.reads.values():
-                read.give_up_waiting()
+            self._give_up_waiting()
         self._try()
-        if not self.promise.done() and not self.is_expired:
+        if self.state < FetchState.FINISHING:
             self.session.on_dirty = self._on_dirty
-            if any(read.is_ahead for read in self.reads.values()):
+            if self._is_ahead():
                 self.services.metadata.when_applied(self._on_metadata)
             self.timer = self.services.loop.call_later(max_wait_ms / 1000, self._expire)
 
     def _look(self) -> None:
-        """Look anew at the partitions to which something has happened."""
+        """Look at the partitions to which something has happened."""
         for wanted in self.session.take_dirty():
             read = PartitionRead(wanted, self._name(wanted))
-            read.check(self.services, self.fetcher)
+            read.prepare(self.services, self.fetcher)
             self.reads[wanted.key] = read
 
     def _name(self, wanted: FetchedPartition) -> str:
+        """Return the name of the topic, "" for an unknown id; remember it for the session."""
         if self.context.api_version < FIRST_TOPIC_ID_VERSION:
             return wanted.key.topic
         if not wanted.topic:
@@ -94,48 +105,59 @@ class _Fetch:
             wanted.topic = topic.name if topic is not None else ""
         return wanted.topic
 
+    def _is_ahead(self) -> bool:
+        return any(read.state is ReadState.AHEAD for read in self.reads.values())
+
     def _try(self) -> None:
-        """Read if there is reason to; wait otherwise."""
+        """Read if there is reason to; stay parked otherwise."""
         reads = self.reads.values()
-        if any(read.is_urgent for read in reads):
-            self.is_expired = True
-        if self.is_expired or any(read.has_data for read in reads):
+        if any(read.state.must_answer for read in reads):
+            self.state = ON_DUE[self.state]
+        elif any(read.has_data for read in reads):
+            self.state = ON_RECORDS[self.state]
+        if self.state is not FetchState.PARKED:
             self._read()
 
     def _on_dirty(self) -> None:
-        if self.promise.done() or self.is_reading:
-            self.is_stale = True
-            return
-        self._look()
-        self._try()
+        """Take notice that something happened to a partition of the session."""
+        self.state = ON_CHANGE[self.state]
+        if self.state is FetchState.PARKED:
+            self._look()
+            self._try()
 
     def _on_metadata(self) -> None:
-        """What this broker did not know may be known now."""
-        if self.promise.done():
+        """Look again at what this broker's metadata was behind of."""
+        if self.state is FetchState.ANSWERED:
             return
-        ahead = [read for read in self.reads.values() if read.is_ahead]
-        for read in ahead:
-            self.session.touch(read.wanted, must_wake=False)
+        for read in self.reads.values():
+            if read.state is ReadState.AHEAD:
+                self.session.touch(read.wanted, must_wake=False)
         self._on_dirty()
-        if any(read.is_ahead for read in self.reads.values()):
+        if self._is_ahead():
             self.services.metadata.when_applied(self._on_metadata)
 
     def _expire(self) -> None:
-        self.is_expired = True
+        """`max_wait_ms` is over: answer with what is there."""
+        is_parked = self.state is FetchState.PARKED
+        self._give_up_waiting()
+        if is_parked:
+            self._look()
+            self._read()
+
+    def _give_up_waiting(self) -> None:
+        self.state = ON_DUE[self.state]
         for read in self.reads.values():
             read.give_up_waiting()
-        self._on_dirty()
 
     # -- reading
 
     def _read(self) -> None:
-        """One hop to the I/O thread of each directory that holds something to read.
+        """Read with one hop to the I/O thread of each directory that has something to read.
 
-        What was appended just now, and is all that is wanted of a partition, needs no reading;
-        unless it has to be known which transactions were aborted.
+        The batches of the append that woke this fetch are still in memory: take those where they
+        are all that is wanted of a partition. A read_committed consumer also needs the aborted
+        transactions, which the log knows.
         """
-        self.is_reading = True
-        self.is_stale = False
         ready = [read for read in self.reads.values() if read.has_data]
         wanted = sum(max(read.wanted.max_bytes, 0) for read in ready)
         self.granted = self._memory.grant(min(wanted, self._max_bytes()))
@@ -144,12 +166,12 @@ class _Fetch:
         for read in ready:
             partition = read.partition
             assert partition is not None
-            fresh = None
+            appended = None
             if not self.fetcher.is_committed:
-                fresh = partition.fresh_records(read.wanted.fetch_offset, read.end_offset)
-            if fresh is not None and len(fresh) <= min(room, read.wanted.max_bytes):
-                read.data.records = fresh
-                room -= len(fresh)
+                appended = partition.just_appended(read.wanted.fetch_offset, read.end_offset)
+            if appended is not None and len(appended) <= min(room, read.wanted.max_bytes):
+                read.data.records = appended
+                room -= len(appended)
             else:
                 groups.setdefault(id(partition.directory), []).append(read)
         self._read_groups(list(groups.values()), room, room < self.granted)
@@ -160,7 +182,7 @@ class _Fetch:
         return services.replica_memory if self.fetcher.is_replica else services.fetch_memory
 
     def _max_bytes(self) -> int:
-        """The client's limit, or what its quota could ever pay for."""
+        """Return the client's limit, at most what its quota can ever pay for."""
         quotas = self.services.quotas
         wanted = max(self.request.max_bytes, 0)
         if not quotas.is_active or self.fetcher.is_replica:
@@ -168,6 +190,7 @@ class _Fetch:
         return min(wanted, quotas.max_fetch_bytes(self.context))
 
     def _read_groups(self, groups: list[list[PartitionRead]], room: int, has_any: bool) -> None:
+        """Read one directory after another, each with the room that the ones before left."""
         if not groups:
             self._done_reading()
             return
@@ -198,23 +221,29 @@ class _Fetch:
         )
 
     def _done_reading(self) -> None:
-        self.is_reading = False
+        """Answer, or park again if that is too little."""
         self._memory.give_back(self.granted)
+        if self.state is FetchState.ANSWERED:
+            return
         reads = self.reads.values()
         total = sum(len(read.data.records or b"") for read in reads)
         min_bytes = min(self.request.min_bytes, self.granted)
-        if total >= min_bytes or self.is_expired or any(read.is_urgent for read in reads):
+        was_changed = self.state is FetchState.READING_AGAIN
+        self.state = ON_TOO_LITTLE[self.state]
+        is_parked = self.state is FetchState.PARKED
+        if not is_parked or total >= min_bytes or any(read.state.must_answer for read in reads):
             self._answer()
             return
-        # It is read anew when there is more: whoever waits holds no memory.
+        # A parked fetch holds no memory; it reads anew when there is more.
         for read in reads:
             read.put_back()
-        if self.is_stale:
+        if was_changed:
             self._on_dirty()
 
     # -- answering
 
     def _answer(self) -> None:
+        self.state = FetchState.ANSWERED
         if self.promise.done():
             return
         response, shown = self._response()
@@ -228,11 +257,11 @@ class _Fetch:
             self._count(shown)
         for read in shown:
             read.wanted.remember(read.data.high_watermark, read.data.log_start_offset)
-        self._keep_in_mind()
+        self._mark_unsettled()
         self.promise.set_result(response)
 
-    def _keep_in_mind(self) -> None:
-        """What the next fetch has to look at again: first what found no room, then the others."""
+    def _mark_unsettled(self) -> None:
+        """Have the next fetch look at what is not settled: first what found no room here."""
         dirty = self.session.dirty
         reads, self.reads = self.reads, {}
         for key, read in reads.items():
@@ -260,7 +289,7 @@ class _Fetch:
                 services.leader_throttle.record(size)
 
     def _charge(self, response: FetchResponse) -> int:
-        """The ms that the client's quotas make it wait."""
+        """Return how many ms the client's quotas make it wait."""
         quotas = self.services.quotas
         if not quotas.is_active or self.fetcher.is_replica:
             return 0
@@ -270,7 +299,7 @@ class _Fetch:
         )
 
     def _throttled(self, wait_ms: int) -> FetchResponse:
-        """Nothing but the time to wait; a session that has just begun is not begun (KIP-219)."""
+        """Return nothing but the time to wait; give up a session that begins here (KIP-219)."""
         session_id = self.fetched.session_id
         if not self.fetched.is_incremental:
             self.services.fetch_sessions.forget(self.session)
@@ -278,7 +307,8 @@ class _Fetch:
         return FetchResponse(session_id=session_id, throttle_time_ms=wait_ms)
 
     def close(self) -> None:
-        """Stop waiting; what was not told is for the next fetch."""
+        """Stop waiting; leave what was not told to the next fetch."""
+        self.state = FetchState.ANSWERED
         if self.timer is not None:
             self.timer.cancel()
         self.services.metadata.forget(self._on_metadata)
@@ -290,7 +320,10 @@ class _Fetch:
             self.session.close()
 
     def _response(self) -> tuple[FetchResponse, list[PartitionRead]]:
-        """The answer, and the reads that it shows."""
+        """Return the answer and the reads that it shows.
+
+        An answer of a session leaves out partitions about which there is nothing new.
+        """
         response = FetchResponse(session_id=self.fetched.session_id)
         topics: dict[tuple[str, bytes], Topic] = {}
         shown: list[PartitionRead] = []
@@ -298,10 +331,7 @@ class _Fetch:
         leaders: dict[int, None] = {}
         for topic_key, read in self.reads.items():
             data = read.data
-            is_news = not read.is_ahead and read.wanted.is_news(
-                data.high_watermark, data.log_start_offset
-            )
-            if self.fetched.is_incremental and not (data.records or is_news or read.has_news):
+            if self.fetched.is_incremental and not (data.records or _is_news(read)):
                 continue
             shown.append(read)
             name = "" if by_id else read.name
@@ -328,6 +358,16 @@ class _Fetch:
                         rack=image.cluster.brokers[leader].rack,
                     )
                 )
+
+
+def _is_news(read: PartitionRead) -> bool:
+    """Return True if the fetcher has to hear of the partition even without records."""
+    if read.state is ReadState.AHEAD:
+        return False
+    data = read.data
+    return read.state is ReadState.REFUSED or read.wanted.is_news(
+        data.high_watermark, data.log_start_offset
+    )
 
 
 def read_logs(
@@ -370,7 +410,7 @@ def fetch(
     except SessionError as error:
         return FetchResponse(error_code=error.code)
     fetched.session.serves_consumers = services.is_rack_aware
-    # A follower waits for each partition by itself: others need not wait for those.
+    # A follower's partitions wait one by one (ReadState.AHEAD), so that the others are served.
     if not is_replica and services.metadata.is_behind and _misses_a_replica(services, fetched):
         return _after_reactions(services, context, request, fetched)
     return _start(services, context, request, fetched)
@@ -380,7 +420,7 @@ def _misses_a_replica(services: BrokerServices, fetched: FetchContext) -> bool:
     by_id = services.metadata.image.topics.by_id
     for key in fetched.session.dirty:
         topic = by_id.get(key.topic_id)
-        if services.replicas.is_coming(topic.name if topic else key.topic, key.partition):
+        if services.replicas.is_expected(topic.name if topic else key.topic, key.partition):
             return True
     return False
 
@@ -388,7 +428,7 @@ def _misses_a_replica(services: BrokerServices, fetched: FetchContext) -> bool:
 async def _after_reactions(
     services: BrokerServices, context: RequestContext, request: FetchRequest, fetched: FetchContext
 ) -> FetchResponse:
-    """A topic was created a moment ago: its logs are on their way."""
+    """Serve the fetch when the replicas follow the metadata: a topic was created a moment ago."""
     await services.metadata.catch_up(CATCH_UP_S)
     return await _start(services, context, request, fetched)
 

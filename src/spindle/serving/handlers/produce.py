@@ -110,7 +110,7 @@ class _Produce:
             self._append(answer, data, part, missing)
             self._finish_one()
 
-        self.services.replicas.when_here(answer.name, data.index, here)
+        self.services.replicas.when_hosted(answer.name, data.index, here)
 
     def _append(
         self, answer: Topic, data: Any, part: PartitionResponse, missing: ErrorCode

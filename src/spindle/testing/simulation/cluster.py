@@ -17,6 +17,7 @@ from spindle.raft.core import QuorumCore
 from spindle.runtime.node import Node
 from spindle.testing.simulation.clock import SkewedClock
 from spindle.testing.simulation.disk import Interrupted
+from spindle.testing.simulation.held_metadata import HeldMetadata
 from spindle.testing.simulation.history import History
 from spindle.testing.simulation.life import Life
 from spindle.testing.simulation.loop import SimulatedLoop
@@ -37,6 +38,7 @@ class SimulatedNode:
         node: the running process; None while it is down.
         is_stopping: it was asked to leave in order.
         is_down: set at the end of each life.
+        hold_metadata: the probability that committed metadata is held and delivered with later one.
     """
 
     def __init__(
@@ -47,6 +49,7 @@ class SimulatedNode:
         history: History,
         random: Random,
         clock: SkewedClock,
+        hold_random: Random,
     ) -> None:
         self.plan = plan
         self.config = config
@@ -57,6 +60,8 @@ class SimulatedNode:
         self.is_stopping = False
         self.is_down = asyncio.Event()
         self.observer: Invariants | None = None
+        self.hold_metadata = 0.0
+        self._hold_random = hold_random
         self._loop = loop
         self._history = history
         self._lives = 0
@@ -125,6 +130,7 @@ class SimulatedNode:
         self.node = context.run(Node, self.config, self.machine)
         if self.observer is not None:
             self.observer.watch(self)
+        HeldMetadata(self.node.publisher, self._loop, self._hold_random, lambda: self.hold_metadata)
         self._history.note(f"{self.host} starts (life {self._lives})")
         self._loop.create_task(self._live(self.node, life), context=context)
 
@@ -207,8 +213,10 @@ class Cluster:
                 history,
                 Random(random.randbytes(8)),
                 SkewedClock(plan.clock_rate, plan.clock_offset_ms),
+                Random(f"held metadata of node {plan.node_id} in {scenario.seed}"),
             )
             node.machine.disks.default_slowness_s = scenario.disk_s
+            node.hold_metadata = scenario.chances.hold_metadata
             self.nodes[plan.node_id] = node
             context = Life(node.host, 0, node.machine.clock).context()
             context.run(node.format, self.cluster_id, voters, scenario.release)

@@ -19,10 +19,11 @@ from spindle.protocol.records.batch import batches
 from spindle.raft.core import QuorumCore
 from spindle.raft.roles import Leader
 from spindle.replicas.partition import Partition
-from spindle.replication.leader_state import LeaderState
+from spindle.replication.leader_state import IsrProposal, LeaderState
 from spindle.runtime.node import Node
 from spindle.testing.simulation.cluster import Cluster, SimulatedNode
 from spindle.testing.simulation.election_truth import ElectionTruth
+from spindle.testing.simulation.feature_truth import FeatureTruth
 from spindle.testing.simulation.history import History
 from spindle.testing.simulation.life import Life
 from spindle.testing.simulation.metadata_truth import MetadataTruth, MetadataWatcher
@@ -86,7 +87,10 @@ class Invariants:
         self._ends: dict[tuple[int, Uuid, int], int] = {}
         """Log ends of brokers that are down."""
         self.metadata.listeners.append(self._on_image)
-        self.metadata.on_records = ElectionTruth(self.metadata, self.records, verdict).committed
+        self.metadata.record_listeners += [
+            ElectionTruth(self.metadata, self.records, verdict).committed,
+            FeatureTruth(verdict).committed,
+        ]
 
     # -- lives
 
@@ -199,6 +203,7 @@ class Invariants:
                 partition.high_watermark,
                 log.log_end_offset,
                 log.log_start_offset,
+                None if leader is None else leader.pending,
             )
             if seen != replica.seen:
                 replica.seen = seen
@@ -262,6 +267,8 @@ class Invariants:
             )
         replica.high_watermark = high_watermark
         self._compare(watched, replica, leader)
+        if leader is not None and leader.pending is not None:
+            self._check_proposal(who, truth, leader.pending, leader.leader_epoch)
 
     def _compare(self, watched: _Watched, replica: _Replica, leader: LeaderState | None) -> None:
         """Compare the records that have come below the high watermark with the committed ones."""
@@ -341,6 +348,24 @@ class Invariants:
                     f"broker {broker_id} is in the ISR {registration.isr} of {truth} with a log up "
                     f"to {end}, but everything below {committed} is committed",
                 )
+
+    def _check_proposal(
+        self, who: str, truth: PartitionTruth, proposal: IsrProposal, leader_epoch: int
+    ) -> None:
+        """An ISR that the controller can commit as it is proposed has everything committed."""
+        registration = self.metadata.newest.topics.partition(truth.topic_id, truth.index)
+        if registration is None or registration.partition_epoch != proposal.partition_epoch:
+            return  # the controller refuses it
+        committed = truth.at(leader_epoch).end_offset
+        for broker_id in proposal.isr:
+            end = self._log_end(broker_id, truth)
+            if end is None or broker_id in self._tainted or broker_id in registration.isr:
+                continue
+            self._verdict.check(
+                end >= committed,
+                f"{who} proposes the ISR {proposal.isr} of {truth}, but the log of broker "
+                f"{broker_id} ends at {end}, and everything below {committed} is committed",
+            )
 
     def _log_end(self, broker_id: int, truth: PartitionTruth) -> int | None:
         """Of a replica, also of one that is down; None if nothing is known of it."""

@@ -26,14 +26,15 @@ class MetadataTruth:
         newest: the newest image that any node has come to.
         end_offset: everything below was committed.
         listeners: are told of every image that is newer than all before.
-        on_records: is given all committed records once and in order, as long as none is missed.
+        record_listeners: are given all committed records once and in order, as long as none is
+            missed.
     """
 
     def __init__(self, verdict: Verdict) -> None:
         self.newest: MetadataImage = EMPTY_IMAGE
         self.end_offset = 0
         self.listeners: list[ImageListener] = []
-        self.on_records: Callable[[Sequence[Message]], None] | None = None
+        self.record_listeners: list[Callable[[Sequence[Message]], None]] = []
         self._has_missed = False
         self._verdict = verdict
         self._leaders: dict[int, str] = {}
@@ -64,11 +65,13 @@ class MetadataTruth:
             self.end_offset = max(self.end_offset, batch.last_offset + 1)
 
     def _follow(self, new: Sequence[CommittedBatch]) -> None:
-        """Give batches that no node has handed on before to `on_records`, while none is missed."""
-        if not new or self.on_records is None:
+        """Give the listeners the batches that no node has handed on before, while none is missed."""
+        if not new:
             return
         if new[0].base_offset == self.end_offset and not self._has_missed:
-            self.on_records([record for batch in new for record in batch.records])
+            records = [record for batch in new for record in batch.records]
+            for listener in self.record_listeners:
+                listener(records)
         else:
             self._has_missed = True
 

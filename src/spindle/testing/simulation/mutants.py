@@ -20,6 +20,7 @@ from spindle.log import log as partition_log
 from spindle.log.cleaning.cleaning import KeyOffsets
 from spindle.log.log import Log
 from spindle.metadata import snapshot
+from spindle.metadata.feature_image import FeaturesImage
 from spindle.metadata_log.metadata_log import MetadataLog
 from spindle.protocol.records.validation import AppendOrigin
 from spindle.raft import following, votes
@@ -29,10 +30,12 @@ from spindle.raft.roles import Prospective, Unattached
 from spindle.raft.voters import VoterHistory, VoterSet
 from spindle.replicas import follower_work, replica_manager
 from spindle.replicas.partition import ACKS_ALL, Partition
+from spindle.replicas.replica_manager import Replicas
 from spindle.replication import follower_log
 from spindle.replication.fetch_session_handler import FetchSessionHandler
 from spindle.replication.leader_state import LeaderState
 from spindle.runtime import background
+from spindle.runtime.broker.topic_settings import SettingsOfTopics
 from spindle.runtime.controller.driver import ControllerDriver
 from spindle.runtime.controller.periodic_tasks import PeriodicTasks
 from spindle.runtime.controller.speculative_log import SpeculativeLog
@@ -224,7 +227,53 @@ def _expand_early(original: Function) -> Function:
             for follower in self.followers
             if follower.replica_id not in self.isr
             and follower.log_end_offset >= 0
-            and self._may_join(follower)
+            and self._is_eligible(follower)
+        ]
+        return self._propose((*self.isr, *joining)) if joining else None
+
+    return propose_expansion
+
+
+def _remember_followers(original: Function) -> Function:
+    """A leader takes what followers fetched in an earlier epoch for what they have."""
+
+    def begin_epoch(self: Any, **changes: Any) -> bool:
+        return _begin_epoch_with(self, self._followers, original, changes)
+
+    return begin_epoch
+
+
+def _remember_followers_over_a_gap(original: Function) -> Function:
+    """A leader does so only where another one may have led meanwhile."""
+
+    def begin_epoch(self: Any, **changes: Any) -> bool:
+        is_gap = changes["leader_epoch"] > self.leader_epoch + 1
+        return _begin_epoch_with(self, self._followers if is_gap else {}, original, changes)
+
+    return begin_epoch
+
+
+def _begin_epoch_with(
+    leader: Any, followers: dict[int, Any], original: Function, changes: dict[str, Any]
+) -> bool:
+    has_moved: bool = original(leader, **changes)
+    for replica in leader._followers:
+        if replica in followers:
+            leader._followers[replica] = followers[replica]
+    return bool(leader.advance(changes["now_ms"])) or has_moved
+
+
+def _expand_without_a_fetch(original: Function) -> Function:
+    """A replica joins the ISR as soon as its broker is alive."""
+
+    def propose_expansion(self: Any) -> Any:
+        if self.pending is not None:
+            return None
+        joining = [
+            follower.replica_id
+            for follower in self.followers
+            if follower.replica_id not in self.isr
+            and self._eligibility.is_alive(follower.replica_id)
         ]
         return self._propose((*self.isr, *joining)) if joining else None
 
@@ -370,6 +419,20 @@ MUTANTS: Final[dict[str, Mutant]] = {
     "high watermark at the log end": Mutant(LeaderState, "advance", _advance_to_log_end),
     "high watermark by one follower": Mutant(LeaderState, "advance", _advance_by_majority),
     "ISR expanded early": Mutant(LeaderState, "propose_expansion", _expand_early),
+    "ISR expanded without a fetch": Mutant(
+        LeaderState, "propose_expansion", _expand_without_a_fetch
+    ),
+    "followers remembered from an earlier epoch": Mutant(
+        LeaderState, "begin_epoch", _remember_followers
+    ),
+    "followers remembered over a gap of epochs": Mutant(
+        LeaderState, "begin_epoch", _remember_followers_over_a_gap
+    ),
+    "settings of topics not applied": Mutant(Replicas, "refresh_settings", _nothing),
+    "defaults of brokers not applied": Mutant(SettingsOfTopics, "forget", _nothing),
+    "feature level ignored": Mutant(
+        FeaturesImage, "is_elr_enabled", lambda _: property(lambda self: True)
+    ),
     "acks=all as acks=1": Mutant(Partition, "append", _acknowledge_own_append),
     "epochs hidden from leaders": Mutant(follower_log, "position_of", _hide_epoch),
     "dropped answers not asked for again": Mutant(FetchSessionHandler, "lose", _nothing),

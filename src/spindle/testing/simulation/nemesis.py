@@ -63,6 +63,7 @@ class Nemesis:
         chances = self._network.chances
         chances.loss = chances.breaking = chances.silence = 0.0
         for node in self._cluster.nodes.values():
+            node.hold_metadata = 0.0
             disks = node.machine.disks
             disks.lose_power_after(None)
             disks.slowness_s.clear()

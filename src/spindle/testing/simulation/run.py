@@ -22,6 +22,7 @@ from spindle.testing.simulation.loop import Deadlock, SimulatedLoop
 from spindle.testing.simulation.nemesis import Nemesis
 from spindle.testing.simulation.network import Network, NetworkChances
 from spindle.testing.simulation.scenario import Scenario
+from spindle.testing.simulation.settings import unapplied_settings
 from spindle.testing.simulation.traffic import SimulatedTraffic
 from spindle.testing.simulation.verdict import InvariantViolated, Verdict
 
@@ -172,6 +173,8 @@ class Simulation:
             known = image.cluster.brokers.get(node.plan.node_id)
             if known is None or not known.is_active:
                 return f"{node} is fenced"
+            if (reason := unapplied_settings(node, image)) is not None:
+                return reason
         for topic in image.topics.by_name.values():
             for index, partition in topic.partitions.items():
                 name = f"{topic.name}-{index}"

@@ -63,6 +63,8 @@ class Chances:
         loss: per segment.
         breaking: per segment: its connection breaks.
         silence: per segment: its connection carries nothing any more, and nobody is told.
+        hold_metadata: per delivery of committed metadata to a node: it is kept for a while, and the
+            node hears of it together with what is committed meanwhile.
     """
 
     kill: float = 0.0
@@ -77,6 +79,7 @@ class Chances:
     loss: float = 0.0
     breaking: float = 0.0
     silence: float = 0.0
+    hold_metadata: float = 0.0
 
     @property
     def is_lossy(self) -> bool:
@@ -96,6 +99,7 @@ class Deeds:
         joins_by_itself: `controller.quorum.auto.join.enable`.
         features: raises and lowers feature levels.
         configs: changes what brokers and topics can change while they run.
+        returns: removes a replica of a partition and adds the same one again.
         unclean: lets replicas lead that may have lost records; without power failures and lost
             disks, under which an acknowledged record may go without any election.
         members: a classic group with members that come and go.
@@ -111,6 +115,7 @@ class Deeds:
     members: bool = False
     compacts: bool = False
     trims: bool = False
+    returns: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,16 +178,37 @@ def draw(seed: int) -> Scenario:
         )
     if deeds.unclean:
         chances = replace(chances, power=0.0, new_disk=0.0, kill=random.uniform(0.1, 0.5))
+    properties = _draw_properties(random)
+    disk_s = random.choice((0.001, 0.003, 0.02))
+    rough_s = random.choice((2.0, 4.0, 8.0)) * (2 if deeds.unclean else 1)
+    # Drawn apart: what the other numbers of a seed stand for does not depend on it.
+    more = Random(f"more of {seed}")
+    if more.random() < 0.4:
+        chances = replace(chances, hold_metadata=more.uniform(0.05, 0.6))
+    if not deeds.unclean and more.random() < 0.25:
+        deeds = replace(deeds, returns=True)
+        chances = _calmer(chances, more)
+        rough_s = 8.0
     return Scenario(
         seed,
         nodes,
         is_dynamic,
         chances,
-        _draw_properties(random),
-        disk_s=random.choice((0.001, 0.003, 0.02)),
-        rough_s=random.choice((2.0, 4.0, 8.0)) * (2 if deeds.unclean else 1),
+        properties,
+        disk_s=disk_s,
+        rough_s=rough_s,
         deeds=deeds,
         release=None if is_dynamic or chances.is_lossy or random.random() < 0.7 else "3.7",
+    )
+
+
+def _calmer(chances: Chances, random: Random) -> Chances:
+    """A world in which replicas can move, and in which brokers hear of it late."""
+    return Chances(
+        kill=chances.kill * random.choice((0.0, 0.3)),
+        slow_disk=chances.slow_disk,
+        cut=chances.cut * random.choice((0.0, 0.3)),
+        hold_metadata=random.uniform(0.1, 0.6),
     )
 
 

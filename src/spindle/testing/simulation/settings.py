@@ -20,10 +20,13 @@ from spindle.metadata.features import (
     METADATA_VERSION,
     MINIMUM_METADATA_VERSION,
 )
+from spindle.metadata.image import MetadataImage
 from spindle.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from spindle.protocol.messages.update_features import UpdateFeaturesRequest
+from spindle.runtime.broker.topic_settings import SettingsOfTopics
 from spindle.runtime.peers.port import PeerUnavailable
 from spindle.testing.simulation.client import SimulatedClient
+from spindle.testing.simulation.cluster import SimulatedNode
 from spindle.testing.simulation.history import History
 from spindle.testing.simulation.metadata_truth import MetadataTruth
 from spindle.testing.simulation.topic import Topic
@@ -49,6 +52,22 @@ _TOPIC_VALUES: Final = {
     "message.timestamp.type": ("CreateTime", "LogAppendTime"),
     "compression.type": ("producer", "zstd", "gzip"),
 }
+
+
+def unapplied_settings(simulated: SimulatedNode, image: MetadataImage) -> str | None:
+    """Return which replica of a broker works with other settings than the image says, if any."""
+    node = simulated.node
+    if node is None or node.broker is None:
+        return None
+    settings = SettingsOfTopics(simulated.config)
+    for partition in node.broker.replicas:
+        expected = settings.of(image, partition.topic_partition.topic)
+        leader = partition.leader
+        if partition.log.config != expected.log_config or (
+            leader is not None and leader.min_isr != expected.min_isr
+        ):
+            return f"{simulated} has not applied the settings of {partition.topic_partition}"
+    return None
 
 
 class SettingsAdmin:

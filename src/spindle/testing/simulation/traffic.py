@@ -56,6 +56,9 @@ class SimulatedTraffic:
         self._history = history
         self._loop = loop
         self._random = random
+        # A follower of a partition that is idle has everything when it is moved away.
+        self._longest_pause_s = 2.0 if cluster.scenario.deeds.returns else 0.3
+        self._moves = Random(f"moves of {cluster.scenario.seed}")
         self._churn = random.choice((0.1, 0.1, 0.5))
         self._context = Life(CLIENT_HOST, 1, SkewedClock()).context()
         self._client = self._context.run(self._new_client, "admin")
@@ -76,6 +79,8 @@ class SimulatedTraffic:
 
     def start(self) -> None:
         self._admin_task = self._spawn(self._administer())
+        if self._cluster.scenario.deeds.returns:
+            self._spawn(self._return_replicas())
 
     @property
     def unfinished(self) -> str | None:
@@ -163,6 +168,24 @@ class SimulatedTraffic:
         if self._cluster.scenario.deeds.voters:
             admin.waits_for = "the voters"
             await self.voters.complete()
+
+    async def _return_replicas(self) -> None:
+        """Move partitions away from one broker each, and back to it soon after."""
+        moves = self._moves
+        admin = Admin(
+            self._new_client("mover"), self._invariants.metadata, self._verdict, self._history
+        )
+        brokers = [node.plan.node_id for node in self._cluster.brokers]
+        while self._is_writing:
+            await asyncio.sleep(moves.uniform(0.1, 0.8))
+            if not self.topics:
+                continue
+            topic = moves.choice(self.topics)
+            index, removed = moves.randrange(topic.partitions), moves.choice(brokers)
+            others = [broker_id for broker_id in brokers if broker_id != removed]
+            await admin.reassign(topic, index, others)
+            await asyncio.sleep(moves.choice((0.0, 0.05, 0.3)))
+            await admin.reassign(topic, index, [*others, removed])
 
     async def _open(self, name: str, partitions: int, replication_factor: int) -> None:
         configs: dict[str, str] = {}
@@ -263,7 +286,7 @@ class SimulatedTraffic:
     async def _write(self, producer: Producer) -> None:
         await producer.start()
         while self._is_writing and await producer.send():  # noqa: ASYNC110 - a client's pace
-            await asyncio.sleep(self._random.uniform(0.01, 0.3))
+            await asyncio.sleep(self._random.uniform(0.01, self._longest_pause_s))
 
     def _consume(self, topic: Topic, index: int) -> None:
         client = self._new_client("consumer")

@@ -1,0 +1,189 @@
+"""The replica manager: replicas come, lead, follow, move and go as the metadata says."""
+
+from broker_scenario import BrokerScenario, topic_settings
+from cluster_image import directory_of
+
+from spindle.common.errors import ErrorCode
+from spindle.replication.throttling import ThrottledPartitions
+
+MISSING = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_a_new_replica_gets_a_log_and_leads() -> None:
+    s = BrokerScenario()
+    topic_id = s.create("t", [1, 2])
+    partition = s.partition()
+    assert partition.log.topic_id == topic_id
+    assert partition.leader is not None
+    assert s.fetchers.leaders == {}
+
+
+def test_a_new_replica_that_follows_is_fed_by_its_leader() -> None:
+    s = BrokerScenario()
+    s.create("t", [2, 1])
+    assert s.partition().leader is None
+    assert s.fetchers.leaders == {("t", 0): 2}
+
+
+def test_a_follower_is_fed_by_its_new_leader() -> None:
+    s = BrokerScenario()
+    s.create("t", [2, 1, 3])
+    s.change("t", leader=3)
+    assert s.fetchers.leaders == {("t", 0): 3}
+
+
+def test_a_follower_without_a_leader_is_fed_by_nobody() -> None:
+    s = BrokerScenario()
+    s.create("t", [2, 1])
+    s.change("t", leader=-1)
+    assert s.fetchers.leaders == {}
+
+
+def test_a_follower_that_is_elected_is_fed_no_more() -> None:
+    s = BrokerScenario()
+    s.create("t", [2, 1])
+    s.change("t", leader=1)
+    assert s.fetchers.leaders == {}
+    assert s.partition().leader is not None
+
+
+def test_listeners_hear_when_leaderships_begin_and_end() -> None:
+    s = BrokerScenario()
+    heard: list[bool] = []
+    s.replicas.on_leadership(lambda partition, is_leader: heard.append(is_leader))
+    s.create("t", [1, 2])
+    s.change("t", isr=[1])
+    s.change("t", leader=1)
+    s.change("t", leader=2)
+    s.change("t", leader=1)
+    s.cluster.delete("t")
+    s.publish()
+    assert heard == [True, False, True, False]
+
+
+def test_a_replica_that_is_moved_away_and_back_starts_empty() -> None:
+    s = BrokerScenario()
+    s.create("t", [1, 2])
+    s.append("a", acks=1)
+    s.change("t", replicas=[2], isr=[2], leader=2)
+    assert s.replicas.lookup("t", 0) is None
+    s.change("t", replicas=[2, 1])
+    assert s.partition().log.log_end_offset == 0
+
+
+def test_a_replica_that_went_and_came_in_one_delta_keeps_its_log() -> None:
+    s = BrokerScenario()
+    s.create("t", [1, 2])
+    s.append("a", acks=1)
+    s.cluster.change("t", replicas=[2], isr=[2], leader=2)
+    s.cluster.change("t", replicas=[2, 1])
+    s.publish()
+    assert s.partition().log.log_end_offset == 1
+    assert s.fetchers.leaders == {("t", 0): 2}
+
+
+def test_a_topic_deleted_and_made_again_in_one_delta_starts_empty() -> None:
+    s = BrokerScenario()
+    s.create("t", [1])
+    s.append("a")
+    s.cluster.delete("t")
+    topic_id = s.cluster.create("t", [1])
+    s.publish()
+    assert (s.partition().topic_id, s.partition().log.log_end_offset) == (topic_id, 0)
+
+
+def test_new_replicas_go_to_the_directory_with_the_fewest() -> None:
+    s = BrokerScenario(directories=2)
+    for topic in ("a", "b", "c", "d"):
+        s.create(topic, [1])
+    assert [len(s.replicas.in_directory(d)) for d in s.directories] == [2, 2]
+
+
+def test_a_replica_whose_directory_is_not_recorded_is_reported() -> None:
+    s = BrokerScenario(directories=2)
+    s.fail_disk(0)
+    topic_id = s.create("t", [1])
+    assert s.partition().directory is s.directories[1]
+    assert s.misplaced == [(topic_id, 0, directory_of(1, 1))]
+
+
+def test_nothing_is_made_that_may_stand_in_a_dead_directory() -> None:
+    s = BrokerScenario(directories=2)
+    s.fail_disk(0)
+    s.cluster.create("t", [1], directories=[[directory_of(1, 0)]])
+    s.publish()
+    assert s.replicas.lookup("t", 0) is None
+    assert s.replicas.absent_error("t", 0, MISSING) == ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def test_a_dead_directory_stops_the_followers_in_it_and_no_others() -> None:
+    s = BrokerScenario(directories=2)
+    s.create("a", [2, 1])
+    s.create("b", [2, 1])
+    dead = s.partition("a").directory
+    s.fail_disk(s.directories.index(dead))
+    assert s.fetchers.leaders == {("b", 0): 2}
+
+
+def test_what_is_not_here_is_told_by_its_reason() -> None:
+    s = BrokerScenario()
+    s.create("t", [2, 3])
+    assert s.replicas.absent_error("t", 0, MISSING) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert s.replicas.absent_error("t", 9, MISSING) == MISSING
+    assert s.replicas.absent_error("x", 0, MISSING) == MISSING
+
+
+def test_a_replica_is_waited_for_while_its_log_is_being_made() -> None:
+    s = BrokerScenario()
+    s.hold_disk()
+    s.cluster.create("t", [1])
+    s.publish()
+    called: list[str] = []
+    assert s.replicas.must_wait("t", 0)
+    s.replicas.when_hosted("t", 0, lambda: called.append("first"))
+    s.replicas.when_hosted("t", 0, lambda: called.append("second"))
+    assert called == []
+    s.release_disk()
+    assert called == ["first", "second"]
+    assert not s.replicas.must_wait("t", 0)
+
+
+def test_a_request_that_comes_while_others_wait_takes_its_turn_behind_them() -> None:
+    s = BrokerScenario()
+    s.hold_disk()
+    s.cluster.create("t", [1])
+    s.publish()
+    turns: list[bool] = []
+    s.replicas.when_hosted("t", 0, lambda: turns.append(s.replicas.must_wait("t", 0)))
+    s.release_disk()
+    assert turns == [True]
+
+
+def test_a_leadership_is_waited_for_while_its_epoch_is_being_started() -> None:
+    s = BrokerScenario()
+    s.create("t", [2, 1])
+    s.hold_disk()
+    s.cluster.change("t", leader=1)
+    s.publish()
+    assert s.replicas.must_wait("t", 0)
+    s.release_disk()
+    assert not s.replicas.must_wait("t", 0)
+
+
+def test_another_throttle_of_followers_is_told_to_their_fetchers_once() -> None:
+    s = BrokerScenario()
+    s.create("t", [2, 1])
+    s.settings["t"] = topic_settings(throttled_as_follower=ThrottledPartitions(True, frozenset()))
+    s.replicas.refresh_settings(["t"])
+    s.replicas.refresh_settings(None)
+    assert s.fetchers.throttled == [("t", 0)]
+
+
+def test_settings_of_other_topics_do_not_change() -> None:
+    s = BrokerScenario()
+    s.create("a", [1])
+    s.create("b", [1])
+    s.settings = {name: topic_settings(retention_ms=5) for name in ("a", "b")}
+    s.replicas.refresh_settings(["b"])
+    assert s.partition("a").log.config.retention_ms != 5
+    assert s.partition("b").log.config.retention_ms == 5
