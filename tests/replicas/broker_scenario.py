@@ -82,7 +82,7 @@ class HeldDirectory(SerialExecutor):
 
 
 class Answer:
-    """What an append came to."""
+    """The result of an append, once there is one."""
 
     def __init__(self) -> None:
         self.info: AppendInfo | None = None
@@ -244,7 +244,7 @@ class BrokerScenario:
 
     @property
     def image(self) -> MetadataImage:
-        """What is committed, heard of or not."""
+        """Return the committed image, whether the broker has heard of it or not."""
         return self.cluster.image
 
     def publish(self) -> None:

@@ -77,7 +77,7 @@ def test_min_isr_that_rises_holds_what_is_not_acknowledged() -> None:
     assert s.append("b").code == ErrorCode.NOT_ENOUGH_REPLICAS
 
 
-# -- who may append
+# -- appends that are refused
 
 
 def test_an_append_for_another_leader_epoch_is_refused() -> None:

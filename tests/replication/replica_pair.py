@@ -1,4 +1,4 @@
-"""A leader made by hand at the level of messages, and a follower that is the real core."""
+"""A leader that answers requests from its logs, and a follower with the real fetcher."""
 
 from random import Random
 from typing import Any
@@ -69,7 +69,7 @@ def commit(log: Log) -> None:
 
 
 def content(log: Log, offset: int | None = None) -> bytes:
-    """All batches of the log, byte for byte, from the log start or `offset` on."""
+    """Return all batches of the log, byte for byte, from the log start or `offset` on."""
     parts, offset = [], log.log_start_offset if offset is None else offset
     while offset < log.log_end_offset:
         records = log.read(offset, 1000, log.log_end_offset).records
@@ -93,7 +93,7 @@ class Leader:
     def answer(self, request: Any) -> Any:
         if isinstance(request, ListOffsetsRequest):
             return self._list_offsets(request)
-        # What a leader sees is what came over the wire.
+        # Encode and decode, so that the leader sees only what the wire carries.
         request, _ = decode(FetchRequest, VERSION, encode(request, VERSION))
         self.requests.append(request)
         if self.refusal:
@@ -177,7 +177,7 @@ class Follower:
         return self.fetcher.next_request(7, self.now_ms, is_quota_exceeded)
 
     def round(self, leader: Leader) -> bool:
-        """One fetch and what follows from it; False if there was nothing to fetch."""
+        """Do one fetch and the work that follows; return False if there is nothing to fetch."""
         request = self.request()
         if request is None:
             return False
@@ -204,7 +204,7 @@ class Follower:
                 self.fetcher.on_done(step, position, self.now_ms)
 
     def catch_up(self, leader: Leader, rounds: int = 30) -> None:
-        """Fetch until every log is the leader's; it may start later, as no start ever goes back."""
+        """Fetch until every log equals the leader's, except that its start may be later."""
         for _ in range(rounds):
             if not self.round(leader):
                 self.now_ms += BACKOFF_MS

@@ -145,7 +145,7 @@ def test_sessions_remember_only_so_many_partitions_together() -> None:
     assert cache.open(request(wanted={"b": [0, 1, 2]}), NAMES, 0).session_id == 0
     second = cache.open(request(wanted={"b": [0, 1]}), NAMES, 0)
     assert second.session_id != 0
-    # What grows beyond the limit loses its session; what shrinks makes room.
+    # A session that grows beyond the limit is closed; one that shrinks makes room.
     grown = request(second.session_id, 1, wanted={"b": [2]})
     assert refused(cache, grown) is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
     assert len(cache) == 1
@@ -165,7 +165,7 @@ def test_idle_sessions_make_room_for_partitions() -> None:
 
 
 class Partition:
-    """Remembers who watches it."""
+    """A partition that remembers its watchers."""
 
     def __init__(self) -> None:
         self.watchers: dict[FetchedPartition, bool] = {}

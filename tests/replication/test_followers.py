@@ -1,4 +1,4 @@
-"""A follower's log becomes its leader's, whatever they were before."""
+"""A follower's log becomes equal to its leader's, from any two logs."""
 
 from random import Random
 
@@ -295,7 +295,7 @@ def test_an_answer_for_what_was_removed_or_moved_meanwhile_is_dropped() -> None:
 
 
 def test_a_high_watermark_in_a_dropped_answer_is_asked_for_again() -> None:
-    """To its leader a partition that is followed anew in the same session knows it already."""
+    """The leader does not tell again what the session was told before the partition was removed."""
     leader_log, log = new_log(), new_log()
     append(leader_log, 0, "a")
     leader, follower = Leader(leader_log), Follower(log)
@@ -318,7 +318,7 @@ def test_work_that_ends_after_its_partition_was_removed_changes_nothing() -> Non
     followed = follower.follow(epoch=1)
     follower.do([step])
     assert followed.position.end_offset == 0
-    # The log has it all the same, for the directory's thread did it before it told the position.
+    # The log has the records: the directory's thread appended them before it reported the position.
     request = follower.request()
     assert positions(request) == {0: (0, -1, 1)}
 
@@ -414,7 +414,7 @@ def _grow(random: Random, log: Log, epoch: int) -> None:
 @settings(deadline=None, max_examples=100)
 @given(st.randoms(use_true_random=False))
 def test_three_replicas_that_lead_in_turn_end_with_the_same_log(random: Random) -> None:
-    """Every epoch has another leader with whatever its log has (the worst of unclean elections)."""
+    """Every epoch has another leader with any log, as after the worst unclean elections."""
     logs = [new_log() for _ in range(3)]
     for epoch in range(random.randrange(1, 8)):
         leading = random.randrange(3)

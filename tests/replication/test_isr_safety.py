@@ -1,4 +1,4 @@
-"""Whatever happens in whatever order: every member of the true ISR has all that is committed.
+"""Every member of the committed ISR has all committed records, in any order of events.
 
 The leader's view is late and its messages get lost; the controller changes the ISR on its own.
 """
@@ -137,11 +137,11 @@ class Cluster(RuleBasedStateMachine):
 
     @invariant()
     def nothing_committed_is_missing(self) -> None:
-        mark = self.leader.high_watermark
-        assert self.highest <= mark <= self.leader.log_end_offset
-        self.highest = mark
+        high_watermark = self.leader.high_watermark
+        assert self.highest <= high_watermark <= self.leader.log_end_offset
+        self.highest = high_watermark
         for replica in self.isr:
-            assert replica == LEADER or self.ends[replica] >= mark, (replica, self.isr)
+            assert replica == LEADER or self.ends[replica] >= high_watermark, (replica, self.isr)
 
     @invariant()
     def one_proposal_at_a_time(self) -> None:

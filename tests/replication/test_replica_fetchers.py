@@ -51,7 +51,7 @@ class Watcher:
 
 
 class DoneAtOnce:
-    """A directory's thread without a thread."""
+    """A directory executor that does its work at once."""
 
     def __init__(self) -> None:
         self.failure: LogDirectoryFailed | None = None
@@ -111,7 +111,7 @@ class Line:
 
 
 class Broker:
-    """What `ReplicaFetchers` needs of a broker, with one replica for each log."""
+    """A broker with one replica for each log, as far as `ReplicaFetchers` uses it."""
 
     def __init__(self, *logs: Log, **overrides: str) -> None:
         settings = {name.replace("_", "."): value for name, value in overrides.items()}
@@ -150,7 +150,7 @@ class Broker:
         )
 
     async def caught_up(self) -> None:
-        """Return when all fetchers wait at the leader with everything taken over."""
+        """Return when all fetchers wait at the leader and have appended everything."""
         logs = [(p.log, self.leader.logs[p.topic_partition.partition]) for p in self.partitions]
         await until(
             lambda: (
@@ -160,7 +160,7 @@ class Broker:
         )
 
     async def wake(self) -> None:
-        """The leader has news."""
+        """Let the leader answer: there is something new."""
         news, self.wire.news = self.wire.news, asyncio.Event()
         self.wire.waiting = 0
         news.set()

@@ -1,4 +1,4 @@
-"""Replication throttles (KIP-73): who is throttled, and when it is too fast."""
+"""Replication throttles (KIP-73): the throttled partitions, and the rate limit."""
 
 from spindle.replication.throttling import throttled_partitions
 from spindle.serving.quotas.rates import WindowedRate

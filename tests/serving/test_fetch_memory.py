@@ -1,4 +1,4 @@
-"""What a fetch may read into memory."""
+"""The memory that fetches read into."""
 
 from spindle.serving.fetch_memory import SMALL_FETCH_BYTES, FetchMemory
 

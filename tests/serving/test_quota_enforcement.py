@@ -1,4 +1,4 @@
-"""Which quota holds for whom, and what it makes a client wait."""
+"""The quota of each client, and how long it makes the client wait."""
 
 from collections.abc import Mapping
 

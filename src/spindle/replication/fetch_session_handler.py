@@ -47,7 +47,7 @@ class FetchSessionHandler:
         self._lost: dict[TopicIdPartition, None] = {}
 
     def __len__(self) -> int:
-        """The number of partitions wanted."""
+        """Return the number of partitions wanted."""
         return len(self._wanted)
 
     def want(self, key: TopicIdPartition, position: Position) -> None:

@@ -139,7 +139,7 @@ class Fetcher:
 
     @property
     def max_lag(self) -> int:
-        """The largest lag, in records."""
+        """Return the largest lag, in records."""
         return max((partition.lag for partition in self._partitions.values()), default=0)
 
     def follows(self, partition: FollowedPartition) -> bool:

@@ -1,4 +1,4 @@
-"""Authorised operations in answers (KIP-430). Without an authorizer everything is allowed."""
+"""Authorized operations in answers (KIP-430): without an authorizer all operations."""
 
 from typing import Final
 

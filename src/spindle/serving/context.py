@@ -1,4 +1,4 @@
-"""The shape of a handler, and what it knows of a request beside its body."""
+"""The type of a handler, and what it knows of a request apart from its body."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from spindle.protocol.message import Message
 
 @dataclass(slots=True)
 class RequestContext:
-    """One request. `api_version` decides how its answer is written."""
+    """One request: its header, and the client that sent it."""
 
     api_key: int
     api_version: int
@@ -23,6 +23,6 @@ class RequestContext:
 
 
 Response = Message | None
-"""None: nothing is sent, e.g. to a produce request with acks=0."""
+"""None sends nothing, such as for a produce request with acks=0."""
 
 Handler = Callable[[RequestContext, Any], Response | Awaitable[Response]]

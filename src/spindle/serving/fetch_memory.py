@@ -1,4 +1,4 @@
-"""How much fetches may read into memory, each and all at the same time (KIP-541)."""
+"""Limits the memory that fetches read into, each of them and all together (KIP-541)."""
 
 from typing import Final
 
@@ -7,10 +7,10 @@ SMALL_FETCH_BYTES: Final = 64 * 1024
 
 
 class FetchMemory:
-    """Grants of bytes to fetches that are being read from disk.
+    """Grants bytes to fetches while they read from disk.
 
-    A fetch that comes when much is granted already gets little: its consumer makes progress and
-    comes again. Nobody waits.
+    When much is granted already, a new fetch gets little instead of waiting: its client makes
+    progress and fetches again.
 
     Args:
         max_bytes: what one fetch may have, `fetch.max.bytes`.
@@ -23,7 +23,7 @@ class FetchMemory:
         self._together_bytes = together_bytes
 
     def grant(self, wanted_bytes: int) -> int:
-        """What may be read now, to be given back when it is known how much it was."""
+        """Return how many bytes may be read; give them back when the fetch is answered."""
         granted = min(wanted_bytes, self._max_bytes)
         if self.granted_bytes + granted > self._together_bytes:
             granted = min(granted, SMALL_FETCH_BYTES)
@@ -31,4 +31,5 @@ class FetchMemory:
         return granted
 
     def give_back(self, granted_bytes: int) -> None:
+        """End a grant."""
         self.granted_bytes -= granted_bytes

@@ -1,7 +1,7 @@
 """Client requests that a broker passes on to the active controller (KIP-590).
 
-An Envelope holds the request as it would come from the client, header included, and who the client
-is; the answer is the client's answer, header included.
+An Envelope holds the client's request with its header, the client's principal and its address. The
+answer holds the client's answer with its header.
 """
 
 from collections.abc import Callable
@@ -33,7 +33,7 @@ _VERSION: Final = Struct(">h")
 
 
 def seal_request(message: Message, context: RequestContext) -> EnvelopeRequest:
-    """What the broker sends for a client's request, or on behalf of it for another one."""
+    """Wrap a client's request, or another one that the broker makes for this client."""
     version = _version(message, context)
     prefix = request_prefix(message.API_KEY, version, context.correlation_id, context.client_id)
     kind, _, name = context.principal.partition(":")
@@ -46,10 +46,10 @@ def seal_request(message: Message, context: RequestContext) -> EnvelopeRequest:
 
 
 def open_response(response: EnvelopeResponse, message: Message, context: RequestContext) -> Message:
-    """The controller's answer to `message`.
+    """Return the controller's answer to `message`.
 
     Raises:
-        ApiError: the envelope was refused (NOT_CONTROLLER: another one has to be asked).
+        ApiError: the envelope was refused; NOT_CONTROLLER if another node is active.
     """
     if response.error_code:
         raise ApiError(ErrorCode(response.error_code), "the controller refused to be forwarded to")
@@ -68,7 +68,7 @@ def open_request(
     is_served: Callable[[int], bool],
     max_elements: Callable[[int], int],
 ) -> tuple[Message, RequestContext]:
-    """The client's request and who the client is.
+    """Return the client's request and its context.
 
     Args:
         max_elements: how many elements a request of an API may have.
@@ -109,7 +109,7 @@ def open_request(
 
 
 def seal_response(response: Message, context: RequestContext) -> EnvelopeResponse:
-    """What the controller sends back."""
+    """Wrap the controller's answer."""
     body = encode(response, context.api_version)
     header_version = response_header_version(context.api_key, context.api_version)
     prefix = response_prefix(len(body), context.correlation_id, header_version)
@@ -117,7 +117,7 @@ def seal_response(response: Message, context: RequestContext) -> EnvelopeRespons
 
 
 def _version(message: Message, context: RequestContext) -> int:
-    """The client's version, or the newest for a request that the broker makes for the client."""
+    """Return the client's version; the newest for a request that the broker makes for it."""
     is_own = context.api_key == message.API_KEY
     return context.api_version if is_own else message.LAST_VERSION
 
@@ -126,7 +126,7 @@ def _packed(address: str) -> bytes:
     try:
         return ip_address(address).packed
     except ValueError:
-        return bytes(4)  # a client without an address of the network
+        return bytes(4)  # the client has no network address
 
 
 def _unpacked(packed: bytes) -> str:
@@ -134,7 +134,7 @@ def _unpacked(packed: bytes) -> str:
         return str(ip_address(bytes(packed)))
     except ValueError:
         raise ApiError(
-            ErrorCode.INVALID_REQUEST, f"a client address of {len(packed)} bytes is none"
+            ErrorCode.INVALID_REQUEST, f"a client address has 4 or 16 bytes, not {len(packed)}"
         ) from None
 
 

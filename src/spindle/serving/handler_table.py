@@ -1,4 +1,4 @@
-"""The handler tables: which function answers which API on a broker's listeners."""
+"""The handler table: the function that answers each API on a broker's listeners."""
 
 from collections.abc import Callable
 from functools import partial
@@ -93,7 +93,8 @@ _OF_REPLICAS: Final[tuple[int, ...]] = (
     ApiKey.DESCRIBE_LOG_DIRS,
     ApiKey.DESCRIBE_PRODUCERS,
 )
-"""About replicas. Produce and Fetch, too, but they wait only for the ones that they need."""
+"""Requests about replicas: they wait until the replicas have followed the metadata. Produce and
+Fetch are not among them, because they wait for the replicas that they name only."""
 _OF_A_COORDINATOR: Final[tuple[int, ...]] = (
     ApiKey.OFFSET_COMMIT,
     ApiKey.OFFSET_FETCH,
@@ -105,14 +106,14 @@ _OF_A_COORDINATOR: Final[tuple[int, ...]] = (
     ApiKey.DELETE_GROUPS,
     ApiKey.OFFSET_DELETE,
 )
-"""Sent to the broker that FindCoordinator named."""
+"""Requests to the broker that FindCoordinator named."""
 _COORDINATOR_WAIT_S: Final = 1.0
 
 
 def broker_handlers(
     services: BrokerServices, kraft_version: Callable[[], int]
 ) -> dict[int, Handler]:
-    """Handlers by API key, for a listener that clients use."""
+    """Return the handlers by API key, for a listener that clients use."""
     handlers: dict[int, Handler] = {
         key: partial(function, services) for key, function in _LOCAL.items()
     }
@@ -130,7 +131,7 @@ def broker_handlers(
 
 
 async def _forward(services: BrokerServices, context: RequestContext, request: Message) -> Message:
-    """The active controller decides (KIP-590)."""
+    """Let the active controller answer (KIP-590)."""
     try:
         response: Message = await services.controller.request(request, context)
     except ApiError as error:
@@ -141,7 +142,7 @@ async def _forward(services: BrokerServices, context: RequestContext, request: M
 async def _when_caught_up(
     services: BrokerServices, function: Any, context: RequestContext, request: Message
 ) -> Message:
-    """Whoever created a topic a moment ago finds its replicas in place."""
+    """Answer when the replicas of topics that were created a moment ago are in place."""
     if services.metadata.is_behind:
         await services.metadata.catch_up(CATCH_UP_S)
     response: Message = await function(services, context, request)
@@ -151,10 +152,10 @@ async def _when_caught_up(
 async def _when_there_are_coordinators(
     services: BrokerServices, function: Any, context: RequestContext, request: Message
 ) -> Message:
-    """The first group of a cluster is sent here by a broker that knows more.
+    """Answer when this broker knows of `__consumer_offsets`, or after a second.
 
-    It has seen `__consumer_offsets` come into being, which this one may learn a moment later; some
-    clients take NOT_COORDINATOR in that moment for the end of the matter.
+    Another broker named this one as coordinator of the cluster's first group, and may have heard of
+    the topic a moment earlier. Some clients give up at NOT_COORDINATOR in that moment.
     """
     if not _has_coordinators(services.metadata.image):
         await services.metadata.wait_for(_has_coordinators, _COORDINATOR_WAIT_S)

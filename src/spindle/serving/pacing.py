@@ -1,4 +1,4 @@
-"""Long loops in handlers that let others have the event loop in between."""
+"""Pauses in long loops of handlers, in which the event loop serves other requests."""
 
 from collections.abc import AsyncIterator, Generator, Iterable
 from time import perf_counter
@@ -13,12 +13,12 @@ T = TypeVar("T")
 
 @coroutine
 def let_others() -> Generator[None, None, None]:
-    """One turn of the event loop for everybody else."""
+    """Wait for one turn of the event loop."""
     yield
 
 
 async def paced(items: Iterable[T]) -> AsyncIterator[T]:
-    """The items, with a pause whenever a slice of time was used up."""
+    """Yield the items, with a pause after each slice of 5 ms."""
     left, ends_s = _STRIDE, perf_counter() + _SLICE_S
     for item in items:
         yield item

@@ -1,4 +1,4 @@
-"""What the broker needs of the runtime. The runtime implements these over asyncio and threads."""
+"""Ports through which handlers use the runtime, which implements them over asyncio."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, Protocol, TypeVar, TypeVarTuple
@@ -27,7 +27,7 @@ class ControllerChannel(Protocol):
     """The way to the active controller, in this process or elsewhere."""
 
     def request(self, message: Message, context: RequestContext | None = None) -> Awaitable[Any]:
-        """The controller's answer.
+        """Return the controller's answer.
 
         Raises:
             ApiError: NOT_CONTROLLER or REQUEST_TIMED_OUT when no controller answers in time.
@@ -36,7 +36,7 @@ class ControllerChannel(Protocol):
 
 
 CATCH_UP_S: Final = 5.0
-"""How long a request waits for replicas that are being made."""
+"""How long a request waits for replicas that are being created."""
 
 
 class HasImage(Protocol):
@@ -47,7 +47,7 @@ class HasImage(Protocol):
 
 
 class DescribedNode(Protocol):
-    """What a description needs to know; brokers and controllers have it."""
+    """A node whose configuration can be described: a broker or a controller."""
 
     @property
     def node_id(self) -> int: ...

@@ -11,7 +11,7 @@ from spindle.serving.ports import ControllerChannel
 
 
 class ProducerIds:
-    """The rest of this broker's block. One request for a new block is under way at a time."""
+    """The rest of the block that the controller allocated to this broker."""
 
     def __init__(self, broker_id: int, controller: ControllerChannel) -> None:
         self.broker_epoch = -1
@@ -21,10 +21,11 @@ class ProducerIds:
         self._end = 0
 
     async def take(self) -> int:
-        """A producer id that nobody else has.
+        """Return a producer id that no other producer of the cluster has.
 
         Raises:
-            ApiError: COORDINATOR_LOAD_IN_PROGRESS while no block can be had; clients ask again.
+            ApiError: COORDINATOR_LOAD_IN_PROGRESS while the controller allocates no block; clients
+                ask again.
         """
         while self._next == self._end:
             await self._allocate()
@@ -44,6 +45,6 @@ class ProducerIds:
         self._use(response)
 
     def _use(self, block: Any) -> None:
-        # Two waiters may both have asked: the later block replaces an unused rest, ids stay unique.
+        # Two requests may be under way: the later block replaces the rest of the earlier one.
         self._next = block.producer_id_start
         self._end = block.producer_id_start + block.producer_id_len

@@ -1,4 +1,4 @@
-"""Which replica a consumer had better read from (KIP-392)."""
+"""Chooses the replica that a consumer should read from (KIP-392)."""
 
 from typing import Final
 
@@ -17,10 +17,10 @@ def preferred_read_replica(
     rack: str,
     fetch_offset: int,
 ) -> int:
-    """A follower in the consumer's rack, unless the leader is there; -1 for the leader.
+    """Return a follower in the consumer's rack; -1 if there is none or the leader is there.
 
-    Only in-sync followers that have the offset: another one might send the consumer back at once.
-    Of several the one that has most, then the one that caught up last.
+    Only in-sync followers that have the offset count: others might send the consumer back at once.
+    Of several, choose the one with the most records, then the one that was caught up last.
     """
     leader = partition.leader
     if leader is None or _rack(image, leader.local_id, listener) == rack:
@@ -39,7 +39,7 @@ def preferred_read_replica(
 
 
 def _rack(image: MetadataImage, broker_id: int, listener: str) -> str | None:
-    """Of a broker that is alive and has the listener."""
+    """Return the rack of a broker that is alive and has the listener; None otherwise."""
     if endpoint_of(image, broker_id, listener) is None:
         return None
     return image.cluster.brokers[broker_id].rack

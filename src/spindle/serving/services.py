@@ -1,4 +1,4 @@
-"""What handlers work with: one object per broker, made by the runtime's wiring."""
+"""The parts of a broker that handlers use: one object per broker, made by the runtime."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -20,9 +20,15 @@ from spindle.serving.traffic import Traffic
 
 @dataclass(slots=True)
 class BrokerServices:
-    """`now_ms` is the wall clock: it stamps records. `steady_ms` is for durations.
+    """The parts of one broker.
 
-    `is_rack_aware` sends consumers to replicas in their rack (KIP-392).
+    Attributes:
+        now_ms: the wall clock, for timestamps of records.
+        steady_ms: a clock for durations.
+        ensure_internal_topic: creates an internal topic and waits until this broker knows it.
+        fetch_memory, replica_memory: for fetches of consumers and of followers.
+        leader_throttle: for what throttled followers fetch (KIP-73).
+        is_rack_aware: consumers are sent to replicas in their rack (KIP-392).
     """
 
     node_id: int

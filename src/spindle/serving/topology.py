@@ -9,7 +9,7 @@ from spindle.metadata.partitions import PartitionRegistration
 
 
 def alive_brokers(image: MetadataImage, listener: str) -> list[tuple[int, Endpoint, str | None]]:
-    """(id, endpoint, rack) of the brokers that are not fenced and have the listener, by id."""
+    """Return (id, endpoint, rack) of the unfenced brokers with the listener, ordered by id."""
     found = []
     for broker_id, broker in sorted(image.cluster.brokers.items()):
         endpoint = broker.endpoint(listener)
@@ -19,7 +19,7 @@ def alive_brokers(image: MetadataImage, listener: str) -> list[tuple[int, Endpoi
 
 
 def endpoint_of(image: MetadataImage, broker_id: int, listener: str) -> Endpoint | None:
-    """Where a live broker is reached on the listener."""
+    """Return where a broker is reached on the listener; None if fenced or without it."""
     broker = image.cluster.brokers.get(broker_id)
     if broker is None or broker.is_fenced:
         return None
@@ -34,7 +34,7 @@ def reachable(image: MetadataImage, broker_ids: Sequence[int], listener: str) ->
 def offline_replicas(
     image: MetadataImage, partition: PartitionRegistration, listener: str
 ) -> list[int]:
-    """Replicas whose broker is away or whose directory there is offline (KIP-858)."""
+    """Return the replicas whose broker or whose directory there is offline (KIP-858)."""
     return [
         replica
         for replica, directory in zip(partition.replicas, partition.directories, strict=True)
@@ -46,7 +46,7 @@ def offline_replicas(
 def leader_error(
     image: MetadataImage, partition: PartitionRegistration, listener: str, is_new_client: bool
 ) -> ErrorCode:
-    """What a metadata answer says of the leader; NONE when clients can reach it."""
+    """Return the error of a partition whose leader clients cannot reach; NONE otherwise."""
     if partition.leader == NO_LEADER:
         return ErrorCode.LEADER_NOT_AVAILABLE
     if endpoint_of(image, partition.leader, listener) is not None:

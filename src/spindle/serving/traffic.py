@@ -1,14 +1,13 @@
-"""What goes in and out by topic: plain numbers that handlers add to and the exporter reads."""
+"""Traffic by topic: plain numbers that handlers add to and the exporter reads."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
 
 
 class TopicTraffic:
-    """Since the start of the broker.
+    """The traffic of one topic since the start of the broker.
 
-    Produces and fetches are counted by partition, fetches only where the answer tells something of
-    the partition.
+    A produce or fetch counts once per partition; a fetch only if its answer holds the partition.
     """
 
     __slots__ = (
@@ -31,15 +30,16 @@ class TopicTraffic:
         self.failed_fetches = 0
 
     def add(self, other: "TopicTraffic") -> None:
+        """Add the traffic of another topic."""
         for name in self.__slots__:
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
 
 class Traffic:
-    """Of all topics that this broker hosts or has hosted.
+    """The traffic of all topics that this broker hosts or has hosted.
 
     Attributes:
-        replicated_bytes: of records given to other brokers that follow.
+        replicated_bytes: bytes of records sent to followers.
     """
 
     def __init__(self) -> None:
@@ -48,34 +48,34 @@ class Traffic:
         self._gone = TopicTraffic()
 
     def of(self, topic: str) -> TopicTraffic:
-        """The counters of a hosted topic."""
+        """Return the counters of a hosted topic."""
         found = self.by_topic.get(topic)
         if found is None:
             found = self.by_topic[topic] = TopicTraffic()
         return found
 
     def forget(self, topics: Iterable[str]) -> None:
-        """These are deleted: they keep counting in the total only."""
+        """Drop deleted topics; their traffic stays in the total."""
         for topic in topics:
             gone = self.by_topic.pop(topic, None)
             if gone is not None:
                 self._gone.add(gone)
 
     def snapshot(self) -> "TrafficSnapshot":
-        """For a reader on another thread."""
+        """Return a copy for another thread."""
         gone = TopicTraffic()
         gone.add(self._gone)
         return TrafficSnapshot(list(self.by_topic.items()), gone)
 
 
 class TrafficSnapshot(NamedTuple):
-    """The topics of a moment, whose counters go on, and what deleted topics have left."""
+    """The hosted topics, whose counters go on, and the sum of deleted topics."""
 
     topics: list[tuple[str, TopicTraffic]]
     gone: TopicTraffic
 
     def total(self) -> TopicTraffic:
-        """Of all topics since the start."""
+        """Return the traffic of all topics since the start."""
         total = TopicTraffic()
         total.add(self.gone)
         for _, one in self.topics:

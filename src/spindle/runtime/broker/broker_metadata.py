@@ -1,10 +1,9 @@
 """Brings the committed metadata to the broker: images in order, each followed by its reactions.
 
-`image` is what handlers see: the newest committed one. The reactions to it follow; while
-`is_behind`, a handler that misses a replica waits with `catch_up` instead of sending the client
-away, so a topic that a client finds in metadata is one that this broker serves. Before `start` the
-log is only read: everything up to then becomes one delta, so that no state of the past is ever
-reacted to.
+Handlers see `image`, the newest committed one, at once; the replicas follow it in reactions. While
+`is_behind`, a handler that misses a replica waits with `catch_up`, so that a topic which a client
+finds in metadata is one that this broker serves. Before `start` the log is only read. Everything up
+to then becomes one delta, so that the broker reacts to no past state.
 """
 
 import asyncio
@@ -30,7 +29,7 @@ class BrokerMetadata(ImageConsumer):
         image: the newest committed image, once the broker has caught up for the first time.
         newest: the newest committed image, also before that.
         applied: the newest image whose reactions are complete.
-        leader: leader and epoch of the quorum as far as known.
+        leader: leader and epoch of the quorum, as last heard.
     """
 
     def __init__(self, react: Reaction, on_fatal: Callable[[str], None]) -> None:
@@ -51,24 +50,25 @@ class BrokerMetadata(ImageConsumer):
 
     @property
     def is_behind(self) -> bool:
-        """Reactions to `image` are under way."""
+        """Return True while reactions to `image` are under way."""
         return self.applied is not self.image
 
     @property
     def offset(self) -> int:
-        """Last offset that this broker has taken in: applied, or before `start` read."""
+        """Return the last offset that is applied; before `start`, that was read."""
         if not self._is_started or (self._queue.empty() and not self._is_reacting):
             return max(self._committed_offset, self.applied.provenance.last_offset)
         return self.applied.provenance.last_offset
 
     def start(self) -> None:
-        """Begin to react: first to everything that is committed by now, as one delta."""
+        """Begin to react, first to everything committed so far as one delta."""
         self._is_started = True
         self.image = self.newest
         self._queue.put_nowait(initial_publication(self.newest))
         self._task = background.run_once(self._run(), "metadata reactions")
 
     async def stop(self) -> None:
+        """Stop reacting."""
         await background.end(self._task)
 
     def observe(self, observer: Callable[[], None]) -> None:
@@ -80,15 +80,16 @@ class BrokerMetadata(ImageConsumer):
         self._once[callback] = None
 
     def forget(self, callback: Callable[[], None]) -> None:
+        """Do not call `callback` any more."""
         self._once.pop(callback, None)
 
     async def catch_up(self, timeout_s: float) -> bool:
-        """Return when all that is committed now is applied; False when the time is over."""
+        """Wait until everything committed so far is applied; return False after the timeout."""
         target = self.newest.provenance.last_offset
         return await self.wait_for(lambda i: i.provenance.last_offset >= target, timeout_s)
 
     async def wait_for(self, predicate: Callable[[MetadataImage], bool], timeout_s: float) -> bool:
-        """True as soon as the applied image fulfils the predicate, False if that takes longer."""
+        """Wait until the applied image fulfils the predicate; return False after the timeout."""
         if predicate(self.applied):
             return True
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()

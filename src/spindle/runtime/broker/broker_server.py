@@ -1,4 +1,4 @@
-"""One broker, wired together: directories, replicas, coordinators, life cycle, listeners."""
+"""One broker with all its parts: directories, replicas, coordinators, lifecycle, listeners."""
 
 import asyncio
 import logging
@@ -72,7 +72,7 @@ _NEVER_S: Final = 86_400.0
 
 @dataclass(frozen=True, slots=True)
 class BrokerEnvironment:
-    """What the process gives to its broker."""
+    """The parts of the process that its broker uses."""
 
     config: NodeConfig
     cluster_id: str
@@ -82,14 +82,14 @@ class BrokerEnvironment:
     channel: ControllerChannel
     kraft_version: Callable[[], int]
     connect: Callable[[str], Peers]
-    """Makes connections to other brokers; the argument is how they see this client named."""
+    """Makes connections to other brokers; takes the client id that these see."""
     now_ms: Callable[[], int]
     new_uuid: Callable[[], Uuid]
     random: Random
     on_fatal: Callable[[str], None]
     listen: Listen
     most_descriptors: int
-    """How many connections of clients the limit of open files leaves room for."""
+    """The number of client connections for which the limit of open files leaves room."""
 
 
 class BrokerServer:
@@ -103,28 +103,17 @@ class BrokerServer:
         self._metrics = metrics
         self._settings = SettingsOfTopics(config)
         self.metadata = BrokerMetadata(self._react, env.on_fatal)
-        loop = asyncio.get_running_loop()
-
-        def steady_ms() -> int:
-            return int(loop.time() * 1000)
-
-        self.replication_quotas = ReplicationQuotas(config, steady_ms)
-        self.replica_fetchers = ReplicaFetchers(
-            config,
-            self.replication_quotas.follower,
-            lambda leader: endpoint_of(
-                self.metadata.newest, leader, config.inter_broker_listener_name
-            ),
-            PeerLinks,
-            lambda: self.lifecycle.broker_epoch,
-            env.now_ms,
-        )
+        self._loop = asyncio.get_running_loop()
+        self.replication_quotas = ReplicationQuotas(config, self._steady_ms)
+        self.replica_fetchers = self._make_fetchers()
         max_lag_ms = config.integer("replica.lag.time.max.ms")
         self.isr_changes = IsrChanges(config.node_id)
         self._isr_sender = self._report_sender("ISR changes", self.isr_changes, 50, 1_000)
         self._isr_expiration = IsrExpiration(lambda: self.replicas.review_isrs(), max_lag_ms)
         self.replicas = Replicas(
-            ReplicationContext(config.node_id, self.metadata, steady_ms, max_lag_ms, self._propose),
+            ReplicationContext(
+                config.node_id, self.metadata, self._steady_ms, max_lag_ms, self._propose
+            ),
             env.directories,
             self._settings_of,
             self._misplaced,
@@ -152,15 +141,40 @@ class BrokerServer:
         self.quotas = ClientQuotas(
             config.integer("quota.window.num"),
             1000 * config.integer("quota.window.size.seconds"),
-            steady_ms,
+            self._steady_ms,
         )
-        self.services = BrokerServices(
+        self.services = self._make_services()
+        handlers = broker_handlers(self.services, self._env.kraft_version)
+        self.listeners = [
+            Listener(e.listener, e.host, e.port, handlers) for e in config.broker_listeners
+        ]
+        self.limits = RequestLimits.of(config, env.most_descriptors)
+        self._servers = [self._server(listener) for listener in self.listeners]
+        self.lifecycle = self._make_lifecycle()
+
+    def _steady_ms(self) -> int:
+        return int(self._loop.time() * 1000)
+
+    def _make_fetchers(self) -> ReplicaFetchers:
+        listener = self._config.inter_broker_listener_name
+        return ReplicaFetchers(
+            self._config,
+            self.replication_quotas.follower,
+            lambda leader: endpoint_of(self.metadata.newest, leader, listener),
+            PeerLinks,
+            lambda: self.lifecycle.broker_epoch,
+            self._env.now_ms,
+        )
+
+    def _make_services(self) -> BrokerServices:
+        env, config = self._env, self._config
+        return BrokerServices(
             node_id=config.node_id,
             cluster_id=env.cluster_id,
             config=config,
-            loop=loop,
+            loop=self._loop,
             now_ms=env.now_ms,
-            steady_ms=steady_ms,
+            steady_ms=self._steady_ms,
             random=env.random,
             metadata=self.metadata,
             replicas=self.replicas,
@@ -178,15 +192,8 @@ class BrokerServer:
             is_rack_aware=config.optional_text("replica.selector.class") == RACK_AWARE_SELECTOR,
             quotas=self.quotas,
             traffic=self.traffic,
-            refusals=RefusalLog(steady_ms),
+            refusals=RefusalLog(self._steady_ms),
         )
-        handlers = broker_handlers(self.services, self._env.kraft_version)
-        self.listeners = [
-            Listener(e.listener, e.host, e.port, handlers) for e in config.broker_listeners
-        ]
-        self.limits = RequestLimits.of(config, env.most_descriptors)
-        self._servers = [self._server(listener) for listener in self.listeners]
-        self.lifecycle = self._make_lifecycle()
 
     def _report_sender(
         self, what: str, reports: Reports, first_pause_ms: int, longest_pause_ms: int
@@ -211,12 +218,12 @@ class BrokerServer:
     # -- start and stop
 
     async def bind(self) -> None:
-        """Take the ports, so that registration can name them. Nothing is accepted yet."""
+        """Bind the ports, so that registration can name them; accept no connections yet."""
         for listener in self.listeners:
             await bind(listener, self._env.listen)
 
     async def start(self) -> None:
-        """Register, catch up, take over the replicas, be un-fenced, then open the listeners."""
+        """Register, catch up, host the replicas, be unfenced, then open the listeners."""
         await self._load_logs()
         self.metadata.observe(self.lifecycle.metadata_advanced)
         self._assignment_sender.start()
@@ -228,14 +235,14 @@ class BrokerServer:
         await self.metadata.catch_up(_NEVER_S)
         self.lifecycle.set_ready()
         await self.lifecycle.unfenced
-        # Un-fencing elects leaders: be one before the first client comes.
+        # Unfencing elects leaders: lead the partitions before the first client comes.
         await self.metadata.catch_up(_NEVER_S)
         self._housekeeping.start()
         for server in self._servers:
             await server.open()
 
     async def stop(self, timeout_s: float) -> None:
-        """Leave in order: hand leaderships over, close the listeners, flush and mark the logs."""
+        """Hand leaderships over, close the listeners, flush the logs and mark them as clean."""
         if self.lifecycle.state is BrokerState.NOT_RUNNING:
             return
         if self._config.flag("controlled.shutdown.enable"):
@@ -285,7 +292,7 @@ class BrokerServer:
         self._producer_ids.broker_epoch = broker_epoch
 
     def advertised(self) -> list[Endpoint]:
-        """Advertised listeners; a port that was left to the system is the one it gave."""
+        """Return the advertised listeners, with the bound port instead of port 0."""
         return reachable(self._config.advertised_listeners, self.listeners)
 
     async def _load_logs(self) -> None:
@@ -302,14 +309,14 @@ class BrokerServer:
     async def _close_logs(self) -> None:
         epoch = self.lifecycle.broker_epoch
         if epoch == UNKNOWN_BROKER_EPOCH:
-            # Never registered in this run: the logs are as the run before has left them.
+            # Not registered in this run: the logs are as the previous run left them.
             epoch = self._env.previous_broker_epoch
         await close_logs(self._env.directories, epoch)
 
     # -- reactions
 
     async def _react(self, publication: Publication) -> None:
-        """Everything that a metadata delta means for this broker, in order."""
+        """Apply everything in a metadata delta that concerns this broker."""
         delta = publication.delta
         self._apply_cordons(publication.image)
         changed = delta.configs.changed
@@ -383,7 +390,7 @@ class BrokerServer:
         )
 
     def directory_failed(self, failure: LogDirectoryFailed) -> None:
-        """A directory died: answer what waits on it and tell the controller."""
+        """Answer the requests that wait on a dead directory, and tell the controller."""
         log.error("Stopping serving logs in dir %s: %s", failure.path, failure.cause)
         directory = self.replicas.directory_at(failure.path)
         if directory is None:

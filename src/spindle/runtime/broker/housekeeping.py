@@ -1,4 +1,4 @@
-"""What a broker does on a schedule: checkpoints, flushes, retention, compaction, deletions.
+"""Periodic work of a broker: checkpoints, flushes, retention, compaction, deletions.
 
 Flushing and the copying of a compaction run beside the directories' I/O threads, all the rest on
 them; the event loop only keeps the time.
@@ -119,7 +119,7 @@ class Housekeeping:
             await asyncio.sleep(min(self._cleaner_backoff_ms / 1000, _LONGEST_SLEEP_S))
 
     async def _compact_one(self, directory: LogDirectory) -> bool:
-        """Compact the dirtiest log; False if there was none, or its pass came to nothing.
+        """Compact the dirtiest log; return False if there was none, or its pass was given up.
 
         Raises:
             LogDirectoryFailed: the directory is offline.
@@ -141,7 +141,7 @@ class Housekeeping:
         return await executor.submit(cleaner.finish, result, self._now_ms())
 
     async def _run(self, cleaning: Cleaning, directory: LogDirectory) -> CleaningResult:
-        """Do the pass beside the directory's thread; it ends soon when this broker stops."""
+        """Do the pass beside the directory's thread; abort it when this broker stops."""
         try:
             return await directory.executor.submit_beside(cleaning.run)
         except asyncio.CancelledError:
@@ -159,7 +159,7 @@ class Housekeeping:
     def _start_flush(
         self, directory: LogDirectory, begin: Callable[[], list[tuple[Log, FlushTask]]]
     ) -> None:
-        """One flush of a directory at a time: what comes meanwhile is found at the next look."""
+        """Flush a directory unless a flush of it is under way; the next check finds the rest."""
         if directory not in self._flushing:
             task = background.run_once(
                 self._flush_directory(directory, begin), f"flush of {directory.path}"

@@ -1,4 +1,4 @@
-"""Looks for followers that have fallen behind, twice in `replica.lag.time.max.ms`."""
+"""Looks for lagging followers twice per `replica.lag.time.max.ms`."""
 
 import asyncio
 from collections.abc import Callable
@@ -7,10 +7,10 @@ from spindle.runtime import background
 
 
 class IsrExpiration:
-    """Calls `review_isrs` from time to time."""
+    """Calls `review_isrs` periodically."""
 
     def __init__(self, review_isrs: Callable[[], None], max_lag_ms: int) -> None:
-        self._check_isrs = review_isrs
+        self._review_isrs = review_isrs
         self._period_s = max(max_lag_ms / 2000, 0.001)
         self._task: asyncio.Task[None] | None = None
 
@@ -22,4 +22,4 @@ class IsrExpiration:
 
     async def _turn(self) -> None:
         await asyncio.sleep(self._period_s)
-        self._check_isrs()
+        self._review_isrs()

@@ -123,17 +123,17 @@ class BrokerLifecycle:
         )
 
     def set_ready(self) -> None:
-        """The broker can serve: ask to be un-fenced."""
+        """Ask to be unfenced: the broker can serve."""
         self._is_ready = True
         self._wake.set()
 
     def metadata_advanced(self) -> None:
-        """The broker has read further; matters only until it is caught up."""
+        """Send a heartbeat at once while the broker is catching up: it has read further."""
         if not self.caught_up.done() or not self.unfenced.done():
             self._wake.set()
 
     def directory_failed(self, directory_id: Uuid) -> None:
-        """Report a dead directory at once, and give up if the controller cannot be told in time."""
+        """Report a dead directory at once; end the process if that fails for too long."""
         self._offline[directory_id] = None
         self._wake.set()
         asyncio.get_running_loop().call_later(
@@ -141,7 +141,7 @@ class BrokerLifecycle:
         )
 
     def set_cordoned(self, directory_ids: Sequence[Uuid]) -> None:
-        """Directories that get no new replicas from now on; told at once if they have changed."""
+        """Report the cordoned directories, at once if they have changed (KIP-1066)."""
         if list(directory_ids) != self._cordoned:
             self._cordoned = list(directory_ids)
             self._wake.set()
@@ -155,7 +155,7 @@ class BrokerLifecycle:
             )
 
     async def controlled_shutdown(self, timeout_s: float = _CONTROLLED_SHUTDOWN_S) -> bool:
-        """Move leaderships away; True when the controller agreed that the broker goes."""
+        """Have the leaderships moved away; return True when the controller lets the broker go."""
         if self.state is not BrokerState.RUNNING:
             return False
         self.state = BrokerState.PENDING_CONTROLLED_SHUTDOWN
@@ -183,7 +183,7 @@ class BrokerLifecycle:
 
     async def _pause(self, delay_s: float) -> None:
         if self._backoff.failures:
-            await asyncio.sleep(delay_s)  # never at once after a failure
+            await asyncio.sleep(delay_s)  # after a failure a wake-up does not shorten the pause
         else:
             # Not `wait_for`: in Python 3.11 it loses a cancellation that comes with the wake-up.
             with contextlib.suppress(TimeoutError):
@@ -231,9 +231,9 @@ class BrokerLifecycle:
         log.info("registered broker %d, epoch %d", identity.broker_id, response.broker_epoch)
 
     async def _ask(self, request: Message) -> Any:
-        """The answer, while there is time to ask once more before the session is over.
+        """Return the controller's answer; wait for at most half the session.
 
-        A connection that has gone silent must not cost the session.
+        So another request fits into the session if this connection has gone silent.
         """
         limit_ms = self._times.session_timeout_ms / 2
         try:
@@ -245,7 +245,7 @@ class BrokerLifecycle:
             ) from None
 
     async def _heartbeat(self) -> float:
-        """Send one; the seconds until the next is due."""
+        """Send a heartbeat; return the seconds until the next is due."""
         offline = list(self._offline)
         request = BrokerHeartbeatRequest(
             broker_id=self._identity.broker_id,
@@ -268,7 +268,7 @@ class BrokerLifecycle:
         return self._follow(response)
 
     def _follow(self, response: BrokerHeartbeatResponse) -> float:
-        """Change state as the controller says; the seconds until the next heartbeat."""
+        """Change state as the controller says; return the seconds until the next heartbeat."""
         if self.state is BrokerState.STARTING:
             if not response.is_caught_up:
                 return _STARTING_HEARTBEAT_S

@@ -1,7 +1,7 @@
-"""Drives the fetchers that feed this broker's followers: one task and one connection for each.
+"""Runs the fetchers of this broker's followers, each with one task and one connection.
 
-A fetcher has one request open at a time, and does what the answer asks for before the next: its
-fetch offset is the acknowledgement that the leader counts. Partitions of one leader are spread over
+A fetcher has one request open at a time, and does what the answer asks for before the next one: its
+fetch offset acknowledges everything before it. Partitions of one leader are spread over
 `num.replica.fetchers` fetchers; a fetcher without partitions ends.
 """
 
@@ -44,16 +44,16 @@ FetcherKey: TypeAlias = tuple[int, int]
 
 
 MakePeers: TypeAlias = Callable[[str, float], Peers]
-"""Takes the client id and how long to wait for an answer, in seconds."""
+"""Makes connections; takes the client id and how many seconds to wait for an answer."""
 
 
 class ReplicaFetchers:
     """All fetchers of a broker.
 
     Args:
-        quota: for what throttled partitions may fetch.
-        endpoint_of: where a broker is reached now; None while it is away.
-        broker_epoch: of the present registration.
+        quota: limits what throttled partitions fetch.
+        endpoint_of: gives where a broker is reached; None while it is fenced.
+        broker_epoch: gives the epoch of the present registration.
         now_ms: the wall clock, for times of files.
     """
 
@@ -92,13 +92,13 @@ class ReplicaFetchers:
 
     @property
     def bytes_in(self) -> int:
-        """Of records fetched since the start."""
+        """Return the bytes of records fetched since the start."""
         return self._bytes_in_before + sum(task.fetcher.bytes_in for task in self)
 
     # -- the broker's port
 
     def follow(self, replicas: Sequence[Following]) -> None:
-        """Begin to fetch."""
+        """See `ReplicaFetching`."""
         for replica in replicas:
             partition = replica.partition
             self.stop([partition])
@@ -114,13 +114,13 @@ class ReplicaFetchers:
             task.add(replica)
 
     def throttle(self, partition: Partition) -> None:
-        """`is_throttled_as_follower` has changed."""
+        """See `ReplicaFetching`."""
         place = self._places.get(partition)
         if place is not None:
             self._fetchers[place].throttle(partition)
 
     def stop(self, partitions: Iterable[Partition]) -> None:
-        """Cease to fetch: no work on these logs is begun any more."""
+        """See `ReplicaFetching`."""
         for partition in partitions:
             place = self._places.pop(partition, None)
             if place is not None:
@@ -132,7 +132,7 @@ class ReplicaFetchers:
                     task.end()
 
     def resize(self, per_leader: int) -> None:
-        """`num.replica.fetchers` has changed: spread the partitions anew."""
+        """Spread the partitions over another number of fetchers (`num.replica.fetchers`)."""
         if per_leader != self._per_leader:
             self._per_leader = per_leader
             self.follow([following for task in self for following in task.followed()])
@@ -145,13 +145,13 @@ class ReplicaFetchers:
         await asyncio.gather(*(task.ended() for task in tasks))
 
     def _place(self, partition: Partition) -> FetcherKey:
-        """The same fetcher each time, and neighbours on different ones."""
+        """Hash the partition to a fetcher: stable over time, adjacent partitions on others."""
         number = int.from_bytes(partition.topic_id[:8], "big") + partition.topic_partition.partition
         return partition.leader_id, number % self._per_leader
 
 
 class FetcherTask:
-    """One fetcher at work."""
+    """The task of one fetcher."""
 
     def __init__(self, owner: ReplicaFetchers, leader_id: int, peers: Peers) -> None:
         self.leader_id = leader_id
@@ -187,7 +187,7 @@ class FetcherTask:
         self._is_changed.set()
 
     def followed(self) -> list[Following]:
-        """What is fetched now, and from where."""
+        """Return the fetched partitions with their positions."""
         return [Following(self._partitions[one.key], one.position) for one in self.fetcher]
 
     def throttle(self, partition: Partition) -> None:
@@ -201,7 +201,7 @@ class FetcherTask:
         self.fetcher.remove(key)
 
     def end(self) -> None:
-        """Give up what is under way; `ended` tells when that is done."""
+        """Cancel what is under way; `ended` waits for that."""
         self._task.cancel()
 
     async def ended(self) -> None:
@@ -216,7 +216,7 @@ class FetcherTask:
             await self._wait(wait_ms)
 
     async def _wait(self, wait_ms: int | None) -> None:
-        """Until that much time is over (None: for ever), or something is to be fetched anew."""
+        """Wait for that time (None: for ever), or until partitions change."""
         try:
             async with asyncio.timeout(None if wait_ms is None else wait_ms / 1000):
                 await self._is_changed.wait()
@@ -224,7 +224,11 @@ class FetcherTask:
             pass
 
     async def _round(self) -> int | None:
-        """One request and all that follows from it; how many ms to wait before the next."""
+        """Send one request and do what its answer asks for.
+
+        Returns:
+            How many ms to wait before the next one; None until partitions change.
+        """
         self._is_changed.clear()
         now_ms = self._now_ms()
         owner, fetcher = self._owner, self.fetcher
@@ -241,14 +245,14 @@ class FetcherTask:
         steps = fetcher.on_response(cast(FetchResponse, response), self._now_ms())
         had_session, self._has_session = self._has_session, steps is not None
         if steps is None:
-            # A session that the leader has forgotten is begun anew at once; more than that waits.
+            # A session that the leader has forgotten is begun anew at once; later failures wait.
             return 0 if had_session else owner.settings.backoff_ms
         if steps:
             await self._do(steps)
         return 0
 
     async def _ask(self, request: Message) -> Message | None:
-        """The leader's answer; None if there is none."""
+        """Return the leader's answer; None without one."""
         endpoint = self._owner.endpoint_of(self.leader_id)
         if endpoint is None:
             return None
@@ -268,7 +272,7 @@ class FetcherTask:
     # -- work on logs
 
     async def _do(self, steps: Sequence[Step]) -> None:
-        """One hop per directory, all at the same time; then what needs the leader once more."""
+        """Work on the logs; then ask the leader for offsets where it lacks the fetch offset."""
         lost = [s.partition for s in steps if isinstance(s.work, FindLeaderOffsets)]
         await self._work([s for s in steps if not isinstance(s.work, FindLeaderOffsets)])
         if lost:
@@ -277,7 +281,7 @@ class FetcherTask:
     async def _work(self, steps: Sequence[Step]) -> None:
         plan: dict[int, list[tuple[Step, Partition]]] = {}
         for step in steps:
-            # It may have been stopped while the leader was asked for offsets.
+            # The partition may have been stopped while the leader was asked for offsets.
             if self.fetcher.follows(step.partition):
                 partition = self._partitions[step.partition.key]
                 plan.setdefault(id(partition.directory), []).append((step, partition))
@@ -304,15 +308,20 @@ class FetcherTask:
             self.fetcher.on_done(step, result, self._now_ms())
             partition.follower_advanced()
         elif isinstance(result, CorruptRecords | UnexpectedAppendOffset):
-            log.error("what broker %d sent for %s: %s", self.leader_id, step.partition, result)
+            log.error(
+                "broker %d sent bad records for %s: %s", self.leader_id, step.partition, result
+            )
             self.fetcher.on_refused(step, self._now_ms())
         else:
-            if not isinstance(result, LogDirectoryFailed):  # said once, for all its replicas
-                log.error("%s is followed no more: %r", step.partition, result)
+            if not isinstance(result, LogDirectoryFailed):  # logged once for the directory
+                log.error("stopped following %s: %r", step.partition, result)
             self.fetcher.on_failed(step, repr(result))
 
     async def _find_offsets(self, lost: Sequence[FollowedPartition]) -> list[Step]:
-        """Where the leader's logs end and begin, in this order: an end that is old does no harm."""
+        """Ask for the ends and then the starts of the leader's logs.
+
+        In this order an old answer does no harm: an end only grows.
+        """
         fetcher = self.fetcher
         latest = await self._ask(fetcher.offsets_request(lost, LATEST))
         earliest = await self._ask(fetcher.offsets_request(lost, EARLIEST)) if latest else None

@@ -1,6 +1,6 @@
-"""Tells the controller what has changed on this broker: directories, in-sync replicas.
+"""Reports changes of this broker to the controller: directories, in-sync replicas.
 
-One request of a kind at a time; what gathers meanwhile goes into the next (KIP-497, KIP-858).
+One request of a kind at a time; changes meanwhile go into the next (KIP-497, KIP-858).
 """
 
 import asyncio
@@ -18,21 +18,21 @@ log = logging.getLogger(__name__)
 
 
 class Reports(Protocol):
-    """What the controller has yet to be told, of one kind."""
+    """Reports of one kind that the controller has not acknowledged."""
 
     @property
     def has_ready(self) -> bool: ...
 
     def next_request(self, broker_epoch: int) -> Message | None:
-        """None if nothing of it matters any more."""
+        """Return the next request; None if no report is current any more."""
         ...
 
     def failed(self) -> None:
-        """The request got no answer, or a top-level error."""
+        """Queue the reports again: the request got no answer, or an error as a whole."""
         ...
 
     def answered(self, response: Any) -> bool:
-        """Take over an answer; False if a part of it says that something was not accepted."""
+        """Take an answer; return False if any report in it was refused."""
         ...
 
 
@@ -67,7 +67,7 @@ class ReportSender:
         await background.end(self._task)
 
     def wake(self) -> None:
-        """There is something to report."""
+        """Send: there is something to report."""
         self._wake.set()
 
     async def _turn(self) -> None:
@@ -88,7 +88,7 @@ class ReportSender:
         if await self._exchange(request):
             self._backoff.reset()
         else:
-            # What is said again at once would meet the same state of the controller.
+            # Pause: the controller would refuse the same report again at once.
             await asyncio.sleep(self._backoff.next_ms() / 1000)
 
     async def _exchange(self, request: Message) -> bool:

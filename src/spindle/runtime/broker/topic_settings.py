@@ -1,4 +1,4 @@
-"""A topic's effective settings as its logs need them."""
+"""The effective settings of topics that their replicas need."""
 
 from collections.abc import Mapping
 
@@ -14,8 +14,8 @@ from spindle.replication.throttling import throttled_partitions
 class SettingsOfTopics:
     """Topic configuration over dynamic and static broker defaults.
 
-    Topics with the same configuration share one object: most clusters have a handful of different
-    ones, and working the values out takes longer than creating a log.
+    Topics with the same configuration share one object. Most clusters have a few different
+    configurations, and computing the values takes longer than creating a log.
     """
 
     def __init__(self, node: NodeConfig) -> None:
@@ -23,6 +23,7 @@ class SettingsOfTopics:
         self._known: dict[tuple[tuple[str, str], ...], TopicSettings] = {}
 
     def of(self, image: MetadataImage, topic: str) -> TopicSettings:
+        """Return the settings of a topic in this image."""
         own = image.configs.topic(topic)
         key = tuple(sorted(own.items())) if own else ()
         found = self._known.get(key)
@@ -31,7 +32,7 @@ class SettingsOfTopics:
         return found
 
     def forget(self) -> None:
-        """Defaults of the broker have changed: work everything out again."""
+        """Compute everything anew: defaults of the broker have changed."""
         self._known.clear()
 
     def _make(self, image: MetadataImage, own: Mapping[str, str]) -> TopicSettings:

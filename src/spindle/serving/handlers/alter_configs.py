@@ -1,7 +1,7 @@
 """The broker's part of changing configuration: AlterConfigs and IncrementalAlterConfigs.
 
-Changes are decided by the controller; the broker first refuses what only it can judge (its
-directories, KIP-1066) and applies levels of its own loggers (KIP-412), which are kept nowhere.
+The controller decides on changes. The broker first refuses values that only it can judge (its
+directories, KIP-1066), and applies levels of its own loggers (KIP-412), which are not stored.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -35,7 +35,7 @@ _OTHER_BROKER: Final = "Unexpected broker id, expected {}, but"
 async def incremental_alter_configs(
     services: BrokerServices, context: RequestContext, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse:
-    """Check what only this broker can judge; the controller decides on the rest."""
+    """Check the resources that only this broker can judge, and forward the request."""
     response: IncrementalAlterConfigsResponse = await alter_own_first(
         context,
         request,
@@ -48,7 +48,7 @@ async def incremental_alter_configs(
 async def alter_configs(
     services: BrokerServices, context: RequestContext, request: AlterConfigsRequest
 ) -> AlterConfigsResponse:
-    """Replace the values of resources (the older API)."""
+    """Replace all values of resources (the older API)."""
     response: AlterConfigsResponse = await alter_own_first(
         context,
         request,
@@ -64,10 +64,10 @@ async def alter_own_first(
     change_own: Callable[[Any], bool],
     forward: Callable[[_Request, RequestContext], Awaitable[Any]],
 ) -> Any:
-    """Give each resource to `change_own`, and what that leaves to `forward` in one request.
+    """Give each resource to `change_own`, and those that it leaves to `forward` in one request.
 
     Args:
-        change_own: True if the resource is done with; an ApiError is its result.
+        change_own: returns True if the resource needs no forwarding; an ApiError is its result.
     """
     response: Any = response_class(request.API_KEY)()
     done: dict[int, Any] = {}
@@ -96,7 +96,7 @@ async def alter_own_first(
 
 
 def change_own_loggers(node: DescribedNode, asked: _Changed, *, validate_only: bool) -> bool:
-    """Change levels of this node's loggers; False for another kind of resource."""
+    """Change levels of this node's loggers; return False for another kind of resource."""
     if asked.resource_type != ResourceType.BROKER_LOGGER:
         return False
     values = [(c.name, c.value) for c in asked.configs if c.config_operation != _DELETE_OPERATION]
@@ -108,7 +108,11 @@ def change_own_loggers(node: DescribedNode, asked: _Changed, *, validate_only: b
 
 
 def _change_own(services: BrokerServices, asked: _Changed, *, validate_only: bool) -> bool:
-    """Check a change of a broker or its loggers; True if nothing is left for the controller."""
+    """Check a change of a broker, or change its loggers.
+
+    Returns:
+        True if nothing is left for the controller.
+    """
     if change_own_loggers(services, asked, validate_only=validate_only):
         return True
     if asked.resource_type == ResourceType.BROKER:
@@ -124,7 +128,7 @@ def _change_own(services: BrokerServices, asked: _Changed, *, validate_only: boo
 
 
 def _check_replaced(services: BrokerServices, asked: _Replaced) -> bool:
-    """Check new values of a broker; the controller takes them over."""
+    """Check new values of a broker; return False, because the controller stores them."""
     if asked.resource_type != ResourceType.BROKER:
         return False
     check_form([c.name for c in asked.configs], [(c.name, c.value) for c in asked.configs])

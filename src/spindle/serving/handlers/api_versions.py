@@ -1,4 +1,4 @@
-"""ApiVersions: what a listener serves, and the features (KIP-35, KIP-511, KIP-584)."""
+"""ApiVersions: the APIs of a listener, and feature levels (KIP-35, KIP-511, KIP-584)."""
 
 import re
 from collections.abc import Callable, Iterable
@@ -19,13 +19,18 @@ _FIRST_MIN_ZERO_FEATURES_VERSION: Final = 4
 def answer_of_listener(
     keys: Iterable[int], image: Callable[[], MetadataImage], kraft_version: Callable[[], int]
 ) -> Callable[[RequestContext, ApiVersionsRequest], ApiVersionsResponse]:
-    """The handler of a listener that serves these APIs, and this one."""
+    """Make the handler for a listener that serves these APIs, and ApiVersions itself.
+
+    Args:
+        image: gives the newest committed image, for the finalized features.
+        kraft_version: gives the level of kraft.version, which the quorum alone knows.
+    """
     rows = _rows((*keys, API_VERSIONS))
     return lambda context, request: _answer(context, request, rows, image(), kraft_version())
 
 
 def _rows(keys: Iterable[int]) -> list[ApiVersionsResponse.ApiVersion]:
-    """The version ranges of APIs.
+    """Return the version ranges of APIs.
 
     Produce is advertised from version 0, although 0 to 2 are refused: released librdkafka takes a
     range without them for a broker that cannot handle compression (KAFKA-18659).
@@ -47,7 +52,7 @@ def _answer(
     image: MetadataImage,
     kraft_version: int,
 ) -> ApiVersionsResponse:
-    """`kraft_version` is known to the quorum alone; as of any feature, level 0 goes unsaid."""
+    """Answer a request. As in Kafka, a feature at level 0 is not listed."""
     if context.api_version >= _FIRST_CLIENT_SOFTWARE_VERSION and not (
         _SOFTWARE.fullmatch(request.client_software_name)
         and _SOFTWARE.fullmatch(request.client_software_version)

@@ -17,7 +17,7 @@ _TIMEOUT_MS: Final = 5000
 async def create_missing_topics(
     services: BrokerServices, context: RequestContext, names: list[str], *, may_create: bool
 ) -> dict[str, ErrorCode]:
-    """The code for each missing topic; those that may be are on their way afterwards.
+    """Ask for the creation of missing topics if that is allowed; return a code for each.
 
     A topic that was just asked for is answered UNKNOWN_TOPIC_OR_PARTITION: the client asks again.
     More names than the controller creates at once are answered so and not asked for.
@@ -40,7 +40,7 @@ async def create_missing_topics(
 async def request_topics(
     services: BrokerServices, context: RequestContext | None, names: list[str]
 ) -> dict[str, ErrorCode]:
-    """Ask the controller for topics with their default (or internal) shape."""
+    """Ask the controller to create topics with default settings, or those of internal topics."""
     request = CreateTopicsRequest(
         timeout_ms=_TIMEOUT_MS, topics=[_shape(services, name) for name in names]
     )

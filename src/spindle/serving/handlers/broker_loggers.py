@@ -1,6 +1,6 @@
 """Levels of a broker's loggers (KIP-412), in Kafka's names of levels.
 
-They live in this process only and are gone with it.
+They belong to this process: a restart forgets them.
 """
 
 import logging
@@ -12,7 +12,7 @@ from spindle.config.describe import DescribedConfig
 from spindle.config.resources import ConfigSource
 
 ROOT: Final = "root"
-"""The name of the logger above all others."""
+"""The name that Kafka gives the root logger."""
 
 _ROOT_LOGGER: Final = "spindle"
 _LEVELS: Final = {
@@ -29,7 +29,7 @@ _OTHER_OPERATIONS: Final = {2: "APPEND", 3: "SUBTRACT"}
 
 
 def describe_loggers(names: Sequence[str] | None = None) -> list[DescribedConfig]:
-    """Every logger with its level in force, sorted by name."""
+    """Describe every logger with its effective level, sorted by name."""
     return [
         DescribedConfig(
             name,
@@ -46,7 +46,7 @@ def describe_loggers(names: Sequence[str] | None = None) -> list[DescribedConfig
 def change_logger_levels(
     operations: Sequence[tuple[str, int, str | None]], *, validate_only: bool
 ) -> None:
-    """Set (operation 0) or take back (1) levels, given as (logger, operation, level).
+    """Set (operation 0) or remove (1) levels, given as (logger, operation, level).
 
     Raises:
         ApiError: INVALID_CONFIG for an unknown logger or level, INVALID_REQUEST for another

@@ -24,7 +24,7 @@ Entry = DescribeClientQuotasResponse.EntryData
 def describe_client_quotas(
     services: BrokerServices, context: RequestContext, request: DescribeClientQuotasRequest
 ) -> DescribeClientQuotasResponse:
-    """Entities that fulfil all components; `strict` wants no other part in them."""
+    """Describe the entities that match all components; with `strict` they have no other part."""
     refusal = _refusal(request)
     if refusal is not None:
         code, text = refusal

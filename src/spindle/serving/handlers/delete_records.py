@@ -21,7 +21,7 @@ Result = Topic.DeleteRecordsPartitionResult
 
 
 class _Deletion(NamedTuple):
-    """Done here; the followers have to do it, too."""
+    """A deletion that is done here and that followers have not confirmed yet."""
 
     partition: Partition
     offset: int
@@ -31,16 +31,16 @@ class _Deletion(NamedTuple):
 async def delete_records(
     services: BrokerServices, context: RequestContext, request: DeleteRecordsRequest
 ) -> DeleteRecordsResponse:
-    """Delete what lies before each offset; -1 stands for the high watermark.
+    """Delete the records before each offset; -1 stands for the high watermark.
 
-    Answered when no replica that is alive has those records any more, or `timeout_ms` is over.
+    Answer when no replica that is alive has them any more, or after `timeout_ms`.
     """
     response = DeleteRecordsResponse()
     waiting: list[_Deletion] = []
     for topic in request.topics:
         answer = Topic(name=topic.name)
         response.topics.append(answer)
-        # A partition that is named twice is answered once, for the offset that comes last.
+        # A partition that is named twice is answered once, for the last offset.
         for asked in {p.partition_index: p for p in topic.partitions}.values():
             result = Result(partition_index=asked.partition_index, low_watermark=_NO_LOW_WATERMARK)
             answer.partitions.append(result)
@@ -80,7 +80,7 @@ async def _delete(services: BrokerServices, name: str, offset: int, result: Resu
 
 
 def _move_start(partition: Partition, offset: int) -> None:
-    # The thread's copy of the high watermark may be a moment old.
+    # The high watermark that the directory's thread knows may be a moment old.
     partition.log.update_high_watermark(max(partition.log.high_watermark, offset))
     partition.log.increment_log_start_offset(offset)
 

@@ -1,4 +1,4 @@
-"""DescribeCluster: who is in the cluster (KIP-700, KIP-919, KIP-1073)."""
+"""DescribeCluster: the brokers of the cluster (KIP-700, KIP-919, KIP-1073)."""
 
 from typing import Final
 
@@ -17,7 +17,7 @@ CONTROLLERS: Final = 2
 
 
 def endpoint_type_error(asked: int, served: int) -> DescribeClusterResponse | None:
-    """The refusal of a request that came to the wrong kind of listener; None if it is right."""
+    """Return the refusal of a request to the wrong kind of listener; None for the right one."""
     if asked == served:
         return None
     if asked in (BROKERS, CONTROLLERS):
@@ -36,7 +36,7 @@ def endpoint_type_error(asked: int, served: int) -> DescribeClusterResponse | No
 def describe_cluster(
     services: BrokerServices, context: RequestContext, request: DescribeClusterRequest
 ) -> DescribeClusterResponse:
-    """The brokers as this listener's clients reach them."""
+    """Describe the brokers as clients of this listener reach them."""
     refusal = endpoint_type_error(request.endpoint_type, BROKERS)
     if refusal is not None:
         return refusal

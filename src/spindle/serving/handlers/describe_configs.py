@@ -37,9 +37,9 @@ _Row = _Result.DescribeConfigsResourceResult
 async def describe_configs(
     node: DescribedNode, context: RequestContext, request: DescribeConfigsRequest
 ) -> DescribeConfigsResponse:
-    """The effective configuration of each resource, sorted by key.
+    """Describe the effective configuration of each resource, sorted by key.
 
-    A resource named again is refused: all keys with their documentation are tens of kilobytes.
+    Refuse a resource that is named again: all keys with documentation are tens of kilobytes.
     """
     results = []
     seen: set[tuple[int, str]] = set()
@@ -127,7 +127,7 @@ def _check_named(name: str, what: str) -> None:
 def list_config_resources(
     services: BrokerServices, context: RequestContext, request: ListConfigResourcesRequest
 ) -> ListConfigResourcesResponse:
-    """The resources that can be described (KIP-1142); without a wish, all kinds."""
+    """List the resources that can be described (KIP-1142), of all kinds if none is named."""
     supported = (
         ResourceType.TOPIC,
         ResourceType.BROKER,

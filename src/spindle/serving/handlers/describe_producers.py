@@ -26,6 +26,7 @@ def _no_such_topic(name: str) -> tuple[ErrorCode, str | None]:
 async def describe_producers(
     services: BrokerServices, context: RequestContext, request: DescribeProducersRequest
 ) -> DescribeProducersResponse:
+    """Describe the producers of each partition; refuse a partition that is named again."""
     response = DescribeProducersResponse()
     seen: set[tuple[str, int]] = set()
     for topic in request.topics:
@@ -35,7 +36,7 @@ async def describe_producers(
             answer = Answer(partition_index=index)
             result.partitions.append(answer)
             if (topic.name, index) in seen:
-                # A partition may have many producers: it is told once.
+                # A partition may have many producers, so it is described only once.
                 answer.error_code = ErrorCode.INVALID_REQUEST
                 continue
             seen.add((topic.name, index))

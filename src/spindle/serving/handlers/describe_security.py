@@ -31,7 +31,7 @@ def describe_user_scram_credentials(
     context: RequestContext,
     request: DescribeUserScramCredentialsRequest,
 ) -> DescribeUserScramCredentialsResponse:
-    """Mechanisms and iteration counts; never the credentials themselves."""
+    """Describe mechanisms and iteration counts, never the credentials."""
     known: dict[str, list[Result.CredentialInfo]] = {}
     for user, credential in node.metadata.image.security.scram.items():
         known.setdefault(user.name, []).append(

@@ -3,6 +3,8 @@
 from spindle.common.errors import ErrorCode
 from spindle.common.ids import INTERNAL_TOPICS
 from spindle.controller.topic_names import is_topic_name
+from spindle.metadata.image import MetadataImage
+from spindle.metadata.partitions import PartitionRegistration
 from spindle.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
@@ -19,7 +21,10 @@ Cursor = DescribeTopicPartitionsResponse.Cursor
 def describe_topic_partitions(
     services: BrokerServices, context: RequestContext, request: DescribeTopicPartitionsRequest
 ) -> DescribeTopicPartitionsResponse:
-    """Topics in order of their names, up to the limit; `next_cursor` says where to go on."""
+    """Describe topics in the order of their names, up to the limit.
+
+    `next_cursor` names the partition with which the next page begins.
+    """
     image = services.metadata.image
     first_name, first_partition = "", 0
     if request.cursor is not None:
@@ -43,14 +48,7 @@ def describe_topic_partitions(
             break
         topic = image.topics.by_name.get(name)
         if topic is None:
-            code = (
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                if is_topic_name(name)
-                else ErrorCode.INVALID_TOPIC_EXCEPTION
-            )
-            response.topics.append(
-                Topic(error_code=code, name=name, topic_authorized_operations=TOPIC_OPERATIONS)
-            )
+            response.topics.append(_missing(name))
             continue
         answer = Topic(
             name=name,
@@ -64,22 +62,35 @@ def describe_topic_partitions(
                 response.next_cursor = Cursor(topic_name=name, partition_index=index)
                 break
             room -= 1
-            partition = topic.partitions[index]
             answer.partitions.append(
-                Topic.DescribeTopicPartitionsResponsePartition(
-                    error_code=leader_error(image, partition, context.listener, True),
-                    partition_index=index,
-                    leader_id=partition.leader,
-                    leader_epoch=partition.leader_epoch,
-                    replica_nodes=list(partition.replicas),
-                    isr_nodes=list(partition.isr),
-                    eligible_leader_replicas=list(partition.elr),
-                    last_known_elr=list(partition.last_known_elr),
-                    offline_replicas=offline_replicas(image, partition, context.listener),
-                )
+                _partition(image, context.listener, index, topic.partitions[index])
             )
         if answer.partitions or response.next_cursor is None:
             response.topics.append(answer)
         if response.next_cursor is not None:
             break
     return response
+
+
+def _missing(name: str) -> Topic:
+    """Return the answer for a topic that does not exist."""
+    code = ErrorCode.INVALID_TOPIC_EXCEPTION
+    if is_topic_name(name):
+        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return Topic(error_code=code, name=name, topic_authorized_operations=TOPIC_OPERATIONS)
+
+
+def _partition(
+    image: MetadataImage, listener: str, index: int, partition: PartitionRegistration
+) -> Topic.DescribeTopicPartitionsResponsePartition:
+    return Topic.DescribeTopicPartitionsResponsePartition(
+        error_code=leader_error(image, partition, listener, True),
+        partition_index=index,
+        leader_id=partition.leader,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=list(partition.replicas),
+        isr_nodes=list(partition.isr),
+        eligible_leader_replicas=list(partition.elr),
+        last_known_elr=list(partition.last_known_elr),
+        offline_replicas=offline_replicas(image, partition, listener),
+    )

@@ -25,7 +25,7 @@ Result = DescribeLogDirsResponse.DescribeLogDirsResult
 async def describe_log_dirs(
     services: BrokerServices, context: RequestContext, request: DescribeLogDirsRequest
 ) -> DescribeLogDirsResponse:
-    """Every configured directory with sizes; an offline one with KAFKA_STORAGE_ERROR."""
+    """Describe every configured directory; an offline one has KAFKA_STORAGE_ERROR."""
     wanted = None
     if request.topics is not None:
         wanted = {TopicPartition(t.topic, p) for t in request.topics for p in t.partitions}
@@ -73,7 +73,7 @@ async def _describe(
 async def alter_replica_log_dirs(
     services: BrokerServices, context: RequestContext, request: AlterReplicaLogDirsRequest
 ) -> AlterReplicaLogDirsResponse:
-    """Say where replicas belong; a replica that exists can only stay where it is so far."""
+    """Choose the directories of replicas; one that exists can only stay where it is so far."""
     response = AlterReplicaLogDirsResponse()
     answers: dict[str, AlterReplicaLogDirsResponse.AlterReplicaLogDirTopicResult] = {}
     for wanted in request.dirs:
@@ -94,7 +94,7 @@ async def alter_replica_log_dirs(
 
 
 def _alter(services: BrokerServices, path: str, where: TopicPartition) -> ErrorCode:
-    """The checks in Kafka's order; LIMITATIONS names the last one."""
+    """Return the code of one move, with checks in Kafka's order (the last: LIMITATIONS)."""
     name_bytes = len(str(where).encode()) + _FUTURE_SUFFIX_BYTES
     if name_bytes > _MAX_DIRECTORY_NAME_BYTES:
         return ErrorCode.INVALID_TOPIC_EXCEPTION

@@ -29,7 +29,10 @@ Topic = MetadataResponse.MetadataResponseTopic
 async def metadata(
     services: BrokerServices, context: RequestContext, request: MetadataRequest
 ) -> MetadataResponse:
-    """Answer from the committed image; topics that may be are created for the next request."""
+    """Describe brokers and topics from the committed image.
+
+    Missing topics that may be created automatically exist at the client's next request.
+    """
     image = services.metadata.image
     operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
     if _asks_for_ids_too_early(context, request):
@@ -53,7 +56,7 @@ async def metadata(
             for broker_id, endpoint, rack in brokers
         ],
         cluster_id=services.cluster_id,
-        # Any broker will do: it forwards what is for the controller (KIP-590).
+        # Any broker will do: it forwards requests for the controller (KIP-590).
         controller_id=brokers[services.random.randrange(0, len(brokers))][0] if brokers else -1,
         topics=topics,
         cluster_authorized_operations=cluster_operations,
@@ -61,7 +64,7 @@ async def metadata(
 
 
 def _asks_for_ids_too_early(context: RequestContext, request: MetadataRequest) -> bool:
-    """Versions 10 and 11 have the field, but no broker ever served it."""
+    """Return True for topic ids in versions 10 and 11, which Kafka never served by id."""
     return context.api_version < _FIRST_ID_REQUEST_VERSION and any(
         t.name is None or t.topic_id != ZERO_UUID for t in request.topics or []
     )

@@ -39,7 +39,7 @@ Asked = ListOffsetsRequest.ListOffsetsTopic.ListOffsetsPartition
 async def list_offsets(
     services: BrokerServices, context: RequestContext, request: ListOffsetsRequest
 ) -> ListOffsetsResponse:
-    """The offset for each partition and timestamp (special ones are negative)."""
+    """Find the offset for each partition and timestamp; negative timestamps are special."""
     response = ListOffsetsResponse()
     seen: set[tuple[str, int]] = set()
     repeated: set[tuple[str, int]] = set()
@@ -116,7 +116,7 @@ async def _offset(
 
 
 def _is_too_early(partition: Partition, request: ListOffsetsRequest) -> bool:
-    """A leader that has just been elected may know of less than a consumer has seen already."""
+    """Return True if the previous leader may have shown the consumer a higher watermark."""
     leader = partition.leader
     return request.replica_id == _CONSUMER and leader is not None and leader.is_new
 
@@ -128,14 +128,14 @@ def _not_available(context: RequestContext) -> ErrorCode:
 
 
 def _limit(partition: Partition, request: ListOffsetsRequest) -> int:
-    """What the asker may see of the log (exclusive)."""
+    """Return the offset up to which the client may see the log (exclusive)."""
     if request.replica_id != _CONSUMER:
         return partition.log.log_end_offset
     return partition.last_stable_offset if request.isolation_level else partition.high_watermark
 
 
 def _search(partition: Partition, timestamp: int) -> tuple[int, int, int] | None:
-    """(timestamp, offset, leader epoch), on the directory's thread; None if there is none."""
+    """Find (timestamp, offset, leader epoch) on the directory's thread; None without a match."""
     log = partition.log
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         epoch = log.epochs.epoch_at(log.log_start_offset)
@@ -153,7 +153,7 @@ def _search(partition: Partition, timestamp: int) -> tuple[int, int, int] | None
 async def offset_for_leader_epoch(
     services: BrokerServices, context: RequestContext, request: OffsetForLeaderEpochRequest
 ) -> OffsetForLeaderEpochResponse:
-    """Where an epoch ended, for clients that check whether their log was truncated."""
+    """Return where leader epochs end, for clients that look for truncation (KIP-320)."""
     response = OffsetForLeaderEpochResponse()
     async for topic in paced(request.topics):
         result = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult(topic=topic.topic)

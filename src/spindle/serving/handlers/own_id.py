@@ -1,11 +1,18 @@
-"""Requests that name a node have to name the one that they were sent to."""
+"""Requests that name a node must name the one that receives them."""
 
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.serving.ports import DescribedNode
 
 
 def check_own_id(node: DescribedNode, name: str, unexpected: str, noun: str = "Broker") -> None:
-    """`unexpected` is the text for another node's id; `{}` stands for the own one."""
+    """Refuse a request that names another node.
+
+    Args:
+        unexpected: the text for another node's id, in which `{}` stands for the id of this one.
+
+    Raises:
+        ApiError: INVALID_REQUEST.
+    """
     if not name:
         raise ApiError(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
     if not name.removeprefix("-").isdecimal():

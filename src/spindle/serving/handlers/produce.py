@@ -43,12 +43,17 @@ _ERRORS_BEFORE_THE_LOG: Final = (
     ErrorCode.RECORD_LIST_TOO_LARGE,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
 )
-"""Answered without the log's start."""
+"""Errors whose answer has no log start offset, as in Kafka."""
 _LEADER_ERRORS: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
 class _Produce:
-    """One request under way."""
+    """One request under way.
+
+    Attributes:
+        left: appends without a result, plus one while the appends are being started.
+        is_waiting: an append waits for a replica that is being created or elected.
+    """
 
     __slots__ = (
         "acks",
@@ -102,7 +107,7 @@ class _Produce:
     def _append_later(
         self, answer: Topic, data: Any, part: PartitionResponse, missing: ErrorCode
     ) -> None:
-        """The replica is on its way: the topic was created, or its leader elected, a moment ago."""
+        """Append once the replica is here: it was created or elected a moment ago."""
         self.left += 1
         self.is_waiting = True
 
@@ -166,7 +171,7 @@ class _Produce:
         self._tell_leader(partition.topic_partition.topic, part)
 
     def _tell_leader(self, topic: str, part: PartitionResponse) -> None:
-        """The new leader saves the client a metadata request (KIP-951)."""
+        """Name the new leader, which saves the client a metadata request (KIP-951)."""
         if (
             part.error_code not in _LEADER_ERRORS
             or self.context.api_version < _FIRST_CURRENT_LEADER_VERSION
@@ -201,13 +206,13 @@ class _Produce:
         if self.acks != 0:
             self.promise.set_result(self.response)
         elif any(p.error_code for t in self.response.responses for p in t.partition_responses):
-            # The producer expects no answer; a closed connection makes it ask for metadata.
+            # The producer expects no answer. A closed connection makes it ask for metadata.
             self.promise.set_exception(ProtocolViolation("produce with acks=0 failed"))
         else:
             self.promise.set_result(None)
 
     def expire(self) -> None:
-        """`timeout_ms` is over: what is not written or not replicated enough has timed out."""
+        """Answer after `timeout_ms`: appends without a result get REQUEST_TIMED_OUT."""
         if self.left and not self.promise.done():
             for topic in self.response.responses:
                 for part in topic.partition_responses:
@@ -217,7 +222,7 @@ class _Produce:
 
 
 def _rejection_text(error: RecordsRejected) -> str:
-    """The only text that Kafka gives: clients show it, and the first three errors in it."""
+    """Return Kafka's text, which clients show; it holds the first three errors."""
     if error.code == ErrorCode.INVALID_TIMESTAMP:
         return "One or more records have been rejected due to invalid timestamp"
     shown = ", ".join(
@@ -269,7 +274,7 @@ def _start(
     if operation.left and (request.acks == ACKS_ALL or operation.is_waiting):
         timeout_s = max(request.timeout_ms, 0) / 1000
         if request.acks != ACKS_ALL:
-            # The client's time is for other replicas; what it waits for is this broker's own.
+            # The client's timeout is for other replicas. Here it waits for this broker's own.
             timeout_s = max(timeout_s, CATCH_UP_S)
         operation.timer = services.loop.call_later(timeout_s, operation.expire)
     return promise

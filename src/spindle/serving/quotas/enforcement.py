@@ -1,8 +1,8 @@
-"""Client quotas in force: what clients have used, and how long they have to wait (KIP-13, KIP-124).
+"""Enforces client quotas: measures usage and computes throttle times (KIP-13, KIP-124).
 
-A broker answers a request that goes over a quota at once, with the time that the client should
-wait, and does not read from the connection for that time (KIP-219). Who calls `charge_*` does the
-muting. Replication between brokers is never charged.
+A request that exceeds a quota is answered at once, with the time that the client should wait, and
+its connection is not read for that time (KIP-219). The callers of `charge_*` do the muting.
+Replication between brokers is never charged.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ _INT_MAX: Final = 2**31 - 1
 
 
 class _Quota:
-    """One kind of quota: its limits, and the rates of those that share one."""
+    """One kind of quota: its limits, and a rate for each group of clients that share a limit."""
 
     def __init__(self, key: str, samples: int, window_ms: int) -> None:
         self._key = key
@@ -32,15 +32,15 @@ class _Quota:
         self.limits = QuotaLimits({}, key)
 
     def update(self, image: ClientQuotasImage) -> None:
-        """Take over limits; what was used so far stays."""
+        """Apply other limits; the measured rates stay."""
         self.limits = QuotaLimits(image.by_entity, self._key)
 
     def charge(self, user: str, client_id: str, amount: float, now_ms: int) -> int:
-        """Record an amount; the ms to wait."""
+        """Record an amount; return how many ms to wait."""
         return self.charge_to(self.limits.of(user, client_id), amount, now_ms)
 
     def charge_to(self, found: QuotaLimit | None, amount: float, now_ms: int) -> int:
-        """Record an amount against a limit of this quota; the ms to wait."""
+        """Record an amount against a limit of this quota; return how many ms to wait."""
         if found is None:
             return 0
         rate = self._rate(found, now_ms)
@@ -48,14 +48,14 @@ class _Quota:
         return throttle_ms(rate, found.limit, now_ms)
 
     def max_amount(self, user: str, client_id: str) -> float | None:
-        """The most that may be taken at once by someone who took nothing before."""
+        """Return the most that an idle client may take at once; None without a limit."""
         found = self.limits.of(user, client_id)
         if found is None:
             return None
         return found.limit * (self._samples - 1) * self._window_ms / 1000
 
     def _rate(self, found: QuotaLimit, now_ms: int) -> WindowedRate:
-        """The most recently used one goes last, the first one is dropped when there are many."""
+        """Return the rate of a limit as the most recently used; drop the oldest of too many."""
         rates = self._rates
         rate = rates.pop(found.shared_by, None)
         if rate is None:
@@ -84,7 +84,7 @@ class ClientQuotas:
         now_ms: a clock that does not go back.
 
     Attributes:
-        is_active: False while no quota is configured; then nothing needs to be charged.
+        is_active: a quota is configured; otherwise nothing needs to be charged.
     """
 
     def __init__(self, samples: int, window_ms: int, now_ms: Callable[[], int]) -> None:
@@ -99,7 +99,7 @@ class ClientQuotas:
         self._image: ClientQuotasImage = EMPTY_CLIENT_QUOTAS
 
     def on_change(self, listener: Callable[[], None]) -> None:
-        """Call `listener` when limits have changed: who waits for an old one need not."""
+        """Call `listener` when limits have changed, so that connections are not muted in vain."""
         self._on_change.append(listener)
 
     def update(self, image: ClientQuotasImage) -> None:
@@ -109,26 +109,30 @@ class ClientQuotas:
         self._image = image
         for quota in (self._produce, self._fetch, self._request, self._connect):
             quota.update(image)
-        # Others are enforced elsewhere, but their throttling is done here.
+        # Other quotas are enforced elsewhere, but their throttling is done by the same callers.
         self.is_active = bool(image.by_entity)
         for listener in self._on_change:
             listener()
 
     def charge_time(self, context: RequestContext, thread_time_s: float) -> None:
-        """Note time that a request took of the broker's thread; it counts at the next answer."""
+        """Record the time of the event loop that a request took, for `charge_request`."""
         if self._request.limits:
             percent = thread_time_s * 100
             self._request.charge(user_of(context), context.client_id, percent, self._now_ms())
 
     def charge_request(self, context: RequestContext) -> int:
-        """The ms to wait for the thread time used so far, at most one window."""
+        """Return how many ms to wait for the time used so far, at most one window."""
         if not self._request.limits:
             return 0
         wait_ms = self._request.charge(user_of(context), context.client_id, 0.0, self._now_ms())
         return min(wait_ms, self._window_ms)
 
     def charge_connection(self, address: str) -> int:
-        """Record a new connection; the ms after which to close it unheard, 0 to serve it."""
+        """Record a new connection.
+
+        Returns:
+            0 to serve it, else after how many ms to close it without serving it.
+        """
         found = self._connect.limits.of_address(address)
         now_ms = self._now_ms()
         wait_ms = self._connect.charge_to(found, 1, now_ms)
@@ -137,16 +141,18 @@ class ClientQuotas:
         return min(wait_ms, self._window_ms)
 
     def charge_produce(self, context: RequestContext, size_bytes: int, *, is_answered: bool) -> int:
-        """Record a produce request of that size; the ms to wait."""
+        """Record a produce request of that size; return how many ms to wait."""
         user, client_id = user_of(context), context.client_id
         wait_ms = self._produce.charge(user, client_id, size_bytes, self._now_ms())
         return max(wait_ms, self.charge_request(context) if is_answered else 0)
 
     def charge_fetch(self, context: RequestContext, size_of: Callable[[], int]) -> int:
-        """Record an answer to a consumer; the ms to wait.
+        """Record an answer to a consumer; return how many ms to wait.
 
-        `size_of` gives its bytes where they matter. Above zero the answer must be withheld: it is
-        not recorded then.
+        An answer for which the consumer must wait is not sent, and so is not recorded.
+
+        Args:
+            size_of: computes the bytes of the answer, called only if a limit applies.
         """
         user, client_id, now_ms = user_of(context), context.client_id, self._now_ms()
         if self._fetch.limits.of(user, client_id) is None:
@@ -160,23 +166,23 @@ class ClientQuotas:
         return wait_ms
 
     def max_fetch_bytes(self, context: RequestContext) -> int:
-        """The largest answer to a consumer that its quota could ever pay for."""
+        """Return the size of the largest answer that the consumer's quota ever allows."""
         most = self._fetch.max_amount(user_of(context), context.client_id)
         return _INT_MAX if most is None else int(min(most, _INT_MAX))
 
 
 def user_of(context: RequestContext) -> str:
-    """The name in the principal, as quotas name users."""
+    """Return the user name in the principal, as quotas name users."""
     return context.principal.partition(":")[2]
 
 
 def throttle_time(response: Any) -> int:
-    """The ms that an answer tells the client to wait; 0 where it cannot tell."""
+    """Return the throttle time in an answer; 0 if the answer has no such field."""
     wait_ms: int = getattr(response, "throttle_time_ms", 0)
     return wait_ms
 
 
 def set_throttle_time(response: Any, wait_ms: int) -> None:
-    """Tell the client, where its answer has a place for that."""
+    """Set the throttle time of an answer that has such a field; never lower it."""
     if hasattr(response, "throttle_time_ms"):
         response.throttle_time_ms = max(response.throttle_time_ms, wait_ms)

@@ -1,6 +1,6 @@
-"""Which of the configured quotas holds for a client: the most specific one (KIP-55, KIP-546).
+"""Finds the quota of a client: the most specific one that is configured (KIP-55, KIP-546).
 
-Quotas of addresses (KIP-612) stand apart from those of users and client ids.
+Quotas of addresses (KIP-612) are independent of those of users and client ids.
 """
 
 from collections.abc import Mapping
@@ -9,11 +9,11 @@ from typing import Final, NamedTuple
 from spindle.metadata.client_quotas import QuotaEntity
 
 _KNOWN_CLIENTS: Final = 10_000
-"""Client ids are the clients' own invention: what is remembered of them is bounded."""
+"""The number of clients whose limits are cached: clients can invent any number of client ids."""
 
 
 class QuotaLimit(NamedTuple):
-    """A limit, and who shares it: the clients with equal (user, client id); "" stands for all."""
+    """A limit and the (user, client id) of the clients that share it; "" stands for all."""
 
     shared_by: tuple[str, str]
     limit: float
@@ -44,12 +44,12 @@ class QuotaLimits:
         return bool(self._limits) or bool(self._ip_limits)
 
     def of_address(self, address: str) -> QuotaLimit | None:
-        """The limit of an address, or the default one; each address has it for itself."""
+        """Return the limit of an address, or the default one; addresses do not share it."""
         limit = self._ip_limits.get(address, self._ip_limits.get(None))
         return None if limit is None else QuotaLimit(("", address), limit)
 
     def of(self, user: str, client_id: str) -> QuotaLimit | None:
-        """The limit of a client; None where nothing limits it."""
+        """Return the limit of a client; None without one."""
         client = (user, client_id)
         try:
             return self._found[client]
@@ -60,7 +60,7 @@ class QuotaLimits:
             return found
 
     def _find(self, user: str, client_id: str) -> QuotaLimit | None:
-        """In the order of precedence; None as a name means the default of its type."""
+        """Look in Kafka's order of precedence; None as a name means the default of its type."""
         both, its_user, its_client_id = (user, client_id), (user, ""), ("", client_id)
         levels: tuple[tuple[tuple[str | None, str | None], tuple[str, str]], ...] = (
             ((user, client_id), both),

@@ -1,7 +1,7 @@
-"""The arithmetic of client quotas: how fast something goes, and how long to wait when too fast.
+"""The arithmetic of quotas: rates, and how long to wait until a rate is within its limit.
 
-Both measures are Kafka's, number for number: a rate over sliding windows (KIP-13), and a bucket of
-tokens that may be overdrawn once (KIP-599). Times are milliseconds of a clock that does not go
+Both measures give the same numbers as Kafka's: a rate over sliding windows (KIP-13), and a token
+bucket that one request may overdraw (KIP-599). Times are milliseconds of a clock that never goes
 back.
 """
 
@@ -13,14 +13,14 @@ MAX_THROTTLE_MS: Final = 2**31 - 1
 class WindowedRate:
     """Amount per second, over the last `samples` windows.
 
-    A window begins with the first event after the one before it is over; quiet time takes no room.
-    One window more than counted is kept, because the oldest one usually overlaps the border.
+    A window begins with the first event after the end of the previous one, so idle time uses none.
+    One window more than `samples` is kept, because the oldest usually overlaps the border.
 
     Args:
         samples: windows that count, >= 1.
         window_ms: length of a window, >= 1.
-        is_spread: measure a young rate over all windows, so that it may begin with a burst; else
-            over the time since it began, one window at least.
+        is_spread: measure a new rate over all windows, which allows a burst at the beginning;
+            otherwise over the time since its first event, at least one window.
     """
 
     __slots__ = (
@@ -43,7 +43,7 @@ class WindowedRate:
         self._last_ms: list[int] = []
 
     def record(self, amount: float, now_ms: int) -> None:
-        """Add an amount; a negative one takes back what was recorded before."""
+        """Add an amount; a negative one undoes an earlier one."""
         if not self._amounts:
             self._open(now_ms)
         current = self._current
@@ -60,7 +60,7 @@ class WindowedRate:
         return self._total(now_ms) / (self.elapsed_ms(now_ms) / 1000)
 
     def elapsed_ms(self, now_ms: int) -> int:
-        """The time over which `per_second` measures."""
+        """Return the time over which `per_second` measures."""
         if not self._starts_ms:
             self._open(now_ms)
         elapsed_ms = now_ms - min(self._starts_ms)
@@ -70,7 +70,7 @@ class WindowedRate:
         return max(elapsed_ms + max(self._samples - 1 - full, 0) * self._window_ms, 1)
 
     def is_forgotten(self, now_ms: int) -> bool:
-        """Nothing recorded counts any more: the same as a new one."""
+        """Return True if no recorded amount counts any more."""
         return all(now_ms - last >= self._samples * self._window_ms for last in self._last_ms)
 
     def _total(self, now_ms: int) -> float:
@@ -92,9 +92,9 @@ class WindowedRate:
 
 
 class TokenBucket:
-    """Tokens that come back at a steady pace, at most as many as `samples` windows give.
+    """A token bucket: tokens come at a steady rate, at most those of `samples` windows.
 
-    It may be overdrawn by one request; the next one waits until nothing is owed any more.
+    One request may overdraw it; the next one waits until the balance is zero again.
     """
 
     __slots__ = ("_burst", "_burst_s", "_filled_ms", "per_second", "tokens")
@@ -107,7 +107,7 @@ class TokenBucket:
         self.tokens = self._burst
 
     def set_pace(self, per_second: float, now_ms: int) -> None:
-        """Tokens come at another pace from now on; what is there or owed stays."""
+        """Change the rate; the balance stays, at most the new maximum."""
         if per_second != self.per_second:
             self._fill(now_ms)
             self.per_second = per_second
@@ -115,12 +115,12 @@ class TokenBucket:
             self.tokens = min(self.tokens, self._burst)
 
     def take(self, count: float, now_ms: int) -> None:
-        """Remove tokens (give back for a negative count)."""
+        """Remove tokens; a negative count returns them."""
         self._fill(now_ms)
         self.tokens = min(self.tokens - count, self._burst)
 
     def wait_ms(self, now_ms: int) -> int:
-        """How long until nothing is owed; 0 when tokens may be taken now."""
+        """Return the time until the balance is not negative; 0 if tokens may be taken now."""
         self._fill(now_ms)
         if self.tokens >= 0:
             return 0
@@ -135,7 +135,7 @@ class TokenBucket:
 
 
 def throttle_ms(rate: WindowedRate, limit: float, now_ms: int) -> int:
-    """How long to do nothing, so that the rate falls to the limit; 0 while it is within it."""
+    """Return how long to wait until the rate falls to the limit; 0 if it is within it."""
     per_second = rate.per_second(now_ms)
     if per_second <= limit:
         return 0
@@ -145,5 +145,5 @@ def throttle_ms(rate: WindowedRate, limit: float, now_ms: int) -> int:
 
 
 def round_half_up(wait_ms: float) -> int:
-    """To whole milliseconds within the 31 bits of an answer."""
+    """Round to whole milliseconds, at most the 31 bits of an answer."""
     return min(int(wait_ms + 0.5), MAX_THROTTLE_MS)

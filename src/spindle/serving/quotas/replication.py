@@ -1,4 +1,4 @@
-"""How fast this broker replicates throttled partitions, as leader and as follower (KIP-73)."""
+"""Replication quotas: the throttled partitions of a broker as leader and follower (KIP-73)."""
 
 from collections.abc import Callable
 
@@ -8,7 +8,7 @@ from spindle.serving.quotas.rates import WindowedRate
 
 
 class ReplicationQuota:
-    """Bytes per second over all throttled replicas of one role."""
+    """Limits the bytes per second of all throttled replicas in one role."""
 
     __slots__ = ("_now_ms", "_rate", "limit_bytes_per_s")
 
@@ -22,12 +22,12 @@ class ReplicationQuota:
 
     @property
     def is_exceeded(self) -> bool:
-        """Nothing more is to go now."""
+        """Return True if throttled replicas must wait."""
         return self._rate.per_second(self._now_ms()) > self.limit_bytes_per_s
 
 
 class ReplicationQuotas:
-    """Both roles; limits are `leader.` and `follower.replication.throttled.rate`.
+    """The quotas `leader.` and `follower.replication.throttled.rate`.
 
     Args:
         now_ms: a clock for durations.
