@@ -238,29 +238,14 @@ def _remember_followers(original: Function) -> Function:
     """A leader takes what followers fetched in an earlier epoch for what they have."""
 
     def begin_epoch(self: Any, **changes: Any) -> bool:
-        return _begin_epoch_with(self, self._followers, original, changes)
+        before = self._followers
+        has_moved: bool = original(self, **changes)
+        for replica in self._followers:
+            if replica in before:
+                self._followers[replica] = before[replica]
+        return bool(self.advance(changes["now_ms"])) or has_moved
 
     return begin_epoch
-
-
-def _remember_followers_over_a_gap(original: Function) -> Function:
-    """A leader does so only where another one may have led meanwhile."""
-
-    def begin_epoch(self: Any, **changes: Any) -> bool:
-        is_gap = changes["leader_epoch"] > self.leader_epoch + 1
-        return _begin_epoch_with(self, self._followers if is_gap else {}, original, changes)
-
-    return begin_epoch
-
-
-def _begin_epoch_with(
-    leader: Any, followers: dict[int, Any], original: Function, changes: dict[str, Any]
-) -> bool:
-    has_moved: bool = original(leader, **changes)
-    for replica in leader._followers:
-        if replica in followers:
-            leader._followers[replica] = followers[replica]
-    return bool(leader.advance(changes["now_ms"])) or has_moved
 
 
 def _expand_without_a_fetch(original: Function) -> Function:
@@ -424,9 +409,6 @@ MUTANTS: Final[dict[str, Mutant]] = {
     ),
     "followers remembered from an earlier epoch": Mutant(
         LeaderState, "begin_epoch", _remember_followers
-    ),
-    "followers remembered over a gap of epochs": Mutant(
-        LeaderState, "begin_epoch", _remember_followers_over_a_gap
     ),
     "settings of topics not applied": Mutant(Replicas, "refresh_settings", _nothing),
     "defaults of brokers not applied": Mutant(SettingsOfTopics, "forget", _nothing),

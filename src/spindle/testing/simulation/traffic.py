@@ -183,9 +183,12 @@ class SimulatedTraffic:
             topic = moves.choice(self.topics)
             index, removed = moves.randrange(topic.partitions), moves.choice(brokers)
             others = [broker_id for broker_id in brokers if broker_id != removed]
-            await admin.reassign(topic, index, others)
-            await asyncio.sleep(moves.choice((0.0, 0.05, 0.3)))
-            await admin.reassign(topic, index, [*others, removed])
+            # Several times in a row: each removal begins a leader epoch, so that a leader which
+            # hears of all of them at once misses epochs.
+            for _ in range(moves.choice((1, 2, 3))):
+                await admin.reassign(topic, index, others)
+                await asyncio.sleep(moves.choice((0.0, 0.05, 0.3)))
+                await admin.reassign(topic, index, [*others, removed])
 
     async def _open(self, name: str, partitions: int, replication_factor: int) -> None:
         configs: dict[str, str] = {}
