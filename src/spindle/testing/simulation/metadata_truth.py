@@ -65,7 +65,7 @@ class MetadataTruth:
             self.end_offset = max(self.end_offset, batch.last_offset + 1)
 
     def _follow(self, new: Sequence[CommittedBatch]) -> None:
-        """Give the listeners the batches that no node has handed on before, while none is missed."""
+        """Give the listeners batches that no node has handed on before, while none is missed."""
         if not new:
             return
         if new[0].base_offset == self.end_offset and not self._has_missed:
