@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from node_harness import Client, Home, batch_of, connected, records_in, run, running
 
-from spindle.common.errors import ConfigError, ErrorCode
+from spindle.common.errors import ConfigError, ErrorCode, LogDirectoryFailed
 from spindle.protocol.messages.api_versions import ApiVersionsRequest
 from spindle.protocol.messages.delete_records import DeleteRecordsRequest
 from spindle.protocol.messages.delete_topics import DeleteTopicsRequest
@@ -363,7 +363,9 @@ def test_a_stop_leaves_a_disk_alone_that_hangs(tmp_path: Path) -> None:
         thread = node._threads[str(home.directories[1])]
         assert isinstance(thread, DirectoryThread)
         thread.submit_nowait(gate.wait)
-        thread._leave_behind()
+        thread.wait_at_most(1.0)
+        with pytest.raises(LogDirectoryFailed):
+            await thread.submit(int)
         await node.stop()
 
     try:
