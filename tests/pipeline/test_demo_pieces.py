@@ -35,7 +35,7 @@ from spindle.pipeline.demo.node import (
     server_properties,
     stop_left_over,
 )
-from spindle.pipeline.demo.proof import fingerprint_of_records, record_checksum
+from spindle.pipeline.demo.proof import Fingerprint, InputFingerprint, record_checksum
 from spindle.pipeline.demo.screen import Screen, size_text
 
 SOME_RECORDS = st.lists(
@@ -101,6 +101,13 @@ def test_a_missing_file_of_the_package_is_named() -> None:
 
 
 # ---------------------------------------------------------------- proof
+
+
+def fingerprint_of_records(records: list[FlightRecord]) -> Fingerprint:
+    fingerprint = InputFingerprint()
+    for record in records:
+        fingerprint.add(record)
+    return fingerprint.result()
 
 
 @given(records=SOME_RECORDS, seed=st.randoms(use_true_random=False))

@@ -17,7 +17,6 @@ importlib.util.find_spec = lambda name: None if name in hidden else find_spec(na
 sys.modules.update(dict.fromkeys(hidden))
 
 import spindle.pipeline
-import spindle.pipeline.checksum
 import spindle.pipeline.errors
 from spindle.pipeline.session import get_spark
 

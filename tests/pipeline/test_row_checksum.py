@@ -6,8 +6,8 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from row_checksum import NO_ROWS, RowChecksum, checksum_of_batches
 
-from spindle.pipeline.checksum import NO_ROWS, RowChecksum, checksum_of_batches
 from spindle.pipeline.records.hashing import SEED, row_hashes
 
 MASK = 2**64 - 1

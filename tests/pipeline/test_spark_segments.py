@@ -16,10 +16,10 @@ from log_directory_files import (
     format_directory,
     simple_records,
 )
+from row_checksum import checksum_of_batches, checksum_of_frame, checksum_of_table
 
 from spindle.common.errors import CorruptLog
 from spindle.common.ids import TopicPartition
-from spindle.pipeline.checksum import checksum_of_batches, checksum_of_frame, checksum_of_table
 from spindle.pipeline.export import ExportProgress, ExportRefused, export_delta, read_delta
 from spindle.pipeline.records.columns import ALL_COLUMNS
 from spindle.pipeline.records.decoder import BatchDecoder

@@ -21,7 +21,6 @@ from spindle.protocol.messages.list_offsets import ListOffsetsRequest
 from spindle.protocol.messages.metadata import MetadataRequest
 from spindle.protocol.records.builder import SimpleRecord, build_batch
 from spindle.protocol.records.record import Record
-from spindle.runtime.disks.directory_thread import DirectoryThread
 from spindle.runtime.node import EXIT_FAILED, Node, _run
 
 
@@ -355,17 +354,16 @@ def test_a_port_in_use_is_refused(tmp_path: Path, caplog: pytest.LogCaptureFixtu
 def test_a_stop_leaves_a_disk_alone_that_hangs(tmp_path: Path) -> None:
     """Not even the lock file is touched, for that would hang as well."""
     home = Home(tmp_path).format()
+    home.properties["spindle.log.dir.hang.timeout.ms"] = "1000"
     gate = threading.Event()
 
     async def scenario() -> None:
         node = Node(home.config())
         await node.start()
-        thread = node._threads[str(home.directories[1])]
-        assert isinstance(thread, DirectoryThread)
-        thread.submit_nowait(gate.wait)
-        thread.wait_at_most(1.0)
-        with pytest.raises(LogDirectoryFailed):
-            await thread.submit(int)
+        assert node.broker is not None
+        executor = node.broker.replicas.directories[1].executor
+        with pytest.raises(LogDirectoryFailed, match="has not answered"):
+            await executor.submit(gate.wait)
         await node.stop()
 
     try:

@@ -6,7 +6,6 @@ check shares no code with the sources that it checks.
 """
 
 import zlib
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -55,14 +54,6 @@ class InputFingerprint:
     def result(self) -> Fingerprint:
         """Return the fingerprint of the records that were added."""
         return Fingerprint(self._records, self._keyed, self._value_bytes, self._checksum)
-
-
-def fingerprint_of_records(records: Iterable[FlightRecord]) -> Fingerprint:
-    """Return the fingerprint of records in memory."""
-    total = InputFingerprint()
-    for record in records:
-        total.add(record)
-    return total.result()
 
 
 def fingerprint_of_rows(rows: "DataFrame") -> Fingerprint:
