@@ -31,6 +31,7 @@ class MemoryLog:
         self.failure: ErrorCode | None = None
         self.load_gate: asyncio.Event | None = None
         self.load_failure: Exception | None = None
+        self.limit_bytes = 1_048_588
 
     def put(self, partition: TopicPartition, batch: bytes) -> int:
         base_offset = self.ends.get(partition, 0)
@@ -48,6 +49,9 @@ class MemoryLog:
         if self.failure is not None:
             raise ApiError(self.failure)
         return self.put(partition, batch)
+
+    def max_batch_bytes(self, _: TopicPartition) -> int:
+        return self.limit_bytes
 
     async def read_batches(self, partition: TopicPartition) -> AsyncIterator[bytes]:
         if self.load_gate is not None:
@@ -140,9 +144,13 @@ def start_broker(
     elect: bool = True,
     clock: Callable[[], int] = standing_clock,
 ) -> Broker:
-    """A broker that leads all partitions of `__consumer_offsets`; needs a running loop."""
+    """A broker that leads all partitions of `__consumer_offsets`; needs a running loop.
+
+    The topics that the cluster has are `t` alone, unless others are given.
+    """
     log = log or MemoryLog()
-    view = View(image_of(topic(OFFSETS_TOPIC, b"o" * 16, partitions), *topics))
+    known = topics or (topic("t", b"t" * 16, 1),)
+    view = View(image_of(topic(OFFSETS_TOPIC, b"o" * 16, partitions), *known))
     groups = GroupCoordinator(1, config, log, view, clock, ids(), settings)
     if elect:
         for partition in range(partitions):

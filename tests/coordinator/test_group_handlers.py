@@ -406,7 +406,7 @@ def test_commit_stores_the_topics_id_also_for_clients_that_name_it() -> None:
 
 def test_commit_of_nothing_that_exists_asks_nobody() -> None:
     async def story() -> None:
-        broker = start_broker(elect=False)
+        broker = start_broker(topic("another", ID_T, 1), elect=False)
         response = await ask(broker, offsets.handle_offset_commit, 9, commit_request(9))
         codes = {p.error_code for topic in response.topics for p in topic.partitions}
         assert codes == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
@@ -441,6 +441,27 @@ def test_fetch_of_every_version(version: int) -> None:
         else:
             unknown = ErrorCode.UNKNOWN_TOPIC_ID
             assert found == {(ID_T, 0): (7, 0), (ID_T, 1): (-1, 0), (ID_GONE, 0): (-1, unknown)}
+        broker.groups.close()
+
+    run(story)
+
+
+@pytest.mark.parametrize("version", [2, 7, 9, 10])
+@pytest.mark.parametrize("asks_for_all", [True, False])
+def test_topic_that_is_created_anew_takes_over_no_offsets(version: int, asks_for_all: bool) -> None:
+    async def story() -> None:
+        broker = await loaded()
+        await ask(broker, offsets.handle_offset_commit, 9, commit_request(9))
+        broker.metadata.image = image_of(topic(OFFSETS_TOPIC, b"o" * 16, 2), topic("t", ID_GONE, 2))
+        request = fetch_request(version)
+        if asks_for_all:
+            request.topics = None
+            for group in request.groups:
+                group.topics = None
+        response = await ask(broker, offsets.handle_offset_fetch, version, request)
+        topics: Any = response.topics if version < 8 else response.groups[0].topics
+        assert asks_for_all or topics
+        assert {p.committed_offset for t in topics for p in t.partitions} <= {-1}
         broker.groups.close()
 
     run(story)

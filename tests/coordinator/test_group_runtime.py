@@ -17,11 +17,12 @@ from coordinator_log import (
 
 from spindle.common.errors import ApiError, CorruptRecords, ErrorCode
 from spindle.common.ids import OFFSETS_TOPIC, TopicPartition
-from spindle.coordinator.outcome import Client, Outcome, TimerKey
+from spindle.common.uuids import ZERO_UUID
+from spindle.coordinator.outcome import Client, Outcome, TimerKey, Token
 from spindle.coordinator.partitioning import partition_for
 from spindle.coordinator.records import CommittedOffset, OffsetRecord, encode_record
 from spindle.coordinator.shard import GroupShard
-from spindle.protocol.messages.heartbeat import HeartbeatRequest
+from spindle.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from spindle.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from spindle.protocol.messages.list_groups import ListGroupsRequest
 from spindle.protocol.messages.offset_commit import OffsetCommitRequest
@@ -43,13 +44,16 @@ def partition_of(group: str, count: int = 2) -> TopicPartition:
     return TopicPartition(OFFSETS_TOPIC, partition_for(group, count))
 
 
-def commit_request(offset: int, group: str = GROUP, metadata: str = "") -> OffsetCommitRequest:
+def commit_request(
+    offset: int, group: str = GROUP, metadata: str = "", topic_id: bytes = ZERO_UUID
+) -> OffsetCommitRequest:
     topic_type = OffsetCommitRequest.OffsetCommitRequestTopic
     return OffsetCommitRequest(
         group_id=group,
         topics=[
             topic_type(
                 name="t",
+                topic_id=topic_id,
                 partitions=[
                     topic_type.OffsetCommitRequestPartition(
                         partition_index=0, committed_offset=offset, committed_metadata=metadata
@@ -60,8 +64,14 @@ def commit_request(offset: int, group: str = GROUP, metadata: str = "") -> Offse
     )
 
 
-async def commit(broker: Broker, offset: int, group: str = GROUP, metadata: str = "") -> int:
-    request = commit_request(offset, group, metadata)
+async def commit(
+    broker: Broker,
+    offset: int,
+    group: str = GROUP,
+    metadata: str = "",
+    topic_id: bytes = ZERO_UUID,
+) -> int:
+    request = commit_request(offset, group, metadata, topic_id)
     response = await broker.groups.commit_offsets(request, CLIENT)
     return response.topics[0].partitions[0].error_code
 
@@ -354,8 +364,9 @@ def test_commits_that_wait_together_are_one_append() -> None:
 
 def test_batches_keep_below_their_limit() -> None:
     async def story() -> None:
-        broker = start_broker(partitions=1, settings=ShardSettings(max_batch_bytes=1_000))
+        broker = start_broker(partitions=1)
         await broker.groups.wait_loaded()
+        broker.log.limit_bytes = 1_000
         await asyncio.gather(*[commit(broker, n, metadata="x" * 150) for n in range(20)])
         batches = broker.log.batches[partition_of(GROUP, 1)]
         assert len(batches) > 1
@@ -587,6 +598,35 @@ def test_records_that_wait_for_a_stuck_append_are_limited() -> None:
     run(story)
 
 
+def test_operations_that_waited_leave_the_event_loop_to_others() -> None:
+    async def story() -> None:
+        broker = start_broker(partitions=1)
+        await broker.groups.wait_loaded()
+        driver = broker.groups.shards[0]
+        broker.log.gate = asyncio.Event()
+        first = asyncio.ensure_future(commit(broker, 1))
+        await settle()
+        events: list[str] = []
+
+        def operation(token: Token, _: int) -> Outcome:
+            events.append("operation")
+            out = Outcome()
+            out.answer(token, HeartbeatResponse())
+            return out
+
+        waiting = [driver.submit(operation, is_exclusive=True) for _ in range(1_000)]
+        broker.log.gate.set()
+        while not all(future.done() for future in waiting):
+            events.append("turn")
+            await asyncio.sleep(0)
+        runs = "".join(event[0] for event in events).split("t")
+        assert max(map(len, runs)) <= 100
+        assert await first == ErrorCode.NONE
+        broker.groups.close()
+
+    run(story)
+
+
 def test_refusal_of_a_waiting_operation_reaches_its_caller() -> None:
     async def story() -> None:
         broker = start_broker(partitions=1)
@@ -655,11 +695,30 @@ def test_offsets_of_topics_that_are_deleted_during_loading_go() -> None:
     run(story)
 
 
+def test_offsets_of_topics_that_were_deleted_while_nobody_led_go() -> None:
+    async def story() -> None:
+        first = start_broker(topic("t", b"t" * 16, 1))
+        await first.groups.wait_loaded()
+        await commit(first, 5, topic_id=b"t" * 16)
+        await commit(first, 6, group="other", topic_id=b"t" * 16)
+        first.groups.close()
+        # A topic of the same name has been created since.
+        second = start_broker(topic("t", b"u" * 16, 1), log=first.log)
+        await second.groups.wait_loaded()
+        assert await commit(second, 7, group="other", topic_id=b"u" * 16) == ErrorCode.NONE
+        assert await fetch(second, require_stable=True) == -1
+        assert await fetch(second, "other", require_stable=True) == 7
+        second.groups.close()
+
+    run(story)
+
+
 def test_deletion_of_a_large_group_takes_several_batches() -> None:
     async def story() -> None:
         limit = 1_000
-        broker = start_broker(settings=ShardSettings(max_batch_bytes=limit))
+        broker = start_broker()
         await broker.groups.wait_loaded()
+        broker.log.limit_bytes = limit
         for partition in range(60):
             request = commit_request(5)
             request.topics[0].partitions[0].partition_index = partition

@@ -11,13 +11,17 @@ from cluster_harness import cluster_homes, eventually, free_ports, running_clust
 from node_harness import Home, connected, run, running
 
 from spindle.common.errors import ApiError, ErrorCode
+from spindle.common.ids import OFFSETS_TOPIC
 from spindle.config.broker_values import BrokerValues
 from spindle.config.node_config import NodeConfig
 from spindle.config.resources import ResourceType
 from spindle.metadata.configs import DEFAULT_BROKER, ConfigsImage
 from spindle.metadata.image import EMPTY_IMAGE
 from spindle.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
+from spindle.protocol.messages.delete_groups import DeleteGroupsRequest
+from spindle.protocol.messages.find_coordinator import FindCoordinatorRequest
 from spindle.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
+from spindle.protocol.messages.offset_commit import OffsetCommitRequest
 from spindle.replicas.replica_manager import Replicas
 from spindle.runtime.broker.housekeeping import Housekeeping
 from spindle.runtime.broker.topic_settings import SettingsOfTopics
@@ -170,3 +174,42 @@ def test_the_metadata_log_has_small_segments_where_a_test_asks_for_them(tmp_path
     run(scenario)
     folder = home.directories[0] / "__cluster_metadata-0"
     assert len(list(folder.glob("*.log"))) > 1
+
+
+def test_a_coordinator_keeps_to_the_batch_size_of_its_topic(tmp_path: Path) -> None:
+    home = Home(tmp_path, 1, offsets_topic_num_partitions="1").format()
+    kind = OffsetCommitRequest.OffsetCommitRequestTopic
+    partitions = [
+        kind.OffsetCommitRequestPartition(partition_index=index, committed_offset=5)
+        for index in range(20)
+    ]
+
+    async def scenario() -> None:
+        async with running(home) as node, connected(node) as client:
+            topic_id = await client.create_topic("t", partitions=20)
+            await client.ask(FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]))
+            commit = OffsetCommitRequest(
+                group_id="g", topics=[kind(topic_id=topic_id, partitions=partitions)]
+            )
+            committed = await client.ask(commit)
+            assert {p.error_code for p in committed.topics[0].partitions} == {ErrorCode.NONE}
+            resource = IncrementalAlterConfigsRequest.AlterConfigsResource
+            limit = resource.AlterableConfig(
+                name="max.message.bytes", config_operation=0, value="400"
+            )
+            altered = await client.ask(
+                IncrementalAlterConfigsRequest(
+                    resources=[
+                        resource(
+                            resource_type=ResourceType.TOPIC,
+                            resource_name=OFFSETS_TOPIC,
+                            configs=[limit],
+                        )
+                    ]
+                )
+            )
+            assert altered.responses[0].error_code == ErrorCode.NONE
+            deleted = await client.ask(DeleteGroupsRequest(groups_names=["g"]))
+            assert deleted.results[0].error_code == ErrorCode.NONE
+
+    run(scenario)

@@ -36,7 +36,10 @@ def test_a_mutant_is_caught(name: str) -> None:
     assert any(run_seed(seed, name).violation is not None for seed in range(1, SEEDS + 1))
 
 
-@pytest.mark.parametrize("name", ["overtaken assignment delivered", "parked syncs lost"])
+@pytest.mark.parametrize(
+    "name",
+    ["overtaken assignment delivered", "parked syncs lost", "offsets outlive their topic"],
+)
 def test_a_mutant_of_groups_is_caught(name: str) -> None:
     seeds = [seed for seed in range(1, SEEDS + 1) if draw(seed).deeds.members]
     assert any(run_seed(seed, name).violation is not None for seed in seeds)

@@ -4,7 +4,7 @@ That topics and partitions exist, and how a request names them, is the handler's
 topic has a name, and an id where one is known.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from spindle.common.errors import ApiError, ErrorCode
@@ -31,6 +31,8 @@ GROUP_NOT_FOUND_FROM_VERSION: Final = 9
 """OffsetCommit from here on says GROUP_ID_NOT_FOUND; before, ILLEGAL_GENERATION."""
 NO_RETENTION_MS: Final = -1
 INVALID_OFFSET: Final = -1
+TopicIdOf = Callable[[str], Uuid | None]
+"""The id of the topic that has this name now; None if there is none."""
 _LAST_TIMESTAMP_MS: Final = 2**63 - 1
 
 FetchedGroup = OffsetFetchResponse.OffsetFetchResponseGroup
@@ -143,8 +145,10 @@ class OffsetRequests:
     ) -> FetchedGroup:
         """Committed offsets of the asked partitions, or of all where `topics` is None.
 
-        A partition without one has offset -1. With `require_stable` a partition for which a
-        transaction is open has the error UNSTABLE_OFFSET_COMMIT.
+        A partition without one has offset -1, and so has one whose offset belongs to another topic
+        id than the request names. All offsets come by topic name and stored id, which is zero where
+        an older release wrote it. With `require_stable` a partition for which a transaction is open
+        has the error UNSTABLE_OFFSET_COMMIT.
         """
         if request.topics is None:
             topics = self._fetch_all(request.group_id, require_stable)
@@ -189,13 +193,16 @@ class OffsetRequests:
         return _fetched(partition.partition, committed)
 
     def _fetch_all(self, group_id: str, require_stable: bool) -> list[FetchedTopic]:
-        topics: dict[str, FetchedTopic] = {}
+        topics: dict[tuple[str, Uuid], FetchedTopic] = {}
         if self._groups.get(group_id) is None:
             return []
         for partition, committed in self._offsets.of_group(group_id).items():
-            topic = topics.get(partition.topic)
+            named = (partition.topic, committed.topic_id)
+            topic = topics.get(named)
             if topic is None:
-                topic = topics[partition.topic] = FetchedTopic(name=partition.topic)
+                topic = topics[named] = FetchedTopic(
+                    name=partition.topic, topic_id=committed.topic_id
+                )
             if require_stable and self._offsets.is_open(group_id, partition):
                 topic.partitions.append(_unstable(partition.partition))
             else:
@@ -271,26 +278,33 @@ class OffsetRequests:
     def on_topics_deleted(self, topics: Sequence[tuple[Uuid, str]], out: Outcome) -> None:
         """Delete what groups committed for topics (id and name) that are gone."""
         ids = {name: topic_id for topic_id, name in topics}
+
+        def is_gone(topic: str, stored_id: Uuid) -> bool:
+            return topic in ids and not _is_other_topic(stored_id, ids[topic])
+
+        self._bury_where(is_gone, out)
+
+    def bury_missing_topics(self, topic_id_of: TopicIdOf, out: Outcome) -> None:
+        """Delete what groups committed for topics that the cluster does not have any more."""
+
+        def is_gone(topic: str, stored_id: Uuid) -> bool:
+            topic_id = topic_id_of(topic)
+            return topic_id is None or _is_other_topic(stored_id, topic_id)
+
+        self._bury_where(is_gone, out)
+
+    def _bury_where(self, is_gone: Callable[[str, Uuid], bool], out: Outcome) -> None:
+        """Tombstones for the offsets, pending ones too, of topics (name and id) that are gone."""
         buried: dict[tuple[str, TopicPartition], None] = {}
         for group_id in self._offsets.group_ids():
             for partition, committed in self._offsets.of_group(group_id).items():
-                self._bury_if_gone(group_id, partition, committed, ids, buried)
+                if is_gone(partition.topic, committed.topic_id):
+                    buried[group_id, partition] = None
         for producer_id in self._offsets.pending_producers():
             for group_id, partition, committed in self._offsets.pending_of(producer_id):
-                self._bury_if_gone(group_id, partition, committed, ids, buried)
+                if is_gone(partition.topic, committed.topic_id):
+                    buried[group_id, partition] = None
         out.records += [OffsetRecord(group_id, partition, None) for group_id, partition in buried]
-
-    def _bury_if_gone(
-        self,
-        group_id: str,
-        partition: TopicPartition,
-        committed: CommittedOffset,
-        ids: dict[str, Uuid],
-        buried: dict[tuple[str, TopicPartition], None],
-    ) -> None:
-        topic_id = ids.get(partition.topic)
-        if topic_id is not None and not _is_other_topic(committed.topic_id, topic_id):
-            buried[group_id, partition] = None
 
     # ------------------------------------------------------------ expiry
 

@@ -25,7 +25,7 @@ from spindle.coordinator.descriptions import (
 from spindle.coordinator.group_record import group_of
 from spindle.coordinator.group_table import GroupTable
 from spindle.coordinator.membership import Memberships
-from spindle.coordinator.offset_requests import FetchedGroup, OffsetRequests
+from spindle.coordinator.offset_requests import FetchedGroup, OffsetRequests, TopicIdOf
 from spindle.coordinator.offset_store import OffsetStore
 from spindle.coordinator.outcome import (
     AssignmentStored,
@@ -160,6 +160,17 @@ class GroupShard:
         out = Outcome()
         out.is_atomic = False
         self._requests.on_topics_deleted(topics, out)
+        out.answer_after_commit(token, OffsetDeleteResponse())
+        return out
+
+    def bury_missing_topics(self, token: Token, topic_id_of: TopicIdOf) -> Outcome:
+        """Delete offsets of topics that went while the partition had no coordinator (exclusive).
+
+        The answer says only that they are gone.
+        """
+        out = Outcome()
+        out.is_atomic = False
+        self._requests.bury_missing_topics(topic_id_of, out)
         out.answer_after_commit(token, OffsetDeleteResponse())
         return out
 

@@ -108,6 +108,11 @@ class GroupCoordinator:
         """Count what was loaded, and say it once for all shards that were loaded together."""
         if shard.state is ShardState.ACTIVE:
             self._loaded = self._loaded.plus(shard)
+            # Nobody was there to hear of topics that were deleted before the election.
+            core = shard.shard
+            shard.submit_background(
+                lambda token, _: core.bury_missing_topics(token, self._topic_id_of)
+            )
         if any(other.state is ShardState.LOADING for other in self.shards.values()):
             return
         loaded, self._loaded = self._loaded, _NOTHING_LOADED
@@ -313,6 +318,10 @@ class GroupCoordinator:
         if is_ours and self._metadata.is_behind:
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         return ErrorCode.NOT_COORDINATOR
+
+    def _topic_id_of(self, topic: str) -> Uuid | None:
+        found = self._metadata.image.topics.by_name.get(topic)
+        return None if found is None else found.topic_id
 
     def _new_member_suffix(self) -> str:
         text = self._new_uuid().hex()

@@ -14,6 +14,8 @@ from spindle.replicas.partition import ACKS_ALL, Partition
 from spindle.replicas.replica_manager import Replicas
 
 _READ_BYTES: Final = 1024 * 1024
+_NOWHERE_BYTES: Final = 1024 * 1024
+"""Size of a batch for a partition that is not here any more: its append fails anyway."""
 
 
 class ReplicaCoordinatorLog:
@@ -46,6 +48,11 @@ class ReplicaCoordinatorLog:
             bytearray(batch), ACKS_ALL, self._now_ms(), AppendOrigin.COORDINATOR, appended
         )
         return await done
+
+    def max_batch_bytes(self, partition: TopicPartition) -> int:
+        """Size of the largest batch that may be appended now, `max.message.bytes` of the topic."""
+        hosted = self._replicas.lookup(partition.topic, partition.partition)
+        return _NOWHERE_BYTES if hosted is None else hosted.log.config.max_message_bytes
 
     async def read_batches(self, partition: TopicPartition) -> AsyncIterator[Bytes]:
         """Whole batches from the log start to the log end, once they are committed.

@@ -22,6 +22,5 @@ def shard_settings(node: NodeConfig) -> ShardSettings:
     """How the shards append to `__consumer_offsets`."""
     return ShardSettings(
         commit_timeout_ms=node.integer("offsets.commit.timeout.ms"),
-        max_batch_bytes=node.integer("message.max.bytes"),
         codec=node.integer("offsets.topic.compression.codec"),
     )

@@ -42,6 +42,10 @@ class CoordinatorLog(Protocol):
         """
         ...
 
+    def max_batch_bytes(self, partition: TopicPartition) -> int:
+        """Size of the largest batch that may be appended now, `max.message.bytes` of the topic."""
+        ...
+
     def read_batches(self, partition: TopicPartition) -> AsyncIterator[Bytes]:
         """Whole batches from the log start to the log end, once they are committed."""
         ...
@@ -52,8 +56,6 @@ class ShardSettings(NamedTuple):
 
     commit_timeout_ms: int = 5_000
     """`offsets.commit.timeout.ms`: after this a request is told to try again."""
-    max_batch_bytes: int = 1_048_588
-    """`max.message.bytes` of `__consumer_offsets`."""
     codec: int = 0
     """`offsets.topic.compression.codec`."""
     max_pending_bytes: int = 32 * 1024 * 1024
@@ -181,11 +183,14 @@ class ShardWriter:
     def _take_writes(self) -> list[_Write]:
         """As many writes as one batch holds, or one that is split."""
         taken = [self._queue.popleft()]
-        left = self._settings.max_batch_bytes - HEADER_BYTES - taken[0].size_bytes
+        left = self._most_record_bytes() - taken[0].size_bytes
         while self._queue and self._queue[0].size_bytes <= left:
             left -= self._queue[0].size_bytes
             taken.append(self._queue.popleft())
         return taken
+
+    def _most_record_bytes(self) -> int:
+        return self._log.max_batch_bytes(self._partition) - HEADER_BYTES
 
     async def _append_all(self, writes: list[_Write]) -> ErrorCode:
         records = [record for write in writes for record in write.records]
@@ -197,7 +202,7 @@ class ShardWriter:
 
     def _split(self, records: list[EncodedRecord]) -> Iterator[list[EncodedRecord]]:
         """The records in order, as many together as a batch holds."""
-        limit = self._settings.max_batch_bytes - HEADER_BYTES
+        limit = self._most_record_bytes()
         batch: list[EncodedRecord] = []
         left = limit
         for record in records:

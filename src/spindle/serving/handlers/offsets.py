@@ -174,12 +174,16 @@ async def _fetch_group(
     unknown: list[FetchedTopic] = []
     if by_id and group.topics is not None:
         unknown = _take_unknown_topics(image, group)
+    for topic in () if by_id else group.topics or ():
+        # An offset of an earlier topic of this name is not told, however the request names it.
+        found = image.topics.by_name.get(topic.name)
+        topic.topic_id = ZERO_UUID if found is None else found.topic_id
     try:
         fetched = await services.groups.fetch_offsets(group, require_stable=require_stable)
     except ApiError as error:
         return _fetch_error(group, _fetch_error_code(error.code), version)
-    if by_id and group.topics is None:
-        fetched.topics = _with_ids(image, fetched.topics)
+    if group.topics is None:
+        fetched.topics = _of_present_topics(image, fetched.topics, by_id)
     fetched.topics += unknown
     return fetched
 
@@ -198,13 +202,27 @@ def _take_unknown_topics(image: MetadataImage, group: RequestedGroup) -> list[Fe
     return unknown
 
 
-def _with_ids(image: MetadataImage, topics: list[FetchedTopic]) -> list[FetchedTopic]:
-    """All topics of a group by id; a topic that is gone has no id and cannot be shown."""
+def _of_present_topics(
+    image: MetadataImage, topics: list[FetchedTopic], by_id: bool
+) -> list[FetchedTopic]:
+    """All topics of a group, without what belongs to an earlier topic of the same name.
+
+    By id, a topic that is gone cannot be shown.
+    """
+    present: dict[str, FetchedTopic] = {}
     for topic in topics:
         found = image.topics.by_name.get(topic.name)
+        if found is None and by_id:
+            continue
         if found is not None:
+            if topic.topic_id not in (ZERO_UUID, found.topic_id):
+                continue
             topic.topic_id = found.topic_id
-    return [topic for topic in topics if topic.topic_id != ZERO_UUID]
+        # Offsets with the id and such of an older release, without it, are of one topic.
+        known = present.setdefault(topic.name, topic)
+        if known is not topic:
+            known.partitions += topic.partitions
+    return list(present.values())
 
 
 def _fetch_error_code(code: ErrorCode) -> ErrorCode:

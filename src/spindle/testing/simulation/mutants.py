@@ -14,6 +14,7 @@ from spindle.controller.partition_change import Election, PartitionChange
 from spindle.coordinator import rebalance
 from spindle.coordinator.classic_group import GroupState
 from spindle.coordinator.membership import Memberships
+from spindle.coordinator.offset_requests import OffsetRequests
 from spindle.coordinator.rebalance import Rebalances
 from spindle.disks.directory_store import DirectoryStore
 from spindle.log import log as partition_log
@@ -438,6 +439,7 @@ MUTANTS: Final[dict[str, Mutant]] = {
     "groups loaded without the commit": Mutant(
         ReplicaCoordinatorLog, "_wait_committed", lambda _: _wait_for_nothing
     ),
+    "offsets outlive their topic": Mutant(OffsetRequests, "bury_missing_topics", _nothing),
     "compaction not aborted": Mutant(Log, "_abort_cleaning", _nothing),
     "compaction drops newest records": Mutant(KeyOffsets, "is_newest", _drop_newest_records),
     "flush request lost by a roll": Mutant(

@@ -188,7 +188,7 @@ class Simulation:
                 }
                 if len(set(ends.values())) != 1:
                     return f"the replicas of {name} differ in (log end, high watermark): {ends}"
-        return self._unflushed()
+        return self._unflushed() or self._outlived()
 
     def _unflushed(self) -> str | None:
         """Return a log whose finished segments are not flushed; None if there is none."""
@@ -197,6 +197,21 @@ class Simulation:
                 for partition in node.node.broker.replicas:
                     if not partition.is_offline and partition.log.has_unflushed_segments:
                         return f"{node} has not flushed finished segments of {partition.log}"
+        return None
+
+    def _outlived(self) -> str | None:
+        """An offset that a group has of a topic that is gone; None if there is none."""
+        topics = self.invariants.metadata.newest.topics.by_name
+        for node in self.cluster.brokers:
+            if node.node is None or node.node.broker is None:
+                continue
+            for driver in node.node.broker.groups.shards.values():
+                offsets = driver.shard.offsets
+                for group_id in offsets.group_ids():
+                    for partition, committed in offsets.of_group(group_id).items():
+                        topic = topics.get(partition.topic)
+                        if topic is None or topic.topic_id != committed.topic_id:
+                            return f"{group_id} has an offset of the deleted topic of {partition}"
         return None
 
     def _ends(self, broker_id: int, topic: str, index: int) -> tuple[int, int]:
