@@ -28,8 +28,8 @@ from spindle.log.formats.checkpoints import read_offset_checkpoint
 from spindle.log.log import Log
 from spindle.log.log_config import LogConfig
 from spindle.log.storage import LogStorage
-from spindle.protocol.records.batch import batches
-from spindle.protocol.records.builder import SimpleRecord, build_batch
+from spindle.protocol.records.batch import HEADER_BYTES, batches, read_header
+from spindle.protocol.records.builder import SimpleRecord, build_batch, seal_batch
 from spindle.protocol.records.control import EndTransactionMarker, build_end_transaction
 from spindle.protocol.records.validation import AppendOrigin
 from spindle.testing.filesystem import Fault, MemoryFileSystem
@@ -70,6 +70,18 @@ def shape(log: Log, segment_index: int) -> list[tuple[int, int, int, int, int]]:
         (h.base_offset, h.last_offset, h.record_count, h.size_bytes, h.crc)
         for _, h, _ in segment.scan()
     ]
+
+
+def test_a_log_with_a_time_that_no_batch_can_hold_is_uncleanable() -> None:
+    log = new_log(COMPACT)
+    built = build_batch([SimpleRecord(b"k", b"1", T0), SimpleRecord(b"k", b"2", T0 + 1)])
+    # The content of a client's batch is not parsed: the second record is of 2^63.
+    header = read_header(built)._replace(base_timestamp=2**63 - 1)
+    log.append_as_leader(seal_batch(header, built[HEADER_BYTES:]), 0, T0, validated=True)
+    log.roll(T0)
+    produce(log, T0, ("l", "1"))
+    with pytest.raises(UncleanableLog):
+        clean(log, T0 + 10_000)
 
 
 def test_every_batch_is_as_kafka_left_it() -> None:

@@ -7,6 +7,7 @@ their base and last offsets. Nothing here touches the log: the pass runs in any 
 directory's thread puts the result in place (`replacement.put_in_place`).
 """
 
+from struct import error as StructError
 from typing import Final, NamedTuple
 
 from spindle.common.errors import CorruptLog, CorruptRecords
@@ -100,7 +101,8 @@ class Cleaning:
 
         Raises:
             CleaningAborted: the log was truncated, renamed or deleted meanwhile.
-            UncleanableLog: a batch is damaged; the log stays as it is.
+            UncleanableLog: a batch is damaged, or holds what no batch can (a client's records are
+                not parsed when they are appended); the log stays as it is.
             OSError: the disk fails.
         """
         try:
@@ -109,7 +111,7 @@ class Cleaning:
         except FileNotFoundError:
             self._raise_if_aborted()
             raise
-        except (CorruptLog, CorruptRecords) as error:
+        except (CorruptLog, CorruptRecords, StructError) as error:
             self._raise_if_aborted()
             raise UncleanableLog(self.plan.path, str(error)) from error
         finally:

@@ -30,7 +30,7 @@ _LONGEST_SLEEP_S: Final = 86_400.0
 
 
 class Housekeeping:
-    """Periodic tasks. The first run of each is `log.initial.task.delay.ms` after the start."""
+    """Periodic tasks. Most of them begin `log.initial.task.delay.ms` after the start."""
 
     def __init__(self, replicas: Replicas, config: NodeConfig, now_ms: Callable[[], int]) -> None:
         self._replicas = replicas
@@ -40,7 +40,7 @@ class Housekeeping:
         self._schedule = (
             (initial_ms, integer("log.retention.check.interval.ms"), self._retain),
             (initial_ms, integer("log.flush.scheduler.interval.ms"), self._flush),
-            (initial_ms, _FLUSH_CHECK_MS, self._flush_finished_segments),
+            (0, _FLUSH_CHECK_MS, self._flush_finished_segments),
             (
                 initial_ms,
                 integer("log.flush.offset.checkpoint.interval.ms"),
@@ -138,6 +138,12 @@ class Housekeeping:
             log.error("%s; it is not compacted until the next start", error)
             await executor.submit(cleaner.give_up_uncleanable, cleaning.plan)
             return False
+        except LogDirectoryFailed:
+            raise
+        except Exception:
+            # A pass without an end would keep retention from this log, too.
+            await executor.submit(cleaner.give_up_uncleanable, cleaning.plan)
+            raise
         return await executor.submit(cleaner.finish, result, self._now_ms())
 
     async def _run(self, cleaning: Cleaning, directory: LogDirectory) -> CleaningResult:
