@@ -39,7 +39,7 @@ def left_by_kafka(s: Scenario, *, with_offset: bool) -> None:
         s.shard.replay(OffsetRecord("orders", TopicPartition("t", 0), CommittedOffset(5)))
 
 
-def buried(s: Scenario) -> list[bytes]:
+def deleted(s: Scenario) -> list[bytes]:
     return [record.key for record in s.log if isinstance(record, UnservedRecord)]
 
 
@@ -54,7 +54,7 @@ def test_deleting_the_group_buries_everything_in_order(with_offset: bool) -> Non
     s = Scenario()
     left_by_kafka(s, with_offset=with_offset)
     assert s.delete_groups("orders") == [ErrorCode.NONE]
-    assert buried(s) == TOMBSTONES
+    assert deleted(s) == TOMBSTONES
     assert not any(isinstance(record, GroupRecord) for record in s.log)
     assert s.shard.groups.get("orders") is None
     assert s.delete_groups("orders") == [ErrorCode.GROUP_ID_NOT_FOUND]
@@ -76,13 +76,13 @@ def test_classic_member_takes_the_group_over(version: int, with_offset: bool) ->
     s = Scenario()
     left_by_kafka(s, with_offset=with_offset)
     s.ask_join(version=version)
-    assert buried(s) == TOMBSTONES
+    assert deleted(s) == TOMBSTONES
     last = s.log[-1]
     assert isinstance(last, GroupRecord)
     assert last.value is not None
     assert s.fetch() == ({("t", 0): 5} if with_offset else {})
     s.ask_join(version=version)
-    assert buried(s) == TOMBSTONES
+    assert deleted(s) == TOMBSTONES
 
 
 def test_failed_take_over_can_be_tried_again() -> None:
@@ -91,9 +91,9 @@ def test_failed_take_over_can_be_tried_again() -> None:
     s.hold()
     s.ask_join()
     s.fail(ErrorCode.NOT_ENOUGH_REPLICAS)
-    assert buried(s) == []
+    assert deleted(s) == []
     s.ask_join()
-    assert buried(s) == TOMBSTONES
+    assert deleted(s) == TOMBSTONES
 
 
 def test_member_that_is_gone_before_the_take_over_is_committed() -> None:

@@ -1,6 +1,7 @@
 """Consumer groups and their committed offsets: pure decisions of a group coordinator.
 
-One `GroupShard` holds what one partition of `__consumer_offsets` says, plus the soft state of live
-rebalances. Operations take the time as an argument and return an `Outcome`: records to append,
-answers to send, timers to set. What is durable changes only when its records are committed.
+A `GroupShard` holds the state of one partition of `__consumer_offsets`, and the soft state of
+rebalances that are running. An operation takes the time as an argument and returns an `Outcome`:
+records to append, answers to send, timers to set. Durable state changes only when its records are
+committed.
 """

@@ -1,7 +1,7 @@
-"""What the clients of a group coordinator are told when an append to its partition failed.
+"""The errors that clients of a group coordinator get when an append to its partition failed.
 
-They know the coordinator's own errors and act on them (look it up again, or just retry); the log's
-errors they would take for final.
+Clients retry the coordinator's own errors, or look the coordinator up again. They would take an
+error of the log for final, so each is translated.
 """
 
 from typing import Final
@@ -22,5 +22,5 @@ _TOLD_AS: Final = {
 
 
 def coordinator_error(code: ErrorCode) -> ErrorCode:
-    """The error that is told for an error of the log."""
+    """Return the coordinator's error that stands for an error of the log."""
     return _TOLD_AS.get(code, code)

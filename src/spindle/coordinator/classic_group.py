@@ -1,11 +1,13 @@
-"""One group of the classic protocol: members, generation, state, and what may be asked of it.
+"""One group of the classic protocol: its members, generation and state, and its rules.
 
     Empty -> PreparingRebalance -> CompletingRebalance -> Stable
-    PreparingRebalance -> Empty                  (nobody joined)
+    PreparingRebalance -> Empty                  (no member joined)
     CompletingRebalance, Stable -> PreparingRebalance
-    every state -> Dead                          (the shard moved to another broker)
+    every state -> Dead                          (another broker now leads the shard)
 
-A group without protocol type is *simple*: it only stores offsets that were committed by hand.
+A group without a protocol type is *simple*: it only stores offsets that clients without membership
+committed.
+
 KIP-62 (rebalance timeout), KIP-134 (initial delay), KIP-345 (static members), KIP-394 (member ids).
 """
 
@@ -23,7 +25,7 @@ CONSUMER_PROTOCOL_TYPE: Final = "consumer"
 
 
 class GroupState(Enum):
-    """States by the names that DescribeGroups and ListGroups show."""
+    """The states, by the names that DescribeGroups and ListGroups show."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
@@ -43,11 +45,11 @@ PREVIOUS_STATES: Final[dict[GroupState, tuple[GroupState, ...]]] = {
     GroupState.STABLE: (GroupState.COMPLETING_REBALANCE,),
     GroupState.DEAD: tuple(GroupState),
 }
-"""From where a state may be entered."""
+"""The states from which each state may be entered."""
 
 
 class ClassicGroup:
-    """A group and its rules. It decides nothing about time: timers are the rebalance's business.
+    """A group and its rules. `Rebalances` decides about time and sets the timers.
 
     Invariants: 1. `awaiting_join_count` is the number of members whose join is parked.
     2. `supported_protocols` counts, per protocol, the members that speak it.
@@ -84,7 +86,7 @@ class ClassicGroup:
         self.state = GroupState.EMPTY
         self.previous_state = GroupState.DEAD
         self.state_timestamp_ms = now_ms
-        """When the state was entered; None where an old record does not say."""
+        """When the state was entered; None if the group's record does not contain this time."""
         self.generation_id = 0
         self.protocol_type: str | None = None
         self.protocol_name: str | None = None
@@ -92,24 +94,24 @@ class ClassicGroup:
         self.members: dict[str, ClassicMember] = {}
         self.static_members: dict[str, str] = {}
         self.pending_joins: dict[str, None] = {}
-        """Member ids that were given out and have not joined with them yet."""
+        """Pending members: ids that the coordinator gave out and that have not joined yet."""
         self.pending_syncs: dict[str, None] = {}
-        """Members that have not asked for their assignment in this generation."""
+        """Members that have not yet sent SyncGroup in this generation."""
         self.awaiting_join_count = 0
         self.supported_protocols: dict[str, int] = {}
         self.subscribed_topics: frozenset[str] | None = None
-        """None where the coordinator does not know what the members read."""
+        """Topics that the members subscribe to; None if the coordinator cannot know them."""
         self.storing: AssignmentStored | None = None
-        """The assignment of this generation whose record is being appended."""
+        """The assignment of this generation, while its record is being appended."""
         self.new_member_added = False
         self.initial_delay: tuple[int, int] | None = None
-        """(ms of the running step, ms left after it) while an empty group gathers members."""
+        """(ms of the running step, ms left after it) of the initial delay (KIP-134), or None."""
         self.is_stored = False
         """True once a record of the group is committed."""
 
     @property
     def is_simple(self) -> bool:
-        """True if nobody ever joined: the group is nothing but offsets."""
+        """True if no member ever joined, so that the group has nothing but offsets."""
         return (
             self.protocol_type is None and self.state is GroupState.EMPTY and not self.pending_joins
         )
@@ -124,16 +126,16 @@ class ClassicGroup:
 
     @property
     def has_all_members_joined(self) -> bool:
-        """True if every member's join is parked and no given-out id is missing."""
+        """True if every member's join is parked and no pending member is missing."""
         return len(self.members) == self.awaiting_join_count and not self.pending_joins
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """The longest that any member asked for, at least 0."""
+        """The longest rebalance timeout of all members, at least 0."""
         return max([0, *[m.rebalance_timeout_ms for m in self.members.values()]])
 
     def takes_assignment_of(self, member_id: str) -> bool:
-        """True for the leader, once in a generation."""
+        """Return True for the leader, until an assignment of this generation is being stored."""
         return self.leader_id == member_id and self.storing is None
 
     def transition_to(self, state: GroupState, now_ms: int) -> None:
@@ -147,7 +149,7 @@ class ClassicGroup:
     # ------------------------------------------------------------ members
 
     def add(self, member: ClassicMember, join: Token | None = None) -> None:
-        """Take a member in; its join stays parked under `join`."""
+        """Add a member; its join stays parked under `join`."""
         instance_id = member.group_instance_id
         if instance_id is not None:
             assert instance_id not in self.static_members, instance_id
@@ -162,7 +164,7 @@ class ClassicGroup:
         self.pending_joins.pop(member.member_id, None)
 
     def remove(self, member_id: str) -> None:
-        """Forget a member or a given-out id; another member leads if it was the leader.
+        """Remove a member or a pending member; if it was the leader, another member becomes leader.
 
         The caller has answered the member's parked requests (`Rebalances.remove_member`).
         """
@@ -185,7 +187,7 @@ class ClassicGroup:
         session_timeout_ms: int,
         join: Token | None,
     ) -> None:
-        """Take over what a member says when it joins again."""
+        """Update a member's protocols and timeouts from its new JoinGroup, and park that join."""
         self._count_protocols(member.protocols, -1)
         member.protocols = protocols
         self._count_protocols(protocols, 1)
@@ -226,7 +228,10 @@ class ClassicGroup:
         member.awaiting_join = join
 
     def elect_joined_leader(self) -> bool:
-        """Make sure that the leader is somebody who joined; False if nobody did."""
+        """Choose a leader among the members whose join is parked; return False if there is none.
+
+        The present leader stays if its join is parked.
+        """
         if self.leader_id is None:
             return False
         if self.members[self.leader_id].awaiting_join is not None:
@@ -240,7 +245,7 @@ class ClassicGroup:
     # ------------------------------------------------------------ protocols
 
     def supports(self, protocol_type: str, protocols: Sequence[tuple[str, bytes]]) -> bool:
-        """True if a member that speaks these could be in the group with all present members."""
+        """Return True if a member with these protocols can join the present members."""
         if self.state is GroupState.EMPTY:
             return bool(protocol_type) and bool(protocols)
         return self.protocol_type == protocol_type and any(
@@ -249,9 +254,9 @@ class ClassicGroup:
         )
 
     def select_protocol(self) -> str:
-        """The protocol that most members like best among those that all of them speak.
+        """Return the protocol that most members prefer among those that all members speak.
 
-        A tie goes to the one that was voted for first.
+        If two protocols have the same number of votes, the one that got the first vote wins.
         """
         count = len(self.members)
         candidates = [name for name, n in self.supported_protocols.items() if n == count]
@@ -262,7 +267,7 @@ class ClassicGroup:
         return max(votes, key=votes.__getitem__)
 
     def begin_generation(self, now_ms: int) -> None:
-        """Next generation with the members that are left: CompletingRebalance, or Empty."""
+        """Begin the next generation: CompletingRebalance if there are members, otherwise Empty."""
         self.generation_id += 1
         self.pending_syncs.clear()
         if self.members:
@@ -275,7 +280,7 @@ class ClassicGroup:
             self.transition_to(GroupState.EMPTY, now_ms)
 
     def compute_subscribed_topics(self) -> frozenset[str] | None:
-        """Topics that the members read, from their metadata; None where that cannot be known."""
+        """Return the topics in the members' subscriptions, or None if they cannot be known."""
         if not self.uses_consumer_protocol:
             return None
         if not self.members:
@@ -293,7 +298,7 @@ class ClassicGroup:
         return frozenset(topics)
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """True also if the group consumes and nobody knows what."""
+        """Return True if a member subscribes to the topic, or if subscriptions are not known."""
         if self.subscribed_topics is None:
             return self.uses_consumer_protocol
         return topic in self.subscribed_topics
@@ -301,7 +306,11 @@ class ClassicGroup:
     # ------------------------------------------------------------ checks
 
     def check_member(self, member_id: str, instance_id: str | None) -> None:
-        """Raises ApiError UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID if another took its place."""
+        """Raise ApiError unless the member belongs to the group.
+
+        Raises:
+            ApiError: UNKNOWN_MEMBER_ID; FENCED_INSTANCE_ID if another member has the instance id.
+        """
         if instance_id is not None:
             current_id = self.static_members.get(instance_id)
             if current_id is None:
@@ -314,7 +323,7 @@ class ClassicGroup:
     def check_offset_commit(
         self, member_id: str, instance_id: str | None, generation_id: int
     ) -> None:
-        """Raises ApiError unless this caller may commit offsets now."""
+        """Raise ApiError unless this caller may commit offsets now."""
         if self.state is GroupState.DEAD:
             raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         if generation_id < 0 and self.state is GroupState.EMPTY:
@@ -324,20 +333,20 @@ class ClassicGroup:
             if generation_id != self.generation_id:
                 raise ApiError(ErrorCode.ILLEGAL_GENERATION)
         else:
-            # Without group membership one may commit only while nobody else is in the group.
+            # A client without membership may commit only while the group has no members.
             raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID)
         if self.state is GroupState.COMPLETING_REBALANCE:
             raise ApiError(ErrorCode.REBALANCE_IN_PROGRESS)
 
     def check_offset_delete(self) -> None:
-        """Raises ApiError if offsets may not be deleted now, whatever their topic."""
+        """Raise ApiError if the group's state allows no deletion of offsets of any topic."""
         if self.state is GroupState.DEAD:
             raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"group {self.group_id} is dead")
         if self.state is not GroupState.EMPTY and not self.uses_consumer_protocol:
             raise ApiError(ErrorCode.NON_EMPTY_GROUP)
 
     def check_delete(self) -> None:
-        """Raises ApiError unless the group is Empty."""
+        """Raise ApiError unless the group is Empty."""
         if self.state is GroupState.DEAD:
             raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"group {self.group_id} is dead")
         if self.state is not GroupState.EMPTY:

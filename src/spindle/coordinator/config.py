@@ -1,4 +1,4 @@
-"""What the broker's configuration says about groups (defaults are Kafka's)."""
+"""The settings of groups, from the broker's configuration (defaults are Kafka's)."""
 
 from dataclasses import dataclass
 
@@ -12,13 +12,13 @@ class GroupCoordinatorConfig:
     max_session_timeout_ms: int = 1_800_000
     """`group.max.session.timeout.ms`."""
     initial_rebalance_delay_ms: int = 3_000
-    """`group.initial.rebalance.delay.ms`: how long an empty group waits for more members."""
+    """`group.initial.rebalance.delay.ms`: time that an empty group waits for more members."""
     max_size: int = 2_147_483_647
-    """`group.max.size`: members of one group."""
+    """`group.max.size`: maximum number of members of one group."""
     new_member_join_timeout_ms: int = 300_000
-    """Not configurable in Kafka either: how long a parked first join counts as alive."""
+    """Time for which a parked first join counts as alive. Not configurable, as in Kafka."""
     offset_metadata_max_bytes: int = 4_096
-    """`offset.metadata.max.bytes`: UTF-16 units of the text that a commit may carry."""
+    """`offset.metadata.max.bytes`: maximum length of a commit's metadata, in UTF-16 units."""
     offsets_retention_ms: int = 7 * 24 * 60 * 60 * 1_000
     """`offsets.retention.minutes`, in ms."""
     offsets_retention_check_interval_ms: int = 600_000

@@ -1,4 +1,4 @@
-"""DescribeGroups and ListGroups: what a shard shows of its groups."""
+"""The answers of DescribeGroups and ListGroups, from the groups of a shard."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -11,19 +11,19 @@ from spindle.protocol.messages.list_groups import ListGroupsResponse
 
 CLASSIC_TYPE: Final = "classic"
 GROUP_NOT_FOUND_FROM_VERSION: Final = 6
-"""DescribeGroups from here on says GROUP_ID_NOT_FOUND; before, a Dead group without error."""
+"""Since this version DescribeGroups answers GROUP_ID_NOT_FOUND; before, a Dead group."""
 
 DescribedGroup = DescribeGroupsResponse.DescribedGroup
 ListedGroup = ListGroupsResponse.ListedGroup
 
 
 def describe_error(group_id: str, code: ErrorCode) -> DescribedGroup:
-    """The description of a group that could not be looked up."""
+    """Return the description of a group that could not be looked up."""
     return DescribedGroup(group_id=group_id, error_code=code)
 
 
 def describe_group(groups: GroupTable, group_id: str, api_version: int) -> DescribedGroup:
-    """A group with its members; their metadata only while the group is Stable."""
+    """Describe a group with its members; their metadata is shown only while the group is Stable."""
     group = groups.get(group_id)
     if group is None:
         missing = DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
@@ -54,9 +54,9 @@ def describe_group(groups: GroupTable, group_id: str, api_version: int) -> Descr
 def list_groups(
     groups: GroupTable, states_filter: Sequence[str], types_filter: Sequence[str]
 ) -> list[ListedGroup]:
-    """Stored groups whose state and type are asked for; an empty filter asks for all.
+    """Return the stored groups with one of these states and types; an empty filter allows all.
 
-    Filters do not look at case. A name that is no state or type matches nothing.
+    Filters ignore case. A name that is no state or type matches nothing.
     """
     states = [state.strip().lower() for state in states_filter]
     types = [name.strip().lower() for name in types_filter]

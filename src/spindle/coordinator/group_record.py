@@ -1,7 +1,7 @@
 """A classic group's record: written when a generation is stored, read when a shard is loaded.
 
-A record holds the members of one generation with the metadata of the chosen protocol only; what
-else they speak is learnt when they join again.
+A record holds the members of one generation with the metadata of the chosen protocol only. Their
+other protocols are known again when they rejoin.
 """
 
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ from spindle.protocol.messages.coordinator_records import GroupMetadataValue
 
 
 def group_record(group: ClassicGroup, assignment: dict[str, bytes]) -> GroupRecord:
-    """The record of this generation with what each member is to read."""
+    """Return the record of this generation, with each member's assignment."""
     name = group.protocol_name
     members = [
         GroupMetadataValue.MemberMetadata(
@@ -40,7 +40,7 @@ def group_record(group: ClassicGroup, assignment: dict[str, bytes]) -> GroupReco
 
 
 def new_group_record(group: ClassicGroup) -> GroupRecord:
-    """The record that brings a group into being before anybody has joined."""
+    """Return the first record of a group, from before any member has joined."""
     value = GroupMetadataValue(
         protocol_type="",
         generation=0,
@@ -52,7 +52,7 @@ def new_group_record(group: ClassicGroup) -> GroupRecord:
 
 
 def group_of(record: GroupRecord) -> ClassicGroup:
-    """The group as of its last stored generation: Stable with its members, or Empty."""
+    """Return the group as of its last stored generation: Stable with its members, or Empty."""
     value = record.value
     assert value is not None
     stamp_ms = value.current_state_timestamp

@@ -1,4 +1,4 @@
-"""A member of a classic group: what it said when it joined, and its requests that wait."""
+"""A member of a classic group: the fields of its JoinGroup, and its parked requests."""
 
 from collections.abc import Container, Sequence
 from typing import TypeAlias
@@ -7,14 +7,14 @@ from spindle.coordinator.outcome import Token
 from spindle.protocol.messages.join_group import JoinGroupRequest
 
 Protocols: TypeAlias = tuple[tuple[str, bytes], ...]
-"""Names of the protocols that a member speaks with its metadata for each, most liked first."""
+"""Name and metadata of each protocol that a member speaks, in its order of preference."""
 
 
 class ClassicMember:
-    """One member. `awaiting_join` and `awaiting_sync` are its parked requests or None.
+    """One member. `awaiting_join` and `awaiting_sync` are its parked requests, or None.
 
-    `is_new` holds from a member's first join until that is answered: only then can the session
-    timeout remove a member whose join is parked.
+    `is_new` is True until the member's first join is answered: only then can the session timeout
+    remove a member whose join is parked.
     """
 
     __slots__ = (
@@ -60,30 +60,30 @@ class ClassicMember:
 
     @property
     def is_static(self) -> bool:
-        """True if the member has an instance id and survives restarts under it (KIP-345)."""
+        """True if the member has an instance id, which it keeps when it restarts (KIP-345)."""
         return self.group_instance_id is not None
 
     @property
     def has_satisfied_heartbeat(self) -> bool:
-        """A parked request is as good as a heartbeat, except for a member's first join."""
+        """True if a parked request shows that the member is alive; a first join does not count."""
         if self.is_new:
             return False
         return self.awaiting_join is not None or self.awaiting_sync is not None
 
     def metadata(self, protocol_name: str) -> bytes:
-        """What the member said for a protocol that it speaks."""
+        """Return the member's metadata for a protocol that it speaks."""
         for name, metadata in self.protocols:
             if name == protocol_name:
                 return metadata
         raise LookupError(f"member {self.member_id} does not speak {protocol_name!r}")
 
     def vote(self, candidates: Container[str]) -> str:
-        """The first of the member's protocols that is a candidate (it speaks at least one)."""
+        """Return the first of the member's protocols that is a candidate; there is at least one."""
         return next(name for name, _ in self.protocols if name in candidates)
 
 
 def protocols_of(request: JoinGroupRequest) -> Protocols:
-    """Name and metadata of each protocol; of one named twice the first counts."""
+    """Return name and metadata of each protocol; if a name comes twice, its first entry counts."""
     named: dict[str, bytes] = {}
     for protocol in request.protocols:
         named.setdefault(protocol.name, protocol.metadata)
@@ -91,5 +91,5 @@ def protocols_of(request: JoinGroupRequest) -> Protocols:
 
 
 def protocol_names(protocols: Sequence[tuple[str, bytes]]) -> list[str]:
-    """Names without metadata, in the member's order."""
+    """Return the names without metadata, in the member's order."""
     return [name for name, _ in protocols]

@@ -1,7 +1,7 @@
-"""JoinGroup, SyncGroup, Heartbeat, LeaveGroup and the end of sessions, for one shard's groups.
+"""JoinGroup, SyncGroup, Heartbeat, LeaveGroup and session timeouts, for one shard's groups.
 
-Who may join, under which member id, and whether that disturbs the others. Waiting requests are
-parked in the group; `Rebalances` answers them.
+This module decides which clients may join, under which member id, and whether a join starts a
+rebalance. Requests that must wait are parked in the group; `Rebalances` answers them.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ from spindle.coordinator.outcome import (
     Outcome,
     TimerKey,
     Token,
-    UnservedBuried,
+    UnservedDeleted,
 )
 from spindle.coordinator.rebalance import (
     Rebalances,
@@ -38,14 +38,14 @@ from spindle.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupR
 from spindle.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 KNOWN_MEMBER_ID_FROM_VERSION = 4
-"""JoinGroup from here on takes new dynamic members only under an id given out before (KIP-394)."""
+"""Since this version a new dynamic member must join with a member id given out before (KIP-394)."""
 
 _SUFFIX_BYTES: Final = 37
-"""What a new member id has behind its prefix: a hyphen and a UUID."""
+"""Length of the end of a new member id, after its prefix: a hyphen and a UUID."""
 
 
 class Memberships:
-    """Decides on what members ask for."""
+    """Decides on the requests of members."""
 
     __slots__ = ("_config", "_groups", "_new_id", "_rebalances", "static_returns")
 
@@ -67,10 +67,10 @@ class Memberships:
     def join(
         self, token: Token, request: JoinGroupRequest, client: Client, now_ms: int, out: Outcome
     ) -> None:
-        """Answer a join at once or park it until its group's join phase ends.
+        """Answer a join at once, or park it until its group's join phase ends.
 
         Raises:
-            ApiError: INVALID_REQUEST, no member id can begin with the client or instance id.
+            ApiError: INVALID_REQUEST, the client or instance id is too long to begin a member id.
         """
         member_id = request.member_id
         if not member_id:
@@ -98,22 +98,22 @@ class Memberships:
             out.records.append(new_group_record(group))
             out.completions.append(GroupCreated(group.group_id))
         if self._groups.is_unserved(group.group_id):
-            self._make_way(group, out)
+            self._delete_unserved(group, out)
 
-    def _make_way(self, group: ClassicGroup, out: Outcome) -> None:
-        """Bury what another protocol left under the id, before this group's first record."""
+    def _delete_unserved(self, group: ClassicGroup, out: Outcome) -> None:
+        """Delete the records of another protocol's group before this group's first record."""
         tombstones = self._groups.unserved_tombstones(group.group_id)
         for tombstone in tombstones:
             self._groups.replay_unserved(tombstone)
         out.records[:0] = tombstones
         if len(out.records) == len(tombstones):
             out.records.append(new_group_record(group))
-        out.completions.append(UnservedBuried(tombstones))
+        out.completions.append(UnservedDeleted(tombstones))
 
     def _has_room_for(self, group: ClassicGroup, member_id: str) -> bool:
         if group.state is GroupState.PREPARING_REBALANCE:
-            # By joins, not by members: so the last to come back are turned away when the group
-            # is over a limit that was lowered.
+            # Count joins, not members: if `group.max.size` was lowered below the size of the group,
+            # the members that rejoin last are refused.
             member = group.members.get(member_id)
             is_parked = member is not None and member.awaiting_join is not None
             return is_parked or group.awaiting_join_count < self._config.max_size
@@ -166,7 +166,8 @@ class Memberships:
             out.answer(token, join_error(error.code, member_id))
             return
         member = group.members[member_id]
-        # A leader that joins again may have seen what only it can see, such as new partitions.
+        # A leader that joins again may know of a change that members cannot see, such as new
+        # partitions.
         if (
             group.state is GroupState.PREPARING_REBALANCE
             or member.protocols != protocols_of(request)
@@ -174,7 +175,8 @@ class Memberships:
         ):
             self._rejoin(token, request, group, member, now_ms, out)
         else:
-            # It did not get its answer, or it is a follower with nothing new.
+            # The member did not get its answer, or it is a follower whose protocols have not
+            # changed.
             is_leader = group.leader_id == member_id
             out.answer(token, join_response(group, member_id, with_members=is_leader))
 
@@ -187,7 +189,7 @@ class Memberships:
         now_ms: int,
         out: Outcome,
     ) -> None:
-        # A member that joins again has given up its earlier request, which must not wait for ever.
+        # A member that joins again no longer waits for its earlier request; answer that one.
         answer_join(group, member, join_error(ErrorCode.REBALANCE_IN_PROGRESS), out)
         group.update_member(
             member,
@@ -223,14 +225,14 @@ class Memberships:
         if state is GroupState.PREPARING_REBALANCE and group.previous_state is GroupState.EMPTY:
             group.new_member_added = True
         group.add(member, token)
-        # A new member cannot send heartbeats before its join is answered; it is given this long.
+        # A new member cannot send heartbeats before its join is answered, so it gets more time.
         keep_alive(group, member, now_ms, out, self._config.new_member_join_timeout_ms)
         self._rebalances.prepare_or_complete(group, now_ms, out)
 
     # ------------------------------------------------------------ sync
 
     def sync(self, token: Token, request: SyncGroupRequest, now_ms: int, out: Outcome) -> None:
-        """Give out an assignment, or park the request until the leader has brought it."""
+        """Answer with the assignment, or park the request until the leader's is stored."""
         group = self._groups.get(request.group_id)
         code = ErrorCode.UNKNOWN_MEMBER_ID if group is None else _check_sync(group, request)
         if group is None or code is not ErrorCode.NONE:
@@ -262,10 +264,10 @@ class Memberships:
     def finish_assignment(
         self, stored: AssignmentStored, code: ErrorCode, now_ms: int, out: Outcome
     ) -> None:
-        """The leader's assignment is committed, or could not be written."""
+        """Store the leader's assignment in the group if it was committed, else rebalance."""
         group = self._groups.get(stored.group_id)
         if group is None or group.storing is not stored:
-            # A rebalance began meanwhile, or it is another group that has this id now.
+            # A rebalance began meanwhile, or another group now has this id.
             return
         if code is ErrorCode.NONE:
             self._rebalances.set_assignment(group, stored.assignment, now_ms, out)
@@ -276,7 +278,7 @@ class Memberships:
     # ------------------------------------------------------------ heartbeat and leave
 
     def heartbeat(self, request: HeartbeatRequest, now_ms: int, out: Outcome) -> HeartbeatResponse:
-        """Begin the member's session anew and say whether it has to join again.
+        """Restart the member's session timeout, and answer whether the member has to join again.
 
         Raises:
             ApiError: the group, member or generation is not known, or the member is fenced.
@@ -295,7 +297,7 @@ class Memberships:
         return HeartbeatResponse()
 
     def leave(self, request: LeaveGroupRequest, now_ms: int, out: Outcome) -> LeaveGroupResponse:
-        """Take out members by id, or static ones by instance id alone (KIP-345).
+        """Remove members by member id, or static members by instance id alone (KIP-345).
 
         Raises:
             ApiError: UNKNOWN_MEMBER_ID, the group does not exist.
@@ -341,7 +343,7 @@ class Memberships:
         return ErrorCode.NONE
 
     def expire_session(self, group_id: str, member_id: str, now_ms: int, out: Outcome) -> None:
-        """A session timer fired: remove the member unless a parked request shows it alive."""
+        """Remove a member whose session timed out, unless a parked request shows it alive."""
         group = self._groups.get(group_id)
         if group is None or group.state is GroupState.DEAD:
             return
@@ -362,7 +364,7 @@ class Memberships:
 
 
 def _check_member_id_prefix(instance_id: str | None, client: Client) -> None:
-    """A member id becomes a string of answers and of the group's record."""
+    """Raise ApiError INVALID_REQUEST if the member id would be too long for a record."""
     limit = MAX_STRING_BYTES - _SUFFIX_BYTES
     name, prefix = ("client id", client.client_id)
     if instance_id is not None:

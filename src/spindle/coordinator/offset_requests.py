@@ -1,7 +1,7 @@
 """OffsetCommit, OffsetFetch, OffsetDelete and expiry, for one shard.
 
-That topics and partitions exist, and how a request names them, is the handler's business: here a
-topic has a name, and an id where one is known.
+The handler has checked that topics and partitions exist and has translated between names and ids.
+Here a topic has a name, and an id if one is known.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -28,7 +28,7 @@ from spindle.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetD
 from spindle.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 
 GROUP_NOT_FOUND_FROM_VERSION: Final = 9
-"""OffsetCommit from here on says GROUP_ID_NOT_FOUND; before, ILLEGAL_GENERATION."""
+"""Since this version OffsetCommit answers GROUP_ID_NOT_FOUND; before, ILLEGAL_GENERATION."""
 NO_RETENTION_MS: Final = -1
 INVALID_OFFSET: Final = -1
 TopicIdOf = Callable[[str], Uuid | None]
@@ -45,7 +45,7 @@ DeletedPartition = DeletedTopic.OffsetDeleteResponsePartition
 
 
 def commit_error(request: OffsetCommitRequest, code: ErrorCode) -> OffsetCommitResponse:
-    """The answer that gives every partition of a commit the same error."""
+    """Return the answer that gives every partition of a commit the same error."""
     return OffsetCommitResponse(
         topics=[
             CommittedTopic(
@@ -62,7 +62,7 @@ def commit_error(request: OffsetCommitRequest, code: ErrorCode) -> OffsetCommitR
 
 
 class OffsetRequests:
-    """Decides on commits, look-ups and deletions of offsets."""
+    """Decides on commits, fetches and deletions of offsets."""
 
     __slots__ = ("_config", "_groups", "_offsets")
 
@@ -78,7 +78,7 @@ class OffsetRequests:
     def commit(
         self, request: OffsetCommitRequest, client: Client, now_ms: int, out: Outcome
     ) -> OffsetCommitResponse:
-        """One record per partition; a partition whose metadata is too long gets an error.
+        """Add one record per partition; a partition whose metadata is too long gets an error.
 
         Raises:
             ApiError: the caller may not commit for this group.
@@ -86,7 +86,7 @@ class OffsetRequests:
         self._check_commit(request, client, now_ms, out)
         expire_ms = NO_TIMESTAMP_MS
         if request.retention_time_ms != NO_RETENTION_MS:
-            # A time of the client's choice, so it may lie beyond what a record can hold.
+            # The client chooses the retention time, so the sum may exceed what a record can hold.
             expire_ms = min(now_ms + request.retention_time_ms, _LAST_TIMESTAMP_MS)
         limit = self._config.offset_metadata_max_bytes
         group_id = request.group_id
@@ -123,8 +123,8 @@ class OffsetRequests:
         group = self._groups.get(request.group_id)
         generation_id = request.generation_id_or_member_epoch
         if group is None:
-            # Without a generation the caller manages its partitions itself, and the record of
-            # the first offset is what makes the group.
+            # Without a generation the caller assigns partitions itself; the record of its first
+            # offset creates the group.
             if generation_id >= 0:
                 if client.api_version >= GROUP_NOT_FOUND_FROM_VERSION:
                     raise _group_not_found(request.group_id)
@@ -143,12 +143,12 @@ class OffsetRequests:
     def fetch(
         self, request: OffsetFetchRequest.OffsetFetchRequestGroup, *, require_stable: bool
     ) -> FetchedGroup:
-        """Committed offsets of the asked partitions, or of all where `topics` is None.
+        """Return the committed offsets of the partitions in `topics`, or of all if that is None.
 
-        A partition without one has offset -1, and so has one whose offset belongs to another topic
-        id than the request names. All offsets come by topic name and stored id, which is zero where
-        an older release wrote it. With `require_stable` a partition for which a transaction is open
-        has the error UNSTABLE_OFFSET_COMMIT.
+        A partition without a committed offset has offset -1, and so has one whose stored topic id
+        is not the requested one. If all are asked for, each has its topic's name and stored id,
+        which is zero if an older release wrote the record. With `require_stable`, a partition with
+        an offset in an open transaction has the error UNSTABLE_OFFSET_COMMIT.
         """
         if request.topics is None:
             topics = self._fetch_all(request.group_id, require_stable)
@@ -212,11 +212,11 @@ class OffsetRequests:
     # ------------------------------------------------------------ delete
 
     def delete(self, request: OffsetDeleteRequest, out: Outcome) -> OffsetDeleteResponse:
-        """Delete offsets of topics that the group does not read.
+        """Delete offsets of topics that the group does not subscribe to.
 
         Raises:
-            ApiError: GROUP_ID_NOT_FOUND, or NON_EMPTY_GROUP where a group of another protocol
-                type has members.
+            ApiError: GROUP_ID_NOT_FOUND; NON_EMPTY_GROUP if the group has members and another
+                protocol type than `consumer`.
         """
         group = self._groups.get(request.group_id)
         if group is None:
@@ -228,7 +228,7 @@ class OffsetRequests:
             code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if is_read else ErrorCode.NONE
             indexes = [partition.partition_index for partition in topic.partitions]
             if not is_read:
-                self._bury(request.group_id, topic.name, indexes, out)
+                self._add_tombstones(request.group_id, topic.name, indexes, out)
             topics.append(
                 DeletedTopic(
                     name=topic.name,
@@ -240,7 +240,9 @@ class OffsetRequests:
             )
         return OffsetDeleteResponse(topics=topics)
 
-    def _bury(self, group_id: str, topic: str, indexes: Sequence[int], out: Outcome) -> None:
+    def _add_tombstones(
+        self, group_id: str, topic: str, indexes: Sequence[int], out: Outcome
+    ) -> None:
         for index in indexes:
             partition = TopicPartition(topic, index)
             is_known = self._offsets.get(group_id, partition) is not None
@@ -250,7 +252,7 @@ class OffsetRequests:
     def delete_groups(
         self, group_ids: Sequence[str], out: Outcome
     ) -> Iterator[tuple[str, ErrorCode]]:
-        """Delete each group that is Empty, with its offsets; the result of each."""
+        """Delete each group that is Empty, with its offsets; yield the result of each."""
         for group_id in group_ids:
             group = self._groups.get(group_id)
             if group is None and not self._groups.is_unserved(group_id):
@@ -262,64 +264,66 @@ class OffsetRequests:
             except ApiError as error:
                 yield group_id, error.code
                 continue
-            self.bury_group(group_id, out)
+            self.add_group_tombstones(group_id, out)
             yield group_id, ErrorCode.NONE
 
-    def bury_group(self, group_id: str, out: Outcome) -> None:
-        """Tombstones for all that is known of a group, open transactions included."""
-        buried: dict[TopicPartition, None] = dict.fromkeys(self._offsets.of_group(group_id))
-        buried.update(dict.fromkeys(self._offsets.open_partitions(group_id)))
-        for partition in buried:
+    def add_group_tombstones(self, group_id: str, out: Outcome) -> None:
+        """Add tombstones for a group and all its offsets, those of open transactions included."""
+        deleted: dict[TopicPartition, None] = dict.fromkeys(self._offsets.of_group(group_id))
+        deleted.update(dict.fromkeys(self._offsets.open_partitions(group_id)))
+        for partition in deleted:
             out.records.append(OffsetRecord(group_id, partition, None))
-        # A classic tombstone would end the other protocol's group too early for Kafka's replay.
+        # With a classic tombstone Kafka's replay would delete the other protocol's group before its
+        # members and assignments.
         unserved = self._groups.unserved_tombstones(group_id)
         out.records += unserved or [GroupRecord(group_id, None)]
 
     def on_topics_deleted(self, topics: Sequence[tuple[Uuid, str]], out: Outcome) -> None:
-        """Delete what groups committed for topics (id and name) that are gone."""
+        """Delete the offsets that groups committed for deleted topics (given by id and name)."""
         ids = {name: topic_id for topic_id, name in topics}
 
         def is_gone(topic: str, stored_id: Uuid) -> bool:
             return topic in ids and not _is_other_topic(stored_id, ids[topic])
 
-        self._bury_where(is_gone, out)
+        self._delete_where(is_gone, out)
 
-    def bury_missing_topics(self, topic_id_of: TopicIdOf, out: Outcome) -> None:
-        """Delete what groups committed for topics that the cluster does not have any more."""
+    def delete_missing_topics(self, topic_id_of: TopicIdOf, out: Outcome) -> None:
+        """Delete the offsets that groups committed for topics that no longer exist."""
 
         def is_gone(topic: str, stored_id: Uuid) -> bool:
             topic_id = topic_id_of(topic)
             return topic_id is None or _is_other_topic(stored_id, topic_id)
 
-        self._bury_where(is_gone, out)
+        self._delete_where(is_gone, out)
 
-    def _bury_where(self, is_gone: Callable[[str, Uuid], bool], out: Outcome) -> None:
-        """Tombstones for the offsets, pending ones too, of topics (name and id) that are gone."""
-        buried: dict[tuple[str, TopicPartition], None] = {}
+    def _delete_where(self, is_gone: Callable[[str, Uuid], bool], out: Outcome) -> None:
+        """Add tombstones for all offsets, also pending ones, of topics that are deleted."""
+        deleted: dict[tuple[str, TopicPartition], None] = {}
         for group_id in self._offsets.group_ids():
             for partition, committed in self._offsets.of_group(group_id).items():
                 if is_gone(partition.topic, committed.topic_id):
-                    buried[group_id, partition] = None
+                    deleted[group_id, partition] = None
         for producer_id in self._offsets.pending_producers():
             for group_id, partition, committed in self._offsets.pending_of(producer_id):
                 if is_gone(partition.topic, committed.topic_id):
-                    buried[group_id, partition] = None
-        out.records += [OffsetRecord(group_id, partition, None) for group_id, partition in buried]
+                    deleted[group_id, partition] = None
+        out.records += [OffsetRecord(group_id, partition, None) for group_id, partition in deleted]
 
     # ------------------------------------------------------------ expiry
 
     def expire(self, now_ms: int, out: Outcome) -> None:
-        """Tombstones for offsets past their retention, and for Empty groups without any left."""
+        """Add tombstones for expired offsets, and for Empty groups that have no offset left."""
         for group in self._groups:
             if self._groups.is_unserved(group.group_id):
-                # Its members may come back to a coordinator that serves them.
+                # The group's members may later reach a coordinator of Apache Kafka, which serves
+                # them.
                 continue
             is_last = self._expire_offsets(group, now_ms, out)
             if is_last and group.state is GroupState.EMPTY and not group.pending_joins:
                 out.records.append(GroupRecord(group.group_id, None))
 
     def _expire_offsets(self, group: ClassicGroup, now_ms: int, out: Outcome) -> bool:
-        """Bury the expired offsets of a group; True if it then has no offset left."""
+        """Add tombstones for a group's expired offsets; return True if no offset is left."""
         group_id = group.group_id
         has_open = self._offsets.has_open_transactions(group_id)
         offsets = self._offsets.of_group(group_id)
@@ -344,7 +348,7 @@ class OffsetRequests:
             return now_ms >= committed.expire_timestamp_ms
         since_ms = committed.commit_timestamp_ms
         if group.protocol_type is not None and group.state is GroupState.EMPTY:
-            # What a group stored is kept for as long after its last member left.
+            # The retention of a group's offsets begins when its last member has left.
             stamp_ms = group.state_timestamp_ms
             since_ms = since_ms if stamp_ms is None else stamp_ms
         return now_ms - since_ms >= self._config.offsets_retention_ms
@@ -365,7 +369,7 @@ def _group_not_found(group_id: str) -> ApiError:
 
 
 def _is_other_topic(stored: Uuid, asked: Uuid) -> bool:
-    """True if the offset belongs to an earlier topic of the same name."""
+    """Return True if the offset belongs to a deleted topic of the same name."""
     return ZERO_UUID not in (stored, asked) and stored != asked
 
 

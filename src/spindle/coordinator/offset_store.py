@@ -1,8 +1,8 @@
-"""Committed offsets of one shard, and those of transactions that are still open.
+"""Committed offsets of one shard, and the pending offsets of open transactions.
 
-Changes come only from committed records and markers. A transactional offset stays pending until its
-producer's marker: a commit makes it visible unless a later record of the same partition already is
-(compaction may have removed what once stood between them), an abort drops it.
+Changes come only from committed records and markers. A transactional offset is pending until the
+marker of its producer. An abort drops it. A commit makes it visible, unless the partition already
+has an offset from a later record (compaction may have removed the records between them).
 """
 
 from collections.abc import Iterator
@@ -29,26 +29,26 @@ class OffsetStore:
         return None if offsets is None else offsets.get(partition)
 
     def of_group(self, group_id: str) -> GroupOffsets:
-        """All committed offsets of a group; not to be changed by the caller."""
+        """Return all committed offsets of a group; the caller must not change them."""
         return self._offsets.get(group_id, {})
 
     def group_ids(self) -> list[str]:
-        """Groups that have a committed offset."""
+        """Return the groups that have a committed offset."""
         return list(self._offsets)
 
     def has_open_transactions(self, group_id: str) -> bool:
         return group_id in self._open
 
     def is_open(self, group_id: str, partition: TopicPartition) -> bool:
-        """True if an open transaction has an offset for the partition."""
+        """Return True if an open transaction has an offset for the partition."""
         return partition in self._open.get(group_id, {})
 
     def open_partitions(self, group_id: str) -> list[TopicPartition]:
-        """Partitions for which an open transaction has an offset."""
+        """Return the partitions for which an open transaction has an offset."""
         return list(self._open.get(group_id, {}))
 
     def pending_of(self, producer_id: int) -> Iterator[tuple[str, TopicPartition, CommittedOffset]]:
-        """Group, partition and offset of everything a producer's open transaction would commit."""
+        """Yield group, partition and offset for each offset of a producer's open transaction."""
         for group_id, offsets in self._pending.get(producer_id, {}).items():
             for partition, committed in offsets.items():
                 yield group_id, partition, committed
@@ -59,7 +59,7 @@ class OffsetStore:
     # ------------------------------------------------------------ replay
 
     def put(self, group_id: str, partition: TopicPartition, committed: CommittedOffset) -> None:
-        """An offset committed outside of transactions."""
+        """Store an offset that was committed outside of transactions."""
         self._offsets.setdefault(group_id, {})[partition] = committed
 
     def put_pending(
@@ -69,14 +69,14 @@ class OffsetStore:
         partition: TopicPartition,
         committed: CommittedOffset,
     ) -> None:
-        """An offset that waits for the marker of its producer's transaction."""
+        """Store an offset that waits for the marker of its producer's transaction."""
         groups = self._pending.setdefault(producer_id, {})
         groups.setdefault(group_id, {})[partition] = committed
         opened = self._open.setdefault(group_id, {})
         opened.setdefault(partition, {})[producer_id] = None
 
     def delete(self, group_id: str, partition: TopicPartition) -> None:
-        """A tombstone: forget the offset, and what open transactions have for the partition."""
+        """Delete the offset, and the pending offsets of open transactions for the partition."""
         offsets = self._offsets.get(group_id)
         if offsets is not None and offsets.pop(partition, None) is not None and not offsets:
             del self._offsets[group_id]
@@ -90,7 +90,7 @@ class OffsetStore:
             self._drop_pending(producer_id, group_id, partition)
 
     def end_transaction(self, producer_id: int, is_commit: bool) -> None:
-        """A marker of the producer's transaction."""
+        """Apply a marker: commit or drop the pending offsets of the producer's transaction."""
         for group_id, offsets in self._pending.pop(producer_id, {}).items():
             for partition, committed in offsets.items():
                 self._close(group_id, partition, producer_id)
@@ -117,7 +117,7 @@ class OffsetStore:
             del self._open[group_id]
 
     def check(self) -> None:
-        """Assert that the index of open transactions says what the pending offsets say."""
+        """Assert that the index of open transactions matches the pending offsets."""
         opened: dict[tuple[str, TopicPartition], set[int]] = {}
         for producer_id in self._pending:
             for group_id, partition, _ in self.pending_of(producer_id):

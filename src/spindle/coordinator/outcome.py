@@ -1,9 +1,10 @@
-"""What an operation of a group coordinator wants done, as data.
+"""The result of a group coordinator's operation, as data.
 
 The driver executes an `Outcome` in this order: timers, answers, then one append of all records.
-When the append is committed it hands the records back to the shard (`GroupShard.committed`), sends
-`answers_after_commit` and finishes the `completions`. When it fails, the tokens of
-`answers_after_commit` get the error and the completions are told (`GroupShard.failed`).
+When the append is committed, the driver hands the records back to the shard
+(`GroupShard.committed`) and sends `answers_after_commit`. When it fails, the tokens of
+`answers_after_commit` get the error. In both cases `GroupShard.complete` is then called for each of
+the `completions`.
 """
 
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ Token: TypeAlias = object
 
 
 class Client(NamedTuple):
-    """Who sent a request: what the coordinator remembers of a member's connection."""
+    """The sender of a request, as the coordinator remembers it for a member."""
 
     client_id: str
     client_host: str
@@ -27,19 +28,18 @@ class Client(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """A response, and the request that it belongs to."""
+    """A response, and the request that it answers."""
 
     token: Token
     response: Message
 
 
 class TimerKey(NamedTuple):
-    """What a timer is about.
+    """The subject of a timer.
 
-    `heartbeat`: the session of a member, or of a member id given out and not used yet, ends.
-    `join`: the join phase of a rebalance has waited long enough.
-    `sync`: members that did not ask for their assignment are given up.
-    `expiration`: time to look for expired offsets and empty groups of the whole shard.
+    `heartbeat`: the session of a member or a pending member times out. `join`: the join phase of a
+    rebalance ends. `sync`: members that have not sent SyncGroup are removed. `expiration`: expired
+    offsets and empty groups of the whole shard are deleted.
     """
 
     kind: Literal["heartbeat", "join", "sync", "expiration"]
@@ -48,20 +48,20 @@ class TimerKey(NamedTuple):
 
 
 class TimerChange(NamedTuple):
-    """Set the timer to fire at `at_ms` (replacing an earlier time), or with None cancel it."""
+    """Set the timer to fire at `at_ms`, in place of an earlier time; None cancels it."""
 
     key: TimerKey
     at_ms: int | None
 
 
 class GroupCreated(NamedTuple):
-    """The first record of a group that came into being with a join."""
+    """A group was created by a join, and its first record is appended."""
 
     group_id: str
 
 
-class UnservedBuried(NamedTuple):
-    """Tombstones that make way for a classic group, forgotten again if they are not committed."""
+class UnservedDeleted(NamedTuple):
+    """Tombstones for another protocol's group; restored in the table if they are not committed."""
 
     tombstones: list[UnservedRecord]
 
@@ -74,7 +74,7 @@ class AssignmentStored(NamedTuple):
 
 
 class StaticMemberStored(NamedTuple):
-    """A static member came back under a new member id without a rebalance (KIP-345, KIP-814)."""
+    """A static member got a new member id without a rebalance (KIP-345, KIP-814)."""
 
     group_id: str
     group_instance_id: str
@@ -87,12 +87,12 @@ class StaticMemberStored(NamedTuple):
     can_skip_assignment: bool
 
 
-Completion: TypeAlias = GroupCreated | UnservedBuried | AssignmentStored | StaticMemberStored
+Completion: TypeAlias = GroupCreated | UnservedDeleted | AssignmentStored | StaticMemberStored
 
 
 @dataclass(slots=True)
 class Outcome:
-    """Everything that one operation leads to; operations add to it as they go."""
+    """The effects of one operation; the functions of an operation add to it."""
 
     records: list[CoordinatorRecord]
     answers: list[Answer]
@@ -100,7 +100,7 @@ class Outcome:
     completions: list[Completion]
     timers: list[TimerChange]
     is_atomic: bool
-    """False if each record stands for itself, so that several batches may hold them."""
+    """False if the records are independent of each other, so that several batches may hold them."""
 
     def __init__(self) -> None:
         self.records = []
@@ -115,7 +115,7 @@ class Outcome:
         self.answers.append(Answer(token, response))
 
     def answer_after_commit(self, token: Token, response: Message) -> None:
-        """Send a response once this operation's records are committed; at once if it has none."""
+        """Send a response when this operation's records are committed; at once if it has none."""
         if self.records:
             self.answers_after_commit.append(Answer(token, response))
         else:

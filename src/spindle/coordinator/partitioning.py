@@ -1,11 +1,11 @@
-"""Which partition of an internal topic a group or a transactional id belongs to."""
+"""The partition of an internal topic to which a group or a transactional id belongs."""
 
 from functools import lru_cache
 
 
 @lru_cache(maxsize=4_096)
 def java_string_hash(text: str) -> int:
-    """Java's String.hashCode: over UTF-16 units, as a signed 32-bit number."""
+    """Return Java's String.hashCode: over UTF-16 units, as a signed 32-bit number."""
     value = 0
     units = text.encode("utf-16-be", "surrogatepass")
     for position in range(0, len(units), 2):
@@ -14,14 +14,15 @@ def java_string_hash(text: str) -> int:
 
 
 def partition_for(key: str, partition_count: int) -> int:
-    """Partition of a group id in `__consumer_offsets`, of a transactional id in its topic.
+    """Return the partition of a group id in `__consumer_offsets`, or of a transactional id in its
+    topic.
 
-    The absolute value of the one number that has none in Java counts as 0.
+    The hash -2^31 has no absolute value in Java and counts as 0.
     """
     hashed = java_string_hash(key)
     return 0 if hashed == -(1 << 31) else abs(hashed) % partition_count
 
 
 def utf16_length(text: str) -> int:
-    """Length as Java counts it: what limits on text are measured in."""
+    """Return the length in UTF-16 units, by which Kafka limits the metadata of a commit."""
     return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2

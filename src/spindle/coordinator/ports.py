@@ -1,4 +1,4 @@
-"""What runs group coordinators, as request handlers see it."""
+"""The group coordinators of a broker, as request handlers see them."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -20,9 +20,8 @@ from spindle.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResp
 class GroupCoordinatorPort(Protocol):
     """All groups whose partition this broker leads.
 
-    Every method raises ApiError for a request refused as a whole: NOT_COORDINATOR,
-    COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, INVALID_GROUP_ID, or the operation's
-    own codes.
+    Every method raises ApiError if it refuses the whole request: NOT_COORDINATOR,
+    COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, INVALID_GROUP_ID, or a code of its own.
     """
 
     async def join_group(self, request: JoinGroupRequest, client: Client) -> JoinGroupResponse: ...
@@ -33,7 +32,7 @@ class GroupCoordinatorPort(Protocol):
     async def commit_offsets(
         self, request: OffsetCommitRequest, client: Client
     ) -> OffsetCommitResponse:
-        """Every topic has its name; its id too where the cluster knows one."""
+        """Commit offsets. Every topic has its name, and its id if the cluster knows one."""
         ...
 
     async def fetch_offsets(

@@ -1,9 +1,9 @@
-"""The course of a rebalance: who is waited for, how long, and what every parked request gets.
+"""The course of a rebalance: which members are awaited, how long, and how their requests end.
 
-The join phase ends when all members have joined or when the longest rebalance timeout has passed;
-dynamic members that did not join are removed then. A group that was Empty waits for the initial
-delay instead, longer while new members keep coming (KIP-134). After the join phase members have the
-same time to ask for their assignment.
+The join phase ends when all members have joined, or when the longest rebalance timeout has passed;
+dynamic members that did not join are then removed. A group that was Empty waits for the initial
+delay instead, and longer while new members keep joining (KIP-134). After the join phase, members
+have the same rebalance timeout to send SyncGroup.
 """
 
 from typing import Final
@@ -18,14 +18,16 @@ from spindle.protocol.messages.join_group import JoinGroupResponse
 from spindle.protocol.messages.sync_group import SyncGroupResponse
 
 MIN_WAIT_FOR_STATIC_MEMBERS_MS: Final = 1_000
-"""How long at least a join phase goes on in which no member has joined and static ones are left.
-Members may ask for a rebalance timeout of 0."""
+"""Minimum wait for static members when none of the group's members has rejoined.
+
+Without it, members with a rebalance timeout of 0 would make the timer fire again at once.
+"""
 
 
 def join_response(
     group: ClassicGroup, member_id: str, *, with_members: bool, skip_assignment: bool = False
 ) -> JoinGroupResponse:
-    """What a member learns of the current generation; the leader also learns of all members."""
+    """Return the answer to a join in the current generation; only the leader gets the members."""
     members: list[JoinGroupResponse.JoinGroupResponseMember] = []
     if with_members:
         name = group.protocol_name or ""
@@ -49,7 +51,7 @@ def join_response(
 
 
 def join_error(code: ErrorCode, member_id: str = "") -> JoinGroupResponse:
-    """The answer of a join that was refused."""
+    """Return the answer to a join that was refused."""
     return JoinGroupResponse(error_code=code, member_id=member_id, protocol_name=None)
 
 
@@ -63,7 +65,7 @@ def answer_join(
 
 
 def answer_sync(member: ClassicMember, response: SyncGroupResponse, out: Outcome) -> bool:
-    """Answer the member's parked sync; False if there is none."""
+    """Answer the member's parked sync; return False if there is none."""
     if member.awaiting_sync is None:
         return False
     out.answer(member.awaiting_sync, response)
@@ -78,7 +80,7 @@ def keep_alive(
     out: Outcome,
     timeout_ms: int | None = None,
 ) -> None:
-    """Begin the member's session anew."""
+    """Restart the member's session timeout."""
     key = TimerKey("heartbeat", group.group_id, member.member_id)
     out.set_timer(key, now_ms + (member.session_timeout_ms if timeout_ms is None else timeout_ms))
 
@@ -92,14 +94,14 @@ class Rebalances:
         self._config = config
 
     def prepare_or_complete(self, group: ClassicGroup, now_ms: int, out: Outcome) -> None:
-        """After a change of members: begin a rebalance, or see whether the running one is done."""
+        """After a change of members, begin a rebalance, or end the join phase if it is complete."""
         if group.can_rebalance:
             self.prepare(group, now_ms, out)
         else:
             self.complete_if_joined(group, now_ms, out)
 
     def prepare(self, group: ClassicGroup, now_ms: int, out: Outcome) -> None:
-        """Enter PreparingRebalance; everybody has to join again."""
+        """Enter PreparingRebalance; every member has to join again."""
         if group.state is GroupState.COMPLETING_REBALANCE:
             self.fail_assignment(group, ErrorCode.REBALANCE_IN_PROGRESS, now_ms, out)
         group.pending_syncs.clear()
@@ -116,7 +118,7 @@ class Rebalances:
             self._wait_for_joins(group, now_ms, group.rebalance_timeout_ms, out)
 
     def complete_if_joined(self, group: ClassicGroup, now_ms: int, out: Outcome) -> None:
-        """Finish the join phase if nobody is missing; never before the initial delay is over."""
+        """Finish the join phase if no member is missing and no initial delay is running."""
         if (
             group.state is GroupState.PREPARING_REBALANCE
             and group.previous_state is not GroupState.EMPTY
@@ -125,7 +127,7 @@ class Rebalances:
             self.complete_join(group, now_ms, out)
 
     def on_join_timer(self, group: ClassicGroup, now_ms: int, out: Outcome) -> None:
-        """The join phase's time is up, or one step of the initial delay is."""
+        """End the join phase, or begin the next step of the initial delay."""
         if group.state is not GroupState.PREPARING_REBALANCE:
             return
         delay_ms, left_ms = group.initial_delay or (0, 0)
@@ -138,7 +140,7 @@ class Rebalances:
             self.complete_join(group, now_ms, out)
 
     def complete_join(self, group: ClassicGroup, now_ms: int, out: Outcome) -> None:
-        """End the join phase with the members that are here."""
+        """End the join phase with the members that have joined."""
         group.initial_delay = None
         group.new_member_added = False
         out.cancel_timer(TimerKey("join", group.group_id))
@@ -146,7 +148,8 @@ class Rebalances:
         for member in missing:
             self.remove_member(group, member.member_id, out)
         if not group.elect_joined_leader() and group.members:
-            # Only static members are left and none of them is back: their sessions decide.
+            # Only static members are left and none has rejoined. Wait: their sessions may still
+            # time out.
             wait_ms = max(group.rebalance_timeout_ms, MIN_WAIT_FOR_STATIC_MEMBERS_MS)
             self._wait_for_joins(group, now_ms, wait_ms, out)
             return
@@ -164,7 +167,7 @@ class Rebalances:
         out.set_timer(TimerKey("sync", group.group_id), now_ms + group.rebalance_timeout_ms)
 
     def on_sync_timer(self, group: ClassicGroup, now_ms: int, out: Outcome) -> None:
-        """Remove who joined and never asked for an assignment."""
+        """Remove the members that joined but did not send SyncGroup."""
         if group.state not in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE):
             return
         if not group.pending_syncs:
@@ -174,7 +177,7 @@ class Rebalances:
         self.prepare(group, now_ms, out)
 
     def remove_member(self, group: ClassicGroup, member_id: str, out: Outcome) -> None:
-        """Remove a member or a given-out id; its parked requests get UNKNOWN_MEMBER_ID."""
+        """Remove a member or a pending member; its parked requests get UNKNOWN_MEMBER_ID."""
         member = group.members.get(member_id)
         if member is not None:
             unknown = ErrorCode.UNKNOWN_MEMBER_ID
@@ -186,7 +189,7 @@ class Rebalances:
     def set_assignment(
         self, group: ClassicGroup, assignment: dict[str, bytes], now_ms: int, out: Outcome
     ) -> None:
-        """Hand every parked sync its part of the stored assignment; the group is Stable then."""
+        """Answer every parked sync with its part of the stored assignment, and become Stable."""
         for member in group.members.values():
             member.assignment = assignment.get(member.member_id, b"")
         self._answer_syncs(group, ErrorCode.NONE, now_ms, out)
@@ -195,7 +198,7 @@ class Rebalances:
     def fail_assignment(
         self, group: ClassicGroup, code: ErrorCode, now_ms: int, out: Outcome
     ) -> None:
-        """Tell every parked sync that this generation has no assignment."""
+        """Answer every parked sync with an error; this generation has no assignment."""
         for member in group.members.values():
             member.assignment = b""
         self._answer_syncs(group, code, now_ms, out)
@@ -212,7 +215,8 @@ class Rebalances:
                 assignment=member.assignment,
             )
             if answer_sync(member, response, out):
-                # A session that ran out while the request was parked was passed over.
+                # A session timeout does nothing while a request is parked, so restart the session
+                # now.
                 keep_alive(group, member, now_ms, out)
 
     def _wait_for_joins(
@@ -228,7 +232,10 @@ class Rebalances:
 
 
 def fence_parked_requests(group: ClassicGroup, member: ClassicMember, out: Outcome) -> None:
-    """Answer what an instance left parked before a newer instance takes its id (KIP-345)."""
+    """Answer the parked requests of an instance with FENCED_INSTANCE_ID (KIP-345).
+
+    A newer instance takes its instance id.
+    """
     fenced = ErrorCode.FENCED_INSTANCE_ID
     answer_join(group, member, join_error(fenced, member.member_id), out)
     answer_sync(member, SyncGroupResponse(error_code=fenced), out)

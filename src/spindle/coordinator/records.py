@@ -1,10 +1,10 @@
-"""Records of `__consumer_offsets`: the ones that groups and offsets write, and reading all of them.
+"""Records of `__consumer_offsets`: writing those of classic groups and offsets, parsing all.
 
 A key starts with its type (int16), a value with its version (int16). Values are written at the
-versions that Apache Kafka 4.3 writes: offsets 4 (1 where the client asked for a retention time of
-its own), classic groups 3. Groups of the consumer protocol (KIP-848) are not served, but Apache
-Kafka may have left some in the log: of their records the key is kept, so that they can be deleted.
-For share and streams groups `parse_record` returns None; they stay in the log untouched.
+versions that Apache Kafka 4.3 writes: offsets 4 (1 if the client asked for its own retention time),
+classic groups 3. Groups of the consumer protocol (KIP-848) are not served, but Apache Kafka may
+have left some in the log: the keys of their records are kept, so that they can be deleted. For
+share and streams groups `parse_record` returns None; their records stay in the log untouched.
 """
 
 from struct import Struct
@@ -33,9 +33,11 @@ _INT32: Final = Struct(">i")
 _TYPE_AND_LENGTH: Final = Struct(">hh")
 _PLAIN_OFFSET_VALUE: Final = Struct(">hqiBqBBB16s")
 
-BURIAL_ORDER: Final = (8, 7, 6, 5, 16, 4, 3)
-"""Types of the consumer protocol in the order in which Kafka's replay takes their tombstones:
-assignments before members, the group itself last."""
+TOMBSTONE_ORDER: Final = (8, 7, 6, 5, 16, 4, 3)
+"""Types of the consumer protocol's records, in the order in which Kafka replays their tombstones.
+
+Assignments come before members, the group itself last.
+"""
 
 NO_TIMESTAMP_MS: Final = -1
 NO_LEADER_EPOCH: Final = -1
@@ -44,9 +46,9 @@ NO_LEADER_EPOCH: Final = -1
 class CommittedOffset(NamedTuple):
     """A position that a group stored for one partition.
 
-    `record_offset` is where the record stands in the log (-1 before it does); `leader_epoch` is -1
-    and `topic_id` zero where the client did not say; `expire_timestamp_ms` is -1 unless an old
-    client asked for a retention time of its own.
+    `record_offset` is the offset of the record in the log (-1 before it is appended).
+    `leader_epoch` is -1 and `topic_id` zero if the client sent none. `expire_timestamp_ms` is -1
+    unless an old client asked for its own retention time.
     """
 
     offset: int
@@ -85,7 +87,7 @@ CoordinatorRecord: TypeAlias = OffsetRecord | GroupRecord | UnservedRecord
 
 
 def encode_record(record: CoordinatorRecord) -> tuple[bytes, bytes | None]:
-    """Key and value as they stand in the log; the value of a tombstone is None."""
+    """Return key and value as they stand in the log; the value of a tombstone is None."""
     if isinstance(record, GroupRecord):
         key = _INT16.pack(GROUP_METADATA_TYPE) + encode(GroupMetadataKey(group=record.group_id), 2)
         if record.value is None:
@@ -96,8 +98,8 @@ def encode_record(record: CoordinatorRecord) -> tuple[bytes, bytes | None]:
         assert record.is_tombstone, record
         return record.key, None
     group, topic = record.group_id.encode(), record.partition.topic.encode()
-    # Commits come by the ten thousand: put together by hand, key and value take 2 us instead
-    # of 8 through the codec.
+    # Offset records are frequent: written by hand, key and value take 2 us instead of 8 through the
+    # codec.
     key = b"".join(
         (
             _TYPE_AND_LENGTH.pack(OFFSET_COMMIT_TYPE, len(group)),
@@ -114,7 +116,8 @@ def _encode_offset(committed: CommittedOffset) -> bytes:
     version = _OFFSET_VALUE_VERSION
     offset, leader_epoch, metadata, commit_ms, expire_ms, topic_id, _ = committed
     if not metadata and expire_ms == NO_TIMESTAMP_MS and topic_id != ZERO_UUID:
-        # An empty compact text is the byte 1; the id is the one tagged field, 0, of 16 bytes.
+        # The byte 1 is an empty compact string. The topic id is the only tagged field: tag 0, 16
+        # bytes.
         return _PLAIN_OFFSET_VALUE.pack(
             version, offset, leader_epoch, 1, commit_ms, 1, 0, 16, topic_id
         )
@@ -134,10 +137,10 @@ def _encode_offset(committed: CommittedOffset) -> bytes:
 def parse_record(
     key: bytes | None, value: bytes | None, record_offset: int
 ) -> CoordinatorRecord | None:
-    """The record of a key and a value, or None if its type is not ours.
+    """Parse a key and a value; return None if Spindle does not know the key's type.
 
     Raises:
-        CorruptRecords: key or value do not hold together, or have a version that is not known.
+        CorruptRecords: key or value cannot be parsed, or have an unknown version.
     """
     if key is None:
         raise CorruptRecords(f"record at offset {record_offset} has no key")
@@ -151,7 +154,7 @@ def parse_record(
         if kind == GROUP_METADATA_TYPE:
             group_key, _ = decode(GroupMetadataKey, 2, key, 2)
             return GroupRecord(group_key.group, _parse_group(value, record_offset))
-        if kind in BURIAL_ORDER:
+        if kind in TOMBSTONE_ORDER:
             # Every key of these types begins with the group id.
             group_key, _ = decode(GroupMetadataKey, 2, key, 2)
             return UnservedRecord(group_key.group, key, value is None)
@@ -174,7 +177,7 @@ def _parse_offset(value: bytes | None, record_offset: int) -> CommittedOffset | 
     if value is None:
         return None
     if len(value) == _PLAIN_OFFSET_VALUE.size:
-        # The form in which `_encode_offset` writes nearly all of them, unless it is another.
+        # Try the form that `_encode_offset` writes first: nearly all records have it.
         (version, offset, epoch, text, commit_ms, tags, tag, size, topic_id) = (
             _PLAIN_OFFSET_VALUE.unpack(value)
         )

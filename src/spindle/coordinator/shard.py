@@ -1,12 +1,12 @@
-"""One partition of `__consumer_offsets` as its coordinator sees it: the entry to this package.
+"""The coordinator of one partition of `__consumer_offsets`: the entry to this package.
 
-The driver calls one operation at a time and executes its `Outcome`. Durable state is what `replay`
-makes of records: at loading, record by record from the log; later through `committed`, in the order
-of the appends. Live rebalances are soft state that runs ahead of the log: records of a group that
-is present do not change it, they only outlive this broker.
+The driver calls one operation at a time and executes its `Outcome`. Durable state comes from
+records: `replay` takes them while the log is loaded, `committed` takes the shard's own records
+after each append, in order. Rebalances are soft state that is ahead of the log: the committed
+record of a group that is in memory does not change it; the record is for the next coordinator.
 
-Operations marked *exclusive* look at durable state to decide on it; the driver runs them only while
-no append is under way and decides nothing else until theirs is committed.
+Operations marked *exclusive* decide on durable state. The driver runs them only while no append is
+under way, and decides nothing else until their records are committed.
 """
 
 from collections.abc import Callable, Sequence
@@ -64,12 +64,12 @@ NO_PRODUCER_ID = -1
 
 
 class GroupShard:
-    """Groups and offsets of one partition. Not for use by several callers at once."""
+    """Groups and offsets of one partition. Only one driver may use it."""
 
     __slots__ = ("_config", "_memberships", "_requests", "groups", "offsets", "rebalances")
 
     def __init__(self, config: GroupCoordinatorConfig, new_id: Callable[[], str]) -> None:
-        """`new_id` makes the random part of member ids."""
+        """Create an empty shard; `new_id` returns the random part of a member id."""
         self._config = config
         self.groups = GroupTable()
         self.offsets = OffsetStore()
@@ -80,25 +80,25 @@ class GroupShard:
     # ------------------------------------------------------------ members
 
     def join(self, token: Token, request: JoinGroupRequest, client: Client, now_ms: int) -> Outcome:
-        """JoinGroup. The answer may come with a later outcome."""
+        """Decide on JoinGroup. A later outcome may hold the answer."""
         out = Outcome()
         self._memberships.join(token, request, client, now_ms, out)
         return out
 
     def sync(self, token: Token, request: SyncGroupRequest, now_ms: int) -> Outcome:
-        """SyncGroup. The answer may come with a later outcome."""
+        """Decide on SyncGroup. A later outcome may hold the answer."""
         out = Outcome()
         self._memberships.sync(token, request, now_ms, out)
         return out
 
     def heartbeat(self, token: Token, request: HeartbeatRequest, now_ms: int) -> Outcome:
-        """Heartbeat. Raises ApiError if the member is not in the group as it says."""
+        """Decide on Heartbeat. Raises ApiError if the member or its generation is unknown."""
         out = Outcome()
         out.answer(token, self._memberships.heartbeat(request, now_ms, out))
         return out
 
     def leave(self, token: Token, request: LeaveGroupRequest, now_ms: int) -> Outcome:
-        """LeaveGroup. Raises ApiError UNKNOWN_MEMBER_ID if there is no such group."""
+        """Decide on LeaveGroup. Raises ApiError UNKNOWN_MEMBER_ID if there is no such group."""
         out = Outcome()
         response = self._memberships.leave(request, now_ms, out)
         out.answer_after_commit(token, response)
@@ -109,7 +109,7 @@ class GroupShard:
     def commit_offsets(
         self, token: Token, request: OffsetCommitRequest, client: Client, now_ms: int
     ) -> Outcome:
-        """OffsetCommit. Raises ApiError if the caller may not commit for the group."""
+        """Decide on OffsetCommit. Raises ApiError if the caller may not commit for the group."""
         out = Outcome()
         response = self._requests.commit(request, client, now_ms, out)
         out.answer_after_commit(token, response)
@@ -118,11 +118,11 @@ class GroupShard:
     def fetch_offsets(
         self, request: OffsetFetchRequest.OffsetFetchRequestGroup, *, require_stable: bool
     ) -> FetchedGroup:
-        """OffsetFetch for one group. With `require_stable` the driver calls this exclusively."""
+        """Answer OffsetFetch for one group; with `require_stable` this operation is exclusive."""
         return self._requests.fetch(request, require_stable=require_stable)
 
     def delete_offsets(self, token: Token, request: OffsetDeleteRequest) -> Outcome:
-        """OffsetDelete (exclusive). Raises ApiError if the group is missing or in use."""
+        """Decide on OffsetDelete (exclusive). Raises ApiError if the group is missing or in use."""
         out = Outcome()
         out.is_atomic = False
         response = self._requests.delete(request, out)
@@ -132,17 +132,17 @@ class GroupShard:
     # ------------------------------------------------------------ groups
 
     def describe_groups(self, group_ids: Sequence[str], api_version: int) -> list[DescribedGroup]:
-        """DescribeGroups, in the order of the ids."""
+        """Answer DescribeGroups, in the order of the ids."""
         return [describe_group(self.groups, group_id, api_version) for group_id in group_ids]
 
     def list_groups(
         self, states_filter: Sequence[str], types_filter: Sequence[str]
     ) -> list[ListedGroup]:
-        """ListGroups."""
+        """Answer ListGroups."""
         return list_groups(self.groups, states_filter, types_filter)
 
     def delete_groups(self, token: Token, group_ids: Sequence[str]) -> Outcome:
-        """DeleteGroups (exclusive)."""
+        """Decide on DeleteGroups (exclusive)."""
         out = Outcome()
         out.is_atomic = False
         results = [
@@ -153,9 +153,9 @@ class GroupShard:
         return out
 
     def on_topics_deleted(self, token: Token, topics: Sequence[tuple[Uuid, str]]) -> Outcome:
-        """Topics (id and name) are gone from the cluster (exclusive).
+        """Delete the offsets of topics (id and name) that the cluster has deleted (exclusive).
 
-        The answer says only that their offsets are gone, too.
+        The answer comes when the tombstones are committed.
         """
         out = Outcome()
         out.is_atomic = False
@@ -163,21 +163,22 @@ class GroupShard:
         out.answer_after_commit(token, OffsetDeleteResponse())
         return out
 
-    def bury_missing_topics(self, token: Token, topic_id_of: TopicIdOf) -> Outcome:
-        """Delete offsets of topics that went while the partition had no coordinator (exclusive).
+    def delete_missing_topics(self, token: Token, topic_id_of: TopicIdOf) -> Outcome:
+        """Delete the offsets of topics that no longer exist (exclusive).
 
-        The answer says only that they are gone.
+        Such topics were deleted while the partition had no coordinator. The answer comes when the
+        tombstones are committed.
         """
         out = Outcome()
         out.is_atomic = False
-        self._requests.bury_missing_topics(topic_id_of, out)
+        self._requests.delete_missing_topics(topic_id_of, out)
         out.answer_after_commit(token, OffsetDeleteResponse())
         return out
 
     # ------------------------------------------------------------ time
 
     def on_timer(self, key: TimerKey, now_ms: int) -> Outcome:
-        """A timer fired. The `expiration` timer is exclusive."""
+        """Handle a timer that fired. The `expiration` timer is exclusive."""
         out = Outcome()
         if key.kind == "expiration":
             out.is_atomic = False
@@ -200,7 +201,7 @@ class GroupShard:
     # ------------------------------------------------------------ the log
 
     def replay(self, record: CoordinatorRecord, producer_id: int = NO_PRODUCER_ID) -> None:
-        """Take in a record of the log; `producer_id` is that of a transactional batch."""
+        """Apply a record of the log; `producer_id` is that of a transactional batch."""
         if isinstance(record, GroupRecord):
             if record.value is None:
                 self.groups.remove(record.group_id)
@@ -221,11 +222,12 @@ class GroupShard:
             and group.is_simple
             and not self.offsets.of_group(record.group_id)
         ):
-            # It was only there for the offsets of the group that ended now.
+            # The group existed only for the offsets of the other protocol's group that has now
+            # ended.
             self.groups.remove(record.group_id)
 
     def replay_marker(self, producer_id: int, is_commit: bool) -> None:
-        """Take in the end of a producer's transaction."""
+        """Apply a marker, which ends a producer's transaction."""
         self.offsets.end_transaction(producer_id, is_commit)
 
     def _replay_offset(
@@ -240,7 +242,7 @@ class GroupShard:
             return
         group = self.groups.get(group_id)
         if group is None:
-            # Offsets without a group record are a simple group's; it was never any other state.
+            # Offsets without a group record belong to a simple group, which is always Empty.
             group = self.groups.create(group_id, committed.commit_timestamp_ms)
         group.is_stored = True
         if producer_id == NO_PRODUCER_ID:
@@ -249,7 +251,7 @@ class GroupShard:
             self.offsets.put_pending(producer_id, group_id, partition, committed)
 
     def loaded(self, now_ms: int) -> Outcome:
-        """The whole log is replayed: sessions begin, and a group over the size limit rebalances."""
+        """Begin the members' sessions after loading; rebalance each group over `group.max.size`."""
         out = Outcome()
         for group in self.groups:
             for member in group.members.values():
@@ -260,7 +262,7 @@ class GroupShard:
         return out
 
     def unloaded(self, now_ms: int) -> Outcome:
-        """Another broker takes over: every parked request is sent there. The shard is done."""
+        """Answer every parked request with NOT_COORDINATOR; the shard must not be used any more."""
         out = Outcome()
         code = ErrorCode.NOT_COORDINATOR
         for group in self.groups:
@@ -273,7 +275,7 @@ class GroupShard:
     def committed(
         self, records: Sequence[CoordinatorRecord], base_offset: int, now_ms: int
     ) -> Outcome:
-        """Take in records of this shard's own outcomes, committed from `base_offset` on."""
+        """Apply records of this shard's own outcomes, committed from `base_offset` on."""
         out = Outcome()
         for record_offset, record in enumerate(records, base_offset):
             if isinstance(record, OffsetRecord):
@@ -288,7 +290,8 @@ class GroupShard:
             else:
                 group = self.groups.get(record.group_id)
                 if group is None:
-                    # It was given up before its record was committed. Its members begin anew.
+                    # The group was removed before its record was committed. Restart its members'
+                    # sessions.
                     group = group_of(record)
                     self.groups.put(group)
                     for member in group.members.values():
@@ -298,7 +301,7 @@ class GroupShard:
         return out
 
     def complete(self, completion: Completion, code: ErrorCode, now_ms: int) -> Outcome:
-        """The append that `completion` waited for ended with `code` (NONE: it is committed)."""
+        """Finish what waited for an append that ended with `code` (NONE: it is committed)."""
         out = Outcome()
         if isinstance(completion, AssignmentStored):
             self._memberships.finish_assignment(completion, code, now_ms, out)
@@ -326,7 +329,7 @@ class GroupShard:
             answer_sync(member, SyncGroupResponse(error_code=code), out)
 
     def check(self) -> None:
-        """Assert the invariants of all groups and of the offsets (tests and the simulator)."""
+        """Assert the invariants of all groups and of the offsets (for tests and the simulator)."""
         for group in self.groups:
             group.check()
         self.offsets.check()

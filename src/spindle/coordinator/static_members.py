@@ -1,8 +1,8 @@
-"""A static member comes back under a new member id (KIP-345, KIP-814).
+"""The return of a static member under a new member id (KIP-345, KIP-814).
 
-In a Stable group that disturbs nobody as long as the choice of protocol stays: the new id is stored
-with the old assignment, and the member is answered when the record is committed. Whatever the old
-instance left waiting is fenced.
+In a Stable group this starts no rebalance as long as the selected protocol stays the same: the new
+member id is stored with the old assignment, and the join is answered when the record is committed.
+Parked requests of the old instance are answered with FENCED_INSTANCE_ID.
 """
 
 from typing import Final
@@ -24,11 +24,11 @@ from spindle.coordinator.rebalance import (
 from spindle.protocol.messages.join_group import JoinGroupRequest
 
 SKIP_ASSIGNMENT_FROM_VERSION: Final = 9
-"""JoinGroup from here on may tell a returning static leader to keep the assignment."""
+"""Since this version JoinGroup can tell a returning static leader to keep the assignment."""
 
 
 class StaticReturns:
-    """Decides on joins without member id of instances that are members."""
+    """Decides on joins without a member id whose instance id is that of a member."""
 
     __slots__ = ("_groups", "_rebalances")
 
@@ -64,7 +64,7 @@ class StaticReturns:
             if group.select_protocol() != group.protocol_name:
                 self._rebalances.prepare_or_complete(group, now_ms, out)
                 return
-            # As whoever loads the record will see it.
+            # A coordinator that loads the record computes the same.
             group.subscribed_topics = group.compute_subscribed_topics()
             assignment = {m.member_id: m.assignment for m in group.members.values()}
             out.records.append(group_record(group, assignment))
@@ -82,7 +82,7 @@ class StaticReturns:
                 )
             )
         elif group.state is GroupState.COMPLETING_REBALANCE:
-            # The leader may be assigning to the old member id right now.
+            # The leader may be about to send an assignment for the old member id.
             self._rebalances.prepare(group, now_ms, out)
         else:
             self._rebalances.complete_if_joined(group, now_ms, out)
@@ -90,17 +90,17 @@ class StaticReturns:
     def finish(
         self, stored: StaticMemberStored, code: ErrorCode, now_ms: int, out: Outcome
     ) -> None:
-        """The record with the new member id is committed, or could not be written."""
+        """Answer the join when the record with the new id is committed, or undo the change."""
         group = self._groups.get(stored.group_id)
         member = None if group is None else group.members.get(stored.new_member_id)
         if group is None or member is None or group.state is not GroupState.STABLE:
-            # A rebalance that began meanwhile answers the join, also where the record failed: the
-            # next generation stores the new member id.
+            # A rebalance began meanwhile. It answers the join, and the next generation's record has
+            # the new member id, also if this record was not written.
             return
         if code is not ErrorCode.NONE:
             self._undo(group, member, stored, code, now_ms, out)
             return
-        # A session that ran out while the join was parked was passed over.
+        # A session timeout does nothing while the join is parked, so restart the session now.
         keep_alive(group, member, now_ms, out)
         if stored.can_skip_assignment:
             is_leader = group.leader_id == member.member_id
@@ -110,7 +110,7 @@ class StaticReturns:
             answer_join(group, member, response, out)
         else:
             response = join_response(group, member.member_id, with_members=False)
-            # Under the new id it would take itself for a leader that has to assign.
+            # Name the old id: with its new id as leader, the member would compute an assignment.
             response.leader = stored.old_leader_id or ""
             answer_join(group, member, response, out)
 

@@ -1,7 +1,7 @@
-"""Deadlines of one shard by key: setting one again replaces it, as every heartbeat does.
+"""Deadlines of one shard by key. Setting a key again replaces its deadline, as heartbeats do.
 
-A heap with stale entries: moving a deadline later costs one dict store, and the heap is put right
-when the stale entry comes up.
+The queue is a heap that may hold stale entries: to move a deadline later costs one dict store, and
+the entry is put back with its new time when it comes to the top.
 """
 
 from heapq import heappop, heappush
@@ -10,7 +10,7 @@ from spindle.coordinator.outcome import TimerChange, TimerKey
 
 
 class TimerQueue:
-    """Times are in ms of one clock, whichever the driver takes."""
+    """Deadlines in ms; all times must come from the same clock."""
 
     __slots__ = ("_deadlines", "_heap", "_order", "_queued")
 
@@ -32,7 +32,10 @@ class TimerQueue:
             self._push(key, at_ms)
 
     def next_ms(self) -> int | None:
-        """When something may be due (it can be a stale entry), or None if no timer is set."""
+        """Return the earliest time at which a timer may be due, or None if no timer is set.
+
+        The time may belong to a stale entry.
+        """
         if not self._deadlines:
             self._heap.clear()
             self._queued.clear()
@@ -40,7 +43,7 @@ class TimerQueue:
         return self._heap[0][0]
 
     def pop_due(self, now_ms: int) -> TimerKey | None:
-        """Take the timer that has been due for longest, or None."""
+        """Remove and return the timer that has been due for longest, or None."""
         while self._heap and self._heap[0][0] <= now_ms:
             at_ms, _, key = heappop(self._heap)
             if self._queued.get(key) != at_ms:

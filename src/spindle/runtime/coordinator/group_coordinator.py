@@ -1,9 +1,9 @@
-"""All group coordinator shards of a broker: which group is whose, and what every request needs.
+"""All group coordinator shards of a broker: each request is passed to the shard of its group.
 
 A shard exists for each partition of `__consumer_offsets` that this broker leads. Requests for
 groups of other partitions get NOT_COORDINATOR. While a partition is loaded, requests of members
-wait for a while; then, and at once where the answer is of use to nobody later, they get
-COORDINATOR_LOAD_IN_PROGRESS.
+wait, up to `offsets.commit.timeout.ms`, and then get COORDINATOR_LOAD_IN_PROGRESS. Heartbeats and
+requests that describe, list or delete groups get it at once.
 """
 
 import asyncio
@@ -37,26 +37,26 @@ from spindle.runtime.coordinator.shard_writer import Clock, CoordinatorLog, Shar
 log = logging.getLogger(__name__)
 
 
-class _Loaded(NamedTuple):
-    """What shards have loaded since the last one that was loaded alone or as the last of many."""
+class _LoadTotals(NamedTuple):
+    """Totals of the shards that were loaded together, for one line in the log."""
 
     partitions: int
     groups: int
     records: int
 
-    def plus(self, shard: ShardDriver) -> "_Loaded":
-        return _Loaded(
+    def plus(self, shard: ShardDriver) -> "_LoadTotals":
+        return _LoadTotals(
             self.partitions + 1,
             self.groups + len(shard.shard.groups),
             self.records + shard.loaded_records,
         )
 
 
-_NOTHING_LOADED: Final = _Loaded(0, 0, 0)
+_NOTHING_LOADED: Final = _LoadTotals(0, 0, 0)
 
 
 class GroupCoordinator:
-    """Implements `GroupCoordinatorPort`. Belongs to the event loop that it is used on."""
+    """Implements `GroupCoordinatorPort`. All calls must come from one event loop."""
 
     def __init__(
         self,
@@ -81,9 +81,9 @@ class GroupCoordinator:
     # ------------------------------------------------------------ leadership
 
     def on_elected(self, partition: int, leader_epoch: int) -> None:
-        """This broker leads a partition of `__consumer_offsets`: load it.
+        """Load a partition of `__consumer_offsets` that this broker now leads.
 
-        A shard that is there already goes on under the new epoch, except if loading it failed.
+        A shard that exists goes on under the new epoch, except if loading it failed.
         """
         shard = self.shards.get(partition)
         if shard is not None:
@@ -105,13 +105,13 @@ class GroupCoordinator:
         )
 
     def _on_loaded(self, shard: ShardDriver) -> None:
-        """Count what was loaded, and say it once for all shards that were loaded together."""
+        """Count the loaded records, and log the totals when no other shard is loading."""
         if shard.state is ShardState.ACTIVE:
             self._loaded = self._loaded.plus(shard)
             # Nobody was there to hear of topics that were deleted before the election.
             core = shard.shard
             shard.submit_background(
-                lambda token, _: core.bury_missing_topics(token, self._topic_id_of)
+                lambda token, _: core.delete_missing_topics(token, self._topic_id_of)
             )
         if any(other.state is ShardState.LOADING for other in self.shards.values()):
             return
@@ -126,7 +126,10 @@ class GroupCoordinator:
         )
 
     def on_resigned(self, partition: int, leader_epoch: int | None = None) -> None:
-        """This broker does not lead the partition any more, since `leader_epoch` if it is known."""
+        """Close the shard of a partition that this broker no longer leads.
+
+        `leader_epoch` is the epoch that ended the leadership, if it is known.
+        """
         shard = self.shards.get(partition)
         if shard is None or (leader_epoch is not None and leader_epoch < shard.leader_epoch):
             return
@@ -135,13 +138,13 @@ class GroupCoordinator:
         log.debug("Unloaded groups of %s-%d", OFFSETS_TOPIC, partition)
 
     def on_topics_deleted(self, topics: Sequence[tuple[Uuid, str]]) -> None:
-        """Topics (id and name) are gone: their committed offsets go too."""
+        """Delete the committed offsets of topics (id and name) that the cluster has deleted."""
         for shard in self.shards.values():
             if shard.state in (ShardState.LOADING, ShardState.ACTIVE):
                 shard.submit_background(_delete_topics(shard.shard, topics))
 
     def close(self) -> None:
-        """Give up all shards; parked requests are answered with NOT_COORDINATOR."""
+        """Close all shards; parked requests are answered with NOT_COORDINATOR."""
         for partition in list(self.shards):
             self.on_resigned(partition)
 
@@ -152,7 +155,7 @@ class GroupCoordinator:
     # ------------------------------------------------------------ requests of members
 
     async def join_group(self, request: JoinGroupRequest, client: Client) -> JoinGroupResponse:
-        """Also raises ApiError INVALID_SESSION_TIMEOUT."""
+        """Pass a JoinGroup to its shard. Also raises ApiError INVALID_SESSION_TIMEOUT."""
         _check_group_id(request.group_id)
         timeout_ms = request.session_timeout_ms
         low_ms, high_ms = self._config.min_session_timeout_ms, self._config.max_session_timeout_ms
@@ -161,7 +164,7 @@ class GroupCoordinator:
                 ErrorCode.INVALID_SESSION_TIMEOUT,
                 f"session timeout of {timeout_ms} ms is not between {low_ms} and {high_ms} ms",
             )
-        shard = await self._shard_soon(request.group_id)
+        shard = await self._wait_for_shard(request.group_id)
         core = shard.shard
         response: JoinGroupResponse = await shard.submit(
             lambda token, now_ms: core.join(token, request, client, now_ms)
@@ -169,7 +172,7 @@ class GroupCoordinator:
         return response
 
     async def sync_group(self, request: SyncGroupRequest) -> SyncGroupResponse:
-        shard = await self._shard_soon(request.group_id)
+        shard = await self._wait_for_shard(request.group_id)
         core = shard.shard
         response: SyncGroupResponse = await shard.submit(
             lambda token, now_ms: core.sync(token, request, now_ms)
@@ -178,7 +181,8 @@ class GroupCoordinator:
 
     async def heartbeat(self, request: HeartbeatRequest) -> HeartbeatResponse:
         shard = self._shard_of(request.group_id)
-        # While nothing is known against the member, it need not wait to hear so.
+        # While the shard is loading, a heartbeat is refused at once; its handler answers it without
+        # error.
         shard.check_active()
         core = shard.shard
         response: HeartbeatResponse = await shard.submit(
@@ -187,7 +191,7 @@ class GroupCoordinator:
         return response
 
     async def leave_group(self, request: LeaveGroupRequest) -> LeaveGroupResponse:
-        shard = await self._shard_soon(request.group_id)
+        shard = await self._wait_for_shard(request.group_id)
         core = shard.shard
         response: LeaveGroupResponse = await shard.submit(
             lambda token, now_ms: core.leave(token, request, now_ms)
@@ -199,8 +203,9 @@ class GroupCoordinator:
     async def commit_offsets(
         self, request: OffsetCommitRequest, client: Client
     ) -> OffsetCommitResponse:
-        # The empty group id is allowed here and in the next one, as old clients use it.
-        shard = await self._shard_soon(request.group_id, allow_empty=True)
+        # Old clients use the empty group id for offsets, so it is allowed here and in
+        # `fetch_offsets`.
+        shard = await self._wait_for_shard(request.group_id, allow_empty=True)
         core = shard.shard
         response: OffsetCommitResponse = await shard.submit(
             lambda token, now_ms: core.commit_offsets(token, request, client, now_ms)
@@ -210,7 +215,7 @@ class GroupCoordinator:
     async def fetch_offsets(
         self, request: OffsetFetchRequest.OffsetFetchRequestGroup, *, require_stable: bool
     ) -> FetchedGroup:
-        shard = await self._shard_soon(request.group_id, allow_empty=True)
+        shard = await self._wait_for_shard(request.group_id, allow_empty=True)
         core = shard.shard
         if not require_stable and shard.state is ShardState.ACTIVE:
             return core.fetch_offsets(request, require_stable=False)
@@ -224,7 +229,7 @@ class GroupCoordinator:
         return response
 
     async def delete_offsets(self, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
-        shard = await self._shard_soon(request.group_id)
+        shard = await self._wait_for_shard(request.group_id)
         core = shard.shard
         response: OffsetDeleteResponse = await shard.submit(
             lambda token, _: core.delete_offsets(token, request), is_exclusive=True
@@ -234,7 +239,7 @@ class GroupCoordinator:
     # ------------------------------------------------------------ groups
 
     def describe_groups(self, group_ids: Sequence[str], api_version: int) -> list[DescribedGroup]:
-        """Never raises: a group that cannot be looked up has its error."""
+        """Describe groups. Never raises: a group that cannot be looked up has its error."""
         described = []
         for group_id in group_ids:
             try:
@@ -247,7 +252,7 @@ class GroupCoordinator:
         return described
 
     def list_groups(self, request: ListGroupsRequest) -> ListGroupsResponse:
-        """Groups of all shards. Raises ApiError if one is still loading."""
+        """List the groups of all shards. Raises ApiError if a shard is still loading."""
         response = ListGroupsResponse()
         for _, shard in sorted(self.shards.items()):
             if shard.state is ShardState.LOADING:
@@ -260,7 +265,7 @@ class GroupCoordinator:
     async def delete_groups(
         self, group_ids: Sequence[str]
     ) -> list[DeleteGroupsResponse.DeletableGroupResult]:
-        """Never raises: every group has its result."""
+        """Delete groups. Never raises: every group has its result."""
         results: list[DeleteGroupsResponse.DeletableGroupResult] = []
         by_shard: dict[int, list[str]] = {}
         for group_id in group_ids:
@@ -299,11 +304,11 @@ class GroupCoordinator:
         at = partition_for(group_id, len(topic.partitions))
         shard = self.shards.get(at)
         if shard is None:
-            raise ApiError(self._missing(topic.partitions.get(at)))
+            raise ApiError(self._missing_shard_error(topic.partitions.get(at)))
         return shard
 
-    async def _shard_soon(self, group_id: str, *, allow_empty: bool = False) -> ShardDriver:
-        """As `_shard_of`, but wait for a partition that this broker is about to lead."""
+    async def _wait_for_shard(self, group_id: str, *, allow_empty: bool = False) -> ShardDriver:
+        """Return the group's shard; wait if this broker is about to lead its partition."""
         try:
             return self._shard_of(group_id, allow_empty=allow_empty)
         except ApiError as error:
@@ -312,8 +317,8 @@ class GroupCoordinator:
         await self._metadata.catch_up(self._settings.commit_timeout_ms / 1000)
         return self._shard_of(group_id, allow_empty=allow_empty)
 
-    def _missing(self, partition: PartitionRegistration | None) -> ErrorCode:
-        """Why there is no shard: it is another broker's, or this one is about to load it."""
+    def _missing_shard_error(self, partition: PartitionRegistration | None) -> ErrorCode:
+        """Return why there is no shard: it will be loaded here, or another broker has it."""
         is_ours = partition is not None and partition.leader == self._node_id
         if is_ours and self._metadata.is_behind:
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS

@@ -1,4 +1,4 @@
-"""The coordinators' view of the internal topics' partitions that this broker leads."""
+"""The partitions of internal topics that this broker leads, as the coordinators use them."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -14,8 +14,8 @@ from spindle.replicas.partition import ACKS_ALL, Partition
 from spindle.replicas.replica_manager import Replicas
 
 _READ_BYTES: Final = 1024 * 1024
-_NOWHERE_BYTES: Final = 1024 * 1024
-"""Size of a batch for a partition that is not here any more: its append fails anyway."""
+_DEFAULT_BATCH_BYTES: Final = 1024 * 1024
+"""Maximum batch size for a partition that is no longer here; its append fails in any case."""
 
 
 class ReplicaCoordinatorLog:
@@ -26,7 +26,7 @@ class ReplicaCoordinatorLog:
         self._now_ms = now_ms
 
     async def append(self, partition: TopicPartition, batch: bytes) -> int:
-        """Append and wait for the commit; the last offset.
+        """Append a batch, wait until it is committed, and return its last offset.
 
         Raises:
             ApiError: not the leader, too few replicas, or the directory failed.
@@ -50,15 +50,15 @@ class ReplicaCoordinatorLog:
         return await done
 
     def max_batch_bytes(self, partition: TopicPartition) -> int:
-        """Size of the largest batch that may be appended now, `max.message.bytes` of the topic."""
+        """Return the maximum size of a batch, the topic's present `max.message.bytes`."""
         hosted = self._replicas.lookup(partition.topic, partition.partition)
-        return _NOWHERE_BYTES if hosted is None else hosted.log.config.max_message_bytes
+        return _DEFAULT_BATCH_BYTES if hosted is None else hosted.log.config.max_message_bytes
 
     async def read_batches(self, partition: TopicPartition) -> AsyncIterator[Bytes]:
-        """Whole batches from the log start to the log end, once they are committed.
+        """Yield whole batches from the log start to the log end, once they are committed.
 
-        A new leader may have records that its predecessor did not get committed. They are, as soon
-        as the high watermark has reached them, or another leader does not have them.
+        A new leader may have records that its predecessor did not commit. This waits until the high
+        watermark has passed them, or another broker is elected leader.
         """
         hosted = self._hosted(partition)
         offset = hosted.log.log_start_offset
@@ -109,7 +109,7 @@ class _Progress:
         self.happened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def log_moved(self) -> None:
-        """A grown log commits nothing."""
+        """Ignore an append: only the high watermark tells what is committed."""
 
     def committed(self) -> None:
         if not self.happened.done():

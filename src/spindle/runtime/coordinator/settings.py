@@ -6,6 +6,7 @@ from spindle.runtime.coordinator.shard_writer import ShardSettings
 
 
 def group_coordinator_config(node: NodeConfig) -> GroupCoordinatorConfig:
+    """Return the limits and intervals of groups."""
     integer = node.integer
     return GroupCoordinatorConfig(
         min_session_timeout_ms=integer("group.min.session.timeout.ms"),
@@ -19,7 +20,7 @@ def group_coordinator_config(node: NodeConfig) -> GroupCoordinatorConfig:
 
 
 def shard_settings(node: NodeConfig) -> ShardSettings:
-    """How the shards append to `__consumer_offsets`."""
+    """Return the limits and the batch format for appends to `__consumer_offsets`."""
     return ShardSettings(
         commit_timeout_ms=node.integer("offsets.commit.timeout.ms"),
         codec=node.integer("offsets.topic.compression.codec"),

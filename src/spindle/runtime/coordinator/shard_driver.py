@@ -1,9 +1,9 @@
 """Runs one group coordinator shard: loading, operations, timers.
 
-Operations are decided at once, also while an append is under way; `ShardWriter` appends what they
-decide. An exclusive operation waits until no append is under way, and what comes after it waits
-until its own is committed. While the shard is loaded, requests wait, too. No request waits longer
-than `offsets.commit.timeout.ms`, except for other members.
+An operation is decided at once, also while an append is under way; `ShardWriter` appends its
+records. An exclusive operation waits until no append is under way, and later operations wait until
+its records are committed. Requests also wait while the shard is loaded. No request waits longer
+than `offsets.commit.timeout.ms`, except where it waits for other members of its group.
 """
 
 import asyncio
@@ -42,17 +42,19 @@ from spindle.runtime.coordinator.shard_writer import (
 log = logging.getLogger(__name__)
 
 Operation = Callable[[Token, int], Outcome]
-"""Decides at a time, for the request that the token names."""
-Loaded = Callable[["ShardDriver"], None]
-"""Told when loading has ended, one way or the other."""
+"""Decides on a request at a time in ms; the token names the request."""
+OnLoaded = Callable[["ShardDriver"], None]
+"""Called once, when loading has succeeded or failed."""
 
-RECORDS_WITHOUT_REST: Final = 1_000
-"""Loading replays about this many (6 ms) before other work of the event loop gets its turn."""
-TIMERS_WITHOUT_REST: Final = 1_000
-"""Timers that fire before other work of the event loop gets its turn."""
-OPERATIONS_WITHOUT_REST: Final = 10
-"""Operations that waited and run before other work of the event loop gets its turn. The commit of a
-hundred offsets takes 3 ms."""
+MAX_RECORDS_PER_TURN: Final = 1_000
+"""Records that loading replays (in about 6 ms) before it yields to the event loop."""
+MAX_TIMERS_PER_TURN: Final = 1_000
+"""Timers that fire before the event loop gets its turn."""
+MAX_OPERATIONS_PER_TURN: Final = 10
+"""Waiting operations that run before the event loop gets its turn.
+
+A commit of a hundred offsets takes 3 ms.
+"""
 
 
 class ShardState(Enum):
@@ -65,7 +67,7 @@ class ShardState(Enum):
 
 
 class _Work:
-    """An operation that waits for its turn. `future` is None for a timer's."""
+    """An operation that waits for its turn. `future` is None if a timer started it."""
 
     __slots__ = ("deadline", "future", "is_exclusive", "operation", "submitted_s", "timer")
 
@@ -87,7 +89,7 @@ class _Work:
 
 
 class ShardDriver:
-    """Owns a `GroupShard` from this broker's election for its partition until it resigns."""
+    """Owns a `GroupShard` while this broker leads its partition."""
 
     def __init__(
         self,
@@ -97,7 +99,7 @@ class ShardDriver:
         coordinator_log: CoordinatorLog,
         clock: Clock,
         settings: ShardSettings,
-        on_loaded: Loaded,
+        on_loaded: OnLoaded,
     ) -> None:
         self.partition = partition
         self.leader_epoch = leader_epoch
@@ -129,7 +131,8 @@ class ShardDriver:
             self._loading_failed()
             return
         except Exception:
-            # Requests would otherwise be told to wait for ever.
+            # Otherwise the shard would stay in LOADING, and requests would be told to retry for
+            # ever.
             self._loading_failed()
             raise
         if self.state is not ShardState.LOADING:
@@ -147,12 +150,12 @@ class ShardDriver:
             self._on_loaded(self)
 
     async def _read_log(self) -> None:
-        rested = 0
+        yielded_at = 0
         async for piece in self._log.read_batches(self.partition):
             for position, header in batches(piece):
                 self.loaded_records += self._replay(piece, position, header)
-                if self.loaded_records - rested >= RECORDS_WITHOUT_REST:
-                    rested = self.loaded_records
+                if self.loaded_records - yielded_at >= MAX_RECORDS_PER_TURN:
+                    yielded_at = self.loaded_records
                     await asyncio.sleep(0)
 
     def _replay(self, piece: Bytes, position: int, header: BatchHeader) -> int:
@@ -171,11 +174,11 @@ class ShardDriver:
         return len(records)
 
     async def wait_loaded(self) -> None:
-        """Return when loading has ended, one way or the other."""
+        """Return when loading has succeeded or failed."""
         await asyncio.wait([self._loader])
 
     def close(self) -> None:
-        """Stop at once: this broker does not lead the partition any more."""
+        """Stop at once, because this broker no longer leads the partition."""
         if self.state is ShardState.CLOSED:
             return
         was_active = self.state is ShardState.ACTIVE
@@ -199,17 +202,18 @@ class ShardDriver:
     # ------------------------------------------------------------ operations
 
     def check_active(self) -> None:
-        """Raises ApiError NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS unless usable."""
+        """Raise ApiError NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS unless ACTIVE."""
         if self.state is ShardState.LOADING:
             raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         if self.state is not ShardState.ACTIVE:
             raise ApiError(ErrorCode.NOT_COORDINATOR)
 
     def submit(self, operation: Operation, *, is_exclusive: bool = False) -> "asyncio.Future[Any]":
-        """Decide now, or once the shard is loaded and no exclusive operation is under way.
+        """Run an operation now, or when the shard is loaded and no exclusive operation is under
+        way.
 
-        The future is the answer. It fails with COORDINATOR_LOAD_IN_PROGRESS if loading takes longer
-        than a request waits, with COORDINATOR_NOT_AVAILABLE if an append does.
+        Return a future of the answer. It fails with COORDINATOR_LOAD_IN_PROGRESS if loading takes
+        longer than a request may wait, with COORDINATOR_NOT_AVAILABLE if an append does.
 
         Raises:
             ApiError: the shard is not usable, or the operation refuses the request.
@@ -233,9 +237,9 @@ class ShardDriver:
         return future
 
     def submit_background(self, operation: Operation) -> None:
-        """Run an exclusive operation that no request waits for, again until it is committed.
+        """Run an exclusive operation that no request waits for; retry it until it is committed.
 
-        The operation answers its token when it is done. No limit applies to it.
+        The operation answers its token when it is done. It has no time limit.
         """
         done: asyncio.Future[Any] = self._loop.create_future()
         done.add_done_callback(lambda done: self._background_done(done, operation))
@@ -276,7 +280,7 @@ class ShardDriver:
 
     def _run_some(self) -> None:
         self._next_turn = None
-        for _ in range(OPERATIONS_WITHOUT_REST):
+        for _ in range(MAX_OPERATIONS_PER_TURN):
             if not self._waiting or self._is_exclusive:
                 return
             if self._waiting[0].is_exclusive and not self._writer.is_idle:
@@ -290,12 +294,14 @@ class ShardDriver:
         if work.future is not None and work.future.done():
             return
         if work.timer is not None and work.timer in self._timers:
-            # Set anew while it waited: the member showed itself alive in time.
+            # The timer was set again meanwhile: the member showed in time that it is alive.
             return
         now_ms = self._clock()
         try:
             outcome = work.operation(work.future, now_ms)
-        except Exception as error:  # whatever it is belongs to this work and not to the next one
+        except (
+            Exception
+        ) as error:  # the exception concerns this operation only; the next one must run
             if work.future is not None:
                 work.future.set_exception(error)
             elif work.timer is not None:
@@ -313,7 +319,7 @@ class ShardDriver:
         try:
             records = encode_records(outcome.records)
         except StructError as error:
-            # Before anything else is done: it is as if the append had failed.
+            # Nothing was appended yet, so treat this like a failed append.
             log.error("Records for %s cannot be encoded: %s", self.partition, error)
             code = ErrorCode.UNKNOWN_SERVER_ERROR
         self._set_timers(outcome.timers, now_ms)
@@ -327,12 +333,12 @@ class ShardDriver:
     # ------------------------------------------------------------ appends
 
     def records_committed(self, records: Sequence[CoordinatorRecord], base_offset: int) -> None:
-        """Replay what is committed."""
+        """Apply committed records to the shard."""
         now_ms = self._clock()
         self._set_timers(self.shard.committed(records, base_offset, now_ms).timers, now_ms)
 
     def write_finished(self, outcome: Outcome, code: ErrorCode) -> None:
-        """Answer the requests that waited for the append, and tell the shard."""
+        """Answer the requests that waited for the append, and tell the shard its result."""
         if code is ErrorCode.NONE:
             self._answer(outcome.answers_after_commit)
         else:
@@ -342,8 +348,8 @@ class ShardDriver:
             completed = self.shard.complete(completion, code, now_ms)
             self._execute(completed, now_ms, self._loop.time())
 
-    def writer_rests(self) -> None:
-        """Go on with what waited for the append."""
+    def writer_became_idle(self) -> None:
+        """Run the operations that waited for the append."""
         self._is_exclusive = False
         self._run_waiting()
 
@@ -361,10 +367,10 @@ class ShardDriver:
     # ------------------------------------------------------------ timers
 
     def _set_timers(self, changes: list[TimerChange], now_ms: int) -> None:
-        """Set timers of an operation that took place at `now_ms` of the wall clock.
+        """Set timers for an operation that was decided at `now_ms` of the wall clock.
 
-        They are measured by the event loop: setting the time of day expires no member and lets no
-        silent one stay.
+        Deadlines are converted to the event loop's clock, so that setting the time of day neither
+        expires a member nor keeps a silent one.
         """
         if not changes:
             return
@@ -384,14 +390,14 @@ class ShardDriver:
             self._alarm.cancel()
         self._alarm_ms = next_ms
         delay_s = max(next_ms - self._steady_ms(), 0) / 1000
-        self._alarm = self._loop.call_later(delay_s, self._ring)
+        self._alarm = self._loop.call_later(delay_s, self._fire_due_timers)
 
-    def _ring(self) -> None:
+    def _fire_due_timers(self) -> None:
         self._alarm = None
         now_ms = self._steady_ms()
         try:
-            # A timer that one of these sets for now has its turn after other work.
-            for _ in range(min(len(self._timers), TIMERS_WITHOUT_REST)):
+            # A timer that is set for now while this runs fires in the next turn.
+            for _ in range(min(len(self._timers), MAX_TIMERS_PER_TURN)):
                 key = self._timers.pop_due(now_ms)
                 if key is None:
                     break

@@ -1,8 +1,8 @@
-"""The appends of one group coordinator shard: group commit, small enough batches, a time limit.
+"""The appends of one group coordinator shard: many writes in one batch, each with a time limit.
 
-One append at a time keeps the order of the log that of the decisions; what is decided meanwhile
-goes into the next batch. Each write has its time from the request's arrival, so that requests are
-answered while an append hangs; the records may still be committed then.
+There is one append at a time, so the log has the order of the decisions; writes that come meanwhile
+go into the next batch. The time limit of a write starts when its request arrives, so a request is
+answered although an append hangs; its records may still be committed later.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ Clock = Callable[[], int]
 """Milliseconds since the epoch."""
 
 RECORD_OVERHEAD_BYTES: Final = 24
-"""At most what a record adds to its key and value in a batch of less than 2 GiB."""
+"""Upper bound of what a batch of less than 2 GiB needs for a record besides key and value."""
 _BASE_SEQUENCE: Final = 0
 
 
@@ -35,7 +35,7 @@ class CoordinatorLog(Protocol):
     """The partitions of `__consumer_offsets` that this broker leads."""
 
     async def append(self, partition: TopicPartition, batch: bytes) -> int:
-        """Append one batch and wait until it is committed; the offset of its last record.
+        """Append one batch, wait until it is committed, and return the offset of its last record.
 
         Raises:
             ApiError: it was not appended, or leadership was lost.
@@ -43,11 +43,11 @@ class CoordinatorLog(Protocol):
         ...
 
     def max_batch_bytes(self, partition: TopicPartition) -> int:
-        """Size of the largest batch that may be appended now, `max.message.bytes` of the topic."""
+        """Return the maximum size of a batch, the topic's present `max.message.bytes`."""
         ...
 
     def read_batches(self, partition: TopicPartition) -> AsyncIterator[Bytes]:
-        """Whole batches from the log start to the log end, once they are committed."""
+        """Yield whole batches from the log start to the log end, once they are committed."""
         ...
 
 
@@ -55,19 +55,20 @@ class ShardSettings(NamedTuple):
     """Limits of one shard."""
 
     commit_timeout_ms: int = 5_000
-    """`offsets.commit.timeout.ms`: after this a request is told to try again."""
+    """`offsets.commit.timeout.ms`: a request that waits longer gets an error to retry."""
     codec: int = 0
     """`offsets.topic.compression.codec`."""
     max_pending_bytes: int = 32 * 1024 * 1024
-    """Records waiting for an append; beyond it requests get COORDINATOR_NOT_AVAILABLE."""
+    """Limit of the records that wait for an append; above it requests get
+    COORDINATOR_NOT_AVAILABLE."""
     max_waiting_operations: int = 10_000
-    """Operations behind an exclusive one; more are refused with COORDINATOR_NOT_AVAILABLE."""
+    """Limit of operations behind an exclusive one; more get COORDINATOR_NOT_AVAILABLE."""
     retry_ms: int = 1_000
-    """Until background work whose append failed, or a timer that failed, is tried again."""
+    """Pause before failed background work or a failed timer is tried again."""
 
 
 class EncodedRecord(NamedTuple):
-    """A record with the key and value that stand for it in the log."""
+    """A record with its key and value as they stand in the log."""
 
     record: CoordinatorRecord
     key: bytes
@@ -75,12 +76,12 @@ class EncodedRecord(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """At most what the record takes in a batch."""
+        """Upper bound of the record's size in a batch."""
         return len(self.key) + len(self.value or b"") + RECORD_OVERHEAD_BYTES
 
 
 def encode_records(records: Sequence[CoordinatorRecord]) -> list[EncodedRecord]:
-    """The records in the form of the log.
+    """Encode the records as they stand in the log.
 
     Raises:
         StructError: a value does not fit its field.
@@ -89,7 +90,7 @@ def encode_records(records: Sequence[CoordinatorRecord]) -> list[EncodedRecord]:
 
 
 class _Write:
-    """The records of one operation. `is_finished` is set once its requests have an answer."""
+    """The records of one operation. `is_finished` is True when its requests have an answer."""
 
     __slots__ = ("deadline", "is_finished", "outcome", "records", "size_bytes")
 
@@ -102,18 +103,18 @@ class _Write:
 
 
 class ShardOwner(Protocol):
-    """What the writer tells the driver of the shard."""
+    """The driver of the shard, as the writer sees it."""
 
     def records_committed(self, records: Sequence[CoordinatorRecord], base_offset: int) -> None:
-        """The records are in the log from `base_offset` on."""
+        """Apply records that are in the log from `base_offset` on."""
         ...
 
     def write_finished(self, outcome: Outcome, code: ErrorCode) -> None:
-        """All records of the outcome are committed (NONE), or its requests are given up."""
+        """Answer the requests of a write, whose records are committed if `code` is NONE."""
         ...
 
-    def writer_rests(self) -> None:
-        """A batch is done and all that it led to; nothing is being appended."""
+    def writer_became_idle(self) -> None:
+        """Continue, because a batch is finished and nothing is being appended."""
         ...
 
 
@@ -146,7 +147,7 @@ class ShardWriter:
         return not self._queue and not self._in_flight
 
     def submit(self, outcome: Outcome, records: list[EncodedRecord], submitted_s: float) -> None:
-        """Append the records of an outcome, asked for at a time of the event loop."""
+        """Queue the records of an outcome whose request arrived at `submitted_s` (loop time)."""
         write = _Write(outcome, records)
         deadline_s = submitted_s + self._settings.commit_timeout_ms / 1000
         write.deadline = self._loop.call_at(deadline_s, self._time_out, write)
@@ -156,7 +157,7 @@ class ShardWriter:
             self._task = background.run_once(self._run(), f"writing groups of {self._partition}")
 
     def close(self) -> list[Outcome]:
-        """Stop at once; the outcomes whose requests have no answer yet."""
+        """Stop at once, and return the outcomes whose requests have no answer yet."""
         if self._task is not None:
             self._task.cancel()
         open_writes = [w for w in (*self._in_flight, *self._queue) if not w.is_finished]
@@ -176,12 +177,12 @@ class ShardWriter:
                 self.pending_bytes -= sum([write.size_bytes for write in writes])
                 for write in writes:
                     self._finish(write, code)
-                self._owner.writer_rests()
+                self._owner.writer_became_idle()
         finally:
             self._task = None
 
     def _take_writes(self) -> list[_Write]:
-        """As many writes as one batch holds, or one that is split."""
+        """Take as many writes as fit into one batch, or a single write that needs several."""
         taken = [self._queue.popleft()]
         left = self._most_record_bytes() - taken[0].size_bytes
         while self._queue and self._queue[0].size_bytes <= left:
@@ -201,7 +202,7 @@ class ShardWriter:
         return ErrorCode.NONE
 
     def _split(self, records: list[EncodedRecord]) -> Iterator[list[EncodedRecord]]:
-        """The records in order, as many together as a batch holds."""
+        """Yield the records in order, as many at a time as fit into a batch."""
         limit = self._most_record_bytes()
         batch: list[EncodedRecord] = []
         left = limit
@@ -235,7 +236,7 @@ class ShardWriter:
     # ------------------------------------------------------------ answers
 
     def _time_out(self, write: _Write) -> None:
-        # The records may still be committed: only the requests are given up.
+        # Only the requests are answered with an error; the records may still be committed.
         log.warning(
             "An append to %s takes more than %d ms",
             self._partition,

@@ -1,7 +1,7 @@
 """FindCoordinator and the APIs of groups and their members.
 
-Each handler brings a request of any version into one form, asks the group coordinator, and brings
-the answer into the form of the request's version.
+Each handler converts a request of any version into one form, asks the group coordinator, and
+converts the answer into the form of the request's version.
 """
 
 from typing import Final, Protocol
@@ -43,7 +43,7 @@ _OPERATIONS_FROM_VERSION: Final = 3
 
 
 class GroupServices(Protocol):
-    """What these handlers need of the broker."""
+    """The parts of the broker that these handlers use."""
 
     @property
     def groups(self) -> GroupCoordinatorPort: ...
@@ -51,12 +51,12 @@ class GroupServices(Protocol):
     def metadata(self) -> MetadataView: ...
 
     async def ensure_internal_topic(self, name: str) -> None:
-        """Ask for the topic to be created; return when it is there, or when it cannot be."""
+        """Create the internal topic if necessary; return when it exists or cannot be created."""
         ...
 
 
 def client_of(context: RequestContext) -> Client:
-    """What the coordinator remembers of the sender."""
+    """Return the sender of a request as the coordinator remembers it."""
     return Client(context.client_id, f"/{context.client_address}", context.api_version)
 
 
@@ -66,12 +66,12 @@ def client_of(context: RequestContext) -> Client:
 async def handle_find_coordinator(
     services: GroupServices, context: RequestContext, request: FindCoordinatorRequest
 ) -> FindCoordinatorResponse:
-    """The leader of the internal partition that each key belongs to."""
+    """Answer with the leader of the internal partition to which each key belongs."""
     is_batched = context.api_version >= _BATCHED_FIND_FROM_VERSION
     name = COORDINATOR_TOPICS.get(request.key_type)
     has_keys = not is_batched or bool(request.coordinator_keys)
     if has_keys and name is not None and name not in services.metadata.image.topics.by_name:
-        # Once, however many keys are asked for: where it cannot be created this takes its time.
+        # Once for all keys, because it takes some time if the topic cannot be created.
         await services.ensure_internal_topic(name)
     if not is_batched:
         try:
@@ -122,14 +122,14 @@ def _find(
 async def handle_join_group(
     services: GroupServices, context: RequestContext, request: JoinGroupRequest
 ) -> JoinGroupResponse:
-    """JoinGroup: waits until the group's join phase is over."""
+    """Pass on a JoinGroup; it is answered when the group's join phase ends."""
     if context.api_version < _REBALANCE_TIMEOUT_FROM_VERSION:
         request.rebalance_timeout_ms = request.session_timeout_ms
     try:
         response = await services.groups.join_group(request, client_of(context))
     except ApiError as error:
         response = join_error(error.code, request.member_id)
-    # No protocol is an empty text before version 7 and null from then on.
+    # Without a protocol, the field is empty before version 7 and null since then.
     if context.api_version < _NULLABLE_PROTOCOL_FROM_VERSION:
         response.protocol_name = response.protocol_name or ""
     else:
@@ -140,7 +140,7 @@ async def handle_join_group(
 async def handle_sync_group(
     services: GroupServices, context: RequestContext, request: SyncGroupRequest
 ) -> SyncGroupResponse:
-    """SyncGroup: waits until the leader's assignment is stored."""
+    """Pass on a SyncGroup; it is answered when the leader's assignment is stored."""
     if context.api_version >= _SYNC_PROTOCOL_FROM_VERSION and (
         request.protocol_type is None or request.protocol_name is None
     ):
@@ -154,7 +154,7 @@ async def handle_sync_group(
 async def handle_heartbeat(
     services: GroupServices, _: RequestContext, request: HeartbeatRequest
 ) -> HeartbeatResponse:
-    """Heartbeat. While the group is being loaded nothing is known against the member."""
+    """Pass on a Heartbeat. While the group is being loaded, it is answered without error."""
     try:
         return await services.groups.heartbeat(request)
     except ApiError as error:
@@ -166,7 +166,7 @@ async def handle_heartbeat(
 async def handle_leave_group(
     services: GroupServices, context: RequestContext, request: LeaveGroupRequest
 ) -> LeaveGroupResponse:
-    """LeaveGroup: one member before version 3, any number from then on."""
+    """Pass on a LeaveGroup: one member before version 3, any number since then."""
     is_batched = context.api_version >= _BATCHED_LEAVE_FROM_VERSION
     if not is_batched:
         request.members = [LeaveGroupRequest.MemberIdentity(member_id=request.member_id)]
@@ -182,7 +182,7 @@ async def handle_leave_group(
 def _leave_error(request: LeaveGroupRequest, code: ErrorCode) -> LeaveGroupResponse:
     if code is not ErrorCode.UNKNOWN_MEMBER_ID:
         return LeaveGroupResponse(error_code=code)
-    # There is no such group, so none of them is a member of it.
+    # The group does not exist, so no member belongs to it.
     return LeaveGroupResponse(
         members=[
             LeaveGroupResponse.MemberResponse(
@@ -201,9 +201,9 @@ def _leave_error(request: LeaveGroupRequest, code: ErrorCode) -> LeaveGroupRespo
 async def handle_describe_groups(
     services: GroupServices, context: RequestContext, request: DescribeGroupsRequest
 ) -> DescribeGroupsResponse:
-    """DescribeGroups: state and members, and from version 3 what the caller may do."""
+    """Describe groups with state and members, and since version 3 the authorized operations."""
     groups = []
-    # Once each: a group with many members is large.
+    # Describe each group once, because a group with many members is large.
     async for group_id in paced(dict.fromkeys(request.groups)):
         groups += services.groups.describe_groups([group_id], context.api_version)
     if request.include_authorized_operations and context.api_version >= _OPERATIONS_FROM_VERSION:
@@ -216,7 +216,7 @@ async def handle_describe_groups(
 async def handle_list_groups(
     services: GroupServices, _: RequestContext, request: ListGroupsRequest
 ) -> ListGroupsResponse:
-    """ListGroups: the groups whose coordinator is this broker."""
+    """List the groups whose coordinator is this broker."""
     try:
         return services.groups.list_groups(request)
     except ApiError as error:
@@ -226,6 +226,6 @@ async def handle_list_groups(
 async def handle_delete_groups(
     services: GroupServices, _: RequestContext, request: DeleteGroupsRequest
 ) -> DeleteGroupsResponse:
-    """DeleteGroups: a group named twice is deleted once."""
+    """Delete groups; a group that is named twice is deleted once."""
     names = list(dict.fromkeys(request.groups_names))
     return DeleteGroupsResponse(results=await services.groups.delete_groups(names))

@@ -1,8 +1,8 @@
 """OffsetCommit, OffsetFetch and OffsetDelete.
 
-Here it is settled which topics and partitions exist and how a request names them: by name up to
-version 9 of commit and fetch, by id from version 10 on (KIP-848, KIP-516). The coordinator gets
-names, and with a commit always the id, so that an offset never outlives its topic.
+The handlers check which topics and partitions exist. Requests name topics by name up to version 9
+of commit and fetch, by id since version 10 (KIP-848, KIP-516). The coordinator gets names, and for
+a commit always the id too, so that an offset does not outlive its topic.
 """
 
 from typing import Final
@@ -46,7 +46,7 @@ NamedPartition = NamedTopic.OffsetFetchResponsePartition
 async def handle_offset_commit(
     services: GroupServices, context: RequestContext, request: OffsetCommitRequest
 ) -> OffsetCommitResponse:
-    """Commit the offsets of partitions that exist; the others get their error."""
+    """Commit the offsets of partitions that exist; the others get an error."""
     image = services.metadata.image
     by_id = context.api_version >= _TOPIC_IDS_FROM_VERSION
     refused: list[CommittedTopic] = []
@@ -73,7 +73,7 @@ def _known_partitions(
     by_id: bool,
     refused: list[CommittedTopic],
 ) -> OffsetCommitRequest.OffsetCommitRequestTopic | None:
-    """The topic with name, id and the partitions that exist; None if there are none."""
+    """Fill in the topic's name and id, and keep the partitions that exist; None if none does."""
     topics = image.topics
     found = topics.by_id.get(topic.topic_id) if by_id else topics.by_name.get(topic.name)
     if found is None:
@@ -107,7 +107,7 @@ def _refused(
 
 
 def _merged(refused: list[CommittedTopic], done: list[CommittedTopic]) -> list[CommittedTopic]:
-    """The refused partitions, then those that the coordinator answered for."""
+    """Merge the refused partitions with the coordinator's answers, in this order."""
     topics = {(topic.name, topic.topic_id): topic for topic in refused}
     for topic in done:
         present = topics.setdefault((topic.name, topic.topic_id), topic)
@@ -122,14 +122,14 @@ def _merged(refused: list[CommittedTopic], done: list[CommittedTopic]) -> list[C
 async def handle_offset_fetch(
     services: GroupServices, context: RequestContext, request: OffsetFetchRequest
 ) -> OffsetFetchResponse:
-    """Committed offsets of one group, or from version 8 on of several."""
+    """Answer with the committed offsets of one group, or since version 8 of several."""
     version = context.api_version
     if version >= _BATCHED_FETCH_FROM_VERSION:
         groups = []
         seen: set[str] = set()
         async for group in paced(request.groups):
             if group.group_id in seen:
-                # An answer may hold all offsets of a group: once is enough.
+                # An answer may hold all offsets of a group, so each group is answered once.
                 groups.append(_fetch_error(group, ErrorCode.INVALID_REQUEST, version))
                 continue
             seen.add(group.group_id)
@@ -189,7 +189,7 @@ async def _fetch_group(
 
 
 def _take_unknown_topics(image: MetadataImage, group: RequestedGroup) -> list[FetchedTopic]:
-    """Give the topics of the request their names; those without one are taken out of it."""
+    """Fill in the names of the request's topics; remove and return those with an unknown id."""
     known, unknown = [], []
     for topic in group.topics or ():
         found = image.topics.by_id.get(topic.topic_id)
@@ -205,9 +205,9 @@ def _take_unknown_topics(image: MetadataImage, group: RequestedGroup) -> list[Fe
 def _of_present_topics(
     image: MetadataImage, topics: list[FetchedTopic], by_id: bool
 ) -> list[FetchedTopic]:
-    """All topics of a group, without what belongs to an earlier topic of the same name.
+    """Return all topics of a group, without the offsets of deleted topics of the same names.
 
-    By id, a topic that is gone cannot be shown.
+    With `by_id` a deleted topic is left out, because it has no id.
     """
     present: dict[str, FetchedTopic] = {}
     for topic in topics:
@@ -259,7 +259,7 @@ def _failed_topic(topic: RequestedTopic, code: ErrorCode) -> FetchedTopic:
 async def handle_offset_delete(
     services: GroupServices, _: RequestContext, request: OffsetDeleteRequest
 ) -> OffsetDeleteResponse:
-    """Delete committed offsets of partitions that exist; the others get their error."""
+    """Delete committed offsets of partitions that exist; the others get an error."""
     by_name = services.metadata.image.topics.by_name
     refused: list[DeletedTopic] = []
     topics = []
