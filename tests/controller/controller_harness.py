@@ -1,4 +1,4 @@
-"""A controller over a quorum in memory, whose clock and commits are in the hands of the test."""
+"""A controller over a quorum in memory; the test moves its clock and commits its records."""
 
 import asyncio
 from collections.abc import Coroutine, Mapping, Sequence
@@ -30,7 +30,7 @@ def uuid(number: int) -> Uuid:
 
 
 class AnyConfig:
-    """Configuration rules that know one list and accept every value but `bad`."""
+    """Configuration rules that know one key of type list and accept every value but `bad`."""
 
     def validate(self, resource_type: int, resource_name: str, values: Mapping[str, str]) -> None:
         for name, value in values.items():
@@ -50,12 +50,12 @@ class AnyConfig:
 
 
 class MemoryQuorum:
-    """A metadata log of one node. `commit()` delivers what was appended since the last one.
+    """The metadata log of one node. `commit()` delivers the batches appended since the last call.
 
     Attributes:
-        levels: the metadata.version that each append was told of.
+        levels: the metadata.version that was given with each append.
         resigned: epochs whose leadership the controller gave up.
-        failure: what appends raise; None while they succeed.
+        failure: the exception that appends raise; None while they succeed.
     """
 
     def __init__(self, publisher: QuorumListener) -> None:
@@ -86,14 +86,14 @@ class MemoryQuorum:
         self.resigned.append(epoch)
 
     def become_leader(self, node_id: int, epoch: int) -> None:
-        """Win an election: a control batch opens the epoch and is committed."""
+        """Win an election: append and commit the control batch that opens the epoch."""
         self.leader = LeaderAndEpoch(node_id, epoch)
         self._add([], epoch)
         self.commit()
         self._listener.on_leader_change(self.leader)
 
     def lose_leadership(self, to_node: int, epoch: int, *, keep: int) -> None:
-        """Another leader takes over, whose log has only `keep` of the uncommitted batches."""
+        """Lose the leadership to a node whose log has only `keep` of the uncommitted batches."""
         del self.batches[self._delivered + keep :]
         self.end_offset = self.batches[-1].last_offset + 1 if self.batches else 0
         self.leader = LeaderAndEpoch(to_node, epoch)
@@ -159,7 +159,7 @@ class Harness:
         return uuid(0xABC000 + self._uuids)
 
     def pass_time(self, duration_ms: int) -> None:
-        """Let the timer of the periodic tasks run as often as it does in so much time."""
+        """Advance the clock, and run the periodic tasks as often as the timer would."""
         end_ms = self.now_ms + duration_ms
         while self.now_ms < end_ms:
             due_ms = self.driver.tasks.next_due_ms
@@ -167,7 +167,7 @@ class Harness:
             self.driver.tasks.run_due()
 
     async def request(self, request: Message, version: int | None = None) -> Any:
-        """Send a request of the newest, or of a given, version."""
+        """Send a request at the given version; without one, at the newest."""
         context = RequestContext(
             api_key=request.API_KEY,
             api_version=type(request).LAST_VERSION if version is None else version,

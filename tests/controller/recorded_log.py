@@ -1,7 +1,8 @@
 """The metadata logs of Apache Kafka 4.3.1 in `recorded/*.jsonl`, one record a line.
 
-[offset, base offset of its batch, type, version, content]; `{"step": ...}` lines say what was done.
-Registrations of controllers are left out, and features of brokers where they do not matter.
+A line is [offset, base offset of its batch, type, version, content]; a line `{"step": ...}` names
+the step of the recording. Registrations of controllers are left out, and features of brokers where
+they do not matter.
 """
 
 import json

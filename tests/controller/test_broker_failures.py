@@ -66,7 +66,7 @@ class Cluster(Harness):
                 await self.heartbeat(broker_id, epoch)
 
     async def die(self, *broker_ids: int) -> None:
-        """Let the sessions of these brokers expire while the others go on."""
+        """Let the sessions of these brokers expire while the others send heartbeats."""
         for _ in range(3):
             self.pass_time(3001)
             await self.beat_all(*broker_ids)
@@ -77,7 +77,7 @@ class Cluster(Harness):
         await self.heartbeat(broker_id, self.epochs[broker_id])
 
     async def start_again(self, broker_id: int, *, after_clean_stop: bool = False) -> None:
-        """Register, and stay fenced."""
+        """Register a broker, which stays fenced."""
         self._incarnation += 1
         previous = self.epochs[broker_id] if after_clean_stop else -1
         response = await self.register(
@@ -194,7 +194,7 @@ def test_controlled_stop_moves_leadership_before_the_broker_is_fenced() -> None:
         done = await c.heartbeat(3, c.epochs[3], want_shut_down=True)
         assert done.should_shut_down
         assert c.new_records() == [[c.fenced(3)]]
-        # The session of the stopped process lives on: a quick restart has to wait for its end.
+        # The session of the stopped process has not expired: a quick restart waits for it.
         refused = await c.register(3, 77, c.directories(3), previous_broker_epoch=c.epochs[3])
         assert refused.error_code == ErrorCode.DUPLICATE_BROKER_REGISTRATION
         await c.die(3)
@@ -535,7 +535,7 @@ def test_an_unregistered_broker_that_comes_back_is_eligible_nowhere() -> None:
         e = c.publisher.image.topics.by_name["e"].partitions[0]
         assert (e.isr, e.elr) == ((1,), (3,))
         c.new_records()
-        # Nobody remembers its epoch; it may bring empty disks.
+        # The controller no longer knows its epoch, and the broker may have empty disks.
         again = await c.register(3, 999, c.directories(3), previous_broker_epoch=c.epochs[3])
         ((*changes, registered),) = c.new_records()
         assert changes == [

@@ -145,7 +145,7 @@ def test_a_broker_that_supports_less_holds_a_level_back() -> None:
                 f"{PREFIX}Invalid update version 1 for feature {name}. "
                 "Broker 4 does not support this feature."
             )
-        # Placement and elections ask for no feature: it is a broker like the others.
+        # Placement and elections require no feature level of a broker, so this broker takes part.
         topic = CreateTopicsRequest.CreatableTopic(name="t", num_partitions=1, replication_factor=1)
         (created,) = (await node.request(CreateTopicsRequest(topics=[topic]))).topics
         assert created.error_code == ErrorCode.NONE

@@ -1,6 +1,6 @@
-"""Random operations on a small cluster: what must hold after each of them.
+"""Random operations on a small cluster, and the invariants that must hold after each.
 
-A failing seed is printed by pytest as the parameter; the operations of a seed are always the same.
+The seed is the parameter of the test; the operations of a seed are always the same.
 """
 
 from random import Random
@@ -27,7 +27,7 @@ BROKERS = (1, 2, 3, 4)
 
 
 class RandomCluster:
-    """Brokers that come, go, fail and lie about the past, over one controller."""
+    """Brokers that start, stop, fail and send outdated epochs, with one controller."""
 
     def __init__(self, seed: int, metadata_version: int) -> None:
         self.random = Random(seed)
@@ -68,7 +68,7 @@ class RandomCluster:
                 await self.send_heartbeat(broker_id)
 
     async def send_heartbeat(self, broker_id: int, **fields: Any) -> None:
-        """Let a process that began to stop go on stopping, until it is gone."""
+        """Send a heartbeat; a process that began to stop goes on stopping until it is gone."""
         fields.setdefault("current_metadata_offset", self.node.quorum.end_offset - 1)
         fields["want_shut_down"] = broker_id in self.stopping
         request = BrokerHeartbeatRequest(

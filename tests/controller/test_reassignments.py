@@ -123,7 +123,7 @@ def test_fewer_replicas_complete_at_once() -> None:
 
 
 def test_removing_a_follower_begins_a_new_leader_epoch() -> None:
-    """Leaders rely on it: within a leader epoch no replica was removed and added again."""
+    """Leaders rely on it: within a leader epoch no replica is removed and added again."""
 
     async def scenario() -> None:
         c = TwoReplicas()

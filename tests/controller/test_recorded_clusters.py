@@ -1,7 +1,7 @@
-"""Apache Kafka's own metadata logs: can be replayed, and our decisions are the ones in them.
+"""Metadata logs of Apache Kafka are replayed, and our controller makes the decisions in them.
 
-Wherever a record shows what happened to a broker, the decision is made again on the image before
-it, and has to give the records that stand in the log.
+Where a record shows an event of a broker, the controller decides again on the image before it. The
+result must be the records that stand in the log.
 """
 
 import pytest
@@ -22,12 +22,16 @@ SETTINGS = ControllerSettings(node_id=99, cluster_id="recorded")
 
 
 def by_partition(records: list[Message]) -> list[str]:
-    """Independent of the order of partitions, which is that of a hash table there."""
+    """Return the records sorted, because Kafka's order of partitions is that of a hash table."""
     return sorted(map(repr, records))
 
 
 def decided(entry: Recorded) -> tuple[list[Message], list[list[Message]]] | None:
-    """(records in the log, what we would write; one of them has to agree), if it is a decision."""
+    """Return the records in the log, and the alternatives that our controller might write.
+
+    One of the alternatives must be equal to the log. None if the entry is not the result of a
+    decision.
+    """
     record = entry.record
     moved, start = entry.changes_before()
     if isinstance(record, UnregisterBrokerRecord):

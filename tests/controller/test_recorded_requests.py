@@ -1,8 +1,7 @@
-"""Kafka's metadata logs again: what clients and brokers asked for, asked of our controller.
+"""Requests of clients and brokers, derived from Kafka's metadata logs and sent to our controller.
 
-From each record follows the request that must have led to it. Our decision on the image before has
-to give the same records, in the same order. What happened to brokers is in
-`test_recorded_clusters`.
+From each record follows the request that must have caused it. Our decision on the image before must
+give the same records, in the same order. Events of brokers are tested in `test_recorded_clusters`.
 """
 
 from collections.abc import Iterator
@@ -78,7 +77,8 @@ def decide(image: MetadataImage, request: Request, topic_id: bytes = b"", at: in
 
 
 def asked_once(records: list[Any], image: MetadataImage) -> tuple[int, list[Request]]:
-    """(how many of the records are of one request, the requests that may have led to them)."""
+    """Return how many of the records come from one request, and the requests that may have caused
+    them."""
     first = records[0]
     match first:
         case TopicRecord():
@@ -262,7 +262,7 @@ def proposal(image: MetadataImage, isr: list[int], record: PartitionChangeRecord
         new_isr_with_epochs=[
             data.BrokerState(broker_id=r, broker_epoch=image.cluster.brokers[r].epoch) for r in isr
         ],
-        # A leader that was elected uncleanly counts as recovered in its next proposal.
+        # After an unclean election, the leader's next proposal counts it as recovered.
         leader_recovery_state=0,
         partition_epoch=old.partition_epoch,
     )
@@ -274,7 +274,7 @@ def proposal(image: MetadataImage, isr: list[int], record: PartitionChangeRecord
 
 
 def belongs_to_a_broker(entry: Recorded) -> bool:
-    """Whether the change of a partition stands in the batch next to what happened to a broker."""
+    """Return True if an event of a broker stands beside the partition's change in the batch."""
     following = [r for r in entry.later if not isinstance(r, PartitionChangeRecord)][:1]
     preceding = [r for r, _ in entry.earlier if not isinstance(r, PartitionChangeRecord)][-1:]
     return any(

@@ -1,4 +1,4 @@
-"""Snapshots of Apache Kafka 4.3.1: our image gives them back, record by record.
+"""Snapshots of Apache Kafka 4.3.1: our image writes the same records again.
 
 `recorded_snapshots/*.jsonl` are two files of one run, one record a line: [offset, base offset of
 its batch, type, version, content].
@@ -63,7 +63,7 @@ def test_an_image_is_written_as_the_snapshot_that_it_came_from(name: str) -> Non
 
 
 def test_offsets_and_batches_of_a_snapshot_file() -> None:
-    """In the file offsets count from 0; header and footer have batches of their own."""
+    """Offsets in the file count from 0; header and footer have their own batches."""
     name = SNAPSHOTS[-1]
     records = [record for record, _ in recorded(name)]
     header_ms = entries(name)[0][4]["lastContainedLogTimestamp"]

@@ -20,7 +20,7 @@ Edits = list[tuple[str, str | None, int]]
 
 
 class NoAddress:
-    """A resolver that finds an address for every name but these."""
+    """A resolver that finds an address for every name except these."""
 
     def __init__(self, *names: str) -> None:
         self._names = names

@@ -1,4 +1,4 @@
-"""A log of `__consumer_offsets` in memory, and a broker's view of the cluster, for the runtime."""
+"""A log of `__consumer_offsets` in memory, and the cluster's metadata, for tests of the runtime."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
@@ -68,7 +68,7 @@ def topic(name: str, topic_id: bytes, partitions: int, leader: int = 1) -> Topic
 
 
 def image_of(*topics: TopicImage, is_fenced: bool = False) -> MetadataImage:
-    """A cluster of broker 1 with these topics."""
+    """Return the metadata of a cluster that has only broker 1 and these topics."""
     broker = BrokerRegistration(
         broker_id=1,
         epoch=1,
@@ -90,10 +90,12 @@ def image_of(*topics: TopicImage, is_fenced: bool = False) -> MetadataImage:
 
 @dataclass
 class View:
+    """The broker's view of the metadata."""
+
     image: MetadataImage
     is_behind: bool = False
     on_catch_up: Callable[[], None] | None = None
-    """What happens while a request waits for the replicas; None is nothing until its time is up."""
+    """Called while a request waits for the replicas; None if nothing changes until it times out."""
 
     async def catch_up(self, _: float) -> bool:
         if self.on_catch_up is None:
@@ -105,7 +107,7 @@ class View:
 
 @dataclass
 class Broker:
-    """What the handlers get as their services."""
+    """The services that the handlers use."""
 
     groups: GroupCoordinator
     metadata: View
@@ -120,7 +122,7 @@ class Broker:
 
 
 def standing_clock() -> int:
-    """A time that never passes."""
+    """Return always the same time."""
     return 1_700_000_000_000
 
 
@@ -165,7 +167,7 @@ def context(
 
 
 def run(story: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Run a story on a loop of its own and see that it leaves no task behind."""
+    """Run a story on its own event loop and assert that it leaves no task behind."""
 
     async def whole() -> None:
         before = asyncio.all_tasks()

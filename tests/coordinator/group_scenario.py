@@ -1,7 +1,7 @@
-"""A shard with a virtual clock and a log in memory, to tell stories about groups.
+"""A shard with a virtual clock and a log in memory, for tests that tell a story about a group.
 
-The scenario does what the driver does: it keeps timers, appends records, reports commits and
-collects answers. With `hold()` appends stay under way until `commit()` or `fail(code)`.
+The scenario does the driver's work: it keeps timers, appends records, reports commits and collects
+answers. After `hold()`, appends stay under way until `commit()` or `fail(code)`.
 """
 
 from collections.abc import Callable
@@ -44,7 +44,7 @@ Protocols = tuple[tuple[str, bytes], ...]
 
 
 def subscription(*topics: str) -> bytes:
-    """Metadata of a consumer that reads these topics."""
+    """Return the metadata of a consumer that subscribes to these topics."""
     return b"\0\0" + encode(ConsumerProtocolSubscription(topics=list(topics)), 0)
 
 
@@ -64,7 +64,7 @@ class Scenario:
         self.start()
 
     def start(self) -> None:
-        """A coordinator takes the shard over: it knows what the log says."""
+        """Load the shard from the log, as a newly elected coordinator does."""
         self.open.clear()
         self.shard = GroupShard(self.config, self._new_id)
         self.timers = TimerQueue()
@@ -84,7 +84,7 @@ class Scenario:
         return f"request{self._tokens}"
 
     def _ask(self, operation: Callable[[str], Outcome]) -> str:
-        """Send a request; its token."""
+        """Send a request and return its token."""
         token = self._token()
         outcome = operation(token)
         self.open.add(token)
@@ -92,7 +92,7 @@ class Scenario:
         return token
 
     def lost_requests(self) -> set[str]:
-        """Requests without an answer that neither a member nor an append under way will answer."""
+        """Return the unanswered requests that are neither parked nor waiting for an append."""
         kept: set[Any] = set()
         for group in self.shard.groups:
             for member in group.members.values():
@@ -134,23 +134,23 @@ class Scenario:
             self._execute(self.shard.complete(completion, code, self.now_ms))
 
     def hold(self) -> None:
-        """From now on appends stay under way."""
+        """Let later appends stay under way."""
         self.held = []
 
     def commit(self) -> None:
-        """Everything that is under way is committed."""
+        """Commit all appends that are under way."""
         held, self.held = self.held or [], None
         for outcome in held:
             self._finish(outcome, ErrorCode.NONE)
 
     def fail(self, code: ErrorCode) -> None:
-        """Everything that is under way fails with an error of the log."""
+        """Let all appends that are under way fail with an error of the log."""
         held, self.held = self.held or [], None
         for outcome in held:
             self._finish(outcome, coordinator_error(code))
 
     def advance(self, duration_ms: int) -> None:
-        """Let time pass; timers fire on their way, at most once per ms on average."""
+        """Advance the clock; timers fire in order, on average at most one per ms."""
         end_ms = self.now_ms + duration_ms
         fired = 0
         while (next_ms := self.timers.next_ms()) is not None and next_ms <= end_ms:
@@ -162,7 +162,7 @@ class Scenario:
         self.now_ms = end_ms
 
     def advance_until_joined(self, token: str) -> None:
-        """Let as little time pass as it takes for a join to be answered."""
+        """Advance the clock just far enough that a join is answered."""
         while self.waits(token):
             self.advance(DELAY_MS)
 
@@ -181,7 +181,7 @@ class Scenario:
         client_id: str = "app",
         group: str = GROUP,
     ) -> str:
-        """Send a JoinGroup; the token of its answer."""
+        """Send a JoinGroup and return its token."""
         request = JoinGroupRequest(
             group_id=group,
             session_timeout_ms=session_ms,
@@ -198,7 +198,7 @@ class Scenario:
         return self._ask(lambda token: self.shard.join(token, request, client, self.now_ms))
 
     def join(self, **arguments: Any) -> tuple[str, str]:
-        """Join as a new dynamic member, in the two steps of KIP-394: (member id, token)."""
+        """Join as a new dynamic member, in the two steps of KIP-394; return member id and token."""
         first = self.joined(self.ask_join(**arguments))
         assert first.error_code == ErrorCode.MEMBER_ID_REQUIRED
         return first.member_id, self.ask_join(first.member_id, **arguments)
@@ -249,7 +249,7 @@ class Scenario:
         return ErrorCode(self.answers.pop(token).error_code)
 
     def ask_leave(self, *members: str | tuple[str, str | None], group: str = GROUP) -> str:
-        """Leave with member ids, or pairs of member id and instance id."""
+        """Leave with member ids, or pairs of member id and instance id; return the token."""
         pairs = [(m, None) if isinstance(m, str) else m for m in members]
         request = LeaveGroupRequest(
             group_id=group,
@@ -260,7 +260,7 @@ class Scenario:
         return self._ask(lambda token: self.shard.leave(token, request, self.now_ms))
 
     def leave(self, *members: str | tuple[str, str | None], group: str = GROUP) -> list[ErrorCode]:
-        """As `ask_leave`; the code of each."""
+        """Leave as with `ask_leave`, and return the error code of each member."""
         response: LeaveGroupResponse = self.answers.pop(self.ask_leave(*members, group=group))
         return [ErrorCode(member.error_code) for member in response.members]
 
@@ -305,7 +305,7 @@ class Scenario:
         )
 
     def commit_offsets(self, offsets: dict[tuple[str, int], int], **arguments: Any) -> ErrorCode:
-        """Commit; the one error code of all partitions."""
+        """Commit offsets and return the one error code of all partitions."""
         try:
             token = self.ask_commit(offsets, **arguments)
         except ApiError as error:
@@ -321,7 +321,7 @@ class Scenario:
         topic_id: bytes = ZERO_UUID,
         group: str = GROUP,
     ) -> dict[tuple[str, int], int | ErrorCode]:
-        """Committed offsets of these partitions (of all without any), -1 for none."""
+        """Return the committed offsets of these partitions, or of all; -1 where there is none."""
         request = OffsetFetchRequest.OffsetFetchRequestGroup(
             group_id=group,
             topics=[
@@ -371,7 +371,7 @@ class Scenario:
     # ------------------------------------------------------------ looking
 
     def joined(self, token: str) -> JoinGroupResponse:
-        """The answer of a join, which must have come."""
+        """Return the answer to a join, which must have come."""
         response: JoinGroupResponse = self.answers[token]
         return response
 
@@ -380,7 +380,7 @@ class Scenario:
         return response
 
     def waits(self, token: str) -> bool:
-        """True if the request is still parked."""
+        """Return True if the request is still parked."""
         return token not in self.answers
 
     def group(self, group_id: str = GROUP) -> ClassicGroup:
@@ -392,14 +392,15 @@ class Scenario:
         return self.shard.offsets.get(group, TopicPartition(topic, partition))
 
     def stable_group(self, count: int = 1, **arguments: Any) -> list[str]:
-        """A Stable group of `count` members at generation 1; the first of the ids leads."""
+        """Make a Stable group of `count` members at generation 1; the first returned id is the
+        leader."""
         joins = [self.join(**arguments) for _ in range(count)]
         self.advance_until_joined(joins[0][1])
         self.sync_all([member_id for member_id, _ in joins])
         return [member_id for member_id, _ in joins]
 
     def sync_all(self, member_ids: list[str], group: str = GROUP) -> list[str]:
-        """All members ask for their assignment, the leader brings it; the tokens."""
+        """Send SyncGroup for all members, with an assignment from the leader; return the tokens."""
         state = self.group(group)
         given = {member_id: f"for {member_id}".encode() for member_id in member_ids}
         return [
@@ -414,5 +415,5 @@ class Scenario:
 
 
 def with_config(**changes: Any) -> Scenario:
-    """A scenario with some settings of its own."""
+    """Start a scenario with other settings."""
     return Scenario(replace(GroupCoordinatorConfig(), **changes))

@@ -1,4 +1,4 @@
-"""The first group of a cluster reaches its coordinator before that has heard of its partition."""
+"""The first group of a cluster waits until its coordinator knows its partition."""
 
 from collections.abc import Callable
 from typing import Any, cast

@@ -1,7 +1,7 @@
-"""Handlers of the group and offset APIs: what every version asks and gets.
+"""Handlers of the group and offset APIs, at every version of requests and answers.
 
-Requests and responses go through the codec at their version, so that nothing is answered that the
-version cannot carry.
+Requests and responses go through the codec at their version, which proves that the version can
+carry the answer.
 """
 
 from collections.abc import Awaitable, Callable
@@ -50,7 +50,7 @@ DeleteTopic = OffsetDeleteRequest.OffsetDeleteRequestTopic
 
 
 async def ask(broker: Broker, handler: Handler[R], version: int, request: Message) -> R:
-    """The response as a client of that version reads it."""
+    """Return the response as a client of that version decodes it."""
     received, _ = decode(type(request), version, encode(request, version))
     response = await handler(broker, context(version), received)
     read, _ = decode(type(response), version, encode(response, version))
@@ -195,7 +195,7 @@ def test_share_groups_have_no_coordinator() -> None:
 
 
 async def become_member(broker: Broker, version: int) -> str:
-    """Join with any version; the member id."""
+    """Join with any version and return the member id."""
     request = JoinGroupRequest(
         group_id="orders",
         session_timeout_ms=10_000,
@@ -321,7 +321,7 @@ def test_empty_group_id_is_invalid(handler: Any, version: int, request_: Message
 
 
 def commit_request(version: int) -> OffsetCommitRequest:
-    """Commits t-0, the missing t-9 and a partition of a topic that does not exist."""
+    """Return a commit for t-0, the missing t-9 and a partition of a topic that does not exist."""
     by_id = version >= 10
     t, gone = (CommitTopic(topic_id=ID_T), CommitTopic(topic_id=ID_GONE))
     if not by_id:
@@ -335,7 +335,7 @@ def commit_request(version: int) -> OffsetCommitRequest:
 
 
 def fetch_request(version: int) -> OffsetFetchRequest:
-    """Asks for t-0, t-1 and a partition of a topic that does not exist."""
+    """Return a fetch of t-0, t-1 and a partition of a topic that does not exist."""
     if version < 8:
         return OffsetFetchRequest(
             group_id="orders",
@@ -387,7 +387,7 @@ def test_commit_stores_the_topics_id_also_for_clients_that_name_it() -> None:
             for committed in shard.shard.offsets.of_group("orders").values()
         ]
         assert stored.topic_id == ID_T
-        # The topic is created anew: the offset belongs to the old one.
+        # The topic is created again under the same name; the offset belongs to the deleted one.
         broker.metadata.image = image_of(topic(OFFSETS_TOPIC, b"o" * 16, 2), topic("t", ID_GONE, 2))
         request = OffsetFetchRequest(
             groups=[

@@ -1,4 +1,4 @@
-"""JoinGroup: who gets in, under which member id, and how long everybody waits."""
+"""JoinGroup: which clients may join, under which member id, and how long the members wait."""
 
 import pytest
 from group_scenario import (

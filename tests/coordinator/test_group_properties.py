@@ -1,7 +1,7 @@
-"""Whatever members, tools and time do in whatever order: invariants hold, and the log is enough.
+"""Random operations of members, tools and the clock: invariants hold, and the log suffices.
 
-`Scenario` checks the invariants of the groups after every outcome. At the end a second shard that
-replays the log knows every offset and every stored generation.
+`Scenario` checks the invariants of the groups after every outcome. At the end, a second shard that
+replays the log must have every offset and every stored generation.
 """
 
 from dataclasses import replace
@@ -34,6 +34,8 @@ instances = st.sampled_from([None, "a", "b"])
 
 
 class Groups(RuleBasedStateMachine):
+    """Random operations on one group."""
+
     def __init__(self) -> None:
         super().__init__()
         self.s = Scenario(CONFIG)
@@ -45,7 +47,7 @@ class Groups(RuleBasedStateMachine):
             self.s.stable_group(count)
 
     def member(self, index: int) -> str:
-        """A present member, or one that is not there."""
+        """Return the id of a present member, or an unknown id."""
         group = self.s.shard.groups.get(GROUP)
         known = [] if group is None else [*group.members, *group.pending_joins]
         return known[index] if index < len(known) else "app-gone"

@@ -1,7 +1,6 @@
-"""Records of `__consumer_offsets` byte for byte as Apache Kafka 4.3.1 wrote them.
+"""Records of `__consumer_offsets`, byte for byte as Apache Kafka 4.3.1 wrote them.
 
-Sizes, times and checksums are those of a recorded log: a batch with the same CRC has the same
-bytes.
+Sizes, times and checksums come from a recorded log: a batch with the same CRC has the same bytes.
 """
 
 import pytest

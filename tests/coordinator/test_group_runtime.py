@@ -100,7 +100,7 @@ async def join(
 
 
 async def settle() -> None:
-    """Let everything that is ready run."""
+    """Let every task that is ready run."""
     for _ in range(10):
         await asyncio.sleep(0)
 
@@ -174,7 +174,7 @@ def test_next_coordinator_knows_what_the_log_says() -> None:
         assert (await fetch(second), await fetch(second, "other")) == (42, 7)
         listed = second.groups.list_groups(ListGroupsRequest())
         assert sorted(group.group_id for group in listed.groups) == ["orders", "other"]
-        # The assignment was never stored, so the member is not known any more.
+        # The assignment was never stored, so the loaded group does not have the member.
         with pytest.raises(ApiError, match="UNKNOWN_MEMBER_ID"):
             await second.groups.heartbeat(
                 HeartbeatRequest(group_id=GROUP, generation_id=1, member_id=member_id)
@@ -743,8 +743,8 @@ def test_deletion_of_a_large_group_takes_several_batches() -> None:
 # ---------------------------------------------------------------- timers
 
 
-class Restless(GroupShard):
-    """Whatever timer fires is set again for a time that has passed, or fails at first."""
+class TimerInThePast(GroupShard):
+    """Sets each timer that fires again for a time in the past; with `fails`, raises at first."""
 
     __slots__ = ("fails", "fired", "has_fired_often")
 
@@ -773,7 +773,7 @@ class Restless(GroupShard):
 @pytest.mark.parametrize("fails", [False, True])
 def test_timers_leave_the_event_loop_to_others(fails: bool) -> None:
     async def story() -> None:
-        shard = Restless(fails=fails)
+        shard = TimerInThePast(fails=fails)
         driver = ShardDriver(
             partition_of(GROUP),
             0,
@@ -794,7 +794,7 @@ def test_timers_leave_the_event_loop_to_others(fails: bool) -> None:
 
 def test_two_members_share_an_assignment() -> None:
     async def story() -> None:
-        # The initial delay needs a clock that moves with the loop.
+        # The initial delay needs a clock that advances with the event loop.
         loop = asyncio.get_running_loop()
         broker = start_broker(
             config=replace(CONFIG, initial_rebalance_delay_ms=10),
@@ -832,7 +832,7 @@ def test_two_members_share_an_assignment() -> None:
 
 @pytest.mark.parametrize("jump_ms", [86_400_000, -86_400_000])
 def test_setting_the_time_of_day_moves_no_timer(jump_ms: int) -> None:
-    """A jump forward expires nobody, and after one back what was waited for still comes."""
+    """A jump forward expires no member, and a timer still fires after a jump back."""
 
     async def story() -> None:
         loop = asyncio.get_running_loop()

@@ -1,4 +1,4 @@
-"""Heartbeat, LeaveGroup, the end of sessions, and a change of coordinator."""
+"""Heartbeat, LeaveGroup, session timeouts, and a change of coordinator."""
 
 import pytest
 from group_scenario import DELAY_MS, REBALANCE_MS, SESSION_MS, Scenario

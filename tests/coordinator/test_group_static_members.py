@@ -1,4 +1,4 @@
-"""Static members (KIP-345): an instance id keeps its place in the group over restarts."""
+"""Static members (KIP-345): an instance id keeps its place in the group when it restarts."""
 
 import pytest
 from group_scenario import DELAY_MS, REBALANCE_MS, SESSION_MS, Scenario
@@ -8,7 +8,7 @@ from spindle.coordinator.classic_group import GroupState
 
 
 def static_group(s: Scenario, *instances: str) -> dict[str, str]:
-    """A Stable group of static members; the member id of each instance."""
+    """Make a Stable group of static members; return the member id of each instance."""
     for instance in instances:
         s.ask_join(instance_id=instance)
     s.advance(DELAY_MS * (len(instances) + 1))
@@ -30,7 +30,7 @@ def test_returning_member_gets_a_new_id_without_a_rebalance() -> None:
 
 
 def test_returning_member_may_read_other_topics() -> None:
-    """Whoever loads the record sees them, so the group that wrote it has to."""
+    """The group that wrote the record must have the same topics as one that loads it."""
     t = b"\0\0\0\0\0\1\0\1t\xff\xff\xff\xff"
     t_and_u = b"\0\0\0\0\0\2\0\1t\0\1u\xff\xff\xff\xff"
     s = Scenario()

@@ -8,7 +8,7 @@ from spindle.coordinator.classic_group import GroupState
 
 
 def two_joined(s: Scenario) -> tuple[str, str]:
-    """A group of leader and follower at generation 1 that waits for its assignment."""
+    """Make a group of leader and follower at generation 1 that waits for its assignment."""
     leader, join = s.join()
     follower, _ = s.join()
     s.advance_until_joined(join)

@@ -1,4 +1,4 @@
-"""The queue of deadlines against a plain dict."""
+"""The queue of deadlines, compared with a plain dict."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -60,5 +60,5 @@ def test_each_timer_fires_once_at_its_last_deadline(
         assert all((key in queue) == (key in deadlines) for key in KEYS)
         next_ms = queue.next_ms()
         assert (next_ms is None) == (not deadlines)
-        # It may be early, because of a deadline that moved, and is never late.
+        # The time may be too early, if a deadline was moved later, but never too late.
         assert next_ms is None or next_ms <= min(deadlines.values())

@@ -1,7 +1,8 @@
 """Groups of the consumer protocol (KIP-848) that Apache Kafka left in the log.
 
-They are not served. What they committed is; and when they end here, they end so that Apache Kafka
-can load the partition again: tombstones in its order, before a classic group's first record.
+Spindle does not serve such groups, but serves their committed offsets. When it deletes one, Apache
+Kafka must still be able to load the partition: the tombstones are in Kafka's order, and come before
+a classic group's first record.
 """
 
 import pytest
@@ -32,7 +33,7 @@ TOMBSTONES = [CURRENT, TARGET_OF_MEMBER, TARGET, MEMBER, GROUP]
 
 
 def left_by_kafka(s: Scenario, *, with_offset: bool) -> None:
-    """The records of a group with one member, in the order in which Apache Kafka writes them."""
+    """Replay the records of a group with one member, in the order in which Kafka writes them."""
     for left in (MEMBER, GROUP, TARGET_OF_MEMBER, TARGET, CURRENT):
         s.shard.replay(UnservedRecord("orders", left, is_tombstone=False))
     if with_offset:

@@ -1,4 +1,4 @@
-"""A node in a process of its own."""
+"""A node in its own process."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,7 +12,7 @@ StartNode = Callable[..., TargetNode]
 
 @pytest.fixture
 def start_node(tmp_path: Path) -> Iterator[StartNode]:
-    """Starts a node with further keys of the property file (dots written as underscores)."""
+    """Return a function that starts a node; its keywords are keys with `_` for each dot."""
     nodes: list[TargetNode] = []
 
     def start(**overrides: object) -> TargetNode:

@@ -1,7 +1,7 @@
-"""Peers that take much: large requests, slow readers, half frames, many connections.
+"""Peers that use much: large requests, slow readers, half frames, many connections.
 
-Next to each of them a canary uses the node; it must get right answers, and the node must not do
-much else before it gives them. That is counted in processor time: the machine may be busy.
+Beside each of them a canary uses the node. Its answers must be right, and the node must not do much
+other work before it answers. That work is measured in CPU time, because the machine may be busy.
 """
 
 import asyncio
@@ -106,7 +106,7 @@ FetchTopic = FetchRequest.FetchTopic
 
 
 def large_requests() -> list[tuple[Message, int]]:
-    """Requests with very many elements, each cheap to send."""
+    """Return requests with very many elements, each of them cheap to send."""
     names = [f"unknown-{number}" for number in range(COUNT)]
     return [
         (
@@ -227,7 +227,7 @@ def test_more_elements_than_a_request_may_have_close_the_connection(start_node: 
 
 
 def test_a_large_produce_request_keeps_its_place(start_node: StartNode) -> None:
-    """Pipelined behind it comes another; the offsets say who was first."""
+    """Pipeline a second request behind it; the offsets show the order of the appends."""
     node = start_node()
 
     async def story() -> None:
@@ -300,7 +300,7 @@ def test_consumers_that_stop_reading_take_bounded_memory(start_node: StartNode) 
                     one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
                     one.sendall(b"".join(framed(fetch(2**31 - 1), 12, n) for n in range(3)))
                 await asyncio.sleep(2)
-                # 40 times 24 MiB would be 960.
+                # Without a limit, 40 connections would take 24 MiB each.
                 assert node.rss_bytes() - before < 500 * MIB
 
     run(story)
@@ -315,7 +315,7 @@ def test_a_fetch_is_never_answered_with_more_than_fetch_max_bytes(start_node: St
         response = await client.ask(fetch(2**31 - 1), 12)
         size = len(response.responses[0].partitions[0].records)
         assert 2_000_000 < size <= 3 * MIB
-        # One that can never have what it waits for holds no memory and is answered in time.
+        # A fetch that can never have its `min_bytes` holds no memory and is answered in time.
         response = await client.ask(fetch(2**31 - 1, max_wait_ms=200, min_bytes=2**31 - 1), 12)
         assert len(response.responses[0].partitions[0].records) == size
         client.close()
@@ -334,7 +334,7 @@ def test_producers_that_stop_within_a_frame_take_what_they_sent(start_node: Star
                 for one in stopped:
                     one.sendall(head + bytes(1_000_000))
                 await asyncio.sleep(0.5)
-                # 60 times 100 MB were announced.
+                # The 60 frames announce 100 MB each.
                 assert node.rss_bytes() - before < 250 * MIB
 
     run(story)
@@ -416,7 +416,7 @@ def test_frames_above_the_limit_close_the_connection(start_node: StartNode) -> N
 
 
 def test_requests_wait_while_too_many_bytes_are_held(start_node: StartNode) -> None:
-    """Large frames one after the other: all are answered, none is lost."""
+    """Send large frames one after the other: all are answered."""
     node = start_node(queued_max_request_bytes=1_000_000, socket_request_max_bytes=1_000_000)
     request = FindCoordinatorRequest(coordinator_keys=["k" * 30_000] * 20)
 
@@ -434,7 +434,7 @@ def test_requests_wait_while_too_many_bytes_are_held(start_node: StartNode) -> N
 
 
 def test_a_canary_finds_a_wrong_answer(start_node: StartNode) -> None:
-    """The judge itself: somebody else writes to its topic."""
+    """Another client writes to the canary's topic, and the canary must notice."""
     node = start_node()
 
     async def story() -> None:

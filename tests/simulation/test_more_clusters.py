@@ -1,4 +1,4 @@
-"""More of them, in a file of their own, which another worker may take."""
+"""Further seeds of `test_whole_clusters`, in their own file so that another worker can run them."""
 
 import pytest
 

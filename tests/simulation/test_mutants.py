@@ -1,4 +1,7 @@
-"""Broken variants are caught; `make simulate MUTANTS=1` runs all of them."""
+"""Each mutant makes a deliberate mistake, and the simulation must find it.
+
+`make simulate MUTANTS=1` runs all of them.
+"""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Connections that carry nothing any more, while both ends believe in them."""
+"""Connections that carry no bytes any more, although both ends believe that they are open."""
 
 import asyncio
 
@@ -7,7 +7,7 @@ from spindle.testing.simulation.scenario import Chances, NodePlan, Scenario, dra
 
 
 def test_a_silent_connection_to_the_controller_does_not_cost_the_session() -> None:
-    """An answer is waited for as long as another request fits into the session."""
+    """The broker waits for an answer only as long as another request fits into the session."""
     plans = (NodePlan(1, ("controller",)), NodePlan(2, ("broker",)))
     properties = {**draw(1).properties, "controller.socket.timeout.ms": "30000"}
     scenario = Scenario(1, plans, is_dynamic=True, chances=Chances(), properties=properties)

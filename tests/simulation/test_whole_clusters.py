@@ -1,4 +1,4 @@
-"""Whole clusters, by seed: whatever goes wrong, nothing that was promised is broken."""
+"""Whole clusters, by seed: no fault breaks a promise to a client."""
 
 import pytest
 

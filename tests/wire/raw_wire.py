@@ -1,4 +1,4 @@
-"""Kafka frames built and read by hand, so that a wrong codec cannot hide a wrong server."""
+"""Kafka frames written and read by hand, so that an error of the codec cannot hide itself."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def string(text: str) -> bytes:
 
 
 def header(api_key: int, version: int, correlation_id: int, flexible: bool = False) -> bytes:
-    """Request header 1, or 2 (with an empty tag section) when `flexible`."""
+    """Return request header 1, or 2 (with an empty tag section) if `flexible`."""
     fixed = struct.pack(">hhi", api_key, version, correlation_id) + string("raw")
     return fixed + (b"\x00" if flexible else b"")
 
 
 def frame(payload: bytes) -> bytes:
-    """`payload` behind its 4-byte size."""
+    """Return `payload` behind its 4-byte size."""
     return struct.pack(">i", len(payload)) + payload
 
 
@@ -107,19 +107,19 @@ class Connection:
         self.socket.sendall(data)
 
     def send_or_refused(self, data: bytes) -> None:
-        """Send what the server may refuse by closing before everything is sent."""
+        """Send data that the server may refuse: it may close before everything is sent."""
         try:
             self.socket.sendall(data)
         except (BrokenPipeError, ConnectionResetError):
             return
 
     def receive(self) -> bytes:
-        """Payload of the next frame; EOFError when the server has closed."""
+        """Return the payload of the next frame; raise EOFError if the server has closed."""
         (size,) = struct.unpack(">i", self._exactly(4))
         return self._exactly(size)
 
     def correlation_id(self) -> int:
-        """Correlation id of the next answer."""
+        """Return the correlation id of the next answer."""
         return int(struct.unpack(">i", self.receive()[:4])[0])
 
     def is_closed_by_server(self) -> bool:
@@ -155,20 +155,20 @@ def connect(node: Node) -> Iterator[Connection]:
 
 
 def supported_versions(answer: bytes) -> tuple[int, dict[int, tuple[int, int]]]:
-    """Error code and ranges by API of an ApiVersions v0 answer (without the frame size)."""
+    """Return error code and ranges by API of an ApiVersions v0 answer (without the frame size)."""
     _, error, count = struct.unpack_from(">ihi", answer)
     entries = struct.iter_unpack(">hhh", answer[10 : 10 + 6 * count])
     return error, {key: (low, high) for key, low, high in entries}
 
 
 def produce_error(answer: bytes) -> int:
-    """Error code of the only partition in a Produce v7 answer."""
+    """Return the error code of the only partition in a Produce v7 answer."""
     (name_length,) = struct.unpack_from(">h", answer, 8)
     return int(struct.unpack_from(">h", answer, 8 + 2 + name_length + 4 + 4)[0])
 
 
 def leader_of(answer: bytes, partition: int) -> int:
-    """Leader of one partition in a Metadata v4 answer about a single topic; -1 when none."""
+    """Return the leader of a partition in a Metadata v4 answer about a single topic; -1 if none."""
     position = 8
     (brokers,) = struct.unpack_from(">i", answer, position)
     position += 4

@@ -1,4 +1,4 @@
-"""Whatever a connection sends, the process lives and every other connection is served.
+"""Hostile input on a connection: the process goes on, and all other connections are served.
 
 The fixture `unharmed` holds a second connection through each test and uses it afterwards.
 """
@@ -52,7 +52,7 @@ def unharmed(node: Node) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def topic(node: Node) -> str:
-    """A topic of one partition that has a leader."""
+    """Return a topic of one partition that has a leader."""
     with connect(node) as client:
         for _ in range(500):
             client.send(metadata_request([TOPIC]))
@@ -88,7 +88,7 @@ def test_impossible_sizes_close_the_connection(node: Node, size: int) -> None:
 
 
 def test_an_announced_size_allocates_nothing(node: Node) -> None:
-    """Forty connections that promise 100 MB each and send nothing."""
+    """Open forty connections that announce 100 MB each and send nothing."""
     if node.kind == "kafka":
         pytest.skip("Apache Kafka reserves the announced size and runs out of memory")
     before = node.rss_bytes()
@@ -155,7 +155,7 @@ def test_unknown_tagged_fields_are_skipped(node: Node) -> None:
 
 
 def test_bytes_after_the_request_do_not_desynchronise(node: Node) -> None:
-    """Two frames in one write, the second split over two writes."""
+    """Send two frames in one write, with the second split over two writes."""
     first, second = api_versions_request(correlation_id=1), api_versions_request(correlation_id=2)
     with connect(node) as client:
         client.send(first + second[:5])
@@ -235,7 +235,7 @@ def test_a_client_that_does_not_read_holds_up_nobody(node: Node) -> None:
             for number in range(20_000):
                 deaf.send(api_versions_request(correlation_id=number))
         except TimeoutError:
-            pass  # the server has stopped reading, as it may
+            pass  # the server may have stopped reading
         other.send(api_versions_request(correlation_id=4))
         assert other.correlation_id() == 4
         deaf.socket.settimeout(5)
@@ -271,7 +271,7 @@ def test_a_bad_batch_is_refused_and_the_connection_stays(
 
 
 def test_random_payloads(node: Node) -> None:
-    """Seeded noise, and valid requests with bytes changed, each on a connection of its own."""
+    """Send seeded noise, and valid requests with changed bytes, each on its own connection."""
     noise = random.Random(20_26)
     valid = [
         metadata_request([TOPIC, "other"]),
