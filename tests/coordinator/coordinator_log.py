@@ -146,10 +146,7 @@ def start_broker(
     elect: bool = True,
     clock: Callable[[], int] = standing_clock,
 ) -> Broker:
-    """A broker that leads all partitions of `__consumer_offsets`; needs a running loop.
-
-    The topics that the cluster has are `t` alone, unless others are given.
-    """
+    """Start a broker that leads all partitions of `__consumer_offsets`; needs a running loop."""
     log = log or MemoryLog()
     known = topics or (topic("t", b"t" * 16, 1),)
     view = View(image_of(topic(OFFSETS_TOPIC, b"o" * 16, partitions), *known))

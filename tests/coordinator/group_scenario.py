@@ -52,6 +52,8 @@ RANGE: Protocols = (("range", subscription("t")),)
 
 
 class Scenario:
+    """One shard, its log, its clock and the answers to its requests by token."""
+
     def __init__(self, config: GroupCoordinatorConfig | None = None) -> None:
         self.config = config or GroupCoordinatorConfig()
         self.now_ms = START_MS

@@ -1,7 +1,7 @@
-"""Runs in the environment of peers.spark_venv: rows of one cluster through several sources.
+"""A program that runs in the environment of peers.spark_venv and reads rows from several sources.
 
-Reads a JSON plan from standard input and prints one JSON object as its last line. It is a program
-and not a test, because Spark 4.2 must not share a process with the project's own PySpark.
+It reads a JSON plan from standard input and prints one JSON object as its last line. It is not a
+test, because Spark 4.2 must not share a process with the project's own PySpark.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def read(spark: SparkSession, source: str, plan: dict, options: dict) -> DataFra
 
 
 def rows(frame: DataFrame) -> Rows:
-    """All rows as plain data, ordered by place."""
+    """Return all rows as plain data, ordered by partition and offset."""
     collected = [
         [
             None if row.key is None else bytes(row.key).hex(),
@@ -62,7 +62,7 @@ def rows(frame: DataFrame) -> Rows:
 
 
 def compare(spark: SparkSession, plan: dict, options: dict) -> dict[str, object]:  # type: ignore[type-arg]
-    """Number of rows of each source, their schema, and the first difference to the built-in."""
+    """Return rows of each source, their schema, and the first difference to the built-in source."""
     frames = {
         source: read(spark, source, plan, options)
         for source in ("kafka", "spindle", "spindle-segments")
@@ -80,7 +80,7 @@ def compare(spark: SparkSession, plan: dict, options: dict) -> dict[str, object]
 
 
 def write(spark: SparkSession, plan: dict) -> dict[str, object]:  # type: ignore[type-arg]
-    """The built-in sink writes 1,000 rows; the sources read them back."""
+    """Write 1,000 rows with the built-in sink, and read them with the sources."""
     frame = spark.sql(
         "select cast(concat('key-', id % 10) as binary) key,"
         " cast(if(id % 7 = 0, null, concat('value-', id)) as binary) value,"
@@ -94,7 +94,7 @@ def write(spark: SparkSession, plan: dict) -> dict[str, object]:  # type: ignore
 
 
 def stream(spark: SparkSession, plan: dict) -> list[int]:  # type: ignore[type-arg]
-    """The built-in streaming source in two runs over one checkpoint: rows of each run."""
+    """Run the built-in streaming source twice on one checkpoint; return the rows of each run."""
     folder = Path(plan["folder"])
     counts = []
     for _ in range(2):

@@ -1,7 +1,7 @@
-"""Producers and consumer groups of several clients live through the loss of every node.
+"""Producers and consumer groups of several clients go on although every node is lost once.
 
-Each client sends numbers until the test is over, and its group reads them. What was acknowledged is
-read, and a client that orders and deduplicates reads each number once, in order of its partition.
+Each client sends numbers until the end of the test, and its group reads them. Every acknowledged
+number is read. A client that orders and deduplicates reads each number once, in partition order.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LIMIT_S = 60.0
 
 
 class Subject:
-    """What one client has sent and read so far."""
+    """The numbers that one client has sent and read so far."""
 
     def __init__(self, bootstrap: str, topic: str, is_exact: bool) -> None:
         self.bootstrap = bootstrap
@@ -191,7 +191,7 @@ CLIENTS: dict[str, tuple[Callable[[Subject], None], Callable[[Subject], None], b
     "kafka-python": (kafka_python_sends, kafka_python_reads, False),
     "aiokafka": (aiokafka_sends, aiokafka_reads, True),
 }
-"""What sends, what reads, and whether order survives repeated sends (idempotence)."""
+"""Producer and consumer of each client, and True if order survives repeats (idempotence)."""
 
 
 def _guarded(work: Callable[[Subject], None], subject: Subject) -> None:
@@ -203,8 +203,8 @@ def _guarded(work: Callable[[Subject], None], subject: Subject) -> None:
 
 @pytest.fixture(params=["spindle spindle spindle", "spindle kafka spindle"])
 def cluster(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Cluster]:
-    # kafka-python assigns nothing, for five minutes, if its group is complete before it has read
-    # the metadata of its topic; by default groups wait long enough.
+    # kafka-python assigns no partitions for five minutes if its group is complete before it has
+    # read the topic's metadata; with Kafka's default delay, groups wait long enough.
     delay = {"group.initial.rebalance.delay.ms": "3000"}
     with Cluster(tmp_path, request.param.split(), overrides=QUICK_FAILOVER | delay) as running:
         yield running
@@ -228,7 +228,7 @@ def test_clients_live_through_the_loss_of_every_node(cluster: Cluster) -> None:
     cluster.wait_in_sync(list(CLIENTS))
     for thread in senders + readers:
         thread.start()
-    # A client that has never seen its topic may give up on it.
+    # A client that has never seen its topic may give up, so wait until each has read.
     deadline = time.monotonic() + LIMIT_S
     while not all(subject.read for subject in subjects):
         assert time.monotonic() < deadline, {s.topic: (len(s.read), s.faults) for s in subjects}

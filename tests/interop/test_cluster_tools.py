@@ -27,7 +27,7 @@ def test_quorum_status(pair: Pair) -> None:
             )
         )
         lines = [re.sub(r"(HighWatermark:\s+)\d+", r"\1<n>", line) for line in answer["stdout"]]
-        # The two clocks that the lag is measured with tick independently.
+        # The two clocks from which the lag is computed tick independently.
         return answer["exit"], [line for line in lines if not line.startswith("MaxFollowerLagTime")]
 
     _, lines = pair.compare(script)
@@ -75,7 +75,7 @@ def test_features(pair: Pair) -> None:
 
 
 def api_ranges(pair: Pair, node: Node) -> dict[str, tuple[int, int]]:
-    """API name -> (lowest, highest version) as kafka-broker-api-versions prints them."""
+    """Return the (lowest, highest version) of each API that kafka-broker-api-versions prints."""
     result = pair.java_tools.run("broker-api-versions", "--bootstrap-server", node.bootstrap)
     ranges: dict[str, tuple[int, int]] = {}
     for line in result.check().lines:
@@ -87,7 +87,7 @@ def api_ranges(pair: Pair, node: Node) -> dict[str, tuple[int, int]]:
 
 
 def test_advertised_versions_are_kafkas(pair: Pair) -> None:
-    """What Spindle advertises is never outside what Kafka 4.3.1 advertises."""
+    """Spindle advertises no version that Kafka 4.3.1 does not advertise."""
     reference = api_ranges(pair, pair.reference)
     candidate = api_ranges(pair, pair.candidate)
     foreign = {

@@ -12,7 +12,7 @@ METADATA_DELAY_S = 0.2
 
 
 def configs(pair: Pair, node: Node, *arguments: str) -> Answer:
-    """Answer of one kafka-configs command, after the broker has seen what it changed."""
+    """Return the answer of a kafka-configs command, when the broker has seen its change."""
     result = pair.java_tools.run("configs", "--bootstrap-server", node.bootstrap, *arguments)
     if "--alter" in arguments and result.exit_code == 0:
         time.sleep(METADATA_DELAY_S)
@@ -67,7 +67,7 @@ def test_every_topic_config_and_its_default(pair: Pair) -> None:
 
 
 def test_every_broker_config_and_its_default(pair: Pair) -> None:
-    """All of them but the values that hold addresses or Java's own settings."""
+    """All keys, except those whose values are addresses or Java's own settings."""
 
     def script(node: Node) -> Answer:
         answer = configs(

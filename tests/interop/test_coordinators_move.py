@@ -1,4 +1,5 @@
-"""A consumer group whose coordinator is killed goes on with another, of the other program, too."""
+"""When the coordinator of a group is killed, the group goes on with a coordinator of either
+program."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ TOPIC, GROUP, OFFSETS = "read-by-a-group", "readers", "__consumer_offsets"
 
 
 class Member(threading.Thread):
-    """Reads and commits what it has read, until the end of the `with` block."""
+    """A consumer that commits the offsets it has read, until the end of the `with` block."""
 
     def __init__(self, bootstrap: str) -> None:
         super().__init__()
@@ -58,7 +59,7 @@ class Member(threading.Thread):
         try:
             done = consumer.commit(asynchronous=False)
         except KafkaException:
-            return  # the coordinator is on its way; the next commit says it again
+            return  # the coordinator is moving; the next commit contains the same offsets
         for position in done or ():
             if position.error is None and position.offset >= 0:
                 self.committed[position.partition] = position.offset
@@ -92,7 +93,7 @@ def test_a_group_outlives_each_of_its_coordinators(tmp_path: Path) -> None:
                         member.wait_commit()
                     cluster.wait_healthy(TOPIC, OFFSETS)
                     member.wait_commit()
-                # What one member has committed is where the next one begins.
+                # A member starts at the offset that another one has committed.
                 with Member(cluster.bootstrap) as heir:
                     heir.wait_commit()
             traffic.check()
@@ -100,7 +101,8 @@ def test_a_group_outlives_each_of_its_coordinators(tmp_path: Path) -> None:
             for partition, offset in heir.read:
                 first.setdefault(partition, offset)
             assert first == {p: member.committed[p] for p in first}
-            # Nothing is skipped: a commit may come to be known late, never too early.
+            # No record is skipped: a commit may be visible late, but never before its records were
+            # read.
             for partition in first:
                 seen = {offset for p, offset in member.read if p == partition}
                 assert set(range(first[partition])) <= seen

@@ -1,4 +1,4 @@
-"""One set of log directories, two programs: each reads, continues and checks the other's files."""
+"""Two programs on one set of log directories: each reads and continues the other's files."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.timeout(180)
 
 OVERRIDES = {
     "log.segment.bytes": "1048576",
-    # A killed node may register again when its session has ended: do not wait 9 seconds for it.
+    # A killed node can register again when its session has expired; shorten the usual 9 seconds.
     "broker.session.timeout.ms": "2000",
     "broker.heartbeat.interval.ms": "500",
 }
@@ -45,9 +45,9 @@ class Disks:
         self._turn = 0
 
     def start(self, who: str, address: tuple[int, int] | None = None) -> Node:
-        """Start `who` ("kafka" or "candidate") on the directories; the first one formats them.
+        """Start `who` ("kafka" or "candidate") on the directories; the first program formats them.
 
-        `address` is the client and the controller port to take; free ones where it is left out.
+        `address` is the client and the controller port; without it, free ports are taken.
         """
         assert self.running is None
         self._turn += 1
@@ -70,7 +70,7 @@ class Disks:
         return node
 
     def stop(self, how: str) -> None:
-        """End the running node: how is "clean" (SIGTERM) or "kill"."""
+        """End the running node: `how` is "clean" (SIGTERM) or "kill"."""
         node, self.running = self.running, None
         assert node is not None
         if how == "clean":
@@ -93,7 +93,7 @@ def disks(tmp_path: Path, candidate_class: type[Node]) -> Iterator[Disks]:
 
 
 def write_everything(node: Node, prefix: str) -> None:
-    """Topics with every codec, a compacted one, a deleted one, configs, and a group's offsets."""
+    """Write topics with every codec, a compacted and a deleted one, configs, and group offsets."""
     client = AdminClient(settings(node))
     for codec in CODECS:
         create(node, f"{prefix}-{codec}", 2)
@@ -146,7 +146,7 @@ def committed(node: Node, group: str, topic: str) -> int:
 
 
 def contents(node: Node) -> Contents:
-    """Every record of every topic that is not internal, by partition."""
+    """Return every record of every topic that is not internal, by partition."""
     consumer = Consumer(
         settings(node, group_id="reader", enable_auto_commit=False, check_crcs=True)
     )
@@ -175,7 +175,7 @@ def contents(node: Node) -> Contents:
 
 
 def _topics_with_leaders(consumer: Consumer) -> dict[str, TopicMetadata]:
-    """All topics, once every partition has a leader (a start takes it away for a moment)."""
+    """Return all topics when every partition has a leader (none has one just after a start)."""
     deadline = time.monotonic() + LIMIT_S
     while True:
         topics = consumer.list_topics(timeout=LIMIT_S).topics
@@ -192,7 +192,7 @@ def _topics_with_leaders(consumer: Consumer) -> dict[str, TopicMetadata]:
 
 
 def check_files(disks: Disks, java_tools: JavaTools) -> dict[str, int]:
-    """Run DumpLogSegments over every file; how many of each kind it accepted."""
+    """Run DumpLogSegments over every file; return the number of accepted files of each kind."""
     counts: dict[str, int] = {}
     for directory in disks.log_dirs:
         for path in sorted(directory.rglob("*")):
@@ -216,7 +216,7 @@ def check_files(disks: Disks, java_tools: JavaTools) -> dict[str, int]:
 
 def _dump_options(path: Path) -> list[str] | None:
     if path.parent.name.endswith("-delete"):
-        return None  # its files stay as they were in use: indexes are not cut to size
+        return None  # the files stay as they were in use: indexes are not trimmed
     in_metadata = path.parent.name == "__cluster_metadata-0"
     if path.suffix == ".log":
         return ["--cluster-metadata-decoder"] if in_metadata else ["--deep-iteration"]
@@ -234,7 +234,7 @@ def _dump_options(path: Path) -> list[str] | None:
 def test_each_continues_what_the_other_wrote(
     disks: Disks, java_tools: JavaTools, order: tuple[str, str], how: str
 ) -> None:
-    """Write, hand over, read and write more, hand back, read everything; check files each time."""
+    """Write, change the program, read and write, change back, read all; check files each time."""
     first, second = order
     node = disks.start(first)
     write_everything(node, "one")
@@ -268,7 +268,7 @@ def test_each_continues_what_the_other_wrote(
 
 @pytest.mark.parametrize("writer", ["candidate", "kafka"])
 def test_directory_identity_survives(disks: Disks, writer: str) -> None:
-    """Directory ids, cluster id and topic ids stay what the first program made them."""
+    """Directory ids, cluster id and topic ids stay as the first program wrote them."""
     other = {"candidate": "kafka", "kafka": "candidate"}[writer]
     node = disks.start(writer)
     create(node, "kept", 6)
@@ -284,7 +284,7 @@ def test_directory_identity_survives(disks: Disks, writer: str) -> None:
 
 
 def _identity(log_dirs: list[Path]) -> dict[str, list[str]]:
-    """Contents of all meta.properties and partition.metadata files, comments left out."""
+    """Return the lines of all meta.properties and partition.metadata files, without comments."""
     found = {}
     for directory in log_dirs:
         for path in [directory / "meta.properties", *directory.glob("kept-*/partition.metadata")]:
@@ -296,7 +296,7 @@ def _identity(log_dirs: list[Path]) -> dict[str, list[str]]:
 @pytest.mark.parametrize("damage", ["torn", "garbage"])
 def test_a_damaged_tail_is_cut_alike(tmp_path: Path, candidate_class: type[Node],
                                      damage: str) -> None:  # fmt: skip
-    """After kill -9 and a damaged end of the active segment both keep the same records."""
+    """After kill -9 and damage at the end of the active segment, both keep the same records."""
     ends = []
     for reader in ("kafka", "candidate"):
         disks = Disks(tmp_path / reader, candidate_class)
@@ -350,7 +350,7 @@ def _sorted_configs(line: str) -> str:
 
 
 def test_an_idempotent_producer_goes_on_across_the_change(disks: Disks) -> None:
-    """One producer writes on while the node at its address becomes the other program and back."""
+    """One producer goes on while the other program takes over its node's address, and back."""
     node = disks.start("candidate")
     address = node.port, node.controller_port
     create(node, "numbers")

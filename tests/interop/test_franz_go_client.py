@@ -1,4 +1,4 @@
-"""franz-go: the Go client and its administration client (kadm), played by the program in go/."""
+"""franz-go: the Go client and its administration client (kadm), in the program in go/."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ LIMIT_S = 40.0
 BUILD_LIMIT_S = 300.0
 SAMPLES = 100
 RELEASE = "v4.3"
-# 2.1 is the oldest that Kafka 4 serves; 2.8 brings topic ids, 3.6 comes before fetches by id alone.
+# Kafka 4 serves clients since 2.1; 2.8 brings topic ids; 3.6 is older than fetches by id alone.
 OLDER_RELEASES = ["v2.1", "v2.8", "v3.6"]
 
-# What LIMITATIONS names as not served; such an API must be absent, not half there.
+# APIs that LIMITATIONS names as not served: each must be absent, not partly implemented.
 NOT_SERVED = {
     "AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn", "WriteTxnMarkers", "TxnOffsetCommit",
     "DescribeTransactions", "ListTransactions", "ConsumerGroupHeartbeat", "ConsumerGroupDescribe",
@@ -39,7 +39,7 @@ Franz = Callable[..., list[str]]
 
 @pytest.fixture(scope="session")
 def program() -> Path:
-    """The compiled scripts; Go itself knows whether they are up to date."""
+    """Return the compiled scripts; Go compiles them again after a change."""
     go = shutil.which("go")
     if go is None:
         pytest.skip("Go is not installed (https://go.dev/dl/, any version from 1.21)")
@@ -62,7 +62,7 @@ def franz(program: Path) -> Franz:
     def run(
         node: Node, script: str, topic: str, *arguments: str, release: str = RELEASE
     ) -> list[str]:
-        """Lines that one script prints, as a client of a release of Kafka."""
+        """Return the lines that one script prints, as a client of a release of Kafka."""
         done = subprocess.run(
             [str(program), "-as", release, script, node.bootstrap, topic, *arguments],
             capture_output=True,
@@ -203,7 +203,7 @@ def test_a_cluster_of_one(pair: Pair, franz: Franz) -> None:
 
 
 def test_limits(pair: Pair, franz: Franz) -> None:
-    """Small batches and fetches lose nothing; a topic that nobody made; too large a record."""
+    """Small batches and fetches lose nothing; an unknown topic; a record that is too large."""
     lines = pair.compare(lambda node: franz(node, "limits", "franz-limits"))
     flows = [line.rpartition(" ") for line in lines if " 1501 " in line]
     assert len(flows) == 4
@@ -257,7 +257,7 @@ def test_older_clients(
 
 
 def test_versions(pair: Pair, franz: Franz) -> None:
-    """The same ranges as Kafka's for every API that LIMITATIONS does not name."""
+    """The version ranges are Kafka's for every API that LIMITATIONS does not name."""
 
     def script(node: Node) -> Answer:
         lines = franz(node, "versions", "-")

@@ -12,12 +12,12 @@ from peers.node import Node
 
 
 def groups(pair: Pair, node: Node, *arguments: str) -> Answer:
-    """Answer of one kafka-consumer-groups command; member ids are replaced."""
+    """Return the answer of a kafka-consumer-groups command; member ids are replaced."""
     answer = tool_answer(
         pair.java_tools.run("groups", "--bootstrap-server", node.bootstrap, *arguments)
     )
     for stream in ("stdout", "stderr"):
-        # A table's column widths follow the length of addresses: compare words, not spaces.
+        # The width of table columns depends on the length of addresses: compare words, not spaces.
         answer[stream] = [
             re.sub(r"(\w+)-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", r"\1-<member>", line).split()
             for line in answer[stream]
@@ -27,7 +27,7 @@ def groups(pair: Pair, node: Node, *arguments: str) -> Answer:
 
 
 def prepare(pair: Pair, node: Node, topic: str, group: str) -> None:
-    """A topic of two partitions with 20 records and a group that has committed some offsets."""
+    """Make a topic of two partitions with 20 records, and a group that has committed offsets."""
     pair.java_tools.run(
         "topics", "--bootstrap-server", node.bootstrap,
         "--create", "--topic", topic, "--partitions", "2",

@@ -46,7 +46,7 @@ def run_script(home: Path, tool: str, *words: str) -> ToolResult:
 
 
 def comparable(result: ToolResult) -> Answer:
-    """The answer up to what is each program's own: usage tables, traces, clocks."""
+    """Return the answer without usage tables, traces and clock times, which differ by program."""
     answer = tool_answer(result)
     lines: list[str] = []
     for line in answer["stderr"]:
@@ -56,7 +56,7 @@ def comparable(result: ToolResult) -> Answer:
         if not _JAVA_EXCEPTION.match(text) and "\tSuppressed: " not in text:
             lines.append(text)
     answer["stderr"] = lines
-    # The metadata log of Kafka grows by itself.
+    # Kafka's metadata log grows by itself.
     answer["stdout"] = [re.sub(r"Epoch: \d+$", "Epoch: <n>", line) for line in answer["stdout"]]
     return answer
 
@@ -110,7 +110,7 @@ def prepared(module_pair: Pair) -> Pair:
 @pytest.mark.parametrize("command", READ_ONLY, ids=" ".join)
 @pytest.mark.parametrize("kind", ["candidate", "reference"])
 def test_the_same_lines(prepared: Pair, home: Path, command: tuple[str, ...], kind: str) -> None:
-    """Against Spindle and against Apache Kafka."""
+    """Run the command against Spindle and against Apache Kafka."""
     node = prepared.candidate if kind == "candidate" else prepared.reference
     tool, words = command[0], ("--bootstrap-server", node.bootstrap, *command[1:])
     theirs = plain(comparable(prepared.java_tools.run(tool, *words)), node)

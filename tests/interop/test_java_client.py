@@ -10,7 +10,7 @@ from peers.samples import CODECS
 
 
 def java(pair: Pair, node: Node, script: str, topic: str, *arguments: str) -> list[str]:
-    """Lines that one script of JavaClient prints."""
+    """Return the lines that one script of JavaClient prints."""
     return (
         pair.java_tools.run("JavaClient", script, node.bootstrap, topic, *arguments).check().lines
     )

@@ -1,7 +1,6 @@
-"""Three brokers of Apache Kafka under three controllers of ours: all that a controller does.
+"""Three brokers of Apache Kafka under three controllers of ours: all tasks of a controller.
 
-`--candidate kafka` runs the same against Kafka's own controllers, which is where the expected
-answers come from.
+`--candidate kafka` runs the same against Kafka's own controllers, which gave the expected answers.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ LIMIT_S = 120.0
 def cluster(
     tmp_path_factory: pytest.TempPathFactory, java_tools: JavaTools, candidate_class: type[Node]
 ) -> Iterator[SplitCluster]:
-    """One cluster for the module; every test leaves it as it found it, but for its own topics."""
+    """Start one cluster for the module; every test leaves all but its own topics unchanged."""
     folder = tmp_path_factory.mktemp("split")
     with SplitCluster(folder, java_tools, [candidate_class] * 3, [KafkaNode] * 3) as cluster:
         yield cluster
@@ -53,7 +52,7 @@ def described(cluster: SplitCluster, kind: str, name: str) -> str:
 
 
 def wait_placeable(cluster: SplitCluster, factor: int, *, is_placeable: bool) -> None:
-    """Until heartbeats have told the controller, ask whether it could place so many replicas."""
+    """Wait until the controller could place so many replicas, which heartbeats must allow first."""
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
     deadline = time.monotonic() + LIMIT_S
     while True:
@@ -130,7 +129,7 @@ def test_cordoned_brokers_get_no_replicas_by_themselves(cluster: SplitCluster) -
     wait_placeable(cluster, 3, is_placeable=True)
     words = ("--topic", "racks", "--partitions", "6", "--replication-factor", "2")
     cluster.run("topics", "--create", *words).check()
-    # Broker 2 is alone in its rack.
+    # Broker 2 is the only one in its rack.
     assert all("2" in partition.replicas for partition in cluster.describe("racks"))
 
 
@@ -170,7 +169,7 @@ def test_the_last_replicas_are_remembered_and_unclean_election_is_asked_for(
     (left,) = cluster.wait_for("elr", lambda p: p.leader == "none", "without a leader")
     assert (left.isr, left.elr) == ("", "2,3")
     three.start()
-    # It was killed, so it may lack records and is eligible no more.
+    # The broker was killed, so it may lack records and is no longer eligible.
     (left,) = cluster.wait_for("elr", lambda p: p.elr == "2", "left to 2")
     assert left.leader == "none"
     cluster.run("leader-election", "--election-type", "unclean", "--topic", "elr",
@@ -184,9 +183,11 @@ def test_the_last_replicas_are_remembered_and_unclean_election_is_asked_for(
 def test_a_failed_directory_takes_its_replicas_out(cluster: SplitCluster) -> None:
     create(cluster, "lost", "1:2,1:3,1:2,1:3")
     broker = cluster.brokers[1]
-    path = broker.log_dirs[1]  # the first one holds the metadata log: without it the node ends
+    path = broker.log_dirs[
+        1
+    ]  # the first directory holds the metadata log; without it the node stops
     deadline = time.monotonic() + 60
-    # The broker hears of its replicas a moment after the controller has made them.
+    # The broker learns of its replicas a moment after the controller has created them.
     while len([d for each in broker.log_dirs for d in each.glob("lost-*")]) < 4:
         assert time.monotonic() < deadline, broker.log_dirs
         time.sleep(0.1)

@@ -1,4 +1,4 @@
-"""Kafka's metadata shell on files that Spindle wrote, and Spindle's shell on the same files."""
+"""Kafka's metadata shell on files that Spindle wrote, compared with Spindle's shell."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ RECORDS = [
 
 @pytest.fixture(scope="module")
 def snapshot(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A snapshot with everything that an image can hold."""
+    """Write a snapshot with every kind of content that an image can have."""
     info = SnapshotInfo(1_700_000_000_120, 1, VoterSet())
     parts = encode_snapshot(
         encode_records(RECORDS),
@@ -173,8 +173,10 @@ def _lines(command: list[str]) -> list[str]:
 
 
 def compare(path: Path, *words: str) -> list[str]:
-    """The lines that both shells say; Kafka's may begin before it has read everything, or wait
-    for ever for more."""
+    """Return the lines that both shells print.
+
+    Kafka's shell may start before it has read everything, or wait for ever for more.
+    """
     ours = own_lines(path, *words)
     theirs: list[str] = []
     for _ in range(_ATTEMPTS):
@@ -187,7 +189,7 @@ def compare(path: Path, *words: str) -> list[str]:
 
 
 def test_the_same_tree_of_a_snapshot(snapshot: Path) -> None:
-    # Without the provenance, in which Kafka counts offsets within the file.
+    # Leave out the provenance, where Kafka counts offsets within the file.
     names = set(own_lines(snapshot, "ls", "/image")) - {"provenance"}
     lines = compare(snapshot, "tree", *(f"/image/{name}" for name in sorted(names)))
     assert any("StandardAcl" in line for line in lines)

@@ -41,7 +41,7 @@ def admin(node: Node) -> AdminClient:
 
 
 def outcome(call: Callable[[], Answer]) -> Answer:
-    """Result of `call`, or the name and text of the error it raised."""
+    """Return the result of `call`, or name and text of the error that it raised."""
     try:
         return call()
     except KafkaException as failure:
@@ -50,7 +50,7 @@ def outcome(call: Callable[[], Answer]) -> Answer:
 
 
 def try_create(node: Node, topic: str, partitions: int = 1, **config: str) -> Answer:
-    """Outcome of a creation that may be refused."""
+    """Return the outcome of a creation that may be refused."""
     configs = {key.replace("_", "."): value for key, value in config.items()}
     client = admin(node)
     futures = client.create_topics([NewTopic(topic, partitions, config=configs)])
@@ -64,7 +64,7 @@ def create(node: Node, topic: str, partitions: int = 1, **config: str) -> None:
 
 
 def send(node: Node, topic: str, partition: int = 0, **config: object) -> list[Answer]:
-    """Send the samples and return what each delivery report says."""
+    """Send the samples and return the content of each delivery report."""
     settings = {"bootstrap.servers": node.bootstrap, "linger.ms": 20}
     settings.update({key.replace("_", "."): value for key, value in config.items()})
     producer = Producer(settings)
@@ -107,7 +107,7 @@ def read(
     node: Node, topic: str, count: int, partition: int = 0, offset: int = OFFSET_BEGINNING,
     **config: object,
 ) -> list[Answer]:  # fmt: skip
-    """`count` records of one partition from `offset` on, in order."""
+    """Return `count` records of one partition from `offset` on, in order."""
     with consumer(node, **config) as one:
         one.assign([TopicPartition(topic, partition, offset)])
         return [_plain(message) for message in take(one, count)]
@@ -160,7 +160,7 @@ def test_idempotent_producer(pair: Pair, codec: str) -> None:
 
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd", "uncompressed"])
 def test_the_broker_recompresses(pair: Pair, codec: str) -> None:
-    """A topic's compression.type other than the producer's."""
+    """The topic has another compression.type than the producer."""
     topic = f"recompressed-{codec}"
 
     def script(node: Node) -> Answer:
@@ -289,7 +289,7 @@ def test_reading_out_of_range(pair: Pair) -> None:
 
 
 def test_missing_topic_or_partition(pair: Pair) -> None:
-    """Producing to what does not exist, without automatic creation."""
+    """Produce to a missing topic or partition, without automatic creation."""
 
     def script(node: Node) -> Answer:
         create(node, "one-partition", 1)
@@ -346,7 +346,7 @@ def test_a_group_resumes_where_it_committed(pair: Pair) -> None:
 
 @pytest.mark.parametrize("strategy", ["range", "roundrobin", "cooperative-sticky"])
 def test_members_share_the_partitions(pair: Pair, strategy: str) -> None:
-    """A second member joins, takes its part, leaves, and the first has everything again."""
+    """A second member joins, gets its part and leaves; then the first has all partitions again."""
     topic = f"shared-{strategy}"
 
     def script(node: Node) -> Answer:
@@ -371,7 +371,7 @@ def test_members_share_the_partitions(pair: Pair, strategy: str) -> None:
 
 
 def _assigned(members: list[Consumer], sizes: list[int]) -> list[int]:
-    """Poll until the members hold `sizes` partitions each; at the limit, what they hold then."""
+    """Poll until the members hold `sizes` partitions each; return what they hold at the limit."""
     deadline = time.monotonic() + LIMIT_S
     found: list[int] = []
     while found != sizes and time.monotonic() < deadline:

@@ -57,7 +57,7 @@ def test_verifiable_producer_and_consumer(pair: Pair) -> None:
         acked = _events(produced.lines, "producer_send_success")
         read = _events(consumed.lines, "record_data")
         commits = _events(consumed.lines, "offsets_committed")
-        # The producer chooses partitions as it likes: compare what must hold for any choice.
+        # The producer chooses the partitions, so compare only what holds for every choice.
         sent = sorted((one["partition"], one["offset"], int(one["value"])) for one in acked)
         seen = sorted((one["partition"], one["offset"], int(one["value"])) for one in read)
         return {

@@ -1,7 +1,7 @@
-"""Metadata quorums in which Apache Kafka's controllers and Spindle's sit side by side.
+"""Metadata quorums of Apache Kafka's controllers and Spindle's together.
 
-Each kind leads in turn. What is written under one leader is there under the next, all logs are the
-same byte for byte, and an empty controller starts from the snapshot of the other kind.
+Each kind leads in turn. The records that were written under one leader are there under the next,
+all logs are equal byte for byte, and an empty controller starts from a snapshot of the other kind.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ SMALL_SNAPSHOTS = {
 
 
 class MixedQuorum(ControllerQuorum):
-    """A quorum and Kafka's tools for it."""
+    """A quorum, and Kafka's tools for it."""
 
     tools: JavaTools
 
@@ -56,9 +56,9 @@ class MixedQuorum(ControllerQuorum):
         return [node_id for node_id, node in self.nodes.items() if node.kind == kind]
 
     def let_lead(self, kind: str) -> QuorumView:
-        """Take the others away until a controller of this kind leads; all run again then.
+        """Stop the others until a controller of this kind leads; then start all again.
 
-        Both ways to lose a leader occur: one is stopped in order, the next one killed.
+        Leaders are lost in both ways: one is stopped in order, the next is killed.
         """
         is_orderly = True
         while self.nodes[(view := self.settled()).leader_id].kind != kind:
@@ -74,7 +74,7 @@ class MixedQuorum(ControllerQuorum):
         return view
 
     def write_settings(self, name: str) -> None:
-        """Records of several kinds through the active controller, whichever it is."""
+        """Write records of several kinds through the active controller, of either kind."""
         self.run(
             "configs", "--entity-type", "brokers", "--entity-default",
             "--alter", "--add-config", f"log.cleaner.threads={len(name)}",
@@ -102,12 +102,13 @@ class MixedQuorum(ControllerQuorum):
         return dict(line.split(":", 1) for line in lines)
 
     def replicas(self) -> dict[int, str]:
-        """Node id -> role, as the tool prints them."""
+        """Return the role of each node id, as the tool prints them."""
         lines = self.run("metadata-quorum", "describe", "--replication").check().lines
         return {int(row[0]): row[-1] for row in map(str.split, lines[1:])}
 
     def upgrade_voters(self) -> None:
-        """Refused until all followers have told a new leader of their directories (2 s)."""
+        """Upgrade to kraft.version 1; refused until all followers have sent a new leader their
+        directories (2 s)."""
         deadline = time.monotonic() + CHANGE_LIMIT_S
         while True:
             done = self.run("features", "upgrade", "--feature", "kraft.version=1")
@@ -117,7 +118,7 @@ class MixedQuorum(ControllerQuorum):
             time.sleep(0.2)
 
     def log(self, node_id: int) -> dict[int, bytes]:
-        """The bytes of each batch of a controller's log, by base offset."""
+        """Return the bytes of each batch of a controller's log, by base offset."""
         found: dict[int, bytes] = {}
         for segment in sorted(self.metadata_folder(node_id).glob("*.log")):
             data = segment.read_bytes()
@@ -134,13 +135,15 @@ class MixedQuorum(ControllerQuorum):
         ]
 
     def stop(self) -> None:
-        """The leader last, so that nobody waits for a majority."""
+        """Stop all controllers, the leader last, so that none waits for a majority."""
         leader_id = self.settled().leader_id
         for node_id in sorted(self.nodes, key=lambda node_id: node_id == leader_id):
             self.nodes[node_id].stop(limit_s=60)
 
 
 class MakeQuorum(Protocol):
+    """Builds and starts a quorum; stops it at the end of the test."""
+
     def __call__(self, kinds: str, *, is_dynamic: bool = False) -> MixedQuorum: ...
 
 
@@ -166,7 +169,7 @@ def make_quorum(tmp_path: Path, java_tools: JavaTools) -> Iterator[MakeQuorum]:
 
 
 def assert_same_logs(quorum: MixedQuorum) -> None:
-    """Where the logs of two controllers overlap they do not differ in a single byte."""
+    """Assert that the logs of two controllers have the same bytes at the offsets that both have."""
     logs = [quorum.log(node_id) for node_id in quorum.nodes]
     for other in logs[1:]:
         common = logs[0].keys() & other.keys()
@@ -188,7 +191,7 @@ def assert_settings_are_there(quorum: MixedQuorum, names: set[str]) -> None:
 
 
 def known_records(quorum: MixedQuorum, node_id: int) -> list[object]:
-    """Of the log, and of the snapshots that took the place of its beginning."""
+    """Return the records of the log, and of the snapshots that replaced its beginning."""
     return quorum.records(node_id) + [
         record
         for path in snapshots(quorum, node_id)
@@ -202,7 +205,7 @@ def registered(records: list[object]) -> set[int]:
 
 
 def wait_for_registrations(quorum: MixedQuorum) -> None:
-    """A controller whose registration met a change of leaders asks again after a while."""
+    """Wait until all are registered; one that met a change of leaders registers again later."""
     deadline = time.monotonic() + CHANGE_LIMIT_S
     while registered(known_records(quorum, quorum.settled().leader_id)) != set(quorum.nodes):
         assert time.monotonic() < deadline, "a controller does not register"
@@ -271,7 +274,7 @@ def test_an_empty_controller_begins_with_the_snapshot_of_the_other_kind(
 
 
 def wait_for_snapshot(quorum: MixedQuorum, view: QuorumView) -> None:
-    """The records of an idle controller fill the log until one is due."""
+    """Wait for a snapshot; the records of an idle controller fill the log until one is due."""
     deadline = time.monotonic() + CHANGE_LIMIT_S
     while not any(
         int(path.name.split("-")[0]) >= view.high_watermark
@@ -286,7 +289,7 @@ def snapshots(quorum: MixedQuorum, node_id: int) -> list[Path]:
 
 
 def test_controllers_of_both_kinds_come_and_go(make_quorum: MakeQuorum) -> None:
-    """Voters in the log from the start; each kind as leader changes the set."""
+    """The voters are in the log from the start; each kind changes the set as leader."""
     quorum = make_quorum("kafka spindle", is_dynamic=True)
     newcomer = quorum.add(3, "spindle")
     quorum.configure()

@@ -1,6 +1,6 @@
 """Brokers of Kafka and of Spindle that replicate from each other, under Kafka's controller.
 
-The replicas of a partition hold the same bytes, whichever program wrote and whichever followed.
+All replicas of a partition hold the same bytes, with either program as leader or follower.
 `--candidate kafka` runs the same on Kafka alone.
 """
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.timeout(180)
 def cluster(
     tmp_path_factory: pytest.TempPathFactory, java_tools: JavaTools, candidate_class: type[Node]
 ) -> Iterator[SplitCluster]:
-    """Broker 1 is Kafka's, 2 and 3 are ours."""
+    """Start broker 1 with Kafka, 2 and 3 with Spindle."""
     folder = tmp_path_factory.mktemp("replicas")
     kinds = [KafkaNode, candidate_class, candidate_class]
     with SplitCluster(folder, java_tools, [KafkaNode], kinds) as cluster:
@@ -43,7 +43,7 @@ def create(cluster: SplitCluster, topic: str, assignment: str, *configs: str) ->
 def produce(
     cluster: SplitCluster, topic: str, values: Sequence[bytes], codec: str = "none", to: int = 0
 ) -> None:
-    """One batch, acknowledged by all replicas."""
+    """Send one batch and wait until all replicas have it."""
     producer = Producer(
         {"bootstrap.servers": cluster.bootstrap, "linger.ms": 50, "compression.type": codec}
     )
@@ -61,7 +61,7 @@ def segments(node: Node, topic: str, partition: int) -> bytes:
 def assert_same_bytes(
     cluster: SplitCluster, topic: str, partition: int, *brokers: int, may_be_empty: bool = False
 ) -> None:
-    """Followers may be a fetch behind where nobody waited for them."""
+    """Assert that all replicas have the same bytes; wait for followers that are a fetch behind."""
     deadline = time.monotonic() + 20
     while True:
         first, *others = [segments(cluster.brokers[b], topic, partition) for b in brokers]
@@ -88,7 +88,7 @@ def test_each_program_leads_and_follows_through_kills(
             cluster.wait_healthy("kept")
     assert traffic.check() > 1000
     for partition in range(3):
-        # The producer chooses the partitions; it may have passed one over.
+        # The producer chooses the partitions and may have used only one.
         assert_same_bytes(cluster, "kept", partition, 1, 2, 3, may_be_empty=True)
 
 
@@ -105,7 +105,7 @@ def test_batches_stay_as_the_leader_has_them(cluster: SplitCluster, codec: str) 
 def test_a_new_replica_begins_where_records_were_deleted(
     cluster: SplitCluster, tmp_path: Path, leader: int, follower: int
 ) -> None:
-    """In the middle of a batch: the follower has to take the batch whole."""
+    """The log start is in the middle of a batch: the follower has to take the batch whole."""
     topic = f"deleted-{leader}"
     create(cluster, topic, str(leader))
     produce(cluster, topic, [b"value"] * 10)
@@ -175,7 +175,7 @@ def test_a_follower_of_transactions_can_lead_their_readers(cluster: SplitCluster
 
 
 def test_a_tail_that_only_the_old_leader_had_is_cut_off(cluster: SplitCluster) -> None:
-    """Ours leads alone with records that nobody else has, then Kafka's leads without them."""
+    """A Spindle broker leads alone with records of its own; then Kafka leads without them."""
     create(cluster, "cut", "2:1", "unclean.leader.election.enable=true")
     produce(cluster, "cut", [b"kept"] * 3)
     one, two = cluster.brokers[1], cluster.brokers[2]

@@ -126,7 +126,7 @@ def test_delete_records(pair: Pair) -> None:
 
 
 def log_dirs(pair: Pair, node: Node, *arguments: str) -> Answer:
-    """Parsed output of kafka-log-dirs: sizes by directory and partition, in order."""
+    """Return the parsed output of kafka-log-dirs: sizes by directory and partition, in order."""
     result = pair.java_tools.run(
         "log-dirs", "--bootstrap-server", node.bootstrap, "--describe", *arguments
     )
@@ -142,9 +142,9 @@ def log_dirs(pair: Pair, node: Node, *arguments: str) -> Answer:
 
 
 def without_places(answer: Answer) -> Answer:
-    """A kafka-log-dirs document in which the directory of a partition does not matter.
+    """Return a kafka-log-dirs document without the directory of each partition.
 
-    Among directories with equally many partitions Kafka's choice follows the order of a hash map.
+    Among directories with equally many partitions, Kafka's choice follows the order of a hash map.
     """
     if not isinstance(answer, dict) or "brokers" not in answer:
         return answer
@@ -179,7 +179,7 @@ def test_log_dirs_selection(pair: Pair, filled: str) -> None:
 
 
 def test_new_partitions_spread_over_the_directories(pair: Pair) -> None:
-    """As many partitions in every directory, counted over all topics of the node."""
+    """Every directory gets as many partitions, counted over all topics of the node."""
 
     def script(node: Node) -> Answer:
         pair.java_tools.run(

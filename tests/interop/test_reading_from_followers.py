@@ -1,4 +1,4 @@
-"""Consumers read from the replica in their rack, whichever program leads and follows (KIP-392)."""
+"""Consumers read from the replica in their rack, of either program (KIP-392)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LIMIT_S = 60.0
 
 
 class RackReader:
-    """A consumer in a rack that knows from which broker it reads each partition."""
+    """A consumer in a rack, which knows the broker from which it reads each partition."""
 
     def __init__(self, bootstrap: str, rack: str) -> None:
         self.brokers: dict[int, int] = {}
@@ -67,7 +67,7 @@ def test_each_rack_reads_from_its_own_replica(tmp_path: Path) -> None:
             }
             broker.write_properties()
         with cluster:
-            # Partition 0 is led by a Spindle broker, partition 1 by Kafka.
+            # Partition 0 has a Spindle broker as leader, partition 1 a Kafka broker.
             assignment = ("--replica-assignment", "1:2:3,2:3:1")
             cluster.run("topics", "--create", "--topic", TOPIC, *assignment).check()
             cluster.wait_healthy(TOPIC)

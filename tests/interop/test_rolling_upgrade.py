@@ -1,8 +1,8 @@
 """A cluster of three changes from Kafka to Spindle and back, node by node, under traffic.
 
-Directories and ports stay. Records are acknowledged by all in-sync replicas, of which one or two
-belong to the other program most of the time; the controller quorum is mixed in the same way. At the
-end the replicas of a partition are equal on all disks.
+Directories and ports stay. Records are acknowledged by all in-sync replicas, most of the time on
+both programs; the controller quorum is mixed in the same way. At the end, the replicas of a
+partition are equal on all disks.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def create(cluster: Cluster) -> None:
 
 
 def check_replicas(cluster: Cluster) -> None:
-    """The replicas of a partition hold the same bytes, whoever wrote and copied them."""
+    """Assert that the replicas of each partition hold the same bytes."""
     cluster.kill()
     found = cluster.replicas(TOPIC)
     assert sorted(found) == list(range(6))

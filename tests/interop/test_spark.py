@@ -1,4 +1,4 @@
-"""Spark's built-in Kafka connector on Spindle, unchanged; its rows against those of our sources."""
+"""Spark's built-in Kafka connector on Spindle, unchanged, compared with our sources."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from peers.samples import CODECS, samples
 
 pytestmark = pytest.mark.timeout(300)
 
-# `spindle-segments` believes the checkpoint files of a running node: have them written often.
+# `spindle-segments` reads the checkpoint files of a running node, so let it write them often.
 CHECKPOINTS = {
     "replica.high.watermark.checkpoint.interval.ms": "200",
     "log.flush.start.offset.checkpoint.interval.ms": "200",
@@ -27,7 +27,7 @@ CHECKPOINT_DELAY_S = 1.5
 
 
 def fill(node: Node) -> None:
-    """A topic with every codec in one log, one on append time, and one that starts late."""
+    """Make a topic with every codec in one log, one with append time, and one that starts late."""
     create(node, "mixed", 3)
     create(node, "append-time", 2, {"message.timestamp.type": "LogAppendTime"})
     create(node, "trimmed", 1)
@@ -101,7 +101,7 @@ def answer(
     tmp_path_factory: pytest.TempPathFactory,
     candidate_class: type[Node],
 ) -> Answer:
-    """What Spark sees on a Spindle node, and (the sources work there too) on a Kafka node."""
+    """Return the rows that Spark reads from Spindle, and with our sources from Kafka, too."""
     folder = tmp_path_factory.mktemp("spark")
     node_class = candidate_class if request.param == "candidate" else KafkaNode
     node = node_class(folder / "node", overrides=dict(CHECKPOINTS))

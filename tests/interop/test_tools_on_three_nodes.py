@@ -1,6 +1,6 @@
-"""Kafka's tools on three nodes of Kafka and three of Spindle: the same words, the same answers.
+"""Kafka's tools on three nodes of Kafka and on three of Spindle: the answers are equal.
 
-The tests of this module follow each other on the same two clusters.
+The tests of this module depend on their order: all use the same two clusters.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ Script = Callable[[Trio], Answer]
 
 
 class Clusters:
-    """Both, running."""
+    """Both clusters, running."""
 
     def __init__(self, reference: Trio, candidate: Trio, folder: Path) -> None:
         self.both = (reference, candidate)
         self.folder = folder
 
     def compare(self, script: Script) -> Answer:
-        """Play a script on both; the answer, if it is the same."""
-        # Through JSON, so that pairs and lists are the same thing.
+        """Play a script on both; return the answer if both give the same."""
+        # Convert through JSON, so that tuples and lists compare as equal.
         theirs, ours = (json.loads(json.dumps(script(trio))) for trio in self.both)
         assert ours == theirs, difference(theirs, ours)
         return theirs
@@ -93,7 +93,7 @@ def test_quorum(clusters: Clusters) -> None:
         status = trio.run("metadata-quorum", "describe", "--status").check()
         rows = trio.run("metadata-quorum", "describe", "--replication").check().lines
         return [
-            # Numbers depend on the moment, and who leads on chance.
+            # Numbers depend on the moment, and the leader on chance.
             [re.sub(r":\s+\d+$", ": <n>", trio.plain(line)) for line in status.lines],
             rows[0].split(),
             sorted((row.split()[0], len(row.split())) for row in rows[1:]),
@@ -167,7 +167,7 @@ def test_a_reassignment_with_a_throttle(clusters: Clusters) -> None:
 
 
 def test_a_reassignment_under_way(clusters: Clusters) -> None:
-    """With so little allowed that it does not end while it is looked at."""
+    """The throttle is so low that the reassignment does not end while the test looks at it."""
     move = {"topic": SLOW, "partition": 0, "replicas": [3, 1]}
     path = clusters.write("slow.json", {"version": 1, "partitions": [move]})
 

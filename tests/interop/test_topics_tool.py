@@ -12,7 +12,7 @@ METADATA_DELAY_S = 0.2
 
 
 def topics(pair: Pair, node: Node, *arguments: str) -> Answer:
-    """Answer of one kafka-topics command, after the broker has seen what it changed."""
+    """Return the answer of a kafka-topics command, when the broker has seen its change."""
     result = pair.java_tools.run("topics", "--bootstrap-server", node.bootstrap, *arguments)
     if not {"--list", "--describe"} & set(arguments) and result.exit_code == 0:
         time.sleep(METADATA_DELAY_S)

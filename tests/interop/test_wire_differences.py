@@ -1,4 +1,4 @@
-"""The same bytes to Kafka and to Spindle: every answer compared field by field."""
+"""The same bytes are sent to Kafka and to Spindle, and every answer is compared field by field."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from spindle.protocol.api import APIS
 
 CHAPTERS: dict[str, list[Case]] = wire_cases.CHAPTERS
 
-# Where Spindle differs and why: (pattern of the line, reason).
+# Intended differences: (pattern of the line, reason).
 DELIBERATE: list[tuple[str, str]] = [
     (
         r"^(alter_client_quotas|api_versions|create_partitions|create_topics|delete_groups"
@@ -80,7 +80,7 @@ DELIBERATE: list[tuple[str, str]] = [
 
 @pytest.fixture(scope="module")
 def versions(module_pair: Pair) -> dict[str, range]:
-    """Versions that both advertise, by the API's name; both hold the topics of SETUP after this."""
+    """Create the topics of SETUP; return the versions that both advertise, by API name."""
     found: list[dict[int, tuple[int, int]]] = []
     for node in (module_pair.reference, module_pair.candidate):
         wire = Wire(node)
@@ -101,7 +101,7 @@ def versions(module_pair: Pair) -> dict[str, range]:
 
 
 def compare(pair: Pair, cases: list[Case], versions: dict[str, range]) -> list[str]:
-    """The differences that no reason explains."""
+    """Return the differences that no reason explains."""
     expected = play(pair.reference, cases, versions)
     actual = play(pair.candidate, cases, versions)
     found: dict[str, list[str]] = {}

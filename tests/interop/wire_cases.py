@@ -1,4 +1,4 @@
-"""The requests that Kafka and Spindle are asked alike, by subject. `{v}` is the version."""
+"""The requests that are sent to both Kafka and Spindle, by subject. `{v}` is the version."""
 
 # ruff: noqa: E501 - the requests are a table: one line each reads best
 
@@ -20,7 +20,7 @@ ALL = None
 
 
 def batch(*values: bytes | None, **options: Any) -> bytes:
-    """Records with keys and one second between their times."""
+    """Return records with keys and one second between their times."""
     return build_batch(
         [
             SimpleRecord(b"key", value, FIRST_TIMESTAMP_MS + 1000 * number)
@@ -95,7 +95,7 @@ SETUP = [
     Case("producer id", "init_producer_id", {"transactional_id": None}, range(4, 5), patient=True),
     Case("group coordinator", "find_coordinator", {"key": "g", "key_type": 0}, range(1, 2),
          patient=True),
-    # Groups of all partitions, so that each is loaded.
+    # Groups of all partitions, so that each shard is loaded.
     *(Case(f"group {i}", "describe_groups", {"groups": [f"g{i}"]}, range(5, 6), patient=True)
       for i in range(20)),
 ]  # fmt: skip
@@ -456,7 +456,8 @@ PRODUCE = [
 
 
 def fetch(name: str, offset: int = 0, partition: int = 0, **more: Any) -> Any:
-    """One partition without a session; `more` changes the request, `part` the partition."""
+    """Return a fetch of one partition without a session; `more` changes the request, `part` the
+    partition."""
     part = more.pop("part", {})
 
     def body(state: State) -> Body:
@@ -727,7 +728,7 @@ def keep_member(state: State, answer: Any) -> None:
 
 
 def as_member(**body: Any) -> Any:
-    """A request of the member that joined last."""
+    """Return a request of the member that joined last."""
     return lambda state: {
         "member_id": state.kept.get("member", "none"),
         "generation_id": state.kept.get("generation", -1),
@@ -1055,7 +1056,7 @@ QUOTAS = [
 
 
 def move(path: str, name: str, *indexes: int) -> Any:
-    """`path`: the number of a log directory, or a path."""
+    """Return a move to `path`: the number of a log directory, or a path."""
 
     def body(state: State) -> Body:
         folder = str(state.node.log_dirs[int(path)]) if path.isdigit() else path

@@ -1,6 +1,6 @@
-"""Plays a table of requests against a node over a bare socket and makes the answers comparable.
+"""Sends a table of requests to a node over a plain socket and makes the answers comparable.
 
-A request is written as plain data (dicts, lists) by the field names of the message classes, and is
+A request is written as plain data (dicts, lists) by the field names of the message classes. It is
 sent at every version that both programs advertise. Ids, ports, times and paths that belong to one
 node are replaced by names; everything else has to be equal.
 """
@@ -48,7 +48,7 @@ _NAMING = (
     "partition_index", "key", "log_dir", "broker_id", "feature", "user",
 )  # fmt: skip
 
-# Fields whose value is a time, a size of the machine or a counter of the node.
+# Fields whose value is a time, a size on the machine or a counter of the node.
 _ANY_VALUE = {"throttle_time_ms"}
 _SIGN_ONLY = {
     "total_bytes", "usable_bytes", "last_fetch_timestamp", "last_caught_up_timestamp",
@@ -58,7 +58,7 @@ _SIGN_ONLY = {
 
 @dataclass
 class State:
-    """What earlier answers of one node said; requests may refer to it."""
+    """Values from earlier answers of a node, which later requests may contain."""
 
     node: Node
     topic_ids: dict[str, bytes] = field(default_factory=dict)
@@ -72,8 +72,8 @@ Body = dict[str, Any]
 class Case:
     """One request. `{v}` in its strings is the version; `keep` stores parts of the answer.
 
-    `settle_s` is waited on Kafka after a change, whose brokers see it a moment later. A `patient`
-    one is asked again while the answer says that the node has not heard of a change yet.
+    Kafka's brokers see a change a moment later: `settle_s` is waited after a change. A request that
+    is `patient` is sent again while the answer shows that the node does not know of a change yet.
     """
 
     name: str
@@ -86,7 +86,7 @@ class Case:
 
 
 def build(cls: type[Message], values: Body) -> Message:
-    """The message of plain data; raises KeyError for a name that the message does not have."""
+    """Build a message from plain data; raise KeyError for a field that it does not have."""
     fields = {one.name: one for one in cls.FIELDS}
     return cls(**{name: _value(fields[name], value) for name, value in values.items()})
 
@@ -100,7 +100,7 @@ def _value(one: Field, value: Any) -> Any:
 
 
 class Wire:
-    """One connection to a node, opened again after the node closed it."""
+    """One connection to a node, opened again after the node has closed it."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
@@ -108,7 +108,7 @@ class Wire:
         self._correlation_id = 0
 
     def ask(self, api: str, version: int, body: Body) -> Any:
-        """The decoded answer, or one of CLOSED, NO_ANSWER and NOT_WRITABLE."""
+        """Return the decoded answer, or CLOSED, NO_ANSWER or NOT_WRITABLE."""
         key = KEYS[api]
         try:
             content = encode(build(request_class(key), body), version)
@@ -130,7 +130,7 @@ class Wire:
         return answer
 
     def exchange(self, key: int, version: int, content: bytes) -> bytes:
-        """The frame that answers; raises EOFError when the connection was closed."""
+        """Return the frame that answers; raise EOFError if the connection was closed."""
         self._correlation_id += 1
         prefix = request_prefix(key, version, self._correlation_id, "audit")
         if self._socket is None:
@@ -156,12 +156,12 @@ class Wire:
 
 
 def unpack_from_error(frame: bytes) -> int:
-    """The error code that follows the correlation id."""
+    """Return the error code that follows the correlation id."""
     return int(unpack(">h", frame[4:6])[0])
 
 
 def play(node: Node, cases: list[Case], versions: dict[str, range]) -> dict[str, Any]:
-    """All answers of one node by "case vN", as comparable data."""
+    """Return all answers of one node by "case vN", as comparable data."""
     wire, state = Wire(node), State(node)
     answers: dict[str, Any] = {}
     try:
@@ -185,7 +185,7 @@ def play(node: Node, cases: list[Case], versions: dict[str, range]) -> dict[str,
 
 
 def is_early(value: Any) -> bool:
-    """Whether there is no answer yet, or it has an error that goes by itself."""
+    """Return True if there is no answer yet, or only an error that will pass by itself."""
     if isinstance(value, Message):
         parts = [getattr(value, one.name) for one in value.FIELDS]
         return getattr(value, "error_code", None) in EARLY or any(map(is_early, parts))
@@ -211,7 +211,7 @@ def with_version(value: Any, version: int) -> Any:
 
 
 def comparable(value: Any, state: State, name: str = "") -> Any:
-    """`value` as plain data without what belongs to this node alone."""
+    """Return `value` as plain data, with names in place of this node's own values."""
     if isinstance(value, Message):
         return {f.name: _field(value, f, state) for f in value.FIELDS}
     if isinstance(value, list):
@@ -243,7 +243,7 @@ def _text(text: str, node: Node) -> str:
 
 
 def differences(path: str, expected: Any, actual: Any) -> Iterator[str]:
-    """Every place where two answers differ, as `path: kafka -> candidate`."""
+    """Yield every place where two answers differ, as `path: kafka -> candidate`."""
     if isinstance(expected, dict) and isinstance(actual, dict) and expected.keys() == actual.keys():
         for key in expected:
             yield from differences(f"{path}.{key}", expected[key], actual[key])

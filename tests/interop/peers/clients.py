@@ -1,4 +1,4 @@
-"""Small steps with librdkafka that several tests share."""
+"""Steps with librdkafka that several tests share."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _STARTING = (
     KafkaError.NOT_LEADER_FOR_PARTITION,
     KafkaError.LEADER_NOT_AVAILABLE,
     KafkaError.UNKNOWN_TOPIC_OR_PART,
-    KafkaError._UNKNOWN_PARTITION,  # of several brokers one had not heard of the topic yet
+    KafkaError._UNKNOWN_PARTITION,  # of several brokers, one does not know the topic yet
 )
 
 
@@ -23,7 +23,8 @@ Value = str | int | float | bool
 
 
 def settings(node: Node, **config: Value) -> dict[str, Value]:
-    """Configuration of a client of `node`; `_` stands for `.`. A node that stops is not news."""
+    """Return the configuration of a client of `node`; `_` in keys stands for `.`. The loss of a
+    broker is not logged."""
     return {
         "bootstrap.servers": node.bootstrap,
         "log_level": 0,
@@ -36,13 +37,13 @@ def create(
 ) -> None:
     """Create a topic and wait until its partitions are served.
 
-    The metadata names a leader a moment before that leader is ready: a record with acks=0 that
-    comes in between is lost, on Apache Kafka as well.
+    The metadata names a leader a moment before that leader is ready. A record with acks=0 that is
+    sent meanwhile is lost, by Apache Kafka as well.
     """
     client = AdminClient(settings(node))
     client.create_topics([NewTopic(topic, partitions, config=config or {})])[topic].result(LIMIT_S)
     deadline = time.monotonic() + LIMIT_S
-    # Asking for all topics: asking for one by name could create it.
+    # Ask for all topics, because asking for one by name could create it.
     while (
         len(client.list_topics(timeout=LIMIT_S).topics.get(topic, _NOTHING).partitions) < partitions
     ):
@@ -56,7 +57,7 @@ def create(
 
 
 def watermarks(consumer: Consumer, place: TopicPartition) -> tuple[int, int]:
-    """First and next offset of a partition, once the leader that the metadata names serves it."""
+    """Return the first and next offset of a partition, as soon as its leader serves it."""
     deadline = time.monotonic() + LIMIT_S
     while True:
         try:
@@ -68,7 +69,7 @@ def watermarks(consumer: Consumer, place: TopicPartition) -> tuple[int, int]:
 
 
 def take(consumer: Consumer, count: int, limit_s: float = LIMIT_S) -> list[Message]:
-    """The next `count` messages of an assigned or subscribed consumer."""
+    """Return the next `count` messages of an assigned or subscribed consumer."""
     messages: list[Message] = []
     deadline = time.monotonic() + limit_s
     while len(messages) < count and time.monotonic() < deadline:

@@ -1,4 +1,4 @@
-"""A cluster of nodes of either program; seats change hands on the same directories and ports."""
+"""A cluster of nodes of either program, which can take over each other's directories and ports."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ QUICK_FAILOVER = {
 
 
 class Cluster:
-    """Seats 1 to n, each taken by a combined node of one of `PROGRAMS`.
+    """Seats 1 to n, each with a combined node of one of `PROGRAMS`.
 
     Args:
-        programs: who takes the seats at first; they format the directories.
+        programs: the first program of each seat; it formats the directories.
     """
 
     def __init__(
@@ -76,7 +76,8 @@ class Cluster:
     def start(self, seats: Iterable[int]) -> None:
         """Start the nodes of these seats together, and wait until each knows all brokers.
 
-        A client that heard of a broker gives it up when another node does not know it yet.
+        Before that, a client could lose a broker again when it asks a node that does not know it
+        yet.
         """
         nodes = [self.seats[seat] for seat in seats]
         for node in nodes:
@@ -91,7 +92,7 @@ class Cluster:
                 time.sleep(0.05)
 
     def hand_over(self, seat: int, program: str, *, is_killed: bool = False) -> None:
-        """End the node of a seat, and let `program` go on in its place."""
+        """Stop the node of a seat, and start `program` on its directories and ports."""
         former = self.seats[seat]
         if is_killed:
             former.kill()
@@ -112,12 +113,13 @@ class Cluster:
         heir.start()
 
     def kill(self) -> None:
-        """End all nodes at once. (In order, the last ones would wait for a quorum.)"""
+        """Kill all nodes at once. (After an orderly stop of the others, the last would lack a
+        quorum.)"""
         for node in self.seats.values():
             node.kill()
 
     def restart(self, seat: int, *, is_killed: bool) -> None:
-        """End the node of a seat and start the same program again."""
+        """Stop the node of a seat and start the same program again."""
         program = self.seats[seat].kind
         self.hand_over(seat, program, is_killed=is_killed)
 
@@ -133,7 +135,7 @@ class Cluster:
         )
 
     def replicas(self, topic: str) -> dict[int, list[bytes]]:
-        """The batches of every replica of each partition, as they are on the disks."""
+        """Return the batches of every replica of each partition, as they are on the disks."""
         found: dict[int, list[bytes]] = {}
         for node in self.seats.values():
             for directory in node.log_dirs:
@@ -142,7 +144,8 @@ class Cluster:
                     if place.name.endswith("-stray") and not any(
                         s.stat().st_size for s in segments
                     ):
-                        # Kafka takes a log for a stray that a kill left without its topic id.
+                        # A kill may leave a log without its topic id, and Kafka takes such a log
+                        # for a stray.
                         continue
                     partition = int(place.name.rpartition("-")[2])
                     content = b"".join(segment.read_bytes() for segment in segments)

@@ -1,7 +1,8 @@
 """Play one script against two nodes and compare the answers.
 
-A script is a function of a `Node` that returns plain data. Before the comparison every address,
-path and id that belongs to one node only is replaced by a name: equal behaviour, equal data.
+A script is a function of a `Node` that returns plain data. Before the comparison, every address,
+path and id that belongs to one node is replaced by a name, so that equal behaviour gives equal
+data.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any
 from peers.java_tools import JavaTools, ToolResult
 from peers.node import Node
 
-# Young enough for every retention period, and the same for all nodes of a run.
+# Younger than every retention period, and the same for all nodes of a run.
 FIRST_TIMESTAMP_MS = (int(time.time()) - 7200) * 1000
 
 Answer = Any
@@ -64,7 +65,7 @@ class Pair:
 
 
 def plain(answer: Answer, node: Node) -> Answer:
-    """`answer` with everything that is particular to `node` replaced by a name."""
+    """Return `answer` with a name in place of each value that is particular to `node`."""
     if isinstance(answer, dict):
         return {plain(key, node): plain(value, node) for key, value in answer.items()}
     if isinstance(answer, list | tuple):
@@ -75,7 +76,7 @@ def plain(answer: Answer, node: Node) -> Answer:
 
 
 def plain_text(text: str, node: Node) -> str:
-    """One string with the addresses, paths and ids of `node` replaced."""
+    """Return a string with names in place of the addresses, paths and ids of `node`."""
     for number, path in enumerate(node.log_dirs, start=1):
         text = text.replace(str(path), f"<d{number}>")
     text = text.replace(str(node.folder), "<folder>")
@@ -88,7 +89,7 @@ def plain_text(text: str, node: Node) -> str:
 
 
 def tool_answer(result: ToolResult) -> dict[str, Answer]:
-    """Exit code and the lines of both streams, without Java's stack frames."""
+    """Return exit code and lines of both streams, without Java's stack frames."""
     return {
         "exit": result.exit_code,
         "stdout": [line.rstrip() for line in result.stdout.splitlines()],
@@ -101,7 +102,7 @@ def tool_answer(result: ToolResult) -> dict[str, Answer]:
 
 
 def difference(expected: Answer, actual: Answer) -> str:
-    """Unified diff of two answers, as indented JSON."""
+    """Return the unified diff of two answers, as indented JSON."""
     before, after = (
         json.dumps(answer, indent=1, sort_keys=True, default=repr).splitlines()
         for answer in (expected, actual)

@@ -1,8 +1,8 @@
 """Run main classes of Kafka's jars, many of them in one virtual machine.
 
-A start of the JVM with Kafka's class path costs more than a second, so `JavaTools` keeps one and
-calls main methods in it. Where the Java found cannot compile the small server, every call is a
-process of its own: slower, same answers.
+A JVM with Kafka's class path takes more than a second to start, so `JavaTools` keeps one and calls
+main methods in it. If the Java found cannot compile the small server, every call starts its own
+process: slower, with the same answers.
 """
 
 from __future__ import annotations
@@ -57,20 +57,20 @@ _EXIT_TRACE = re.compile(
 )
 
 
-# For short-lived processes a fast start matters more than peak throughput.
+# For short-lived processes a fast start matters more than throughput.
 QUICK_JVM = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx384m")
 
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """What a tool answered: exit code and both streams as text."""
+    """The answer of a tool: exit code, and both streams as text."""
 
     exit_code: int
     stdout: str
     stderr: str
 
     def check(self) -> ToolResult:
-        """Return itself, or raise AssertionError with the output when the tool failed."""
+        """Return itself, or raise AssertionError with the output if the tool failed."""
         assert self.exit_code == 0, f"exit {self.exit_code}\n{self.stdout}\n{self.stderr}"
         return self
 
@@ -80,12 +80,12 @@ class ToolResult:
 
 
 def main_class(tool: str) -> str:
-    """Full class name of a short tool name such as `topics`; other names pass unchanged."""
+    """Return the class of a short tool name such as `topics`, or any other name unchanged."""
     return MAIN_CLASSES.get(tool, tool)
 
 
 def java_command(*jvm_options: str, log4j: Path = LOG4J_CONFIG, extra_path: str = "") -> list[str]:
-    """Start of a command line: Java, options, Kafka's class path; a main class must follow."""
+    """Return the start of a command line: Java, options, class path; a main class must follow."""
     class_path = os.pathsep.join(filter(None, [extra_path, f"{kafka_libs()}/*"]))
     return [
         java(),
@@ -97,7 +97,7 @@ def java_command(*jvm_options: str, log4j: Path = LOG4J_CONFIG, extra_path: str 
 
 
 def run_in_new_jvm(tool: str, *arguments: str, timeout_s: float = 120) -> ToolResult:
-    """Run one tool in a process of its own."""
+    """Run one tool in its own process."""
     done = subprocess.run(
         [*java_command(*QUICK_JVM), main_class(tool), *arguments],
         capture_output=True,
@@ -110,7 +110,7 @@ def run_in_new_jvm(tool: str, *arguments: str, timeout_s: float = 120) -> ToolRe
 
 
 def compiled_classes() -> Path:
-    """Folder with the compiled Java sources next to this package, built when they changed."""
+    """Return the folder of the compiled Java sources of this package, compiled after a change."""
     target = BUILD / "interop" / "classes"
     sources = sorted(JAVA_SOURCES.glob("*.java"))
     stamp = target / ".stamp"
@@ -170,7 +170,7 @@ class JavaTools:
             stderr = self._exactly(struct.unpack(">i", self._exactly(4))[0])
             answered = True
         finally:
-            if not answered:  # a late answer must not be taken for that of the next tool
+            if not answered:  # the late answer must not be taken for that of the next tool
                 process.kill()
                 self.close()
         return ToolResult(code, stdout.decode(), _EXIT_TRACE.sub("", stderr.decode()))

@@ -1,4 +1,4 @@
-"""A node under test, whichever program it is.
+"""A node under test, of either program.
 
 `Node` owns the property file, ports, log directories and process of one node; `KafkaNode` and
 `SpindleNode` differ only in the commands that format and start it.
@@ -41,11 +41,11 @@ TEST_DEFAULTS = {
 
 
 class NodeFailed(RuntimeError):
-    """The node did not do what it was told; carries the end of its output."""
+    """The node failed to start, format or stop; carries the end of its output."""
 
 
 def free_ports(count: int) -> list[int]:
-    """`count` TCP ports of the loopback interface that nobody listens on at the moment."""
+    """Return `count` TCP ports of the loopback interface that are free at the moment."""
     sockets = [socket.socket() for _ in range(count)]
     try:
         for one in sockets:
@@ -57,7 +57,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def random_uuid() -> str:
-    """An id as Kafka prints it: 16 random bytes in URL-safe base64 that start with no dash."""
+    """Return an id as Kafka prints it: 16 random bytes in URL-safe base64, no leading dash."""
     while True:
         text = base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=")
         if not text.startswith("-"):
@@ -66,11 +66,11 @@ def random_uuid() -> str:
 
 @dataclass
 class Node(ABC):
-    """One node in `folder`, combined broker and controller if `roles` says nothing else.
+    """A node in `folder`, a combined broker and controller unless `roles` says otherwise.
 
     `overrides` are further keys of the property file. `log_dirs` may name the directories of
-    another node, which is how one program takes over the other's disks. `voters` are the nodes of
-    the controller quorum, where that is not this node alone; set them before `write_properties`.
+    another node, so that one program continues on the other's disks. `voters` are the nodes of the
+    controller quorum, if this node is not the only one; set them before `write_properties`.
     """
 
     folder: Path
@@ -112,14 +112,14 @@ class Node(ABC):
 
     @abstractmethod
     def format_command(self) -> list[str]:
-        """Command that formats the log directories."""
+        """Return the command that formats the log directories."""
 
     @abstractmethod
     def start_command(self) -> list[str]:
-        """Command that runs the node in the foreground."""
+        """Return the command that runs the node in the foreground."""
 
     def properties(self) -> dict[str, str]:
-        """Contents of the property file."""
+        """Return the contents of the property file."""
         listeners = {
             "broker": f"PLAINTEXT://{self.bootstrap}",
             "controller": f"CONTROLLER://{self.controller}",
@@ -138,12 +138,12 @@ class Node(ABC):
         }
 
     def write_properties(self) -> None:
-        """Write the property file anew, after a change of `overrides` or `log_dirs`."""
+        """Write the property file again, after a change of `overrides` or `log_dirs`."""
         text = "".join(f"{key}={value}\n" for key, value in self.properties().items() if value)
         self.properties_file.write_text(text)
 
     def format(self, *extra: str) -> subprocess.CompletedProcess[str]:
-        """Format the directories; raises NodeFailed when the command fails."""
+        """Format the directories; raise NodeFailed if the command fails."""
         done = subprocess.run(
             [*self.format_command(), *extra], capture_output=True, text=True, check=False
         )
@@ -167,7 +167,7 @@ class Node(ABC):
             self.wait_ready()
 
     def wait_ready(self, limit_s: float = START_LIMIT_S) -> None:
-        """Wait for the ready line of the present start; raises NodeFailed when it does not come."""
+        """Wait for the ready line of the present start; raise NodeFailed if it does not come."""
         assert self.process is not None
         deadline = time.monotonic() + limit_s
         while READY not in self.output():
@@ -180,13 +180,13 @@ class Node(ABC):
             time.sleep(0.01)
 
     def output(self) -> str:
-        """What the process has printed since its last start."""
+        """Return the output of the process since its last start."""
         with self.output_file.open("rb") as file:
             file.seek(self._output_start)
             return file.read().decode(errors="replace")
 
     def stop(self, limit_s: float = STOP_LIMIT_S) -> int:
-        """Orderly stop (SIGTERM); returns the exit code."""
+        """Stop the process in order (SIGTERM) and return its exit code."""
         if self.process is None:
             return 0
         self.process.terminate()
@@ -207,16 +207,16 @@ class Node(ABC):
 
     @property
     def alive(self) -> bool:
-        """Whether the process runs."""
+        """True if the process runs."""
         return self.process is not None and self.process.poll() is None
 
     def cpu_s(self) -> float:
-        """CPU time of the process so far, in seconds."""
+        """Return the CPU time of the process so far, in seconds."""
         times = psutil.Process(self.pid).cpu_times()
         return float(times.user + times.system)
 
     def rss_bytes(self) -> int:
-        """Resident memory of the process."""
+        """Return the resident memory of the process in bytes."""
         return int(psutil.Process(self.pid).memory_info().rss)
 
     def __enter__(self) -> Node:

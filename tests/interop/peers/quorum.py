@@ -1,4 +1,4 @@
-"""Controllers of one metadata quorum, of either program, each a process of its own."""
+"""Controllers of one metadata quorum, of either program, each in its own process."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ CHANGE_LIMIT_S = 30.0
 
 
 def ask_node(address: str, request: Message, version: int | None = None) -> Any:
-    """One request on a connection of its own.
+    """Send one request on its own connection and return the answer.
 
     Raises:
-        OSError: nobody answers there in time.
+        OSError: the node does not answer in time.
     """
     host, _, port = address.rpartition(":")
     api = APIS[request.API_KEY]
@@ -58,7 +58,7 @@ class QuorumView:
 
 
 def describe(node: Node) -> QuorumView | None:
-    """What a controller says as leader; None if it is not the leader or does not answer."""
+    """Return the quorum as a leader describes it; None if the node does not lead or answer."""
     request = DescribeQuorumRequest(
         topics=[
             DescribeQuorumRequest.TopicData(
@@ -86,7 +86,7 @@ def describe(node: Node) -> QuorumView | None:
 
 
 def known_controllers(node: Node) -> set[int]:
-    """The registered controllers, as a controller describes them; none before it has metadata."""
+    """Return the registered controllers that a controller knows; none before it has metadata."""
     try:
         response = ask_node(node.controller, DescribeClusterRequest(endpoint_type=2))
     except OSError:
@@ -95,11 +95,11 @@ def known_controllers(node: Node) -> set[int]:
 
 
 class ControllerQuorum:
-    """Controllers 1, 2, ... of the kinds given, formatted by their own programs.
+    """Controllers 1, 2, ... of the given kinds, formatted by their own programs.
 
     Args:
-        is_dynamic: voters with directory ids in the log (kraft.version 1), else from the
-            configuration.
+        is_dynamic: True for voters in the log, with directory ids (kraft.version 1); False for
+            voters in the configuration.
         overrides: further keys of all property files.
     """
 
@@ -122,7 +122,7 @@ class ControllerQuorum:
         self.configure()
 
     def add(self, node_id: int, kind: str) -> Node:
-        """Another controller; `configure` tells all of each other."""
+        """Add a controller; `configure` then writes its address into the property files of all."""
         node = KINDS[kind](
             self.folder / f"node{node_id}",
             directory_count=1,
@@ -164,7 +164,7 @@ class ControllerQuorum:
             node.format(*extra)
 
     def start(self, *node_ids: int) -> None:
-        """Start these controllers (or all) side by side and wait until they have settled."""
+        """Start these controllers (or all) at the same time, and wait until they have settled."""
         chosen = [self.nodes[node_id] for node_id in node_ids or self.nodes]
         for node in chosen:
             node.start(wait=False)
@@ -173,7 +173,7 @@ class ControllerQuorum:
         self.settled()
 
     def leader(self, *, other_than: int = -1, limit_s: float = CHANGE_LIMIT_S) -> QuorumView:
-        """Wait for a leader whose epoch is established."""
+        """Wait for a leader whose epoch is established, and return its view."""
         deadline = time.monotonic() + limit_s
         while time.monotonic() < deadline:
             views = [describe(node) for node in self.nodes.values() if node.alive]
@@ -184,9 +184,9 @@ class ControllerQuorum:
         raise NodeFailed(f"no leader within {limit_s} s:\n{self.outputs()}")
 
     def settled(self, limit_s: float = CHANGE_LIMIT_S) -> QuorumView:
-        """Wait until all running controllers have what their leader has committed.
+        """Wait until all running controllers have the records that their leader has committed.
 
-        All have registered then, and each knows all.
+        Then all controllers are registered and know each other.
         """
         deadline = time.monotonic() + limit_s
         running = [node_id for node_id, node in self.nodes.items() if node.alive]

@@ -1,4 +1,4 @@
-"""Records that exercise what a record can hold; the same list for every client."""
+"""Records with every content that a record can have; the same list for every client."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Sample:
     timestamp_ms: int
 
     def seen(self) -> list[object]:
-        """What a consumer must see, as plain data."""
+        """Return what a consumer must see, as plain data."""
         return [
             _text(self.key),
             _text(self.value),
@@ -31,7 +31,7 @@ class Sample:
 
 
 def samples(count: int = 50) -> list[Sample]:
-    """`count` different records: null, empty and long fields, headers, unordered times."""
+    """Return `count` different records: null, empty and long fields, headers, unordered times."""
     result = []
     for number in range(count):
         key = None if number % 5 == 0 else b"" if number % 7 == 0 else b"key-%d" % number
@@ -43,21 +43,21 @@ def samples(count: int = 50) -> list[Sample]:
             headers = [("trace", b"%08d" % number), ("empty", b""), ("trace", b"again")]
         elif number % 3 == 2:
             headers = [("null", None), ("ünïcode", "wért".encode())]
-        # Times go up and down within a batch, as those of real events do.
+        # Times go up and down within a batch, as the times of real events do.
         timestamp_ms = FIRST_TIMESTAMP_MS + number * 1000 - (number % 4) * 5000
         result.append(Sample(key, value, headers, timestamp_ms))
     return result
 
 
 def samples_with_content() -> list[Sample]:
-    """Samples without those that have neither key nor value, which some clients refuse."""
+    """Return the samples that have a key or a value; some clients refuse the others."""
     return [one for one in samples() if one.key is not None or one.value is not None]
 
 
 def seen(
     key: bytes | None, value: bytes | None, headers: object, timestamp_ms: int
 ) -> list[object]:
-    """A consumed record in the form of Sample.seen()."""
+    """Return a consumed record in the form of Sample.seen()."""
     pairs = [[name, _text(data)] for name, data in list(headers or [])]  # type: ignore[call-overload]
     return [_text(key), _text(value), pairs, timestamp_ms]
 

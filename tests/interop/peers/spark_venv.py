@@ -1,4 +1,4 @@
-"""A virtual environment with PySpark 4.2, the release that Spark's Kafka connector is fetched for.
+"""A virtual environment with PySpark 4.2, the version of Spark's Kafka connector in these tests.
 
 The project's own environment has the newest PySpark; this one lives in build/ and is made once.
 """
@@ -18,9 +18,10 @@ FOLDER = BUILD / "spark42-venv"
 
 
 def python() -> Path:
-    """Interpreter with PySpark 4.2 and Spindle's pipeline; made on first use.
+    """Return the interpreter with PySpark 4.2 and Spindle's pipeline; install it on first use.
 
-    Raises PeerUnavailable when it cannot be made.
+    Raises:
+        PeerUnavailable: it cannot be installed.
     """
     interpreter = FOLDER / "bin" / "python"
     stamp = FOLDER / ".complete"
@@ -43,7 +44,7 @@ def python() -> Path:
 
 
 def environment() -> dict[str, str]:
-    """Environment variables for a process that uses `python()`."""
+    """Return the environment variables for a process that uses `python()`."""
     jars = ",".join(str(jar) for jar in spark_connector_jars())
     return {
         **os.environ,

@@ -1,4 +1,4 @@
-"""Controllers of one program and brokers of another, each in a process of its own."""
+"""Controllers of one program and brokers of another, each in its own process."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PARTITION = re.compile(
 
 
 class Partition(NamedTuple):
-    """One line of `kafka-topics --describe`; lists as printed, leader "none" where nobody leads."""
+    """One line of `kafka-topics --describe`; lists as printed, leader "none" if there is none."""
 
     leader: str
     replicas: str
@@ -29,7 +29,7 @@ class Partition(NamedTuple):
 
     @property
     def is_healthy(self) -> bool:
-        """Led, and every replica in sync."""
+        """True if the partition has a leader and every replica is in sync."""
         return self.leader != "none" and sorted(self.isr) == sorted(self.replicas)
 
 
@@ -97,14 +97,14 @@ class SplitCluster:
         return ",".join(broker.bootstrap for broker in self.brokers.values())
 
     def run(self, tool: str, *words: str) -> ToolResult:
-        """One of Kafka's tools with the brokers as its servers."""
+        """Run a tool of Kafka with the brokers as its servers."""
         servers = ("--bootstrap-server", self.bootstrap)
-        # The cluster tool wants its subcommand first, others want theirs last.
+        # The cluster tool expects its subcommand first, the others last.
         before, after = (words[:1], words[1:]) if tool == "cluster" else ((), words)
         return self._tools.run(tool, *before, *servers, *after)
 
     def describe(self, topic: str) -> list[Partition]:
-        """The partitions of a topic, in order."""
+        """Return the partitions of a topic, in order."""
         return _partitions(self.run("topics", "--describe", "--topic", topic).check())
 
     def wait_for(
@@ -114,10 +114,10 @@ class SplitCluster:
         what: str,
         only: Sequence[int] | None = None,
     ) -> list[Partition]:
-        """The partitions of a topic, as soon as all of them, or those named, are right."""
+        """Wait until all partitions of a topic, or those in `only`, are right; return them."""
         deadline = time.monotonic() + LIMIT_S
         while True:
-            # The broker that answers may not have heard of the topic yet.
+            # The broker that answers may not know the topic yet.
             answer = self.run("topics", "--describe", "--topic", topic)
             partitions = _partitions(answer)
             wanted = [p for n, p in enumerate(partitions) if only is None or n in only]
@@ -132,7 +132,7 @@ class SplitCluster:
             self.wait_for(topic, lambda partition: partition.is_healthy, "in sync")
 
     def active_controller(self) -> Node:
-        """The controller that leads the quorum, as a broker knows it."""
+        """Return the controller that leads the quorum, as a broker knows it."""
         deadline = time.monotonic() + LIMIT_S
         while True:
             status = self.run("metadata-quorum", "describe", "--status")

@@ -1,4 +1,4 @@
-"""Three combined nodes of one program: a cluster that tools are tried on."""
+"""Three combined nodes of one program: a cluster for tests of tools."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Trio:
             "offsets.topic.replication.factor": "3",
             "broker.heartbeat.interval.ms": "500",
             "broker.session.timeout.ms": "4000",
-            # Moves of leaders are for the tests to ask for.
+            # Leaders move only when a test asks for it.
             "auto.leader.rebalance.enable": "false",
         }
         self.tools = tools
@@ -71,24 +71,25 @@ class Trio:
         return self.tools.run(tool, *words)
 
     def plain(self, text: str) -> str:
-        """A text with what is particular to this cluster replaced by names."""
+        """Return a text with names in place of what is particular to this cluster."""
         for number, node in self.nodes.items():
             text = plain_text(text, node)
-            # Where a replica lies is up to chance.
+            # The directory of a replica is chosen by chance.
             text = text.replace("<d2>", "<dir>").replace("<d1>", "<dir>")
             for name in ("node", "controller", "port", "dir", "folder"):
                 text = text.replace(f"<{name}>", f"<{name} of {number}>")
         return re.sub(r'(?<=")[A-Za-z0-9_-]{22}(?=")', "<uuid>", text)
 
     def until(self, is_so: Callable[[list[str]], bool], tool: str, *words: str) -> None:
-        """Ask until the lines are as they should be: other nodes learn a moment later."""
+        """Run the tool again until its lines are right: other nodes learn of a change a moment
+        later."""
         deadline = time.monotonic() + SETTLE_LIMIT_S
         while not is_so(lines := self.run(tool, *words).lines):
             if time.monotonic() > deadline:
                 raise NodeFailed(f"{tool} {' '.join(words)} still says:\n" + "\n".join(lines))
 
     def answer(self, tool: str, *words: str) -> Answer:
-        """Exit code and lines of a tool, with names for what differs between clusters."""
+        """Return exit code and lines of a tool, with names for what differs between clusters."""
         done = self.run(tool, *words)
         lines = [line.rstrip() for line in done.stdout.splitlines()]
         return done.exit_code, [self.plain(line) for line in lines if not _FRAME.match(line)]

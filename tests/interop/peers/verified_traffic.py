@@ -1,4 +1,4 @@
-"""Kafka's VerifiableProducer beside a test, and the proof that nothing acknowledged was lost."""
+"""Kafka's VerifiableProducer beside a test, and the check that no acknowledged record was lost."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LIMIT_S = 60.0
 class VerifiedTraffic:
     """An idempotent producer with acks=all that runs until the end of the `with` block.
 
-    Its values count up from 0. It goes on sending a record until it is acknowledged.
+    Its values count up from 0. It repeats a record until the record is acknowledged.
     """
 
     def __init__(self, folder: Path, bootstrap: str, topic: str, records_per_s: int = 300) -> None:
@@ -57,14 +57,14 @@ class VerifiedTraffic:
             self._process.wait()
 
     def acknowledged(self) -> dict[int, list[tuple[int, int]]]:
-        """(offset, value) by partition, in the order of acknowledgement."""
+        """Return (offset, value) by partition, in the order of acknowledgement."""
         found: dict[int, list[tuple[int, int]]] = defaultdict(list)
         for event in self._events("producer_send_success"):
             found[event["partition"]].append((event["offset"], int(event["value"])))
         return found
 
     def refused(self) -> list[dict[str, object]]:
-        """Records that the producer gave up."""
+        """Return the records that the producer gave up."""
         return self._events("producer_send_error")
 
     def _events(self, name: str) -> list[dict[str, int]]:
@@ -73,10 +73,11 @@ class VerifiedTraffic:
         return [event for event in events if event["name"] == name]
 
     def check(self) -> int:
-        """Every acknowledged record is read once, at its offset, in order; how many there are.
+        """Assert that every acknowledged record is read once, at its offset, in order; return their
+        number.
 
         Raises:
-            AssertionError: one is missing, was moved, or is there twice.
+            AssertionError: a record is missing, has moved, or is there twice.
         """
         acknowledged = self.acknowledged()
         assert not self.refused(), self.refused()[:3]
@@ -90,7 +91,7 @@ class VerifiedTraffic:
 
 
 def read_all(bootstrap: str, topic: str) -> dict[int, list[tuple[int, int]]]:
-    """(offset, value) of every record by partition."""
+    """Return (offset, value) of every record by partition."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -112,7 +113,7 @@ def read_all(bootstrap: str, topic: str) -> dict[int, list[tuple[int, int]]]:
         deadline = time.monotonic() + LIMIT_S
         while unread:
             assert time.monotonic() < deadline, f"partitions {sorted(unread)}: not all came"
-            # Short: it returns early only with as many as were asked for.
+            # A short wait: the call returns earlier only if it has as many records as it asked for.
             for record in consumer.consume(1000, 0.2):
                 assert record.error() is None, record.error()
                 value = record.value()
