@@ -97,11 +97,12 @@ def test_the_topic_id_is_on_the_device_before_the_first_record() -> None:
         for operation, path in files.operations[before:]
         if operation in ("write_atomically", "pwrite", "sync_directory")
     ]
-    assert operations[0] == ("write_atomically", "leader-epoch-checkpoint")
-    assert operations[1:3] == [
+    # Its own file before all others: whatever syncs the directory keeps the name of this one.
+    assert operations[:2] == [
         ("write_atomically", "partition.metadata"),
         ("sync_directory", "data"),
     ]
+    assert operations[2] == ("write_atomically", "leader-epoch-checkpoint")
     assert operations[3] == ("pwrite", "00000000000000000000.log")
     assert read_partition_metadata(files, log.path) == TOPIC_ID
     before = len(files.operations)

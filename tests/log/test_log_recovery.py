@@ -23,7 +23,7 @@ from spindle.log.formats.transaction_index import AbortedTransaction
 from spindle.log.log import Log
 from spindle.log.log_config import LogConfig
 from spindle.protocol.records.batch import batches, read_header
-from spindle.testing.filesystem import MemoryFileSystem
+from spindle.testing.filesystem import Fault, MemoryFileSystem
 
 PATH = f"{ROOT}/orders-0"
 ONE_SEGMENT = LogConfig(segment_index_bytes=240, index_interval_bytes=100)
@@ -373,8 +373,44 @@ def test_epochs_that_the_file_lacks_are_found_in_the_batches() -> None:
     assert reload(files, is_clean=False).epochs.entries == [(0, 0), (3, 2)]
 
 
+@pytest.mark.parametrize("kept", [0.0, 0.5, 0.9, 1.0])
+def test_epochs_survive_a_power_failure_during_an_election(kept: float) -> None:
+    files = MemoryFileSystem()
+    log = new_log(SMALL, new_storage(files))
+    for epoch in (1, 2, 3):
+        append(log, *["x" * 60] * 6, leader_epoch=epoch)
+        append(log, "x" * 600, leader_epoch=epoch)
+    flush = log.begin_flush()
+    # The flush, beside the directory's thread, brings the new name of the file to the device.
+    log.assign_epoch_start(9, log.log_end_offset)
+    flush.run()
+    log.complete_flush(flush)
+    files.crash(lambda _, unsynced_bytes: int(unsynced_bytes * kept))
+    loaded = reload(files, is_clean=False, recovery_point=log.recovery_point)
+    assert loaded.log_end_offset == 21
+    assert loaded.epochs.entries == [(1, 0), (2, 7), (3, 14)]
+
+
+@pytest.mark.parametrize("step", ["append", "flush", "start over"])
+def test_a_new_log_survives_a_power_failure_before_its_first_record(step: str) -> None:
+    files = MemoryFileSystem()
+    log = new_log(SMALL, new_storage(files))
+    files.sync_directory(ROOT)
+    log.assign_epoch_start(3, 0)
+    fails = Fault("partition.metadata", "write_atomically")
+    if step == "start over":
+        log.truncate_fully_and_start_at(7)
+    else:
+        files.faults.append(fails)
+        with pytest.raises(OSError, match="injected"):
+            append(log, "a", leader_epoch=3) if step == "append" else log.begin_flush()
+        files.faults.clear()
+    files.crash(lambda _, unsynced_bytes: unsynced_bytes // 2)
+    assert reload(files, is_clean=False).topic_id in (None, TOPIC_ID)
+
+
 @pytest.mark.parametrize(
-    "content", [b"1\n0\n", b"0\n2\n0 0\n", b"0\nx\n", b"0\n1\n0\n", b"0\n1\n0 a\n", b"\xff\n"]
+    "content", [b"1\n0\n", b"0\n1\n0 0\n1 1\n", b"0\nx\n", b"0\n1\n0\n", b"0\n1\n0 a\n", b"\xff\n"]
 )
 def test_a_malformed_epoch_file_is_reported(content: bytes) -> None:
     files = MemoryFileSystem()

@@ -195,11 +195,12 @@ class TestPartitionMetadata:
             read_partition_metadata(files, "/log")
 
 
-@pytest.mark.parametrize("length", range(len(b"0\n1\n12 345\n")))
-def test_a_first_epoch_that_a_power_failure_tore_is_none(length: int) -> None:
+@pytest.mark.parametrize("content", [b"0\n1\n12 345\n", b"0\n2\n1 0\n23 45\n"])
+@pytest.mark.parametrize("missing", range(1, 15))
+def test_epochs_that_a_power_failure_tore_are_none(content: bytes, missing: int) -> None:
     files = MemoryFileSystem()
     files.make_directories("/log")
-    files.write_atomically("/log/leader-epoch-checkpoint", b"0\n1\n12 345\n"[:length])
+    files.write_atomically("/log/leader-epoch-checkpoint", content[:-missing])
     epochs = LeaderEpochs(files, "/log")
     epochs.load()
     assert epochs.entries == []

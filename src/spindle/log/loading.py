@@ -91,7 +91,12 @@ def load_log(
     producers.load_snapshot_names(names)
 
     log_start_offset = max(log_start_offset, opened[0].base_offset if opened else 0)
-    to_recover = _segments_to_recover(opened, unsound, recovery_point, is_clean=is_clean)
+    if epochs.latest is None and any(segment.size_bytes for segment in opened):
+        # Power failed before the new content of the file was on the device: read the epochs from
+        # the batches, for a leader tells its followers by them up to where their logs agree.
+        to_recover = list(opened)
+    else:
+        to_recover = _segments_to_recover(opened, unsound, recovery_point, is_clean=is_clean)
     # Compaction leaves gaps between segments; elsewhere a gap after the recovery point is a loss.
     gaps_are_losses_from = _NOWHERE if config.is_compacted else recovery_point
     _recover(opened, to_recover, epochs, producers, log_start_offset, gaps_are_losses_from)

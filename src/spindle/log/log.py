@@ -235,9 +235,9 @@ class Log:
         segment = self.segments.active
         if segment.must_roll(len(records), last_offset, max_timestamp, self.config, now_ms):
             segment = self._roll_for(first.base_offset, last_offset, now_ms)
-        self._assign_epochs(placed)
         if not self._has_durable_identity:
             self._make_identity_durable()
+        self._assign_epochs(placed)
         segment.append(records, placed)
         self.log_end_offset = last_offset + 1
         for change in changes:
@@ -281,6 +281,11 @@ class Log:
         self.epochs.make_durable()
 
     def _make_identity_durable(self) -> None:
+        """Bring the topic id to the device, before anything else that syncs the directory.
+
+        Otherwise a power failure could leave the name of the file with half of its content, and a
+        start would take the whole log directory for damaged.
+        """
         file_system = self._storage.file_system
         if self.topic_id is not None:
             write_partition_metadata(file_system, self.path, self.topic_id, is_durable=True)
@@ -468,6 +473,8 @@ class Log:
         """Remove everything; the log begins and ends at `offset`."""
         self._refuse_if_deleted()
         self._abort_cleaning()
+        if not self._has_durable_identity:
+            self._make_identity_durable()
         for segment in list(self.segments):
             segment.delete()
         fresh = self._new_segment(offset, 0)
@@ -621,9 +628,9 @@ class Log:
             self._unflushed_since_ms = None
 
     def _make_small_files_durable(self) -> None:
-        self.epochs.make_durable()
         if not self._has_durable_identity:
             self._make_identity_durable()
+        self.epochs.make_durable()
 
     def must_flush(self, now_ms: int) -> bool:
         """Return whether `flush.ms` or a finished segment asks for a flush now.

@@ -2,12 +2,10 @@
 
 from typing import Final
 
-from spindle.common.errors import CorruptLog
 from spindle.common.ids import METADATA_PARTITION
 from spindle.common.ports import Bytes, FileSystem
 from spindle.common.uuids import METADATA_TOPIC_ID
 from spindle.log.formats.names import LEADER_EPOCH_CHECKPOINT, LOG_SUFFIX, parse_offset_name
-from spindle.log.leader_epochs import LeaderEpochs
 from spindle.log.loading import create_log, load_log
 from spindle.log.log import Log
 from spindle.log.log_config import LogConfig
@@ -53,7 +51,6 @@ class PartitionLog:
         file_system = storage.file_system
         start_offset = _offset_without_records(file_system, path)
         if start_offset is None:
-            _drop_torn_epochs(file_system, path)
             log = load_log(
                 storage, DIRECTORY_NAME, METADATA_PARTITION, config, now_ms, is_clean=False
             )
@@ -153,10 +150,3 @@ def _offset_without_records(file_system: FileSystem, path: str) -> int | None:
                 return None
             start_offset = max(start_offset, offset)
     return start_offset
-
-
-def _drop_torn_epochs(file_system: FileSystem, path: str) -> None:
-    try:
-        LeaderEpochs(file_system, path).load()
-    except CorruptLog:
-        file_system.remove(f"{path}/{LEADER_EPOCH_CHECKPOINT}")

@@ -1,13 +1,14 @@
 """`leader-epoch-checkpoint`: which leader epoch began at which offset of a log (KIP-101)."""
 
+import re
 from collections.abc import Iterable
 from typing import Final
 
 from spindle.common.errors import CorruptLog
 from spindle.log.formats.checkpoints import checkpoint_content, checkpoint_lines
 
-_BEFORE_FIRST_ENTRY: Final = b"0\n1\n"
-_LINES_OF_ONE_ENTRY: Final = 3
+_BEGINNING: Final = re.compile(rb"0(?:\n(?:(\d+)(\n(?:\d+ \d+\n)*(?:\d+(?: \d*)?)?)?)?)?")
+"""Any beginning of a file: the count of its entries, and the entries as far as they are there."""
 
 
 def encode_epoch_checkpoint(entries: Iterable[tuple[int, int]]) -> bytes:
@@ -18,14 +19,14 @@ def encode_epoch_checkpoint(entries: Iterable[tuple[int, int]]) -> bytes:
 def decode_epoch_checkpoint(path: str, content: bytes) -> list[tuple[int, int]]:
     """Return the (epoch, start offset) entries of a file, in its order.
 
-    A file that a power failure cut before its first entry was complete has none: the first entry is
-    on the device before the first record is written.
+    A file without its end, which a power failure may leave, has none. The first entry is on the
+    device before the first record is written, and later ones are in the batches, too.
 
     Raises:
         CorruptLog: the file is malformed.
     """
     # Zeros are what a power failure may leave of a file that was never brought to the device.
-    if not content.strip(b"\0") or _is_torn_first_entry(content):
+    if not content.strip(b"\0") or _is_torn(content):
         return []
     entries = []
     for line in checkpoint_lines(path, content):
@@ -37,7 +38,11 @@ def decode_epoch_checkpoint(path: str, content: bytes) -> list[tuple[int, int]]:
     return entries
 
 
-def _is_torn_first_entry(content: bytes) -> bool:
-    if _BEFORE_FIRST_ENTRY.startswith(content):
+def _is_torn(content: bytes) -> bool:
+    found = _BEGINNING.fullmatch(content)
+    if found is None:
+        return False
+    count, entries = found.groups()
+    if not entries or not entries.endswith(b"\n"):
         return True
-    return content.startswith(_BEFORE_FIRST_ENTRY) and content.count(b"\n") < _LINES_OF_ONE_ENTRY
+    return entries.count(b"\n") - 1 < int(count)

@@ -120,4 +120,6 @@ class _Progress:
 
 
 def _read(partition: Partition, offset: int, end_offset: int) -> FetchedRecords:
-    return partition.log.read(offset, _READ_BYTES, end_offset, min_one_batch=True)
+    # Retention may have moved the log start since the last piece was read.
+    start_offset = max(offset, partition.log.log_start_offset)
+    return partition.log.read(start_offset, _READ_BYTES, end_offset, min_one_batch=True)
