@@ -93,6 +93,8 @@ def topic_of(node: Node, partitions: int = 1) -> Iterator[str]:
 
 
 def produce(size: int, acks: str) -> Callable[[Node, Sizes], Metrics]:
+    """Return a benchmark that produces records of `size` bytes."""
+
     def run(node: Node, sizes: Sizes) -> Metrics:
         volume = sizes.volume_bytes if size >= 1024 else sizes.small_volume_bytes
         with topic_of(node) as topic:
@@ -116,6 +118,7 @@ def _produce(node: Node, topic: str, count: int, size: int, acks: str) -> Metric
 
 
 def consume(node: Node, sizes: Sizes, acks: str = "1") -> Metrics:
+    """Measure rate and broker CPU of a consumer that reads 1 KiB records."""
     size = 1024
     count = sizes.volume_bytes // size
     with topic_of(node) as topic:
@@ -142,6 +145,7 @@ def warm_up(node: Node, sizes: Sizes) -> None:
 
 
 def one_in_flight(node: Node, sizes: Sizes, acks: str = "1") -> Metrics:
+    """Measure the latency of a producer with one request in flight."""
     with topic_of(node) as topic:
         result = native_client.run(
             "latency", node.bootstrap, topic, sizes.latency_records, 1024, acks=acks, linger_ms=0
@@ -150,6 +154,7 @@ def one_in_flight(node: Node, sizes: Sizes, acks: str = "1") -> Metrics:
 
 
 def create_topics(node: Node, sizes: Sizes) -> Metrics:
+    """Measure rate and memory of the creation of many topics."""
     client = AdminClient(settings(node))
     client.list_topics(timeout=LIMIT_S)
     run = next(_names)

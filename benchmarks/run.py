@@ -68,6 +68,7 @@ def main(
     against: Path | None,
     data: Path | None,
 ) -> None:
+    """Run the benchmarks and print their table."""
     # Leave as after Ctrl-C: the nodes are stopped and their folders removed.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     console = Console(width=140 if not sys.stdout.isatty() else None)

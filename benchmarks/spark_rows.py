@@ -17,6 +17,7 @@ from spindle.pipeline.session import get_spark
 
 
 def main() -> None:
+    """Read a plan from standard input, run its jobs and print their times as JSON."""
     plan = json.load(sys.stdin)
     spark = get_spark("bench", "local[2]", {"spark.jars": os.environ["SPARK_JARS"]})
     jobs: dict[str, Callable[[DataFrame], object]] = {
@@ -40,6 +41,7 @@ def main() -> None:
 
 
 def read(spark: SparkSession, source: dict[str, object]) -> DataFrame:
+    """Return a DataFrame of a source of the plan."""
     return spark.read.format(str(source["format"])).options(**source["options"]).load()  # type: ignore[arg-type]
 
 

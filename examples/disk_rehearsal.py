@@ -93,6 +93,7 @@ def wait_until_lost(cluster: Cluster, directory: Path, partitions: set[int]) -> 
 
 
 def main() -> None:
+    """Run the rehearsal on a cluster that is removed at the end."""
     with tempfile.TemporaryDirectory(prefix="spindle-rehearsal-") as folder:
         cluster = Cluster(Path(folder))
         try:

@@ -77,6 +77,7 @@ def add_up(bootstrap: str, totals: Counter[str], lock: threading.Lock) -> None:
 
 
 def main() -> None:
+    """Send orders, and add them up in a group of two members."""
     bootstrap = sys.argv[1]
     count = int(sys.argv[2]) if len(sys.argv) > 2 else 3000
     send_orders(bootstrap, count)

@@ -31,6 +31,7 @@ def totals(records: DataFrame) -> list[tuple[str, int]]:
 
 
 def main() -> None:
+    """Read the topic through the broker and from the disks, and compare."""
     bootstrap, log_dirs = sys.argv[1:]
     spark = get_spark()
     through_the_broker = (

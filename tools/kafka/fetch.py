@@ -78,6 +78,7 @@ def fetch(name: str) -> Path:
 
 
 def main(arguments: list[str]) -> int:
+    """Fetch the named targets, or all; return the exit code."""
     for name in arguments or list(TARGETS):
         if name not in TARGETS:
             print(f"unknown target {name!r}: known are {', '.join(TARGETS)}", file=sys.stderr)

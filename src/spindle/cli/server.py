@@ -9,9 +9,9 @@ from spindle.cli.property_file import load_node_config, parse_overrides
 from spindle.cli.suggestions import SuggestingGroup
 
 
-@click.group(cls=SuggestingGroup, help="Run a node.")
+@click.group(cls=SuggestingGroup)
 def server() -> None:
-    pass
+    """Run a node."""
 
 
 @server.command("start", short_help="Run the node of a property file.")

@@ -29,9 +29,9 @@ from spindle.common.uuids import uuid_text
 from spindle.config.resources import ResourceType
 
 
-@click.group("topic", cls=SuggestingGroup, help="Create, list, describe, change and delete topics.")
+@click.group("topic", cls=SuggestingGroup)
 def topic() -> None:
-    pass
+    """Create, list, describe, change and delete topics."""
 
 
 _partitions = click.option(

@@ -49,7 +49,7 @@ class PartitionChanges:
     def by_policy(
         self, topic: TopicImage, partition_id: int, partition: PartitionRegistration
     ) -> PartitionChange:
-        """The same; at worst the new leader is an unclean one, if the topic's policy allows it."""
+        """Return a change whose election may be unclean, if the topic's configuration allows it."""
         change = self.of(topic, partition_id, partition)
         change.election = self._policy
         return change

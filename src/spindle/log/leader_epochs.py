@@ -39,7 +39,7 @@ class LeaderEpochs:
     )
 
     def __init__(self, file_system: FileSystem, directory: str) -> None:
-        """An empty history; `load` reads the file."""
+        """Create an empty history; `load` reads the file."""
         self._file_system = file_system
         self._directory = directory
         self._epochs: list[int] = []

@@ -30,6 +30,7 @@ class FeatureRow(Protocol):
 
 
 def listener_rows(row: Callable[..., Row], endpoints: Iterable[Endpoint]) -> list[Row]:
+    """Return the listeners of a registration as rows of a record or request."""
     return [
         row(name=e.listener, host=e.host, port=e.port, security_protocol=e.security_protocol)
         for e in endpoints
@@ -37,10 +38,12 @@ def listener_rows(row: Callable[..., Row], endpoints: Iterable[Endpoint]) -> lis
 
 
 def endpoints_of(rows: Iterable[ListenerRow]) -> tuple[Endpoint, ...]:
+    """Return the endpoints in the listener rows of a registration."""
     return tuple(Endpoint(r.name, r.host, r.port, r.security_protocol) for r in rows)
 
 
 def feature_rows(row: Callable[..., Row], features: Mapping[str, VersionRange]) -> list[Row]:
+    """Return the supported feature levels of a registration as rows of a record or request."""
     return [
         row(
             name=name,
@@ -52,4 +55,5 @@ def feature_rows(row: Callable[..., Row], features: Mapping[str, VersionRange]) 
 
 
 def features_of(rows: Iterable[FeatureRow]) -> dict[str, VersionRange]:
+    """Return the supported levels by feature name, from the feature rows of a registration."""
     return {r.name: VersionRange(r.min_supported_version, r.max_supported_version) for r in rows}

@@ -35,6 +35,7 @@ _EPOCH_DIGITS: Final = 10
 
 
 def snapshot_file_name(snapshot_id: OffsetAndEpoch) -> str:
+    """Return the name of a complete snapshot: end offset and epoch."""
     return f"{_stem(snapshot_id)}{SUFFIX}"
 
 
@@ -44,6 +45,7 @@ def part_file_name(snapshot_id: OffsetAndEpoch, token: str) -> str:
 
 
 def deleted_file_name(snapshot_id: OffsetAndEpoch) -> str:
+    """Return the name of a snapshot that waits for its deletion."""
     return f"{_stem(snapshot_id)}{DELETED_SUFFIX}"
 
 

@@ -19,6 +19,7 @@ _Node = DescribeQuorumResponse.Node
 def describe_quorum(
     core: QuorumCore, request: DescribeQuorumRequest, now_ms: int
 ) -> DescribeQuorumResponse:
+    """Answer DescribeQuorum; only the leader knows voters and observers (KIP-836)."""
     if requests.only_partition(request.topics) is None:
         return _refusal(request)
     role = core.role

@@ -102,6 +102,7 @@ def _fetch(core: QuorumCore) -> Message:
 def handle_fetch_response(
     core: QuorumCore, sent: InFlight, response: FetchResponse, now_ms: int
 ) -> None:
+    """Append the records of the leader's answer, truncate the log, or begin to load a snapshot."""
     partition = _only_fetched_partition(response)
     if response.error_code or partition is None:
         core.connections.back_off(sent.destination.id, now_ms)
@@ -202,6 +203,7 @@ def _append_fetched(core: QuorumCore, role: Follower, records: Bytes) -> bool:
 def handle_fetch_snapshot_response(
     core: QuorumCore, sent: InFlight, response: FetchSnapshotResponse, now_ms: int
 ) -> None:
+    """Store a part of the leader's snapshot, or end the loading of a snapshot that it lacks."""
     partition: Any = requests.only_partition(response.topics)
     if response.error_code or partition is None:
         core.connections.back_off(sent.destination.id, now_ms)

@@ -54,6 +54,7 @@ class ReadControlRecord(NamedTuple):
 def leader_change(
     leader_id: int, voter_ids: Sequence[int], granting_ids: Sequence[int]
 ) -> ControlRecord:
+    """Return the LeaderChange record with which a leader opens its epoch."""
     message = LeaderChangeMessage(
         leader_id=leader_id,
         voters=[LeaderChangeMessage.Voter(voter_id=voter_id) for voter_id in voter_ids],
@@ -63,21 +64,25 @@ def leader_change(
 
 
 def kraft_version(version: int) -> ControlRecord:
+    """Return the record of a kraft.version."""
     message = KRaftVersionRecord(k_raft_version=version)
     return ControlType.KRAFT_VERSION, encode(message, _VALUE_VERSION)
 
 
 def voters(voter_set: VoterSet) -> ControlRecord:
+    """Return the record of a set of voters (KIP-853)."""
     message = VotersRecord(voters=[_voter_message(voter) for voter in voter_set])
     return ControlType.KRAFT_VOTERS, encode(message, _VALUE_VERSION)
 
 
 def snapshot_header(last_contained_timestamp_ms: int) -> ControlRecord:
+    """Return the record that opens a snapshot."""
     message = SnapshotHeaderRecord(last_contained_log_timestamp=last_contained_timestamp_ms)
     return ControlType.SNAPSHOT_HEADER, encode(message, _VALUE_VERSION)
 
 
 def snapshot_footer() -> ControlRecord:
+    """Return the record that ends a snapshot."""
     return ControlType.SNAPSHOT_FOOTER, encode(SnapshotFooterRecord(), _VALUE_VERSION)
 
 

@@ -151,12 +151,14 @@ def poll_resigned(core: QuorumCore, role: Resigned, now_ms: int) -> None:
 def handle_begin_response(
     core: QuorumCore, sent: InFlight, response: BeginQuorumEpochResponse, now_ms: int
 ) -> None:
+    """Apply a voter's answer to BeginQuorumEpoch."""
     rest_of_answer(core, sent, response, now_ms)
 
 
 def handle_end_response(
     core: QuorumCore, sent: InFlight, response: EndQuorumEpochResponse, now_ms: int
 ) -> None:
+    """Note that a voter has acknowledged the end of this node's leadership."""
     if rest_of_answer(core, sent, response, now_ms) is None:
         return
     role = core.role
@@ -166,6 +168,7 @@ def handle_end_response(
 
 
 def handle_end_failed(core: QuorumCore, sent: InFlight) -> None:
+    """Note that a voter did not get EndQuorumEpoch, so that its answer is not awaited."""
     role = core.role
     if isinstance(role, Resigned):
         role.unreachable_ids.add(sent.destination.id)

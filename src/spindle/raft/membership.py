@@ -37,6 +37,7 @@ _KRAFT_VERSION_FEATURE = "kraft.version"
 
 
 def handle_add(core: QuorumCore, token: int, request: AddRaftVoterRequest, now_ms: int) -> None:
+    """Begin to add a voter, or refuse it (AddRaftVoter, KIP-853)."""
     key = ReplicaKey(request.voter_id, request.voter_directory_id)
     voter = Voter(key, endpoints_of(request.listeners))
     try:
@@ -61,6 +62,7 @@ def handle_add(core: QuorumCore, token: int, request: AddRaftVoterRequest, now_m
 def handle_remove(
     core: QuorumCore, token: int, request: RemoveRaftVoterRequest, now_ms: int
 ) -> None:
+    """Begin to remove a voter, or refuse it (RemoveRaftVoter, KIP-853)."""
     key = ReplicaKey(request.voter_id, request.voter_directory_id)
     try:
         role = _check_change(core, request.cluster_id)

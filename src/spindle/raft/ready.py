@@ -177,6 +177,8 @@ class Destination(NamedTuple):
 
 
 class Request(NamedTuple):
+    """A request to another node of the quorum."""
+
     request_id: int
     destination: Destination
     message: Message

@@ -30,6 +30,7 @@ def vote_request(
     *,
     is_pre_vote: bool,
 ) -> VoteRequest:
+    """Return a candidate's Vote request to a voter; a pre-vote changes no epoch (KIP-996)."""
     partition = VoteRequest.TopicData.PartitionData(
         partition_index=_PARTITION,
         replica_epoch=epoch,
@@ -47,6 +48,7 @@ def vote_request(
 def begin_quorum_epoch_request(
     cluster_id: str, epoch: int, leader_id: int, endpoints: Sequence[Endpoint], voter: ReplicaKey
 ) -> BeginQuorumEpochRequest:
+    """Return the request with which a new leader tells a voter of itself."""
     partition = BeginQuorumEpochRequest.TopicData.PartitionData(
         partition_index=_PARTITION,
         voter_directory_id=voter.directory_id,
@@ -73,6 +75,7 @@ def end_quorum_epoch_request(
     endpoints: Sequence[Endpoint],
     candidates: Sequence[ReplicaKey],
 ) -> EndQuorumEpochRequest:
+    """Return the request with which a leader that resigns names the preferred candidates."""
     partition_data = EndQuorumEpochRequest.TopicData.PartitionData
     partition = partition_data(
         partition_index=_PARTITION,
@@ -102,6 +105,7 @@ def fetch_request(
     high_watermark: int,
     max_bytes: int,
 ) -> FetchRequest:
+    """Return a Fetch of the metadata log from this node's log end on."""
     partition = FetchRequest.FetchTopic.FetchPartition(
         partition=_PARTITION,
         current_leader_epoch=epoch,
@@ -132,6 +136,7 @@ def fetch_snapshot_request(
     position: int,
     max_bytes: int,
 ) -> FetchSnapshotRequest:
+    """Return a request for the part of a snapshot that begins at `position` (KIP-630)."""
     partition_snapshot = FetchSnapshotRequest.TopicSnapshot.PartitionSnapshot
     partition = partition_snapshot(
         partition=_PARTITION,
@@ -151,6 +156,7 @@ def fetch_snapshot_request(
 
 
 def update_voter_request(cluster_id: str, epoch: int, voter: Voter) -> UpdateRaftVoterRequest:
+    """Return the request with which a voter updates its endpoints and versions (KIP-853)."""
     return UpdateRaftVoterRequest(
         cluster_id=cluster_id,
         current_leader_epoch=epoch,

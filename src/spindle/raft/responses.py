@@ -35,6 +35,7 @@ def _node_endpoints(core: QuorumCore, row: Callable[..., Row]) -> list[Row]:
 def vote_response(
     core: QuorumCore, error: ErrorCode = ErrorCode.NONE, *, is_granted: bool = False
 ) -> VoteResponse:
+    """Return the answer to a Vote, with the leader and epoch that this node knows."""
     partition = VoteResponse.TopicData.PartitionData(
         partition_index=_PARTITION,
         error_code=error,
@@ -51,6 +52,7 @@ def vote_response(
 def begin_quorum_epoch_response(
     core: QuorumCore, error: ErrorCode = ErrorCode.NONE
 ) -> BeginQuorumEpochResponse:
+    """Return the answer to a BeginQuorumEpoch, with the leader and epoch that this node knows."""
     partition = BeginQuorumEpochResponse.TopicData.PartitionData(
         partition_index=_PARTITION,
         error_code=error,
@@ -68,6 +70,7 @@ def begin_quorum_epoch_response(
 def end_quorum_epoch_response(
     core: QuorumCore, error: ErrorCode = ErrorCode.NONE
 ) -> EndQuorumEpochResponse:
+    """Return the answer to an EndQuorumEpoch, with the leader and epoch that this node knows."""
     partition = EndQuorumEpochResponse.TopicData.PartitionData(
         partition_index=_PARTITION,
         error_code=error,

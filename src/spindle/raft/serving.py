@@ -18,6 +18,7 @@ MAX_PARKED_FETCHES: Final = 10_000
 
 
 def handle_fetch(core: QuorumCore, token: int, request: FetchRequest, now_ms: int) -> None:
+    """Answer a replica's Fetch: with records, an offset to truncate to, or a snapshot id."""
     partition = requests.only_fetch_partition(request)
     error = check_request(core, request.cluster_id, partition)
     if error is not None or partition is None:

@@ -19,6 +19,7 @@ from spindle.raft.voters import ReplicaKey
 
 
 def handle_vote_request(core: QuorumCore, token: int, request: VoteRequest, now_ms: int) -> None:
+    """Grant or refuse a vote, after moving to the candidate's epoch if it is newer."""
     partition = requests.only_partition(request.topics)
     error = check_request(core, request.cluster_id, partition)
     if error is not None or partition is None:
@@ -95,6 +96,7 @@ def poll_unattached(core: QuorumCore, role: Unattached, now_ms: int) -> None:
 
 
 def poll_prospective(core: QuorumCore, role: Prospective, now_ms: int) -> None:
+    """Become candidate after enough pre-votes; give up after a refusal or at the deadline."""
     if role.votes.is_granted:
         transitions.become_candidate(core, now_ms)
     elif role.votes.is_rejected or now_ms >= role.election_deadline_ms:
@@ -110,6 +112,7 @@ def poll_prospective(core: QuorumCore, role: Prospective, now_ms: int) -> None:
 
 
 def poll_candidate(core: QuorumCore, role: Candidate, now_ms: int) -> None:
+    """Become leader after enough votes; after a refusal or at the deadline, try again later."""
     if role.votes.is_granted and not role.is_backing_off:
         start_leadership(core, role.votes.granting_ids, now_ms)
         return
@@ -147,6 +150,7 @@ def _ask_for_votes(core: QuorumCore, role: Prospective | Candidate, now_ms: int)
 def handle_vote_response(
     core: QuorumCore, sent: InFlight, response: VoteResponse, now_ms: int
 ) -> None:
+    """Count the vote, if this node is still the candidate that asked for it."""
     partition = rest_of_answer(core, sent, response, now_ms)
     role = core.role
     if (

@@ -72,9 +72,11 @@ class FrameReceiver:
         return self._small_view[self._end :]
 
     def received(self, count: int) -> Iterable[memoryview]:
-        """The frames that are whole with `count` bytes more in the buffer, without their sizes.
+        """Return the frames that are complete with `count` more bytes in the buffer, without their
+        sizes.
 
-        They may be written to. Go through all of them before the next bytes come.
+        The caller may write to the frames, and must go through all of them before the next bytes
+        come.
 
         Raises:
             ProtocolViolation: after the frames before it, a size that is not accepted.

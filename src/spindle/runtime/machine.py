@@ -27,6 +27,8 @@ DirectoryFailureListener = Callable[[LogDirectoryFailed], None]
 
 
 class Lock(Protocol):
+    """A lock on a log directory."""
+
     def release(self) -> None: ...
 
 

@@ -240,7 +240,7 @@ class Node:
                 thread.fail(error)
 
     def _connect(self, client_id: str) -> PeerPool:
-        """Connections to other nodes."""
+        """Return a pool of connections to other nodes."""
         return PeerPool(client_id, self._config.integer("controller.socket.timeout.ms") / 1000)
 
     def _make_broker(self, identities: DirectoryIdentities) -> BrokerServer:

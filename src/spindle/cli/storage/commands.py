@@ -13,9 +13,9 @@ from spindle.common.uuids import Uuid, uuid_from_random, uuid_text
 from spindle.config.node_config import NodeConfig
 
 
-@click.group(cls=SuggestingGroup, help="Format and inspect log directories.")
+@click.group(cls=SuggestingGroup)
 def storage() -> None:
-    pass
+    """Format and inspect log directories."""
 
 
 _config_option = click.option(
@@ -28,12 +28,13 @@ def _new_uuid() -> Uuid:
     return uuid_from_random(os.urandom)
 
 
-@storage.command("random-uuid", help="Print a random id, for a cluster or a directory.")
+@storage.command("random-uuid")
 def random_uuid() -> None:
+    """Print a random id, for a cluster or a directory."""
     click.echo(uuid_text(_new_uuid()))
 
 
-@storage.command("format", help="Format the log directories of a node.")
+@storage.command("format")
 @_config_option
 @click.option("-t", "--cluster-id", required=True, metavar="ID", help="The id of the cluster.")
 @click.option(
@@ -72,6 +73,7 @@ def format_command(
     no_initial_controllers: bool,
     scram: tuple[str, ...],
 ) -> None:
+    """Format the log directories of a node."""
     from spindle.cli.storage.format_options import FormatOptions, format_request
     from spindle.cli.storage.formatting import format_directories
 
@@ -102,10 +104,11 @@ def _only_one(flags: dict[str, bool]) -> None:
         raise click.UsageError(f"argument {given[1]}: not allowed with argument {given[0]}")
 
 
-@storage.command("info", help="Say what lies in the log directories of a node.")
+@storage.command("info")
 @_config_option
 @_json_option
 def info_command(config_file: str, as_json: bool) -> int:
+    """Describe the log directories of a node."""
     from spindle.cli.storage.info import inspect_storage, storage_info_lines
 
     config = load_node_config(config_file)
@@ -126,10 +129,11 @@ def _all_directories(config: NodeConfig) -> tuple[str, ...]:
     return (*config.log_dirs, config.metadata_log_dir)
 
 
-@storage.command("version-mapping", help="Show the feature levels of a release.")
+@storage.command("version-mapping")
 @click.option("-r", "--release-version", metavar="V", help="The release; the newest by default.")
 @_json_option
 def version_mapping(release_version: str | None, as_json: bool) -> None:
+    """Show the feature levels of a release."""
     from spindle.cli.storage.feature_flags import parse_release
     from spindle.metadata.features import (
         FEATURES,
@@ -149,12 +153,13 @@ def version_mapping(release_version: str | None, as_json: bool) -> None:
         click.echo(f"{name}={feature_level}")
 
 
-@storage.command("feature-dependencies", help="Show what feature levels depend on.")
+@storage.command("feature-dependencies")
 @click.option(
     "-f", "--feature", "features", multiple=True, required=True, metavar="F=L", help="Which level."
 )
 @_json_option
 def feature_dependencies(features: tuple[str, ...], as_json: bool) -> None:
+    """Show what feature levels depend on."""
     from spindle.cli.storage.dependencies import dependencies_of, dependency_lines
 
     found = [dependencies_of(text) for text in features]

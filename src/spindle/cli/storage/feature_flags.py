@@ -29,9 +29,8 @@ class StartingLevels(NamedTuple):
     features: Mapping[str, int]
 
     def recorded(self) -> list[tuple[str, int]]:
-        """The levels that are written as records: metadata.version first, then levels above 0 by
-        name.
-        """
+        """Return the levels that are written as records: metadata.version, then levels above 0 by
+        name."""
         others = sorted((name, level) for name, level in self.features.items() if level > 0)
         return [(METADATA_VERSION, self.metadata_version), *others]
 

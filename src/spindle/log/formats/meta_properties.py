@@ -55,6 +55,7 @@ class MetaProperties:
 
 
 def meta_properties_path(directory: str) -> str:
+    """Return the path of the directory's `meta.properties`."""
     return f"{directory.rstrip('/')}/{META_PROPERTIES}"
 
 

@@ -43,6 +43,7 @@ class DirectoryName(NamedTuple):
 
 
 def current_directory(topic_partition: TopicPartition) -> str:
+    """Return the directory name of a log in use: topic and partition."""
     return f"{topic_partition.topic}-{topic_partition.partition}"
 
 
@@ -61,10 +62,12 @@ def future_directory(topic_partition: TopicPartition, unique: Uuid) -> str:
 
 
 def deleted_directory(topic_partition: TopicPartition, unique: Uuid) -> str:
+    """Return the directory name of a log that waits for its deletion."""
     return _cut_to_fit(topic_partition, f".{unique.hex()}-delete")
 
 
 def stray_directory(topic_partition: TopicPartition, unique: Uuid) -> str:
+    """Return the directory name of a stray log, which belongs to no replica of this broker."""
     return _cut_to_fit(topic_partition, f".{unique.hex()}-stray")
 
 
@@ -101,6 +104,7 @@ def _no_partition_directory(name: str) -> ValueError:
 
 
 def is_metadata_directory(name: str) -> bool:
+    """Return True for a directory of the metadata log."""
     return name.startswith(f"{METADATA_TOPIC}-")
 
 

@@ -21,6 +21,7 @@ from spindle.pipeline.export.model import (
 
 
 def key_of(piece: PlannedRange) -> PartitionIdentity:
+    """Return topic id and partition of a range, which identify it in the table."""
     return PartitionIdentity(piece.topic_id, piece.partition.partition)
 
 

@@ -125,6 +125,7 @@ def readable_partitions(
 
 
 def describe(partition: ReadablePartition) -> str:
+    """Return partition and topic id as text for messages."""
     return f"{partition.partition} (topic id {uuid_text(partition.topic_id)})"
 
 

@@ -34,6 +34,7 @@ class EndTransactionMarker(NamedTuple):
 
 
 def control_key(control_type: int) -> bytes:
+    """Return the key of a control record: version and type."""
     return _KEY.pack(_KEY_VERSION, control_type)
 
 

@@ -1,1 +1,1 @@
-"""Metrics for operators: counted by the parts of a node, in Prometheus' text at a scrape."""
+"""Metrics for operators: the parts of a node count, and a scrape gets Prometheus' text."""

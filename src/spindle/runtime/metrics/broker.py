@@ -10,7 +10,7 @@ from spindle.runtime.metrics.families import counter, counters, gauge, gauges, s
 
 
 def broker_metrics(broker: BrokerServer) -> Iterator[Metric]:
-    """Yield the metrics that need no counting. Call on the event loop."""
+    """Yield the metrics that need no counting. Call it on the event loop."""
     yield gauge(
         "kafka_server_kafka_server_broker_state",
         "0 not running, 1 starting, 2 recovery, 3 running, 6 pending controlled shutdown, "
@@ -19,43 +19,43 @@ def broker_metrics(broker: BrokerServer) -> Iterator[Metric]:
     )
     yield gauge(
         "kafka_network_socket_server_memory_pool_used_bytes",
-        "Requests that were read, or are being read, and are not answered.",
+        "Bytes of requests that were read, or are being read, and have no answer yet.",
         broker.limits.held_bytes,
     )
     yield gauge(
         "kafka_network_socket_server_unsent_bytes",
-        "Answers that wait for clients which do not read.",
+        "Bytes of answers that clients have not read yet.",
         broker.limits.unsent_bytes,
     )
     prefix = "kafka_server_broker_all_topics_metrics_replication_bytes"
     yield counter(
         f"{prefix}_in",
-        "Bytes of records fetched from the leaders of replicas here.",
+        "Bytes of records fetched from leaders.",
         broker.replica_fetchers.bytes_in,
     )
     yield counter(
         f"{prefix}_out",
-        "Bytes of records given to brokers that follow replicas here.",
+        "Bytes of records sent to followers of partitions that this broker leads.",
         broker.traffic.replicated_bytes,
     )
     yield gauge(
         "kafka_server_fetch_session_cache_num_incremental_fetch_sessions",
-        "Fetch sessions that are remembered.",
+        "Fetch sessions in the cache.",
         len(broker.services.fetch_sessions),
     )
 
 
 def disk_metrics(disks: Iterable[DiskTimes]) -> Iterator[Metric]:
-    """Of all directories, the one of the metadata log included."""
+    """Yield the flush times of all directories, including that of the metadata log."""
     found = [({"log_dir": times.path}, times) for times in disks]
     yield summaries(
         "kafka_log_log_flush_stats_log_flush_time_seconds",
-        "Files brought to the device, and how long that took.",
+        "Flushes of files to the device, and their time.",
         [(labels, times.syncs, times.total_s, ()) for labels, times in found],
     )
     yield gauges(
         "kafka_log_log_flush_stats_log_flush_longest_time_seconds",
-        "The longest flush of a file since the last look.",
+        "The longest flush of a file since the last scrape.",
         [(labels, times.take_longest_s()) for labels, times in found],
     )
     yield counters(

@@ -13,8 +13,8 @@ _WAIT_S: Final = 0.5
 class DirectoryCapacities:
     """The latest known (total, usable) bytes of each directory.
 
-    A directory answers on its own thread. A disk that hangs must not hold up the metrics, which
-    would show that it hangs: its last answer is kept, and it is not asked again meanwhile.
+    Each directory answers on its own thread. A disk that hangs must not delay the metrics, because
+    they show that it hangs. So its last answer is kept, and it is not asked again meanwhile.
 
     Args:
         wait_s: how long to wait for the answers.

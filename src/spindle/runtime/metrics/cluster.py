@@ -26,7 +26,7 @@ _CONTROLLER: Final = "kafka_controller_kafka_controller"
 
 
 def cluster_metrics(image: MetadataImage, counts: MetadataCounts) -> Iterator[Metric]:
-    """Of the committed metadata; every node has them, as it has the image."""
+    """Yield the metrics of the committed metadata, which every node has."""
     brokers = image.cluster.brokers
     states = {broker_id: _state(broker) for broker_id, broker in brokers.items()}
     for name, state, documentation in (
@@ -35,14 +35,14 @@ def cluster_metrics(image: MetadataImage, counts: MetadataCounts) -> Iterator[Me
         (
             "controlled_shutdown_broker_count",
             "controlled_shutdown",
-            "Brokers that leave in order: they lead nothing new.",
+            "Brokers in controlled shutdown.",
         ),
     ):
         count = sum(found == state for found in states.values())
         yield gauge(f"{_CONTROLLER}_{name}", documentation, count)
     yield gauges(
         f"{_CONTROLLER}_broker_registration_state",
-        "1 for the state of each registered broker.",
+        "1 for the present state of each registered broker.",
         [({"broker": str(broker_id), "state": state}, 1) for broker_id, state in states.items()],
     )
     yield gauge(f"{_CONTROLLER}_global_topic_count", "Topics.", len(image.topics.by_name))
@@ -52,17 +52,17 @@ def cluster_metrics(image: MetadataImage, counts: MetadataCounts) -> Iterator[Me
     )
     yield gauge(
         f"{_CONTROLLER}_preferred_replica_imbalance_count",
-        "Partitions that another than the preferred replica leads.",
+        "Partitions whose leader is not the preferred replica.",
         counts.not_preferred,
     )
     yield counter(
         "kafka_controller_controller_stats_unclean_leader_elections",
-        "Leaders elected that were not in sync, seen since the start of the node.",
+        "Elections of leaders that were not in sync, seen since the start of the node.",
         counts.unclean_elections,
     )
     yield counter(
         "kafka_controller_controller_stats_election_from_eligible_leader_replicas",
-        "Leaders elected from the eligible leader replicas, seen since the start of the node.",
+        "Elections of eligible leader replicas, seen since the start of the node.",
         counts.elr_elections,
     )
 
@@ -80,29 +80,29 @@ def loader_metrics(
     snapshot: WrittenSnapshot | None,
     now_ms: int,
 ) -> Iterator[Metric]:
-    """Yield how far this node has read the metadata."""
+    """Yield how far this node has read the metadata, and its snapshots."""
     applied = image.provenance
     appended_s = max(applied.last_append_time_ms, 0) / 1000
     lag_s = max(now_ms / 1000 - appended_s, 0) if appended_s else 0
     for prefix in (_CONTROLLER, "kafka_server_broker_metadata_metrics"):
         yield gauge(
             f"{prefix}_last_applied_record_offset",
-            "Last metadata record that this node has applied.",
+            "Offset of the last metadata record that this node has applied.",
             applied.last_offset,
         )
         yield gauge(
             f"{prefix}_last_applied_record_timestamp_seconds",
-            "When the last applied metadata record was appended.",
+            "Timestamp of the last applied metadata record.",
             appended_s,
         )
         yield gauge(
             f"{prefix}_last_applied_record_lag_seconds",
-            "How long ago the last applied metadata record was appended.",
+            "Time since the last applied metadata record was appended.",
             lag_s,
         )
     yield gauge(
         f"{_CONTROLLER}_last_committed_record_offset",
-        "Last metadata record that this node knows to be committed.",
+        "Offset of the last metadata record that this node knows to be committed.",
         last_committed_offset,
     )
     prefix = "kafka_server_metadata_loader"
@@ -114,12 +114,12 @@ def loader_metrics(
     )
     yield gauges(
         f"{prefix}_finalized_level",
-        "Finalized levels of features.",
+        "Finalized level of each feature.",
         [({"feature": name}, level) for name, level in sorted(levels.items())],
     )
     yield counter(
         f"{prefix}_handle_load_snapshot",
-        "Images that this node has taken from a snapshot.",
+        "Snapshots that this node has loaded.",
         counts.snapshots_loaded,
     )
     prefix = "kafka_server_snapshot_emitter_latest_snapshot_generated"
@@ -144,17 +144,17 @@ def controller_metrics(driver: ControllerDriver | None, counts: MetadataCounts) 
     )
     yield counter(
         f"{_CONTROLLER}_new_active_controllers",
-        "Active controllers that this node has seen.",
+        "Changes of the active controller that this node has seen.",
         counts.leaders_seen,
     )
     yield counter(
         f"{_CONTROLLER}_timed_out_broker_heartbeat",
-        "Brokers that this controller has fenced because they were silent.",
+        "Brokers that this controller has fenced because their session ended without a heartbeat.",
         history.heartbeats_timed_out,
     )
     yield gauges(
         f"{_CONTROLLER}_time_since_last_heartbeat_received_seconds",
-        "For how long the active controller has not heard of a broker.",
+        "Time since the active controller received a heartbeat of the broker.",
         [
             ({"broker": str(broker_id)}, silence_ms / 1000)
             for broker_id, silence_ms in (driver.silence_ms() if driver else {}).items()
@@ -167,7 +167,7 @@ def controller_metrics(driver: ControllerDriver | None, counts: MetadataCounts) 
     )
     yield counter(
         f"{_CONTROLLER}_event_queue_operations_started",
-        "Requests and periodic tasks that this controller has begun.",
+        "Requests and periodic tasks that this controller has started.",
         history.operations_started,
     )
     yield counter(
@@ -177,13 +177,13 @@ def controller_metrics(driver: ControllerDriver | None, counts: MetadataCounts) 
     )
     yield from _durations(
         "kafka_controller_controller_event_manager_event_queue_processing_time",
-        "Decisions of this controller, and how long they held the event loop.",
+        "Time that decisions of this controller held the event loop.",
         history.operations,
     )
 
 
 def quorum_metrics(quorum: RaftMetadataQuorum) -> Iterator[Metric]:
-    """Yield the node's part in the metadata quorum."""
+    """Yield the metrics of this node's part in the metadata quorum."""
     core, history = quorum.core, quorum.history
     role = core.role
     state = type(role).__name__.lower()
@@ -192,50 +192,64 @@ def quorum_metrics(quorum: RaftMetadataQuorum) -> Iterator[Metric]:
     prefix = "kafka_server_raft_metrics"
     yield gauges(
         f"{prefix}_current_state",
-        "1 for the state of this node in the metadata quorum.",
+        "1 for the present state of this node in the metadata quorum.",
         [({"state": name}, int(name == state)) for name in _STATES],
     )
-    yield gauge(f"{prefix}_current_leader", "Id of the leader, -1 if none.", core.leader_id)
+    yield gauge(
+        f"{prefix}_current_leader",
+        "Id of the metadata quorum's leader, -1 if there is none.",
+        core.leader_id,
+    )
     yield gauge(
         f"{prefix}_current_vote",
-        "The node that has this node's vote in the epoch, -1 for none.",
+        "Id of the node for which this node voted in the epoch, -1 if there is none.",
         _vote(core),
     )
-    yield gauge(f"{prefix}_current_epoch", "Epoch of the quorum.", core.epoch)
-    yield gauge(f"{prefix}_number_of_voters", "Voters of the quorum.", len(core.voters))
+    yield gauge(f"{prefix}_current_epoch", "Epoch of the metadata quorum.", core.epoch)
+    yield gauge(f"{prefix}_number_of_voters", "Voters of the metadata quorum.", len(core.voters))
     yield gauge(
         f"{prefix}_number_of_observers",
-        "Nodes that follow without a vote, as the leader sees them; 0 elsewhere.",
+        "Observers of the metadata quorum on the leader; 0 on other nodes.",
         len(role.progress.observers) if isinstance(role, Leader) else 0,
     )
     yield gauge(
         f"{prefix}_uncommitted_voter_change",
-        "1 while the leader works on a change of the voters.",
+        "1 while a change of the voters is not committed.",
         int(isinstance(core.role, Leader) and core.role.voter_change is not None),
     )
     yield gauge(
         f"{prefix}_high_watermark",
-        "First offset of the metadata log that is not known to be committed, -1 if unknown.",
+        "High watermark of the metadata log, -1 if it is unknown.",
         -1 if core.high_watermark is None else core.high_watermark,
     )
-    yield gauge(f"{prefix}_log_end_offset", "End of this node's metadata log.", core.log.end_offset)
+    yield gauge(
+        f"{prefix}_log_end_offset",
+        "Log end offset of this node's metadata log.",
+        core.log.end_offset,
+    )
     yield gauge(
         f"{prefix}_log_end_epoch",
         "Epoch of the metadata log's last record.",
         core.log.end.epoch,
     )
     yield counter(
-        f"{prefix}_append_records", "Records appended as leader.", history.records_appended
+        f"{prefix}_append_records",
+        "Metadata records that this node has appended as leader.",
+        history.records_appended,
     )
     yield counter(
-        f"{prefix}_fetch_records", "Records fetched from a leader.", history.records_fetched
+        f"{prefix}_fetch_records",
+        "Metadata records that this node has fetched from a leader.",
+        history.records_fetched,
     )
     yield from _durations(
-        f"{prefix}_commit_latency", "Time from an append to its commit.", history.commits
+        f"{prefix}_commit_latency",
+        "Time from the append of a metadata record to its commit.",
+        history.commits,
     )
     yield from _durations(
         f"{prefix}_election_latency",
-        "Time from the moment a leader was missed until there was one.",
+        "Time from the loss of a leader until the next leader is known.",
         history.elections,
     )
 
@@ -255,6 +269,6 @@ def _durations(name: str, documentation: str, durations: Durations) -> Iterator[
     )
     yield gauge(
         f"{name}_max_seconds",
-        f"{documentation} The longest since the last look.",
+        f"{documentation} The longest since the last scrape.",
         durations.take_longest_s(),
     )

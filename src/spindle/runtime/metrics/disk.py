@@ -1,4 +1,4 @@
-"""Counts and times of syncs, by log directory: the disk's share of what operators see.
+"""Counts and times of syncs, by log directory.
 
 Only `sync` is measured; reads and appends go straight to the operating system.
 """
@@ -11,12 +11,12 @@ from spindle.common.ports import File
 
 
 class DiskTimes:
-    """Of one directory. Changed on its I/O thread and on threads that flush for it.
+    """The syncs of one directory, on its I/O thread and on the threads that flush for it.
 
     Attributes:
         syncs: files synced since the start.
-        total_s: how long that took together.
-        longest_s: the longest one since it was last asked for.
+        total_s: the sum of their times.
+        longest_s: the longest sync since the last call of the method that takes it.
         errors: syncs that failed.
     """
 
@@ -57,7 +57,7 @@ class _MeasuredFile(OsFile):
 
 
 class MeasuredFileSystem(OsFileSystem):
-    """The machine's disks, with a watch on those directories."""
+    """The machine's file system, which measures the syncs in the given directories."""
 
     def __init__(self, directories: Sequence[str]) -> None:
         self.times = {path: DiskTimes(path) for path in directories}

@@ -1,13 +1,13 @@
-"""How often something was done and how long it took: counted where it happens, read by a scrape."""
+"""Count and times of an activity: counted where it happens, read by a scrape."""
 
 
 class Durations:
-    """Since the start of the node.
+    """Count and times since the start of the node.
 
     Attributes:
-        count: how often.
-        total_s: all together.
-        longest_s: the longest since it was last taken.
+        count: how often the activity took place.
+        total_s: the sum of the times.
+        longest_s: the longest time since it was last taken.
     """
 
     __slots__ = ("count", "longest_s", "total_s")

@@ -1,7 +1,7 @@
-"""How numbers become Prometheus metrics: short ways to make families.
+"""Short ways to make Prometheus metrics from numbers.
 
-Names are Kafka's (type, then name, in snake case), units are the base units of Prometheus: seconds
-and bytes. Rates are left to the reader: what Kafka shows per second is a counter here.
+Names are Kafka's (type, then name, in snake case). Units are the base units of Prometheus: seconds
+and bytes. A value that Kafka shows per second is a counter here.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,6 +15,7 @@ Labels = Mapping[str, str]
 
 
 def gauge(name: str, documentation: str, value: float) -> Metric:
+    """Make a gauge with one sample."""
     return gauges(name, documentation, [({}, value)])
 
 
@@ -27,6 +28,7 @@ def gauges(name: str, documentation: str, values: Iterable[tuple[Labels, float]]
 
 
 def counter(name: str, documentation: str, value: float) -> Metric:
+    """Make a counter with one sample; its name ends with `_total`."""
     return counters(name, documentation, [({}, value)])
 
 

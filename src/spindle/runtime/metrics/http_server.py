@@ -1,7 +1,7 @@
-"""The HTTP side of operations: /metrics, /health and /ready, on the node's own event loop.
+"""The HTTP endpoints of a node: /metrics, /health and /ready, on the node's event loop.
 
-Small on purpose: GET and HEAD, one request per connection, everything bounded. Whatever arrives
-here, clients of the node must not notice.
+The server is small on purpose: GET and HEAD, one request per connection, and limits for everything,
+so that no HTTP client can harm the clients of the node.
 """
 
 import asyncio
@@ -30,9 +30,9 @@ class MetricsServer:
     """Serves one address.
 
     Args:
-        pages: metrics by path; each is made once at a time, for all who wait.
-        why_not_ready: None when the node serves clients, else the reason.
-        timeout_s: for a request to arrive, and for an answer to be taken.
+        pages: metrics by path; requests that wait for the same page share one rendering.
+        why_not_ready: returns None if the node serves clients, otherwise the reason.
+        timeout_s: limit for a request to arrive, and for its answer to be read.
     """
 
     def __init__(
@@ -53,10 +53,10 @@ class MetricsServer:
         self._exchanges: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
-        """Begin to serve; port 0 becomes the one that the system gave.
+        """Begin to serve. With port 0, `port` is then the one that the system chose.
 
         Raises:
-            ConfigError: the address cannot be had.
+            ConfigError: the node cannot listen on the address.
         """
         try:
             self._server = await asyncio.start_server(
@@ -86,7 +86,7 @@ class MetricsServer:
         task.add_done_callback(self._exchanges.discard)
 
     async def _exchange(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Serve one request in bounded time."""
+        """Serve one request in limited time."""
         try:
             async with asyncio.timeout(self._timeout_s):
                 method, answer = await self._answer(reader)
@@ -96,10 +96,10 @@ class MetricsServer:
                 await writer.wait_closed()
         except (OSError, EOFError, TimeoutError) as error:
             log.debug("metrics listener: %r", error)
-        except Exception:  # the rim: a metric that cannot be made must not end the task unseen
+        except Exception:  # a metric that cannot be made must not end the task without a log line
             log.exception("metrics listener")
         finally:
-            # Also for a peer that never takes its answer.
+            # This limit also holds for a client that never reads its answer.
             writer.transport.abort()
 
     async def _answer(self, reader: asyncio.StreamReader) -> tuple[str, _Answer]:
@@ -129,7 +129,7 @@ class MetricsServer:
         task = self._rendering.get(path)
         if task is None or task.done():
             task = self._rendering[path] = asyncio.ensure_future(self._work(path))
-        # Shielded: one that goes away must not take the text from the others.
+        # Shielded, because a client that disconnects must not cancel the page for the others.
         return await asyncio.shield(task)
 
     async def _work(self, path: str) -> bytes:

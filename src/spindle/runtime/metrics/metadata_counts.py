@@ -1,6 +1,6 @@
-"""Numbers about the committed metadata, kept up with each publication instead of counted anew.
+"""Counts of the committed metadata, updated with each delta instead of counted again.
 
-A look at the metrics of a cluster with many partitions must not hold up its controller.
+A scrape of a cluster with many partitions must not delay its controller.
 """
 
 from spindle.common.ids import NO_LEADER
@@ -11,14 +11,14 @@ from spindle.raft.leader import LeaderAndEpoch
 
 
 class MetadataCounts(ImageConsumer):
-    """Since the start of the node.
+    """Counts since the start of the node.
 
     Attributes:
-        partitions: of all topics.
+        partitions: partitions of all topics.
         offline: partitions without a leader.
-        not_preferred: partitions that another than the preferred replica leads.
-        unclean_elections: leaders elected that were not in sync.
-        elr_elections: leaders elected from the eligible leader replicas (KIP-966).
+        not_preferred: partitions whose leader is not the preferred replica.
+        unclean_elections: elections of leaders that were not in sync.
+        elr_elections: elections of eligible leader replicas (KIP-966).
         snapshots_loaded: images that came from a snapshot.
         leaders_seen: leaders of the metadata quorum that were elected.
     """
@@ -39,7 +39,8 @@ class MetadataCounts(ImageConsumer):
             for gone in deleted.partitions.values():
                 self._count(gone, -1)
         for topic in topics.changed.values():
-            # A topic that a snapshot brings again is no deleted one; nor was it created anew.
+            # A snapshot contains all topics: a topic that it repeats was neither deleted nor
+            # created.
             for _, old, new in topic.changed_partitions():
                 if old is not None:
                     self._count(old, -1)
@@ -63,7 +64,7 @@ class MetadataCounts(ImageConsumer):
 
 
 def is_unclean_election(old: PartitionRegistration, new: PartitionRegistration) -> bool:
-    """Return whether the new leader was elected although it may lack what was committed."""
+    """Return True if the new leader may lack committed records."""
     return (
         new.leader not in (old.leader, NO_LEADER, *old.isr, *old.elr)
         and new.leader_recovery_state == RECOVERING

@@ -1,8 +1,7 @@
-"""Everything that a node tells Prometheus, gathered from its parts.
+"""All metrics of a node, gathered from its parts.
 
-The parts only count. What they have counted is read on the event loop, which owns it, with pauses
-where there is much to read; the text is made on another thread. So a look at the metrics does not
-hold up clients.
+The parts only count. The event loop, which owns the counts, reads them, with pauses where there are
+many; another thread makes the text. So a scrape does not delay clients.
 """
 
 import asyncio
@@ -40,7 +39,7 @@ from spindle.serving.traffic import Traffic, TrafficSnapshot
 
 
 class _Gathered(Collector):
-    """Metrics that are made, and the topics of which they are still to be made."""
+    """Metrics that are complete, and the topics whose metrics are still to be made."""
 
     def __init__(self, metrics: list[Metric], traffic: TrafficSnapshot) -> None:
         self.traffic = traffic
@@ -65,8 +64,8 @@ class NodeMetrics:
     """The texts of /metrics and /metrics/partitions.
 
     Args:
-        parts: what there is at the moment of the call.
-        labels: of the metric that says what this node is.
+        parts: returns the parts of the node that exist now.
+        labels: labels of the metric `spindle_node`.
     """
 
     def __init__(self, labels: dict[str, str], parts: Callable[[], NodeParts]) -> None:
@@ -79,7 +78,7 @@ class NodeMetrics:
 
     @property
     def pages(self) -> dict[str, Page]:
-        """By path. Call them on the event loop."""
+        """The pages by path. They must be called on the event loop."""
         return {"/metrics": self.render, "/metrics/partitions": self.render_partitions}
 
     async def render_partitions(self) -> bytes:
@@ -91,7 +90,7 @@ class NodeMetrics:
         return await asyncio.to_thread(rows.text)
 
     async def render(self) -> bytes:
-        """Call on the event loop."""
+        """Make the page of /metrics. Call it on the event loop."""
         gathered = await self._gather()
         return await asyncio.to_thread(self._text, gathered)
 
@@ -108,7 +107,11 @@ class NodeMetrics:
         parts = self._parts()
         counts = parts.counts
         metrics = [
-            gauges("spindle_node", "Always 1; the labels say what this is.", [(self._labels, 1)])
+            gauges(
+                "spindle_node",
+                "Always 1; the labels name the node, its roles and its version.",
+                [(self._labels, 1)],
+            )
         ]
         metrics += request_metrics(parts.requests, monotonic())
         metrics += disk_metrics(parts.disks)

@@ -1,6 +1,6 @@
-"""One row for each replica. A page of its own, as there may be a hundred thousand rows.
+"""The page with the metrics of each replica; there may be a hundred thousand rows.
 
-The text is written here: an object for each number would take ten times as long.
+The text is written here, because an object for each number would take ten times as long.
 """
 
 from collections.abc import Iterable, Iterator
@@ -14,7 +14,7 @@ from spindle.serving.pacing import paced
 
 
 class Family(NamedTuple):
-    """A gauge whose values stand in the rows."""
+    """A gauge with one value in each row."""
 
     name: str
     documentation: str
@@ -23,39 +23,41 @@ class Family(NamedTuple):
 LOG_FAMILIES: Final = (
     Family("kafka_log_log_size_bytes", "Bytes of the segments of a replica."),
     Family("kafka_log_log_num_log_segments", "Segments of a replica."),
-    Family("kafka_log_log_log_start_offset", "First offset that a replica has."),
-    Family("kafka_log_log_log_end_offset", "Offset of the next record of a replica."),
+    Family("kafka_log_log_log_start_offset", "Log start offset of a replica."),
+    Family("kafka_log_log_log_end_offset", "Log end offset of a replica."),
 )
 LEADER_FAMILIES: Final = (
     Family("kafka_cluster_partition_replicas_count", "Replicas of a led partition."),
-    Family("kafka_cluster_partition_in_sync_replicas_count", "Those that are in sync."),
+    Family(
+        "kafka_cluster_partition_in_sync_replicas_count", "Members of the ISR of a led partition."
+    ),
     Family(
         "kafka_cluster_partition_under_replicated",
-        "1 while replicas are out of sync, those that are being added apart.",
+        "1 while replicas are out of sync; replicas that are being added do not count.",
     ),
     Family(
         "kafka_cluster_partition_under_min_isr",
-        "1 while fewer replicas are in sync than min.insync.replicas.",
+        "1 while the ISR has fewer than min.insync.replicas members.",
     ),
     Family(
         "kafka_cluster_partition_at_min_isr",
-        "1 while just as many replicas are in sync as min.insync.replicas.",
+        "1 while the ISR has exactly min.insync.replicas members.",
     ),
     Family(
         "kafka_cluster_partition_last_stable_offset_lag",
-        "Committed records that wait for the end of a transaction.",
+        "Records between the last stable offset and the high watermark.",
     ),
 )
 FOLLOWER_FAMILIES: Final = (
     Family(
         "kafka_server_fetcher_lag_metrics_consumer_lag",
-        "Records by which a replica here was behind at its leader's last answer; -1 before one.",
+        "Lag of a replica in records at its leader's last answer; -1 before the first answer.",
     ),
 )
 
 
 class PartitionRows:
-    """Labels and values, in the order of the families."""
+    """Labels and values of the rows, in the order of the families."""
 
     def __init__(self) -> None:
         self.logs: list[tuple[str, tuple[int, ...]]] = []
@@ -63,7 +65,7 @@ class PartitionRows:
         self.followed: list[tuple[str, tuple[int, ...]]] = []
 
     def add(self, partition: Partition) -> None:
-        """Leave out the replicas of failed directories, of which nothing is known."""
+        """Add a replica, unless its directory has failed, so that nothing is known of it."""
         if partition.is_offline:
             return
         log = partition.log
@@ -84,7 +86,7 @@ class PartitionRows:
         self.led.append((labels, (len(known.replicas), *map(int, health), lag)))
 
     def text(self) -> bytes:
-        """In Prometheus' text format."""
+        """Return the rows in Prometheus' text format."""
         pages = (
             _text(LOG_FAMILIES, self.logs),
             _text(LEADER_FAMILIES, self.led),
@@ -94,7 +96,7 @@ class PartitionRows:
 
 
 async def gather_rows(replicas: Replicas, fetchers: ReplicaFetchers) -> PartitionRows:
-    """Look at all replicas, with pauses for other work on the event loop."""
+    """Read all replicas, with pauses for other work on the event loop."""
     rows = PartitionRows()
     async for partition in paced(replicas):
         rows.add(partition)
@@ -116,5 +118,5 @@ def _text(families: Iterable[Family], rows: list[tuple[str, tuple[int, ...]]]) -
 
 
 def _escaped(path: str) -> str:
-    """Escape what the text format wants escaped: paths may hold it, names of topics cannot."""
+    """Escape a path for the text format; topic names need no escapes."""
     return path.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -14,9 +14,9 @@ from spindle.runtime.quorum.metadata_quorum import RaftMetadataQuorum
 
 
 class NodeParts(NamedTuple):
-    """The state of things; parts that are missing, or have not started, are None.
+    """The parts of a node at one moment; None for those that are missing or have not started.
 
-    `counts` keeps up with `image`.
+    `counts` belongs to `image`.
     """
 
     requests: RequestMetrics

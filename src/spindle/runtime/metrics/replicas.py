@@ -19,7 +19,7 @@ from spindle.serving.pacing import paced
 
 
 class IsrHealth(NamedTuple):
-    """How a led partition's ISR stands to its replicas and to min.insync.replicas."""
+    """A led partition's ISR, compared with its replicas and with min.insync.replicas."""
 
     in_sync: int
     is_under_replicated: bool
@@ -28,7 +28,7 @@ class IsrHealth(NamedTuple):
 
 
 def isr_health(leader: LeaderState, known: PartitionRegistration) -> IsrHealth:
-    """Replicas that are being added do not count as missing."""
+    """Return the health of a partition; replicas that are being added do not count as missing."""
     in_sync, needed = len(leader.isr), leader.effective_min_isr
     return IsrHealth(
         in_sync,
@@ -39,7 +39,7 @@ def isr_health(leader: LeaderState, known: PartitionRegistration) -> IsrHealth:
 
 
 class ReplicaCounts:
-    """Of all replicas on a broker, as far as they have been looked at."""
+    """Counts of the replicas that have been read so far."""
 
     def __init__(self, directories: list[LogDirectory]) -> None:
         self.size_bytes = dict.fromkeys(directories, 0)
@@ -72,7 +72,7 @@ class ReplicaCounts:
 
 
 async def count_replicas(replicas: Replicas) -> ReplicaCounts:
-    """Look at all replicas, with pauses for other work on the event loop."""
+    """Count all replicas, with pauses for other work on the event loop."""
     counts = ReplicaCounts(replicas.directories)
     async for partition in paced(replicas):
         counts.add(partition)
@@ -93,7 +93,7 @@ async def count_groups(groups: GroupCoordinator) -> tuple[dict[str, int], int]:
 
 
 def replica_metrics(broker: BrokerServer, counts: ReplicaCounts) -> Iterator[Metric]:
-    """Of the replica manager."""
+    """Yield the metrics of the replica manager."""
     prefix = "kafka_server_replica_manager"
     total = sum(counts.partitions.values())
     yield gauge(f"{prefix}_partition_count", "Replicas on this broker.", total)
@@ -103,39 +103,43 @@ def replica_metrics(broker: BrokerServer, counts: ReplicaCounts) -> Iterator[Met
     )
     yield gauge(
         f"{prefix}_under_replicated_partitions",
-        "Led partitions with replicas out of sync, those that are being added apart.",
+        "Led partitions with replicas out of sync; replicas that are being added do not count.",
         counts.under_replicated,
     )
     yield gauge(
         f"{prefix}_under_min_isr_partition_count",
-        "Led partitions with fewer replicas in sync than min.insync.replicas.",
+        "Led partitions whose ISR has fewer than min.insync.replicas members.",
         counts.under_min_isr,
     )
     yield gauge(
         f"{prefix}_at_min_isr_partition_count",
-        "Led partitions with just as many replicas in sync as min.insync.replicas.",
+        "Led partitions whose ISR has exactly min.insync.replicas members.",
         counts.at_min_isr,
     )
     yield gauge(
         f"{prefix}_reassigning_partitions",
-        "Led partitions whose replicas are being replaced.",
+        "Led partitions that are being reassigned.",
         counts.reassigning,
     )
     yield gauge(
         f"{prefix}_producer_id_count",
-        "Idempotent producers that replicas here remember.",
+        "Idempotent producers in the state of this broker's replicas.",
         counts.producer_ids,
     )
     changes = broker.isr_changes
-    yield counter(f"{prefix}_isr_expands", "Replicas let into an ISR.", changes.expands)
-    yield counter(f"{prefix}_isr_shrinks", "Replicas taken out of an ISR.", changes.shrinks)
+    yield counter(f"{prefix}_isr_expands", "Replicas that were added to an ISR.", changes.expands)
     yield counter(
-        f"{prefix}_failed_isr_updates", "Changes of an ISR that were refused.", changes.refusals
+        f"{prefix}_isr_shrinks", "Replicas that were removed from an ISR.", changes.shrinks
+    )
+    yield counter(
+        f"{prefix}_failed_isr_updates",
+        "Changes of an ISR that the controller refused.",
+        changes.refusals,
     )
 
 
 def fetcher_metrics(fetchers: ReplicaFetchers) -> Iterator[Metric]:
-    """Of what this broker follows, by leader."""
+    """Yield the metrics of this broker's fetchers, by leader."""
     by_leader: dict[str, list[Fetcher]] = {}
     for task in fetchers:
         by_leader.setdefault(str(task.leader_id), []).append(task.fetcher)
@@ -143,7 +147,7 @@ def fetcher_metrics(fetchers: ReplicaFetchers) -> Iterator[Metric]:
     prefix = "kafka_server_replica_fetcher_manager"
     yield gauge(
         f"{prefix}_max_lag",
-        "Records by which the slowest replica here is behind its leader.",
+        "Lag of this broker's slowest replica in records.",
         max(lags.values(), default=0),
     )
     yield gauge(
@@ -153,17 +157,17 @@ def fetcher_metrics(fetchers: ReplicaFetchers) -> Iterator[Metric]:
     )
     yield gauges(
         "kafka_server_fetcher_lag_metrics_max_lag",
-        "Records by which the slowest replica here is behind, by leader.",
+        "Lag of this broker's slowest replica in records, by leader.",
         [({"leader": leader}, lag) for leader, lag in lags.items()],
     )
     yield gauges(
         "kafka_server_fetcher_stats_partition_count",
-        "Replicas that are fetched, by leader.",
+        "Replicas of this broker that are fetched, by leader.",
         [({"leader": leader}, sum(map(len, of))) for leader, of in by_leader.items()],
     )
     yield counters(
         "kafka_server_fetcher_stats_bytes",
-        "Bytes of records fetched by the fetchers that run now, by leader.",
+        "Bytes of records fetched by the present fetchers, by leader.",
         [({"leader": leader}, sum(f.bytes_in for f in of)) for leader, of in by_leader.items()],
     )
 
@@ -191,7 +195,7 @@ def directory_metrics(
     )
     yield gauges(
         f"{prefix}_log_directory_cordoned",
-        "1 for a directory that gets no new replicas.",
+        "1 for a cordoned directory, which gets no new replicas.",
         [(labels, replicas.is_cordoned(directory)) for labels, directory in labelled],
     )
     yield gauges(
@@ -220,16 +224,20 @@ def directory_metrics(
 def group_metrics(
     groups: GroupCoordinator, states: dict[str, int], offsets: int
 ) -> Iterator[Metric]:
-    """Of the group coordinator."""
+    """Yield the metrics of the group coordinator."""
     prefix = "kafka_server_group_coordinator_metrics"
     yield gauges(
         f"{prefix}_classic_group_count",
         "Groups of the classic protocol that this broker coordinates, by state.",
         [({"state": state}, count) for state, count in sorted(states.items())],
     )
-    yield gauge(f"{prefix}_num_offsets", "Committed offsets that this broker keeps.", offsets)
+    yield gauge(
+        f"{prefix}_num_offsets",
+        "Committed offsets of the groups that this broker coordinates.",
+        offsets,
+    )
     yield gauge(
         f"{prefix}_num_partitions",
-        "Partitions of __consumer_offsets served here.",
+        "Partitions of __consumer_offsets whose coordinator is this broker.",
         len(groups.shards),
     )

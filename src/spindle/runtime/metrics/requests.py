@@ -1,7 +1,7 @@
 """Counts and times of requests and connections: plain numbers on the data path, for the exporter.
 
-Times go into buckets of a sixteenth of an octave, so a quantile is right to about 3 % without any
-request being remembered. Quantiles speak of the last one to two minutes.
+Times go into buckets of a sixteenth of an octave, so that a quantile has an error of about 3 %
+although no single request is stored. Quantiles cover the last one to two minutes.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ _PARTS: Final = 16
 """Buckets per octave."""
 _LOWEST: Final = -24
 _HIGHEST: Final = 12
-"""Exponents of two that are told apart: 60 ns to more than an hour."""
+"""Number of octaves: from 60 ns to more than an hour."""
 _BUCKETS: Final = (_HIGHEST - _LOWEST + 1) * _PARTS
 _FIRST: Final = -_LOWEST * _PARTS - _PARTS
 _LEAST_S: Final = ldexp(0.5, _LOWEST)
@@ -21,11 +21,11 @@ _WINDOW_S: Final = 60.0
 
 
 class RequestTimes:
-    """How often one API was served on one listener, and how long it took.
+    """Count and times of the requests of one API on one listener.
 
     Attributes:
         count: requests since the start.
-        total_s: their times together.
+        total_s: the sum of their times.
     """
 
     __slots__ = ("_before", "_began_s", "_now", "api", "count", "listener", "total_s")
@@ -48,9 +48,9 @@ class RequestTimes:
         self._now[(exponent << 4) + int(mantissa * 32) + _FIRST] += 1
 
     def quantiles_s(self, wanted: Sequence[float], now_s: float) -> list[float]:
-        """Return the given quantiles (0 to 1) of the times of recent requests; 0 for no request.
+        """Return the given quantiles (0 to 1) of the times of recent requests; 0 without requests.
 
-        `now_s` is a clock that does not go back; it moves the window.
+        `now_s` is the time of a monotonic clock; it moves the window.
         """
         counts = [new + old for new, old in zip(self._now, self._before, strict=True)]
         if now_s - self._began_s >= _WINDOW_S:
@@ -74,13 +74,13 @@ def _quantile_s(counts: Sequence[int], total: int, part: float) -> float:
 
 
 class RequestMetrics:
-    """Of all listeners of a node.
+    """Counts of all listeners of a node.
 
     Attributes:
-        connections: open now.
-        connections_opened: accepted since the start.
-        connections_refused: turned away by a limit.
-        connections_muted: times that a quota made a connection wait.
+        connections: connections that are open now.
+        connections_opened: connections accepted since the start.
+        connections_refused: connections refused because of a limit.
+        connections_muted: connections that had to wait because of a quota.
     """
 
     __slots__ = (

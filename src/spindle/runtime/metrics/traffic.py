@@ -11,13 +11,13 @@ from spindle.runtime.metrics.requests import RequestMetrics
 from spindle.serving.traffic import TopicTraffic
 
 _TOPIC_COUNTERS: Final = (
-    ("bytes_in", "Bytes of records appended for producers."),
-    ("bytes_out", "Bytes of records given to consumers."),
-    ("messages_in", "Records appended for producers."),
-    ("total_produce_requests", "Appends asked for by producers, by partition."),
-    ("total_fetch_requests", "Partitions in answers to consumers."),
-    ("failed_produce_requests", "Appends that failed."),
-    ("failed_fetch_requests", "Partitions answered with an error."),
+    ("bytes_in", "Bytes of records that producers have appended."),
+    ("bytes_out", "Bytes of records sent to consumers."),
+    ("messages_in", "Records that producers have appended."),
+    ("total_produce_requests", "Partitions of produce requests."),
+    ("total_fetch_requests", "Partitions in answers to fetch requests of consumers."),
+    ("failed_produce_requests", "Partitions of produce requests whose append failed."),
+    ("failed_fetch_requests", "Partitions in answers to fetch requests that have an error."),
 )
 _ATTRIBUTES: Final = {
     "total_produce_requests": "produces",
@@ -28,11 +28,11 @@ _ATTRIBUTES: Final = {
 
 
 def request_metrics(requests: RequestMetrics, now_s: float) -> Iterator[Metric]:
-    """Of all listeners. `now_s` is a clock that does not go back."""
+    """Yield the metrics of all listeners; `now_s` is the time of a monotonic clock."""
     yield summaries(
         "kafka_network_request_metrics_total_time_seconds",
-        "Requests by API and listener: time from the last byte to the answer; quantiles of the "
-        "last minute or two.",
+        "Time from a request's last byte to its answer, by API and listener; quantiles of the "
+        "last one to two minutes.",
         [
             (
                 {"request": _kafka_name(times.api), "listener": times.listener},
@@ -51,12 +51,12 @@ def request_metrics(requests: RequestMetrics, now_s: float) -> Iterator[Metric]:
     )
     yield counter(
         f"{prefix}_connection_refused",
-        "Connections turned away by max.connections, max.connections.per.ip or a quota.",
+        "Connections refused because of max.connections, max.connections.per.ip or a quota.",
         requests.connections_refused,
     )
     yield counter(
         f"{prefix}_connection_throttled",
-        "Times that a quota made a connection wait.",
+        "Connections that had to wait because of a quota.",
         requests.connections_muted,
     )
     yield counter(f"{prefix}_incoming_byte", "Bytes received.", requests.bytes_in)
@@ -64,25 +64,25 @@ def request_metrics(requests: RequestMetrics, now_s: float) -> Iterator[Metric]:
 
 
 def _kafka_name(api: str) -> str:
-    """`list_offsets` is ListOffsets to operators."""
+    """Return Kafka's name of an API: ListOffsets for `list_offsets`."""
     return "".join(word.capitalize() for word in api.split("_"))
 
 
 def total_metrics(total: TopicTraffic) -> Iterator[Metric]:
-    """Of all topics together, deleted ones included."""
+    """Yield the sums over all topics, deleted topics included."""
     for name, documentation in _TOPIC_COUNTERS:
         yield counter(
             f"kafka_server_broker_all_topics_metrics_{name}",
-            f"{documentation} All topics together.",
+            f"{documentation} Sum over all topics.",
             getattr(total, _ATTRIBUTES.get(name, name)),
         )
 
 
 def topic_text(topics: Sequence[tuple[str, TopicTraffic]]) -> bytes:
-    """By topic, in Prometheus' text format.
+    """Return the metrics of each topic in Prometheus' text format.
 
-    Written here because there may be many: an object for each number would take ten times as long.
-    Names of topics have no characters that the format would want escaped.
+    The text is written here because there may be many topics, and an object for each number would
+    take ten times as long. Topic names have no characters that the format escapes.
     """
     parts = []
     for name, documentation in _TOPIC_COUNTERS:
