@@ -18,7 +18,7 @@ from spindle.publication.image_publisher import ImagePublisher
 from spindle.publication.listener import QuorumListener
 from spindle.raft.leader import LeaderAndEpoch, NotLeader
 from spindle.runtime.controller.driver import ControllerDriver
-from spindle.runtime.controller.host_names import FindUnresolved, unresolved_hosts
+from spindle.runtime.controller.host_names import FindUnresolved
 from spindle.serving.context import RequestContext
 
 CLUSTER_ID = "QF-XhYbqTEaRFQYXoV7MoA"
@@ -134,7 +134,7 @@ class Harness:
         *,
         metadata_version: int = 30,
         node_id: int = 1,
-        unresolved: FindUnresolved = unresolved_hosts,
+        unresolved: FindUnresolved | None = None,
         bootstrap: Sequence[Message] | None = None,
         **settings: Any,
     ) -> None:

@@ -27,7 +27,7 @@ from spindle.publication.image_publisher import ImageConsumer, ImagePublisher
 from spindle.publication.loader import Publication
 from spindle.raft.leader import LeaderAndEpoch
 from spindle.runtime.controller.history import ControllerHistory
-from spindle.runtime.controller.host_names import FindUnresolved, unresolved_hosts
+from spindle.runtime.controller.host_names import FindUnresolved, HostNames
 from spindle.runtime.controller.mutation_quotas import MutationQuotas, Mutations
 from spindle.runtime.controller.periodic_tasks import PeriodicTasks
 from spindle.runtime.controller.speculative_log import ControllerQuorum, SpeculativeLog
@@ -46,7 +46,8 @@ class ControllerDriver(ImageConsumer):
     Args:
         bootstrap: the records of the formatted disk, used if the log turns out to be empty.
         clock: milliseconds of a clock that never goes back.
-        unresolved: looks names of hosts up and returns those without an address.
+        unresolved: looks names of hosts up and returns those without an address; None asks the
+            system's resolver.
 
     Attributes:
         history: what happened so far.
@@ -62,11 +63,11 @@ class ControllerDriver(ImageConsumer):
         bootstrap: Sequence[Message],
         clock: Callable[[], int],
         quotas: MutationQuotas | None = None,
-        unresolved: FindUnresolved = unresolved_hosts,
+        unresolved: FindUnresolved | None = None,
     ) -> None:
         self.history = ControllerHistory()
         self._quorum = quorum
-        self._unresolved = unresolved
+        self._unresolved = unresolved or HostNames().unresolved
         self._quotas = quotas or MutationQuotas(1, 1000)
         self._publisher = publisher
         self._context = context

@@ -2,27 +2,63 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 FindUnresolved: TypeAlias = Callable[[Sequence[str]], Awaitable[Collection[str]]]
 """Takes names of hosts and returns those without an address."""
 
 _TIMEOUT_S: Final = 10.0
-"""For all names of a request together; a name that is not resolved by then counts as unresolved."""
 
 
-async def unresolved_hosts(names: Sequence[str]) -> Collection[str]:
-    """Return the names that the system's resolver finds no address for, one look-up at a time."""
-    left = dict.fromkeys(names)
-    loop = asyncio.get_running_loop()
-    try:
-        async with asyncio.timeout(_TIMEOUT_S):
-            for name in names:
-                try:
-                    await loop.getaddrinfo(name, None)
-                except (OSError, UnicodeError):
-                    continue
-                del left[name]
-    except TimeoutError:
-        pass
-    return list(left)
+async def _ask_system(name: str) -> object:
+    return await asyncio.get_running_loop().getaddrinfo(name, None)
+
+
+class HostNames:
+    """Asks the system's resolver for one name at a time, whatever the number of requests.
+
+    The threads of the resolver are few, and connections to other nodes need them: names whose
+    servers are slow, which any client may choose, must not take them all.
+
+    Args:
+        look_up: raises OSError for a name without an address.
+        timeout_s: for all names of a request together, and for its turn; a name that is not
+            resolved by then counts as unresolved.
+    """
+
+    def __init__(
+        self,
+        look_up: Callable[[str], Awaitable[object]] = _ask_system,
+        timeout_s: float = _TIMEOUT_S,
+    ) -> None:
+        self._look_up = look_up
+        self._timeout_s = timeout_s
+        self._turn = asyncio.Lock()
+
+    async def unresolved(self, names: Sequence[str]) -> Collection[str]:
+        """Return the names that have no address."""
+        left = dict.fromkeys(names)
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                for name in names:
+                    if await self._has_address(name):
+                        del left[name]
+        except TimeoutError:
+            pass
+        return list(left)
+
+    async def _has_address(self, name: str) -> bool:
+        await self._turn.acquire()
+        look_up = asyncio.ensure_future(self._look_up(name))
+        look_up.add_done_callback(self._ended)
+        try:
+            # A thread that looks up cannot be stopped: the turn is over when it has ended.
+            await asyncio.shield(look_up)
+        except (OSError, UnicodeError):
+            return False
+        return True
+
+    def _ended(self, look_up: "asyncio.Future[Any]") -> None:
+        self._turn.release()
+        if not look_up.cancelled():
+            look_up.exception()  # the request that asked may have been answered
