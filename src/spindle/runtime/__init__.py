@@ -1,4 +1,4 @@
-"""The rim: listeners, drivers of the cores, one I/O thread per log directory, timers, wiring.
+"""Listeners, drivers of the pure packages, I/O threads of log directories, timers, wiring.
 
-The only package that knows asyncio and threads.
+This is the only package that uses asyncio and threads.
 """

@@ -1,7 +1,7 @@
 """Tasks that run beside the requests of a node: the one way to start and end them.
 
-An exception that a task does not expect is a mistake in this program. It goes to the event loop's
-exception handler, which tells the log, and a task that is to run for ever goes on.
+An exception that a task does not expect is an error in this program. It goes to the event loop's
+exception handler, which logs it, and a repeated task goes on.
 """
 
 import asyncio
@@ -12,11 +12,11 @@ from typing import Any, Final
 logger = logging.getLogger(__name__)
 
 PAUSE_S: Final = 1.0
-"""How long a repeated task waits after an unexpected exception."""
+"""Pause of a repeated task after an unexpected exception."""
 
 
 def run_once(work: Coroutine[Any, Any, None], name: str) -> "asyncio.Task[None]":
-    """Start a task; tell the log if it ends with an exception."""
+    """Start a task; log the exception if it ends with one."""
     task = asyncio.get_running_loop().create_task(work, name=name)
     task.add_done_callback(_report)
     return task
@@ -30,13 +30,13 @@ def run_forever(
     pause_s: float = PAUSE_S,
     delay_s: float = 0.0,
 ) -> "asyncio.Task[None]":
-    """Start a task that takes one turn after the other, until it is cancelled.
+    """Start a task that calls `turn` again and again until it is cancelled.
 
     Args:
-        turn: waits for something each time, so that others run in between.
-        delay_s: before the first turn.
-        on_failure: brings the state into order after an unexpected exception.
-        pause_s: how long to wait then.
+        turn: waits for something in each call, so that other tasks run in between.
+        delay_s: pause before the first call.
+        on_failure: restores a valid state after an unexpected exception.
+        pause_s: pause after an unexpected exception.
     """
     return run_once(_repeat(turn, name, on_failure, pause_s, delay_s), name)
 

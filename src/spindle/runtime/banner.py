@@ -1,4 +1,4 @@
-"""The first lines of a node's log: what runs, where it listens, which disks it has."""
+"""The first lines of a node's log: its identity, its listeners, its directories."""
 
 import platform
 import sys
@@ -17,7 +17,7 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
 def identity_lines(config: NodeConfig, cluster_id: str) -> Iterator[str]:
-    """Before anything is opened."""
+    """Yield the lines about identity and version, which are logged before anything is opened."""
     loop = "uvloop" if "uvloop" in sys.modules else "asyncio"
     roles = ", ".join(config.process_roles)
     yield f"Spindle {__version__}, Python {platform.python_version()}, {loop}"
@@ -25,7 +25,7 @@ def identity_lines(config: NodeConfig, cluster_id: str) -> Iterator[str]:
 
 
 def listener_lines(listeners: Sequence[Listener], advertised: Sequence[Endpoint]) -> Iterator[str]:
-    """With the ports that the system really gave."""
+    """Yield the lines about listeners, with the ports that are really bound."""
     names = {endpoint.listener: endpoint for endpoint in advertised}
     for listener in listeners:
         line = f"listener {listener.name} on {listener.host or '*'}:{listener.port}"
@@ -36,7 +36,7 @@ def listener_lines(listeners: Sequence[Listener], advertised: Sequence[Endpoint]
 def directory_lines(
     identities: DirectoryIdentities, broker: BrokerServer | None, metadata_log_dir: str
 ) -> Iterator[str]:
-    """Yield one line for each directory that works."""
+    """Yield one line for each directory that is online."""
     for path, directory_id in identities.directory_ids.items():
         if path in identities.offline:
             continue
@@ -54,7 +54,7 @@ def directory_lines(
 
 
 def level_line(image: MetadataImage) -> str:
-    """Return the finalized features, which decide what is written."""
+    """Return a line with the finalized features, which decide the formats that are written."""
     levels = ", ".join(f"{name} {level}" for name, level in sorted(image.features.levels.items()))
     return f"features: {levels or 'none'}; metadata up to offset {image.provenance.last_offset}"
 

@@ -1,8 +1,8 @@
-"""Bytes of a connection in, whole frames out, for either end of it.
+"""Bytes of a connection in, whole frames out, for client and server connections.
 
-Small frames are cut from a buffer that a connection has only while a part of a frame is in it. A
-large one is received straight into memory of its own, which is handed on without a copy: what a
-follower fetches is megabytes per frame.
+Small frames are cut from a buffer, which a connection has only while it contains a part of a frame.
+A large frame is received straight into its own memory, which is passed on without a copy: the
+answer to a follower's fetch has megabytes.
 """
 
 from collections.abc import Iterable, Iterator
@@ -16,7 +16,7 @@ _SMALL_BYTES: Final = 64 * 1024
 """Frames up to this size are cut from a buffer of this size."""
 _NO_BYTES: Final = bytearray()
 _free_buffers: Final[list[bytearray]] = []
-"""Small buffers that no connection uses now; they belong to the one event loop of the process."""
+"""Small buffers that no connection uses now; they belong to the event loop of the process."""
 _MOST_FREE_BUFFERS: Final = 64
 
 
@@ -24,13 +24,13 @@ class FrameReceiver:
     """The part of a protocol between `get_buffer` and `buffer_updated`.
 
     Args:
-        max_frame_bytes: a frame that claims to be larger is a violation.
-        limit_name: what the text of the violation calls that limit.
-        first_allocation_bytes: a frame that claims to be larger gets its memory as its bytes
+        max_frame_bytes: a frame whose size field is larger is a violation.
+        limit_name: the name of that limit in the text of the violation.
+        first_allocation_bytes: a frame whose size field is larger gets its memory as its bytes
             arrive.
 
     Attributes:
-        large_bytes: size of the large frame that is being received, 0 while there is none.
+        large_bytes: size of the large frame that is being received, 0 if there is none.
     """
 
     __slots__ = (
@@ -61,7 +61,7 @@ class FrameReceiver:
         self._large_end = 0
 
     def buffer(self) -> memoryview:
-        """Return where the next bytes go; never empty."""
+        """Return the memory for the next bytes; it is never empty."""
         if self.large_bytes:
             if self._large_end == len(self._large):
                 self._grow_large()

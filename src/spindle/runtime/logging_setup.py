@@ -1,6 +1,6 @@
-"""Where a node's log lines go and how they look.
+"""The destination and the format of a node's log lines.
 
-Levels have Kafka's names. While the node runs they are changed as those of broker loggers
+Levels have Kafka's names. While the node runs, they are changed like those of broker loggers
 (KIP-412).
 """
 
@@ -17,7 +17,7 @@ _LEVELS: Final = {logging.WARNING: "WARN", logging.CRITICAL: "FATAL"}
 
 
 def level_name(record: logging.LogRecord) -> str:
-    """Kafka's name of a record's level."""
+    """Return Kafka's name of a record's level."""
     return _LEVELS.get(record.levelno, record.levelname)
 
 

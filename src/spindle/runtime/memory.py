@@ -1,9 +1,9 @@
-"""How the C library gives out large buffers.
+"""Settings of the C library for large buffers.
 
-By default glibc maps every buffer of 128 KiB and more anew and unmaps it after use, so each frame
-and each read of a log touches hundreds of fresh pages. Kept on the heap they are used again.
-Measured with `benchmarks/` (item produce-1KiB-acks1, alternating, 1 MiB requests): 1.4 times the
-rate at two thirds of the CPU; consume does not change.
+By default glibc maps every buffer of 128 KiB and more, and unmaps it after use, so each frame and
+each read of a log touches hundreds of new pages. On the heap, the buffers are reused. Measured with
+`benchmarks/` (item produce-1KiB-acks1, alternating, 1 MiB requests): 1.4 times the rate at two
+thirds of the CPU; consume does not change.
 """
 
 import ctypes
@@ -19,7 +19,7 @@ _ARENAS: Final = 2
 
 
 def keep_large_buffers() -> bool:
-    """Ask the C library to reuse buffers of up to 16 MiB; False where it cannot be asked."""
+    """Tell the C library to reuse buffers of up to 16 MiB; return False if it cannot be told."""
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (OSError, AttributeError):

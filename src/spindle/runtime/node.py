@@ -1,4 +1,4 @@
-"""One node: a broker, a controller or both, from its property file to its orderly end."""
+"""One node: a broker, a controller or both, from its property file to its orderly stop."""
 
 import asyncio
 import gc
@@ -44,28 +44,28 @@ EXIT_OK: Final = 0
 EXIT_FAILED: Final = 1
 EXIT_TERMINATED: Final = 128 + signal.SIGTERM
 _SHUTDOWN_S: Final = 30.0
-"""For a broker to hand over what it leads."""
+"""Time for a broker to transfer the leadership of its partitions."""
 _DISK_S: Final = 10.0
-"""For a directory's thread to finish what it has; one that hangs longer is left behind."""
+"""Time for a directory's thread to finish its work; a thread that hangs longer is abandoned."""
 _QUORUM_STOP_S: Final = 5.0
-"""For a leader of the quorum to see its successor."""
+"""Time for a leader of the quorum to wait for its successor."""
 _GC_THRESHOLDS: Final = (20_000, 20, 50)
 _SWITCH_INTERVAL_S: Final = 0.0005
-"""The event loop waits for the interpreter at most that long (Python's own: ten times that)."""
+"""The event loop waits at most this long for the interpreter lock (a tenth of Python's default)."""
 
 
 class Node:
     """The parts of one process. Made and used on its event loop.
 
     Attributes:
-        before_leaving: awaited, for a bounded time, when the broker has stopped and the quorum
+        before_leaving: awaited, for a limited time, when the broker has stopped and the quorum
             still has the node: other brokers may need the quorum for their own stop.
     """
 
     def __init__(self, config: NodeConfig, machine: Machine | None = None) -> None:
         self._config = config
         self._machine = machine or LocalMachine()
-        # Directories are named by their absolute paths from here on, as Kafka does.
+        # From here on, directories are named by their absolute paths, as in Kafka.
         self._log_dirs = [os.path.abspath(path) for path in config.log_dirs]
         self._metadata_log_dir = os.path.abspath(config.metadata_log_dir)
         self._file_system = self._machine.file_system(
@@ -177,7 +177,7 @@ class Node:
     def _log_banner(
         self, identities: DirectoryIdentities, controller_listeners: Sequence[Listener]
     ) -> None:
-        """Log the ports and directories as they are once the node runs."""
+        """Log the ports and directories of the node that now runs."""
         lines = [level_line(self.publisher.image)]
         if self.broker is not None:
             lines += listener_lines(self.broker.listeners, self.broker.advertised())
@@ -189,11 +189,11 @@ class Node:
             log.info(line)
 
     async def _start_metrics(self, cluster_id: str) -> None:
-        """Before anything that takes long, so that the node can be watched while it starts."""
+        """Start the metrics before any long work, so that the start of the node can be watched."""
         address = self._config.optional_text(METRICS_LISTENER)
         if address is None:
             return
-        # Only a node that is watched pays for the library.
+        # Import the library only if the metrics are served.
         from spindle.runtime.metrics.node_metrics import NodeMetrics, node_labels
 
         labels = node_labels(self._config, cluster_id)
@@ -272,7 +272,10 @@ class Node:
         return BrokerServer(environment, self._metrics)
 
     def _previous_broker_epoch(self, identities: DirectoryIdentities) -> int:
-        """Return the epoch of a run that ended in order in *all* directories, else -1 (KIP-966)."""
+        """Return the last run's broker epoch, or -1 if a directory was not closed cleanly.
+
+        KIP-966 requires this.
+        """
         if identities.offline:
             return UNKNOWN_BROKER_EPOCH
         epochs = [read_clean_shutdown(self._file_system, p) for p in self._log_dirs]
@@ -294,7 +297,7 @@ class Node:
         return reachable(self._config.advertised_controller_listeners, bound)
 
     async def _unless_fatal(self, task: "asyncio.Future[None]") -> None:
-        """Wait for the work, or for the fault that makes it pointless."""
+        """Wait for the work, or for a fault that makes it useless."""
         stopped = asyncio.ensure_future(self._stopped.wait())
         await asyncio.wait((task, stopped), return_when=asyncio.FIRST_COMPLETED)
         stopped.cancel()
@@ -311,11 +314,11 @@ class Node:
         return self.controller is not None and self.controller.driver.is_active
 
     def when_active(self, broker_ids: Collection[int], then: Callable[[], None]) -> None:
-        """Call back once, when this node's metadata has all these brokers, none of them fenced."""
+        """Call `then` once when all these brokers are unfenced in this node's metadata."""
         ActiveBrokersWatch(self.publisher, broker_ids, then)
 
     def fail(self, reason: str) -> None:
-        """End the node because of a fault. May be called more than once."""
+        """End the node because of a fault. It may be called more than once."""
         if self._fatal is None:
             self._fatal = reason
             log.critical("shutting down: %s", reason)
@@ -326,11 +329,11 @@ class Node:
 
     @property
     def is_stopping(self) -> bool:
-        """A stop was asked for, or a fault demands it."""
+        """True if a stop was requested, or a fault requires one."""
         return self._stopped.is_set()
 
     def why_not_ready(self) -> str | None:
-        """Return None while clients are served as they should be, else a short reason."""
+        """Return None while clients can be served, else a short reason."""
         if self._fatal is not None:
             return self._fatal
         if self.is_stopping:
@@ -343,7 +346,7 @@ class Node:
         return None if own is not None and own.is_active else "the broker is fenced"
 
     async def wait_stopped(self) -> str | None:
-        """Return when the node should stop; the fault that is the reason, if there is one."""
+        """Return when the node should stop; the result is the fault that requires it, if any."""
         await self._stopped.wait()
         return self._fatal
 
@@ -356,14 +359,14 @@ class Node:
     # -- stop
 
     async def stop(self) -> None:
-        """Stop in order, in bounded time, even when the quorum or a disk is gone."""
+        """Stop in order and in limited time, even if the quorum is lost or a disk hangs."""
         for thread in self._threads.values():
             thread.wait_at_most(_DISK_S)
         if self.broker is not None:
             await self._bounded(self.broker.stop(_SHUTDOWN_S if self._fatal is None else 0.0))
         if self.before_leaving is not None:
             await self._bounded(self.before_leaving())
-        # The listeners last: the next leader asks this node for its vote.
+        # Close the listeners last: the next leader asks this node for its vote.
         if self.quorum is not None:
             await self._bounded(self.quorum.stop(_QUORUM_STOP_S))
         if self.controller is not None:
@@ -373,7 +376,7 @@ class Node:
         for path, thread in self._threads.items():
             if not thread.stop(_DISK_S):
                 log.error("log directory %s hangs; its thread is left behind", path)
-                # Its file is on that disk. The end of the process gives the lock back as well.
+                # The lock file is on that disk; the lock also ends with the process.
                 self._locks.pop(path, None)
         for lock in self._locks.values():
             try:
@@ -386,7 +389,7 @@ class Node:
             await asyncio.wait_for(work, _SHUTDOWN_S + _DISK_S)
         except TimeoutError:
             log.error("a part of the node did not stop in %.0f s", _SHUTDOWN_S + _DISK_S)
-        except Exception:  # stopping goes on with the next part
+        except Exception:  # go on with the next part
             log.exception("a part of the node did not stop in order")
 
 
@@ -424,22 +427,22 @@ async def _run(config: NodeConfig, on_ready: Callable[[Node], None] | None) -> i
 
 
 def _keep_for_good() -> None:
-    """No later collection needs to look at what is there now: modules, and the metadata image."""
+    """Exclude the present objects, modules and metadata image, from later garbage collections."""
     gc.collect()
     gc.freeze()
 
 
 def run_node(config: NodeConfig, on_ready: Callable[[Node], None] | None = None) -> int:
-    """Run a node until it is told to stop; the exit code of the process.
+    """Run a node until it is told to stop, and return the exit code of the process.
 
-    143 after SIGTERM and 0 after Ctrl-C, both after a clean stop; 1 if it could not start or a
-    fault ended it.
+    143 after SIGTERM and 0 after Ctrl-C, both after a clean stop; 1 if the node could not start or
+    a fault ended it.
     """
     set_up_logging(config.text(LOG_FORMAT))
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
     keep_large_buffers()
     raise_limit()
-    # Objects made per record or request are freed by their reference counts; cycles are rare.
+    # Reference counts free the objects of records and requests; cycles are rare.
     gc.set_threshold(*_GC_THRESHOLDS)
     try:
         import uvloop

@@ -1,1 +1,1 @@
-"""Drives `spindle.controller`: the active controller's side, and every node's way to it."""
+"""Drives `spindle.controller`: the active controller, and each node's channel to it."""

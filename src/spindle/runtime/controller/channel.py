@@ -1,8 +1,8 @@
 """Requests from a node to the active controller (KIP-590), repeated until one answers.
 
-The active controller may be this process, or another that is reached at its controller listener. A
-request that meets a controller which has lost its leadership, or whose node does not answer, is
-sent again to the next one, until the time is over.
+The active controller is this process, or a node that is reached at its controller listener. If a
+controller has lost its leadership, or its node does not answer, the request is sent to the next
+active controller, until the request times out.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ class ActiveControllerChannel(ImageConsumer):
     """Sends requests to the controller that leads the quorum.
 
     Args:
-        leader_endpoint: where the quorum's leader is reached, None while that is not known.
+        leader_endpoint: returns the endpoint of the quorum's leader, None while it is not known.
     """
 
     def __init__(
@@ -62,18 +62,18 @@ class ActiveControllerChannel(ImageConsumer):
     def on_leader_change(self, leader: LeaderAndEpoch) -> None:
         self._leader = leader
         if leader.leader_id >= 0:
-            # The former leader may hang: do not wait for its answers.
+            # The former leader may hang, so do not wait for its answers.
             self._abandon_attempts()
             self._has_leader.set()
         else:
             self._has_leader.clear()
 
     async def request(self, message: Message, context: RequestContext | None = None) -> Any:
-        """Return the controller's answer. With a context the request is that of a client.
+        """Return the controller's answer. With a context, the request is a client's.
 
         Raises:
-            ApiError: REQUEST_TIMED_OUT when no controller answers in time, UNSUPPORTED_VERSION when
-                the active one does not serve the request.
+            ApiError: REQUEST_TIMED_OUT if no controller answers in time, UNSUPPORTED_VERSION if the
+                active controller does not serve the request.
         """
         try:
             async with asyncio.timeout(self._timeout_s):

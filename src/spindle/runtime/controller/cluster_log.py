@@ -1,4 +1,4 @@
-"""Logs what happens to brokers and leaders, on the node of the active controller."""
+"""Logs changes of brokers and leaders, on the node of the active controller."""
 
 import logging
 from collections.abc import Callable
@@ -14,7 +14,10 @@ from spindle.runtime.metrics.metadata_counts import is_unclean_election
 logger = logging.getLogger(__name__)
 
 _PARTITIONS_BY_NAME: Final = 20
-"""More changed leaders in one publication are logged as a number; each of them at DEBUG."""
+"""Up to this many changed leaders in one publication are logged by name, more as a number.
+
+At level DEBUG, each of them is logged.
+"""
 
 
 class ClusterLog(ImageConsumer):

@@ -1,6 +1,7 @@
 """The controller side of a node: the driver, snapshots of the image, the controller listeners.
 
-A pure broker has no controller listener; there this only dispatches to the local quorum member.
+A broker without the controller role has no controller listener; there this class only passes
+requests on to the local member of the quorum.
 """
 
 import asyncio
@@ -76,9 +77,9 @@ class ControllerServer(ImageConsumer):
     """The controller side of one node.
 
     Attributes:
-        channel: the way to the active controller, in this process or another.
-        registrar: makes this controller known to the others.
-        last_snapshot: the newest one that this process has written.
+        channel: the channel to the active controller, in this process or another.
+        registrar: registers this controller.
+        last_snapshot: the newest snapshot that this process has written.
     """
 
     def __init__(
@@ -132,13 +133,14 @@ class ControllerServer(ImageConsumer):
     # -- life
 
     def start(self) -> None:
-        """Follow the quorum; call before the quorum starts, so that nothing is missed."""
+        """Follow the quorum; call it before the quorum starts, so that no event is missed."""
         self._is_started = True
         self._publisher.add(self)
         if self._config.is_controller:
             self.driver.start()
             self._publisher.add(ClusterLog(lambda: self.driver.is_active))
-        # After the driver, so that a request that waits for a leader finds the local one active.
+        # After the driver, so that a request that waits for a leader finds the local controller
+        # active.
         self._publisher.add(self.channel)
         if self._config.is_controller:
             self._publisher.add(self.registrar)
@@ -146,7 +148,7 @@ class ControllerServer(ImageConsumer):
     async def serve(
         self, listeners: Sequence[Listener], metrics: RequestMetrics, most_descriptors: int
     ) -> None:
-        """Open the controller listeners, which are bound already."""
+        """Open the controller listeners, which are already bound."""
         limits = RequestLimits.of(self._config, most_descriptors)
         handlers = self._handlers()
         for listener in listeners:
@@ -171,7 +173,7 @@ class ControllerServer(ImageConsumer):
     # -- requests
 
     def request(self, message: Message, context: RequestContext | None = None) -> Awaitable[Any]:
-        """Serve a request that is meant for the active controller or the quorum's leader."""
+        """Serve a request for the active controller or for the quorum's leader."""
         if message.API_KEY in QUORUM_APIS:
             return self._quorum.handle(message)
         return self.driver.handle(message, context)
@@ -181,8 +183,8 @@ class ControllerServer(ImageConsumer):
             response: Message = await self.request(request, context)
         except ApiError as error:
             if context.api_key in QUORUM_APIS:
-                # The node leaves the quorum, and its messages have no error for that. A cancelled
-                # request ends its connection.
+                # The node leaves the quorum, and its messages have no error for that; cancelling
+                # the request closes the connection.
                 raise asyncio.CancelledError from error
             return error_answer(request, error)
         return response
@@ -208,7 +210,7 @@ class ControllerServer(ImageConsumer):
     async def _answer_envelope(
         self, context: RequestContext, envelope: EnvelopeRequest
     ) -> EnvelopeResponse:
-        """Serve a client's request that a broker passes on."""
+        """Answer a client's request that a broker has forwarded."""
         try:
             request, client = open_request(envelope, _FORWARDED.__contains__, max_elements)
         except (ApiError, ProtocolViolation) as error:
@@ -243,7 +245,8 @@ class ControllerServer(ImageConsumer):
     def _describe_cluster(
         self, context: RequestContext, request: DescribeClusterRequest
     ) -> DescribeClusterResponse:
-        """Return the controllers, as this listener's clients reach them (KIP-919)."""
+        """Return the controllers, with the endpoints that this listener's clients can reach
+        (KIP-919)."""
         refusal = endpoint_type_error(request.endpoint_type, CONTROLLERS)
         if refusal is not None:
             return refusal

@@ -1,10 +1,10 @@
-"""The active controller as a process sees it: decide, append, replay, wait for the commit.
+"""The active controller of a process: decide, append, replay, wait for the commit.
 
 Everything runs on the event loop's thread, so operations are decided one after the other, in the
-order in which they arrive. Each sees the *speculative* image, which contains all records that were
-appended, committed or not; its answer waits until its own records are committed. When leadership is
-lost the speculative image is dropped and all waiting requests fail with NOT_CONTROLLER: no client
-was told of a change that is undone now.
+order in which they arrive. Each sees the *speculative* image, which contains all appended records,
+committed or not; its answer waits until its own records are committed. When this node loses the
+leadership, it drops the speculative image and fails all waiting requests with NOT_CONTROLLER. So no
+client has been told of a change that is lost.
 """
 
 import logging
@@ -37,21 +37,21 @@ from spindle.serving.quotas.enforcement import set_throttle_time
 logger = logging.getLogger(__name__)
 
 DEFAULT_TIMEOUT_MS: Final = 30_000
-"""How long a request waits for its commit where it does not say so itself."""
+"""Time that a request waits for its commit, if it has no timeout of its own."""
 
 
 class ControllerDriver(ImageConsumer):
     """Serves controller requests while the local node leads the metadata quorum.
 
     Args:
-        bootstrap: the records of the formatted disk, used if the log turns out to be empty.
-        clock: milliseconds of a clock that never goes back.
-        unresolved: looks names of hosts up and returns those without an address; None asks the
+        bootstrap: the records of the formatted disk, used if the log is empty.
+        clock: milliseconds of a monotonic clock.
+        unresolved: looks up host names and returns those without an address; None asks the
             system's resolver.
 
     Attributes:
-        history: what happened so far.
-        tasks: what the active controller does by itself.
+        history: counters of the decisions.
+        tasks: the periodic tasks of the active controller.
     """
 
     def __init__(
@@ -90,11 +90,11 @@ class ControllerDriver(ImageConsumer):
 
     @property
     def speculative_image(self) -> MetadataImage:
-        """The image with everything appended so far. Only of use to the active controller."""
+        """The image with all appended records. Only valid on the active controller."""
         return self._log.image
 
     def silence_ms(self) -> dict[int, int]:
-        """Return for how long the active controller has not heard of each unfenced broker."""
+        """Return the time since the active controller heard of each unfenced broker."""
         return self._heartbeats.silence_ms(self._clock()) if self.is_active else {}
 
     def start(self) -> None:
@@ -113,12 +113,12 @@ class ControllerDriver(ImageConsumer):
     async def handle(self, request: Any, context: RequestContext | None = None) -> Message:
         """Decide on a request and answer when its records are committed.
 
-        A request refused as a whole gets an answer that says so. Without a context the request
-        comes from this process itself.
+        A request that is refused as a whole gets an answer with the error. Without a context, the
+        request comes from this process itself.
 
         Raises:
-            ApiError: NOT_CONTROLLER when this node is not (or no longer) the active controller,
-                REQUEST_TIMED_OUT when the quorum does not commit in time.
+            ApiError: NOT_CONTROLLER if this node is not (or no longer) the active controller,
+                REQUEST_TIMED_OUT if the quorum does not commit in time.
         """
         api_key = request.API_KEY
         operation = OPERATIONS.get(api_key)
@@ -126,7 +126,7 @@ class ControllerDriver(ImageConsumer):
             raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"API {api_key} is not for a controller")
         self._check_active()
         if isinstance(request, BrokerHeartbeatRequest):
-            # Before anything can go wrong: a busy controller must not fence a broker that is alive.
+            # Note the heartbeat first: a busy controller must not fence a broker that is alive.
             self._heartbeats.contact(request.broker_id, request.broker_epoch, self._clock())
         unresolved: Collection[str] = ()
         if isinstance(request, AlterClientQuotasRequest):
@@ -206,7 +206,7 @@ class ControllerDriver(ImageConsumer):
             self._activate(leader.epoch)
 
     def _activate(self, epoch: int) -> None:
-        """Become the active controller, or resign: another node may be able to."""
+        """Become the active controller, or resign, because another node may be able to."""
         node_id = self._context.settings.node_id
         now_ms = self._clock()
         self._log.begin(epoch)
@@ -221,7 +221,7 @@ class ControllerDriver(ImageConsumer):
             )
             self._heartbeats.activate(self._log.image, now_ms)
             self.tasks.begin(now_ms)
-        except Exception:  # whatever it is, another node may be able to do it
+        except Exception:  # another node may be able to become active
             self.history.errors += 1
             logger.exception(
                 "Controller %d could not become active in epoch %d and resigns", node_id, epoch

@@ -4,14 +4,14 @@ from spindle.runtime.metrics.durations import Durations
 
 
 class ControllerHistory:
-    """Since the start of the node.
+    """Counters since the start of the node.
 
     Attributes:
-        operations: how many were decided, and how long that held the event loop.
-        operations_started: requests and periodic tasks.
-        operations_timed_out: those that were not committed in time.
-        heartbeats_timed_out: brokers that were fenced because they were silent.
-        errors: records that could not be replayed.
+        operations: number of decisions, and the time that they held the event loop.
+        operations_started: requests and periodic tasks that were started.
+        operations_timed_out: requests that were not committed in time.
+        heartbeats_timed_out: brokers that were fenced because they sent no heartbeat.
+        errors: decisions whose records could not be replayed.
     """
 
     __slots__ = (

@@ -1,11 +1,11 @@
-"""Looks up names of hosts before the controller decides on a request that contains them."""
+"""Looks up host names before the controller decides on a request that contains them."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Any, Final, TypeAlias
 
 FindUnresolved: TypeAlias = Callable[[Sequence[str]], Awaitable[Collection[str]]]
-"""Takes names of hosts and returns those without an address."""
+"""Takes host names and returns those without an address."""
 
 _TIMEOUT_S: Final = 10.0
 
@@ -17,8 +17,8 @@ async def _ask_system(name: str) -> object:
 class HostNames:
     """Asks the system's resolver for one name at a time, whatever the number of requests.
 
-    The threads of the resolver are few, and connections to other nodes need them: names whose
-    servers are slow, which any client may choose, must not take them all.
+    The resolver has few threads, and connections to other nodes need them. Any client may send names
+    whose servers are slow; such names must not occupy all threads.
 
     Args:
         look_up: raises OSError for a name without an address.
@@ -52,7 +52,7 @@ class HostNames:
         look_up = asyncio.ensure_future(self._look_up(name))
         look_up.add_done_callback(self._ended)
         try:
-            # A thread that looks up cannot be stopped: the turn is over when it has ended.
+            # A thread that looks up a name cannot be stopped; the next turn begins when it ends.
             await asyncio.shield(look_up)
         except (OSError, UnicodeError):
             return False

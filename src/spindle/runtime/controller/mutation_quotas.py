@@ -1,7 +1,8 @@
-"""`controller_mutation_rate`: how many partitions a client may create and delete (KIP-599).
+"""`controller_mutation_rate`: the number of partitions a client may create and delete (KIP-599).
 
-The active controller enforces it. A request beyond the client's tokens is refused if its version
-knows the error; an older version is served, and the client is told to wait.
+The active controller enforces it. A request that exceeds the client's quota is refused if its
+version has the error for that. A request of an older version is served, and its answer throttles
+the client.
 """
 
 from typing import Final
@@ -23,7 +24,7 @@ FIRST_STRICT_VERSION: Final[dict[int, int]] = {
     ApiKey.DELETE_TOPICS: 5,
     ApiKey.CREATE_PARTITIONS: 3,
 }
-"""The first version that is refused instead of delayed, by API."""
+"""The first version that is refused instead of throttled, by API."""
 
 
 class Mutations:
@@ -44,7 +45,7 @@ class Mutations:
             return
         self.wait_ms = self._bucket.wait_ms(self._now_ms)
         if self.wait_ms:
-            # Kafka gives no text with it.
+            # Kafka's answer has no message here.
             raise ApiError(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
         self._bucket.take(count, self._now_ms)
 
@@ -67,7 +68,7 @@ class MutationQuotas:
     def begin(
         self, image: ClientQuotasImage, api_key: int, context: RequestContext | None, now_ms: int
     ) -> Mutations:
-        """Begin one request. Without a context it comes from the node itself and is not charged."""
+        """Begin one request; without a context it comes from the node itself and is not charged."""
         if image is not self._image:
             self._image = image
             self._limits = QuotaLimits(image.by_entity, CONTROLLER_MUTATION_RATE)

@@ -1,4 +1,4 @@
-"""Runs the periodic tasks of the active controller when they are due, whatever becomes of one."""
+"""Runs the periodic tasks of the active controller; a task that fails does not stop the others."""
 
 import asyncio
 import logging
@@ -19,16 +19,16 @@ from spindle.runtime.controller.history import ControllerHistory
 logger = logging.getLogger(__name__)
 
 _RETRY_MS: Final = 1000
-"""How soon a task that failed is tried again, if it is not due before."""
+"""Pause before a failed task is tried again, if it is not due earlier."""
 
 
 class PeriodicTasks:
     """The schedule of one active controller, from `begin` to `end`.
 
     Args:
-        image: gives the speculative image.
+        image: returns the speculative image.
         execute: appends the records of a decision.
-        clock: milliseconds of a clock that never goes back.
+        clock: milliseconds of a monotonic clock.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class PeriodicTasks:
     def begin(self, now_ms: int) -> None:
         """Start the schedule of a controller that has just become active."""
         self._schedule = Schedule(intervals_ms(self._context.settings), now_ms)
-        # The predecessor may have been interrupted between two goes of elections.
+        # The predecessor may have stopped between two batches of elections.
         self._schedule.run_by(Task.ELECT_WAITING, now_ms)
         self._set_timer()
 
@@ -64,14 +64,14 @@ class PeriodicTasks:
         self._schedule = None
 
     def elect_waiting_now(self) -> None:
-        """Elect leaders for the partitions that a decision has left over, in a moment."""
+        """Schedule the elections that a decision has left over, for a moment later."""
         if self._schedule is not None:
             self._schedule.run_by(Task.ELECT_WAITING, self._clock())
             self._set_timer()
 
     @property
     def next_due_ms(self) -> int | None:
-        """When `run_due` has something to do; None while another node is active."""
+        """The time at which `run_due` has a task to run; None while another node is active."""
         return None if self._schedule is None else self._schedule.next_due_ms()
 
     def _set_timer(self) -> None:
@@ -104,7 +104,7 @@ class PeriodicTasks:
                 self._failed(task, now_ms)
                 logger.warning("Controller %d: could not %s: %s", self._node_id, task.value, error)
             except Exception:
-                # Not the fault of the tasks that come next: without them no broker is ever fenced.
+                # The other tasks must run in any case: without them no broker is ever fenced.
                 self._failed(task, now_ms)
                 self._history.errors += 1
                 logger.exception("Controller %d: failed to %s", self._node_id, task.value)

@@ -1,4 +1,4 @@
-"""A controller makes itself known to the cluster: once per process (KIP-919)."""
+"""Registers this process as a controller of the cluster, once (KIP-919)."""
 
 import asyncio
 import logging
@@ -35,14 +35,14 @@ class Metadata(Protocol):
 
 
 class ControllerRegistrar(ImageConsumer):
-    """Registers the local controller whenever the metadata lack this process.
+    """Registers the local controller when the metadata does not contain this process.
 
-    Two processes with one id would replace each other without end. So a process that was replaced
-    logs an error and waits before it registers again.
+    Two processes with the same id would replace each other for ever. So a process that was replaced
+    logs an error, and pauses before it registers again.
 
     Args:
         request: sends a request to the active controller.
-        pause_s: how long to wait then.
+        pause_s: the pause of a process that was replaced.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class ControllerRegistrar(ImageConsumer):
         pause_s: float = _PAUSE_S,
     ) -> None:
         self.endpoints: Sequence[Endpoint] = ()
-        """The controller listeners as others reach them."""
+        """The controller listeners, with the addresses at which other nodes reach them."""
         self._node_id = node_id
         self._incarnation_id = incarnation_id
         self._metadata = metadata
@@ -82,7 +82,7 @@ class ControllerRegistrar(ImageConsumer):
             self._is_acknowledged = False
         elif (
             (self._task is None or self._task.done())
-            # A registration that is committed arrives here a moment after its answer.
+            # The metadata contains a committed registration a moment after the answer.
             and not (self._is_acknowledged and known is self._superseded)
             and self._metadata.leader.leader_id >= 0
             and image.features.is_bootstrapped

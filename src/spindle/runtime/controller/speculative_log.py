@@ -1,4 +1,4 @@
-"""The metadata log as the active controller sees it: everything appended, committed or not.
+"""The metadata log as the active controller sees it: all appended records, committed or not.
 
 Records are replayed on the *speculative* image before they are appended, so that records which
 contradict it never reach the log. Requests wait here until their records are committed.
@@ -36,7 +36,7 @@ _TRANSACTION_MARKERS: Final = (
 
 
 class ControllerQuorum(Protocol):
-    """The metadata quorum as its active controller uses it."""
+    """The metadata quorum, as its active controller uses it."""
 
     @property
     def leader(self) -> LeaderAndEpoch: ...
@@ -90,8 +90,8 @@ class SpeculativeLog:
     """Appends the records of the active controller.
 
     Attributes:
-        epoch: of the active controller; -1 while another node is active.
-        image: everything appended so far; the committed image while another node is active.
+        epoch: epoch of the active controller; -1 while another node is active.
+        image: the image with all appended records; the committed image while another is active.
     """
 
     def __init__(
@@ -216,7 +216,7 @@ class SpeculativeLog:
             raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from None
         first_offset = last_offset - len(records) + 1
         if first_offset != expected_offset:
-            # The quorum put records of its own in between.
+            # The quorum has appended records of its own in between.
             image = self._replay(records, first_offset)
         self.image = image
         self._next_offset = last_offset + 1

@@ -1,4 +1,4 @@
-"""The `.lock` file of a log directory: two processes never share one (a lock as Java takes it)."""
+"""The `.lock` file of a log directory: no two processes, of Spindle or Kafka, share a directory."""
 
 import fcntl
 import os
@@ -10,7 +10,7 @@ LOCK_FILE: Final = ".lock"
 
 
 class DirectoryLock:
-    """An exclusive lock for the life of the process."""
+    """An exclusive lock, held until `release` or the end of the process."""
 
     def __init__(self, directory: str) -> None:
         """Take the lock.
@@ -31,7 +31,7 @@ class DirectoryLock:
             ) from None
 
     def release(self) -> None:
-        """Give the lock back and remove the file."""
+        """Release the lock and remove the file."""
         if self._fd >= 0:
             try:
                 os.unlink(self._path)

@@ -1,7 +1,7 @@
-"""One I/O thread per log directory, and threads beside it for work that takes long.
+"""One I/O thread per log directory, and threads beside it for long work.
 
-Order within a directory comes for free, and a slow, full or dead disk stalls only itself. A thread
-whose disk hangs is left behind: it does nothing more once the disk lets it go.
+The thread keeps the work of a directory in order, and a slow, full or dead disk delays only its own
+directory. A thread whose disk hangs is abandoned: it does nothing more if the disk goes on.
 """
 
 import asyncio
@@ -34,7 +34,8 @@ class DirectoryThread(SerialExecutor):
         super().__init__(path, loop, on_failure, hang_limit_s)
         self._jobs: SimpleQueue[_NumberedJob | None] = SimpleQueue()
         self._callbacks: dict[int, Callable[[Any, BaseException | None], None]] = {}
-        """Of all jobs that are not done. The event loop's own, so that it can give them up."""
+        """Callbacks of all jobs that are not done. They belong to the event loop, which can drop
+        them."""
         self._last_number = 0
         self._done: deque[tuple[int, Any, BaseException | None]] = deque()
         self._is_drain_due = False
@@ -58,7 +59,7 @@ class DirectoryThread(SerialExecutor):
         self._jobs.put((number, function, args))
 
     def stop(self, timeout_s: float) -> bool:
-        """Finish what was submitted and end the thread; False if it hangs on its disk."""
+        """Finish the submitted work and end the thread; return False if it hangs on its disk."""
         self.watch.stop()
         self._enqueue_notes()
         self._jobs.put(None)
@@ -86,7 +87,7 @@ class DirectoryThread(SerialExecutor):
                         return
 
     def _drain(self) -> None:
-        # The flag falls first: what is added from here on asks for a drain of its own.
+        # The flag is cleared first: a job that is added from here on schedules its own drain.
         self._is_drain_due = False
         done, callbacks = self._done, self._callbacks
         while done:
@@ -96,7 +97,7 @@ class DirectoryThread(SerialExecutor):
                 callback(result, error)
 
     def _start_beside(self, job: Job) -> None:
-        """Start a daemon thread: the process does not wait for one that hangs, as for a pool's."""
+        """Start a daemon thread, which does not delay the end of the process if it hangs."""
         function, args, callback = job
 
         def run() -> None:
@@ -125,8 +126,8 @@ class DirectoryThread(SerialExecutor):
 def _own_cpu_clock() -> Callable[[], float]:
     """Return a function that gives the CPU time of the calling thread, in seconds.
 
-    Any thread may call it, also when this one has ended. Where the system does not tell, the thread
-    always seems to get on.
+    Any thread may call that function, also after this thread has ended. If the system does not
+    report the CPU time, the thread always seems to make progress.
     """
     if not hasattr(time, "pthread_getcpuclockid"):
         return time.monotonic

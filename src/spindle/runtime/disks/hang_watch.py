@@ -1,8 +1,8 @@
 """Finds disks that hang: they neither do their work nor report an error.
 
-A thread that is in the middle of a function and has used no CPU time since the last look waits for
-its disk. The watch counts looks instead of reading a clock, because this process may itself have
-been stopped in between.
+A thread that is inside a function, and has used no CPU time since the last check, waits for its
+disk. The watch counts checks instead of reading a clock, because this process may itself have been
+suspended in between.
 """
 
 import asyncio
@@ -20,9 +20,9 @@ class WatchedThread:
     """A thread that works on a disk.
 
     Attributes:
-        function: what the thread runs now; None while it has nothing to do. The thread sets it.
-        progress: returns a number that changes whenever the thread gets on.
-        stood_s: for how long the thread has stood still, in seconds.
+        function: the function that the thread runs now, or None. The thread sets it.
+        progress: returns a number that changes whenever the thread makes progress.
+        stood_s: the time without progress, in seconds.
     """
 
     __slots__ = ("_seen", "function", "progress", "stood_s")
@@ -36,9 +36,9 @@ class WatchedThread:
         self._seen: float | None = None
 
     def look(self) -> float:
-        """Return for how long, in seconds, the thread had stood still before it got on just now.
+        """Return how long the thread had made no progress before it went on just now, in seconds.
 
-        0 while it stands still; `stood_s` then says for how long.
+        The result is 0 while it makes no progress; `stood_s` is then the time.
         """
         progress = self.progress()
         if self.function is None or progress != self._seen:
@@ -50,10 +50,10 @@ class WatchedThread:
 
 
 class HangWatch:
-    """Looks once a second at the threads that work on one log directory.
+    """Checks the threads that work on one log directory, once a second.
 
     Args:
-        on_hang: called once, with a text, when a thread has stood still for `limit_s`.
+        on_hang: called once, with a text, when a thread has made no progress for `limit_s`.
     """
 
     def __init__(
@@ -75,22 +75,22 @@ class HangWatch:
         self._threads.append(thread)
 
     def remove(self, thread: WatchedThread) -> None:
-        """Watch the thread no longer."""
+        """Stop watching the thread."""
         if thread in self._threads:
             self._threads.remove(thread)
 
     def start(self) -> None:
-        """Look once a second until `stop`."""
+        """Check once a second until `stop`."""
         self._timer = self._loop.call_later(LOOK_S, self._look_again)
 
     def stop(self) -> None:
-        """Look no more."""
+        """Stop checking."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
     def limit(self, limit_s: float) -> None:
-        """Lower the time that a thread may stand still."""
+        """Lower the time that a thread may make no progress."""
         self._limit_s = min(self._limit_s, limit_s)
 
     def _look_again(self) -> None:
@@ -98,7 +98,7 @@ class HangWatch:
         self.look()
 
     def look(self) -> None:
-        """Look at every thread: report one that hangs, give up after the limit."""
+        """Check every thread: report one that hangs; after the limit, call `on_hang`."""
         for thread in list(self._threads):
             stood_before_s = thread.look()
             if stood_before_s >= _REPORTED_AFTER_S:

@@ -1,7 +1,7 @@
-"""How the file descriptors of the process are shared between log directories and connections.
+"""The division of the process's file descriptors between log directories and connections.
 
-A log directory that cannot open a file counts as dead, as in Kafka. Anybody can open connections,
-so connections must never take the descriptors that the files need.
+A log directory that cannot open a file fails, as in Kafka. Any client can open connections, so
+connections must never take the descriptors that the files need.
 """
 
 import resource
@@ -11,7 +11,8 @@ from spindle.common.errors import ConfigError
 from spindle.log.handles import DEFAULT_OPEN_FILES
 
 _OTHERS: Final = 128
-"""For connections to other nodes, files that are open for a moment, pipes."""
+"""Descriptors for connections to other nodes, for files that are open briefly, for pipes.
+"""
 _FEWEST_FILES: Final = 16
 _FEWEST_CONNECTIONS: Final = 64
 _MOST_TO_CONTROLLERS: Final = 1024
@@ -39,7 +40,9 @@ class OpenFiles(NamedTuple):
 def share_out(
     limit: int, directory_count: int, *, is_broker: bool, is_controller: bool
 ) -> OpenFiles:
-    """Give at most half to files, and a quarter of the connections to a controller beside a broker.
+    """Divide the descriptors: at most half for files, the others for connections.
+
+    A controller beside a broker gets a quarter of the connections.
 
     Raises:
         ConfigError: the limit is too low for a node.
@@ -72,17 +75,17 @@ def scarcity(shares: OpenFiles) -> str | None:
 
 
 def open_files_limit() -> int:
-    """Return how many descriptors this process may have."""
+    """Return the number of descriptors that this process may have."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return _UNLIMITED if soft == resource.RLIM_INFINITY else soft
 
 
 def raise_limit() -> None:
-    """Ask for as many descriptors as the system lets this process have, as the JVM does."""
+    """Raise the limit of descriptors to the system's maximum for this process, as the JVM does."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == hard:
         return
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    except (OSError, ValueError):  # some systems name no real limit and refuse it
+    except (OSError, ValueError):  # some systems report no real maximum and refuse it
         return

@@ -1,6 +1,6 @@
 """The part of a `DirectoryExecutor` that is the same on threads and in the simulation.
 
-Every `OSError` and `CorruptLog` of a function is caught here and becomes `LogDirectoryFailed`; from
+Every `OSError` and `CorruptLog` of a function is caught here and becomes `LogDirectoryFailed`. From
 then on nothing touches the directory until the process restarts (KIP-112, KIP-858). A function that
 hangs on its disk has the same effect.
 """
@@ -34,12 +34,12 @@ The public methods of the executor tie the three types together; the queue holds
 
 
 class SerialExecutor(ABC):
-    """Order of the functions, their guard, and the watch over those that hang.
+    """Runs functions in order, catches their errors, and watches for functions that hang.
 
     Args:
         on_failure: called once on the event loop when the directory goes offline.
-        hang_limit_s: the longest that a function may stand still. Time in which the process itself
-            stood still does not count.
+        hang_limit_s: the time that a function may make no progress. Time in which the process
+            itself was suspended does not count.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class SerialExecutor(ABC):
 
     @abstractmethod
     def _abandon(self, failure: LogDirectoryFailed) -> None:
-        """Answer everybody who waits for a queued function, and run nothing more."""
+        """Answer all callers that wait for a queued function, and run nothing more."""
 
     # -- the port
 
@@ -138,7 +138,7 @@ class SerialExecutor(ABC):
             return None, cause
 
     def _on_hang(self, finding: str) -> None:
-        """Give the directory up, and with it every thread that its disk holds."""
+        """Take the directory offline, and abandon every thread that hangs on its disk."""
         failure = self.fail(finding)
         self._abandon(failure)
         for future in list(self._beside):

@@ -1,9 +1,9 @@
 """One client connection: frames in, answers out, in order.
 
 Requests of a connection are answered in the order in which they came. The next request is started
-when the one before is answered, with one exception: produce requests are started at once, because
-their appends are ordered by the directory's I/O thread; so one connection keeps several in flight.
-A peer that does not read its answers is not read from.
+when the one before is answered, except that produce requests are started at once: the directory's
+I/O thread orders their appends, so one connection keeps several in flight. If a peer does not read
+its answers, the connection reads nothing from the peer.
 """
 
 import asyncio
@@ -30,16 +30,18 @@ Answer = list[Bytes] | None
 
 
 class Deferred(NamedTuple):
-    """An answer to come: `finish` makes the frame of what `result` gives, on the event loop."""
+    """An answer that comes later: `finish` makes the frame of the result of `result`, on the event
+    loop."""
 
     result: Awaitable[Any]
     finish: Callable[[Any], Answer]
     is_alone: bool = False
-    """No later request is started before it is answered, not even if both are produce requests."""
+    """True if no later request is started before it is answered, not even if both are produce
+    requests."""
 
 
 class Dispatcher(Protocol):
-    """What a connection needs of the server."""
+    """The server, as a connection uses it."""
 
     limits: RequestLimits
 
@@ -48,7 +50,7 @@ class Dispatcher(Protocol):
         ...
 
     def connection_opened(self, connection: "Connection") -> bool:
-        """Count a connection in; return False where a limit refuses it."""
+        """Count a new connection; return False if a limit refuses it."""
         ...
 
     def connection_closed(self, connection: "Connection") -> None: ...
@@ -99,7 +101,7 @@ class Connection(asyncio.BufferedProtocol):
     # -- the transport's callbacks
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's transports only behave like asyncio's, they are no subclass.
+        # uvloop's transports behave like asyncio's but are no subclass.
         transport = cast(asyncio.Transport, transport)
         self._transport = transport
         peer = transport.get_extra_info("peername")
@@ -156,7 +158,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._receiver.large_bytes,
             )
             self._receiver.drop()
-            # The transport wants a buffer even now, and must not be closed before it has read.
+            # The transport needs a buffer even now, and must not be closed before it has read.
             self._is_closing = True
             self._loop.call_soon(self.abort)
             return self._receiver.buffer()
@@ -214,7 +216,7 @@ class Connection(asyncio.BufferedProtocol):
             self._limits.release(len(frame))
             self._refuse(violation)
             return
-        except Exception:  # the rim: one bad request must not end the process
+        except Exception:  # one bad request must not end the process
             self._limits.release(len(frame))
             log.exception("request of %s failed", self.client_address)
             self.close()
@@ -261,7 +263,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         try:
             pending.answer = finish(task.result())
-        except Exception:  # the rim again: an answer that cannot be written
+        except Exception:  # an answer that cannot be written must not end the process
             log.exception("answer to %s failed", self.client_address)
             self.close()
             return
@@ -284,7 +286,7 @@ class Connection(asyncio.BufferedProtocol):
             transport.writelines(answer)
 
     def _flow(self) -> None:
-        """Read from the peer only while there is something to do with what it sends."""
+        """Read from the peer only while its requests can be handled."""
         transport = self._transport
         if transport is None or self._is_closing:
             return
@@ -293,7 +295,7 @@ class Connection(asyncio.BufferedProtocol):
             should_pause = True
             self._limits.when_room(self._flow)
         elif self._receiver.large_bytes and not self._large_held_bytes:
-            # Its whole size at once: what was begun may come to its end.
+            # Add the whole size at once, so that a frame that has begun can be completed.
             self._large_held_bytes = self._receiver.large_bytes
             self._limits.hold(self._large_held_bytes)
         if should_pause and not self._is_read_paused:
@@ -306,7 +308,7 @@ class Connection(asyncio.BufferedProtocol):
     # -- for the server
 
     def is_idle_since(self, time_s: float) -> bool:
-        """Return whether nothing came, went or was worked on since `time_s` of the loop's clock."""
+        """Return True if the connection was idle since `time_s` of the loop's clock."""
         if self._is_write_paused and self._transport is not None:
             unsent_bytes = self._transport.get_write_buffer_size()
             if unsent_bytes != self._unsent_bytes:
@@ -317,7 +319,8 @@ class Connection(asyncio.BufferedProtocol):
         return not self._pending and not is_waiting and self.last_active_s < time_s
 
     def mute(self, delay_s: float) -> None:
-        """Neither read nor start requests for that long; what was started is answered (KIP-219)."""
+        """Stop reading and starting requests for that long; started requests are answered
+        (KIP-219)."""
         if self._is_closing:
             return
         ends_s = self._loop.time() + delay_s

@@ -1,8 +1,8 @@
-"""Requests with very many elements: read and written on a thread, a few at a time.
+"""Requests with very many elements are decoded and encoded on a thread, a few at a time.
 
-On the event loop, a request with a million elements would hold up all clients for seconds. Here it
-costs others only a share of the interpreter. Those that are under way at the same time have few
-bytes together, so that their objects, which are many times larger, stay bounded; the others wait.
+On the event loop, a request with a million elements would delay all clients for seconds. On a
+thread it only takes a share of the interpreter. The bytes of the requests that are under way at the
+same time are limited, because their objects are many times larger; the other requests wait.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from typing import Final, TypeVar
 from spindle.protocol.api import ApiKey
 
 INLINE_ELEMENTS: Final = 4_000
-"""A request with at most so many elements is dealt with on the event loop."""
+"""A request with at most this many elements is decoded on the event loop."""
 _MAX_ELEMENTS: Final = 100_000
 _PACED_ELEMENTS: Final = 1_000_000
 _FEW_ELEMENTS: Final = 30_000
@@ -36,14 +36,14 @@ _PACED: Final = frozenset(
         ApiKey.DESCRIBE_CONFIGS,
     )
 )
-"""APIs whose handlers let others have the event loop in between."""
+"""APIs whose handlers pause to let other work of the event loop run."""
 _TOGETHER_BYTES: Final = 8 * 1024 * 1024
 
 T = TypeVar("T")
 
 
 def max_elements(api_key: int) -> int:
-    """Return how many elements a request may have; fewer if it is decided in one piece."""
+    """Return how many elements a request may have; fewer if its handler does not pause."""
     # AlterPartition comes from brokers only, with the ISRs of all their partitions at once.
     if api_key in _PACED or api_key == ApiKey.ALTER_PARTITION:
         return _PACED_ELEMENTS
@@ -62,9 +62,9 @@ class LargeRequests:
 
     @asynccontextmanager
     async def turn(self, size_bytes: int) -> AsyncIterator[None]:
-        """Wait, in order of arrival, until a request of this size may be worked on.
+        """Wait, in order of arrival, until a request of this size may be decoded.
 
-        One that is larger than what is allowed together is worked on alone.
+        A request that is larger than the limit is handled alone.
         """
         if self._waiting or not self._has_room(size_bytes):
             promise: asyncio.Future[None] = self._loop.create_future()
@@ -83,13 +83,13 @@ class LargeRequests:
             self._give_back(size_bytes)
 
     async def on_thread(self, function: Callable[[], T]) -> T:
-        """Run a function that needs nothing of the event loop, and return its result."""
+        """Run a function that does not use the event loop, and return its result."""
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, "large requests")
         return await self._loop.run_in_executor(self._thread, function)
 
     def close(self) -> None:
-        """Wait for what the thread is at."""
+        """Wait for the function that the thread is running."""
         if self._thread is not None:
             self._thread.shutdown(cancel_futures=True)
 

@@ -1,4 +1,4 @@
-"""The listeners of a node: where they are bound, what they serve, how others reach them."""
+"""The listeners of a node: their sockets, their handlers, and their addresses for clients."""
 
 import socket
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -8,14 +8,14 @@ from spindle.common.ids import Endpoint
 from spindle.serving.context import Handler
 
 Listen = Callable[[str, str, int], Awaitable[Any]]
-"""Makes a bound socket of a listener's name, host and port (`Machine.listen`)."""
+"""Makes a bound socket from a listener's name, host and port (`Machine.listen`)."""
 
 
 class Listener:
     """A bound socket and the handlers it serves.
 
-    Connections that arrive before `open` are accepted and wait unread, as in Kafka a broker that
-    was not un-fenced yet keeps its data plane closed.
+    Connections that arrive before `open` are accepted but not read, as Kafka's broker keeps its
+    data plane closed until it is unfenced.
     """
 
     def __init__(self, name: str, host: str, port: int, handlers: Mapping[int, Handler]) -> None:
@@ -27,17 +27,17 @@ class Listener:
 
 
 async def bind(listener: Listener, listen: Listen) -> None:
-    """Take the port; port 0 becomes the one that the system gave.
+    """Bind the socket. With port 0, the listener then has the port that the system chose.
 
     Raises:
-        ConfigError: the address cannot be had.
+        ConfigError: the address cannot be bound.
     """
     listener.socket = await listen(listener.name, listener.host, listener.port)
     listener.port = listener.socket.getsockname()[1]
 
 
 def reachable(endpoints: Iterable[Endpoint], listeners: Iterable[Listener]) -> list[Endpoint]:
-    """Advertised endpoints; a port or host that was left open is the one that there really is."""
+    """Return the advertised endpoints, with the bound host or port where none is configured."""
     ports = {listener.name: listener.port for listener in listeners}
     return [
         e._replace(port=e.port or ports.get(e.listener, 0), host=e.host or socket.getfqdn())

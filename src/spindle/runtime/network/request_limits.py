@@ -1,8 +1,8 @@
 """Limits of all connections of a broker, or of a controller, together.
 
-Connections are counted as they come: one too many is closed at once. Bytes of requests that were
-read and are not answered count against `queued.max.request.bytes`; above it no connection is read
-from until some of them are answered, except that a frame that was begun may come to its end.
+A connection above the limit is closed at once. Bytes of requests that were read and are not
+answered count against `queued.max.request.bytes`. Above it, no connection is read until some of
+them are answered, except that a frame that has begun may be completed.
 """
 
 from collections import Counter
@@ -14,17 +14,17 @@ from spindle.config.endpoints import parse_address_limits
 from spindle.config.node_config import NodeConfig
 
 _MOST_UNSENT_BYTES: Final = 128 * 1024 * 1024
-"""Above this much in answers that peers do not take, fetches are answered in small pieces."""
+"""Above this many bytes of unread answers, fetches are answered in small pieces."""
 
 
 class RequestLimits:
-    """Counts and bounds. Belongs to one event loop; all listeners of a role share it.
+    """Counters and limits. Belongs to one event loop; all listeners of a role share it.
 
     Attributes:
         max_request_bytes: `socket.request.max.bytes`.
         max_idle_ms: `connections.max.idle.ms`; 0 or less for no limit.
-        held_bytes: of requests that were read, or are being read, and are not answered.
-        unsent_bytes: of answers that wait for peers which do not read.
+        held_bytes: bytes of requests that were read, or are being read, and are not answered.
+        unsent_bytes: bytes of answers that peers have not read.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class RequestLimits:
         """Return the limits of a property file.
 
         Args:
-            most_descriptors: how many connections the limit of open files leaves room for.
+            most_descriptors: the number of connections that the limit of open files allows.
         """
         limits = cls(
             max_request_bytes=config.integer("socket.request.max.bytes"),
@@ -71,7 +71,7 @@ class RequestLimits:
         return limits
 
     def update(self, values: BrokerValues) -> None:
-        """Set the limits on connections to the values in force; open connections stay open."""
+        """Set the limits on connections to the present values; open connections stay open."""
         self._max_connections = values.integer("max.connections")
         self._max_connections_per_ip = values.integer("max.connections.per.ip")
         self._per_ip_overrides = parse_address_limits(
@@ -81,7 +81,7 @@ class RequestLimits:
     # -- connections
 
     def admit(self, address: str) -> str | None:
-        """Count a new connection, or say which limit refuses it."""
+        """Count a new connection, or return the name of the limit that refuses it."""
         if self._count >= self._max_connections:
             return f"max.connections={self._max_connections}"
         if self._count >= self._most_descriptors:
@@ -96,7 +96,7 @@ class RequestLimits:
         return None
 
     def leave(self, address: str) -> None:
-        """Count out a connection that was admitted."""
+        """Stop counting a connection that was admitted."""
         self._count -= 1
         self._per_ip[address] -= 1
         if not self._per_ip[address]:
@@ -106,19 +106,19 @@ class RequestLimits:
 
     @property
     def is_full(self) -> bool:
-        """No further request is to be read."""
+        """True if no further request may be read."""
         return 0 <= self._max_held_bytes <= self.held_bytes
 
     @property
     def is_unsent_much(self) -> bool:
-        """Peers leave so much unread that answers should be small."""
+        """True if peers have not read so many bytes that answers should be small."""
         return self.unsent_bytes > _MOST_UNSENT_BYTES
 
     def hold(self, count: int) -> None:
         self.held_bytes += count
 
     def release(self, count: int) -> None:
-        """Give bytes back and wake the connections that wait for room."""
+        """Subtract bytes and wake the connections that wait for room."""
         self.held_bytes -= count
         if self._waiting and not self.is_full:
             waiting, self._waiting = self._waiting, {}
@@ -126,7 +126,7 @@ class RequestLimits:
                 wake()
 
     def when_room(self, wake: Callable[[], None]) -> None:
-        """Call `wake` once when the limit is not reached any more."""
+        """Call `wake` once when the bytes are below the limit again."""
         self._waiting[wake] = None
 
     def forget(self, wake: Callable[[], None]) -> None:

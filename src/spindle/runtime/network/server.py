@@ -1,8 +1,8 @@
-"""The request server of one node: listeners, limits, dispatch to handlers, answers.
+"""The request server of one listener: limits, dispatch to handlers, answers.
 
 A handler is a function `(context, request) -> response`, or one that returns an awaitable of the
-response. `None` is no answer (produce with acks=0). What a listener serves is what its handler
-table holds: an API that has no handler is neither advertised nor accepted.
+response. `None` means no answer (produce with acks=0). A listener serves the APIs in its handler
+table; it neither advertises nor accepts any other API.
 """
 
 import asyncio
@@ -38,11 +38,11 @@ log = logging.getLogger(__name__)
 
 _IDLE_SWEEP_S: Final = 30.0
 _LAST_ANSWERS_S: Final = 0.1
-"""How long a server that closes waits for peers to take what was answered."""
+"""Time that a closing server gives its peers to read their answers."""
 _BACKLOG: Final = 512
 _SMALL_FETCH_BYTES: Final = 64 * 1024
 _JOINED_BYTES: Final = 4096
-"""Up to this size a copy costs less than a second piece for the socket."""
+"""Up to this size, a copy is cheaper than a second piece for the socket."""
 
 
 class RequestServer:
@@ -73,7 +73,7 @@ class RequestServer:
     # -- life
 
     async def open(self) -> None:
-        """Begin to accept; what has connected since `bind` is served now."""
+        """Start to accept, and serve the connections that have arrived since `bind`."""
         listener = self._listener
         assert listener.socket is not None
         self._server = await self._loop.create_server(
@@ -112,7 +112,8 @@ class RequestServer:
         return True
 
     def _limit_rate(self, connection: Connection) -> None:
-        """Hold a connection that exceeds the rate for a while, unread, then close it (KIP-612)."""
+        """Keep a connection that exceeds the rate open and unread for a while, then close it
+        (KIP-612)."""
         wait_s = self._quotas.charge_connection(connection.client_address) / 1000
         if wait_s:
             self._metrics.connections_refused += 1
@@ -137,7 +138,7 @@ class RequestServer:
         oldest = self._loop.time() - self._max_idle_s
         for connection in list(self._connections):
             if connection.is_idle_since(oldest):
-                # Not in order: a peer that does not read would keep it open for ever.
+                # Abort it, because a peer that does not read would keep it open for ever.
                 connection.abort()
         self._schedule_sweep()
 
@@ -152,12 +153,12 @@ class RequestServer:
     def _throttle(
         self, connection: Connection, context: RequestContext, frame_bytes: int, response: Response
     ) -> None:
-        """Answer now, listen later: the client is told how long (KIP-219)."""
+        """Answer at once with the throttle time, and mute the connection meanwhile (KIP-219)."""
         if context.api_key == PRODUCE:
             is_answered = response is not None
             wait_ms = self._quotas.charge_produce(context, frame_bytes, is_answered=is_answered)
         else:
-            # Fetches were charged by the handler, partitions created by the controller.
+            # The handler has charged fetches, the controller has charged created partitions.
             wait_ms = throttle_time(response)
             if context.api_key != FETCH:
                 wait_ms = max(wait_ms, self._quotas.charge_request(context))
@@ -169,7 +170,7 @@ class RequestServer:
     def _throttled(
         self, connection: Connection, context: RequestContext, frame_bytes: int, response: Response
     ) -> Answer:
-        """Return the answer with its throttle time; the time to make it counts, too."""
+        """Return the answer with its throttle time, which includes the time to encode it."""
         started_s = perf_counter()
         self._throttle(connection, context, frame_bytes, response)
         frame = answer(context, response)
@@ -205,7 +206,8 @@ class RequestServer:
             request, _ = decode(cls, version, frame, header.body, INLINE_ELEMENTS)
         except TooManyElements:
             context = self._context(connection, header)
-            # Nothing is started beside it, so that its place among the connection's appends stays.
+            # No other request is started meanwhile, so that its place among the connection's
+            # appends stays.
             return Deferred(self._serve_large(connection, context, frame, header.body), _same, True)
         if api_key == API_VERSIONS:
             assert isinstance(request, ApiVersionsRequest)
@@ -271,7 +273,7 @@ class RequestServer:
             return parts
 
     def _unknown_api_versions(self, correlation_id: int) -> Answer:
-        """Error 35 in the oldest form, so that the client can ask again (KIP-511)."""
+        """Answer error 35 in the oldest version, so that the client can ask again (KIP-511)."""
         api = APIS[API_VERSIONS]
         response = ApiVersionsResponse(
             error_code=ErrorCode.UNSUPPORTED_VERSION,

@@ -1,4 +1,4 @@
-"""The client's end of a connection: frames out, answers in, in the order in which they come."""
+"""The client's end of a connection: frames out, answers in, in order."""
 
 import asyncio
 from collections import deque
@@ -28,7 +28,7 @@ class FrameStream(asyncio.BufferedProtocol):
 
     @property
     def is_closed(self) -> bool:
-        """Whether this side or the peer has ended the connection."""
+        """True if this side or the peer has ended the connection."""
         return self._failure is not None
 
     def write(self, parts: Sequence[Bytes]) -> None:
@@ -64,7 +64,7 @@ class FrameStream(asyncio.BufferedProtocol):
     # -- the transport's callbacks
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's transports only behave like asyncio's, they are no subclass.
+        # uvloop's transports behave like asyncio's but are no subclass.
         self._transport = cast(asyncio.Transport, transport)
 
     def connection_lost(self, exc: Exception | None) -> None:

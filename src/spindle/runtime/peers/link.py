@@ -1,4 +1,4 @@
-"""One connection to another node, from the look-up of its name to the answer of a request."""
+"""One connection to another node: look-up of its name, version negotiation, requests."""
 
 import asyncio
 import socket
@@ -16,7 +16,7 @@ from spindle.runtime.peers.port import PeerGone, PeerLacksVersion, PeerUnavailab
 
 
 class PeerLink:
-    """An open connection whose versions are agreed on; one request at a time."""
+    """An open connection with negotiated versions; one request at a time."""
 
     def __init__(self, stream: FrameStream, client_id: str) -> None:
         self._stream = stream
@@ -24,12 +24,12 @@ class PeerLink:
 
     @property
     def is_busy(self) -> bool:
-        """Whether an answer is still to come."""
+        """True while an answer is awaited."""
         return self._state.in_flight > 0
 
     @property
     def is_closed(self) -> bool:
-        """Whether this side or the peer has ended the connection."""
+        """True if this side or the peer has ended the connection."""
         return self._stream.is_closed
 
     async def negotiate(self) -> None:

@@ -1,7 +1,7 @@
-"""Connections for one request at a time to each node, as the quorum and fetchers have them.
+"""Connections of the quorum and of fetchers: one request at a time to each node.
 
-A connection is made when it is needed and given up at the first failure: the caller sends one
-request at a time to a peer, and asks again.
+A connection is opened on demand and closed after the first failure: the caller then sends its
+request again.
 """
 
 import asyncio
@@ -51,9 +51,9 @@ class PeerLinks:
             self._drop(destination)
 
     def _idle_link(self, destination: Destination) -> PeerLink | None:
-        """Return the connection to a destination. One with an open request is closed.
+        """Return the connection to a destination. A connection with an open request is closed.
 
-        Either that request failed, or who asked has given it up and asks something else.
+        Either that request failed, or the caller has given it up and sends another one.
         """
         link = self._links.get(destination)
         if link is not None and (link.is_busy or link.is_closed):

@@ -1,7 +1,7 @@
 """Connections for many requests at a time to the same node.
 
-Answers of a connection come in order, and one of them may wait for a commit: so every request has a
-connection for itself, and connections are used again.
+Answers of a connection come in order, and one of them may wait for a commit. So each request has a
+connection for itself; connections are used again.
 """
 
 import asyncio

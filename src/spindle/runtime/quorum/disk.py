@@ -66,7 +66,8 @@ class DiskRounds:
     """Does the file work of `Ready`s in their order.
 
     Args:
-        kraft_version: tells the level in force, which decides the form of the quorum-state file.
+        kraft_version: returns the present kraft.version, which decides the form of the quorum-state
+            file.
         on_done: gets each finished round, on the event loop.
         on_error: gets the fault that ended the work.
     """

@@ -29,7 +29,7 @@ _PASSING: Final = frozenset(
         ErrorCode.REQUEST_TIMED_OUT,
     )
 )
-"""Refusals that pass by themselves: they belong to elections, moves and clean-up."""
+"""Refusals that need no action: they are part of elections, moves and clean-up."""
 _NAMES: Final = {int(code): code.name for code in ErrorCode}
 _MEANINGS: Final[dict[int, str]] = {
     ErrorCode.INCONSISTENT_CLUSTER_ID: (
@@ -42,13 +42,13 @@ _MEANINGS: Final[dict[int, str]] = {
 
 
 class QuorumHistory:
-    """Sees every step of the quorum's state machine.
+    """Observes every step of the quorum's state machine.
 
     Attributes:
-        commits: from an append by the local leader to its commit.
-        elections: from the moment in which a leader was missed until there was one.
-        records_appended: by the local leader.
-        records_fetched: from another leader.
+        commits: times from an append by the local leader to its commit.
+        elections: times from the loss of a leader until the next is known.
+        records_appended: records appended by the local leader.
+        records_fetched: records fetched from another leader.
     """
 
     def __init__(self, node_id: int) -> None:

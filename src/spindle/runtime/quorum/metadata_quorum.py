@@ -1,7 +1,7 @@
 """Drives the quorum's state machine: disk, peers, timers and listeners around `raft.Quorum`.
 
-Everything runs on the event loop's thread but the file work (`disk`). What a step wants sent
-goes out when its file work is done; what it commits reaches the listeners at once.
+Everything runs on the event loop's thread, except for the file work (`disk`). The messages of a
+step are sent when its file work is done; committed batches go to the listeners at once.
 """
 
 import asyncio
@@ -193,7 +193,7 @@ class RaftMetadataQuorum:
 
     @property
     def is_started(self) -> bool:
-        """Whether log and state are loaded; before that there is nothing to see."""
+        """True if log and state are loaded; before that they must not be used."""
         return self._is_started
 
     @property
@@ -300,10 +300,9 @@ class RaftMetadataQuorum:
         self._process(self._quorum.step(event, self._clock()))
 
     def resign(self, epoch: int) -> None:
-        """Give up the leadership of `epoch`: the active controller cannot go on.
+        """Give up the leadership of `epoch`, because the active controller cannot go on.
 
-        In a step of its own: listeners that are being told of this leadership hear of it to the
-        last one before they hear of its end.
+        This is a separate step: all listeners hear of the leadership before any hears of its end.
         """
         self._loop.call_soon(self._step, Resign(epoch))
 
@@ -315,7 +314,7 @@ class RaftMetadataQuorum:
         records: Iterable[Message],
         last_timestamp_ms: int,
     ) -> int:
-        """As `SnapshotWriter.write`."""
+        """Write a snapshot; see `SnapshotWriter.write`."""
         return await self._snapshots.write(snapshot_id, records, last_timestamp_ms)
 
     # ------------------------------------------------------------ steps
@@ -326,12 +325,12 @@ class RaftMetadataQuorum:
         try:
             self._process(self._quorum.step(event, self._clock()))
         except Exception as fault:  # noqa: BLE001 - see below
-            # A step that is half done, or a listener that lacks a batch of the log, would make
-            # every later answer wrong: this node must not go on.
+            # After half a step, or without a batch of the log, every later answer could be wrong:
+            # this node must not go on.
             self._fail(fault)
 
     def _process(self, ready: Ready, own_batches: list[CommittedBatch] | None = None) -> None:
-        """Queue what has to be done in order and tell the listeners what is committed."""
+        """Queue a step's file work, and deliver committed batches to the listeners."""
         self.history.stepped(self._quorum.core, ready, self._clock())
         if ready.election_state or ready.log_operations or ready.requests or ready.replies:
             self._rounds.add(ready)

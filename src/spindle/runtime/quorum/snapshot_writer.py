@@ -49,7 +49,7 @@ class SnapshotWriter:
         self._timer = self._loop.call_later(_CLEAN_PERIOD_S, self._clean_periodically)
 
     def stop(self) -> None:
-        """Clean nothing more."""
+        """Stop the clean-up of old snapshots."""
         self._is_stopped = True
         self._timer.cancel()
 
@@ -78,7 +78,7 @@ class SnapshotWriter:
         token = str(self._random.randrange(0, 2**63))
         self._in_work.add(snapshot_id)
         try:
-            # Encoding a large image takes a while: not on this thread, nor on that of the disk.
+            # Encoding a large image takes long: run it neither on this thread nor on the disk's.
             content = await self._loop.run_in_executor(
                 None, _encode, records, info, snapshot_id.epoch, self._clock()
             )
