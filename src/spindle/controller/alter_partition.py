@@ -25,7 +25,7 @@ _Asked = AlterPartitionRequest.TopicData.PartitionData
 _Topic = AlterPartitionResponse.TopicData
 _Answer = _Topic.PartitionData
 ANY_EPOCH = -1
-"""A broker epoch that is not compared; older leaders do not know their followers' epochs."""
+"""A broker epoch that is not checked, because older leaders do not know their followers' epochs."""
 
 
 def alter_partition(
@@ -33,7 +33,7 @@ def alter_partition(
     request: AlterPartitionRequest,
     context: ControllerContext,
 ) -> Decision[AlterPartitionResponse]:
-    """Take over the proposed ISRs that are valid; each partition has its own result.
+    """Apply the proposed ISRs that are valid; each partition has its own result.
 
     Raises:
         ApiError: STALE_BROKER_EPOCH.
@@ -80,7 +80,7 @@ def _alter(
         records.append(record)
         partition = merge(partition, record)
         if record.leader not in (NO_LEADER_CHANGE, broker_id):
-            # The new ISR completed a reassignment that takes the leadership away.
+            # The new ISR completed a reassignment that takes the leadership away from the sender.
             return refused(ErrorCode.NEW_LEADER_ELECTED)
     return _Answer(
         partition_index=data.partition_index,
@@ -93,7 +93,7 @@ def _alter(
 
 
 def _new_isr(data: _Asked) -> list[tuple[int, int]]:
-    """Return (broker, broker epoch) of the proposed members, whichever version they came in."""
+    """Return (broker, broker epoch) of the proposed members, in any version of the request."""
     if data.new_isr_with_epochs:
         return [(state.broker_id, state.broker_epoch) for state in data.new_isr_with_epochs]
     return [(replica, ANY_EPOCH) for replica in data.new_isr]
@@ -110,7 +110,8 @@ def _validate(
         data.leader_epoch > partition.leader_epoch
         or data.partition_epoch > partition.partition_epoch
     ):
-        # The sender has seen newer state than this controller: it is not the active one.
+        # The sender has seen newer state than this controller, which therefore is not active any
+        # more.
         return ErrorCode.NOT_CONTROLLER
     if data.leader_epoch < partition.leader_epoch:
         return ErrorCode.FENCED_LEADER_EPOCH

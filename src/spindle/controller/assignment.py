@@ -1,4 +1,4 @@
-"""Replica assignments: checked when they are given by hand, placed otherwise."""
+"""Replica assignments: manual ones are checked, others are placed."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,8 @@ from spindle.protocol.messages.metadata_records import PartitionRecord
 
 
 def usable_brokers(image: MetadataImage) -> list[UsableBroker]:
-    """Return the brokers for new replicas, without those that are wholly cordoned (KIP-1066)."""
+    """Return the brokers for new replicas, without those whose directories are all cordoned
+    (KIP-1066)."""
     return [
         UsableBroker(broker.broker_id, broker.rack, broker.is_fenced)
         for broker in image.cluster.brokers.values()
@@ -22,7 +23,7 @@ def usable_brokers(image: MetadataImage) -> list[UsableBroker]:
 def place_replicas(
     image: MetadataImage, random: RandomSource, partition_count: int, replication_factor: int
 ) -> list[list[int]]:
-    """Replicas for new partitions.
+    """Return the replicas of new partitions.
 
     Raises:
         ApiError: INVALID_REPLICATION_FACTOR.

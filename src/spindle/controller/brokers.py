@@ -1,4 +1,4 @@
-"""BrokerHeartbeat and the fencing of brokers that fell silent."""
+"""BrokerHeartbeat, and the fencing of brokers that send no heartbeats."""
 
 from typing import Final
 
@@ -21,11 +21,11 @@ from spindle.protocol.messages.broker_heartbeat import (
 from spindle.protocol.messages.metadata_records import BrokerRegistrationChangeRecord
 
 MAX_MOVES_PER_FENCING: Final = MAX_RECORDS_PER_OPERATION
-"""How many partitions a silent broker leaves in one go."""
+"""Maximum number of partitions that are moved away in one step when a broker is fenced."""
 
 
 MAX_MOVES_PER_HEARTBEAT: Final = 3 * MAX_RECORDS_PER_OPERATION
-"""How many partitions a broker that comes or wants to stop takes or leaves in one go."""
+"""Maximum number of partitions that one heartbeat of a starting or stopping broker moves."""
 
 
 def check_broker_epoch(image: MetadataImage, broker_id: int, epoch: int) -> BrokerRegistration:
@@ -54,7 +54,7 @@ def process_heartbeat(
     request: BrokerHeartbeatRequest,
     context: ControllerContext,
 ) -> Decision[BrokerHeartbeatResponse]:
-    """Move the broker to its next state and take in what it says of its directories.
+    """Move the broker to its next state, and note the directories in its heartbeat.
 
     Raises:
         ApiError: STALE_BROKER_EPOCH.
@@ -99,12 +99,13 @@ def process_heartbeat(
 def fence_stale_broker(
     image: MetadataImage, heartbeats: Heartbeats, now_ms: int, context: ControllerContext
 ) -> Decision[bool]:
-    """Fence the broker that has been silent longest; the response says whether there was one.
+    """Fence the broker that has been silent longest; the response is False if there was none.
 
-    One at a time: the elections of one broker's partitions must see the others' fate. A broker with
-    very many partitions leaves them over several calls, between which the node goes on with its
-    other work: a quorum that hears nothing of its leader for so long would choose another one,
-    which would begin anew. A broker that is heard of meanwhile stays.
+    It handles one broker at a time, because the elections for its partitions must see the brokers
+    that were fenced before. A broker with very many partitions is fenced over several calls.
+    Between them the node does its other work: if the quorum heard nothing of its leader for so
+    long, it would elect another one, which would start again. A broker that sends a heartbeat
+    meanwhile is not fenced.
     """
     broker_id = heartbeats.take_expired(now_ms)
     if broker_id is None:
@@ -120,7 +121,7 @@ def fence_stale_broker(
 def _directories_offline(
     broker: BrokerRegistration, offline: list[Uuid], changes: LeadershipChanges
 ) -> None:
-    """Failed directories leave the registration; a broker repeats them until it restarts."""
+    """Remove failed directories from the registration; a broker reports them until it restarts."""
     failed = [directory for directory in broker.directories if directory in offline]
     if not failed:
         return
@@ -139,7 +140,7 @@ def _directories_offline(
 def _directories_cordoned(
     broker: BrokerRegistration, cordoned: list[Uuid] | None, changes: LeadershipChanges
 ) -> None:
-    """Note the cordoned directories; None says that the broker does not know them yet."""
+    """Note the cordoned directories; None if the broker's version does not report them."""
     if cordoned is None:
         return
     known = broker.cordoned_directories

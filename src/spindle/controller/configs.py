@@ -1,6 +1,6 @@
 """IncrementalAlterConfigs and AlterConfigs (KIP-133, KIP-226, KIP-339).
 
-Values are kept as they were given. What they mean is known by `ConfigRules`; here are only the
+Values are stored as they were sent. `ConfigRules` checks their meaning; this module has only the
 rules that concern the cluster: the ELR needs one min.insync.replicas (KIP-966), and cordoned
 directories need their metadata.version (KIP-1066).
 """
@@ -46,7 +46,7 @@ _Incremental = IncrementalAlterConfigsRequest.AlterConfigsResource
 _Replaced = AlterConfigsRequest.AlterConfigsResource
 _Response = TypeVar("_Response", IncrementalAlterConfigsResponse, AlterConfigsResponse)
 Changes = dict[str, str | None]
-"""New values by key; None removes."""
+"""New values by key; None removes a key."""
 
 
 def incremental_alter_configs(
@@ -102,7 +102,7 @@ def _alter(
     changes_of: Callable[[ConfigResource, Any], Changes],
     is_forwarded: bool,
 ) -> Decision[_Response]:
-    """Decide on each resource of either request: form, kind, then the changes themselves."""
+    """Decide on each resource of either request: check form and kind, then apply the changes."""
     records: list[Message] = []
     duplicates = repeated(
         ConfigResource(r.resource_type, r.resource_name) for r in request.resources
@@ -129,7 +129,7 @@ def _alter(
 def check_form(
     names: Sequence[str], values: Sequence[tuple[str, str | None]], *, is_repeated: bool = False
 ) -> None:
-    """Refuse what is wrong whichever resource it is for; `values` are those to be set."""
+    """Refuse requests with an error that no kind of resource allows."""
     if is_repeated:
         raise ApiError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
     if len(set(names)) < len(names):
@@ -148,7 +148,7 @@ def _check_type(resource: ConfigResource) -> None:
 
 
 def _check_named(resource: ConfigResource) -> None:
-    """Only brokers have values for all of them; a topic's name is one that a topic can have."""
+    """Refuse a name that its kind of resource cannot have; only brokers have a default one."""
     if resource.name and resource.resource_type == TOPIC_RESOURCE:
         check_topic_name(resource.name)
     if resource.name or resource.resource_type == BROKER_RESOURCE:
@@ -269,9 +269,9 @@ def clear_elr_records(
 ) -> list[Message]:
     """Return the records that clear the ELR when min.insync.replicas changes (KIP-966).
 
-    Where no replica is in sync, the eligible replicas stay eligible: nothing was committed since,
-    and no other replica could ever lead. They are written again behind the record that clears
-    them. (Kafka loses them.)
+    If the ISR is empty, the ELR stays: nothing was committed since, and no other replica could be
+    elected. So these replicas are written again after the record that clears them. (Kafka loses
+    them.)
     """
     if not image.features.is_elr_enabled or MIN_INSYNC_REPLICAS not in changes:
         return []
@@ -339,7 +339,7 @@ def _check_cordoned(
         )
     if is_forwarded:
         return
-    # A controller cannot know the broker's paths; taking some off the list is always safe.
+    # A controller does not know the broker's paths, but a path can always be uncordoned.
     old = current.get(CORDONED_LOG_DIRS, "").split(",")
     if any(entry and entry not in old for entry in value.split(",")):
         raise ApiError(

@@ -1,4 +1,4 @@
-"""The result of a controller operation, and its inputs besides image and request."""
+"""The result of a controller operation, and what an operation may use besides image and request."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -60,7 +60,7 @@ class ConfigEntry(Protocol):
 
 
 class ConfigRules(Protocol):
-    """The rules of configuration keys, as the controller needs them."""
+    """Configuration keys as far as the controller needs them."""
 
     def validate(self, resource_type: int, resource_name: str, values: Mapping[str, str]) -> None:
         """Check all values that a resource would have.
@@ -108,7 +108,8 @@ class ControllerSettings:
 
 @dataclass(frozen=True, slots=True)
 class ControllerContext:
-    """The injected inputs of decisions: settings, configuration rules, new ids and randomness."""
+    """The parts that are injected into decisions: settings, configuration rules, new ids,
+    randomness."""
 
     settings: ControllerSettings
     config_rules: ConfigRules

@@ -27,10 +27,10 @@ _Result = _TopicResult.PartitionResult
 def elect_leaders(
     image: MetadataImage, request: ElectLeadersRequest, context: ControllerContext
 ) -> Decision[ElectLeadersResponse]:
-    """Elect preferred leaders, or unclean ones where a partition has none.
+    """Elect preferred leaders, or unclean ones for partitions without a leader.
 
-    Without a list all partitions are meant, and those that need no election are left out of the
-    answer.
+    A request without a list means all partitions; the answer then leaves out those that need no
+    election.
 
     Raises:
         ApiError: INVALID_REQUEST for an unknown kind of election.
@@ -99,7 +99,7 @@ def _elect(
 
 
 def balance_leaders(image: MetadataImage, settings: ControllerSettings) -> Decision[bool]:
-    """Lead from the first replica again where it can; the response says if more is left."""
+    """Elect preferred leaders that can lead; the response is True if more are left."""
     return _elect_many(
         image,
         settings,
@@ -109,12 +109,12 @@ def balance_leaders(image: MetadataImage, settings: ControllerSettings) -> Decis
 
 
 def elect_waiting(image: MetadataImage, settings: ControllerSettings) -> Decision[bool]:
-    """Lead what has no leader but could; the response says if more is left."""
+    """Elect leaders for partitions that have none; the response is True if more are left."""
     return _elect_many(image, settings, None, lambda _, p: p.leader == NO_LEADER)
 
 
 def elect_uncleanly(image: MetadataImage, settings: ControllerSettings) -> Decision[bool]:
-    """Lead what has no leader and whose topic puts availability first; True if more is left."""
+    """Elect unclean leaders where the configuration allows it; True if more are left."""
     return _elect_many(
         image,
         settings,

@@ -31,7 +31,7 @@ class BrokerControlState(Enum):
 
 NO_OFFSET: Final = -1
 CHECKS_PER_SESSION: Final = 8
-"""Silent brokers are looked for at least this often per session timeout, and when a session
+"""Minimum number of checks for silent brokers per session timeout, besides those when a session
 ends."""
 _NO_ACTIVE_BROKER: Final = 1 << 62
 _LONG_AGO_MS: Final = -(1 << 62)
@@ -58,7 +58,7 @@ class Heartbeats:
         self._beats: dict[int, _Beat] = {}
 
     def activate(self, image: MetadataImage, now_ms: int) -> None:
-        """Begin as the new active controller: brokers that are unfenced count as just seen."""
+        """Start as the new active controller: unfenced brokers count as just heard of."""
         self._beats.clear()
         self._checked_ms = now_ms
         for broker_id, broker in image.cluster.brokers.items():
@@ -88,7 +88,7 @@ class Heartbeats:
             beat.metadata_offset = metadata_offset
 
     def begin_shutdown(self, broker_id: int, offset: int) -> None:
-        """Remember up to where others must have read before the broker may stop; the first wins."""
+        """Note the offset that others must reach before the broker stops; the first call counts."""
         beat = self._beats.get(broker_id)
         if beat is not None and beat.shutdown_offset == NO_OFFSET:
             beat.shutdown_offset = offset
@@ -136,7 +136,7 @@ class Heartbeats:
         return broker_id
 
     def end_session(self, broker_id: int) -> None:
-        """Forget a broker that is fenced now, until it is heard of."""
+        """Forget a broker that is now fenced, until its next heartbeat."""
         self._beats[broker_id].contact_ms = None
 
     def next_expiry_ms(self) -> int | None:
@@ -145,7 +145,7 @@ class Heartbeats:
         return min(contacts) + self._session_timeout_ms + 1 if contacts else None
 
     def expire(self, broker_id: int) -> None:
-        """Count the broker as silent, before all others, until it is heard of."""
+        """Count the broker as silent for longer than all others, until its next heartbeat."""
         self._beats[broker_id].contact_ms = _LONG_AGO_MS
 
     def next_state(

@@ -1,7 +1,7 @@
 """Changes of leaders, ISR and ELR that follow from changes of a broker.
 
-The order of the records is part of the behaviour: a broker's partitions are moved away before the
-record that fences it, and it is unfenced before it is elected anywhere.
+The order of the records matters: a broker's partitions are moved away before the record that fences
+it, and a broker is unfenced before it is elected anywhere.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -55,7 +55,7 @@ class LeadershipChanges:
         self.records: list[Message] = []
 
     def settle(self) -> MetadataImage:
-        """Let what follows see the records so far; needed between two events in one decision."""
+        """Apply the records so far, so that the next event of the same decision sees them."""
         if self._settled_count < len(self.records):
             delta = MetadataDelta(self._image)
             for record in self.records[self._settled_count :]:

@@ -1,8 +1,8 @@
-"""How a partition changes: elections, ISR, ELR and the end of a reassignment (KIP-966, KIP-455).
+"""The change of one partition: elections, ISR, ELR, end of a reassignment (KIP-966, KIP-455).
 
-A caller sets what it wants (`target_isr`, `target_replicas`, an election) and `build` works out the
-one record that leads there. The steps of `build` have a fixed order, since each looks at what the
-ones before decided.
+A caller sets the targets (`target_isr`, `target_replicas`, an election), and `build` makes the one
+record that reaches them. The steps of `build` have a fixed order, because each uses the result of
+the steps before it.
 """
 
 from collections.abc import Callable, Mapping
@@ -26,14 +26,14 @@ from spindle.protocol.messages.metadata_records import PartitionChangeRecord
 
 
 class Election(Enum):
-    """Which leader is wanted."""
+    """The kind of leader that is wanted."""
 
     PREFERRED = "preferred"
     """The first replica, if it can lead."""
     ONLINE = "online"
-    """The present leader, else any that can lead."""
+    """The present leader, otherwise any replica that can lead."""
     UNCLEAN = "unclean"
-    """As ONLINE, and at worst a replica that may have lost records."""
+    """As ONLINE, but if necessary a replica that may have lost records."""
 
 
 def can_lead(
@@ -106,7 +106,7 @@ class PartitionChange:
         replicas = [r for r in self.target_replicas if r not in self.target_removing]
         if not isr or not all(replica in isr for replica in self.target_adding):
             return
-        # With fewer replicas than before, a straggler must not hide behind the removed ones.
+        # With fewer replicas than before, all remaining replicas must be in the ISR.
         if len(self.target_removing) > len(self.target_adding) and not all(
             replica in isr for replica in replicas
         ):
@@ -118,7 +118,8 @@ class PartitionChange:
 
     def _populate_elr(self) -> None:
         if not self._elr_enabled:
-            # Those who were eligible when the feature went are the only ones who have all records.
+            # When the feature is disabled, only the replicas that were eligible have all committed
+            # records.
             if not self._partition.isr and not self.target_isr:
                 self.target_isr = self.target_elr
             self.target_elr = []
@@ -141,7 +142,8 @@ class PartitionChange:
             return
         self._record.leader = leader
         if is_unclean:
-            # Whatever the others have may differ from the new leader's log, so they start anew.
+            # The logs of the others may differ from the new leader's, so the ISR starts with the
+            # leader.
             self._record.isr = [leader]
             self.target_isr = [leader]
             self.target_elr = []
@@ -178,7 +180,7 @@ class PartitionChange:
         return len(known) == 1 and self.can_lead(known[0])
 
     def _bump_epoch_for_removed_replicas(self) -> None:
-        # A removed replica that still believes in this epoch could go on acknowledging.
+        # A removed replica that still believes in this epoch could otherwise go on acknowledging.
         if self._record.leader == NO_LEADER_CHANGE and not all(
             replica in self.target_replicas for replica in self._partition.replicas
         ):
@@ -191,7 +193,7 @@ class PartitionChange:
     def _record_isr(self) -> None:
         if self._record.isr is not None or self.target_isr == list(self._partition.isr):
             return
-        # Without the ELR the last ISR member is the only memory of who has all records.
+        # Without the ELR, only the last ISR member is known to have all records.
         if self.target_isr or self._elr_enabled:
             self._record.isr = self.target_isr
 
@@ -214,7 +216,7 @@ class PartitionChange:
             return
         is_known_gone = any(known not in self.target_replicas for known in old.last_known_elr)
         if self._record.isr == [] and old.leader not in (NO_LEADER, *old.last_known_elr):
-            # Only the first time: later there is no leader to remember.
+            # Only the first time: later there is no leader to note.
             self._record.last_known_elr = [old.leader]
         elif old.last_known_elr and (
             is_known_gone or leader >= 0 or (old.leader != NO_LEADER and leader != NO_LEADER)

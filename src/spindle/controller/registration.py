@@ -42,7 +42,7 @@ from spindle.protocol.messages.unregister_broker import (
 )
 
 CLEAN_SHUTDOWN_DETECTION_VERSION: Final = 3
-"""The first BrokerRegistration version that tells the epoch before a clean stop."""
+"""The first BrokerRegistration version with the broker epoch before a clean stop."""
 
 
 def register_broker(
@@ -59,8 +59,8 @@ def register_broker(
 ) -> Decision[BrokerRegistrationResponse]:
     """Register a broker. Its epoch is `next_write_offset`, unless the same process registers again.
 
-    `is_own_process` says that the broker lives in this controller's process. Then its previous
-    incarnation is known to be dead, and a new one need not wait for the end of its session.
+    If `is_own_process` is True, the broker runs in this controller's process. Then its previous
+    incarnation is known to have ended, and the new one need not wait for the end of its session.
 
     Raises:
         ApiError: INCONSISTENT_CLUSTER_ID, DUPLICATE_BROKER_REGISTRATION, INVALID_REGISTRATION or
@@ -127,7 +127,7 @@ def unregister_broker(
     request: UnregisterBrokerRequest,
     context: ControllerContext,
 ) -> Decision[UnregisterBrokerResponse]:
-    """Take a broker out of the cluster; also a live one, which then cannot come back by itself.
+    """Unregister a broker. A broker that is alive then has to restart to register again.
 
     Raises:
         ApiError: BROKER_ID_NOT_REGISTERED.
@@ -149,7 +149,7 @@ def unregister_broker(
 def register_controller(
     image: MetadataImage, request: ControllerRegistrationRequest, *, kraft_version: int = 0
 ) -> Decision[ControllerRegistrationResponse]:
-    """Make a controller's endpoints and features known.
+    """Register a controller's endpoints and features.
 
     Raises:
         ApiError: UNSUPPORTED_VERSION.

@@ -45,7 +45,7 @@ def delete_topics(
     asked, results = _distinct(request)
     records: list[RemoveTopicRecord] = []
     done: dict[Uuid, None] = {}
-    # Ids first: a name that leads to one of them is the one to be refused.
+    # Ids first: if a name and an id are the same topic, the name is refused.
     for name, topic_id in asked:
         try:
             topic = _find(image, name, topic_id)
@@ -70,7 +70,7 @@ def delete_topics(
 def _distinct(
     request: DeleteTopicsRequest,
 ) -> tuple[list[tuple[str | None, Uuid]], list[_Deleted]]:
-    """Split into topics that are asked for once, ids before names, and refusals of the rest."""
+    """Split the request into distinct topics, ids before names, and refusals of the others."""
     results: list[_Deleted] = []
     names = [*request.topic_names]
     ids: list[Uuid] = []

@@ -31,10 +31,10 @@ from spindle.protocol.messages.metadata_records import (
 class BrokerRegistration:
     """The registration of a broker.
 
-    `directories` are the online log directories, sorted by id; empty means the broker never said
-    (before 3.7-IV2), and then every directory counts as online. `cordoned_directories` is None as
-    long as the broker has not said, in the order in which it said. `register_offset` is where its
-    RegisterBrokerRecord stands; a broker that has read that far is caught up.
+    `directories` are the online log directories, sorted by id. It is empty if the broker sent none
+    (before 3.7-IV2); then every directory counts as online. `cordoned_directories` has the broker's
+    order, and is None until the broker has sent them. `register_offset` is the offset of the
+    RegisterBrokerRecord; a broker that has read that far is caught up.
     """
 
     broker_id: int
@@ -52,7 +52,7 @@ class BrokerRegistration:
 
     @property
     def is_active(self) -> bool:
-        """May lead and enter the ISR: neither fenced nor shutting down."""
+        """True if the broker may lead and join ISRs: neither fenced nor shutting down."""
         return not self.is_fenced and not self.is_in_controlled_shutdown
 
     def has_online_directory(self, directory: Uuid) -> bool:
@@ -64,16 +64,15 @@ class BrokerRegistration:
         return not self.directories or directory in self.directories
 
     def has_uncordoned_directory(self) -> bool:
-        """Return whether new replicas may be placed here."""
+        """Return whether the broker has a directory where new replicas may be placed."""
         cordoned = self.cordoned_directories
         if not self.directories or cordoned is None:
             return True
         return any(directory not in cordoned for directory in self.directories)
 
     def default_directory(self) -> Uuid:
-        """Return what a new replica records: the only directory, or none yet when there are
-        several.
-        """
+        """Return the directory id for a new replica: that of the only directory, otherwise
+        unassigned."""
         if not self.directories:
             return DIRECTORY_MIGRATING
         return self.directories[0] if len(self.directories) == 1 else DIRECTORY_UNASSIGNED
@@ -125,7 +124,7 @@ def sorted_directories(directories: Sequence[Uuid]) -> tuple[Uuid, ...]:
 
 
 class ClusterDelta:
-    """Changes of registrations. `changed_brokers` maps to None where a broker is gone."""
+    """Changes of registrations. `changed_brokers` maps an unregistered broker to None."""
 
     def __init__(self, base: ClusterImage) -> None:
         self.base = base

@@ -1,9 +1,8 @@
 """A delta: the changes between two images, built by replaying records.
 
-It serves twice: `apply()` gives the next image, and publishers read from its parts what changed
-(topics created, changed and deleted, brokers, configurations). A snapshot is a delta as well:
-`begin_snapshot()` forgets everything, the snapshot's records establish it again, and what stayed
-equal does not count as changed.
+`apply()` returns the next image. Publishers read from the delta what changed (topics created,
+changed and deleted, brokers, configurations). A snapshot is a delta as well: `begin_snapshot()`
+clears everything, the snapshot's records set it again, and an equal value is no change.
 """
 
 from collections.abc import Callable

@@ -1,7 +1,7 @@
 """The metadata image: the state of the cluster at one offset of the metadata log (KIP-801).
 
-An image never changes. Controllers (active and standby) and brokers all get from one image to the
-next by a `MetadataDelta`, which replays records and is then applied.
+An image never changes. Controllers (active and standby) and brokers make the next image with a
+`MetadataDelta`, which replays records and is then applied.
 """
 
 from spindle.metadata.client_quotas import EMPTY_CLIENT_QUOTAS, ClientQuotasImage
@@ -15,7 +15,7 @@ from spindle.metadata.values import immutable
 
 @immutable
 class MetadataProvenance:
-    """Which records an image contains: the last one's offset, epoch and append time."""
+    """The last record that an image contains: its offset, epoch and append time."""
 
     last_offset: int
     last_epoch: int

@@ -38,7 +38,7 @@ class MapEditor(Generic[K, V]):
         self._copy[key] = value
 
     def remove(self, key: K) -> V | None:
-        """Take the key out if it is there; what it had."""
+        """Remove the key if it exists, and return its value."""
         if self._copy is None:
             if key not in self._base:
                 return None

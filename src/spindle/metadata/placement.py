@@ -1,9 +1,9 @@
-"""Where new replicas go: striped over racks, then over brokers (Kafka's StripedReplicaPlacer).
+"""The brokers of new replicas: striped over racks, then brokers (Kafka's StripedReplicaPlacer).
 
-Leaders go round-robin over the unfenced brokers, racks are balanced before brokers, and a fenced
-broker gets a replica only when its rack has no unfenced one left in the round. After as many
-partitions as there are unfenced brokers everything is shuffled, so that the same brokers do not
-always stand side by side.
+Leaders go round-robin over the unfenced brokers. Racks are balanced before brokers. A fenced broker
+gets a replica only if its rack has no unfenced broker left in the round. After as many partitions
+as there are unfenced brokers, the order is shuffled, so that the same brokers are not always
+neighbours.
 """
 
 from collections.abc import Iterable, Sequence
@@ -23,7 +23,7 @@ class UsableBroker:
 
 
 class _Cursor:
-    """Goes over brokers once per round, starting one further in each new round."""
+    """Iterates over brokers once per round, starting one further in each new round."""
 
     def __init__(self, brokers: list[int], random: RandomSource) -> None:
         self._brokers = sorted(brokers)
@@ -67,7 +67,7 @@ class _Rack:
 
 
 class ReplicaPlacer:
-    """Places the partitions of one request. Make a fresh one for each topic."""
+    """Places the partitions of one request. Make a new one for each topic."""
 
     def __init__(self, brokers: Iterable[UsableBroker], random: RandomSource) -> None:
         usable = list(brokers)

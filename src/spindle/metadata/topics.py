@@ -134,7 +134,7 @@ class TopicsDelta:
         topic.set_partition(record.partition_id, merge(old, record))
 
     def replay_remove_topic(self, record: RemoveTopicRecord) -> TopicImage:
-        """Take the topic out; what it was."""
+        """Remove the topic and return it."""
         topic_id = bytes(record.topic_id)
         image = self._by_id.remove(topic_id)
         if image is None:

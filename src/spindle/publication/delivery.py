@@ -1,8 +1,8 @@
-"""Committed batches on their way to the listeners, and how far each listener has come.
+"""Delivery of committed batches to the listeners, and the offset that each listener has reached.
 
 Batches stay decoded in memory from their append until they are committed and delivered. A listener
-that is further behind (a new one, or all of them after a start) is served from the disk until it
-meets the batches in memory.
+that is further behind (a new one, or each of them after a start) gets earlier batches from the disk
+until it reaches those in memory.
 """
 
 from collections import deque
@@ -18,12 +18,12 @@ from spindle.raft.leader import LeaderAndEpoch
 
 @dataclass(slots=True)
 class Subscription:
-    """A listener and how far it has come.
+    """A listener and the offset that it has reached.
 
     Attributes:
-        next_offset: first offset that it was not given; None before its first delivery.
-        is_loading: a part of the log is being read from the disk for it.
-        leader: the leader to tell it of, once it has everything below `leader_after_offset`.
+        next_offset: first offset that it has not received; None before its first delivery.
+        is_loading: True while a part of the log is read from the disk for it.
+        leader: the leader to announce when it has received all below `leader_after_offset`.
     """
 
     listener: QuorumListener
@@ -37,7 +37,7 @@ class Delivery:
     """The batches in memory and the subscriptions.
 
     Attributes:
-        high_watermark: end of what may be delivered; None while that is unknown.
+        high_watermark: offset up to which batches may be delivered; None while it is unknown.
     """
 
     def __init__(self, log_end_offset: int) -> None:
@@ -70,7 +70,7 @@ class Delivery:
         self._tail_start = min(self._tail_start, offset)
 
     def reset_to(self, snapshot_id: OffsetAndEpoch) -> None:
-        """Begin anew at the end of a snapshot, which every listener needs now."""
+        """Start again at the end of a snapshot, which every listener needs now."""
         self._tail.clear()
         self._tail_start = snapshot_id.offset
         for subscription in self.subscriptions:
@@ -79,7 +79,7 @@ class Delivery:
     # ------------------------------------------------------------ delivery
 
     def deliver(self) -> None:
-        """Give the committed batches to all listeners that have everything before them."""
+        """Deliver the committed batches to all listeners that have everything before them."""
         end_offset = self.high_watermark
         if end_offset is None:
             return
@@ -122,7 +122,7 @@ class Delivery:
     def announce(
         self, subscription: Subscription, leader: LeaderAndEpoch, after_offset: int
     ) -> None:
-        """Tell a listener of a leader as soon as it has everything below `after_offset`."""
+        """Announce a leader to a listener when it has received all below `after_offset`."""
         subscription.leader = leader
         subscription.leader_after_offset = after_offset
         self.tell_leader(subscription)

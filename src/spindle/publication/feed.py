@@ -29,8 +29,8 @@ class ListenerFeed:
     """The listeners, and the batches on their way to them.
 
     Args:
-        log_end_offset: of the log as it was loaded.
-        on_error: gets the fault after which the member cannot go on.
+        log_end_offset: log end offset when the log was loaded.
+        on_error: gets the fault after which the quorum member cannot go on.
         call_soon: runs a function on the event loop after the present one.
     """
 
@@ -57,7 +57,7 @@ class ListenerFeed:
     # ------------------------------------------------------------ listeners
 
     def subscribe(self, listener: QuorumListener) -> None:
-        """Begin to feed a listener; it is called for the first time after this returned."""
+        """Add a listener; it is called for the first time after this method has returned."""
         subscription = self._delivery.subscribe(listener)
         self._call_soon(self._introduce, subscription, self._leader)
 
@@ -95,13 +95,13 @@ class ListenerFeed:
         self._delivery.deliver()
 
     def leader_changed(self, leader: LeaderAndEpoch, after_offset: int) -> None:
-        """Tell each listener of a leader, once it has everything below `after_offset`."""
+        """Announce a leader to each listener when it has received all below `after_offset`."""
         self._leader = leader
         self._leader_after_offset = after_offset
         self._delivery.leader_changed(leader, after_offset)
 
     def reset_to(self, snapshot_id: OffsetAndEpoch) -> None:
-        """Begin anew at the end of a snapshot."""
+        """Start again at the end of a snapshot."""
         self._delivery.reset_to(snapshot_id)
 
     def serve_behind(self) -> None:
@@ -151,7 +151,7 @@ class ListenerFeed:
 
     def _give(self, subscription: Subscription, next_offset: int | None, found: _Loaded) -> None:
         if subscription.next_offset != next_offset:
-            self._load_for(subscription)  # the log began anew while this was read
+            self._load_for(subscription)  # the log was replaced by a snapshot while this was read
             return
         if found.snapshot_id is not None:
             self._delivery.give_snapshot(subscription, found.snapshot_id, found.content)

@@ -7,10 +7,10 @@ from spindle.publication.loader import Publication
 
 
 def initial_publication(image: MetadataImage) -> Publication:
-    """Return the publication that leads from nothing to `image`.
+    """Return the publication that leads from the empty image to `image`.
 
-    Topics that came and went on the way leave no trace in it: a reaction to an earlier state would
-    touch disks that already have the newest one.
+    It contains no topics that were created and deleted before: a reaction to an earlier state would
+    change disks that already have the newest one.
     """
     delta = MetadataDelta(EMPTY_IMAGE)
     for record in snapshot_records(image):

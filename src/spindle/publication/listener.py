@@ -1,4 +1,4 @@
-"""The port by which a node hears of the metadata quorum: batches, snapshots and leadership."""
+"""The port through which a node receives batches, snapshots and leaders of the metadata quorum."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
@@ -12,14 +12,14 @@ class QuorumListener(Protocol):
     """Called on the event loop's thread, in the order of the log."""
 
     def on_commit(self, batches: Sequence[CommittedBatch]) -> None:
-        """Take batches that follow the last ones without a gap."""
+        """Handle batches that follow the previous ones without a gap."""
         ...
 
     def read_snapshot(self, snapshot_id: OffsetAndEpoch, batches: Iterable[CommittedBatch]) -> Any:
-        """Make of a snapshot what `on_snapshot` needs, while its batches are read.
+        """Convert a snapshot into the content for `on_snapshot`, while its batches are read.
 
-        This method alone is called on an I/O thread, so that a large snapshot does not stop the
-        node, and must change nothing. Nothing else is delivered meanwhile. The offsets of the
+        Only this method is called on an I/O thread, so that a large snapshot does not block the
+        node. It must change no state. Nothing else is delivered meanwhile. The offsets of the
         batches count within the snapshot.
         """
         ...
@@ -27,14 +27,14 @@ class QuorumListener(Protocol):
     def on_snapshot(self, snapshot_id: OffsetAndEpoch, content: Any) -> None:
         """Replace all state by that of a snapshot, up to `snapshot_id.offset` (exclusive).
 
-        `content` is what `read_snapshot` has made of it.
+        `content` is the result of `read_snapshot`.
         """
         ...
 
     def on_leader_change(self, leader: LeaderAndEpoch) -> None:
         """React to a new leader or epoch.
 
-        The local node is named as leader only after everything up to the start of its epoch was
-        delivered by `on_commit`.
+        The local node is announced as leader only after `on_commit` has got everything up to the
+        start of its epoch.
         """
         ...

@@ -17,8 +17,8 @@ async def _ask_system(name: str) -> object:
 class HostNames:
     """Asks the system's resolver for one name at a time, whatever the number of requests.
 
-    The resolver has few threads, and connections to other nodes need them. Any client may send names
-    whose servers are slow; such names must not occupy all threads.
+    The resolver has few threads, and connections to other nodes need them. Any client may send
+    names whose servers are slow; such names must not occupy all threads.
 
     Args:
         look_up: raises OSError for a name without an address.
