@@ -98,12 +98,12 @@ def produce(size: int, acks: str) -> Callable[[Node, Sizes], Metrics]:
     def run(node: Node, sizes: Sizes) -> Metrics:
         volume = sizes.volume_bytes if size >= 1024 else sizes.small_volume_bytes
         with topic_of(node) as topic:
-            return _produce(node, topic, volume // size, size, acks)
+            return fill(node, topic, volume // size, size, acks)
 
     return run
 
 
-def _produce(node: Node, topic: str, count: int, size: int, acks: str) -> Metrics:
+def fill(node: Node, topic: str, count: int, size: int, acks: str) -> Metrics:
     cpu = node.cpu_s()
     result = native_client.run(
         "produce", node.bootstrap, topic, count, size, acks=acks, batch_size=1_000_000,
@@ -122,7 +122,7 @@ def consume(node: Node, sizes: Sizes, acks: str = "1") -> Metrics:
     size = 1024
     count = sizes.volume_bytes // size
     with topic_of(node) as topic:
-        _produce(node, topic, count, size, acks)
+        fill(node, topic, count, size, acks)
         cpu = node.cpu_s()
         result = native_client.run(
             "consume", node.bootstrap, topic, count, 0, fetch_message_max_bytes=8 * MIB,
@@ -139,7 +139,7 @@ def consume(node: Node, sizes: Sizes, acks: str = "1") -> Metrics:
 def warm_up(node: Node, sizes: Sizes) -> None:
     """Let a JVM compile the code of the items; the same is done to Spindle."""
     with topic_of(node) as topic:
-        _produce(node, topic, sizes.volume_bytes // 2 // 1024, 1024, "all")
+        fill(node, topic, sizes.volume_bytes // 2 // 1024, 1024, "all")
         native_client.run("consume", node.bootstrap, topic, sizes.volume_bytes // 2 // 1024, 0)
         native_client.run("latency", node.bootstrap, topic, 5_000, 1024, acks="1", linger_ms=0)
 
@@ -185,7 +185,7 @@ def start(node: Node, sizes: Sizes) -> Metrics:
     time.sleep(3)
     idle = node.rss_bytes()
     create(node, "memory", 1)
-    _produce(node, "memory", sizes.volume_bytes // 1024, 1024, "1")
+    fill(node, "memory", sizes.volume_bytes // 1024, 1024, "1")
     return {
         "time": seconds,
         "cpu": cpu,

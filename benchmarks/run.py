@@ -31,6 +31,7 @@ from rich.progress import (
 from benchmarks import native_client, spark
 from benchmarks.cluster_items import CLUSTER_ITEMS
 from benchmarks.items import GIB, ITEMS, MIB, Item, Sizes, Subject, warm_up
+from benchmarks.moves import MOVE_ITEMS
 from benchmarks.report import Results, as_json, show
 
 NodeClasses = tuple[type[Node], type[Node]]
@@ -72,7 +73,7 @@ def main(
     # Leave as after Ctrl-C: the nodes are stopped and their folders removed.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     console = Console(width=140 if not sys.stdout.isatty() else None)
-    known = {item.name: item for item in (*ITEMS, *CLUSTER_ITEMS)}
+    known = {item.name: item for item in (*ITEMS, *MOVE_ITEMS, *CLUSTER_ITEMS)}
     if list_items:
         console.print("\n".join([*known, spark.NAME]))
         return

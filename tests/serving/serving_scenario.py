@@ -70,6 +70,7 @@ class ServingScenario(BrokerScenario):
             random=Random(1),
             metadata=self.metadata,
             replicas=self.replicas,
+            move_replica=_UNUSED,
             controller=_UNUSED,
             fetch_sessions=FetchSessionCache(10, lambda: next(ids)),
             producer_ids=ProducerIds(ME, _UNUSED),

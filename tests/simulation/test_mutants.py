@@ -25,12 +25,15 @@ EASY = (
     "high watermark by one follower",
     "leader without a controller",
     "metadata committed alone",
+    "moves neither truncate nor compare",
+    "moves without the controller",
     "producers forgotten by followers",
     "records of an earlier level",
     "settings of topics not applied",
     "snapshot with a topic less",
     "truncation below the high watermark",
     "truncation ignored",
+    "two current logs",
 )
 
 

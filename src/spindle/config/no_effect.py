@@ -16,7 +16,6 @@ NO_TIERED_STORAGE: Final = "tiered storage is not supported"
 NO_TRANSACTIONS: Final = "transactions are not supported"
 ONLY_CLASSIC_GROUPS: Final = "only classic groups are supported"
 NO_TELEMETRY: Final = "client metrics are not collected"
-NO_DIRECTORY_MOVES: Final = "replicas are not moved between log directories"
 
 FIXED_THREADS: Final = "the number of threads is fixed"
 LIMITED_BY_BYTES: Final = "waiting requests are limited by their bytes, not by their number"

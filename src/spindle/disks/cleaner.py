@@ -28,7 +28,7 @@ class Cleaner:
         """
         best: tuple[float, Log, DirtyRange] | None = None
         for topic_partition, log in self._directory.logs.items():
-            if not log.config.is_compacted or log.is_being_cleaned:
+            if not log.config.is_compacted or log.is_being_cleaned or log.is_moving:
                 continue
             if (log.path, log.topic_id) in self._uncleanable:
                 continue

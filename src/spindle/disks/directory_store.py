@@ -209,8 +209,7 @@ class DirectoryStore:
         existing = self.logs if kind is DirectoryKind.CURRENT else self.future_logs
         if topic_partition in existing:
             raise DuplicateLogDirectories(f"{topic_partition} is in {self.path} already")
-        if kind is DirectoryKind.CURRENT:
-            self._forget_predecessor(topic_partition)
+        self._forget_predecessor(topic_partition)
         log = create_log(self.storage, name, topic_partition, topic_id, config, now_ms)
         self._add(log, kind)
         return log
@@ -220,6 +219,12 @@ class DirectoryStore:
         return [
             self.create(new.topic_partition, new.topic_id, new.config, now_ms) for new in wanted
         ]
+
+    def create_future(self, new: NewLog, unique: Uuid, now_ms: int) -> Log:
+        """Create a future log: the copy that is to replace the log of another directory."""
+        return self.create(
+            new.topic_partition, new.topic_id, new.config, now_ms, future_unique=unique
+        )
 
     def _forget_predecessor(self, topic_partition: TopicPartition) -> None:
         """Remove an earlier log of this name from the checkpoints, which know no topic ids.
@@ -271,6 +276,30 @@ class DirectoryStore:
             is_last = index == len(doomed)
             self.delete_later(log, new_uuid(), now_ms, must_checkpoint=is_last)
 
+    def set_aside(self, log: Log, unique: Uuid) -> None:
+        """Rename the log's directory to `-delete` because another log takes its place.
+
+        The log can still be read, until `remove_aside`; before that only a restart removes it.
+        """
+        log.rename(deleted_directory(log.topic_partition, unique))
+        self._forget(log)
+
+    def put_back(self, log: Log) -> None:
+        """Undo `set_aside`."""
+        if log.topic_partition in self.logs:
+            raise DuplicateLogDirectories(f"{log.topic_partition} has a current log in {self.path}")
+        log.rename(current_directory(log.topic_partition))
+        self.logs[log.topic_partition] = log
+
+    def remove_aside(self, log: Log, now_ms: int) -> None:
+        """Refuse to read a log that was set aside; remove it after `file.delete.delay.ms`."""
+        log.is_deleted = True
+        self.storage.handles.release_below(log.path)
+        self.storage.delete_later(log.path, now_ms + log.config.file_delete_delay_ms)
+        self._cleaner_offsets.pop(log.topic_partition, None)
+        self.checkpoint_recovery_points()
+        self.checkpoint_log_starts()
+
     def mark_stray(self, log: Log, unique: Uuid) -> None:
         """Rename the log's directory to `-stray`, because the metadata does not place it here.
 
@@ -297,8 +326,13 @@ class DirectoryStore:
     # Work that comes round.
 
     def apply_retention(self, now_ms: int) -> int:
-        """Delete old segments of all logs; return how many."""
-        return sum(log.delete_old_segments(now_ms) for log in self.all_logs())
+        """Delete old segments of all logs; return how many went."""
+        deleted = sum(log.delete_old_segments(now_ms) for log in self.logs.values())
+        # A future log ages with the log that it is copied from.
+        return deleted + sum(
+            log.delete_old_segments(now_ms, only_below_start=True)
+            for log in self.future_logs.values()
+        )
 
     def forget_producers(self, now_ms: int) -> None:
         """Forget producers that have sent nothing for `producer.id.expiration.ms`."""

@@ -7,6 +7,7 @@ later still, because loading removes epochs beyond the end of the log.
 """
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 from typing import Final
 
 from spindle.common.ids import OffsetAndEpoch
@@ -145,6 +146,15 @@ class LeaderEpochs:
         del self._starts[:first]
         self._starts[0] = start_offset
         self.store()
+
+    def replace(self, entries: Sequence[tuple[int, int]]) -> None:
+        """Take over the history of another copy of the log, on the device when this returns."""
+        if list(entries) != self.entries:
+            self._epochs = [epoch for epoch, _ in entries]
+            self._starts = [start for _, start in entries]
+            self.is_stored = False
+            self._is_durable = False
+        self.make_durable()
 
     def clear(self) -> None:
         """Drop all epochs."""

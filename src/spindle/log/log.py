@@ -38,6 +38,7 @@ from spindle.protocol.records.validation import AppendOrigin, validate_for_appen
 
 _NOTHING: Final = memoryview(b"")
 _NO_UNSTABLE_OFFSET: Final = 2**63 - 1
+NEVER_TRUNCATED: Final = 2**63 - 1
 
 
 class AppendInfo(NamedTuple):
@@ -79,6 +80,17 @@ class LoadedState(NamedTuple):
     recovery_point: int
 
 
+class HandOver(NamedTuple):
+    """What one copy of a log knows beside its records, for the copy that replaces it (KIP-113)."""
+
+    log_start_offset: int
+    log_end_offset: int
+    high_watermark: int
+    recovery_point: int
+    epochs: Sequence[tuple[int, int]]
+    producers: ProducerState
+
+
 class Log:
     """A partition's log in its directory; made by `spindle.log.loading`."""
 
@@ -93,8 +105,10 @@ class Log:
         "epochs",
         "high_watermark",
         "is_deleted",
+        "is_moving",
         "log_end_offset",
         "log_start_offset",
+        "lowest_end_offset",
         "path",
         "producers",
         "recovery_point",
@@ -132,6 +146,9 @@ class Log:
         self.recovery_point = state.recovery_point
         self.high_watermark = state.log_start_offset
         self.truncation_count = 0
+        self.lowest_end_offset = NEVER_TRUNCATED
+        """Where the log ended after the deepest truncation since somebody last set this."""
+        self.is_moving = False
         self.is_deleted = False
         self._first_unstable_offset = _NO_UNSTABLE_OFFSET
         self._note_unstable()
@@ -461,6 +478,7 @@ class Log:
         self._storage.file_system.sync_directory(self.path)
         offset, _ = self.segments.active.end_of_batches()
         self.truncation_count += 1
+        self.lowest_end_offset = min(self.lowest_end_offset, offset)
         self.log_end_offset = offset
         self.epochs.truncate_from_end(offset)
         self.log_start_offset = min(self.log_start_offset, offset)
@@ -482,6 +500,7 @@ class Log:
         self._storage.file_system.sync_directory(self.path)
         self.segments = Segments([fresh])
         self.truncation_count += 1
+        self.lowest_end_offset = min(self.lowest_end_offset, offset)
         self.epochs.clear()
         self.producers.reset(offset)
         self.log_start_offset = offset
@@ -503,6 +522,51 @@ class Log:
         replay_producers(self.segments, producers, self.log_end_offset)
         producers.on_high_watermark(self.high_watermark)
         self._note_unstable()
+
+    # Replacing another copy of the log (KIP-113).
+
+    def begin_move(self) -> None:
+        """Note that the log is being copied: from now on no compaction replaces its segments."""
+        self.is_moving = True
+        self._abort_cleaning()
+
+    def end_move(self) -> None:
+        """Note that the log is not copied any more."""
+        self.is_moving = False
+
+    def hand_over(self) -> HandOver:
+        """Return what the copy that replaces this one has to take over."""
+        return HandOver(
+            self.log_start_offset,
+            self.log_end_offset,
+            self.high_watermark,
+            self.recovery_point,
+            self.epochs.entries,
+            self.producers,
+        )
+
+    def take_over(self, former: HandOver) -> None:
+        """Know all that the replaced copy knew, and be on the device as far as that copy was.
+
+        Both copies have the same records; no records are added until this has returned.
+
+        Raises:
+            ValueError: the replaced log ends at another offset.
+        """
+        if former.log_end_offset != self.log_end_offset:
+            raise ValueError(
+                f"{self} cannot replace a log that ends at offset {former.log_end_offset}"
+            )
+        self.producers.map_end_offset = self.log_end_offset
+        self.producers.take_over(former.producers)
+        self.update_high_watermark(former.high_watermark)
+        self.increment_log_start_offset(former.log_start_offset)
+        self.epochs.replace(former.epochs)
+        self._note_unstable()
+        if not self._has_durable_identity:
+            self._make_identity_durable()
+        if self.recovery_point < former.recovery_point:
+            self.flush()
 
     # Segments.
 
@@ -548,15 +612,18 @@ class Log:
         fresh.create()
         return fresh
 
-    def delete_old_segments(self, now_ms: int) -> int:
+    def delete_old_segments(self, now_ms: int, *, only_below_start: bool = False) -> int:
         """Apply retention; return how many segments went.
 
         The files stay for `file.delete.delay.ms`. A log that is being compacted keeps its segments
-        until the pass is over.
+        until the pass is over. With `only_below_start` no segment goes for its age or for the size
+        of the log.
         """
         if self._cleaning is not None:
             return 0
-        doomed = deletable_segments(self.segments, self, self.config, now_ms)
+        doomed = deletable_segments(
+            self.segments, self, self.config, now_ms, only_below_start=only_below_start
+        )
         if not doomed:
             return 0
         if doomed[-1] is self.segments.active:

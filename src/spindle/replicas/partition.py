@@ -6,6 +6,7 @@ reads nothing of the log but plain integers.
 
 import logging
 from collections.abc import Callable
+from functools import partial
 from heapq import heappop, heappush
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -13,6 +14,7 @@ from spindle.common.errors import ApiError, ErrorCode, LogDirectoryFailed
 from spindle.common.ids import TopicPartition
 from spindle.common.ports import Bytes
 from spindle.common.uuids import Uuid
+from spindle.disks.executor import Callback
 from spindle.disks.log_directory import LogDirectory
 from spindle.log.log import AppendInfo, Log
 from spindle.metadata.partitions import PartitionRegistration
@@ -69,6 +71,7 @@ class Partition:
         "_commit_waiters",
         "_context",
         "_eligibility",
+        "_held",
         "_last_append",
         "_low_waiters",
         "_waiter_count",
@@ -116,6 +119,7 @@ class Partition:
         self._commit_waiters: list[tuple[int, int, Appended, AppendInfo]] = []
         self._waiter_count = 0
         self._low_waiters: list[tuple[int, LowWatermarkReached]] = []
+        self._held: list[Callable[[], None]] | None = None
 
     # -- state
 
@@ -288,6 +292,11 @@ class Partition:
             )
             return
 
+        if self._held is not None:
+            again = partial(self.append, records, required_acks, now_ms, origin, callback)
+            self._held.append(partial(again, expected_leader_epoch))
+            return
+
         def appended(result: Any, error: BaseException | None) -> None:
             self._appended(leader, result, error, required_acks, callback)
 
@@ -375,6 +384,33 @@ class Partition:
                 callback(info, None)
             else:
                 callback(None, ApiError(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND))
+
+    # -- another log takes the place of this one (KIP-113)
+
+    def hold(self) -> None:
+        """Let no change of the log begin until `release`; reading goes on."""
+        self._held = []
+
+    def release(self) -> None:
+        """Begin what was held back, in its order."""
+        held, self._held = self._held, None
+        for begin in held or ():
+            begin()
+
+    def change_log(self, change: Callable[[Log], None], callback: Callback[None]) -> None:
+        """Run `change` with the log on its directory's thread, then `callback` on the loop."""
+        if self._held is not None:
+            self._held.append(partial(self.change_log, change, callback))
+        else:
+            self.directory.executor.call(callback, change, self.log)
+
+    def replace_log(self, log: Log, directory: LogDirectory) -> None:
+        """Go on with an equal log in another directory. Only while changes are held back."""
+        assert self._held is not None, "a log is replaced while it may change"
+        self.log = log
+        self.directory = directory
+        if self.leader is not None:
+            directory.executor.note(log.update_high_watermark, self.leader.high_watermark)
 
     # -- replicas
 

@@ -11,7 +11,7 @@ from typing import Final
 
 from spindle.common.errors import ApiError, ErrorCode, LogDirectoryFailed
 from spindle.common.ids import NO_LEADER, TopicPartition
-from spindle.common.uuids import ZERO_UUID, Uuid, UuidSource, uuid_text
+from spindle.common.uuids import DIRECTORY_LOST, ZERO_UUID, Uuid, UuidSource, uuid_text
 from spindle.disks.directory_store import NewLog
 from spindle.disks.log_directory import LogDirectory
 from spindle.disks.replica_placement import choose_directory
@@ -22,15 +22,12 @@ from spindle.metadata.partitions import PartitionRegistration
 from spindle.replicas.follower_work import begin_to_follow_all
 from spindle.replicas.following import Following, ReplicaFetching
 from spindle.replicas.metadata_view import MetadataView
+from spindle.replicas.moves import AssignDirectory, Moves
 from spindle.replicas.partition import Partition
 from spindle.replicas.replication_context import ReplicationContext
 from spindle.replication.throttling import ThrottledPartitions
 
 log = logging.getLogger(__name__)
-
-AssignDirectory = Callable[[Uuid, int, Uuid], None]
-"""Called with (topic id, partition, directory id) of a replica that is recorded elsewhere."""
-
 
 _CREATED_AT_A_TIME: Final = 32
 """How many logs one job of a directory creates; other work there waits behind it."""
@@ -91,6 +88,8 @@ class Replicas:
         self._partitions: dict[tuple[str, int], Partition] = {}
         self._preferred: dict[TopicPartition, LogDirectory] = {}
         self._loaded: dict[TopicPartition, list[tuple[Log, LogDirectory]]] = {}
+        self._futures: dict[TopicPartition, list[tuple[Log, LogDirectory]]] = {}
+        self.moves = Moves(on_misplaced, now_ms, new_uuid)
         self._awaited: dict[tuple[str, int], list[Callable[[], None]]] = {}
         self._leader_listeners: list[Callable[[Partition, bool], None]] = []
 
@@ -221,6 +220,11 @@ class Replicas:
             self._loaded.setdefault(found.topic_partition, []).append((found, directory))
             directory.log_count += 1
 
+    def add_futures(self, loaded: Iterable[Log], directory: LogDirectory) -> None:
+        """Add future logs found on disk at start; `settle_futures` decides about them."""
+        for found in loaded:
+            self._futures.setdefault(found.topic_partition, []).append((found, directory))
+
     def take_loaded(self) -> list[tuple[Log, LogDirectory]]:
         """Return the logs on disk that the metadata does not place here, and forget them."""
         rest = [found for logs in self._loaded.values() for found in logs]
@@ -276,6 +280,7 @@ class Replicas:
             else ErrorCode.NOT_LEADER_OR_FOLLOWER
         )
         partition.leader = None
+        self.moves.cancel(partition)
         self._fetching.stop([partition])
         partition.wake(ApiError(code))
 
@@ -293,6 +298,8 @@ class Replicas:
                 else:
                     self._add(instruction, stale, directory)
             if own is not None:
+                continue
+            if where in self._futures and await self._promote_abandoned(instruction):
                 continue
             target = self._choose(where, instruction.partition)
             if target is None:
@@ -430,12 +437,159 @@ class Replicas:
 
     def _report_directory(self, partition: Partition, registration: PartitionRegistration) -> None:
         actual = partition.directory.directory_id
+        if self.moves.recorded(partition, registration.directory(self.broker_id)):
+            return
+        if self._resumes_to(partition, registration.directory(self.broker_id)):
+            return
         if registration.directory(self.broker_id) != actual and not partition.is_offline:
             self._on_misplaced(partition.topic_id, partition.topic_partition.partition, actual)
 
     def _tell(self, partition: Partition, is_leader: bool) -> None:
         for listener in self._leader_listeners:
             listener(partition, is_leader)
+
+    # -- moves between directories
+
+    async def begin_move(
+        self, partition: Partition, target: LogDirectory, *, needs_assignment: bool
+    ) -> ErrorCode:
+        """Create a future log in another directory and begin to copy (KIP-113).
+
+        While a directory is offline none is created: it may hold a future log of the replica.
+        """
+        if self._has_offline():
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        where = partition.topic_partition
+        new = NewLog(where, partition.topic_id, partition.log.config)
+        try:
+            future = await target.executor.submit(
+                target.store.create_future, new, self._new_uuid(), self._now_ms()
+            )
+        except LogDirectoryFailed as failure:
+            log.error("cannot move %s to %s: %s", where, target.path, failure)
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        self.moves.begin(partition, target, future, needs_assignment=needs_assignment)
+        return ErrorCode.NONE
+
+    async def while_held(self, partition: Partition, work: Callable[[], Awaitable[None]]) -> None:
+        """Do `work` while nothing changes the replica's log; then go on with the log it has."""
+        follows = partition.leader is None and partition.leader_id != NO_LEADER
+        partition.hold()
+        self._fetching.stop([partition])
+        failure: Exception | None = None
+        try:
+            await work()
+        except Exception as error:  # noqa: BLE001 - raised again once the replica is fed
+            failure = error
+        finally:
+            partition.release()
+        if follows and not partition.is_deleted:
+            await self._begin_to_follow([partition])
+        if failure is not None:
+            raise failure
+
+    async def settle_futures(self, *, needs_assignment: bool) -> None:
+        """Go on with the moves of an earlier run; delete future logs that belong to none."""
+        futures, self._futures = self._futures, {}
+        for where, found in futures.items():
+            partition = self._partitions.get(where)
+            chosen = None if partition is None else self._future_to_resume(partition, found)
+            for future, directory in found:
+                if partition is not None and future is chosen:
+                    self._resume(partition, future, directory, needs_assignment)
+                elif partition is not None or not self._is_offline_here(where, future.topic_id):
+                    await self._drop_future(future, directory)
+
+    def _resume(
+        self, partition: Partition, future: Log, directory: LogDirectory, needs_assignment: bool
+    ) -> None:
+        registration = partition.registration
+        recorded = None if registration is None else registration.directory(self.broker_id)
+        self.moves.begin(
+            partition,
+            directory,
+            future,
+            needs_assignment=needs_assignment,
+            is_recorded=recorded == directory.directory_id,
+        )
+
+    def _future_to_resume(
+        self, partition: Partition, found: Sequence[tuple[Log, LogDirectory]]
+    ) -> Log | None:
+        """Return the future log of this replica; of several the one where it is recorded."""
+        if partition.is_offline or partition.registration is None:
+            return None
+        recorded = partition.registration.directory(self.broker_id)
+        own = [
+            (future, at)
+            for future, at in found
+            if future.topic_id == partition.topic_id
+            and at is not partition.directory
+            and not at.is_offline
+        ]
+        own.sort(key=lambda pair: pair[1].directory_id != recorded)
+        return own[0][0] if own else None
+
+    def _resumes_to(self, partition: Partition, recorded: Uuid) -> bool:
+        """Whether a future log is in the recorded directory, whose move is about to go on."""
+        found = self._futures.get(partition.topic_partition, ())
+        return any(at.directory_id == recorded and not at.is_offline for _, at in found)
+
+    def _is_offline_here(self, where: TopicPartition, topic_id: Uuid | None) -> bool:
+        """Whether the current log of a future one may be in a directory that is offline."""
+        known = self._metadata.image.topics.by_name.get(where.topic)
+        return (
+            self._has_offline()
+            and known is not None
+            and known.topic_id == topic_id
+            and where.partition in known.partitions
+            and self.broker_id in known.partitions[where.partition].replicas
+        )
+
+    async def _promote_abandoned(self, instruction: BecomeLeader | BecomeFollower) -> bool:
+        """Make a future log without a current one the current one.
+
+        A swap was interrupted between its two renames, or the directory of the current log was
+        replaced. While a directory is offline, it may hold the current log, with more records: the
+        replica stays offline then, and the controller is told.
+
+        Returns:
+            False if there is no such log.
+        """
+        where = instruction.topic_partition
+        recorded = instruction.partition.directory(self.broker_id)
+        own = [
+            (future, at)
+            for future, at in self._futures[where]
+            if future.topic_id == instruction.topic_id
+        ]
+        if not own:
+            return False
+        if self._has_offline():
+            log.error("%s stays offline: its log may be in an offline directory", where)
+            self._on_misplaced(instruction.topic_id, where.partition, DIRECTORY_LOST)
+            return True
+        own.sort(key=lambda pair: pair[1].directory_id != recorded)
+        future, directory = own[0]
+        self._futures[where].remove(own[0])
+        log.warning("%s: the future log in %s takes its place", where, directory.path)
+        try:
+            await directory.executor.submit(directory.store.promote_future, where)
+        except LogDirectoryFailed as failure:
+            log.error("%s was not renamed: %s", where, failure)
+            return True
+        directory.log_count += 1
+        self._add(instruction, future, directory)
+        return True
+
+    async def _drop_future(self, future: Log, directory: LogDirectory) -> None:
+        log.warning("%s in %s belongs to no move: deleted", future.topic_partition, directory.path)
+        try:
+            await directory.executor.submit(
+                directory.store.delete_logs, [future], self._new_uuid, self._now_ms()
+            )
+        except LogDirectoryFailed as failure:
+            log.error("%s was not deleted: %s", future.topic_partition, failure)
 
     # -- configuration and failures
 
@@ -447,6 +601,9 @@ class Replicas:
             if names is None or topic in names:
                 settings = self._settings_of(topic)
                 partition.log.config = settings.log_config
+                move = self.moves.get(partition)
+                if move is not None:
+                    move.future.config = settings.log_config
                 partition.set_min_isr(settings.min_isr)
                 self._apply_throttles(partition, settings)
 
@@ -465,6 +622,7 @@ class Replicas:
 
     def on_directory_failed(self, directory: LogDirectory) -> None:
         """Fail at once everything that waits on the partitions of a dead directory."""
+        self.moves.directory_failed(directory)
         partitions = self.in_directory(directory)
         self._fetching.stop(partitions)
         for partition in partitions:

@@ -3,10 +3,13 @@
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from spindle.common.errors import ErrorCode
 from spindle.common.ports import RandomSource
 from spindle.config.node_config import NodeConfig
 from spindle.coordinator.ports import GroupCoordinatorPort
+from spindle.disks.log_directory import LogDirectory
 from spindle.replicas.metadata_view import MetadataView
+from spindle.replicas.partition import Partition
 from spindle.replicas.replica_manager import Replicas
 from spindle.replication.fetch_session import FetchSessionCache
 from spindle.serving.fetch_memory import FetchMemory
@@ -25,6 +28,7 @@ class BrokerServices:
     Attributes:
         now_ms: the wall clock, for timestamps of records.
         steady_ms: a clock for durations.
+        move_replica: begins or ends a move to another directory (KIP-113).
         ensure_internal_topic: creates an internal topic and waits until this broker knows it.
         fetch_memory, replica_memory: for fetches of consumers and of followers.
         leader_throttle: for what throttled followers fetch (KIP-73).
@@ -40,6 +44,7 @@ class BrokerServices:
     random: RandomSource
     metadata: MetadataView
     replicas: Replicas
+    move_replica: Callable[[Partition, LogDirectory], Awaitable[ErrorCode]]
     controller: ControllerChannel
     fetch_sessions: FetchSessionCache
     producer_ids: ProducerIds

@@ -22,7 +22,6 @@ from spindle.cli.tools.options import (
 from spindle.cli.tools.reassignment_moves import (
     Places,
     active_moves,
-    begin_moves,
     current_replicas,
     move_lines,
     places_of,
@@ -241,9 +240,7 @@ def _execute(options: Options, client: WireClient, plan: Plan) -> None:
         if broker not in known:
             raise ToolFailed(f"Unknown broker id {broker}", COMMAND)
     current = _current(client, plan)
-    directories = places_of(client).directories
-    begin_moves(client, plan.directories, directories)
-    text = plan_json(current, directories)
+    text = plan_json(current, places_of(client).directories)
     click.echo(
         f"Current partition replica assignment\n\n{text}\n\n"
         "Save this to use as the --reassignment-json-file option during rollback"

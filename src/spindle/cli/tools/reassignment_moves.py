@@ -103,38 +103,6 @@ def _move_line(replica: Replica, target: str, places: Places) -> str:
     )
 
 
-def begin_moves(
-    client: WireClient, targets: Mapping[Replica, str], directories: Mapping[Replica, str]
-) -> None:
-    """Ask the brokers to move the replicas that exist, before a reassignment begins.
-
-    A broker that does not move replicas between its directories stops the plan here, before
-    anything has changed. `start_moves` reports the moves and all other refusals.
-
-    Args:
-        directories: where the replicas lie now.
-
-    Raises:
-        ToolFailed: a broker moves no replicas.
-        ClientError: a broker could not be asked.
-    """
-    for broker in sorted({replica.broker for replica in targets}):
-        wanted = {
-            replica.partition: path
-            for replica, path in targets.items()
-            if replica.broker == broker and directories.get(replica, path) != path
-        }
-        refused = move_replicas(client, broker, wanted) if wanted else {}
-        for partition, error in sorted(refused.items()):
-            if error is not None and error.code is ErrorCode.UNSUPPORTED_VERSION:
-                raise ToolFailed(
-                    f"broker {broker} does not move replicas between its log directories: "
-                    f"{partition} is in {directories[Replica(broker, partition)]}, the plan wants "
-                    f"{wanted[partition]}. The reassignment was not started.",
-                    COMMAND,
-                )
-
-
 def start_moves(client: WireClient, targets: Mapping[Replica, str], timeout_ms: int) -> None:
     """Start the moves at the brokers; ask again for a replica that does not exist yet.
 

@@ -10,17 +10,15 @@ from spindle.config.definition import (
     STRING,
     ConfigKey,
 )
-from spindle.config.no_effect import NO_DIRECTORY_MOVES, NO_TIERED_STORAGE, SYSTEM_BUFFERS
+from spindle.config.no_effect import NO_TIERED_STORAGE, SYSTEM_BUFFERS
 from spindle.config.validators import Range
 
 # fmt: off
 REPLICATION_KEYS = (
     ConfigKey("alter.log.dirs.replication.quota.window.num", INT, 11, Range(1), READ_ONLY,
-              "Number of windows that are kept for the quota of moves between directories.",
-              no_effect=NO_DIRECTORY_MOVES),
+              "Number of windows that are kept for the quota of moves between directories."),
     ConfigKey("alter.log.dirs.replication.quota.window.size.seconds", INT, 1, Range(1), READ_ONLY,
-              "Length of a window of the quota of moves between directories.",
-              no_effect=NO_DIRECTORY_MOVES),
+              "Length of a window of the quota of moves between directories."),
     ConfigKey("auto.leader.rebalance.enable", BOOLEAN, True, None, READ_ONLY,
               "Whether leadership is moved back to preferred replicas."),
     ConfigKey("follower.fetch.last.tiered.offset.enable", BOOLEAN, False, None, CLUSTER_WIDE,
@@ -39,13 +37,12 @@ REPLICATION_KEYS = (
               "succeeds."),
     ConfigKey("num.replica.alter.log.dirs.threads", INT, None, None, READ_ONLY,
               "Number of threads that move replicas between directories; by default one per "
-              "directory.", no_effect=NO_DIRECTORY_MOVES),
+              "directory."),
     ConfigKey("num.replica.fetchers", INT, 1, Range(1), CLUSTER_WIDE,
               "Number of fetchers for each leader that this broker follows."),
     ConfigKey("replica.alter.log.dirs.io.max.bytes.per.second", LONG, LONG_MAX, Range(0),
               CLUSTER_WIDE,
-              "Maximum bytes per second that moves between the directories of this broker copy.",
-              no_effect=NO_DIRECTORY_MOVES),
+              "Maximum bytes per second that moves between the directories of this broker copy."),
     ConfigKey("replica.fetch.backoff.ms", INT, 1000, Range(0), READ_ONLY,
               "Pause before a failed fetch of a partition is tried again."),
     ConfigKey("replica.fetch.max.bytes", INT, 1_048_576, Range(0), READ_ONLY,

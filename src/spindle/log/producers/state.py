@@ -151,6 +151,18 @@ class ProducerState:
             del self._unreplicated[first_offset]
         self.map_end_offset = max(self.map_end_offset, log_start_offset)
 
+    def take_over(self, other: "ProducerState") -> None:
+        """Become equal to the state of another copy of the log, whose log ends at the same offset.
+
+        That copy may remember producers whose records were deleted since.
+        """
+        self._producers = dict(other._producers)
+        self._ongoing = dict(other._ongoing)
+        self._unreplicated = dict(other._unreplicated)
+        if self.map_end_offset in self._snapshots:
+            self._remove_snapshot(self.map_end_offset)
+        self.take_snapshot()
+
     # Snapshots.
 
     def load_snapshot_names(self, names: Iterable[str]) -> None:

@@ -20,27 +20,36 @@ class LogOffsets(Protocol):
 
 
 def deletable_segments(
-    segments: Segments, offsets: LogOffsets, config: LogConfig, now_ms: int
+    segments: Segments,
+    offsets: LogOffsets,
+    config: LogConfig,
+    now_ms: int,
+    *,
+    only_below_start: bool = False,
 ) -> list[Segment]:
     """Return the oldest segments that retention lets go, in order; perhaps all of them.
 
-    Only what lies below the high watermark may go. A topic that is compacted but not deleted loses
-    only what is below its log start.
+    Only what lies below the high watermark may go. A topic that is compacted but not deleted, and a
+    log with `only_below_start`, loses only what is below its log start.
     """
     doomed = 0
-    for predicate in _predicates(segments, offsets, config, now_ms):
+    for predicate in _predicates(segments, offsets, config, now_ms, only_below_start):
         doomed = max(doomed, _count_from_start(segments, offsets, predicate))
     return list(segments)[:doomed]
 
 
 def _predicates(
-    segments: Segments, offsets: LogOffsets, config: LogConfig, now_ms: int
+    segments: Segments,
+    offsets: LogOffsets,
+    config: LogConfig,
+    now_ms: int,
+    only_below_start: bool,
 ) -> list[_Predicate]:
     def is_below_log_start(_: Segment, next_base: int | None) -> bool:
         return next_base is not None and next_base <= offsets.log_start_offset
 
     predicates: list[_Predicate] = [is_below_log_start]
-    if not config.deletes_old_segments:
+    if only_below_start or not config.deletes_old_segments:
         return predicates
     if config.retention_ms >= 0:
         predicates.append(

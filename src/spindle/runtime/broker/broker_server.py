@@ -17,7 +17,7 @@ from spindle.disks.log_directory import LogDirectory
 from spindle.log.formats.clean_shutdown import UNKNOWN_BROKER_EPOCH
 from spindle.log.log_config import LogConfig
 from spindle.metadata.configs import BROKER_RESOURCE, TOPIC_RESOURCE
-from spindle.metadata.features import SUPPORTED_FEATURES
+from spindle.metadata.features import DIRECTORY_ASSIGNMENT_LEVEL, SUPPORTED_FEATURES
 from spindle.metadata.image import MetadataImage
 from spindle.metadata.local_changes import local_changes
 from spindle.publication.loader import Publication
@@ -39,6 +39,7 @@ from spindle.runtime.broker.lifecycle import (
     LifecycleTimes,
 )
 from spindle.runtime.broker.replica_fetchers import ReplicaFetchers
+from spindle.runtime.broker.replica_mover import ReplicaMover
 from spindle.runtime.broker.report_sender import Reports, ReportSender
 from spindle.runtime.broker.topic_settings import SettingsOfTopics
 from spindle.runtime.coordinator.group_coordinator import GroupCoordinator
@@ -121,6 +122,14 @@ class BrokerServer:
             env.now_ms,
             env.new_uuid,
         )
+        self.mover = ReplicaMover(
+            self.replicas,
+            self.replication_quotas.directories,
+            config.optional_integer("num.replica.alter.log.dirs.threads") or len(env.directories),
+            lambda: self.metadata.newest.metadata_version >= DIRECTORY_ASSIGNMENT_LEVEL,
+            env.now_ms,
+            env.new_uuid,
+        )
         self._assignments = Assignments(config.node_id, self._holds)
         self._assignment_sender = self._report_sender(
             "directory assignments", self._assignments, 100, 10_000
@@ -178,6 +187,7 @@ class BrokerServer:
             random=env.random,
             metadata=self.metadata,
             replicas=self.replicas,
+            move_replica=self.mover.alter,
             controller=env.channel,
             fetch_sessions=FetchSessionCache(
                 config.integer("max.incremental.fetch.session.cache.slots"),
@@ -250,6 +260,7 @@ class BrokerServer:
         for server in self._servers:
             await server.close()
         await self._housekeeping.stop()
+        await self.mover.stop()
         self.groups.close()
         await self._assignment_sender.stop()
         await self._isr_expiration.stop()
@@ -302,6 +313,7 @@ class BrokerServer:
         found = await load_logs(self._env.directories, log_config_of, self._env.now_ms())
         for directory, logs in found:
             self.replicas.add_loaded(logs, directory)
+            self.replicas.add_futures(list(directory.store.future_logs.values()), directory)
 
     def _settings_of(self, topic: str) -> TopicSettings:
         return self._settings.of(self.metadata.newest, topic)
@@ -323,9 +335,11 @@ class BrokerServer:
         is_broker_changed = any(r.resource_type == BROKER_RESOURCE for r in changed)
         if is_broker_changed:
             self._settings.forget()
-        await self.replicas.apply(local_changes(delta, self._config.node_id))
-        # Before the next reaction, which may make a topic of the same name.
-        await self.replicas.put_aside_strays()
+        async with self.mover.lock:
+            await self.replicas.apply(local_changes(delta, self._config.node_id))
+            # Before the next reaction, which may make a topic of the same name.
+            await self.replicas.put_aside_strays()
+            await self.mover.settle()
         is_newest = publication.image is self.metadata.image
         self.replicas.resume_waiting(all_is_done=is_newest)
         if delta.cluster.changed_brokers:

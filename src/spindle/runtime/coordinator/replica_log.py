@@ -7,7 +7,7 @@ from typing import Final
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import TopicPartition
 from spindle.common.ports import Bytes
-from spindle.log.log import AppendInfo, FetchedRecords
+from spindle.log.log import AppendInfo, FetchedRecords, Log
 from spindle.protocol.records.batch import batches
 from spindle.protocol.records.validation import AppendOrigin
 from spindle.replicas.partition import ACKS_ALL, Partition
@@ -65,7 +65,7 @@ class ReplicaCoordinatorLog:
         while offset < hosted.log.log_end_offset:
             await self._wait_committed(partition, hosted, offset)
             found: FetchedRecords = await hosted.directory.executor.submit(
-                _read, hosted, offset, hosted.high_watermark
+                _read, hosted.log, offset, hosted.high_watermark
             )
             last = None
             for _, header in batches(found.records):
@@ -119,7 +119,7 @@ class _Progress:
         self.committed()
 
 
-def _read(partition: Partition, offset: int, end_offset: int) -> FetchedRecords:
+def _read(log: Log, offset: int, end_offset: int) -> FetchedRecords:
     # Retention may have moved the log start since the last piece was read.
-    start_offset = max(offset, partition.log.log_start_offset)
-    return partition.log.read(start_offset, _READ_BYTES, end_offset, min_one_batch=True)
+    start_offset = max(offset, log.log_start_offset)
+    return log.read(start_offset, _READ_BYTES, end_offset, min_one_batch=True)

@@ -32,6 +32,7 @@ from spindle.runtime.metrics.replicas import (
     directory_metrics,
     fetcher_metrics,
     group_metrics,
+    move_metrics,
     replica_metrics,
 )
 from spindle.runtime.metrics.traffic import request_metrics, topic_text, total_metrics
@@ -127,6 +128,7 @@ class NodeMetrics:
             return _Gathered(metrics, Traffic().snapshot())
         metrics += broker_metrics(broker)
         metrics += fetcher_metrics(broker.replica_fetchers)
+        metrics += move_metrics(broker.replicas.moves)
         replicas = await count_replicas(broker.replicas)
         metrics += replica_metrics(broker, replicas)
         capacities = await self._capacities.ask(broker.replicas.directories)

@@ -7,6 +7,7 @@ from prometheus_client import Metric
 
 from spindle.disks.log_directory import LogDirectory
 from spindle.metadata.partitions import PartitionRegistration
+from spindle.replicas.moves import Moves
 from spindle.replicas.partition import Partition
 from spindle.replicas.replica_manager import Replicas
 from spindle.replication.fetcher import Fetcher
@@ -169,6 +170,24 @@ def fetcher_metrics(fetchers: ReplicaFetchers) -> Iterator[Metric]:
         "kafka_server_fetcher_stats_bytes",
         "Bytes of records fetched by the present fetchers, by leader.",
         [({"leader": leader}, sum(f.bytes_in for f in of)) for leader, of in by_leader.items()],
+    )
+
+
+def move_metrics(moves: Moves) -> Iterator[Metric]:
+    """Yield the metrics of moves between the directories of this broker (KIP-113)."""
+    prefix = "kafka_server_replica_alter_log_dirs_manager"
+    yield gauge(f"{prefix}_move_count", "Replicas that move to another directory.", len(moves))
+    yield gauge(
+        f"{prefix}_max_lag",
+        "Records that the future log furthest behind lacks.",
+        max((move.lag for move in moves), default=0),
+    )
+    yield counter(f"{prefix}_copied_bytes", "Bytes copied between directories.", moves.copied_bytes)
+    yield counter(f"{prefix}_completed_moves", "Replicas moved to another directory.", moves.done)
+    yield counter(
+        f"{prefix}_failed_moves",
+        "Moves ended by a failed directory, a damaged batch, or copies that differed.",
+        moves.failed,
     )
 
 

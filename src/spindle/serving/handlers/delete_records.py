@@ -1,10 +1,11 @@
 """DeleteRecords: move the log start forward, on every replica that is alive (KIP-107)."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from typing import Final, NamedTuple
 
 from spindle.common.errors import ApiError, ErrorCode, LogDirectoryFailed
 from spindle.common.ids import INTERNAL_TOPICS
+from spindle.log.log import Log
 from spindle.protocol.messages.delete_records import (
     DeleteRecordsRequest,
     DeleteRecordsResponse,
@@ -73,16 +74,31 @@ async def _delete(services: BrokerServices, name: str, offset: int, result: Resu
     target = partition.high_watermark if offset == _HIGH_WATERMARK else offset
     if not 0 <= target <= partition.high_watermark:
         raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE)
-    await partition.directory.executor.submit(_move_start, partition, target)
+    await _move_start(services, partition, target)
     partition.log_start_moved()
     result.low_watermark = partition.low_watermark
     return _Deletion(partition, target, result)
 
 
-def _move_start(partition: Partition, offset: int) -> None:
-    # The high watermark that the directory's thread knows may be a moment old.
-    partition.log.update_high_watermark(max(partition.log.high_watermark, offset))
-    partition.log.increment_log_start_offset(offset)
+def _move_start(services: BrokerServices, partition: Partition, offset: int) -> Awaitable[None]:
+    moved = services.loop.create_future()
+    promise: Awaitable[None] = moved
+
+    def change(log: Log) -> None:
+        # The high watermark that the directory's thread knows may be a moment old.
+        log.update_high_watermark(max(log.high_watermark, offset))
+        log.increment_log_start_offset(offset)
+
+    def changed(_: None, error: BaseException | None) -> None:
+        if moved.done():
+            return
+        if error is None:
+            moved.set_result(None)
+        else:
+            moved.set_exception(error)
+
+    partition.change_log(change, changed)
+    return promise
 
 
 async def _wait_for_followers(

@@ -5,6 +5,7 @@ from typing import Final
 from spindle.common.errors import ErrorCode, LogDirectoryFailed
 from spindle.common.ids import TopicPartition
 from spindle.disks.log_directory import LogDirectory
+from spindle.log.log import Log
 from spindle.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirsResponse,
@@ -20,6 +21,7 @@ _MAX_DIRECTORY_NAME_BYTES: Final = 255
 _FUTURE_SUFFIX_BYTES: Final = len(".") + 32 + len("-future")
 
 Result = DescribeLogDirsResponse.DescribeLogDirsResult
+TopicAnswer = AlterReplicaLogDirsResponse.AlterReplicaLogDirTopicResult
 
 
 async def describe_log_dirs(
@@ -52,10 +54,10 @@ async def _describe(
         is_cordoned=services.replicas.is_cordoned(directory),
     )
     topics: dict[str, Result.DescribeLogDirsTopic] = {}
-    for partition in services.replicas.in_directory(directory):
-        where = partition.topic_partition
+
+    def add(where: TopicPartition, log: Log, offset_lag: int, *, is_future: bool) -> None:
         if wanted is not None and where not in wanted:
-            continue
+            return
         topic = topics.get(where.topic)
         if topic is None:
             topic = topics[where.topic] = Result.DescribeLogDirsTopic(name=where.topic)
@@ -63,38 +65,47 @@ async def _describe(
         topic.partitions.append(
             Result.DescribeLogDirsTopic.DescribeLogDirsPartition(
                 partition_index=where.partition,
-                partition_size=partition.log.size_bytes,
-                offset_lag=max(partition.high_watermark - partition.log.log_end_offset, 0),
+                partition_size=log.size_bytes,
+                offset_lag=offset_lag,
+                is_future_key=is_future,
             )
         )
+
+    for partition in services.replicas.in_directory(directory):
+        log = partition.log
+        lag = max(partition.high_watermark - log.log_end_offset, 0)
+        add(partition.topic_partition, log, lag, is_future=False)
+    for move in services.replicas.moves:
+        if move.target is directory:
+            add(move.partition.topic_partition, move.future, move.lag, is_future=True)
     return result
 
 
 async def alter_replica_log_dirs(
     services: BrokerServices, context: RequestContext, request: AlterReplicaLogDirsRequest
 ) -> AlterReplicaLogDirsResponse:
-    """Choose the directories of replicas; one that exists can only stay where it is so far."""
+    """Begin to move replicas to other directories; a replica that is to come is created there.
+
+    The answer does not wait for the end of a move: DescribeLogDirs shows how far it is.
+    """
     response = AlterReplicaLogDirsResponse()
-    answers: dict[str, AlterReplicaLogDirsResponse.AlterReplicaLogDirTopicResult] = {}
+    answers: dict[str, TopicAnswer] = {}
     for wanted in request.dirs:
         for topic in wanted.topics:
             if topic.partitions and topic.name not in answers:
-                answers[topic.name] = AlterReplicaLogDirsResponse.AlterReplicaLogDirTopicResult(
-                    topic_name=topic.name
-                )
+                answers[topic.name] = TopicAnswer(topic_name=topic.name)
                 response.results.append(answers[topic.name])
             for index in topic.partitions:
-                answers[topic.name].partitions.append(
-                    AlterReplicaLogDirsResponse.AlterReplicaLogDirTopicResult.AlterReplicaLogDirPartitionResult(
-                        partition_index=index,
-                        error_code=_alter(services, wanted.path, TopicPartition(topic.name, index)),
-                    )
+                where = TopicPartition(topic.name, index)
+                answer = TopicAnswer.AlterReplicaLogDirPartitionResult(
+                    partition_index=index, error_code=await _alter(services, wanted.path, where)
                 )
+                answers[topic.name].partitions.append(answer)
     return response
 
 
-def _alter(services: BrokerServices, path: str, where: TopicPartition) -> ErrorCode:
-    """Return the code of one move, with checks in Kafka's order (the last: LIMITATIONS)."""
+async def _alter(services: BrokerServices, path: str, where: TopicPartition) -> ErrorCode:
+    """Check in Kafka's order, then begin the move."""
     name_bytes = len(str(where).encode()) + _FUTURE_SUFFIX_BYTES
     if name_bytes > _MAX_DIRECTORY_NAME_BYTES:
         return ErrorCode.INVALID_TOPIC_EXCEPTION
@@ -107,13 +118,9 @@ def _alter(services: BrokerServices, path: str, where: TopicPartition) -> ErrorC
     if replicas.is_cordoned(target):
         return ErrorCode.INVALID_REPLICA_ASSIGNMENT
     partition = replicas.lookup(where.topic, where.partition)
-    if partition is not None and partition.is_offline:
-        return ErrorCode.KAFKA_STORAGE_ERROR
-    if partition is None:
-        replicas.remember_directory(where, target)
-        topic = services.metadata.image.topics.by_name.get(where.topic)
-        is_known = topic is not None and where.partition in topic.partitions
-        return ErrorCode.REPLICA_NOT_AVAILABLE if is_known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    if partition.directory is target:
-        return ErrorCode.NONE
-    return ErrorCode.UNSUPPORTED_VERSION
+    if partition is not None:
+        return await services.move_replica(partition, target)
+    replicas.remember_directory(where, target)
+    topic = services.metadata.image.topics.by_name.get(where.topic)
+    is_known = topic is not None and where.partition in topic.partitions
+    return ErrorCode.REPLICA_NOT_AVAILABLE if is_known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

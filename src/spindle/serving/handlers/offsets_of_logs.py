@@ -6,6 +6,7 @@ KIP-79, KIP-734 (max timestamp), KIP-405 (earliest local, latest tiered), KIP-32
 from typing import Any, Final
 
 from spindle.common.errors import ApiError, ErrorCode, LogDirectoryFailed
+from spindle.log.log import Log
 from spindle.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from spindle.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
@@ -104,7 +105,7 @@ async def _offset(
     if asked.timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return answer  # nothing is tiered: no offset
     try:
-        found = await partition.directory.executor.submit(_search, partition, asked.timestamp)
+        found = await partition.directory.executor.submit(_search, partition.log, asked.timestamp)
     except (ApiError, LogDirectoryFailed) as error:
         answer.error_code = error_code(error)
         return answer
@@ -134,9 +135,8 @@ def _limit(partition: Partition, request: ListOffsetsRequest) -> int:
     return partition.last_stable_offset if request.isolation_level else partition.high_watermark
 
 
-def _search(partition: Partition, timestamp: int) -> tuple[int, int, int] | None:
+def _search(log: Log, timestamp: int) -> tuple[int, int, int] | None:
     """Find (timestamp, offset, leader epoch) on the directory's thread; None without a match."""
-    log = partition.log
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         epoch = log.epochs.epoch_at(log.log_start_offset)
         return -1, log.log_start_offset, -1 if epoch is None else epoch

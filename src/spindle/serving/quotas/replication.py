@@ -27,26 +27,38 @@ class ReplicationQuota:
 
 
 class ReplicationQuotas:
-    """The quotas `leader.` and `follower.replication.throttled.rate`.
+    """The quotas of both roles, and of moves between directories (KIP-113).
+
+    Limits are `leader.` and `follower.replication.throttled.rate`, and
+    `replica.alter.log.dirs.io.max.bytes.per.second`.
 
     Args:
         now_ms: a clock for durations.
     """
 
-    __slots__ = ("follower", "leader")
+    __slots__ = ("directories", "follower", "leader")
 
     def __init__(self, config: NodeConfig, now_ms: Callable[[], int]) -> None:
-        samples = config.integer("replication.quota.window.num")
-        window_ms = 1000 * config.integer("replication.quota.window.size.seconds")
 
-        def quota() -> ReplicationQuota:
-            return ReplicationQuota(WindowedRate(samples, window_ms, is_spread=False), 0, now_ms)
+        def quota(samples: int, window_s: int) -> ReplicationQuota:
+            rate = WindowedRate(samples, 1000 * window_s, is_spread=False)
+            return ReplicationQuota(rate, 0, now_ms)
 
-        self.leader = quota()
-        self.follower = quota()
+        integer = config.integer
+        samples = integer("replication.quota.window.num")
+        window_s = integer("replication.quota.window.size.seconds")
+        self.leader = quota(samples, window_s)
+        self.follower = quota(samples, window_s)
+        self.directories = quota(
+            integer("alter.log.dirs.replication.quota.window.num"),
+            integer("alter.log.dirs.replication.quota.window.size.seconds"),
+        )
         self.update(BrokerValues(config))
 
     def update(self, values: BrokerValues) -> None:
-        """Set both limits to the values in force."""
+        """Set all limits to the values in force."""
         self.leader.limit_bytes_per_s = values.integer("leader.replication.throttled.rate")
         self.follower.limit_bytes_per_s = values.integer("follower.replication.throttled.rate")
+        self.directories.limit_bytes_per_s = values.integer(
+            "replica.alter.log.dirs.io.max.bytes.per.second"
+        )

@@ -7,10 +7,12 @@ from spindle.common.uuids import Uuid, uuid_text
 from spindle.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
 )
+from spindle.protocol.messages.alter_replica_log_dirs import AlterReplicaLogDirsRequest
 from spindle.protocol.messages.create_topics import CreateTopicsRequest
 from spindle.protocol.messages.delete_records import DeleteRecordsRequest
 from spindle.protocol.messages.delete_topics import DeleteTopicsRequest
 from spindle.protocol.messages.elect_leaders import ElectLeadersRequest
+from spindle.raft.ready import Destination
 from spindle.runtime.peers.port import PeerUnavailable
 from spindle.testing.simulation.client import SimulatedClient
 from spindle.testing.simulation.history import History
@@ -152,6 +154,17 @@ class Admin:
                 ],
             )
         )
+
+    async def move(self, topic: Topic, index: int, broker: Destination, path: str) -> None:
+        """Try once to move a broker's replica to one of its directories."""
+        kind = AlterReplicaLogDirsRequest.AlterReplicaLogDir
+        self._history.note(f"{topic.name}-{index} on broker {broker.host} is to move to {path}")
+        moved = kind.AlterReplicaLogDirTopic(name=topic.name, partitions=[index])
+        request = AlterReplicaLogDirsRequest(dirs=[kind(path=path, topics=[moved])])
+        try:
+            await self._client.ask(broker, request)
+        except PeerUnavailable:
+            return
 
     async def _ask(self, request: Any) -> Any:
         try:

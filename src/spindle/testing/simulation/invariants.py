@@ -42,6 +42,7 @@ class _Replica:
         "high_watermark",
         "leader",
         "leader_epoch",
+        "log",
         "partition",
         "seen",
         "truth",
@@ -49,6 +50,7 @@ class _Replica:
 
     def __init__(self, partition: Partition, truth: PartitionTruth) -> None:
         self.partition = partition
+        self.log = partition.log
         self.truth = truth
         self.seen: tuple[Any, ...] = ()
         self.leader: LeaderState | None = None
@@ -198,6 +200,8 @@ class Invariants:
             if replica is None:
                 replica = replicas[id(partition)] = self._first_look(partition)
             leader, log = partition.leader, partition.log
+            if log is not replica.log:
+                self._log_replaced(watched, replica)
             seen = (
                 None if leader is None else leader.leader_epoch,
                 partition.high_watermark,
@@ -217,6 +221,26 @@ class Invariants:
             f"the log of {truth} belongs to topic id {uuid_text(partition.log.topic_id or b'')}",
         )
         return _Replica(partition, truth)
+
+    def _log_replaced(self, watched: _Watched, replica: _Replica) -> None:
+        """A replica has moved to another directory: all of its records are looked at again."""
+        partition = replica.partition
+        self._verdict.check(
+            partition.log.log_end_offset >= replica.log.log_end_offset,
+            f"{watched.simulated} moved {replica.truth} with a log up to "
+            f"{partition.log.log_end_offset} instead of {replica.log.log_end_offset}",
+        )
+        replica.log = partition.log
+        replica.seen = ()
+        replica.checked_offset = 0
+        name = str(partition.topic_partition)
+        disks = watched.simulated.machine.disks
+        with disks.observed():
+            current = [d for d in disks.directories if disks.exists(f"{d}/{name}")]
+        self._verdict.check(
+            len(current) == 1 or bool(disks.broken),
+            f"{watched.simulated} has current logs of {name} in {current} after a move",
+        )
 
     def _look_at(self, watched: _Watched, replica: _Replica) -> None:
         partition, truth = replica.partition, replica.truth

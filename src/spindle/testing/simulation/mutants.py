@@ -29,13 +29,15 @@ from spindle.raft.core import is_up_to_date
 from spindle.raft.progress import Progress
 from spindle.raft.roles import Prospective, Unattached
 from spindle.raft.voters import VoterHistory, VoterSet
-from spindle.replicas import follower_work, replica_manager
+from spindle.replicas import follower_work, replica_copy, replica_manager
 from spindle.replicas.partition import ACKS_ALL, Partition
 from spindle.replicas.replica_manager import Replicas
 from spindle.replication import follower_log
 from spindle.replication.fetch_session_handler import FetchSessionHandler
 from spindle.replication.leader_state import LeaderState
+from spindle.replication.replica_move import MoveState, ReplicaMove
 from spindle.runtime import background
+from spindle.runtime.broker.replica_mover import MoveTask
 from spindle.runtime.broker.topic_settings import SettingsOfTopics
 from spindle.runtime.controller.driver import ControllerDriver
 from spindle.runtime.controller.periodic_tasks import PeriodicTasks
@@ -54,22 +56,27 @@ class Mutant(NamedTuple):
         owner: the class or module that it is made in.
         name: the attribute that is replaced.
         make: gives the replacement, from the original.
+        besides: further mistakes, where one alone is made good by another safeguard.
     """
 
     owner: Any
     name: str
     make: Callable[[Function], Any]
+    besides: "tuple[Mutant, ...]" = ()
 
 
 @contextmanager
 def applied(mutant: Mutant) -> Iterator[None]:
-    """Apply the mistake within the context."""
-    original = mutant.owner.__dict__[mutant.name]
-    setattr(mutant.owner, mutant.name, mutant.make(original))
+    """Make the mistakes within the context."""
+    mistakes = (mutant, *mutant.besides)
+    originals = [each.owner.__dict__[each.name] for each in mistakes]
+    for each, original in zip(mistakes, originals, strict=True):
+        setattr(each.owner, each.name, each.make(original))
     try:
         yield
     finally:
-        setattr(mutant.owner, mutant.name, original)
+        for each, original in zip(mistakes, originals, strict=True):
+            setattr(each.owner, each.name, original)
 
 
 def _nothing(original: Function) -> Function:
@@ -378,6 +385,52 @@ def _drop_newest_records(original: Function) -> Function:
     return lambda self, record: record.offset >= self.end_offset
 
 
+# ---------------------------------------------------------------- moves between directories
+
+
+def _append_without_truncation(original: Function) -> Function:
+    """A future log keeps what was cut from the current one."""
+
+    def append_chunk(log: Any, chunk: Any, now_ms: int) -> Any:
+        kept = chunk._replace(truncated_to=log.log_end_offset, log_end_offset=log.log_end_offset)
+        return original(log, kept, now_ms)
+
+    return append_chunk
+
+
+def _compare_nothing(original: Function) -> Function:
+    """Copies are equal, whatever is in them."""
+
+    async def verify(self: Any, end_offset: int) -> bool:
+        return bool(self._move.course.is_under_way)
+
+    return verify
+
+
+def _ask_nobody(original: Function) -> Function:
+    """The logs change places without the controller."""
+
+    def assign(self: Any) -> tuple[Any, ...]:
+        self.state = MoveState.SWAPPING
+        return ()
+
+    return assign
+
+
+def _replace_log(original: Function) -> Function:
+    """The log is replaced while it may change."""
+
+    def replace_log(self: Any, log: Any, directory: Any) -> None:
+        self.log, self.directory = log, directory
+
+    return replace_log
+
+
+def _keep_name(original: Function) -> Function:
+    """The log that was replaced stays."""
+    return lambda self, log, unique: self._forget(log)
+
+
 MUTANTS: Final[dict[str, Mutant]] = {
     "vote for shorter logs": Mutant(votes, "is_up_to_date", _always(True)),
     "vote twice": Mutant(votes, "can_grant", _grant_whoever_asks),
@@ -447,6 +500,17 @@ MUTANTS: Final[dict[str, Mutant]] = {
     ),
     "hang beside the thread not seen": Mutant(HangWatch, "add", _watch_the_thread_alone),
     "hang not seen": Mutant(HangWatch, "look", _nothing),
+    "moves neither truncate nor compare": Mutant(
+        replica_copy,
+        "append_chunk",
+        _append_without_truncation,
+        (Mutant(MoveTask, "_verify", _compare_nothing),),
+    ),
+    "moves without the controller": Mutant(ReplicaMove, "_assign", _ask_nobody),
+    "appends go on during a swap": Mutant(
+        Partition, "hold", _nothing, (Mutant(Partition, "replace_log", _replace_log),)
+    ),
+    "two current logs": Mutant(DirectoryStore, "set_aside", _keep_name),
 }
 
 QUORUM_MUTANTS: Final[dict[str, Mutant]] = {

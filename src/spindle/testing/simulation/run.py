@@ -14,7 +14,10 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, Final
 
+from spindle.metadata.features import DIRECTORY_ASSIGNMENT_LEVEL
+from spindle.metadata.partitions import PartitionRegistration
 from spindle.raft.roles import Leader
+from spindle.runtime.broker.broker_server import BrokerServer
 from spindle.testing.simulation.cluster import Cluster, SimulatedNode
 from spindle.testing.simulation.history import History
 from spindle.testing.simulation.invariants import Invariants, story_of
@@ -182,6 +185,13 @@ class Simulation:
                     return f"not in sync: {story_of(name, partition)}"
                 if partition.is_reassigning:
                     return f"being reassigned: {story_of(name, partition)}"
+                elsewhere = [
+                    replica
+                    for replica in partition.replicas
+                    if self._is_elsewhere(replica, topic.name, index, partition)
+                ]
+                if elsewhere:
+                    return f"brokers {elsewhere} have {name} not where it is recorded"
                 ends = {
                     replica: self._ends(replica, topic.name, index)
                     for replica in partition.replicas
@@ -213,6 +223,29 @@ class Simulation:
                         if topic is None or topic.topic_id != committed.topic_id:
                             return f"{group_id} has an offset of the deleted topic of {partition}"
         return None
+
+    def _is_elsewhere(
+        self, broker_id: int, topic: str, index: int, partition: PartitionRegistration
+    ) -> bool:
+        """Return whether a broker has a replica in another directory than is recorded.
+
+        The target of a move is recorded before the replica is there.
+        """
+        broker = self._broker(broker_id)
+        found = None if broker is None else broker.replicas.lookup(topic, index)
+        if broker is None or found is None:
+            return False
+        move = broker.replicas.moves.get(found)
+        if move is not None and move.course.is_assigned:
+            return False
+        recorded = partition.directory(broker_id)
+        if self.invariants.metadata.newest.metadata_version < DIRECTORY_ASSIGNMENT_LEVEL:
+            recorded = found.directory.directory_id
+        return recorded != found.directory.directory_id
+
+    def _broker(self, broker_id: int) -> BrokerServer | None:
+        node = self.cluster.nodes[broker_id].node
+        return None if node is None else node.broker
 
     def _ends(self, broker_id: int, topic: str, index: int) -> tuple[int, int]:
         node = self.cluster.nodes[broker_id].node

@@ -100,6 +100,7 @@ class Deeds:
         features: raises and lowers feature levels.
         configs: changes what brokers and topics can change while they run.
         returns: removes a replica of a partition and adds the same one again.
+        directories: moves replicas between the directories of their brokers.
         unclean: lets replicas lead that may have lost records; without power failures and lost
             disks, under which an acknowledged record may go without any election.
         members: a classic group with members that come and go.
@@ -111,6 +112,7 @@ class Deeds:
     joins_by_itself: bool = False
     features: bool = False
     configs: bool = False
+    directories: bool = False
     unclean: bool = False
     members: bool = False
     compacts: bool = False
@@ -189,6 +191,13 @@ def draw(seed: int) -> Scenario:
         deeds = replace(deeds, returns=True)
         chances = _calmer(chances, more)
         rough_s = 8.0
+    # From another source: a seed keeps everything else that it has always drawn.
+    moves_random = Random(f"moves {seed}")
+    if moves_random.random() < 0.4:
+        deeds = replace(deeds, directories=True)
+        nodes = tuple(replace(plan, directories=max(plan.directories, 2)) for plan in nodes)
+        rate = moves_random.choice(("300", "3000", "1000000"))
+        properties["replica.alter.log.dirs.io.max.bytes.per.second"] = rate
     return Scenario(
         seed,
         nodes,

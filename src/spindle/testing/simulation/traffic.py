@@ -5,10 +5,11 @@ from collections.abc import Coroutine
 from random import Random
 from typing import Any
 
+from spindle.raft.ready import Destination
 from spindle.testing.simulation.admin import Admin
 from spindle.testing.simulation.client import SimulatedClient
 from spindle.testing.simulation.clock import SkewedClock
-from spindle.testing.simulation.cluster import Cluster
+from spindle.testing.simulation.cluster import BROKER_PORT, Cluster
 from spindle.testing.simulation.consumer import Consumer, GroupOffsets
 from spindle.testing.simulation.group_members import (
     ANSWER_S,
@@ -81,6 +82,8 @@ class SimulatedTraffic:
         self._admin_task = self._spawn(self._administer())
         if self._cluster.scenario.deeds.returns:
             self._spawn(self._return_replicas())
+        if self._cluster.scenario.deeds.directories:
+            self._spawn(self._move_replicas())
 
     @property
     def unfinished(self) -> str | None:
@@ -189,6 +192,19 @@ class SimulatedTraffic:
                 await admin.reassign(topic, index, others)
                 await asyncio.sleep(moves.choice((0.0, 0.05, 0.3)))
                 await admin.reassign(topic, index, [*others, removed])
+
+    async def _move_replicas(self) -> None:
+        """Move replicas between directories, also while they move already."""
+        random = Random(f"moves of {self._cluster.scenario.seed}")
+        while self._is_writing:
+            await asyncio.sleep(random.uniform(0.1, 1.0))
+            if not self.topics:
+                continue
+            topic = random.choice(self.topics)
+            broker = random.choice(self._cluster.brokers)
+            place = Destination(broker.plan.node_id, broker.host, BROKER_PORT)
+            path = random.choice(broker.config.log_dirs)
+            await self._admin.move(topic, random.randrange(topic.partitions), place, path)
 
     async def _open(self, name: str, partitions: int, replication_factor: int) -> None:
         configs: dict[str, str] = {}

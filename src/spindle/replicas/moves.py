@@ -1,0 +1,175 @@
+"""Replicas that move between the directories of this broker (KIP-113).
+
+Belongs to the event loop. `replication.replica_move` decides, `replica_copy` does the work on the
+directories' threads, and `runtime.broker.replica_mover` keeps the order and the pace.
+"""
+
+import logging
+from collections.abc import Callable, Iterator
+
+from spindle.common.uuids import Uuid, UuidSource
+from spindle.disks.log_copy import start_over
+from spindle.disks.log_directory import LogDirectory
+from spindle.log.log import Log
+from spindle.replicas.partition import Partition
+from spindle.replication.replica_move import MoveAction, MoveEvent, ReplicaMove
+
+AssignDirectory = Callable[[Uuid, int, Uuid], None]
+"""Called with (topic id, partition, directory id) of a replica that is not where it is recorded."""
+
+log = logging.getLogger(__name__)
+
+
+class Move:
+    """One replica on its way to another directory.
+
+    Attributes:
+        source: where the current log is.
+        target: where the future log is.
+        copied_bytes: of batches, in this run of the broker.
+    """
+
+    __slots__ = ("copied_bytes", "course", "current", "future", "partition", "source", "target")
+
+    def __init__(
+        self, partition: Partition, target: LogDirectory, future: Log, course: ReplicaMove
+    ) -> None:
+        self.partition = partition
+        self.source = partition.directory
+        self.current = partition.log
+        self.target = target
+        self.future = future
+        self.course = course
+        self.copied_bytes = 0
+
+    def __str__(self) -> str:
+        return f"{self.partition.topic_partition} from {self.source.path} to {self.target.path}"
+
+    @property
+    def lag(self) -> int:
+        """How many offsets the future log is behind."""
+        return max(self.current.log_end_offset - self.future.log_end_offset, 0)
+
+
+class Moves:
+    """All moves under way on this broker.
+
+    Args:
+        assign: tells the controller the directory of a replica.
+
+    Attributes:
+        on_begun: called with a new move; on_news with one to which something has happened.
+        done, failed: how many moves have ended so, since the start.
+    """
+
+    def __init__(
+        self, assign: AssignDirectory, now_ms: Callable[[], int], new_uuid: UuidSource
+    ) -> None:
+        self._assign = assign
+        self._now_ms = now_ms
+        self._new_uuid = new_uuid
+        self._moves: dict[Partition, Move] = {}
+        self.on_begun: Callable[[Move], None] = lambda move: None
+        self.on_news: Callable[[Move], None] = lambda move: None
+        self.done = 0
+        self.failed = 0
+        self._copied_bytes_before = 0
+
+    def __iter__(self) -> Iterator[Move]:
+        return iter(list(self._moves.values()))
+
+    def __len__(self) -> int:
+        return len(self._moves)
+
+    @property
+    def copied_bytes(self) -> int:
+        """Bytes of batches that were copied since the start."""
+        return self._copied_bytes_before + sum(move.copied_bytes for move in self._moves.values())
+
+    def get(self, partition: Partition) -> Move | None:
+        return self._moves.get(partition)
+
+    def begin(
+        self,
+        partition: Partition,
+        target: LogDirectory,
+        future: Log,
+        *,
+        needs_assignment: bool,
+        is_recorded: bool = False,
+    ) -> Move:
+        """Begin to copy the replica into a future log, or go on after a restart."""
+        course = ReplicaMove(needs_assignment=needs_assignment, is_recorded=is_recorded)
+        move = self._moves[partition] = Move(partition, target, future, course)
+        target.log_count += 1
+        log.info("moving %s; %d offsets to copy", move, move.lag)
+        self.on_begun(move)
+        return move
+
+    def happened(self, move: Move, event: MoveEvent) -> None:
+        """Take note of an event and do what it asks for."""
+        where = move.partition.topic_partition
+        for action in move.course.step(event):
+            match action:
+                case MoveAction.ASSIGN_TARGET:
+                    self._assign(move.partition.topic_id, where.partition, move.target.directory_id)
+                case MoveAction.ASSIGN_SOURCE:
+                    self._assign(move.partition.topic_id, where.partition, move.source.directory_id)
+                case MoveAction.START_OVER:
+                    log.error("the copy of %s differs: it begins anew", move)
+                    move.target.executor.submit_nowait(start_over, move.future)
+                case MoveAction.DROP_FUTURE:
+                    move.target.executor.submit_nowait(
+                        move.target.store.delete_logs, [move.future], self._new_uuid, self._now_ms()
+                    )
+        if not move.course.is_under_way:
+            self._end(move, event)
+        self.on_news(move)
+
+    def _end(self, move: Move, event: MoveEvent) -> None:
+        if self._moves.get(move.partition) is move:
+            del self._moves[move.partition]
+        self._copied_bytes_before += move.copied_bytes
+        if event is MoveEvent.SWAPPED:
+            move.source.log_count -= 1
+            self.done += 1
+            log.info("moved %s", move)
+            return
+        move.target.log_count -= 1
+        if event is MoveEvent.CANCEL:
+            log.info("the move of %s is cancelled", move)
+        else:
+            self.failed += 1
+            log.error("the move of %s has failed: %s", move, event.value)
+        move.source.executor.submit_nowait(move.current.end_move)
+
+    def cancel(self, partition: Partition) -> None:
+        """End the move of a replica, if there is one, and delete its future log."""
+        move = self._moves.get(partition)
+        if move is not None:
+            self.happened(move, MoveEvent.CANCEL)
+
+    def recorded(self, partition: Partition, directory_id: Uuid) -> bool:
+        """Take note of the directory that the metadata names.
+
+        Returns:
+            True if a move explains that it is not where the current log is, so that the controller
+            need not be told.
+        """
+        move = self._moves.get(partition)
+        if move is None:
+            return False
+        if not move.course.is_assigned:
+            # The target may stand there since the replica was here before: it is not there yet.
+            return False
+        if directory_id == move.target.directory_id and not move.course.is_recorded:
+            self.happened(move, MoveEvent.RECORDED)
+        return True
+
+    def directory_failed(self, directory: LogDirectory) -> None:
+        """End the moves from and to a dead directory."""
+        for move in self:
+            if move.source is directory:
+                self.happened(move, MoveEvent.SOURCE_FAILED)
+            elif move.target is directory:
+                self.happened(move, MoveEvent.TARGET_FAILED)

@@ -1,0 +1,227 @@
+"""The work of a move on the two directories' I/O threads, one small job at a time (KIP-113).
+
+Each job handles at most `CHUNK_BYTES`, so that what producers and consumers want of the same
+directories stands behind one of them, not behind the whole copy.
+"""
+
+from collections.abc import Awaitable, Callable
+from enum import Enum
+from typing import NamedTuple, TypeVar
+
+from spindle.common.errors import LogDirectoryFailed
+from spindle.common.uuids import UuidSource
+from spindle.disks.log_copy import (
+    CHUNK_BYTES,
+    Chunk,
+    Digest,
+    append_chunk,
+    begin_copy,
+    digest,
+    read_chunk,
+)
+from spindle.disks.log_directory import LogDirectory
+from spindle.log.log import HandOver, Log
+from spindle.replicas.moves import Move
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+
+class Comparison(Enum):
+    """The result of a comparison of the two logs."""
+
+    EQUAL = "equal"
+    DIFFERENT = "different"
+    TRUNCATED = "the current log was truncated meanwhile"
+    START_MOVED = "the start of the current log has moved"
+
+
+class Copied(NamedTuple):
+    """The result of copying a chunk.
+
+    Attributes:
+        has_all: the future log ends where the current log ended when the chunk was read.
+    """
+
+    size_bytes: int
+    has_all: bool
+
+
+class ReplicaCopy:
+    """Copies, compares and swaps the two logs of a move.
+
+    Every method raises `LogDirectoryFailed` if one of the directories fails. None must be called
+    once the move is over.
+    """
+
+    def __init__(self, move: Move, now_ms: Callable[[], int], new_uuid: UuidSource) -> None:
+        self._move = move
+        self._now_ms = now_ms
+        self._new_uuid = new_uuid
+        self._ahead: Chunk | None = None
+
+    async def begin(self) -> None:
+        """Keep compaction away from the current log; cut what the future log has too much."""
+        move = self._move
+        end_offset = await move.source.executor.submit(begin_copy, move.current)
+        if move.future.log_end_offset > end_offset:
+            await move.target.executor.submit(_truncate, move.target, move.future, end_offset)
+
+    async def copy_chunk(self) -> Copied:
+        """Copy the next batches, at least one if one is missing; read those after them meanwhile.
+
+        Nothing has been read ahead when `has_all` comes back.
+        """
+        move = self._move
+        chunk = await self._next_chunk()
+        if not move.course.is_under_way:
+            return Copied(0, has_all=False)
+        move.course.truncated_to(chunk.truncated_to)
+        append = move.target.executor.submit(append_chunk, move.future, chunk, self._now_ms())
+        if chunk.records and chunk.end_offset < chunk.log_end_offset:
+            position, self._ahead = await _both(append, self._read(chunk.end_offset))
+        else:
+            position = await append
+        move.copied_bytes += position.copied_bytes
+        return Copied(position.copied_bytes, position.end_offset >= chunk.log_end_offset)
+
+    async def _next_chunk(self) -> Chunk:
+        """Return what follows the end of the future log, from memory if it was read already."""
+        end_offset = self._move.future.log_end_offset
+        ahead, self._ahead = self._ahead, None
+        if ahead is None:
+            return await self._read(end_offset)
+        if ahead.first_offset == end_offset:
+            return ahead
+        chunk = await self._read(end_offset)
+        return chunk._replace(truncated_to=min(chunk.truncated_to, ahead.truncated_to))
+
+    def _read(self, offset: int) -> Awaitable[Chunk]:
+        move = self._move
+        return move.source.executor.submit(read_chunk, move.current, offset, CHUNK_BYTES)
+
+    async def compare_chunk(self, end_offset: int) -> Comparison:
+        """Compare the next batches below `end_offset` that were not compared yet."""
+        move = self._move
+        course = move.course
+        count = move.current.truncation_count
+        begin = max(course.verified_end_offset, move.current.log_start_offset)
+        source, target = await self._digest_both(begin, end_offset)
+        if not course.is_under_way:
+            return Comparison.EQUAL
+        if move.current.truncation_count != count:
+            return Comparison.TRUNCATED
+        if source.first_offset > begin:
+            return Comparison.START_MOVED
+        if target != source:
+            return Comparison.DIFFERENT
+        is_empty = source.end_offset == source.first_offset
+        course.verified_end_offset = max(source.end_offset, end_offset if is_empty else 0)
+        return Comparison.EQUAL
+
+    async def _digest_both(self, begin: int, end_offset: int) -> tuple[Digest, Digest]:
+        """Return the digests of some batches from `begin` on, of the same range if possible."""
+        move = self._move
+        logs = ((move.source, move.current), (move.target, move.future))
+        first, second = (self._digest(at, log, begin, end_offset) for at, log in logs)
+        digests = list(await _both(first, second))
+        # The borders of segments end a range early, and the two logs have theirs elsewhere.
+        while move.course.is_under_way and digests[0].end_offset != digests[1].end_offset:
+            behind = int(digests[1].end_offset < digests[0].end_offset)
+            known, goal = digests[behind], digests[1 - behind].end_offset
+            part = await self._digest(*logs[behind], known.end_offset, goal, known.crc)
+            if part.end_offset <= known.end_offset or part.first_offset != known.end_offset:
+                break
+            digests[behind] = part._replace(first_offset=known.first_offset)
+        return digests[0], digests[1]
+
+    def _digest(
+        self, directory: LogDirectory, log: Log, offset: int, end_offset: int, crc: int = 0
+    ) -> Awaitable[Digest]:
+        return directory.executor.submit(digest, log, offset, end_offset, crc)
+
+    async def flush(self) -> None:
+        """Bring the future log to the device, beside the target's thread; note its offsets."""
+        move = self._move
+        task = await move.target.executor.submit(move.future.begin_flush)
+        await move.target.executor.submit_beside(task.run)
+        await move.target.executor.submit(move.future.complete_flush, task)
+        await move.target.executor.submit(_checkpoint, move.target)
+
+    async def hand_over(self) -> HandOver:
+        """Wait for the appends under way; return what the future log has to know."""
+        return await self._move.source.executor.submit(self._move.current.hand_over)
+
+    async def take_over(self, former: HandOver) -> None:
+        """Make the future log an equal of the current one, as durable as that."""
+        move = self._move
+        await move.target.executor.submit(_take_over, move.target, move.future, former)
+
+    async def swap(self) -> None:
+        """Give the future log the name of the current one.
+
+        The current log is renamed first: at no time are there two current logs. A restart between
+        the two renames finds the future log alone and the metadata naming its directory.
+
+        Raises:
+            LogDirectoryFailed: a directory failed; if it was the target, the current log has got
+                its name back.
+        """
+        move = self._move
+        await move.source.executor.submit(
+            move.source.store.set_aside, move.current, self._new_uuid()
+        )
+        try:
+            await move.target.executor.submit(_promote, move.target, move.future)
+        except LogDirectoryFailed:
+            await move.source.executor.submit(move.source.store.put_back, move.current)
+            raise
+
+    async def clean_up(self) -> None:
+        """After the swap: delete the former log later, and note where the new one stands."""
+        move = self._move
+        cleaned = await move.source.executor.submit(
+            move.source.store.cleaner_offset, move.current.topic_partition
+        )
+        await move.target.executor.submit(_note_promoted, move.target, move.future, cleaned)
+        await move.source.executor.submit(
+            move.source.store.remove_aside, move.current, self._now_ms()
+        )
+
+
+def _truncate(directory: LogDirectory, future: Log, end_offset: int) -> None:
+    future.truncate_to(end_offset)
+    directory.store.note_truncated([future])
+
+
+def _checkpoint(directory: LogDirectory) -> None:
+    directory.store.checkpoint_recovery_points()
+    directory.store.checkpoint_log_starts()
+    directory.store.checkpoint_high_watermarks()
+
+
+def _take_over(directory: LogDirectory, future: Log, former: HandOver) -> None:
+    has_moved = future.log_start_offset < former.log_start_offset
+    future.take_over(former)
+    if has_moved:
+        directory.store.checkpoint_log_starts()
+
+
+def _promote(directory: LogDirectory, future: Log) -> None:
+    directory.store.promote_future(future.topic_partition)
+
+
+def _note_promoted(directory: LogDirectory, promoted: Log, cleaner_offset: int | None) -> None:
+    if cleaner_offset is not None:
+        directory.store.set_cleaner_offset(promoted.topic_partition, cleaner_offset)
+    _checkpoint(directory)
+
+
+async def _both(first: Awaitable[T], second: Awaitable[U]) -> tuple[T, U]:
+    """Wait for two jobs that run at the same time, also if one of them fails."""
+    try:
+        one = await first
+    except Exception:  # the other's error, if there is one, must be looked at as well
+        await second
+        raise
+    return one, await second

@@ -1,0 +1,243 @@
+"""Moves replicas between the directories of this broker: a task for each move, a few at a time.
+
+`num.replica.alter.log.dirs.threads` moves run at once, in the order of their names; each copies in
+small jobs on the directories' own threads. `lock` is held by whatever changes where replicas are:
+a reaction to metadata, the begin of a move, and a swap.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from spindle.common.errors import CorruptRecords, ErrorCode, LogDirectoryFailed
+from spindle.common.uuids import UuidSource
+from spindle.disks.log_directory import LogDirectory
+from spindle.replicas.moves import Move
+from spindle.replicas.partition import Partition
+from spindle.replicas.replica_copy import Comparison, ReplicaCopy
+from spindle.replicas.replica_manager import Replicas
+from spindle.replication.replica_move import MoveEvent, MoveState
+from spindle.runtime.background import end, run_once
+from spindle.serving.quotas.replication import ReplicationQuota
+
+log = logging.getLogger(__name__)
+
+_NEWS_S: Final = 0.05
+"""How often a move that has all records looks for new ones."""
+
+
+class ReplicaMover:
+    """Runs the moves of a broker.
+
+    Args:
+        quota: `replica.alter.log.dirs.io.max.bytes.per.second`, over all moves.
+        most_at_once: how many moves may copy at the same time, >= 1.
+        needs_assignment: whether the controller has to record directories before a swap.
+    """
+
+    def __init__(
+        self,
+        replicas: Replicas,
+        quota: ReplicationQuota,
+        most_at_once: int,
+        needs_assignment: Callable[[], bool],
+        now_ms: Callable[[], int],
+        new_uuid: UuidSource,
+    ) -> None:
+        self._replicas = replicas
+        self._quota = quota
+        self._most_at_once = most_at_once
+        self._needs_assignment = needs_assignment
+        self._now_ms = now_ms
+        self._new_uuid = new_uuid
+        self._waiting: list[Move] = []
+        self._running: dict[Move, MoveTask] = {}
+        self._is_stopped = False
+        self.lock = asyncio.Lock()
+        replicas.moves.on_begun = self._begun
+        replicas.moves.on_news = self._news
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a move is at work, or cleans up behind itself."""
+        return bool(self._running)
+
+    async def alter(self, partition: Partition, target: LogDirectory) -> ErrorCode:
+        """Begin to move a hosted replica; a move to elsewhere ends, one to the same place goes on.
+
+        The present directory as the target only ends a move.
+        """
+        async with self.lock:
+            replicas = self._replicas
+            moves = replicas.moves
+            running = moves.get(partition)
+            if running is not None and running.target is not target:
+                moves.cancel(partition)
+                running = None
+            if partition.is_deleted:
+                return ErrorCode.REPLICA_NOT_AVAILABLE
+            if partition.is_offline:
+                return ErrorCode.KAFKA_STORAGE_ERROR
+            if partition.directory is target or running is not None:
+                return ErrorCode.NONE
+            return await replicas.begin_move(
+                partition, target, needs_assignment=self._needs_assignment()
+            )
+
+    async def settle(self) -> None:
+        """After the first reaction: go on with the moves of an earlier run. Under the lock."""
+        await self._replicas.settle_futures(needs_assignment=self._needs_assignment())
+
+    async def stop(self) -> None:
+        """End all tasks; the future logs stay, and the next run goes on with them."""
+        self._is_stopped = True
+        self._waiting.clear()
+        await end(*(task.task for task in self._running.values()))
+
+    def _begun(self, move: Move) -> None:
+        self._waiting.append(move)
+        self._waiting.sort(key=lambda each: each.partition.topic_partition)
+        self._start_next()
+
+    def _start_next(self) -> None:
+        while self._waiting and len(self._running) < self._most_at_once and not self._is_stopped:
+            move = self._waiting.pop(0)
+            task = self._running[move] = MoveTask(
+                move, self._replicas, self._quota, self.lock, self._now_ms, self._new_uuid
+            )
+            task.start(self._ended)
+
+    def _ended(self, move: Move) -> None:
+        self._running.pop(move, None)
+        self._start_next()
+
+    def _news(self, move: Move) -> None:
+        task = self._running.get(move)
+        if task is not None:
+            task.wake()
+        elif move in self._waiting and not move.course.is_under_way:
+            self._waiting.remove(move)
+
+
+class MoveTask:
+    """One move at work."""
+
+    def __init__(
+        self,
+        move: Move,
+        replicas: Replicas,
+        quota: ReplicationQuota,
+        lock: asyncio.Lock,
+        now_ms: Callable[[], int],
+        new_uuid: UuidSource,
+    ) -> None:
+        self._move = move
+        self._replicas = replicas
+        self._moves = replicas.moves
+        self._quota = quota
+        self._lock = lock
+        self._copy = ReplicaCopy(move, now_ms, new_uuid)
+        self._is_news = asyncio.Event()
+        self.task: asyncio.Task[None] | None = None
+
+    def start(self, ended: Callable[[Move], None]) -> None:
+        self.task = run_once(self._run(), f"move {self._move}")
+        self.task.add_done_callback(lambda _: ended(self._move))
+
+    def wake(self) -> None:
+        self._is_news.set()
+
+    async def _run(self) -> None:
+        try:
+            if self._move.course.is_under_way:
+                await self._copy.begin()
+            while self._move.course.is_under_way:
+                await self._turn(self._move.course.state)
+        except LogDirectoryFailed as failure:
+            # `Moves.directory_failed` has ended the move, or is about to.
+            log.warning("the move of %s stops: %s", self._move, failure)
+        except CorruptRecords as error:
+            log.error("the move of %s meets a damaged batch: %s", self._move, error)
+            self._happened(MoveEvent.BROKEN)
+        except Exception:  # a mistake of ours must not leave a move that never ends
+            log.exception("the move of %s", self._move)
+            self._happened(MoveEvent.BROKEN)
+
+    async def _turn(self, state: MoveState) -> None:
+        self._is_news.clear()
+        match state:
+            case MoveState.COPYING:
+                if await self._copy_some():
+                    self._happened(MoveEvent.CAUGHT_UP)
+            case MoveState.VERIFYING:
+                await self._verify(self._move.future.log_end_offset)
+                if self._move.course.state is MoveState.VERIFYING:
+                    await self._copy.flush()
+                    self._happened(MoveEvent.EQUAL)
+            case MoveState.ASSIGNING:
+                if await self._copy_some():
+                    await self._wait_for_news()
+            case _:
+                await self._swap()
+
+    async def _copy_some(self) -> bool:
+        """Copy one chunk within the quota; return whether nothing is missing."""
+        if self._quota.is_exceeded:
+            await self._wait_for_news()
+            return False
+        copied = await self._copy.copy_chunk()
+        self._quota.record(copied.size_bytes)
+        return copied.has_all
+
+    async def _wait_for_news(self) -> None:
+        """Return when something has happened since the beginning of the turn, or soon anyway."""
+        try:
+            async with asyncio.timeout(_NEWS_S):
+                await self._is_news.wait()
+        except TimeoutError:
+            pass
+
+    async def _verify(self, end_offset: int) -> bool:
+        """Compare up to `end_offset`; return whether all of that is equal."""
+        course = self._move.course
+        while course.is_under_way and course.verified_end_offset < end_offset:
+            match await self._copy.compare_chunk(end_offset):
+                case Comparison.DIFFERENT:
+                    self._happened(MoveEvent.DIFFERENT)
+                    return False
+                case Comparison.TRUNCATED | Comparison.START_MOVED:
+                    await self._copy.copy_chunk()
+                    end_offset = min(end_offset, self._move.future.log_end_offset)
+        return course.is_under_way
+
+    async def _swap(self) -> None:
+        """Come as close as possible first, then hold the appends back for the rest."""
+        await self._copy_rest()
+        if not await self._verify(self._move.future.log_end_offset):
+            return
+        async with self._lock:
+            if self._move.course.state is MoveState.SWAPPING:
+                await self._replicas.while_held(self._move.partition, self._swap_held)
+        if self._move.course.state is MoveState.DONE:
+            await self._copy.clean_up()
+
+    async def _copy_rest(self) -> None:
+        """Copy until nothing is missing, without regard to the quota: it is little by now."""
+        while self._move.course.is_under_way and not (await self._copy.copy_chunk()).has_all:
+            pass
+
+    async def _swap_held(self) -> None:
+        move, copy = self._move, self._copy
+        former = await copy.hand_over()
+        await self._copy_rest()
+        if not await self._verify(former.log_end_offset) or move.lag:
+            return
+        await copy.take_over(former)
+        if move.course.is_under_way:
+            await copy.swap()
+            move.partition.replace_log(move.future, move.target)
+            self._happened(MoveEvent.SWAPPED)
+
+    def _happened(self, event: MoveEvent) -> None:
+        self._moves.happened(self._move, event)

@@ -1,0 +1,190 @@
+"""kafka-reassign-partitions with `log_dirs`: moves between directories (KIP-113).
+
+The steps are those of a recording of Apache Kafka 4.3.1; each is played on both nodes.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from peers.clients import settings
+from peers.compare import Answer, Pair, tool_answer
+from peers.node import Node
+
+NODE_OVERRIDES = {
+    "log.segment.delete.delay.ms": "1000",
+    "log.initial.task.delay.ms": "500",
+    "log.segment.bytes": "1048576",
+}
+LIMIT_S = 60.0
+RECORDS = 2000
+
+
+class Mover:
+    """Moves partition 0 of a topic on one node by Kafka's tools."""
+
+    def __init__(self, pair: Pair, node: Node, topic: str, folder: Path) -> None:
+        self._pair = pair
+        self._node = node
+        self._topic = topic
+        self._folder = folder
+        self.tool("topics", "--create", "--topic", topic, "--partitions", "1")
+        producer = Producer(settings(node, linger_ms=5, batch_size=16384))
+        for number in range(RECORDS):
+            producer.produce(topic, b"%06d" % number + b"." * 1000, partition=0)
+        assert producer.flush(LIMIT_S) == 0
+        here = node.log_dirs.index(self._place())
+        self.paths = [str(path) for path in node.log_dirs[here:] + node.log_dirs[:here]]
+
+    def _place(self) -> Path:
+        (found,) = [path for path in self._node.log_dirs if (path / f"{self._topic}-0").exists()]
+        return found
+
+    def tool(self, name: str, *words: str) -> Answer:
+        result = self._pair.java_tools.run(name, "--bootstrap-server", self._node.bootstrap, *words)
+        return tool_answer(result)
+
+    def reassign(self, path: str, *words: str, partition: int = 0) -> Answer:
+        plan = self._folder / f"{self._node.kind}.json"
+        entry = {"topic": self._topic, "partition": partition, "replicas": [1], "log_dirs": [path]}
+        plan.write_text(json.dumps({"version": 1, "partitions": [entry]}))
+        answer = self.tool("reassign-partitions", "--reassignment-json-file", str(plan), *words)
+        return self.named(answer)
+
+    def named(self, answer: Any) -> Any:
+        """Call the directories by their distance from the first one of the replica."""
+        text = json.dumps(answer)
+        names = ("<first>", "<second>", "<third>")
+        for path, name in zip(self.paths, names, strict=False):
+            text = text.replace(path, name)
+        return json.loads(text.replace(str(self._node.folder), "<folder>"))
+
+    def view(self) -> list[list[Any]]:
+        """(directory, whether it is the future log, whether it lags) of each copy."""
+        answer = self.tool("log-dirs", "--describe", "--topic-list", self._topic)
+        found = next(json.loads(line) for line in answer["stdout"] if line.startswith("{"))
+        rows = [
+            [self.named(each["logDir"]), replica["isFuture"], replica["offsetLag"] > 0]
+            for each in found["brokers"][0]["logDirs"]
+            for replica in each["partitions"]
+        ]
+        return sorted(rows)
+
+    def names(self) -> list[list[str]]:
+        """Directory names of the partition in each log directory, their unique part replaced."""
+        return [
+            sorted(
+                re.sub(r"\.[0-9a-f]{32}-", ".<unique>-", found.name)
+                for found in Path(path).glob(f"{self._topic}-0*")
+            )
+            for path in self.paths
+        ]
+
+    def until_moved(self, number: int) -> list[list[Any]]:
+        deadline = time.monotonic() + LIMIT_S
+        while (rows := self.view()) != [[self.named(self.paths[number]), False, False]]:
+            assert time.monotonic() < deadline, rows
+            time.sleep(0.2)
+        return rows
+
+
+SLOW = ("--replica-alter-log-dirs-throttle", "60000")
+FAST = ("--replica-alter-log-dirs-throttle", "100000000")
+
+
+def test_a_move_is_throttled_shown_and_completed(pair: Pair, tmp_path: Path) -> None:
+    def script(node: Node) -> Answer:
+        mover = Mover(pair, node, "moved", tmp_path)
+        second = mover.paths[1]
+        answers = [
+            mover.reassign(second, "--execute", *SLOW),
+            mover.view(),
+            mover.names(),
+            mover.reassign(second, "--verify", "--preserve-throttles"),
+            mover.reassign(second, "--execute", "--additional", *FAST),
+            mover.until_moved(1),
+            mover.reassign(second, "--verify"),
+        ]
+        assert any(re.fullmatch(r"moved-0", n) for n in mover.names()[1])
+        return answers
+
+    answers = pair.compare(script)
+    assert ["<second>", True, True] in answers[1]
+    assert answers[2][1] == ["moved-0.<unique>-future"]
+
+
+def test_a_newer_target_and_both_ways_to_cancel(pair: Pair, tmp_path: Path) -> None:
+    def script(node: Node) -> Answer:
+        mover = Mover(pair, node, "redirected", tmp_path)
+        first, second = mover.paths[:2]
+        third = mover.paths[-1]
+        return [
+            mover.reassign(second, "--execute", *SLOW),
+            mover.reassign(third, "--execute", "--additional", *SLOW),
+            mover.view(),
+            mover.reassign(second, "--verify", "--preserve-throttles"),
+            mover.reassign(third, "--cancel", "--preserve-throttles"),
+            mover.view(),
+            mover.reassign(second, "--execute", "--additional", *SLOW),
+            mover.reassign(first, "--execute", "--additional", *SLOW),
+            mover.view(),
+            mover.reassign(second, "--verify"),
+        ]
+
+    pair.compare(script)
+
+
+def test_refused_directories(pair: Pair, tmp_path: Path) -> None:
+    def script(node: Node) -> Answer:
+        mover = Mover(pair, node, "refused", tmp_path)
+        words = ("--execute", "--additional", "--timeout", "2000")
+        return [
+            mover.reassign("/nowhere", *words),
+            mover.reassign("d2", *words),
+            mover.reassign(mover.paths[1] + "/", *words),
+            mover.reassign(mover.paths[1], *words, partition=9),
+            mover.view(),
+        ]
+
+    pair.compare(script)
+
+
+def test_a_topic_deleted_while_it_moves(pair: Pair, tmp_path: Path) -> None:
+    def script(node: Node) -> Answer:
+        mover = Mover(pair, node, "gone", tmp_path)
+        answers = [
+            mover.reassign(mover.paths[1], "--execute", "--additional", *SLOW),
+            mover.tool("topics", "--delete", "--topic", "gone"),
+        ]
+        deadline = time.monotonic() + LIMIT_S
+        while any(mover.names()):
+            assert time.monotonic() < deadline, mover.names()
+            time.sleep(0.2)
+        return [*answers, mover.reassign(mover.paths[1], "--verify")]
+
+    pair.compare(script)
+
+
+@pytest.mark.parametrize("how", ["kill", "stop"])
+def test_a_restart_goes_on_with_a_move(pair: Pair, tmp_path: Path, how: str) -> None:
+    def script(node: Node) -> Answer:
+        mover = Mover(pair, node, f"resumed-{how}", tmp_path)
+        second = mover.paths[1]
+        mover.reassign(second, "--execute", "--additional", *SLOW)
+        if how == "kill":
+            node.kill()
+        else:
+            node.stop()
+        node.start()
+        names = mover.names()
+        verified = mover.reassign(second, "--verify", "--preserve-throttles")
+        mover.reassign(second, "--execute", "--additional", *FAST)
+        return [names, verified, mover.until_moved(1), mover.reassign(second, "--verify")]
+
+    pair.compare(script)

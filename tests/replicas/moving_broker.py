@@ -1,0 +1,309 @@
+"""A broker of two or three directories in memory, whose replicas move; without network and threads.
+
+The real `Replicas` and `ReplicaMover` work on a file system that can lose power at any operation.
+The controller of this file takes over every directory assignment at once.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from itertools import count
+
+from cluster_image import ClusterImage, directory_of
+from log_builders import NOW_MS, batch, values
+
+from spindle.common.errors import ErrorCode, LogDirectoryFailed
+from spindle.common.ids import TopicPartition
+from spindle.common.uuids import Uuid
+from spindle.disks.directory_store import DirectoryStore
+from spindle.disks.log_directory import LogDirectory
+from spindle.log.log import AppendInfo
+from spindle.log.log_config import LogConfig
+from spindle.metadata.image import MetadataImage
+from spindle.metadata.local_changes import BecomeLeader, DeleteReplica
+from spindle.protocol.records.validation import AppendOrigin
+from spindle.replicas.following import Following
+from spindle.replicas.moves import Move
+from spindle.replicas.partition import Partition
+from spindle.replicas.replica_manager import Replicas, TopicSettings
+from spindle.replicas.replication_context import ReplicationContext
+from spindle.replication.throttling import throttled_partitions
+from spindle.runtime.broker.replica_mover import ReplicaMover
+from spindle.runtime.disks.serial_executor import Job, SerialExecutor
+from spindle.serving.quotas.rates import WindowedRate
+from spindle.serving.quotas.replication import ReplicationQuota
+from spindle.testing.filesystem import MemoryFileSystem
+
+BROKER = 1
+WHERE = TopicPartition("orders", 0)
+SMALL = LogConfig(
+    segment_bytes=1500, segment_index_bytes=240, index_interval_bytes=100, file_delete_delay_ms=100
+)
+
+
+class PowerLost(BaseException):
+    """The machine went dark in the middle of an operation."""
+
+
+class Disks(MemoryFileSystem):
+    """A file system that loses power after `power_left` operations; None: never."""
+
+    power_left: int | None = None
+
+    def check(self, operation: str, path: str) -> None:
+        if self.power_left is not None:
+            self.power_left -= 1
+            if self.power_left < 0:
+                raise PowerLost
+        super().check(operation, path)
+
+
+class InlineExecutor(SerialExecutor):
+    """Runs each function at once and calls back in the next turn of the loop."""
+
+    def __init__(self, path: str, on_failure: Callable[[LogDirectoryFailed], None]) -> None:
+        super().__init__(path, asyncio.get_running_loop(), on_failure, 60.0)
+        self.died = asyncio.Event()
+
+    def _enqueue(self, job: Job) -> None:
+        function, args, callback = job
+        if self.died.is_set():
+            return
+        try:
+            result, error = self._perform(function, args)
+        except PowerLost:
+            self.died.set()
+            return
+        if callback is not None:
+            self._loop.call_soon(callback, result, error)
+
+    def _start_beside(self, job: Job) -> None:
+        self._enqueue(job)
+
+    def _abandon(self, failure: LogDirectoryFailed) -> None:
+        """Nothing is ever queued."""
+
+    def stop(self, timeout_s: float) -> bool:
+        return True
+
+
+class View:
+    """The committed metadata."""
+
+    is_behind = False
+
+    def __init__(self, image: MetadataImage) -> None:
+        self.image = image
+
+    def when_applied(self, callback: Callable[[], None]) -> None:
+        raise NotImplementedError
+
+    def forget(self, callback: Callable[[], None]) -> None:
+        raise NotImplementedError
+
+    async def catch_up(self, timeout_s: float) -> bool:
+        return True
+
+    async def wait_for(self, predicate: Callable[[MetadataImage], bool], timeout_s: float) -> bool:
+        return predicate(self.image)
+
+
+class Fetching:
+    """Notes whom a fetcher would feed."""
+
+    def __init__(self) -> None:
+        self.followed: list[Partition] = []
+
+    def follow(self, replicas: Sequence[Following]) -> None:
+        self.followed += [replica.partition for replica in replicas]
+
+    def throttle(self, partition: Partition) -> None:
+        raise NotImplementedError
+
+    def stop(self, partitions: Iterable[Partition]) -> None:
+        for partition in partitions:
+            if partition in self.followed:
+                self.followed.remove(partition)
+
+
+class MovingBroker:
+    """One life of a broker that leads `orders-0`.
+
+    Attributes:
+        assigned: what the controller was told, in order.
+        records: directories as the controller has them; it records nothing while `is_deaf`.
+    """
+
+    def __init__(
+        self,
+        disks: Disks,
+        cluster: ClusterImage,
+        directories: int = 2,
+        config: LogConfig = SMALL,
+        uuids: Iterable[int] = count(1),
+    ) -> None:
+        self.disks = disks
+        self.cluster = cluster
+        self.assigned: list[Uuid] = []
+        self.is_deaf = False
+        self.rate = 2**63 - 1
+        self.config = config
+        self._uuids = uuids
+        self.directories = [self._directory(number) for number in range(directories)]
+        view = View(cluster.image)
+        self.view = view
+        self.fetching = Fetching()
+        settings = TopicSettings(
+            config, 1, throttled_partitions([], 1), throttled_partitions([], 1)
+        )
+        self.replicas = Replicas(
+            ReplicationContext(BROKER, view, lambda: 0, 10_000, lambda *_: None),
+            self.directories,
+            lambda topic: settings,
+            self._assign,
+            self.fetching,
+            lambda: NOW_MS,
+            self._new_uuid,
+        )
+        self.quota = ReplicationQuota(WindowedRate(11, 1000), self.rate, lambda: 0)
+        self.mover = ReplicaMover(
+            self.replicas, self.quota, 2, lambda: True, lambda: NOW_MS, self._new_uuid
+        )
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def _new_uuid(self) -> Uuid:
+        return next(iter(self._uuids)).to_bytes(16, "big")
+
+    def _directory(self, number: int) -> LogDirectory:
+        path = f"/disk{number}"
+        self.disks.make_directories(path)
+        self.disks.sync_directory("/")
+        executor = InlineExecutor(path, self._failed)
+        store = DirectoryStore(self.disks, path)
+        return LogDirectory(path, directory_of(BROKER, number), executor, store)
+
+    def _failed(self, failure: LogDirectoryFailed) -> None:
+        directory = self.replicas.directory_at(failure.path)
+        assert directory is not None
+        self.replicas.on_directory_failed(directory)
+
+    # -- the controller
+
+    def _assign(self, topic_id: Uuid, partition: int, directory_id: Uuid) -> None:
+        self.assigned.append(directory_id)
+        if not self.is_deaf:
+            self.cluster.change("orders", directories=[directory_id])
+            self._tasks.append(asyncio.create_task(self.follow_metadata()))
+
+    async def follow_metadata(self) -> None:
+        """React to the newest image, as the broker does."""
+        self.view.image = self.cluster.image
+        async with self.mover.lock:
+            topic = self.cluster.image.topics.by_name.get("orders")
+            if topic is None:
+                gone = self.replicas.lookup("orders", 0)
+                if gone is not None:
+                    await self.replicas.apply([DeleteReplica(WHERE, gone.topic_id, True)])
+            else:
+                await self.replicas.apply(
+                    [BecomeLeader(WHERE, topic.topic_id, topic.partitions[0], False, False)]
+                )
+            await self.replicas.put_aside_strays()
+            await self.mover.settle()
+
+    # -- life
+
+    async def start(self) -> "MovingBroker":
+        for directory in self.directories:
+            if not directory.is_offline:
+                loaded = await directory.executor.submit(
+                    directory.store.load, lambda topic: self.config, NOW_MS
+                )
+                self.replicas.add_loaded(loaded.current, directory)
+                self.replicas.add_futures(list(directory.store.future_logs.values()), directory)
+        await self.follow_metadata()
+        return self
+
+    @property
+    def is_dead(self) -> bool:
+        return any(
+            isinstance(d.executor, InlineExecutor) and d.executor.died.is_set()
+            for d in self.directories
+        )
+
+    async def stop(self) -> None:
+        """End all tasks without a word to the disks, as when the process dies."""
+        await self.mover.stop()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    # -- the replica
+
+    @property
+    def partition(self) -> Partition:
+        found = self.replicas.lookup("orders", 0)
+        assert found is not None, "orders-0 is not hosted"
+        return found
+
+    @property
+    def move(self) -> Move:
+        found = self.replicas.moves.get(self.partition)
+        assert found is not None, "orders-0 does not move"
+        return found
+
+    async def append(self, *texts: str, **fields: int) -> AppendInfo:
+        """Append a batch as a producer does; return when it is acknowledged."""
+        done: asyncio.Future[AppendInfo] = asyncio.get_running_loop().create_future()
+
+        def appended(info: AppendInfo | None, error: BaseException | None) -> None:
+            if done.done():
+                return
+            if info is not None:
+                done.set_result(info)
+            else:
+                done.set_exception(error or AssertionError("no answer"))
+
+        records = bytearray(batch(*texts, **fields))
+        self.partition.append(records, -1, NOW_MS, AppendOrigin.CLIENT, appended)
+        return await done
+
+    async def fill(self, batches: int = 12) -> list[tuple[int, str]]:
+        """Append batches that need several segments; return what is in the log."""
+        for number in range(batches):
+            await self.append(f"{number:03d}" + "x" * 200)
+        return values(self.partition.log)
+
+    async def begin(self, target: int = 1) -> ErrorCode:
+        return await self.mover.alter(self.partition, self.directories[target])
+
+    async def until(self, holds: Callable[[], bool]) -> None:
+        """Return when something holds, or the machine is dead."""
+        for _ in range(100_000):
+            if self.is_dead or holds():
+                return
+            await asyncio.sleep(0)
+        raise AssertionError("it never holds")
+
+    async def until_moved(self, target: int = 1) -> None:
+        directory = self.directories[target]
+        await self.until(
+            lambda: self.partition.directory is directory and not len(self.replicas.moves)
+        )
+        await self.until(lambda: not self.mover.is_busy)
+
+    def names(self, number: int) -> list[str]:
+        """The partition directories of a disk, without their unique parts."""
+        found = self.disks.list_directory(f"/disk{number}")
+        return [
+            name.split(".")[0] + "".join(name.rpartition("-")[1:] if "." in name else ())
+            for name in found
+            if name.startswith("orders")
+        ]
+
+
+def new_cluster(directories: int = 2) -> ClusterImage:
+    cluster = ClusterImage()
+    cluster.register(BROKER, directories=directories)
+    cluster.create("orders", [BROKER])
+    cluster.change("orders", directories=[directory_of(BROKER)])
+    return cluster
