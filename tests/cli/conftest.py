@@ -14,7 +14,7 @@ UP = (sys.executable, "-c", "from spindle.cli.main import main; main()", "up")
 
 @pytest.fixture(scope="module")
 def up() -> Iterator[dict[str, Any]]:
-    """The `ready` event of a node with three directories, on free ports."""
+    """Start a node with three directories on free ports, and return its `ready` event."""
     with subprocess.Popen(
         [*UP, "--json", "--port", "0"], stdout=subprocess.PIPE, text=True
     ) as process:
@@ -31,7 +31,7 @@ def up() -> Iterator[dict[str, Any]]:
 
 @pytest.fixture
 def bootstrap(up: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> str:
-    """The address of that node, which SPINDLE_BOOTSTRAP names as well."""
+    """Return the address of that node, which SPINDLE_BOOTSTRAP has as well."""
     address = str(up["bootstrap_servers"])
     monkeypatch.setenv("SPINDLE_BOOTSTRAP", address)
     return address

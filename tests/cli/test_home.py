@@ -38,7 +38,7 @@ class KafkaHome:
         self.properties = self.folder / "config" / "my server.properties"
 
     def configure(self, data: Path) -> None:
-        """A property file from the one of the home, as suites make theirs."""
+        """Write a property file from that of the home, as test suites do."""
         text = (self.folder / "config" / "server.properties").read_text()
         controller = f"localhost:{free_ports(1)[0]}"
         for old, new in [
@@ -72,7 +72,7 @@ class KafkaHome:
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaHome]:
-    """A home whose node runs as a daemon."""
+    """Start the node of a home as a daemon."""
     folder = tmp_path_factory.mktemp("home")
     home = KafkaHome(folder)
     home.configure(folder)

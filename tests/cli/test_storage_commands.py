@@ -543,7 +543,7 @@ KAFKA_VOTERS = bytes.fromhex(
 
 
 def masked(data: bytes, *spans: tuple[int, int]) -> bytes:
-    """The bytes with zeros for what differs from run to run: CRCs, times and the given spans."""
+    """Return the bytes with zeros for CRCs, times and the given spans, which differ between runs."""
     out = bytearray(data)
     position = 0
     for start, size in spans:

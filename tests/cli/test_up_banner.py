@@ -29,7 +29,7 @@ class Banner:
 
 @pytest.fixture(scope="module")
 def banner() -> Iterator[Banner]:
-    """The banner of a running node."""
+    """Return the banner of a running node."""
     with subprocess.Popen([*UP, "--port", "0"], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         lines = []
@@ -53,7 +53,7 @@ def test_one_node_writes_its_log_to_a_file_that_the_banner_names(banner: Banner)
 
 @pytest.fixture(scope="module")
 def shell_output(banner: Banner) -> str:
-    """The output of the lines for the shell, which end at the first failure."""
+    """Run the lines for the shell up to the first failure, and return their output."""
     lines = banner.block("# To try in another terminal:")
     done = subprocess.run(
         ["bash", "-e"], input="\n".join(lines), capture_output=True, text=True, check=False

@@ -265,7 +265,7 @@ class Up:
         self.timer.start()
 
     def event(self, name: str) -> dict[str, Any]:
-        """The next event of that name."""
+        """Return the next event of that name."""
         assert self.process.stdout is not None
         for line in self.process.stdout:
             found: dict[str, Any] = json.loads(line)

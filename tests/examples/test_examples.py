@@ -29,7 +29,7 @@ TOTALS = ["ann         14950 coins", "bob         15050 coins", "cleo        151
 
 @pytest.fixture(scope="module")
 def node() -> Iterator[dict[str, Any]]:
-    """The `ready` event of a node with three directories."""
+    """Start a node with three directories, and return its `ready` event."""
     with subprocess.Popen(
         [*UP, "--json", "--port", "0"], stdout=subprocess.PIPE, text=True
     ) as process:

@@ -49,7 +49,7 @@ def reload(
     log_start_offset: int = 0,
     now_ms: int = NOW_MS,
 ) -> Log:
-    """The log as another run of the broker finds it."""
+    """Open the log again, as another run of the broker does."""
     return load_log(
         LogStorage(files, ROOT),
         "orders-0",

@@ -64,7 +64,7 @@ def produce(log: Log, at_ms: int, *pairs: tuple[str, str | None], **fields: int)
 
 
 def shape(log: Log, segment_index: int) -> list[tuple[int, int, int, int, int]]:
-    """(base offset, last offset, count, size, crc) of each batch."""
+    """Return (base offset, last offset, count, size, crc) of each batch."""
     segment = list(log.segments)[segment_index]
     return [
         (h.base_offset, h.last_offset, h.record_count, h.size_bytes, h.crc)

@@ -290,7 +290,7 @@ def test_deleted_and_temporary_files_go() -> None:
 
 class TestInterruptedCompaction:
     def compacted(self, files: MemoryFileSystem, suffix: str) -> list[int]:
-        """A log of several segments and, beside it, one that replaces its first two."""
+        """Make a log of several segments, and a segment that replaces its first two."""
         log = filled(files, 30)
         log.close()
         bases = log.segments.base_offsets

@@ -28,12 +28,12 @@ from spindle.protocol.metadata_frame import frame, parse_frame
 
 
 def uuid(number: int) -> Uuid:
-    """A recognisable id that is not reserved."""
+    """Return a recognisable id that is not reserved."""
     return number.to_bytes(8, "big") + bytes(8)
 
 
 def through_the_log(record: Message, metadata_version: int = 30) -> Message:
-    """The record as a reader of the log gets it."""
+    """Return the record as a reader of the log gets it."""
     return parse_frame(frame(record, record_version(record, metadata_version)))[0]
 
 
@@ -48,7 +48,7 @@ def image_of(records: list[Message], base: MetadataImage = EMPTY_IMAGE) -> Metad
 
 
 def history(seed: int, length: int) -> list[Message]:
-    """Records in an order in which a controller could have written them."""
+    """Return records in an order in which a controller could have written them."""
     random = Random(seed)
     records: list[Message] = [FeatureLevelRecord(name="metadata.version", feature_level=30)]
     topics: dict[Uuid, tuple[str, int]] = {}

@@ -46,7 +46,7 @@ def broker() -> Iterator[WireBroker]:
 
 @pytest.fixture
 def numbers() -> Iterator[WireBroker]:
-    """The topic that README's tour produces."""
+    """Make the topic that README's tour produces."""
     with WireBroker() as running:
         records = [SimpleRecord(b"%d" % (n % 10), b"%d" % n, TIME_MS) for n in range(1000)]
         running.log("numbers", 0).append(build_batch(records, 0))

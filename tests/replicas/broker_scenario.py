@@ -1,10 +1,10 @@
 """A broker's replicas with a clock, disks and metadata that the test moves, to tell stories.
 
-Broker 1 is the real `Replicas` over logs in memory; brokers 2, 3, ... exist in the metadata only
-and fetch by hand. `cluster` is the committed metadata; the broker hears of it with `publish()`, of
-all that was committed since the last time in one delta. Work on a directory is done as soon as the
-scenario runs, unless `hold_disk()` keeps it waiting. What the broker asks for, changed in-sync sets
-and followers to be fed, is noted and answered by hand.
+Broker 1 is the real `Replicas` over logs in memory; brokers 2, 3, ... exist in the metadata only,
+and the test fetches for them. `cluster` is the committed metadata. `publish()` delivers to the
+broker all that was committed since the last time, in one delta. Work on a directory is done as soon
+as the scenario runs, unless `hold_disk()` keeps it waiting. The broker's proposed ISRs and its
+followers are noted, and the test answers for the controller and the leaders.
 """
 
 from collections.abc import Coroutine, Iterable, Sequence
@@ -229,7 +229,7 @@ class BrokerScenario:
         self.settle()
 
     def fail_disk(self, number: int = 0) -> None:
-        """The directory dies, and the broker notices."""
+        """Let the directory fail, and the broker notice it."""
         directory = self.directories[number]
         directory.executor.fail(OSError("the disk is gone"))
         self.replicas.on_directory_failed(directory)
@@ -248,12 +248,12 @@ class BrokerScenario:
         return self.cluster.image
 
     def publish(self) -> None:
-        """The broker hears of everything committed since it heard last, as one delta."""
+        """Deliver to the broker everything committed since the last delivery, as one delta."""
         self.hear()
         self.settle()
 
     def hear(self) -> None:
-        """The broker has the new image; its replicas follow with `settle()`."""
+        """Give the broker the new image; its replicas follow with `settle()`."""
         before = self.metadata.newest
         delta = MetadataDelta(before)
         for offset, record in self.cluster.records_after(before.provenance.last_offset):
@@ -315,7 +315,7 @@ class BrokerScenario:
         leader_epoch: int | None = None,
         log_start_offset: int = 0,
     ) -> ErrorCode:
-        """A follower asks for what comes after `offset`; the error it gets."""
+        """Fetch as a follower from `offset` on; return the error."""
         partition = self.partition(topic)
         if broker_epoch is None:
             broker_epoch = self.cluster.broker_epoch(replica)
@@ -340,11 +340,11 @@ class BrokerScenario:
     # ------------------------------------------------------------ the controller's answers
 
     def proposal(self) -> tuple[int, ...] | None:
-        """The in-sync set that was asked for last; None without one."""
+        """Return the ISR that was proposed last; None without one."""
         return self.proposals[-1][1].isr if self.proposals else None
 
     def accept(self, *, is_heard: bool = True) -> None:
-        """The controller commits the oldest proposal and answers it."""
+        """Commit the oldest proposal as the controller, and answer it."""
         partition, proposal = self.proposals.pop(0)
         where = partition.topic_partition
         self.cluster.change(where.topic, where.partition, isr=list(proposal.isr))
@@ -354,7 +354,7 @@ class BrokerScenario:
             self.publish()
 
     def refuse(self, code: ErrorCode) -> None:
-        """The controller refuses the oldest proposal."""
+        """Refuse the oldest proposal as the controller."""
         partition, proposal = self.proposals.pop(0)
         partition.isr_refused(proposal, code)
         self.settle()
@@ -367,12 +367,12 @@ def topic_settings(
     throttled_as_follower: ThrottledPartitions = NOBODY,
     **log: Any,
 ) -> TopicSettings:
-    """Settings of a topic; `log` are fields of `LogConfig`."""
+    """Return settings of a topic; `log` are fields of `LogConfig`."""
     return TopicSettings(LogConfig(**log), min_isr, throttled_as_leader, throttled_as_follower)
 
 
 def batch_of(*values: str, **options: int) -> bytes:
-    """A batch; `options` are those of `build_batch`, such as producer id, epoch and sequence."""
+    """Return a batch; `options` are those of `build_batch`, such as producer id and epoch."""
     return build_batch(
         [SimpleRecord(value=value.encode(), timestamp_ms=NOW_MS) for value in values], **options
     )

@@ -22,7 +22,7 @@ LISTENER = "PLAINTEXT"
 
 
 def directory_of(broker_id: int, number: int = 0) -> Uuid:
-    """The id of a broker's log directory."""
+    """Return the id of a broker's log directory."""
     return uuid(1000 * broker_id + number + 1)
 
 

@@ -23,7 +23,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def cluster_homes(folder: Path, roles: Sequence[str], **overrides: str) -> list[Home]:
-    """Formatted folders of nodes 1, 2, ... with these roles; controllers are static voters."""
+    """Format the folders of nodes 1, 2, ... with these roles."""
     ports = free_ports(len(roles))
     voters = ",".join(
         f"{number}@127.0.0.1:{port}"
@@ -51,10 +51,7 @@ def cluster_homes(folder: Path, roles: Sequence[str], **overrides: str) -> list[
 
 @asynccontextmanager
 async def running_cluster(homes: Sequence[Home]) -> AsyncIterator[list[Node]]:
-    """Started nodes, each of which knows all brokers.
-
-    At the end all brokers are stopped first, as they need a controller for it.
-    """
+    """Start the nodes, and return them when each knows all brokers."""
     nodes = [Node(home.config()) for home in homes]
     brokers = [home.config().node_id for home in homes if home.config().is_broker]
     try:

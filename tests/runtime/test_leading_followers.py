@@ -199,7 +199,7 @@ def test_a_dead_disk_of_a_follower_holds_nothing_up(tmp_path: Path) -> None:
 
 
 async def assign(p: Pair, directory_id: bytes) -> None:
-    """The follower tells in which of its directories the replica is."""
+    """Report the directory of the follower's replica."""
     data = AssignReplicasToDirsRequest.DirectoryData
     topic = data.TopicData
     await p.other.ask(

@@ -17,7 +17,7 @@ def snapshots(directory: Path) -> list[int]:
 
 
 def first_segment(directory: Path) -> int:
-    """Base offset of the oldest segment."""
+    """Return the base offset of the oldest segment."""
     return min(int(path.stem) for path in (directory / FOLDER).glob("*.log"))
 
 

@@ -1,4 +1,4 @@
-"""What a coordinator reads of its partition, from the log of a real node."""
+"""The batches that a coordinator reads of its partition, from the log of a real node."""
 
 from pathlib import Path
 

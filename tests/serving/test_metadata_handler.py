@@ -17,7 +17,7 @@ Partition = MetadataResponse.MetadataResponseTopic.MetadataResponsePartition
 
 
 def partition_of(cluster: ClusterImage, version: int) -> Partition:
-    """The first partition of topic "t" as version `version` of Metadata tells it."""
+    """Return the first partition of topic "t" as Metadata of this version answers it."""
     services = SimpleNamespace(
         metadata=SimpleNamespace(image=cluster.image), cluster_id="c", random=Random(1)
     )

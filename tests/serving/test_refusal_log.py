@@ -1,4 +1,4 @@
-"""What the log says about clients that ask for transactions or for APIs that are not served."""
+"""Log lines about clients that ask for transactions or for APIs that are not served."""
 
 import asyncio
 import logging

@@ -37,7 +37,7 @@ Work = list[tuple[BecomeLeader | BecomeFollower, LogDirectory]]
 
 
 class TopicSettings:
-    """What the replicas need of a topic's configuration."""
+    """The part of a topic's configuration that replicas use."""
 
     __slots__ = ("log_config", "min_isr", "throttled_as_follower", "throttled_as_leader")
 

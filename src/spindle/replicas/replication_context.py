@@ -1,4 +1,4 @@
-"""What all partitions of a broker need to lead: brokers, a clock, the way to the controller."""
+"""The parts that all partitions of a broker share to lead: brokers, a clock, the controller."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ class ReplicationContext:
 
 
 class CommittedEligibility:
-    """What the newest committed image says about the brokers of one partition's replicas.
+    """The newest committed state of the brokers of one partition's replicas.
 
     Unlike Kafka's leaders, this also looks at the replica's directory: a follower whose disk has
     died cannot catch up, so it must not hold the high watermark for `replica.lag.time.max.ms`.

@@ -41,7 +41,7 @@ class Watched(Protocol):
 
 
 class FetchedPartition:
-    """What a fetcher wants of a partition, and what it was last told; a watcher of the partition.
+    """A partition as a fetcher wants it, and the last answer about it; watches the partition.
 
     Attributes:
         topic: the name that the topic id had when it was first resolved; "" before. It stays after

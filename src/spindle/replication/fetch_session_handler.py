@@ -24,7 +24,7 @@ class TopicIdPartition(NamedTuple):
 
 
 class NextFetch(NamedTuple):
-    """What the next request of a session says."""
+    """The content of the next request of a session."""
 
     session_id: int
     session_epoch: int

@@ -1,4 +1,4 @@
-"""What a follower does to its log after the leader's answer; runs on the directory's thread.
+"""Changes of a follower's log after the leader's answer; they run on the directory's thread.
 
 KIP-101 and KIP-279 (truncation by epochs), KIP-107 (log start offsets), KIP-595 (the diverging
 epoch comes with the fetch).

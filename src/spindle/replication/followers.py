@@ -1,4 +1,4 @@
-"""What a leader knows of one follower, learned from its fetches."""
+"""The leader's view of one follower, learned from the follower's fetches."""
 
 from typing import Final, Protocol
 

@@ -1,4 +1,4 @@
-"""What a leader knows of its partition's replicas, and the high watermark that follows from it.
+"""A partition's leader: its view of the replicas, and the high watermark that follows from it.
 
 The high watermark does not move while the ISR is below the effective `min.insync.replicas`
 (KIP-966). It waits for every member of the *maximal* ISR: the committed one and an expansion that
@@ -31,7 +31,7 @@ _REFUSALS_THAT_METADATA_EXPLAINS: Final = (
 
 
 class IsrEligibility(Protocol):
-    """What the committed metadata says about the brokers of a partition's replicas."""
+    """The committed state of the brokers of a partition's replicas."""
 
     def is_eligible(self, replica_id: int, broker_epoch: int) -> bool:
         """Return True if the replica may join the ISR.
@@ -224,7 +224,7 @@ class LeaderState:
         isr: tuple[int, ...],
         now_ms: int,
     ) -> bool:
-        """Take over a change within the leader epoch; return True if the high watermark moved.
+        """Apply a change within the leader epoch; return True if the high watermark moved.
 
         Pass over a partition epoch below the known one: the answer to AlterPartition was faster.
         A replica that stays in the list was never removed meanwhile, because a removal begins a

@@ -5,7 +5,7 @@ from typing import Final
 
 
 class ReadState(Enum):
-    """What a fetch may do with one of its partitions, decided anew at each look at it.
+    """The actions that a fetch may take for one of its partitions, decided at each check.
 
     Attributes:
         can_read: records up to the end offset may be read.

@@ -35,7 +35,7 @@ _AHEAD_ERRORS: Final = (
 
 
 class Found(NamedTuple):
-    """What was read of a log; `aborted` are the transactions whose records consumers skip."""
+    """The result of a read; `aborted` are the transactions whose records consumers skip."""
 
     records: memoryview
     aborted: Sequence[AbortedTransaction]

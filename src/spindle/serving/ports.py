@@ -13,6 +13,8 @@ Ts = TypeVarTuple("Ts")
 
 
 class Timer(Protocol):
+    """A call that was scheduled and can be cancelled."""
+
     def cancel(self) -> None: ...
 
 

@@ -36,7 +36,7 @@ from spindle.protocol.messages.metadata_records import (
 
 @dataclass(frozen=True, slots=True)
 class FormatRequest:
-    """What to format and how.
+    """The directories to format, and their contents.
 
     Attributes:
         log_dirs: as configured; `metadata_log_dir` may be one of them or another.

@@ -20,7 +20,7 @@ class HelpAsked(Exception):
 
 
 class ToolCommand(click.Command):
-    """One of Kafka's tools, or a command of one.
+    """A tool of Kafka, or a command of one.
 
     Args:
         body: does the work and returns an exit code; None means success. It may raise one of

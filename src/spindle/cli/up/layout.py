@@ -18,7 +18,7 @@ _ELECTION_TIMEOUT_MS: Final = 250
 
 @dataclass(frozen=True, slots=True)
 class Wishes:
-    """What the user asks of a new cluster.
+    """The user's choices for a new cluster.
 
     Attributes:
         nodes: brokers.

@@ -51,7 +51,7 @@ class BrokerState(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class BrokerIdentity:
-    """What a broker says of itself when it registers; `directories` gives the online ones."""
+    """The fields of a broker's registration; `directories` returns the online directories."""
 
     broker_id: int
     cluster_id: str

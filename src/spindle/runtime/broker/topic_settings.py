@@ -50,6 +50,7 @@ class SettingsOfTopics:
 
 
 def log_config(settings: TopicConfig, producer_id_expiration_ms: int) -> LogConfig:
+    """Return the settings of a topic as its logs use them."""
     return LogConfig(
         segment_bytes=settings.effective_segment_bytes,
         segment_ms=settings.max_segment_ms,

@@ -23,6 +23,7 @@ Result = DescribeUserScramCredentialsResponse.DescribeUserScramCredentialsResult
 def describe_acls(
     node: DescribedNode, context: RequestContext, request: DescribeAclsRequest
 ) -> DescribeAclsResponse:
+    """Refuse DescribeAcls: there is no authorizer."""
     return DescribeAclsResponse(error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER)
 
 

@@ -33,7 +33,7 @@ _LONG_STRING: Final = b"\x81\xfa\x01" + LONG_TEXT.encode()
 
 @dataclass(slots=True)
 class Sent:
-    """A request that is in its place and must be answered, unless the connection is closed."""
+    """A request at its place in the data; it must be answered unless the connection is closed."""
 
     api_key: int
     version: int
@@ -49,12 +49,13 @@ class Case:
     title: str
     data: bytes
     expected: list[Sent] = field(default_factory=list)
-    """Empty for damaged input: then only the rest of the world is looked at."""
+    """Empty for damaged input: then only the node and its other clients are checked."""
     piece_bytes: int = 0
-    """The data goes out in pieces of this size; 0 for at once."""
+    """The size of the pieces in which the data is sent; 0 for a single piece."""
 
 
 def frame(payload: bytes) -> bytes:
+    """Return a payload behind its 4-byte size."""
     return _SIZE.pack(len(payload)) + payload
 
 
@@ -67,7 +68,7 @@ class CaseMaker:
     """Makes the cases of a run. APIs and versions take turns, so that none is left out.
 
     Args:
-        versions: API key -> first and last version, as the node advertises them.
+        versions: first and last version by API key, as the node advertises them.
     """
 
     def __init__(self, seed: int, versions: dict[int, tuple[int, int]], known: Known) -> None:
@@ -82,11 +83,11 @@ class CaseMaker:
 
     @property
     def turns(self) -> int:
-        """How many pairs of API and version there are."""
+        """The number of pairs of API and version."""
         return len(self._turns)
 
     def make(self, number: int) -> Case:
-        """Return the case of a number; what was learnt before can change it."""
+        """Return the case of a number; earlier answers can change it."""
         random = Random(f"{self._seed}:{number}")
         key, version = self._turns[number % len(self._turns)]
         pick = random.random()
@@ -112,7 +113,7 @@ class CaseMaker:
         return payload, Sent(API_VERSIONS, 0, correlation_id, True)
 
     def _sound(self, random: Random, number: int, key: int, version: int) -> Case:
-        """Valid requests, one or several in a row, in any pieces, and the sentinel."""
+        """Return valid requests, one or several, in pieces of any size, and the sentinel."""
         count = random.choice((1, 1, 1, 2, 6))
         parts, expected = [], []
         for place in range(count):
@@ -144,7 +145,7 @@ class CaseMaker:
 
 
 def _stretched(random: Random, payload: bytes) -> bytes:
-    """Sometimes with a compact string that is longer than strings may be."""
+    """Return the payload, sometimes with a compact string that is longer than allowed."""
     start = payload.find(_LONG_STRING)
     if start < 0 or random.random() < 0.5:
         return payload

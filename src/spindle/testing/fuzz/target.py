@@ -1,4 +1,4 @@
-"""The node under test: a process of its own, with its log and its memory in view."""
+"""The node under test in its own process, with checks of its log and its memory."""
 
 import os
 import re
@@ -54,7 +54,8 @@ class TargetNode:
         self._read_to = 0
 
     def start(self) -> None:
-        """
+        """Start the node and wait until it is ready.
+
         Raises:
             Finding: the node does not start.
         """
@@ -76,7 +77,8 @@ class TargetNode:
             time.sleep(0.05)
 
     def stop(self) -> None:
-        """
+        """Stop the node in order.
+
         Raises:
             Finding: it does not stop when told to.
         """
@@ -97,20 +99,21 @@ class TargetNode:
         return self._process.pid
 
     def rss_bytes(self) -> int:
-        """Resident memory of the process."""
+        """Return the resident memory of the process."""
         status = Path(f"/proc/{self.pid}/status").read_text()
         found = re.search(r"VmRSS:\s+(\d+) kB", status)
         return int(found[1]) * 1024 if found else 0
 
     def cpu_s(self) -> float:
-        """Processor time that the process has used."""
+        """Return the CPU time that the process has used."""
         fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
         return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
 
     def check(self) -> None:
-        """
+        """Check that the process runs, and that its log has no line that a request must not cause.
+
         Raises:
-            Finding: the process has ended, or its log shows what no request may cause.
+            Finding: the process has ended, or its log has such a line.
         """
         assert self._process is not None
         code = self._process.poll()

@@ -1,8 +1,8 @@
 """Random requests that look like real ones: every field of every version, extremes included.
 
-The name of a field decides what fits it (topics, partitions, groups, members, times), so that many
-requests get past the first check. What the node has answered (topic ids, members, sessions) is kept
-in `Known` and used again.
+The name of a field decides its values (topics, partitions, groups, members, times), so that many
+requests pass the first checks. `Known` keeps topic ids, members and sessions from the node's
+answers, and later requests use them.
 """
 
 from random import Random
@@ -15,9 +15,9 @@ from spindle.protocol.records.builder import SimpleRecord, build_batch
 
 TOPICS: Final = tuple(f"fuzz-{number}" for number in range(8))
 DELETABLE_TOPICS: Final = TOPICS[6:]
-"""The others stay, so that most requests find what they ask for."""
+"""The other topics stay, so that most requests find their topic."""
 CLUSTER_ID: Final = "4L6g3nShT-eMCtK--X86sw"
-"""Of the node that a run starts itself."""
+"""The cluster id of the node that a run starts itself."""
 _QUORUM_REQUESTS: Final = ("Vote", "BeginQuorum", "EndQuorum", "FetchSnapshot", "DescribeQuorum")
 GROUPS: Final = ("fuzz-group-a", "fuzz-group-b", "fuzz-group-c")
 LONG_TEXT: Final = "y" * 32_000
@@ -73,7 +73,7 @@ _MOSTLY: Final = {
     "timestamp": (-1, -2, -3, -4, -5, 0, 1_700_000_000_000),
     "generation_id_or_member_epoch": (-1, 0, 1),
 }
-"""Values by which most requests get further than their first check."""
+"""Values with which most requests pass the first checks."""
 _PARTITIONS: Final = frozenset(
     ("partition", "partitions", "partition_index", "index", "partition_indexes", "partition_id")
 )
@@ -81,7 +81,7 @@ _COUNTS: Final = (0, 0, 1, 1, 1, 1, 2, 2, 3, 7)
 
 
 class Known:
-    """Names and ids that the node has told, for requests that refer to them."""
+    """Names and ids from the node's answers, for later requests."""
 
     def __init__(self) -> None:
         self.topic_ids: dict[str, bytes] = {}
@@ -89,7 +89,7 @@ class Known:
         self.member_ids: list[str] = []
 
     def learn(self, response: Any) -> None:
-        """Keep what later requests may refer to."""
+        """Keep the names and ids of an answer."""
         for name in ("session_id", "producer_id", "producer_epoch", "generation_id"):
             value = getattr(response, name, None)
             if isinstance(value, int) and value >= 0:
@@ -112,7 +112,7 @@ class Values:
             field.name: self._field(cls, field, version, depth)
             for field in cls.FIELDS
             if field.first <= version <= field.last
-            # Tagged fields have a meaning of their own: mostly leave them out.
+            # Tagged fields have special meanings: mostly leave them out.
             and (version < field.tagged or self.random.random() < 0.2)
         }
         return cls(**fields)
@@ -151,7 +151,7 @@ class Values:
         if field.name in _MOSTLY and random.random() < 0.8:
             return random.choice(_MOSTLY[field.name])
         if field.name in _TIMES or field.name.endswith("_timeout_ms"):
-            # A session has a limit. Other requests would rightly wait that long for their answer.
+            # A session has a limit. Other requests could correctly wait that long for their answer.
             most = high if field.name == "session_timeout_ms" else _MOST_FINITE_MS
             return random.choice((low, -1, 0, 1, most, random.randrange(_MOST_FINITE_MS)))
         if field.name in self.known.numbers and random.random() < 0.7:

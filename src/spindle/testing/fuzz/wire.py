@@ -29,9 +29,10 @@ class RawConnection:
 
     @classmethod
     async def connect(cls, host: str, port: int) -> "RawConnection":
-        """
+        """Open a connection.
+
         Raises:
-            Finding: nobody accepts.
+            Finding: the node accepts no connection.
         """
         try:
             reader, writer = await asyncio.wait_for(
@@ -67,9 +68,10 @@ class RawConnection:
         return await self.reader.readexactly(size)
 
     async def versions(self) -> dict[int, tuple[int, int]]:
-        """First and last version of every API that the node serves.
+        """Return the first and last version of every API that the node serves.
 
-        Produce is advertised from version 0 on for the sake of old clients and served from 3 on.
+        Produce is advertised from version 0 on, because old clients expect it, and served from 3
+        on.
         """
         response = await self.ask(ApiVersionsRequest(), 0)
         return {

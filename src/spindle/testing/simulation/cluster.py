@@ -229,6 +229,7 @@ class Cluster:
 
 
 def host_name(node_id: int) -> str:
+    """Return the host name of a node."""
     return f"node{node_id}"
 
 

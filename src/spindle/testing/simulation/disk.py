@@ -1,4 +1,4 @@
-"""The disks of one host: they take time, hang, fail, and lose power in the midst of a write."""
+"""The disks of one host: they take time, hang, fail, and lose power in the middle of a write."""
 
 import asyncio
 from collections import deque
@@ -18,7 +18,7 @@ _LONGEST_WORK_S: Final = 1.5
 
 
 class Interrupted(BaseException):
-    """The host went dark, or the process was killed, in the middle of an operation on a file."""
+    """The host lost power, or the process was killed, in the middle of an operation on a file."""
 
 
 class _Hang(NamedTuple):
@@ -27,14 +27,14 @@ class _Hang(NamedTuple):
 
 
 class SimulatedDisks(MemoryFileSystem):
-    """The content of a host's disks, through all of its lives.
+    """The content of a host's disks, through all lives of the host.
 
     Attributes:
-        slowness_s: the longest that one job takes, by path of a directory; `default_slowness_s`
-            for all others.
+        slowness_s: the longest time of one job, by path of a directory; `default_slowness_s` for
+            all others.
         directories: the log directories of the host.
-        is_killed: an interruption ends the process alone, not the host.
-        broken: directories that reported an error, or hung, since the node was started last.
+        is_killed: True if an interruption ends only the process, not the host.
+        broken: directories that reported an error, or hung, since the last start of the node.
     """
 
     def __init__(self, wall_clock_ms: Callable[[], int], random: Random) -> None:
@@ -57,11 +57,11 @@ class SimulatedDisks(MemoryFileSystem):
 
     @now_ms.setter
     def now_ms(self, value: int) -> None:
-        """The clock is the host's."""
+        """Use the host's clock; a given value is ignored."""
 
     @contextmanager
     def observed(self) -> Iterator[None]:
-        """Within, files are read by the simulation: nothing fails and nothing is counted."""
+        """Let the simulation read files: inside, nothing fails and nothing is counted."""
         self._is_observed = True
         try:
             yield
@@ -84,13 +84,13 @@ class SimulatedDisks(MemoryFileSystem):
             self.operations.clear()
 
     def lose_power_after(self, operations: int | None) -> None:
-        """Go dark at the operation after so many more; None: do not."""
+        """Lose power at the given number of operations from now; None for never."""
         self._operations_left = operations
         self._counted = ""
         self.is_killed = False
 
     def kill_after(self, operations: int, counted: str = "") -> None:
-        """End the process at the operation after so many more; what it wrote stays.
+        """Kill the process at the given number of operations from now; its writes stay.
 
         Args:
             counted: the only kind of operation that counts; empty for all kinds.
@@ -108,8 +108,8 @@ class SimulatedDisks(MemoryFileSystem):
         """Let all work that begins in the directory from now on wait.
 
         Args:
-            in_syncs_only: the page cache still answers; only long work beside the directory's
-                thread, which brings data to the device, waits.
+            in_syncs_only: True if only the long work beside the directory's thread, which syncs,
+                waits; the page cache still answers.
         """
         self._hanging.setdefault(path, _Hang(in_syncs_only, []))
         self.broken.add(path)
@@ -143,7 +143,8 @@ class SimulatedDisks(MemoryFileSystem):
         return self._random.uniform(0.0, self.slowness_s.get(path, self.default_slowness_s))
 
     def long_delay_s(self, path: str) -> float:
-        """How long work beside the directory's thread takes: much may happen to its files."""
+        """Return the time of work beside the directory's thread: long, so that its files may
+        change."""
         longest_s = _LONG_WORK * self.slowness_s.get(path, self.default_slowness_s)
         return self._random.uniform(0.0, min(longest_s, _LONGEST_WORK_S))
 

@@ -1,4 +1,4 @@
-"""Which elections were unclean, and that there was no other way, record by record."""
+"""Follows the committed records and finds unclean elections that were not necessary or allowed."""
 
 from collections.abc import Sequence
 
@@ -26,10 +26,10 @@ from spindle.testing.simulation.verdict import Verdict
 
 
 class ElectionTruth:
-    """Follows the committed records. A topic whose elections must be clean has no unclean one.
+    """Follows the committed records. If unclean elections are disabled for a topic, it has none.
 
-    A leader that was the last of the ISR may lead again though it may lack records (KIP-966): to
-    the controller that is unclean, here it loses nothing.
+    If the last member of an ISR is elected again although it may lack records (KIP-966), the
+    controller counts the election as unclean; here it loses nothing.
     """
 
     def __init__(self, metadata: MetadataTruth, records: RecordTruth, verdict: Verdict) -> None:
@@ -39,7 +39,7 @@ class ElectionTruth:
         self._partitions: dict[tuple[Uuid, int], PartitionRegistration] = {}
 
     def committed(self, records: Sequence[Message]) -> None:
-        """These come next."""
+        """Check the next committed records."""
         for record in records:
             match record:
                 case PartitionRecord():
@@ -73,7 +73,8 @@ class ElectionTruth:
         if truth is None or after.leader in eligible or after.leader_recovery_state != RECOVERING:
             return
         if not truth.may_lose:
-            # The creator of a topic may not have heard yet that it is there, and what it allows.
+            # The creator of a topic may not know yet that it exists, nor whether unclean elections
+            # are enabled.
             self._verdict.check(
                 before.last_known_elr == (after.leader,) or not truth.end_offset,
                 f"unclean election of {after.leader} in {truth}, which nobody has allowed",
@@ -94,7 +95,7 @@ class ElectionTruth:
 
 
 def _changing(records: Sequence[Message]) -> set[int]:
-    """Return brokers whose fate the same records are about."""
+    """Return the brokers that the same records fence, unfence or remove."""
     found = set()
     for record in records:
         if isinstance(

@@ -1,4 +1,4 @@
-"""What the committed records may contain at the committed feature levels."""
+"""Checks that committed records have only the content that the committed feature levels allow."""
 
 from collections.abc import Sequence
 
@@ -21,7 +21,7 @@ class FeatureTruth:
         self._eligible: dict[tuple[Uuid, int], tuple[int, ...]] = {}
 
     def committed(self, records: Sequence[Message]) -> None:
-        """These come next."""
+        """Check the next committed records."""
         for record in records:
             match record:
                 case FeatureLevelRecord():

@@ -1,7 +1,7 @@
 """The answers to the members of one classic group, compared with each other.
 
-An assignment names the attempt of the leader that made it, the leader, and the member that it is
-for; a static member by its instance id, which outlives its member ids (KIP-345).
+An assignment names the leader's attempt that made it, the leader, and its member; a static member
+is named by its instance id, which stays when its member id changes (KIP-345).
 """
 
 from typing import NamedTuple
@@ -19,7 +19,7 @@ class GroupTruth:
     """Joins and assignments of one group.
 
     Attributes:
-        member_ids: what members were called lately, oldest first.
+        member_ids: recent member ids, oldest first.
     """
 
     def __init__(self, group_id: str, verdict: Verdict) -> None:
@@ -28,16 +28,16 @@ class GroupTruth:
         self._verdict = verdict
         self._attempts: list[_Attempt] = []
         self._stored: dict[int, int] = {}
-        """The one attempt by generation whose assignments were given out."""
+        """The only attempt in each generation whose assignments were given to members."""
         self._listed: dict[int, set[str]] = {}
-        """The members of a generation, as its last leader was told."""
+        """The members of each generation, as its leader got them last."""
 
     def named(self, member_id: str) -> None:
-        """Note that a member was given an id."""
+        """Note that a member got an id."""
         self.member_ids = [*self.member_ids[-5:], member_id]
 
     def joined(self, name: str, response: JoinGroupResponse) -> None:
-        """Note the answer to a join; only the leader's names the members of the group."""
+        """Note the answer to a join; only the leader's answer names the members of the group."""
         if response.members:
             self._verdict.check(
                 response.leader == response.member_id,
@@ -49,7 +49,7 @@ class GroupTruth:
             }
 
     def attempt(self, leader: str, response: JoinGroupResponse) -> dict[str, bytes]:
-        """Assignments of a leader to all members, by member id."""
+        """Return the leader's assignments for all members, by member id."""
         number = len(self._attempts)
         self._attempts.append(_Attempt(response.generation_id, leader))
         return {
@@ -82,5 +82,5 @@ class GroupTruth:
         )
 
     def strangers(self, generation: int, names: set[str]) -> set[str]:
-        """Members of a generation that are none of the living ones."""
+        """Return the members of a generation that no living client is."""
         return self._listed.get(generation, names) - names

@@ -2,10 +2,9 @@
 
 A directory is offline only if its disk reported an error or hung.
 
-Partitions: one leader per leader epoch; a leader has everything that is committed, and so has
-every member of the ISR; high watermarks of a leader do not fall; what stands below a high watermark
-is the same on every replica; a partition's log belongs to its topic id. Metadata: see
-`metadata_truth`.
+Partitions: a leader epoch has one leader. The leader and every member of the ISR have all committed
+records. The high watermark of a leader does not fall. Below a high watermark all replicas have the
+same records. A partition's log has the partition's topic id. For metadata see `metadata_truth`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -35,7 +34,7 @@ _READ_BYTES = 1 << 20
 
 
 class _Replica:
-    """The state of one replica when it was last looked at, in one life of its node."""
+    """The state of one replica at the last check, in one life of its node."""
 
     __slots__ = (
         "checked_offset",
@@ -72,7 +71,7 @@ class _Watched:
 
 
 class Invariants:
-    """Checks each node by its own state, not by what nodes say of each other."""
+    """Checks each node by its own state, not by its answers to other nodes."""
 
     def __init__(self, cluster: Cluster, verdict: Verdict, history: History) -> None:
         self._history = history
@@ -83,9 +82,9 @@ class Invariants:
         self._lives: dict[Life, _Watched] = {}
         self._partition_epochs: dict[tuple[Uuid, int], int] = {}
         self._tainted: dict[int, int] = {}
-        """Brokers that lost power, with the broker epoch that they then had."""
+        """Brokers that lost power, with their broker epoch at that time."""
         self._dying: dict[int, int] = {}
-        """Brokers that died, or will, with the broker epoch that they then had."""
+        """Brokers that were killed, or are about to be, with their broker epoch at that time."""
         self._ends: dict[tuple[int, Uuid, int], int] = {}
         """Log ends of brokers that are down."""
         self.metadata.listeners.append(self._on_image)
@@ -97,7 +96,7 @@ class Invariants:
     # -- lives
 
     def watch(self, simulated: SimulatedNode) -> None:
-        """Watch a new life of a node; call before its first event."""
+        """Watch a new life of a node; call it before the first event of that life."""
         node, life = simulated.node, simulated.life
         assert node is not None
         assert life is not None
@@ -126,16 +125,17 @@ class Invariants:
             self._dying[simulated.plan.node_id] = self._broker_epoch(simulated.plan.node_id)
 
     def will_lose(self, simulated: SimulatedNode) -> None:
-        """Note that a broker is about to lose records; it has them again when it registers anew."""
+        """Note that a broker is about to lose records; it has them again when it has registered
+        again."""
         self._tainted[simulated.plan.node_id] = self._broker_epoch(simulated.plan.node_id)
 
     @property
     def is_whole(self) -> bool:
-        """Every broker that died is back, and every replica is in sync.
+        """True if every broker that died is back, and every replica is in sync.
 
-        One more death that costs what was not synced now takes nothing that was promised: with
-        min.insync.replicas=2 the cluster survives one at a time (KIP-966). To a controller every
-        death is one, whether something was lost or not.
+        Then one more death that loses unsynced records breaks no promise: with
+        min.insync.replicas=2 the cluster survives one at a time (KIP-966). For the controller every
+        death counts, whether records were lost or not.
         """
         return not self._dying and all(
             len(partition.isr) == len(partition.replicas)
@@ -251,7 +251,7 @@ class Invariants:
         if partition.is_offline:
             return
         if replica.leader is not None and replica.leader is not leader:
-            # The last commits of the former leader, in the event that ended its leadership.
+            # The former leader committed these in the event that ended its leadership.
             replica.high_watermark = replica.leader.high_watermark
             self._compare(watched, replica, replica.leader)
         replica.leader = leader
@@ -269,7 +269,7 @@ class Invariants:
                     partition.log.log_end_offset,
                     lambda: _content(watched, partition),
                 )
-                # Records of another lineage alone may be committed in this one now.
+                # Records of another lineage may now be committed in this one.
                 fork_offset = truth.at(leader.leader_epoch).fork_offset
                 replica.checked_offset = min(replica.checked_offset, fork_offset)
             else:
@@ -295,7 +295,7 @@ class Invariants:
             self._check_proposal(who, truth, leader.pending, leader.leader_epoch)
 
     def _compare(self, watched: _Watched, replica: _Replica, leader: LeaderState | None) -> None:
-        """Compare the records that have come below the high watermark with the committed ones."""
+        """Compare the records that the high watermark has newly passed with the committed ones."""
         partition, truth = replica.partition, replica.truth
         log = partition.log
         start = max(replica.checked_offset, log.log_start_offset)
@@ -342,7 +342,7 @@ class Invariants:
                         self._check_isr(truth, image)
 
     def compare_all(self) -> None:
-        """Compare every replica with the committed records, from its first one, at the end."""
+        """Compare all records of every replica with the committed ones, at the end."""
         for watched in self._lives.values():
             watched.quorum.check_versions()
             for replica in watched.replicas.values():
@@ -362,7 +362,7 @@ class Invariants:
             return
         epoch = registration.leader_epoch
         if any(unclean <= epoch for unclean in truth.unclean_epochs):
-            return  # what is committed turns out when the leader leads
+            return  # the committed records are known when the leader leads
         committed = truth.at(epoch).end_offset
         for broker_id in registration.isr:
             end = self._log_end(broker_id, truth)
@@ -376,7 +376,7 @@ class Invariants:
     def _check_proposal(
         self, who: str, truth: PartitionTruth, proposal: IsrProposal, leader_epoch: int
     ) -> None:
-        """An ISR that the controller can commit as it is proposed has everything committed."""
+        """Check that all members of a proposed ISR have every committed record."""
         registration = self.metadata.newest.topics.partition(truth.topic_id, truth.index)
         if registration is None or registration.partition_epoch != proposal.partition_epoch:
             return  # the controller refuses it
@@ -392,7 +392,7 @@ class Invariants:
             )
 
     def _log_end(self, broker_id: int, truth: PartitionTruth) -> int | None:
-        """Of a replica, also of one that is down; None if nothing is known of it."""
+        """Return the log end of a replica, even if its broker is down; None if it is unknown."""
         node = self._cluster.nodes[broker_id].node
         if node is not None and node.broker is not None:
             partition = node.broker.replicas.lookup(truth.topic, truth.index)
@@ -413,6 +413,7 @@ def _content(watched: _Watched, partition: Partition) -> Iterator[bytes]:
 
 
 def story_of(name: str, partition: PartitionRegistration) -> str:
+    """Return a partition's state as text for the history."""
     parts = [
         f"{name}: leader {partition.leader} in epoch {partition.leader_epoch}",
         f"replicas {list(partition.replicas)}",
@@ -427,7 +428,7 @@ def story_of(name: str, partition: PartitionRegistration) -> str:
 
 
 def _listen(node: Node, watcher: MetadataWatcher) -> None:
-    """Let the watcher see what the quorum delivers, before the node itself does."""
+    """Let the watcher get the quorum's deliveries before the node itself."""
     publisher: Any = node.publisher
     on_commit, on_snapshot = publisher.on_commit, publisher.on_snapshot
 

@@ -1,8 +1,8 @@
 """An asyncio event loop in virtual time: no sockets, no threads, no waiting, one seed.
 
-When nothing is ready, time jumps to the next timer. Callbacks run in the order in which asyncio
-would run them; what differs between seeds is how long disks and messages take. `after_event` is
-called after each callback with the life that it belonged to.
+When nothing is ready, time jumps to the next timer. Callbacks run in asyncio's order; seeds differ
+in the times that disks and messages take. After each callback, `after_event` is called with the
+life to which the callback belonged.
 """
 
 import asyncio
@@ -20,11 +20,11 @@ _MOST_EVENTS_AT_ONCE: Final = 20_000
 
 
 class Deadlock(AssertionError):
-    """No callback is ready and no timer is set: nothing will ever happen again."""
+    """No callback is ready and no timer is set, so nothing can happen any more."""
 
 
 class Livelock(Deadlock):
-    """Callbacks follow each other and time does not pass."""
+    """Callbacks follow each other without time passing."""
 
 
 class SimulatedLoop(asyncio.BaseEventLoop):
@@ -33,7 +33,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     Attributes:
         now_s: true time.
         event_count: callbacks run so far.
-        thread_delay_s: gives how long work that was handed to a thread takes.
+        thread_delay_s: returns the time that work on a thread takes.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     # -- time
 
     def time(self) -> float:
-        """Return the time by the clock of the host that asks."""
+        """Return the time by the clock of the host that runs now."""
         return LIFE.get().clock.local_s(self.now_s)
 
     def call_at(  # type: ignore[override]
@@ -68,7 +68,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         return timer
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        """It stays where it is until its time comes."""
+        """Leave a cancelled timer in the heap until its time."""
 
     def _run_once(self) -> None:
         ready, scheduled = self._ready, self._scheduled
@@ -103,17 +103,17 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self.close()
 
     def _check_closed(self) -> None:
-        """See `end`."""
+        """Do nothing; see `end`."""
 
     def _write_to_self(self) -> None:
-        """There is no other thread to wake this one."""
+        """Do nothing, because no other thread has to wake this one."""
 
     # -- threads
 
     def run_in_executor(  # type: ignore[override]
         self, executor: Any, func: Callable[..., Any], *args: Any
     ) -> Any:
-        """Do the work here, a little later."""
+        """Run the function on this thread, a little later."""
         future: asyncio.Future[Any] = self.create_future()
 
         def run() -> None:
@@ -146,11 +146,11 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         return sock
 
     def _process_events(self, event_list: Any) -> None:
-        """There is no selector."""
+        """Do nothing, because there is no selector."""
 
 
 def _new_task(loop: Any, coro: Any, context: Context | None = None) -> asyncio.Task[Any]:
     task = asyncio.Task(coro, loop=loop, context=context)
-    # Tasks of a crashed host never finish, which is no mistake.
+    # Tasks of a crashed host never finish, which is no error.
     task._log_destroy_pending = False  # type: ignore[attr-defined]
     return task

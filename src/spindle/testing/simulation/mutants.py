@@ -1,4 +1,4 @@
-"""Deliberately broken variants of Spindle, each of which the simulation must find.
+"""Mutants: deliberate mistakes in Spindle, each of which the simulation must find.
 
 A mutant replaces one function of the real code for as long as it is applied.
 """
@@ -53,10 +53,10 @@ class Mutant(NamedTuple):
     """One mistake.
 
     Attributes:
-        owner: the class or module that it is made in.
+        owner: the class or module that contains the mistake.
         name: the attribute that is replaced.
-        make: gives the replacement, from the original.
-        besides: further mistakes, where one alone is made good by another safeguard.
+        make: returns the replacement, given the original.
+        besides: further mistakes, if another safeguard repairs the effect of one alone.
     """
 
     owner: Any
@@ -91,7 +91,7 @@ def _always(value: Any) -> Callable[[Function], Function]:
 
 
 def _grant_whoever_asks(original: Function) -> Function:
-    """A voter forgets whom it has voted for in this epoch."""
+    """Let a voter forget which candidate it has voted for in this epoch."""
 
     def can_grant(core: Any, candidate: Any, log_end: Any, *, is_pre_vote: bool) -> bool:
         if is_pre_vote or not isinstance(core.role, Unattached | Prospective):
@@ -102,17 +102,17 @@ def _grant_whoever_asks(original: Function) -> Function:
 
 
 def _commit_alone(original: Function) -> Function:
-    """Everything that the leader has counts as committed."""
+    """Count all records of the leader as committed."""
     return lambda self, flushed_offset: flushed_offset
 
 
 def _keep_tail(original: Function) -> Function:
-    """A follower keeps one offset too many of what its leader never had."""
+    """Let a follower keep one record too many of those that its leader does not have."""
     return lambda core, leader_end: min(original(core, leader_end) + 1, core.log.end_offset)
 
 
 def _remove_nobody(original: Function) -> Function:
-    """A voter that is removed stays."""
+    """Keep a voter that was removed."""
     return lambda self, key: self
 
 
@@ -120,7 +120,7 @@ def _remove_nobody(original: Function) -> Function:
 
 
 def _late_level(original: Function) -> Function:
-    """Records are written with the level of the append before: a state that no truncation ends."""
+    """Write records with the level of the append before, even if it was truncated since."""
     before = 0
 
     def encode_records(records: Any, metadata_version: int) -> Any:
@@ -132,7 +132,7 @@ def _late_level(original: Function) -> Function:
 
 
 def _stay_without_controller(original: Function) -> Function:
-    """An activation that fails, here in every third epoch, does not give the leadership up."""
+    """Let a failed activation keep the leadership, here in every third epoch."""
 
     def activate(self: Any, epoch: int) -> None:
         if epoch % 3:
@@ -142,12 +142,12 @@ def _stay_without_controller(original: Function) -> Function:
 
 
 def _set_no_timer(original: Function) -> Function:
-    """A timer runs once, as if the tasks had failed before it was set again."""
+    """Run a timer only once, as if its tasks had failed before it was set again."""
     return lambda self: self.run_due()
 
 
 def _one_turn(original: Function) -> Function:
-    """A task that is to run for ever ends with its first turn."""
+    """End a repeated task after its first turn."""
 
     async def repeat(turn: Any, *args: Any) -> None:
         await turn()
@@ -156,16 +156,16 @@ def _one_turn(original: Function) -> Function:
 
 
 async def _answer_at_once(self: Any, last_offset: int, timeout_ms: int) -> None:
-    """An answer does not wait for its commit."""
+    """Answer without waiting for the commit."""
 
 
 def _lead_if_alive(original: Function) -> Function:
-    """Any replica that is alive may lead."""
+    """Let any replica that is alive lead."""
     return lambda self, replica: self.can_lead(replica)
 
 
 def _elect_uncleanly_at_once(original: Function) -> Function:
-    """An unclean election does not ask who is eligible."""
+    """Elect uncleanly without a look at the eligible replicas."""
 
     def choose(self: Any) -> tuple[int, bool]:
         if self.election is Election.UNCLEAN:
@@ -179,7 +179,7 @@ def _elect_uncleanly_at_once(original: Function) -> Function:
 
 
 def _take_stale_epochs(original: Function) -> Function:
-    """AlterPartition is not held against epochs and broker epochs."""
+    """Accept AlterPartition with stale epochs and broker epochs."""
 
     def validate(image: Any, partition: Any, data: Any, broker_id: int, new_isr: Any) -> ErrorCode:
         return ErrorCode.NONE if broker_id in partition.replicas else ErrorCode.INVALID_REQUEST
@@ -188,7 +188,7 @@ def _take_stale_epochs(original: Function) -> Function:
 
 
 def _forget_topic(original: Function) -> Function:
-    """A snapshot leaves one topic out."""
+    """Leave a topic out of a snapshot."""
 
     def topics(image: Any) -> Iterator[Any]:
         records = list(original(image))
@@ -201,7 +201,7 @@ def _forget_topic(original: Function) -> Function:
 
 
 def _advance_to_log_end(original: Function) -> Function:
-    """The high watermark waits for nobody."""
+    """Move the high watermark to the log end, without any follower."""
 
     def advance(self: Any, now_ms: int) -> bool:
         has_moved: bool = self.log_end_offset > self.high_watermark
@@ -212,7 +212,7 @@ def _advance_to_log_end(original: Function) -> Function:
 
 
 def _advance_by_majority(original: Function) -> Function:
-    """The high watermark waits for one member of the ISR instead of all."""
+    """Move the high watermark when one member of the ISR has the records, instead of all."""
 
     def advance(self: Any, now_ms: int) -> bool:
         ends = [f.log_end_offset for f in self.followers if f.replica_id in self.isr]
@@ -225,7 +225,7 @@ def _advance_by_majority(original: Function) -> Function:
 
 
 def _expand_early(original: Function) -> Function:
-    """A replica joins the ISR as soon as it has fetched at all."""
+    """Add a replica to the ISR after its first fetch."""
 
     def propose_expansion(self: Any) -> Any:
         if self.pending is not None:
@@ -243,7 +243,7 @@ def _expand_early(original: Function) -> Function:
 
 
 def _remember_followers(original: Function) -> Function:
-    """A leader takes what followers fetched in an earlier epoch for what they have."""
+    """Keep the offsets of followers from an earlier leader epoch."""
 
     def begin_epoch(self: Any, **changes: Any) -> bool:
         before = self._followers
@@ -257,7 +257,7 @@ def _remember_followers(original: Function) -> Function:
 
 
 def _expand_without_a_fetch(original: Function) -> Function:
-    """A replica joins the ISR as soon as its broker is alive."""
+    """Add a replica to the ISR when its broker is alive."""
 
     def propose_expansion(self: Any) -> Any:
         if self.pending is not None:
@@ -274,7 +274,7 @@ def _expand_without_a_fetch(original: Function) -> Function:
 
 
 def _acknowledge_own_append(original: Function) -> Function:
-    """acks=all is taken for acks=1."""
+    """Treat acks=all as acks=1."""
 
     def append(self: Any, records: Any, required_acks: int, *args: Any, **options: Any) -> Any:
         acks = 1 if required_acks == ACKS_ALL else required_acks
@@ -287,12 +287,12 @@ def _acknowledge_own_append(original: Function) -> Function:
 
 
 def _hide_epoch(original: Function) -> Function:
-    """A follower does not tell its last epoch, so nothing that diverges is seen."""
+    """Leave the last epoch out of a follower's fetch, so that the leader sees no divergence."""
     return lambda log: original(log)._replace(last_epoch=follower_log.NO_EPOCH)
 
 
 def _truncate_below_high_watermark(original: Function) -> Function:
-    """A new follower truncates to its high watermark, as before KIP-101, and lags behind it."""
+    """Let a new follower truncate to its high watermark, which lags behind, as before KIP-101."""
 
     def begin_to_follow(log: Any, now_ms: int) -> Any:
         log.truncate_to(max(log.log_start_offset, log.high_watermark - 1), now_ms)
@@ -302,12 +302,12 @@ def _truncate_below_high_watermark(original: Function) -> Function:
 
 
 def _take_by_name(original: Function) -> Function:
-    """A log on disk is a topic's if it has its name."""
+    """Give a log on disk to the topic of its name, without a look at the topic id."""
     return lambda found, instruction, broker_id: found[0][0] if found else None
 
 
 def _forget_producers(original: Function) -> Function:
-    """A leader does not know what it has, nor what has to come next."""
+    """Let a leader forget the producers' batches and next sequences."""
 
     def find_duplicate(producers: Any, found: Any) -> None:
         for _, header in found:
@@ -317,7 +317,7 @@ def _forget_producers(original: Function) -> Function:
 
 
 def _no_changes_on_followers(original: Function) -> Function:
-    """A follower does not learn what producers have sent."""
+    """Keep the producers' state of followers empty."""
 
     def producer_changes(producers: Any, records: Any, placed: Any, origin: Any) -> Any:
         if origin is AppendOrigin.REPLICATION:
@@ -331,7 +331,7 @@ def _no_changes_on_followers(original: Function) -> Function:
 
 
 def _lose_parked_syncs(original: Function) -> Function:
-    """A member is removed, and its SyncGroup is never answered."""
+    """Leave the SyncGroup of a removed member unanswered."""
 
     def remove_member(self: Any, group: Any, member_id: str, out: Any) -> None:
         if member_id in group.members:
@@ -342,7 +342,7 @@ def _lose_parked_syncs(original: Function) -> Function:
 
 
 def _deliver_any_assignment(original: Function) -> Function:
-    """An assignment that was overtaken is delivered to the members of the next generation."""
+    """Deliver an outdated assignment to the members of the next generation."""
 
     def finish_assignment(self: Any, stored: Any, code: ErrorCode, *args: Any) -> None:
         group = self._groups.get(stored.group_id)
@@ -354,14 +354,14 @@ def _deliver_any_assignment(original: Function) -> Function:
 
 
 async def _wait_for_nothing(self: Any, partition: Any, hosted: Any, offset: int) -> None:
-    """A coordinator loads no more than what is known to be committed when it is elected."""
+    """Load only the records that are known to be committed when the coordinator is elected."""
 
 
 # ---------------------------------------------------------------- disks
 
 
 def _serve_requests_at_the_end(original: Function) -> Function:
-    """The end of a flush answers every request for one, also one that was made meanwhile."""
+    """Let the end of a flush answer all requests to flush, also those that came meanwhile."""
 
     def complete_flushes(self: Any, done: Any) -> None:
         original(self, done)
@@ -371,7 +371,7 @@ def _serve_requests_at_the_end(original: Function) -> Function:
 
 
 def _watch_the_thread_alone(original: Function) -> Function:
-    """Work beside the directory's thread is not watched."""
+    """Leave work beside the directory's thread unwatched."""
 
     def add(self: Any, thread: Any) -> None:
         if thread.function is None:
@@ -381,7 +381,7 @@ def _watch_the_thread_alone(original: Function) -> Function:
 
 
 def _drop_newest_records(original: Function) -> Function:
-    """Compaction takes the newest record of a key for an old one."""
+    """Let compaction remove the newest record of a key."""
     return lambda self, record: record.offset >= self.end_offset
 
 
@@ -517,4 +517,4 @@ QUORUM_MUTANTS: Final[dict[str, Mutant]] = {
     "metadata not flushed at a start": MUTANTS["metadata not flushed at a start"],
     "voters kept by a truncation": Mutant(VoterHistory, "truncate_to", _nothing),
 }
-"""Mutants that `quorum_cores` finds within few seeds."""
+"""Mutants that `quorum_cores` finds within a few seeds."""

@@ -1,9 +1,9 @@
-"""The committed records of each partition: every replica and consumer must come to the same.
+"""The committed records of each partition, which every replica and consumer must have.
 
 A record is committed when a leader's high watermark has passed it. Each record that the simulation
-writes says where it belongs: topic id, producer and number; so a record in the wrong topic, twice,
-or out of order is seen whoever finds it. An unclean election, where one was allowed, begins a new
-lineage: what its leader has of the one before, and nothing more.
+writes contains topic id, producer and number; so a record in the wrong topic, twice, or out of
+order is found in any log or answer. An allowed unclean election begins a new lineage: the records
+of the previous lineage that its leader has, and no others.
 """
 
 from collections.abc import Callable, Iterator
@@ -27,7 +27,7 @@ class Payload(NamedTuple):
 
     @property
     def key(self) -> bytes:
-        """Each producer has a few keys, which compaction keeps the newest records of."""
+        """Each producer has a few keys; compaction keeps the newest record of each."""
         return f"{self.producer} {self.number % _KEYS}".encode()
 
     def encode(self) -> bytes:
@@ -40,7 +40,7 @@ class Payload(NamedTuple):
 
 
 class SeenBatch(NamedTuple):
-    """Where a batch begins and ends, the leader epoch that wrote it, and its checksum."""
+    """First and last offset of a batch, the leader epoch that wrote it, and its checksum."""
 
     base_offset: int
     next_offset: int
@@ -54,12 +54,12 @@ class Lineage:
 
     Attributes:
         first_epoch: the leader epoch of the election.
-        fork_offset: up to here it is as the lineage before.
+        fork_offset: below this offset, the lineage is equal to the previous one.
         end_offset: everything below is committed.
         payloads: committed records by offset.
         newest: the highest number of each producer.
         newest_of_key: the highest offset of each key.
-        committed_by: up to where a leader of each epoch has committed.
+        committed_by: the offset up to which the leader of each epoch has committed.
     """
 
     first_epoch: int = 0
@@ -72,7 +72,10 @@ class Lineage:
     committed_by: dict[int, int] = field(default_factory=dict)
 
     def committed_before(self, leader_epoch: int) -> int:
-        """A leader of the epoch has everything below; not what its successors have committed."""
+        """Return the offset up to which a leader of the epoch must have all records.
+
+        Records that its successors committed do not count.
+        """
         ends = [end for epoch, end in self.committed_by.items() if epoch <= leader_epoch]
         return max(ends, default=self.fork_offset)
 
@@ -82,7 +85,7 @@ class Lineage:
         return payload is None or self.newest_of_key[payload.key] > offset
 
     def fork(self, first_epoch: int, offset: int) -> "Lineage":
-        """Return the part of this lineage that a leader has, which ends at the offset."""
+        """Return the start of this lineage, up to the offset where a leader's log ends."""
         forked = Lineage(first_epoch, offset, offset)
         forked.batches = {at: b for at, b in self.batches.items() if b.next_offset <= offset}
         forked.payloads = {at: p for at, p in self.payloads.items() if at < offset}
@@ -98,11 +101,11 @@ class PartitionTruth:
 
     Attributes:
         leaders: broker by leader epoch.
-        may_lose: somebody has allowed unclean elections.
-        is_compacted: of each key only the newest record has to stay.
-        start_offset: the highest log start of a leader; records below it may be gone.
-        lineages: one, and one more for each unclean election.
-        unclean_epochs: of unclean elections whose leaders have not begun to lead.
+        may_lose: True if unclean elections were allowed at any time.
+        is_compacted: True if only the newest record of each key has to stay.
+        start_offset: the highest log start of a leader; records below it may be deleted.
+        lineages: the first one, and one more for each unclean election.
+        unclean_epochs: epochs of unclean elections whose leaders have not begun to lead.
     """
 
     topic_id: Uuid
@@ -121,11 +124,11 @@ class PartitionTruth:
 
     @property
     def has_lost(self) -> bool:
-        """There was an unclean election."""
+        """True if there was an unclean election."""
         return len(self.lineages) > 1 or bool(self.unclean_epochs)
 
     def at(self, leader_epoch: int) -> Lineage:
-        """Return the lineage that a leader of the epoch knows; a deposed one knows an old one."""
+        """Return the lineage of a leader of the epoch; a deposed leader may have an old one."""
         return next(n for n in reversed(self.lineages) if n.first_epoch <= leader_epoch)
 
     def __str__(self) -> str:
@@ -185,10 +188,10 @@ class RecordTruth:
         leader_epoch: int,
         is_leader: bool,
     ) -> int:
-        """Whole batches from `start_offset` on that `who` holds for committed; the offset behind.
+        """Check whole batches that `who` counts as committed; return the offset after them.
 
-        Only a leader commits what was not before. A follower (leader epoch -1) may still have what
-        an unclean election has taken away.
+        Only a leader commits further records. A follower (leader epoch -1) may still have records
+        that an unclean election has removed.
         """
         next_offset = start_offset
         lineages = truth.lineages if leader_epoch < 0 else [truth.at(leader_epoch)]

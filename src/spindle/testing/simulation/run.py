@@ -1,7 +1,7 @@
-"""One simulation from its seed to its verdict.
+"""One simulation, from its seed to its result.
 
-First the cluster comes up, then things go wrong while clients work, then everything is mended: from
-there on the cluster has some time to become whole again, and all clients have to come to an end.
+First the cluster starts. Then faults happen while clients work. Then all faults are mended: within
+a limited time the cluster must recover, and all clients must finish.
 """
 
 import asyncio
@@ -37,10 +37,10 @@ class SimulationOutcome:
     """The result of a run.
 
     Attributes:
-        violation: what must never happen and did; None if all is well.
-        events: callbacks run, as a measure.
-        acknowledged: records that producers were told are safe.
-        metadata_offsets: how far the metadata log was committed.
+        violation: the broken invariant; None if all hold.
+        events: number of callbacks that were run.
+        acknowledged: records that were acknowledged to producers.
+        metadata_offsets: end offset of the committed metadata log.
     """
 
     scenario: Scenario
@@ -53,13 +53,13 @@ class SimulationOutcome:
 
     @property
     def report(self) -> str:
-        """The text from which a person can look into the run."""
+        """The text from which a person can investigate the run."""
         again = f"python -m spindle.testing.simulation --seed {self.scenario.seed}"
         return "\n".join((*self.history[-60:], self.scenario.text, str(self.violation), again))
 
 
 class Simulation:
-    """A cluster, its world and its clients."""
+    """A cluster, its network and disks, and its clients."""
 
     def __init__(self, scenario: Scenario) -> None:
         random = Random(scenario.seed)
@@ -142,14 +142,14 @@ class Simulation:
         await self.traffic.stop()
 
     async def _settle(self) -> None:
-        """Wait until the cluster is whole, then until all clients have finished."""
+        """Wait until the cluster has recovered, then until all clients have finished."""
         await self._wait_until(self._unsettled, self.scenario.whole_s)
         await self._wait_until(
             lambda: self.traffic.unfinished or self._unsettled(), self.scenario.calm_s
         )
 
     async def _wait_until(self, reason_not: Callable[[], str | None], limit_s: float) -> None:
-        """Until there is no reason any more."""
+        """Wait until `reason_not` returns None."""
         ends_s = self.loop.now_s + limit_s
         while (reason := reason_not()) is not None:
             if self.loop.now_s > ends_s:
@@ -158,7 +158,7 @@ class Simulation:
             await asyncio.sleep(_SETTLE_CHECK_S)
 
     def _unsettled(self) -> str | None:
-        """Why the cluster is not whole; None if it is."""
+        """Return why the cluster has not recovered; None if it has."""
         nodes = self.cluster.nodes.values()
         leaders = [node for node in nodes if _leads_quorum(node)]
         if len(leaders) != 1:
@@ -210,7 +210,7 @@ class Simulation:
         return None
 
     def _outlived(self) -> str | None:
-        """An offset that a group has of a topic that is gone; None if there is none."""
+        """Return an offset that a group has for a deleted topic; None if there is none."""
         topics = self.invariants.metadata.newest.topics.by_name
         for node in self.cluster.brokers:
             if node.node is None or node.node.broker is None:
@@ -257,14 +257,16 @@ class Simulation:
 
 def simulate(scenario: Scenario) -> SimulationOutcome:
     """Run a scenario to its end."""
-    # Finalizers of tasks that never end must not run in the middle of it, nor in that of the next.
+    # Finalizers of tasks that never end must not run during this run or the next.
     gc.disable()
     gc.freeze()
     try:
         return Simulation(scenario).run()
     finally:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what was never awaited ended with its host
+            warnings.simplefilter(
+                "ignore"
+            )  # coroutines that were never awaited ended with their host
             gc.collect()
         gc.unfreeze()
         gc.enable()
@@ -277,7 +279,7 @@ def _leads_quorum(node: SimulatedNode) -> bool:
 
 @contextmanager
 def _logging_to(history: History) -> Iterator[None]:
-    """Send the log of the nodes to the history alone."""
+    """Send the log of the nodes only to the history."""
     logger = logging.getLogger("spindle")
     before = logger.level, logger.propagate, logger.handlers
     logger.setLevel(logging.INFO)

@@ -1,4 +1,4 @@
-"""The scenario of a seed: the shape of the cluster, its settings, and the faults around it.
+"""The scenario of a seed: the shape of the cluster, its settings, and the faults.
 
 Each run has its own mixture of faults: with all of them at once, one fault hides another.
 """
@@ -36,7 +36,7 @@ _SETTINGS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class NodePlan:
-    """One node. `clock_rate` and `clock_offset_ms`: how wrong its clock is."""
+    """One node. `clock_rate` and `clock_offset_ms` tell how wrong its clock is."""
 
     node_id: int
     roles: tuple[str, ...]
@@ -48,23 +48,23 @@ class NodePlan:
 
 @dataclass(frozen=True, slots=True)
 class Chances:
-    """Probabilities per disturbance period, unless it says otherwise.
+    """Probabilities per disturbance period, if not stated otherwise.
 
     Attributes:
-        kill: a process dies and keeps what it wrote.
-        power: a host goes dark and keeps what it synced.
+        kill: a process dies and keeps its writes.
+        power: a host loses power and keeps what was synced.
         stop: a node is restarted in order.
         cut: some ways between hosts are cut, often in one direction only.
         disk: a disk fails until its node is restarted.
         slow_disk: a disk is slow for a while.
-        hang: a disk does nothing for a while.
+        hang: a disk hangs for a while.
         new_disk: a disk is lost and replaced by an empty one.
         clock: a clock is set.
-        loss: per segment.
+        loss: per segment: it is lost.
         breaking: per segment: its connection breaks.
-        silence: per segment: its connection carries nothing any more, and nobody is told.
-        hold_metadata: per delivery of committed metadata to a node: it is kept for a while, and the
-            node hears of it together with what is committed meanwhile.
+        silence: per segment: its connection carries nothing any more, and neither end is told.
+        hold_metadata: per delivery of committed metadata to a node: it is held back for a while,
+            and delivered together with metadata that is committed meanwhile.
     """
 
     kill: float = 0.0
@@ -83,27 +83,27 @@ class Chances:
 
     @property
     def is_lossy(self) -> bool:
-        """Whether a broker may lose acknowledged records, though never two brokers at a time.
+        """True if a broker may lose acknowledged records, though never two brokers at a time.
 
-        Only with the ELR the cluster then keeps what it has promised (KIP-966).
+        Then the cluster keeps its promises only with the ELR (KIP-966).
         """
         return bool(self.power or self.new_disk)
 
 
 @dataclass(frozen=True, slots=True)
 class Deeds:
-    """Work of the admin beside creating, deleting, electing and moving.
+    """Work of the admin, besides creating and deleting topics, elections and reassignments.
 
     Attributes:
         voters: removes voters of the quorum and adds them again.
         joins_by_itself: `controller.quorum.auto.join.enable`.
         features: raises and lowers feature levels.
-        configs: changes what brokers and topics can change while they run.
+        configs: changes dynamic configurations of brokers and topics.
         returns: removes a replica of a partition and adds the same one again.
         directories: moves replicas between the directories of their brokers.
-        unclean: lets replicas lead that may have lost records; without power failures and lost
-            disks, under which an acknowledged record may go without any election.
-        members: a classic group with members that come and go.
+        unclean: enables unclean elections; without power failures and lost disks, which may lose
+            acknowledged records without any election.
+        members: a classic group with members that join and leave.
         compacts: some topics are compacted, at short intervals.
         trims: some topics lose old records, by retention and DeleteRecords.
     """
@@ -125,14 +125,13 @@ class Scenario:
     """A run.
 
     Attributes:
-        is_dynamic: voters by kraft.version 1 rather than `controller.quorum.voters`.
-        release: by whose feature levels the cluster begins; None for the newest.
-        properties: of every node.
-        disk_s: the longest that a disk usually takes.
-        rough_s: how long things go wrong.
-        whole_s, calm_s: how long after that it may take until the cluster is whole, and from then
-            on until all clients have come to an end. The longest that a node waits for one answer
-            is 4 s, by the settings.
+        is_dynamic: True for voters in the log, False for `controller.quorum.voters`.
+        release: the release whose feature levels the cluster has at first; None for the newest.
+        properties: further keys of every node.
+        disk_s: the longest usual time of a disk job.
+        rough_s: the time with faults.
+        whole_s, calm_s: the time that the cluster then has to recover, and after that the clients
+            to finish. A node waits at most 4 s for one answer, by the settings.
     """
 
     seed: int
@@ -166,11 +165,11 @@ def draw(seed: int) -> Scenario:
     is_dynamic = random.random() < 0.6
     deeds = replace(
         _draw_deeds(random, is_dynamic=is_dynamic),
-        # From a source of its own: the seeds stay what they were without members.
+        # From an own generator, so that seeds keep their meaning from before there were members.
         members=Random(f"{seed}: members").random() < 0.5,
     )
     chances = _draw_chances(random)
-    # Of a generator of their own: what was added later does not change what a seed stood for.
+    # From an own generator, so that a later addition does not change the meaning of a seed.
     housekeeping = Random(f"housekeeping {seed}")
     if not deeds.unclean:
         deeds = replace(
@@ -183,7 +182,7 @@ def draw(seed: int) -> Scenario:
     properties = _draw_properties(random)
     disk_s = random.choice((0.001, 0.003, 0.02))
     rough_s = random.choice((2.0, 4.0, 8.0)) * (2 if deeds.unclean else 1)
-    # Drawn apart: what the other numbers of a seed stand for does not depend on it.
+    # From an own generator, so that the other numbers of a seed keep their meaning.
     more = Random(f"more of {seed}")
     if more.random() < 0.4:
         chances = replace(chances, hold_metadata=more.uniform(0.05, 0.6))
@@ -212,7 +211,7 @@ def draw(seed: int) -> Scenario:
 
 
 def _calmer(chances: Chances, random: Random) -> Chances:
-    """A world in which replicas can move, and in which brokers hear of it late."""
+    """Return chances with which replicas can be reassigned, and brokers get metadata late."""
     return Chances(
         kill=chances.kill * random.choice((0.0, 0.3)),
         slow_disk=chances.slow_disk,
