@@ -543,7 +543,7 @@ KAFKA_VOTERS = bytes.fromhex(
 
 
 def masked(data: bytes, *spans: tuple[int, int]) -> bytes:
-    """Return the bytes with zeros for CRCs, times and the given spans, which differ between runs."""
+    """Return the bytes with zeros for CRCs, times and the given spans, which vary by run."""
     out = bytearray(data)
     position = 0
     for start, size in spans:
