@@ -104,6 +104,7 @@ def produce(size: int, acks: str) -> Callable[[Node, Sizes], Metrics]:
 
 
 def fill(node: Node, topic: str, count: int, size: int, acks: str) -> Metrics:
+    """Send records to a topic, and return rate and broker CPU."""
     cpu = node.cpu_s()
     result = native_client.run(
         "produce", node.bootstrap, topic, count, size, acks=acks, batch_size=1_000_000,

@@ -86,7 +86,7 @@ def test_classic_member_takes_the_group_over(version: int, with_offset: bool) ->
     assert deleted(s) == TOMBSTONES
 
 
-def test_failed_take_over_can_be_tried_again() -> None:
+def test_failed_replacement_can_be_tried_again() -> None:
     s = Scenario()
     left_by_kafka(s, with_offset=True)
     s.hold()
@@ -97,7 +97,7 @@ def test_failed_take_over_can_be_tried_again() -> None:
     assert deleted(s) == TOMBSTONES
 
 
-def test_member_that_is_gone_before_the_take_over_is_committed() -> None:
+def test_member_that_is_gone_before_the_replacement_is_committed() -> None:
     s = Scenario()
     left_by_kafka(s, with_offset=False)
     s.hold()

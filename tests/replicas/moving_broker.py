@@ -292,7 +292,7 @@ class MovingBroker:
         await self.until(lambda: not self.mover.is_busy)
 
     def names(self, number: int) -> list[str]:
-        """The partition directories of a disk, without their unique parts."""
+        """Return the partition directories of a disk, without the unique parts of their names."""
         found = self.disks.list_directory(f"/disk{number}")
         return [
             name.split(".")[0] + "".join(name.rpartition("-")[1:] if "." in name else ())

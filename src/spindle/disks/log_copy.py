@@ -1,8 +1,8 @@
 """Copying a log to another directory, in ranges of whole batches (KIP-113).
 
-`read_chunk` runs on the I/O thread of the current log, `append_chunk` on that of the future log.
-No record is decoded. A chunk also says what else has happened to the current log: its start may
-have moved, its end may have been cut off.
+`read_chunk` runs on the I/O thread of the current log, `append_chunk` on that of the future log. No
+record is decoded. A chunk also tells of changes of the current log: its start may have moved, its
+end may have been truncated.
 """
 
 from struct import Struct
@@ -15,7 +15,7 @@ from spindle.log.log import NEVER_TRUNCATED, Log
 from spindle.protocol.records.batch import LOG_OVERHEAD_BYTES, read_header
 
 CHUNK_BYTES: Final = 512 * 1024
-"""The most that one job reads or writes; a single batch may be larger."""
+"""Maximum bytes that one job reads or writes; a single batch may be larger."""
 
 _NEWEST_EPOCH: Final = 2**31 - 1
 _LENGTH: Final = Struct(">i")
@@ -23,10 +23,10 @@ _LENGTH_AT: Final = 8
 
 
 class Chunk(NamedTuple):
-    """A range of batches, and where the current log stood when they were read.
+    """A range of batches, and the offsets of the current log when they were read.
 
-    `truncated_to` is where the current log ended after its deepest truncation since the chunk
-    before this one; if that is below the asked offset, there are no records.
+    `truncated_to` is the log end after the deepest truncation of the current log since the previous
+    chunk; if it is below the requested offset, the chunk has no records.
     """
 
     records: Bytes
@@ -39,21 +39,21 @@ class Chunk(NamedTuple):
 
 
 class CopyPosition(NamedTuple):
-    """Where a future log stands: its end offset, and how many bytes the chunk added."""
+    """The end offset of a future log, and the bytes that the chunk added."""
 
     end_offset: int
     copied_bytes: int
 
 
 def begin_copy(log: Log) -> int:
-    """Let nothing but appends, truncations and retention change the log; return its end offset."""
+    """Allow only appends, truncations and retention to change the log; return its end offset."""
     log.begin_move()
     log.lowest_end_offset = NEVER_TRUNCATED
     return log.log_end_offset
 
 
 def read_chunk(log: Log, offset: int, max_bytes: int) -> Chunk:
-    """Read what follows `offset` in the current log; from its start if that is later."""
+    """Read the batches from `offset` on in the current log, or from its start if that is later."""
     truncated_to, log.lowest_end_offset = log.lowest_end_offset, NEVER_TRUNCATED
     records = memoryview(b"")
     first_offset = offset = max(offset, log.log_start_offset)
@@ -72,7 +72,7 @@ def read_chunk(log: Log, offset: int, max_bytes: int) -> Chunk:
 
 
 def append_chunk(log: Log, chunk: Chunk, now_ms: int) -> CopyPosition:
-    """Bring a future log to where the current log was when the chunk was read.
+    """Apply a chunk to the future log: its batches, and the changes of start and end.
 
     Raises:
         CorruptRecords: the checksum of a batch is wrong.
@@ -81,7 +81,7 @@ def append_chunk(log: Log, chunk: Chunk, now_ms: int) -> CopyPosition:
     if log.log_end_offset > end_offset:
         log.truncate_to(end_offset, now_ms)
     if log.log_end_offset < min(chunk.log_start_offset, chunk.first_offset):
-        # Retention was faster than the copying; what is between is not in the current log either.
+        # Retention was faster than the copying; the current log does not have these records either.
         log.truncate_fully_and_start_at(min(chunk.log_start_offset, chunk.first_offset))
     if chunk.first_offset < log.log_end_offset and chunk.records:
         raise ValueError(f"{log} got a chunk that begins at offset {chunk.first_offset}")
@@ -92,14 +92,14 @@ def append_chunk(log: Log, chunk: Chunk, now_ms: int) -> CopyPosition:
 
 
 def follow_offsets(log: Log, high_watermark: int, log_start_offset: int) -> None:
-    """Take over the high watermark and the log start as far as the future log has come."""
+    """Set the high watermark and the log start, as far as the future log has been copied."""
     log.update_high_watermark(high_watermark)
     if log.log_start_offset < log_start_offset <= log.high_watermark:
         log.increment_log_start_offset(log_start_offset)
 
 
 def start_over(log: Log) -> int:
-    """Empty a future log that turned out to be no copy; return its end offset."""
+    """Empty a future log that is no true copy; return its end offset."""
     log.truncate_fully_and_start_at(0)
     return log.log_end_offset
 

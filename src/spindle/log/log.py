@@ -80,8 +80,8 @@ class LoadedState(NamedTuple):
     recovery_point: int
 
 
-class HandOver(NamedTuple):
-    """What one copy of a log knows beside its records, for the copy that replaces it (KIP-113)."""
+class MovedLogState(NamedTuple):
+    """The state of a log beside its records, for the copy that replaces the log (KIP-113)."""
 
     log_start_offset: int
     log_end_offset: int
@@ -534,9 +534,9 @@ class Log:
         """Note that the log is not copied any more."""
         self.is_moving = False
 
-    def hand_over(self) -> HandOver:
+    def state_for_copy(self) -> MovedLogState:
         """Return what the copy that replaces this one has to take over."""
-        return HandOver(
+        return MovedLogState(
             self.log_start_offset,
             self.log_end_offset,
             self.high_watermark,
@@ -545,7 +545,7 @@ class Log:
             self.producers,
         )
 
-    def take_over(self, former: HandOver) -> None:
+    def adopt_state(self, former: MovedLogState) -> None:
         """Know all that the replaced copy knew, and be on the device as far as that copy was.
 
         Both copies have the same records; no records are added until this has returned.
@@ -558,7 +558,7 @@ class Log:
                 f"{self} cannot replace a log that ends at offset {former.log_end_offset}"
             )
         self.producers.map_end_offset = self.log_end_offset
-        self.producers.take_over(former.producers)
+        self.producers.adopt_state(former.producers)
         self.update_high_watermark(former.high_watermark)
         self.increment_log_start_offset(former.log_start_offset)
         self.epochs.replace(former.epochs)

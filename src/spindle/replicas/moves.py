@@ -15,18 +15,19 @@ from spindle.replicas.partition import Partition
 from spindle.replication.replica_move import MoveAction, MoveEvent, ReplicaMove
 
 AssignDirectory = Callable[[Uuid, int, Uuid], None]
-"""Called with (topic id, partition, directory id) of a replica that is not where it is recorded."""
+"""Called with (topic id, partition, directory id) of a replica in another directory than recorded.
+"""
 
 log = logging.getLogger(__name__)
 
 
 class Move:
-    """One replica on its way to another directory.
+    """One replica that moves to another directory.
 
     Attributes:
-        source: where the current log is.
-        target: where the future log is.
-        copied_bytes: of batches, in this run of the broker.
+        source: the directory of the current log.
+        target: the directory of the future log.
+        copied_bytes: bytes of batches that were copied in this run of the broker.
     """
 
     __slots__ = ("copied_bytes", "course", "current", "future", "partition", "source", "target")
@@ -47,19 +48,19 @@ class Move:
 
     @property
     def lag(self) -> int:
-        """How many offsets the future log is behind."""
+        """The number of offsets by which the future log is behind."""
         return max(self.current.log_end_offset - self.future.log_end_offset, 0)
 
 
 class Moves:
-    """All moves under way on this broker.
+    """All running moves of this broker.
 
     Args:
-        assign: tells the controller the directory of a replica.
+        assign: sends the directory of a replica to the controller.
 
     Attributes:
-        on_begun: called with a new move; on_news with one to which something has happened.
-        done, failed: how many moves have ended so, since the start.
+        on_begun: called with a new move; on_news is called with a move that got an event.
+        done, failed: number of moves that ended in this way since the start.
     """
 
     def __init__(
@@ -107,7 +108,7 @@ class Moves:
         return move
 
     def happened(self, move: Move, event: MoveEvent) -> None:
-        """Take note of an event and do what it asks for."""
+        """Apply an event to a move, and perform the actions that it requires."""
         where = move.partition.topic_partition
         for action in move.course.step(event):
             match action:
@@ -150,17 +151,18 @@ class Moves:
             self.happened(move, MoveEvent.CANCEL)
 
     def recorded(self, partition: Partition, directory_id: Uuid) -> bool:
-        """Take note of the directory that the metadata names.
+        """Note the directory that the metadata names.
 
         Returns:
-            True if a move explains that it is not where the current log is, so that the controller
-            need not be told.
+            True if a move explains why the current log is in another directory, so that the
+            controller must not be told.
         """
         move = self._moves.get(partition)
         if move is None:
             return False
         if not move.course.is_assigned:
-            # The target may stand there since the replica was here before: it is not there yet.
+            # The metadata may name the target because the replica was there before; it is not there
+            # yet.
             return False
         if directory_id == move.target.directory_id and not move.course.is_recorded:
             self.happened(move, MoveEvent.RECORDED)

@@ -1,7 +1,7 @@
 """The work of a move on the two directories' I/O threads, one small job at a time (KIP-113).
 
-Each job handles at most `CHUNK_BYTES`, so that what producers and consumers want of the same
-directories stands behind one of them, not behind the whole copy.
+Each job handles at most `CHUNK_BYTES`, so that requests of producers and consumers for the same
+directories wait for one job, and not for the whole copy.
 """
 
 from collections.abc import Awaitable, Callable
@@ -20,7 +20,7 @@ from spindle.disks.log_copy import (
     read_chunk,
 )
 from spindle.disks.log_directory import LogDirectory
-from spindle.log.log import HandOver, Log
+from spindle.log.log import MovedLogState, Log
 from spindle.replicas.moves import Move
 
 T = TypeVar("T")
@@ -61,16 +61,16 @@ class ReplicaCopy:
         self._ahead: Chunk | None = None
 
     async def begin(self) -> None:
-        """Keep compaction away from the current log; cut what the future log has too much."""
+        """Keep compaction away from the current log; truncate what only the future log has."""
         move = self._move
         end_offset = await move.source.executor.submit(begin_copy, move.current)
         if move.future.log_end_offset > end_offset:
             await move.target.executor.submit(_truncate, move.target, move.future, end_offset)
 
     async def copy_chunk(self) -> Copied:
-        """Copy the next batches, at least one if one is missing; read those after them meanwhile.
+        """Copy the next batches; read those after them at the same time.
 
-        Nothing has been read ahead when `has_all` comes back.
+        When `has_all` is True, no batch has been read ahead.
         """
         move = self._move
         chunk = await self._next_chunk()
@@ -125,7 +125,7 @@ class ReplicaCopy:
         logs = ((move.source, move.current), (move.target, move.future))
         first, second = (self._digest(at, log, begin, end_offset) for at, log in logs)
         digests = list(await _both(first, second))
-        # The borders of segments end a range early, and the two logs have theirs elsewhere.
+        # The ends of segments limit a range, and the two logs have them at different offsets.
         while move.course.is_under_way and digests[0].end_offset != digests[1].end_offset:
             behind = int(digests[1].end_offset < digests[0].end_offset)
             known, goal = digests[behind], digests[1 - behind].end_offset
@@ -148,14 +148,14 @@ class ReplicaCopy:
         await move.target.executor.submit(move.future.complete_flush, task)
         await move.target.executor.submit(_checkpoint, move.target)
 
-    async def hand_over(self) -> HandOver:
-        """Wait for the appends under way; return what the future log has to know."""
-        return await self._move.source.executor.submit(self._move.current.hand_over)
+    async def state_for_copy(self) -> MovedLogState:
+        """Wait for the appends under way; return the state that the future log needs."""
+        return await self._move.source.executor.submit(self._move.current.state_for_copy)
 
-    async def take_over(self, former: HandOver) -> None:
+    async def adopt_state(self, former: MovedLogState) -> None:
         """Make the future log an equal of the current one, as durable as that."""
         move = self._move
-        await move.target.executor.submit(_take_over, move.target, move.future, former)
+        await move.target.executor.submit(_adopt_state, move.target, move.future, former)
 
     async def swap(self) -> None:
         """Give the future log the name of the current one.
@@ -178,7 +178,7 @@ class ReplicaCopy:
             raise
 
     async def clean_up(self) -> None:
-        """After the swap: delete the former log later, and note where the new one stands."""
+        """Delete the former log later, and write the checkpoints of the new one."""
         move = self._move
         cleaned = await move.source.executor.submit(
             move.source.store.cleaner_offset, move.current.topic_partition
@@ -200,9 +200,9 @@ def _checkpoint(directory: LogDirectory) -> None:
     directory.store.checkpoint_high_watermarks()
 
 
-def _take_over(directory: LogDirectory, future: Log, former: HandOver) -> None:
+def _adopt_state(directory: LogDirectory, future: Log, former: MovedLogState) -> None:
     has_moved = future.log_start_offset < former.log_start_offset
-    future.take_over(former)
+    future.adopt_state(former)
     if has_moved:
         directory.store.checkpoint_log_starts()
 
@@ -221,7 +221,7 @@ async def _both(first: Awaitable[T], second: Awaitable[U]) -> tuple[T, U]:
     """Wait for two jobs that run at the same time, also if one of them fails."""
     try:
         one = await first
-    except Exception:  # the other's error, if there is one, must be looked at as well
+    except Exception:  # the other error, if there is one, must be retrieved as well
         await second
         raise
     return one, await second

@@ -1,8 +1,8 @@
-"""The course of a move: a replica goes to another log directory of its broker (KIP-113, KIP-858).
+"""The steps of a move of a replica to another log directory of its broker (KIP-113, KIP-858).
 
-A future log grows in the target directory until it has what the current log has. Then the digests
-of both are compared, the controller is told the new directory, and as soon as the metadata has it
-the future log takes the place of the current one. Pure: no clock, no files.
+A future log is copied into the target directory until it has everything that the current log has.
+Then the digests of both are compared, and the controller gets the new directory. When the metadata
+has it, the future log replaces the current one. Pure: no clock, no files.
 """
 
 from enum import Enum
@@ -10,16 +10,14 @@ from typing import Final
 
 
 class MoveState(Enum):
-    """Where a move is.
+    """The state of a move.
 
-    COPYING: the future log lacks records of the current one.
-    VERIFYING: the future log had all records; both logs are compared.
-    ASSIGNING: both are equal, the metadata does not have the target yet; copying goes on.
-    SWAPPING: appends are held back; the last records are copied and compared, the logs change
-    places.
-    DONE: the replica is in the target directory.
-    CANCELLED: the future log is not wanted any more.
-    FAILED: a directory failed, or the copies differ again and again.
+    COPYING: the future log lacks records of the current one. VERIFYING: the future log had all
+    records; both logs are compared. ASSIGNING: both are equal, but the metadata does not have the
+    target yet; copying goes on. SWAPPING: appends are held back; the last records are copied and
+    compared, and the future log replaces the current one. DONE: the replica is in the target
+    directory. CANCELLED: the future log is no longer wanted. FAILED: a directory failed, or the
+    copies differed too often.
     """
 
     COPYING = "copying"
@@ -46,7 +44,7 @@ class MoveEvent(Enum):
 
 
 class MoveAction(Enum):
-    """Something that has to be done because of an event."""
+    """An action that an event requires."""
 
     ASSIGN_TARGET = "tell the controller the target directory"
     ASSIGN_SOURCE = "tell the controller that the replica stays in the source directory"
@@ -57,7 +55,7 @@ class MoveAction(Enum):
 _S: Final = MoveState
 _E: Final = MoveEvent
 _COPIES: Final = 2
-"""How many copies may turn out to be different before the move fails."""
+"""Number of differing copies after which the move fails."""
 
 _UNDER_WAY: Final = (_S.COPYING, _S.VERIFYING, _S.ASSIGNING, _S.SWAPPING)
 
@@ -72,15 +70,15 @@ _NEXT: Final = {
     **{(state, _E.SOURCE_FAILED): _S.FAILED for state in _UNDER_WAY},
     **{(state, _E.TARGET_FAILED): _S.FAILED for state in _UNDER_WAY},
 }
-"""(state, event) -> state. An event that a state has no row for changes nothing."""
+"""(state, event) -> state. An event without a row for the present state changes nothing."""
 
 
 class ReplicaMove:
     """The state machine of one move.
 
     Attributes:
-        is_recorded: the metadata names the target directory.
-        verified_end_offset: up to where the copies are known to be equal (exclusive).
+        is_recorded: True if the metadata names the target directory.
+        verified_end_offset: offset up to which the copies are known to be equal (exclusive).
     """
 
     __slots__ = ("_differences", "_is_assigned", "is_recorded", "state", "verified_end_offset")
@@ -89,8 +87,8 @@ class ReplicaMove:
         """Begin to copy.
 
         Args:
-            needs_assignment: the controller knows directories (metadata.version 3.7-IV2).
-            is_recorded: an earlier run of the broker had the target recorded.
+            needs_assignment: True if the controller knows directories (metadata.version 3.7-IV2).
+            is_recorded: True if the target was already recorded in an earlier run of the broker.
         """
         self.state = MoveState.COPYING
         self.is_recorded = is_recorded or not needs_assignment
@@ -100,16 +98,16 @@ class ReplicaMove:
 
     @property
     def is_under_way(self) -> bool:
-        """Whether the future log is still to become the current one."""
+        """True if the future log may still become the current one."""
         return self.state in _UNDER_WAY
 
     @property
     def is_assigned(self) -> bool:
-        """Whether the controller was told the target, and nothing else since."""
+        """True if the target is the directory that the controller got last."""
         return self._is_assigned
 
     def step(self, event: MoveEvent) -> tuple[MoveAction, ...]:
-        """Take note of an event; return what has to be done, in this order."""
+        """Apply an event; return the actions that it requires, in their order."""
         if event is MoveEvent.RECORDED and self.is_under_way:
             self.is_recorded = True
         following = _NEXT.get((self.state, event))
@@ -125,7 +123,7 @@ class ReplicaMove:
         return ()
 
     def truncated_to(self, offset: int) -> None:
-        """Forget what was compared at and above the offset that the current log was cut to."""
+        """Forget the comparison from this offset on, where the current log was truncated."""
         self.verified_end_offset = min(self.verified_end_offset, offset)
 
     def _assign(self) -> tuple[MoveAction, ...]:
@@ -136,7 +134,7 @@ class ReplicaMove:
         return (MoveAction.ASSIGN_TARGET,)
 
     def _differ(self) -> tuple[MoveAction, ...]:
-        """Copy everything once more, or give up."""
+        """Copy everything once more, or end the move as failed."""
         self._differences += 1
         self.verified_end_offset = -1
         if self._differences < _COPIES:
@@ -146,7 +144,7 @@ class ReplicaMove:
         return self._revert(drops=True)
 
     def _revert(self, *, drops: bool) -> tuple[MoveAction, ...]:
-        """Leave the replica where it is; the metadata must not name the target then."""
+        """Leave the replica where it is; the metadata must then not name the target."""
         actions = [MoveAction.ASSIGN_SOURCE] if self._is_assigned else []
         self._is_assigned = False
         return (*actions, MoveAction.DROP_FUTURE) if drops else tuple(actions)

@@ -151,7 +151,7 @@ class ProducerState:
             del self._unreplicated[first_offset]
         self.map_end_offset = max(self.map_end_offset, log_start_offset)
 
-    def take_over(self, other: "ProducerState") -> None:
+    def adopt_state(self, other: "ProducerState") -> None:
         """Become equal to the state of another copy of the log, whose log ends at the same offset.
 
         That copy may remember producers whose records were deleted since.

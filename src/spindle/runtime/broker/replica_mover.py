@@ -1,8 +1,8 @@
 """Moves replicas between the directories of this broker: a task for each move, a few at a time.
 
-`num.replica.alter.log.dirs.threads` moves run at once, in the order of their names; each copies in
-small jobs on the directories' own threads. `lock` is held by whatever changes where replicas are:
-a reaction to metadata, the begin of a move, and a swap.
+`num.replica.alter.log.dirs.threads` moves run at the same time, in the order of their names. Each
+copies in small jobs on the directories' own threads. `lock` is held during every change of the
+replicas' directories: a reaction to metadata, the begin of a move, and a swap.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from spindle.serving.quotas.replication import ReplicationQuota
 log = logging.getLogger(__name__)
 
 _NEWS_S: Final = 0.05
-"""How often a move that has all records looks for new ones."""
+"""Pause between two checks for new records, of a move that has all records."""
 
 
 class ReplicaMover:
@@ -32,8 +32,8 @@ class ReplicaMover:
 
     Args:
         quota: `replica.alter.log.dirs.io.max.bytes.per.second`, over all moves.
-        most_at_once: how many moves may copy at the same time, >= 1.
-        needs_assignment: whether the controller has to record directories before a swap.
+        most_at_once: maximum number of moves that copy at the same time, >= 1.
+        needs_assignment: True if the controller has to record directories before a swap.
     """
 
     def __init__(
@@ -60,13 +60,14 @@ class ReplicaMover:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a move is at work, or cleans up behind itself."""
+        """True if a move is running or cleans up."""
         return bool(self._running)
 
     async def alter(self, partition: Partition, target: LogDirectory) -> ErrorCode:
-        """Begin to move a hosted replica; a move to elsewhere ends, one to the same place goes on.
+        """Begin to move a hosted replica. A move to another target ends, a move to the same one
+        goes on.
 
-        The present directory as the target only ends a move.
+        If the target is the present directory, this only ends a move.
         """
         async with self.lock:
             replicas = self._replicas
@@ -86,7 +87,8 @@ class ReplicaMover:
             )
 
     async def settle(self) -> None:
-        """After the first reaction: go on with the moves of an earlier run. Under the lock."""
+        """Go on with the moves of an earlier run, after the first reaction to metadata; needs the
+        lock."""
         await self._replicas.settle_futures(needs_assignment=self._needs_assignment())
 
     async def stop(self) -> None:
@@ -121,7 +123,7 @@ class ReplicaMover:
 
 
 class MoveTask:
-    """One move at work."""
+    """One running move."""
 
     def __init__(
         self,
@@ -160,7 +162,7 @@ class MoveTask:
         except CorruptRecords as error:
             log.error("the move of %s meets a damaged batch: %s", self._move, error)
             self._happened(MoveEvent.BROKEN)
-        except Exception:  # a mistake of ours must not leave a move that never ends
+        except Exception:  # after an error of this program, the move must end
             log.exception("the move of %s", self._move)
             self._happened(MoveEvent.BROKEN)
 
@@ -182,7 +184,7 @@ class MoveTask:
                 await self._swap()
 
     async def _copy_some(self) -> bool:
-        """Copy one chunk within the quota; return whether nothing is missing."""
+        """Copy one chunk within the quota; return True if no record is missing."""
         if self._quota.is_exceeded:
             await self._wait_for_news()
             return False
@@ -191,7 +193,7 @@ class MoveTask:
         return copied.has_all
 
     async def _wait_for_news(self) -> None:
-        """Return when something has happened since the beginning of the turn, or soon anyway."""
+        """Return when an event has come since the beginning of the turn, or after a short time."""
         try:
             async with asyncio.timeout(_NEWS_S):
                 await self._is_news.wait()
@@ -199,7 +201,7 @@ class MoveTask:
             pass
 
     async def _verify(self, end_offset: int) -> bool:
-        """Compare up to `end_offset`; return whether all of that is equal."""
+        """Compare up to `end_offset`; return True if all of it is equal."""
         course = self._move.course
         while course.is_under_way and course.verified_end_offset < end_offset:
             match await self._copy.compare_chunk(end_offset):
@@ -212,7 +214,7 @@ class MoveTask:
         return course.is_under_way
 
     async def _swap(self) -> None:
-        """Come as close as possible first, then hold the appends back for the rest."""
+        """Copy almost everything first; then hold appends back and copy the last records."""
         await self._copy_rest()
         if not await self._verify(self._move.future.log_end_offset):
             return
@@ -223,17 +225,17 @@ class MoveTask:
             await self._copy.clean_up()
 
     async def _copy_rest(self) -> None:
-        """Copy until nothing is missing, without regard to the quota: it is little by now."""
+        """Copy the last records without a quota, because they are few."""
         while self._move.course.is_under_way and not (await self._copy.copy_chunk()).has_all:
             pass
 
     async def _swap_held(self) -> None:
         move, copy = self._move, self._copy
-        former = await copy.hand_over()
+        former = await copy.state_for_copy()
         await self._copy_rest()
         if not await self._verify(former.log_end_offset) or move.lag:
             return
-        await copy.take_over(former)
+        await copy.adopt_state(former)
         if move.course.is_under_way:
             await copy.swap()
             move.partition.replace_log(move.future, move.target)

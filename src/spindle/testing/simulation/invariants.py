@@ -223,7 +223,7 @@ class Invariants:
         return _Replica(partition, truth)
 
     def _log_replaced(self, watched: _Watched, replica: _Replica) -> None:
-        """A replica has moved to another directory: all of its records are looked at again."""
+        """Check all records of a replica again, because it has moved to another directory."""
         partition = replica.partition
         self._verdict.check(
             partition.log.log_end_offset >= replica.log.log_end_offset,

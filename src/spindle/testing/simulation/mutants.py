@@ -389,7 +389,7 @@ def _drop_newest_records(original: Function) -> Function:
 
 
 def _append_without_truncation(original: Function) -> Function:
-    """A future log keeps what was cut from the current one."""
+    """Keep the records in a future log that were truncated in the current one."""
 
     def append_chunk(log: Any, chunk: Any, now_ms: int) -> Any:
         kept = chunk._replace(truncated_to=log.log_end_offset, log_end_offset=log.log_end_offset)
@@ -399,7 +399,7 @@ def _append_without_truncation(original: Function) -> Function:
 
 
 def _compare_nothing(original: Function) -> Function:
-    """Copies are equal, whatever is in them."""
+    """Count all copies as equal, without comparing them."""
 
     async def verify(self: Any, end_offset: int) -> bool:
         return bool(self._move.course.is_under_way)
@@ -408,7 +408,7 @@ def _compare_nothing(original: Function) -> Function:
 
 
 def _ask_nobody(original: Function) -> Function:
-    """The logs change places without the controller."""
+    """Swap the logs before the controller has committed the directory."""
 
     def assign(self: Any) -> tuple[Any, ...]:
         self.state = MoveState.SWAPPING
@@ -418,7 +418,7 @@ def _ask_nobody(original: Function) -> Function:
 
 
 def _replace_log(original: Function) -> Function:
-    """The log is replaced while it may change."""
+    """Replace the log although it may still change."""
 
     def replace_log(self: Any, log: Any, directory: Any) -> None:
         self.log, self.directory = log, directory
@@ -427,7 +427,7 @@ def _replace_log(original: Function) -> Function:
 
 
 def _keep_name(original: Function) -> Function:
-    """The log that was replaced stays."""
+    """Keep the log that was replaced."""
     return lambda self, log, unique: self._forget(log)
 
 
