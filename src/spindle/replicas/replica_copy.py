@@ -20,7 +20,7 @@ from spindle.disks.log_copy import (
     read_chunk,
 )
 from spindle.disks.log_directory import LogDirectory
-from spindle.log.log import MovedLogState, Log
+from spindle.log.log import Log, MovedLogState
 from spindle.replicas.moves import Move
 
 T = TypeVar("T")
