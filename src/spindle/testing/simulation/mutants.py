@@ -492,7 +492,7 @@ MUTANTS: Final[dict[str, Mutant]] = {
     "groups loaded without the commit": Mutant(
         ReplicaCoordinatorLog, "_wait_committed", lambda _: _wait_for_nothing
     ),
-    "offsets outlive their topic": Mutant(OffsetRequests, "bury_missing_topics", _nothing),
+    "offsets outlive their topic": Mutant(OffsetRequests, "delete_missing_topics", _nothing),
     "compaction not aborted": Mutant(Log, "_abort_cleaning", _nothing),
     "compaction drops newest records": Mutant(KeyOffsets, "is_newest", _drop_newest_records),
     "flush request lost by a roll": Mutant(
