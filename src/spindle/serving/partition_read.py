@@ -45,15 +45,15 @@ ReadResult: TypeAlias = Found | ApiError | None
 """None if the answer had no room left."""
 
 
-class Fetcher(NamedTuple):
+class FetchRequester(NamedTuple):
     """The client of a fetch.
 
     Attributes:
-        replica_id: the broker that follows; -1 for a consumer.
-        broker_epoch: of the follower's registration; -1 where the version has none (KIP-903).
-        listener: the listener that the request came through.
-        rack: of a consumer; "" where it names none (KIP-392).
-        is_committed: a consumer reads records of finished transactions only (KIP-98).
+        replica_id: broker id of the follower; -1 for a consumer.
+        broker_epoch: broker epoch of the follower; -1 if the version has none (KIP-903).
+        listener: name of the listener that received the request.
+        rack: rack of a consumer; "" if it names none (KIP-392).
+        is_committed: True if a consumer reads only committed transactions (KIP-98).
     """
 
     replica_id: int
@@ -73,7 +73,7 @@ class Fetcher(NamedTuple):
         return self.is_replica or self.api_version < _FIRST_FOLLOWER_READ_VERSION
 
 
-def fetcher_of(context: RequestContext, request: FetchRequest) -> Fetcher:
+def fetcher_of(context: RequestContext, request: FetchRequest) -> FetchRequester:
     """Return who sends the request."""
     version = context.api_version
     if version >= _FIRST_REPLICA_STATE_VERSION:
@@ -81,7 +81,7 @@ def fetcher_of(context: RequestContext, request: FetchRequest) -> Fetcher:
         replica_id, broker_epoch = state.replica_id, state.replica_epoch
     else:
         replica_id, broker_epoch = request.replica_id, -1
-    return Fetcher(
+    return FetchRequester(
         replica_id,
         broker_epoch,
         version,
@@ -137,7 +137,7 @@ class PartitionRead:
         self.data.error_code = code
         self.state = ReadState.REFUSED
 
-    def refuse(self, code: ErrorCode, services: BrokerServices, fetcher: Fetcher) -> None:
+    def refuse(self, code: ErrorCode, services: BrokerServices, fetcher: FetchRequester) -> None:
         """Let a follower wait if its metadata is newer than this broker's; tell others the error.
 
         The error of a lost leadership names the new leader (KIP-951).
@@ -159,7 +159,7 @@ class PartitionRead:
 
     # -- deciding
 
-    def prepare(self, services: BrokerServices, fetcher: Fetcher) -> None:
+    def prepare(self, services: BrokerServices, fetcher: FetchRequester) -> None:
         """Decide what the fetcher is told and how far it may read.
 
         Take a follower's fetch offset as its acknowledgement, which may move the high watermark.
@@ -212,7 +212,7 @@ class PartitionRead:
         else:
             self.end_offset = data.high_watermark
 
-    def _find(self, services: BrokerServices, fetcher: Fetcher) -> Partition | None:
+    def _find(self, services: BrokerServices, fetcher: FetchRequester) -> Partition | None:
         """Return the partition if this fetcher may read it; otherwise set the error."""
         replicas, key = services.replicas, self.wanted.key
         partition = replicas.lookup(self.name, key.partition)
@@ -236,7 +236,7 @@ class PartitionRead:
             return None
         return partition
 
-    def _take_progress(self, partition: Partition, fetcher: Fetcher) -> None:
+    def _take_progress(self, partition: Partition, fetcher: FetchRequester) -> None:
         """Acknowledge for the follower everything before its fetch offset."""
         wanted = self.wanted
         partition.follower_fetched(
@@ -250,7 +250,7 @@ class PartitionRead:
         self.data.last_stable_offset = partition.last_stable_offset
 
     def _is_throttled(
-        self, services: BrokerServices, partition: Partition, fetcher: Fetcher
+        self, services: BrokerServices, partition: Partition, fetcher: FetchRequester
     ) -> bool:
         """Return True for a follower out of sync while the throttle is exceeded (KIP-73)."""
         return (
@@ -295,7 +295,7 @@ class PartitionRead:
         data = self.data
         data.high_watermark = data.last_stable_offset = data.log_start_offset = -1
 
-    def _tell_leader(self, services: BrokerServices, fetcher: Fetcher) -> None:
+    def _tell_leader(self, services: BrokerServices, fetcher: FetchRequester) -> None:
         """Name the new leader, which saves the client a metadata request (KIP-951)."""
         data = self.data
         if (
