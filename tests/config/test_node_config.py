@@ -313,6 +313,12 @@ def test_a_file_that_contradicts_itself_is_refused_with_key_and_value(
             "listener.security.protocol.map",
         ),
         (
+            {"listeners": "PLAINTEXT://h1:1,SSL://h1:3,CONTROLLER://h1:2",
+             "inter.broker.listener.name": None,
+             "listener.security.protocol.map": None},
+            "listener SSL uses SSL: Spindle serves PLAINTEXT only",
+        ),
+        (
             {"listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:SSL"},
             "listener CONTROLLER uses SSL: Spindle serves PLAINTEXT only",
         ),

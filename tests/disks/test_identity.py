@@ -145,7 +145,16 @@ def test_one_directory_is_not_formatted(disks: Disks) -> None:
     with pytest.raises(ConfigError) as caught:
         disks.identify()
     assert str(caught.value).startswith(f"No `meta.properties` found in {disks.paths[1]}: ")
-    assert "--ignore-formatted" in str(caught.value)
+    advice = f"`spindle storage format -t {CLUSTER} --ignore-formatted -c FILE`"
+    assert advice in str(caught.value)
+
+
+def test_formatting_is_not_advised_for_a_directory_that_cannot_be_read(tmp_path: Path) -> None:
+    path = tmp_path / "d"
+    (path / "meta.properties").mkdir(parents=True)
+    with pytest.raises(ConfigError) as caught:
+        identify_directories(OsFileSystem(), [str(path)], str(path), 1, lambda: FRESH, NOW_MS)
+    assert str(caught.value).endswith("meta.properties: Is a directory")
 
 
 def test_a_foreign_cluster(disks: Disks) -> None:

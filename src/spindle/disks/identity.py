@@ -144,8 +144,8 @@ def identify_directories(
     if ensemble.unformatted:
         raise ConfigError(
             f"No `{META_PROPERTIES}` found in {ensemble.unformatted[0]}: the directory is not "
-            "formatted; run `spindle storage format --ignore-formatted` with the id of this "
-            "cluster, or take it out of log.dirs"
+            f"formatted; run `spindle storage format -t {_cluster_id_of(ensemble)} "
+            "--ignore-formatted -c FILE`, or take it out of log.dirs"
         )
     return DirectoryIdentities(
         _cluster_id_of(ensemble),
@@ -157,10 +157,11 @@ def identify_directories(
 def _nothing_formatted(ensemble: DirectoryEnsemble) -> str:
     reasons = [f"{directory} is not formatted" for directory in ensemble.unformatted]
     reasons += ensemble.failed.values()
-    return (
-        f"No readable {META_PROPERTIES} files found: {'; '.join(reasons)}. Format the directories "
-        "with `spindle storage format -t CLUSTER_ID -c FILE`"
-    )
+    text = f"No readable {META_PROPERTIES} files found: {'; '.join(reasons)}"
+    if ensemble.failed:
+        # A directory that cannot be read may be full of records: do not advise to format it.
+        return text
+    return f"{text}. Format the directories with `spindle storage format -t CLUSTER_ID -c FILE`"
 
 
 def _check_metadata_log_place(
