@@ -16,6 +16,7 @@ from spindle.protocol.records.batch import batches, patch_offset_and_epoch
 from spindle.runtime.coordinator.group_coordinator import GroupCoordinator
 from spindle.runtime.coordinator.shard_writer import ShardSettings
 from spindle.serving.context import RequestContext
+from spindle.serving.refusal_log import RefusalLog
 
 CONFIG = replace(GroupCoordinatorConfig(), initial_rebalance_delay_ms=0)
 
@@ -112,6 +113,7 @@ class Broker:
     groups: GroupCoordinator
     metadata: View
     log: MemoryLog
+    refusals: RefusalLog = field(default_factory=lambda: RefusalLog(standing_clock))
     created: list[str] = field(default_factory=list)
     on_create: Callable[[str], None] | None = None
 

@@ -130,6 +130,27 @@ def test_first_look_up_creates_the_topic(version: int, is_quick: bool) -> None:
     run(story)
 
 
+@pytest.mark.parametrize("version", [1, 4])
+def test_a_transactional_producer_that_finds_no_coordinator_is_named_in_the_log(
+    version: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def story() -> None:
+        broker = await loaded()
+        request = FindCoordinatorRequest(key_type=1)
+        if version < 4:
+            request.key = "tx-1"
+        else:
+            request.coordinator_keys = ["tx-1"]
+        await ask(broker, handlers.handle_find_coordinator, version, request)
+        broker.groups.close()
+
+    run(story)
+    assert (
+        "transactions are not supported: there is no coordinator for transactional.id 'tx-1'"
+        in (caplog.text)
+    )
+
+
 def test_a_group_named_again_is_described_once_and_its_offsets_are_told_once() -> None:
     async def story() -> None:
         broker = await loaded()

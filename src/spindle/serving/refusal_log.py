@@ -15,6 +15,8 @@ log = logging.getLogger(__name__)
 _INTERVAL_MS: Final = 10 * 60 * 1000
 _MAX_ENTRIES: Final = 1000
 _SHOWN_CHARACTERS: Final = 100
+_CAUSE: Final = "transactions are not supported"
+_ADVICE: Final = "use an idempotent producer without transactional.id"
 
 
 class RefusalLog:
@@ -65,7 +67,22 @@ def warn_of_transactions(refusals: RefusalLog, context: RequestContext, asked_fo
     """Warn that a transactional request was refused with an error that reads like an ACL."""
     refusals.warn(
         context,
-        "transactions are not supported",
+        _CAUSE,
         f"{asked_for} is answered with TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which is not about "
-        "ACLs here; use an idempotent producer without transactional.id",
+        f"ACLs here; {_ADVICE}",
+    )
+
+
+def warn_of_no_transactions_topic(
+    refusals: RefusalLog, context: RequestContext, transactional_id: str
+) -> None:
+    """Warn that a transactional producer has no coordinator to ask, so that it waits for nothing.
+
+    Its topic cannot be created if it wants more replicas than there are brokers.
+    """
+    refusals.warn(
+        context,
+        _CAUSE,
+        f"there is no coordinator for transactional.id {quoted(transactional_id)}, so "
+        f"init_transactions times out; {_ADVICE}",
     )

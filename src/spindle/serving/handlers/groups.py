@@ -30,6 +30,7 @@ from spindle.replicas.metadata_view import MetadataView
 from spindle.serving.authorized_operations import GROUP_OPERATIONS
 from spindle.serving.context import RequestContext
 from spindle.serving.pacing import paced
+from spindle.serving.refusal_log import RefusalLog, warn_of_no_transactions_topic
 
 COORDINATOR_TOPICS: Final = {0: OFFSETS_TOPIC, 1: TRANSACTIONS_TOPIC}
 """Topics by the key type of FindCoordinator. Share groups (2) are not served."""
@@ -49,6 +50,8 @@ class GroupServices(Protocol):
     def groups(self) -> GroupCoordinatorPort: ...
     @property
     def metadata(self) -> MetadataView: ...
+    @property
+    def refusals(self) -> RefusalLog: ...
 
     async def ensure_internal_topic(self, name: str) -> None:
         """Create the internal topic if necessary; return when it exists or cannot be created."""
@@ -73,6 +76,9 @@ async def handle_find_coordinator(
     if has_keys and name is not None and name not in services.metadata.image.topics.by_name:
         # Once for all keys, because it takes some time if the topic cannot be created.
         await services.ensure_internal_topic(name)
+        if name == TRANSACTIONS_TOPIC and name not in services.metadata.image.topics.by_name:
+            first = request.coordinator_keys[0] if is_batched else request.key
+            warn_of_no_transactions_topic(services.refusals, context, first)
     if not is_batched:
         try:
             node_id, endpoint = _find(services, context, request.key_type, request.key)
