@@ -17,10 +17,10 @@ import pytest
 from spindle.cli.failure import CommandFailed
 from spindle.cli.main import run
 from spindle.cli.up.cluster import LocalCluster
-from spindle.cli.up.folder import check_ports, find_cluster, make_cluster, nodes_in_use
+from spindle.cli.up.folder import check_can_start, find_cluster, make_cluster, nodes_in_use
 from spindle.cli.up.greeting import bootstrap_servers, greet
 from spindle.cli.up.layout import Wishes, node_properties
-from spindle.cli.up.ports import free_ports
+from spindle.cli.up.ports import free_ports, obstacle
 from spindle.common.filesystem import OsFileSystem
 from spindle.disks.identity import load_ensemble
 
@@ -121,7 +121,15 @@ def test_a_port_that_somebody_took(tmp_path: Path) -> None:
         port = taken.getsockname()[1]
         nodes = make_cluster(Wishes(), tmp_path, [port, *free_ports(1)])
         with pytest.raises(CommandFailed, match=f"node 1 needs port {port}, which is in use"):
-            check_ports(nodes)
+            check_can_start(nodes)
+
+
+def test_a_port_for_root_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("socket.socket.bind", refuse)
+    assert obstacle(80) == "may be used only by root"
 
 
 @pytest.mark.parametrize(
@@ -150,6 +158,7 @@ def test_options_that_contradict_the_folder(
         (["--nodes", "3", "--port", "65535"], "--port 65535: 6 ports are needed, up to 65540"),
         (["--override", "log.segment.bytes=x"], "log.segment.bytes"),
         (["--data", "/proc/nowhere"], "cannot make /proc/nowhere"),
+        (["--data", ""], "'--data': the path is empty"),
     ],
 )
 def test_a_wrong_command_line(
@@ -195,6 +204,8 @@ def test_a_folder_in_which_a_node_runs_is_not_removed(tmp_path: Path) -> None:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "locked\n"
         assert nodes_in_use(nodes) == [2]
+        with pytest.raises(CommandFailed, match=r"node-2: node 2 .* running already, at 127\.0"):
+            check_can_start(nodes)
         LocalCluster(data=None, is_kept=False, as_json=True)._remove(tmp_path, nodes)
         assert tmp_path.exists()
         holder.communicate("")
@@ -228,6 +239,8 @@ def run_node(config, on_ready):
         return 1
     on_ready(node)
     os.read(told, 1)
+    if config.rack == "failing":
+        return 1
     signal.set_wakeup_fd(-1)
     print("broker stopped", time.monotonic_ns(), flush=True)
     asyncio.run(node.before_leaving())
@@ -371,6 +384,17 @@ def test_when_all_have_died_the_command_ends(start_up: Callable[..., Up]) -> Non
         os.kill(node["pid"], signal.SIGKILL)
     up.event("stopped")
     assert up.process.wait() == 1
+
+
+def test_the_log_of_a_node_that_failed_is_named(
+    tmp_path: Path, start_up: Callable[..., Up]
+) -> None:
+    up = start_up("--override", "broker.rack=failing")
+    (node,) = up.event("ready")["nodes"]
+    os.kill(node["pid"], signal.SIGTERM)
+    _, err = up.process.communicate()
+    assert err == f"the reason is in {tmp_path / 'server.log'}\n"
+    assert up.process.returncode == 1
 
 
 def test_a_node_that_does_not_start_ends_all(tmp_path: Path, start_up: Callable[..., Up]) -> None:

@@ -15,7 +15,7 @@ import click
 from spindle.cli.failure import CommandFailed
 from spindle.cli.up.folder import (
     NodeFolder,
-    check_ports,
+    check_can_start,
     find_cluster,
     make_cluster,
     nodes_in_use,
@@ -55,7 +55,7 @@ class LocalCluster:
             nodes = find_cluster(folder)
             if nodes:
                 _check_wishes(nodes, wishes, given, port, folder)
-                check_ports(nodes)
+                check_can_start(nodes)
             else:
                 nodes = make_cluster(wishes, folder, ports())
             for warning in dict.fromkeys(w for node in nodes for w in node.config.warnings):
@@ -103,9 +103,11 @@ class LocalCluster:
                 start = shlex.quote(str(node.property_file))
                 sentence += f"; it comes back with: {spindle_command()} server start {start}"
             self._tell(sentence, event("node-ended", node_id=node.node_id, code=code))
-            if is_serving and code > 0 and not self.is_kept:
-                # The log is removed with the folder.
-                click.echo("\n".join(_last_lines(node, log_starts[node.node_id])), err=True)
+            if is_serving and code > 0 and code != _STOPPED_BY_TERMINATION:
+                # A log that is not kept is removed with the folder.
+                kept = [f"the reason is in {node.log_file}"]
+                lines = kept if self.is_kept else _last_lines(node, log_starts[node.node_id])
+                click.echo("\n".join(lines), err=True)
 
         is_serving = False
         log_starts = {node.node_id: _size_bytes(node.log_file) for node in nodes}

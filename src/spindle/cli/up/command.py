@@ -10,10 +10,19 @@ from spindle.cli.failure import CommandFailed
 from spindle.cli.property_file import parse_overrides
 from spindle.cli.up.cluster import LocalCluster
 from spindle.cli.up.layout import Wishes
-from spindle.cli.up.ports import MAX_PORT, free_ports, is_free
+from spindle.cli.up.ports import MAX_PORT, free_ports, obstacle
 
 _MAX_NODES: Final = 64
 _MAX_DIRECTORIES: Final = 64
+
+
+class _Folder(click.Path):
+    """A path that is not empty: `--data "$UNSET"` does not mean the working directory."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if not str(value):
+            self.fail("the path is empty", param, ctx)
+        return super().convert(value, param, ctx)
 
 
 @click.command("up")
@@ -63,7 +72,7 @@ _MAX_DIRECTORIES: Final = 64
 )
 @click.option(
     "--data",
-    type=click.Path(path_type=Path),
+    type=_Folder(path_type=Path),
     help="Folder of the cluster; it is kept, and the next run starts the cluster in it again.",
 )
 @click.option("--keep", is_flag=True, help="Keep the temporary folder after the end.")
@@ -105,9 +114,10 @@ def _ports(wishes: Wishes, first: int, *, is_wish: bool) -> list[int]:
     if first + count - 1 > MAX_PORT:
         raise CommandFailed(f"--port {first}: {count} ports are needed, up to {first + count - 1}")
     wanted = range(first, first + count)
-    taken = [port for port in wanted if not is_free(port)]
+    taken = {port: reason for port in wanted if (reason := obstacle(port))}
     if taken and is_wish:
-        port = "the port" if taken[0] == first else f"port {taken[0]}, which is needed as well,"
-        raise CommandFailed(f"--port {first}: {port} is in use")
+        worst, reason = next(iter(taken.items()))
+        port = "the port" if worst == first else f"port {worst}, which is needed as well,"
+        raise CommandFailed(f"--port {first}: {port} {reason}")
     spare = iter(free_ports(len(taken)))
     return [next(spare) if port in taken else port for port in wanted]

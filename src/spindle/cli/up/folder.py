@@ -139,17 +139,24 @@ def _check_ids(nodes: list[NodeFolder]) -> None:
         raise CommandFailed(f"the directories belong to different clusters: {where}")
 
 
-def check_ports(nodes: list[NodeFolder]) -> None:
-    """Refuse to start if a port is taken: clients know the ports of a cluster that comes back.
+def check_can_start(nodes: list[NodeFolder]) -> None:
+    """Refuse to start if a node runs, or a port is taken: clients know the ports of the cluster.
 
     Raises:
-        CommandFailed: somebody listens on one of them.
+        CommandFailed: a node runs already, or somebody listens on a port of it.
     """
+    for node_id in nodes_in_use(nodes):
+        node = next(each for each in nodes if each.node_id == node_id)
+        where = node.client_address or node.controller_address
+        raise CommandFailed(
+            f"{node.property_file.parent}: node {node_id} of this cluster is running already, at "
+            f"{where}; stop it, or take another folder"
+        )
     for node in nodes:
         for port in taken_ports([e.port for e in node.config.listeners if e.port]):
             raise CommandFailed(
                 f"node {node.node_id} needs port {port}, which is in use; change listeners in "
-                f"{node.property_file}, or stop who listens there"
+                f"{node.property_file}, or stop the program that listens there"
             )
 
 

@@ -18,17 +18,19 @@ def free_ports(count: int) -> list[int]:
         return [probe.getsockname()[1] for probe in probes]
 
 
-def is_free(port: int) -> bool:
-    """Return whether a port can be listened on."""
+def obstacle(port: int) -> str | None:
+    """Return why nobody can listen on a port now, to follow its number; None if one can."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((HOST, port))
+        except PermissionError:
+            return "may be used only by root"
         except OSError:
-            return False
-        return True
+            return "is in use"
+    return None
 
 
 def taken_ports(ports: Sequence[int]) -> list[int]:
     """Return the ports on which somebody listens."""
-    return [port for port in ports if not is_free(port)]
+    return [port for port in ports if obstacle(port)]
