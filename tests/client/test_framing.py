@@ -51,6 +51,26 @@ def test_a_size_outside_the_limits_is_refused(size: int) -> None:
         reader.advance(4)
 
 
+@pytest.mark.parametrize(
+    ("start", "name"),
+    [
+        (b"HTTP", "HTTP"),
+        (b"GET ", "HTTP"),
+        (b"\x16\x03\x01\x02", "TLS"),
+        (b"\x7f\xff\xff\xff", None),
+    ],
+)
+def test_another_protocol_is_named(start: bytes, name: str | None) -> None:
+    reader = FrameReader(max_frame_bytes=100)
+    reader.free_space()[:] = start
+    with pytest.raises(ProtocolViolation) as caught:
+        reader.advance(4)
+    if name is None:
+        assert str(caught.value).endswith("accepted")
+    else:
+        assert f"(the peer speaks {name}," in str(caught.value)
+
+
 def test_a_reused_buffer_is_overwritten_and_a_fresh_one_is_not() -> None:
     for reuse in (True, False):
         reader = FrameReader(reuse_buffer=reuse)

@@ -94,7 +94,7 @@ def test_a_peer_that_hangs_up_is_named(broker: WireBroker) -> None:
 def test_junk_closes_the_connection(broker: WireBroker, junk: bytes) -> None:
     connection = BlockingConnection.open(HostPort("127.0.0.1", broker.port), settings(broker))
     broker.interrupt(MetadataRequest, lambda _: junk)
-    with pytest.raises(ProtocolViolation):
+    with pytest.raises(ProtocolViolation, match=f"^127.0.0.1:{broker.port}: "):
         connection.request(MetadataRequest(), MetadataResponse)
     assert not connection.is_open
 

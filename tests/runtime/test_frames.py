@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spindle.common.errors import ProtocolViolation
+from spindle.runtime.frame_receiver import FrameReceiver
 from spindle.runtime.peers import frames
 from spindle.runtime.peers.frames import FrameStream
 
@@ -130,3 +131,11 @@ def test_a_reset_connection_says_so() -> None:
             await reading
 
     run(test)
+
+
+def test_a_peer_that_speaks_tls_is_named() -> None:
+    receiver = FrameReceiver(100, "socket.request.max.bytes", 100)
+    hello = b"\x16\x03\x01\x02\x00\x01"
+    receiver.buffer()[: len(hello)] = hello
+    with pytest.raises(ProtocolViolation, match=r"is 100 \(the peer speaks TLS, "):
+        list(receiver.received(len(hello)))

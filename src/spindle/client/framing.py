@@ -8,6 +8,7 @@ from struct import Struct
 from typing import Final
 
 from spindle.common.errors import ProtocolViolation
+from spindle.common.foreign_protocols import foreign_protocol
 
 _SIZE: Final = Struct(">i")
 MAX_FRAME_BYTES: Final = 1 << 30
@@ -65,7 +66,7 @@ class FrameReader:
         if not 0 <= size_bytes <= self._max_frame_bytes:
             raise ProtocolViolation(
                 f"a frame of {size_bytes} bytes was announced, "
-                f"at most {self._max_frame_bytes} are accepted"
+                f"at most {self._max_frame_bytes} are accepted{foreign_protocol(size_bytes)}"
             )
         if not self._reuse:
             return memoryview(bytearray(size_bytes))

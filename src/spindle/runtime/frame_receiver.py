@@ -10,6 +10,7 @@ from struct import Struct
 from typing import Final
 
 from spindle.common.errors import ProtocolViolation
+from spindle.common.foreign_protocols import foreign_protocol
 
 _SIZE: Final = Struct(">i")
 _SMALL_BYTES: Final = 64 * 1024
@@ -105,6 +106,7 @@ class FrameReceiver:
             if not 0 < size <= self._max_frame_bytes:
                 raise ProtocolViolation(
                     f"frame of {size} bytes; {self._limit_name} is {self._max_frame_bytes}"
+                    f"{foreign_protocol(size)}"
                 )
             have = end - start - 4
             if have >= size:

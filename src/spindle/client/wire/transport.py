@@ -182,9 +182,12 @@ class BlockingConnection:
             count = self._socket.recv_into(self._frames.free_space())
             if count == 0:
                 raise ConnectionLost(f"{self.address} closed the connection")
-            frame = self._frames.advance(count)
-            if frame is not None:
-                return self._state.receive_frame(frame)
+            try:
+                frame = self._frames.advance(count)
+                if frame is not None:
+                    return self._state.receive_frame(frame)
+            except ProtocolViolation as violation:
+                raise ProtocolViolation(f"{self.address}: {violation}") from None
 
     @contextlib.contextmanager
     def _closing_on_failure(self) -> Iterator[None]:
