@@ -104,6 +104,32 @@ def test_nothing_to_show_is_said(
         assert capsys.readouterr() == ("", sentence)
 
 
+def test_groups_that_cannot_be_deleted_are_a_failure_in_one_sentence(
+    bootstrap: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    delete = ("groups", "--delete", "--group", "nosuch")
+    assert run(delete) == 1
+    reason = "The group id does not exist."
+    assert capsys.readouterr() == ("", f"group 'nosuch' is not deleted: {reason}\n")
+    assert run((*delete, "--json")) == 1
+    document = json.loads(capsys.readouterr().out)
+    assert document == {"deleted": [], "failed": {"nosuch": reason}}
+    offsets = ("groups", "--delete-offsets", "--group", "nosuch", "--topic", "t:0", "--json")
+    assert run(offsets) == 1
+    (row,) = json.loads(capsys.readouterr().out)
+    assert (row["partition"], row["error"]) == (0, reason)
+
+
+def test_new_positions_as_json(say: Say) -> None:
+    say("topic", "create", "positions", "-p", "2", "-r", "1")
+    select = ("--reset-offsets", "--group", "g", "--topic", "positions", "--to-earliest")
+    found = json.loads(say("groups", *select, "--dry-run", "--json"))
+    assert sorted(each["partition"] for each in found) == [0, 1]
+    assert {(each["group"], each["topic"], each["offset"]) for each in found} == {
+        ("g", "positions", 0)
+    }
+
+
 def test_all_groups_of_a_cluster_without_groups(
     bootstrap: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,11 +13,13 @@ from spindle.cli.tools.failures import ToolFailed, UsageError, executing
 from spindle.cli.tools.groups_offsets import delete_offsets_of_group, partitions_named
 from spindle.cli.tools.groups_reset import SCENARIOS, new_positions, plan_lines
 from spindle.cli.tools.groups_text import (
+    failed_deletion_lines,
     group_json,
     listing_lines,
     member_lines,
     offset_lines,
     partition_rows,
+    reset_json,
     reset_lines,
     state_lines,
 )
@@ -39,7 +41,7 @@ from spindle.client.admin.groups import (
     describe_group,
     list_groups,
 )
-from spindle.client.admin.refusals import exception_text
+from spindle.client.admin.refusals import refusal_text
 from spindle.client.offsets import LATEST
 from spindle.client.wire.cluster import WireClient
 from spindle.common.errors import ApiError
@@ -104,7 +106,7 @@ DECLARATION: Final = Declaration(
 )
 
 
-def _run(options: Options) -> None:
+def _run(options: Options) -> int:
     _check(options)
     options.exactly_one(
         f"Command must include exactly one action: --{', --'.join(_ACTIONS)}", *_ACTIONS
@@ -112,24 +114,29 @@ def _run(options: Options) -> None:
     pattern = options.one("validate-regex")
     if pattern is not None:
         _validate(pattern)
-        return
+        return 0
     with executing():
         timeout_ms = options.integer("timeout")
         with connect_as(options, api_timeout_ms=timeout_ms or _DEFAULT_TIMEOUT_MS) as client:
-            _act(options, client)
+            succeeded = _act(options, client)
+    # Kafka's tool prints what failed and exits with 0.
+    return 0 if succeeded or options.is_kafka else 1
 
 
-def _act(options: Options, client: WireClient) -> None:
+def _act(options: Options, client: WireClient) -> bool:
+    """Do what is asked; return whether it was done for every group and partition."""
+    if options.has("delete"):
+        return _delete(options, client)
+    if options.has("reset-offsets"):
+        return _reset(options, client)
+    if options.has("delete-offsets"):
+        group_id, topics = options.text("group"), options.all("topic")
+        return delete_offsets_of_group(client, group_id, topics, as_json=options.has("json"))
     if options.has("list"):
         _list(options, client)
-    elif options.has("describe"):
-        _describe(options, client)
-    elif options.has("delete"):
-        _delete(options, client)
-    elif options.has("reset-offsets"):
-        _reset(options, client)
     else:
-        delete_offsets_of_group(client, options.text("group"), options.all("topic"))
+        _describe(options, client)
+    return True
 
 
 def _check(options: Options) -> None:
@@ -283,7 +290,7 @@ def _ends(client: WireClient, partitions: Iterable[TopicPartition]) -> dict[Topi
     return {partition: each.offset for partition, each in found.items()}
 
 
-def _delete(options: Options, client: WireClient) -> None:
+def _delete(options: Options, client: WireClient) -> bool:
     done: list[str] = []
     failed: dict[str, ApiError] = {}
     for group_id in _group_ids(options, client):
@@ -292,29 +299,36 @@ def _delete(options: Options, client: WireClient) -> None:
             done.append(group_id)
         except ApiError as error:
             failed[group_id] = error
-    if not failed:
+    if options.has("json"):
+        reasons = {group_id: refusal_text(each) for group_id, each in failed.items()}
+        click.echo(json.dumps({"deleted": done, "failed": reasons}))
+    elif not failed:
         names = ", ".join(done)
         click.echo(f"Deletion of requested consumer groups ('{names}') was successful.")
-        return
-    click.echo("\nError: Deletion of some consumer groups failed:")
-    for group_id, refused in failed.items():
-        reason = exception_text(refused)
-        click.echo(f"* Group '{group_id}' could not be deleted due to: {reason}")
-    if done:
-        names = "', '".join(done)
-        click.echo(f"\nThese consumer groups were deleted successfully: '{names}'")
+    elif options.is_kafka:
+        for line in failed_deletion_lines(done, failed):
+            click.echo(line)
+    else:
+        for group_id in done:
+            click.echo(f"deleted {group_id}")
+        for group_id, refused in failed.items():
+            click.echo(f"group '{group_id}' is not deleted: {refusal_text(refused)}", err=True)
+    return not failed
 
 
-def _reset(options: Options, client: WireClient) -> None:
+def _reset(options: Options, client: WireClient) -> bool:
     offsets: dict[str, dict[TopicPartition, int]] = {}
+    active: list[str] = []
     for group_id in _group_ids(options, client):
         state = _state_of(client, group_id)
         if state not in ("Empty", "Dead"):
             click.echo(
                 f"\nError: Assignments can only be reset if the group '{group_id}' is inactive, "
-                f"but the current state is {state}."
+                f"but the current state is {state}.",
+                err=not options.is_kafka,
             )
             offsets[group_id] = {}
+            active.append(group_id)
             continue
         partitions = _scope(options, client, group_id)
         offsets[group_id] = new_positions(client, options, group_id, partitions)
@@ -322,9 +336,12 @@ def _reset(options: Options, client: WireClient) -> None:
             commit_offsets(client, group_id, offsets[group_id])
     if options.has("export"):
         click.echo(plan_lines(offsets, with_group=len(options.all("group")) != 1))
+    elif options.has("json"):
+        click.echo(json.dumps(reset_json(offsets)))
     else:
         for line in reset_lines(offsets):
             click.echo(line)
+    return not active
 
 
 def _state_of(client: WireClient, group_id: str) -> str:

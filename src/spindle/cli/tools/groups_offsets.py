@@ -1,6 +1,8 @@
 """Partitions by name for `kafka-consumer-groups`, and the deletion of their committed offsets."""
 
+import json
 from collections.abc import Sequence
+from typing import Any
 
 import click
 
@@ -56,8 +58,14 @@ def parse_partitions(text: str) -> list[TopicPartition]:
     return partitions
 
 
-def delete_offsets_of_group(client: WireClient, group_id: str, texts: Sequence[str]) -> None:
-    """Delete committed offsets of a group and print the outcome of each partition."""
+def delete_offsets_of_group(
+    client: WireClient, group_id: str, texts: Sequence[str], *, as_json: bool = False
+) -> bool:
+    """Delete committed offsets of a group; print the outcome of each partition.
+
+    Returns:
+        True if all were deleted.
+    """
     outcome: dict[TopicPartition, ApiError | None] = {}
     wanted: list[TopicPartition] = []
     for text in texts:
@@ -73,8 +81,26 @@ def delete_offsets_of_group(client: WireClient, group_id: str, texts: Sequence[s
     except ApiError as error:
         refused = error
         outcome |= dict.fromkeys(wanted, error)
-    for line in outcome_lines(group_id, refused, outcome):
-        click.echo(line)
+    if as_json:
+        click.echo(json.dumps(_outcome_json(group_id, outcome)))
+    else:
+        for line in outcome_lines(group_id, refused, outcome):
+            click.echo(line)
+    return refused is None and not any(outcome.values())
+
+
+def _outcome_json(
+    group_id: str, outcome: dict[TopicPartition, ApiError | None]
+) -> list[dict[str, Any]]:
+    return [
+        {
+            "group": group_id,
+            "topic": topic,
+            "partition": None if number == _NO_PARTITION else number,
+            "error": None if error is None else refusal_text(error),
+        }
+        for (topic, number), error in sorted(outcome.items())
+    ]
 
 
 def outcome_lines(

@@ -10,6 +10,8 @@ from spindle.client.admin.groups import (
     GroupOffset,
     MemberDescription,
 )
+from spindle.client.admin.refusals import exception_text
+from spindle.common.errors import ApiError
 from spindle.common.ids import TopicPartition
 
 MISSING = "-"
@@ -194,6 +196,27 @@ def reset_lines(offsets: Mapping[str, Mapping[TopicPartition, int]]) -> list[str
     groups = max(15, *(len(row[0]) for row in rows))
     topics = max(15, *(len(row[1]) for row in rows))
     return ["", *_aligned(rows, [groups, topics, 10, 0])]
+
+
+def reset_json(offsets: Mapping[str, Mapping[TopicPartition, int]]) -> list[dict[str, Any]]:
+    """Return the new offsets as a document."""
+    return [
+        {"group": group_id, "topic": topic, "partition": partition, "offset": offset}
+        for group_id, each in offsets.items()
+        for (topic, partition), offset in each.items()
+    ]
+
+
+def failed_deletion_lines(done: Sequence[str], failed: Mapping[str, ApiError]) -> list[str]:
+    """Return what Kafka's tool prints where some groups were not deleted."""
+    lines = ["", "Error: Deletion of some consumer groups failed:"]
+    for group_id, error in failed.items():
+        reason = exception_text(error)
+        lines.append(f"* Group '{group_id}' could not be deleted due to: {reason}")
+    if done:
+        names = "', '".join(done)
+        lines += ["", f"These consumer groups were deleted successfully: '{names}'"]
+    return lines
 
 
 def group_json(group: GroupDescription, rows: Sequence[PartitionRow] | None) -> dict[str, Any]:
