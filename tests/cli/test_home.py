@@ -162,7 +162,7 @@ def test_other_tools(home: KafkaHome) -> None:
     cluster = home.run("kafka-cluster", "cluster-id", "--bootstrap-server", home.bootstrap)
     assert cluster.stdout.startswith("Cluster ID: ")
     topics = f"{home.run('kafka-run-class', 'org.apache.kafka.tools.TopicCommand').stderr}"
-    assert topics.startswith("This tool helps to create, delete, describe")
+    assert topics.startswith("Create, list, describe, change and delete topics.")
 
 
 def test_stopping_by_number(home: KafkaHome, tmp_path: Path) -> None:

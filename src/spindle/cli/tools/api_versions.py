@@ -53,7 +53,7 @@ _USABLE: Final = {
 }
 
 DECLARATION: Final = Declaration(
-    "This tool helps to retrieve broker version information.",
+    "Show the versions of each API that brokers serve.",
     [BOOTSTRAP_SERVER, COMMAND_CONFIG, JSON],
 )
 

@@ -34,8 +34,7 @@ _KEY: Final = re.compile(r"[a-zA-Z0-9._-]*")
 _OUTSIDE: Final = r"(?=[^\]]*(?:\[|$))"
 
 DECLARATION: Final = Declaration(
-    "This tool helps to manipulate and describe entity config for a topic, client, user, broker, "
-    "ip, client-metrics or group",
+    "Show and change configurations of topics, brokers, groups and client metrics, and quotas.",
     [
         BOOTSTRAP_SERVER,
         BOOTSTRAP_CONTROLLER,

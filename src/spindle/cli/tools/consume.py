@@ -36,7 +36,7 @@ _TIMED_OUT: Final = (
 _RESETS: Final = {"earliest": EARLIEST, "latest": LATEST}
 
 DECLARATION: Final = Declaration(
-    "This tool helps to read data from Kafka topics and outputs it to standard output.",
+    "Print the records of topics on standard output.",
     [
         BOOTSTRAP_SERVER,
         COMMAND_CONFIG,

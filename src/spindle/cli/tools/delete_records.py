@@ -31,7 +31,7 @@ from spindle.common.errors import ApiError
 from spindle.common.ids import TopicPartition
 
 DECLARATION: Final = Declaration(
-    "This tool helps to delete records of the given partitions down to the specified offset.",
+    "Delete the records of partitions before given offsets.",
     [
         BOOTSTRAP_SERVER,
         COMMAND_CONFIG,

@@ -69,8 +69,7 @@ _DEFAULT_TIMEOUT_MS: Final = 5000
 _REBALANCING: Final = ("PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling")
 
 DECLARATION: Final = Declaration(
-    "This tool helps to list all consumer groups, describe a consumer group, delete consumer group "
-    "info, or reset consumer group offsets.",
+    "List and describe consumer groups, delete them, and reset or delete their offsets.",
     [
         BOOTSTRAP_SERVER,
         COMMAND_CONFIG,

@@ -34,8 +34,7 @@ _TYPES: Final = {kind.name.lower(): kind for kind in ElectionType}
 _SCOPES: Final = ("topic", "all-topic-partitions", "path-to-json-file")
 
 DECLARATION: Final = Declaration(
-    "This tool attempts to elect a new leader for a set of topic partitions. The type of elections "
-    "supported are preferred replicas and unclean replicas.",
+    "Elect leaders of partitions: the preferred replicas, or, if asked, any replica at all.",
     [
         BOOTSTRAP_SERVER,
         COMMAND_CONFIG,

@@ -37,7 +37,7 @@ _CALLBACK: Final = "org.apache.kafka.clients.producer.internals.ErrorLoggingCall
 _KNOWN_READER: Final = "org.apache.kafka.tools.LineMessageReader"
 
 DECLARATION: Final = Declaration(
-    "This tool helps to read data from standard input and publish it to Kafka.",
+    "Send each line of standard input as a record.",
     [
         BOOTSTRAP_SERVER,
         COMMAND_CONFIG,

@@ -64,7 +64,7 @@ _ALWAYS: Final = ("bootstrap-server", "bootstrap-controller", "command-config")
 _TIMEOUT_MS: Final = 10_000
 
 DECLARATION: Final = Declaration(
-    "This tool helps to move topic partitions between replicas.",
+    "Move replicas between brokers.",
     [
         BOOTSTRAP_SERVER,
         COMMAND_CONFIG,

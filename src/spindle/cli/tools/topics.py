@@ -50,7 +50,7 @@ _COMMAND: Final = "org.apache.kafka.tools.AdminCommandFailedException"
 _CONFIGS_HINT: Final = " (To alter topic configurations, the kafka-configs tool can be used.)"
 
 DECLARATION: Final = Declaration(
-    "This tool helps to create, delete, describe, or change a topic.",
+    "Create, list, describe, change and delete topics.",
     [
         BOOTSTRAP_SERVER,
         COMMAND_CONFIG,
