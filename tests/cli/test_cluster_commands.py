@@ -104,6 +104,10 @@ def test_nothing_to_show_is_said(
         assert capsys.readouterr() == ("", sentence)
 
 
+def test_a_property_file_that_is_not_there(refused: Say) -> None:
+    assert refused("status", "--command-config", "nofile") == "there is no property file nofile\n"
+
+
 def test_groups_that_cannot_be_deleted_are_a_failure_in_one_sentence(
     bootstrap: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

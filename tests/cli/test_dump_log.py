@@ -116,4 +116,6 @@ def test_files_that_cannot_be_read(tmp_path: Path, capsys: pytest.CaptureFixture
     code, _, err = dump(capsys, "--files", str(tmp_path / "00.log"))
     assert code == 1
     assert "No such file or directory" in err
-    assert dump(capsys, "--files", str(tmp_path / "x.txt"))[2].startswith("Ignoring unknown file")
+    other = tmp_path / "x.txt"
+    code, _, err = dump(capsys, "--files", str(other))
+    assert (code, err.startswith(f"{other} is no file of a log; known are .log, ")) == (1, True)

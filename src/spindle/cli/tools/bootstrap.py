@@ -15,7 +15,7 @@ def properties_of(file: str | None) -> dict[str, str]:
     """Return the properties in a file; none if `file` is None.
 
     Raises:
-        ToolFailed: the file cannot be read; the text is its name, as in Kafka's tools.
+        ToolFailed: the file cannot be read; Kafka's text is its name alone.
         ConfigError: it is no property file.
     """
     if file is None:
@@ -23,7 +23,7 @@ def properties_of(file: str | None) -> dict[str, str]:
     try:
         return dict(read_properties(file))
     except FileNotFoundError:
-        raise ToolFailed(file, _MISSING_FILE) from None
+        raise ToolFailed(file, _MISSING_FILE, f"there is no property file {file}") from None
     except OSError as error:
         raise ToolFailed(f"{file}: {error.strerror}", _MISSING_FILE) from None
 

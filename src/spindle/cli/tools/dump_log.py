@@ -19,14 +19,14 @@ from spindle.log.formats.transaction_index import (
 )
 
 _FAILED: Final = 1
+_SUFFIXES: Final = (".log", ".index", ".timeindex", ".txnindex", ".snapshot", ".checkpoint")
 
 DECLARATION: Final = Declaration(
-    "This tool helps to parse a log file and dump its contents to the console, useful for "
-    "debugging a seemingly corrupt log segment.",
+    "Print the content of segments, indexes and snapshots.",
     [
         Option(
             "files",
-            "Files: .log, .index, .timeindex, .txnindex, .snapshot, .checkpoint.",
+            f"Files: {', '.join(_SUFFIXES)}.",
             "f1,f2,...",
         ),
         Option("deep-iteration", "Show records, not only batches."),
@@ -66,8 +66,11 @@ def _dump(path: Path, options: Options) -> int:
             _dump_aborted(path)
         case ".snapshot":
             _dump_producers(path)
-        case _:
+        case _ if options.is_kafka:
             click.echo(f"Ignoring unknown file {path}", err=True)
+        case _:
+            click.echo(f"{path} is no file of a log; known are {', '.join(_SUFFIXES)}", err=True)
+            return _FAILED
     return 0
 
 
