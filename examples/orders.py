@@ -78,6 +78,8 @@ def add_up(bootstrap: str, totals: Counter[str], lock: threading.Lock) -> None:
 
 def main() -> None:
     """Send orders, and add them up in a group of two members."""
+    if len(sys.argv) < 2:
+        raise SystemExit("usage: python examples/orders.py BOOTSTRAP [COUNT]")
     bootstrap = sys.argv[1]
     count = int(sys.argv[2]) if len(sys.argv) > 2 else 3000
     send_orders(bootstrap, count)

@@ -32,6 +32,8 @@ def totals(records: DataFrame) -> list[tuple[str, int]]:
 
 def main() -> None:
     """Read the topic through the broker and from the disks, and compare."""
+    if len(sys.argv) != 3:
+        raise SystemExit("usage: python examples/spark_totals.py BOOTSTRAP 'LOG_DIRS'")
     bootstrap, log_dirs = sys.argv[1:]
     spark = get_spark()
     through_the_broker = (

@@ -53,6 +53,14 @@ def run_example(name: str, *words: str) -> list[str]:
     return done.stdout.splitlines()
 
 
+def test_an_application_without_arguments_says_how_to_use_it() -> None:
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLES / "orders.py")], capture_output=True, text=True, check=False
+    )
+    assert done.stderr == "usage: python examples/orders.py BOOTSTRAP [COUNT]\n"
+    assert done.returncode == 1
+
+
 @pytest.fixture(scope="module")
 def totals_of_the_application(node: dict[str, Any]) -> list[str]:
     return run_example("orders.py", node["bootstrap_servers"], "300")
