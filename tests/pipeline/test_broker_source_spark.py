@@ -129,6 +129,7 @@ def test_a_stream_and_a_write_say_what_to_use_instead(
     with pytest.raises(Exception, match=rf'format\("{name}"\) reads batches only') as raised:
         query.awaitTermination()
     assert 'spark.readStream.format("kafka")' in str(raised.value)
+    assert "spark.jars.packages=org.apache.spark:spark-sql-kafka" in str(raised.value)
     assert "UnboundLocalError" not in str(raised.value)
     rows = spark.sql("select cast('v' as binary) as value")
     with pytest.raises(Exception, match=rf'format\("{name}"\) cannot be written to') as raised:

@@ -7,17 +7,21 @@ cannot tell in `load()`. If `streamReader` fails, PySpark reports an error of it
 
 from typing import Any, Final, NoReturn
 
+import pyspark
 from pyspark.errors import PySparkNotImplementedError
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
+_JAR: Final = (
+    f"spark.jars.packages=org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__}"
+)
 _NO_STREAM: Final = (
     "{name} reads batches only (spark.read). For a stream, use Spark's built-in source: "
-    'spark.readStream.format("kafka"), with the jar spark-sql-kafka-0-10'
+    'spark.readStream.format("kafka"), with {jar}'
 )
 _NO_WRITE: Final = (
     "{name} cannot be written to. To produce records, use Spark's built-in sink: "
-    'write.format("kafka") or writeStream.format("kafka"), with the jar spark-sql-kafka-0-10'
+    'write.format("kafka") or writeStream.format("kafka"), with {jar}'
 )
 
 
@@ -51,5 +55,5 @@ class RefusedStream(DataSourceStreamReader):
 
 
 def _refuse(sentence: str, name: str) -> NoReturn:
-    text = sentence.format(name=f'format("{name}")')
+    text = sentence.format(name=f'format("{name}")', jar=_JAR)
     raise PySparkNotImplementedError(text)
