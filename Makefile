@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+UV_STAMP := $(VENV)/.uv
 UV_VERSION := 0.13.9
 UV = PATH="$(CURDIR)/$(BIN):$$PATH" VIRTUAL_ENV="$(CURDIR)/$(VENV)" uv
 
@@ -14,19 +15,22 @@ help: ## Show the targets
 
 setup: $(STAMP) ## Virtual environment with the locked dependencies; leaves .venv/bin/spindle
 
-$(STAMP): requirements.lock pyproject.toml
+$(UV_STAMP):
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "Python 3.11 or newer is needed: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)"; exit 1; }
-	@test -x $(BIN)/python || { echo "1/3 virtual environment in $(VENV)"; $(PYTHON) -m venv $(VENV); }
+	@test -x $(BIN)/python || { echo "virtual environment in $(VENV)"; $(PYTHON) -m venv $(VENV); }
 	@command -v uv >/dev/null 2>&1 || test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet uv==$(UV_VERSION)
-	@echo "2/3 dependencies (1.4 GB on disk; the first time takes a minute or two)"
+	@touch $@
+
+$(STAMP): requirements.lock pyproject.toml | $(UV_STAMP)
+	@echo "dependencies (1.4 GB on disk; the first time takes a minute or two)"
 	@$(UV) pip install --require-hashes -r requirements.lock
-	@echo "3/3 spindle itself"
+	@echo "spindle itself"
 	@$(UV) pip install --quiet --no-deps -e .
 	@touch $@
 	@echo "ready: $(BIN)/spindle"
 
-wheel: setup ## A wheel in dist/, for pip install on another machine
+wheel: $(UV_STAMP) ## A wheel in dist/, for pip install on another machine
 	@$(UV) build --quiet --wheel --out-dir dist .
 	@ls dist/*.whl
 
