@@ -29,8 +29,7 @@ def by_partition(records: list[Message]) -> list[str]:
 def decided(entry: Recorded) -> tuple[list[Message], list[list[Message]]] | None:
     """Return the records in the log, and the alternatives that our controller might write.
 
-    One of the alternatives must be equal to the log. None if the entry is not the result of a
-    decision.
+    The log must be equal to one alternative. None if the entry is not the result of a decision.
     """
     record = entry.record
     moved, start = entry.changes_before()

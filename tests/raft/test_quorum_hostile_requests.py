@@ -1,4 +1,4 @@
-"""Whatever a peer sends, the node answers or waits; it does not fall over."""
+"""Hostile requests of a peer: the node answers or waits, and goes on."""
 
 from collections.abc import Callable
 

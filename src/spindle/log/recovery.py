@@ -1,8 +1,9 @@
 """Bringing the files of one partition into a consistent state: after a stop, a kill, a torn write.
 
-What a compaction left half done is finished or undone first. After an unclean stop every segment
-that may hold unflushed data is read: each batch must have its checksum and come in order, the first
-one that does not ends the log, and indexes, epochs and producers are built from what remains.
+A compaction that was interrupted is finished or undone first. After an unclean stop, every segment
+that may hold unflushed data is read. Each batch must have its checksum and come in order; the first
+batch that does not ends the log. Indexes, epochs and producers are built from the remaining
+batches.
 """
 
 import logging

@@ -35,7 +35,7 @@ class RefusalLog:
         Args:
             context: The request.
             cause: The feature that is missing, in the same words every time.
-            detail: What the client asked for and what it can do instead.
+            detail: the refused request, and what the client can do instead.
         """
         now_ms = self._steady_ms()
         client = (context.client_id, context.client_address, cause)

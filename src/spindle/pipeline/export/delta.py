@@ -77,7 +77,7 @@ def export_delta(
         key: How the table stores keys: `binary`, or `string` for keys that are UTF-8.
         value: How the table stores values: `binary`, or `string` for values that are UTF-8 (JSON).
         compression: The codec of the Parquet files, one of COMPRESSIONS.
-        recreated_topic: What to do if the table has rows of a topic that was since deleted and
+        recreated_topic: the reaction to rows in the table of a topic that was since deleted and
             created again: `refuse`, or `append` the rows of the new topic to the old ones.
         progress: Called about five times a second on the calling thread, and once at the end.
 

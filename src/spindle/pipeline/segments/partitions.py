@@ -82,7 +82,7 @@ def readable_partitions(
     """Return the partitions that the options select, ordered by topic and partition.
 
     Args:
-        options: What to read and where.
+        options: The partitions to read, and their directories.
         cluster: Asked for topic ids and ends; None takes both from the directories.
 
     Raises:

@@ -1,7 +1,7 @@
-"""Which requests a fuzzer keeps to itself: those by which an operator may rightly end a node.
+"""Requests that the fuzzer does not send to a shared node, because they may correctly end it.
 
-Whoever may change the cluster can take its last voter away, unregister the only broker or expire
-everybody's records. A node that obeys is right, and tells nothing.
+An operator can remove the last voter of a cluster, unregister its only broker or delete all
+records. A node that obeys such a request is correct, so the request finds no defect.
 """
 
 from collections.abc import Callable

@@ -1,8 +1,8 @@
-"""Members of classic groups that do not keep to the rules: they use each other's ids.
+"""Members of classic groups that break the rules: they use each other's ids.
 
-Random requests seldom make a group that comes as far as an assignment. These do, and disturb it
-there: with timeouts below zero, with joins and syncs under the ids of others, and by removing
-members whose requests are parked. Whatever they do, each of their requests is answered.
+Random requests seldom make a group that reaches an assignment. These members do, and then disturb
+it: with negative timeouts, with joins and syncs under the ids of others, and by removing members
+whose requests are parked. Each of their requests must be answered in any case.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """Feature levels that rise and fall, and configurations that change while the cluster works.
 
-What the admin was told is done must be committed at that moment.
+A change must be committed when the admin gets its answer.
 """
 
 from random import Random
