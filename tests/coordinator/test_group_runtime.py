@@ -499,40 +499,6 @@ def test_member_id_that_would_be_too_long_is_refused(instance_id: str | None) ->
     run(story)
 
 
-def test_time_in_the_queue_counts_against_the_time_of_a_write() -> None:
-    async def story() -> None:
-        broker = start_broker(partitions=1, settings=ShardSettings(commit_timeout_ms=200))
-        await broker.groups.wait_loaded()
-        driver = broker.groups.shards[0]
-        loop = asyncio.get_running_loop()
-        gate = broker.log.gate = asyncio.Event()
-        first = asyncio.ensure_future(commit(broker, 1))
-        await settle()
-        fetching = asyncio.ensure_future(fetch(broker, require_stable=True))
-        await settle()
-        submitted_s = loop.time()
-        queued = driver.submit(
-            lambda token, now_ms: driver.shard.commit_offsets(
-                token, commit_request(2), CLIENT, now_ms
-            )
-        )
-
-        def let_one_through() -> None:
-            broker.log.gate = asyncio.Event()
-            gate.set()
-
-        # The loop calls back in the order of the times, however late it is.
-        loop.call_at(submitted_s + 0.1, let_one_through)
-        was_done: asyncio.Future[bool] = loop.create_future()
-        loop.call_at(submitted_s + 0.25, lambda: was_done.set_result(queued.done()))
-        assert await was_done
-        assert isinstance(queued.exception(), ApiError)
-        await asyncio.gather(first, fetching)
-        broker.groups.close()
-
-    run(story)
-
-
 def test_request_that_was_given_up_does_no_harm() -> None:
     async def story() -> None:
         broker = start_broker()

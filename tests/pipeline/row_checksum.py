@@ -40,7 +40,7 @@ def checksum_of_batches(batches: "Iterable[pa.RecordBatch]") -> RowChecksum:
     Raises:
         KeyError: a column is missing.
     """
-    from spindle.pipeline.records.hashing import row_hashes
+    from row_hashing import row_hashes
 
     total = NO_ROWS
     for batch in batches:

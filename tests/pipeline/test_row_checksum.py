@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from row_checksum import NO_ROWS, RowChecksum, checksum_of_batches
-
-from spindle.pipeline.records.hashing import SEED, row_hashes
+from row_hashing import SEED, row_hashes
 
 MASK = 2**64 - 1
 P1, P2, P3 = 0x9E3779B185EBCA87, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9

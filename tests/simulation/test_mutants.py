@@ -58,8 +58,9 @@ def test_every_mutant_changes_code_that_exists(name: str) -> None:
 
 
 def test_a_mutant_goes_again() -> None:
-    mutant = MUTANTS["acks=all as acks=1"]
+    name = "acks=all as acks=1"
+    mutant = MUTANTS[name]
     before = mutant.owner.__dict__[mutant.name]
-    assert run_seed(1, "acks=all as acks=1").violation is not None
+    caught = next(n for n in range(1, SEEDS + 1) if run_seed(n, name).violation is not None)
     assert mutant.owner.__dict__[mutant.name] is before
-    assert run_seed(1).violation is None
+    assert run_seed(caught).violation is None

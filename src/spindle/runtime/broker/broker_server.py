@@ -122,14 +122,7 @@ class BrokerServer:
             env.now_ms,
             env.new_uuid,
         )
-        self.mover = ReplicaMover(
-            self.replicas,
-            self.replication_quotas.directories,
-            config.optional_integer("num.replica.alter.log.dirs.threads") or len(env.directories),
-            lambda: self.metadata.newest.metadata_version >= DIRECTORY_ASSIGNMENT_LEVEL,
-            env.now_ms,
-            env.new_uuid,
-        )
+        self.mover = self._make_mover()
         self._assignments = Assignments(config.node_id, self._holds)
         self._assignment_sender = self._report_sender(
             "directory assignments", self._assignments, 100, 10_000
@@ -163,6 +156,18 @@ class BrokerServer:
 
     def _steady_ms(self) -> int:
         return int(self._loop.time() * 1000)
+
+    def _make_mover(self) -> ReplicaMover:
+        env = self._env
+        threads = self._config.optional_integer("num.replica.alter.log.dirs.threads")
+        return ReplicaMover(
+            self.replicas,
+            self.replication_quotas.directories,
+            threads or len(env.directories),
+            lambda: self.metadata.newest.metadata_version >= DIRECTORY_ASSIGNMENT_LEVEL,
+            env.now_ms,
+            env.new_uuid,
+        )
 
     def _make_fetchers(self) -> ReplicaFetchers:
         listener = self._config.inter_broker_listener_name

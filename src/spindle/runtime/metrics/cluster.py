@@ -182,14 +182,21 @@ def controller_metrics(driver: ControllerDriver | None, counts: MetadataCounts) 
     )
 
 
+_RAFT_PREFIX: Final = "kafka_server_raft_metrics"
+
+
 def quorum_metrics(quorum: RaftMetadataQuorum) -> Iterator[Metric]:
     """Yield the metrics of this node's part in the metadata quorum."""
-    core, history = quorum.core, quorum.history
+    yield from _role_metrics(quorum.core)
+    yield from _metadata_log_metrics(quorum)
+
+
+def _role_metrics(core: QuorumCore) -> Iterator[Metric]:
     role = core.role
     state = type(role).__name__.lower()
     if not core.is_voter and state == "follower":
         state = "observer"
-    prefix = "kafka_server_raft_metrics"
+    prefix = _RAFT_PREFIX
     yield gauges(
         f"{prefix}_current_state",
         "1 for the present state of this node in the metadata quorum.",
@@ -215,8 +222,13 @@ def quorum_metrics(quorum: RaftMetadataQuorum) -> Iterator[Metric]:
     yield gauge(
         f"{prefix}_uncommitted_voter_change",
         "1 while a change of the voters is not committed.",
-        int(isinstance(core.role, Leader) and core.role.voter_change is not None),
+        int(isinstance(role, Leader) and role.voter_change is not None),
     )
+
+
+def _metadata_log_metrics(quorum: RaftMetadataQuorum) -> Iterator[Metric]:
+    core, history = quorum.core, quorum.history
+    prefix = _RAFT_PREFIX
     yield gauge(
         f"{prefix}_high_watermark",
         "High watermark of the metadata log, -1 if it is unknown.",

@@ -57,7 +57,7 @@ class Lineage:
         fork_offset: below this offset, the lineage is equal to the previous one.
         end_offset: everything below is committed.
         payloads: committed records by offset.
-        newest: the highest number of each producer.
+        newest: the offset of each producer's last record.
         newest_of_key: the highest offset of each key.
         committed_by: the offset up to which the leader of each epoch has committed.
     """
@@ -90,7 +90,7 @@ class Lineage:
         forked.batches = {at: b for at, b in self.batches.items() if b.next_offset <= offset}
         forked.payloads = {at: p for at, p in self.payloads.items() if at < offset}
         for at, payload in sorted(forked.payloads.items()):
-            forked.newest[payload.producer] = payload.number
+            forked.newest[payload.producer] = at
             forked.newest_of_key[payload.key] = at
         return forked
 
@@ -264,13 +264,18 @@ class RecordTruth:
                 payload.topic_id == uuid_text(truth.topic_id),
                 f"{who} commits {payload} in {truth}, where it does not belong",
             )
-            before = lineage.newest.get(payload.producer, -1)
-            self._verdict.check(
-                payload.number > before,
-                f"{who} commits number {payload.number} of {payload.producer} in {truth} at offset "
-                f"{batch.base_offset + delta} after number {before}",
+            last_offset = lineage.newest.get(payload.producer, -1)
+            # A follower that starts over at its leader's log start forgets the producers whose
+            # records are all below it, as Kafka's does: a batch may then come a second time.
+            before = (
+                lineage.payloads.get(last_offset) if last_offset >= truth.start_offset else None
             )
-            lineage.newest[payload.producer] = payload.number
+            self._verdict.check(
+                before is None or payload.number > before.number,
+                f"{who} commits {payload} in {truth} at offset {batch.base_offset + delta} after "
+                f"{before} at offset {last_offset}",
+            )
+            lineage.newest[payload.producer] = batch.base_offset + delta
             lineage.newest_of_key[payload.key] = batch.base_offset + delta
 
     def acknowledged(self, truth: PartitionTruth, base_offset: int, sent: list[Payload]) -> None:

@@ -1,0 +1,67 @@
+"""Comments and docstrings are sentences that a reader understands at the first reading."""
+
+import io
+import re
+import tokenize
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from source_tree import PROJECT, sources
+
+DOCUMENTS = sorted(path.relative_to(PROJECT) for path in PROJECT.glob("*.md"))
+RIDDLE = re.compile(r"(?:^|[.:;!?]\s+)((?:Who|Whoever|Whose|What|Whatever|One of)\b[^.?!]*[.!?]?)")
+"""A sentence that begins with a pronoun which has no noun: allowed only as a question."""
+
+
+def comments_and_docstrings(text: str) -> Iterator[tuple[int, str]]:
+    """Yield (line, text) of every comment and of every string that stands alone."""
+    previous = tokenize.NEWLINE
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.start[0], token.string.lstrip("# ")
+        elif token.type == tokenize.STRING and previous in (
+            tokenize.NEWLINE,
+            tokenize.INDENT,
+            tokenize.DEDENT,
+        ):
+            yield token.start[0], token.string.strip("\"'r")
+        if token.type not in (tokenize.NL, tokenize.COMMENT):
+            previous = token.type
+
+
+def riddles(text: str) -> list[str]:
+    """Return the sentences of a paragraph that begin like a riddle."""
+    paragraphs = (" ".join(part.split()) for part in re.split(r"\n\s*\n", text))
+    sentences = (found for paragraph in paragraphs for found in RIDDLE.findall(paragraph))
+    return [found[:60] for found in sentences if not found.rstrip().endswith("?")]
+
+
+@pytest.mark.parametrize(
+    ("text", "is_riddle"),
+    [
+        ("What a leader of before sent is in the logs.", True),
+        ("Stop first. Who waits is answered.", True),
+        ("Which replica leads? What does it know?", False),
+        ("Return what the leader sent.", False),
+    ],
+)
+def test_a_riddle_is_recognised(text: str, is_riddle: bool) -> None:
+    assert bool(riddles(text)) == is_riddle
+
+
+@pytest.mark.parametrize("folder", ["src", "tests", "benchmarks", "tools", "examples"])
+def test_no_sentence_of_the_code_begins_like_a_riddle(folder: str) -> None:
+    found = [
+        f"{path}:{line}: {riddle}"
+        for path, text in sources(folder).items()
+        if path.name != Path(__file__).name
+        for line, prose in comments_and_docstrings(text)
+        for riddle in riddles(prose)
+    ]
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=str)
+def test_no_sentence_of_a_document_begins_like_a_riddle(document: Path) -> None:
+    assert not riddles((PROJECT / document).read_text())

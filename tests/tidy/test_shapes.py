@@ -1,0 +1,75 @@
+"""Functions and files stay short. The exceptions are named with their length and never grow."""
+
+import ast
+
+from source_tree import Function, functions, sources
+
+MAX_FUNCTION_LINES = 60
+LONG_FUNCTIONS = {
+    "src/spindle/pipeline/records/kernel.py::decode_batches": 169,
+    "src/spindle/pipeline/records/scan.py::scan_batches": 82,
+    "tests/fuzz/test_limits_of_a_node.py::large_requests": 82,
+    "tests/log/test_log_cleaning.py::test_every_batch_is_as_kafka_left_it": 73,
+    "tests/metadata/metadata_history.py::history": 65,
+    "tests/runtime/test_metrics.py::test_a_node_counts_what_its_clients_do": 76,
+}
+"""Lines of functions that are long for a reason: loops that numba compiles, and tables."""
+MAX_FILE_LINES = 450
+LONG_FILES = {
+    "src/spindle/log/log.py": 800,
+    "src/spindle/log/segments/segment.py": 541,
+    "src/spindle/protocol/codec.py": 538,
+    "src/spindle/replicas/partition.py": 590,
+    "src/spindle/replicas/replica_manager.py": 660,
+    "src/spindle/runtime/node.py": 453,
+    "src/spindle/testing/simulation/mutants.py": 540,
+    "src/spindle/testing/simulation/quorum_cores.py": 638,
+}
+"""Lines of the files that were long when this rule began."""
+
+
+def length(function: Function) -> int:
+    """Return the lines of a function, its docstring not counted."""
+    lines = (function.end_lineno or function.lineno) - function.lineno + 1
+    first = function.body[0]
+    if ast.get_docstring(function) is not None and first.end_lineno is not None:
+        lines -= first.end_lineno - first.lineno + 1
+    return lines
+
+
+def function_lengths() -> dict[str, int]:
+    return {
+        f"{path}::{function.name}": length(function)
+        for path in sources()
+        for function in functions(path)
+    }
+
+
+def file_lengths() -> dict[str, int]:
+    return {str(path): text.count("\n") for path, text in sources("src").items()}
+
+
+def test_no_function_is_longer_than_its_limit() -> None:
+    too_long = {
+        name: lines
+        for name, lines in function_lengths().items()
+        if lines > LONG_FUNCTIONS.get(name, MAX_FUNCTION_LINES)
+    }
+    assert not too_long
+
+
+def test_no_file_is_longer_than_its_limit() -> None:
+    too_long = {
+        name: lines
+        for name, lines in file_lengths().items()
+        if lines > LONG_FILES.get(name, MAX_FILE_LINES)
+    }
+    assert not too_long
+
+
+def test_the_exceptions_are_still_needed() -> None:
+    lengths = function_lengths()
+    files = file_lengths()
+    needless = [name for name in LONG_FUNCTIONS if lengths.get(name, 0) <= MAX_FUNCTION_LINES]
+    needless += [name for name in LONG_FILES if files.get(name, 0) <= MAX_FILE_LINES]
+    assert not needless
