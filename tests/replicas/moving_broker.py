@@ -86,6 +86,13 @@ class InlineExecutor(SerialExecutor):
         return True
 
 
+class LateExecutor(InlineExecutor):
+    """Runs each function in the next turn of the loop, as a thread would."""
+
+    def _enqueue(self, job: Job) -> None:
+        self._loop.call_soon(super()._enqueue, job)
+
+
 class View:
     """The committed metadata."""
 
@@ -140,6 +147,7 @@ class MovingBroker:
         directories: int = 2,
         config: LogConfig = SMALL,
         uuids: Iterable[int] = count(1),
+        executor: type[InlineExecutor] = InlineExecutor,
     ) -> None:
         self.disks = disks
         self.cluster = cluster
@@ -148,6 +156,7 @@ class MovingBroker:
         self.rate = 2**63 - 1
         self.config = config
         self._uuids = uuids
+        self._executor = executor
         self.directories = [self._directory(number) for number in range(directories)]
         view = View(cluster.image)
         self.view = view
@@ -177,7 +186,7 @@ class MovingBroker:
         path = f"/disk{number}"
         self.disks.make_directories(path)
         self.disks.sync_directory("/")
-        executor = InlineExecutor(path, self._failed)
+        executor = self._executor(path, self._failed)
         store = DirectoryStore(self.disks, path)
         return LogDirectory(path, directory_of(BROKER, number), executor, store)
 

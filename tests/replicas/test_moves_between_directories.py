@@ -6,10 +6,12 @@ from collections.abc import Awaitable, Callable
 import pytest
 from cluster_image import directory_of
 from log_builders import NOW_MS, batch, values
-from moving_broker import BROKER, WHERE, Disks, MovingBroker, new_cluster
+from moving_broker import BROKER, WHERE, Disks, LateExecutor, MovingBroker, new_cluster
 
 from spindle.common.errors import ErrorCode
 from spindle.disks import log_copy
+from spindle.log.formats.checkpoints import RECOVERY_POINTS, read_offset_checkpoint
+from spindle.log.log_config import LogConfig
 from spindle.replication.replica_move import MoveState
 from spindle.testing.filesystem import Fault
 
@@ -244,6 +246,58 @@ def test_a_copy_that_differs_is_made_again_and_never_swapped(
     run(scenario)
 
 
+def test_a_copy_that_differs_is_made_again_from_its_start_while_records_come() -> None:
+    async def scenario() -> None:
+        broker = await MovingBroker(Disks(), new_cluster(), executor=LateExecutor).start()
+        await broker.fill()
+        await broker.begin()
+        await broker.until(lambda: broker.move.future.log_end_offset > 3)
+        damage(broker)
+        number = 12
+        while len(broker.replicas.moves):
+            await broker.append(str(number))
+            number += 1
+        assert broker.replicas.moves.failed == 0
+        assert [offset for offset, _ in values(broker.partition.log)] == list(range(number))
+
+    run(scenario)
+
+
+def test_a_truncation_of_the_future_log_lowers_its_checkpoints_before_records_follow() -> None:
+    async def scenario() -> None:
+        broker = await new_broker()
+        await broker.fill()
+        broker.is_deaf = True
+        await broker.begin()
+        await broker.until(lambda: broker.move.course.state is MoveState.ASSIGNING)
+        path = f"/disk1/{RECOVERY_POINTS}"
+        assert read_offset_checkpoint(broker.disks, path) == {WHERE: 12}
+        log = broker.partition.log
+        log.truncate_to(5)
+        log.append_as_leader(bytearray(batch("other")), 3, NOW_MS)
+        await broker.until(lambda: broker.move.future.log_end_offset == 6)
+        assert read_offset_checkpoint(broker.disks, path) == {WHERE: 5}
+        await broker.stop()
+
+    run(scenario)
+
+
+def test_the_future_log_has_settings_that_changed_while_it_was_created() -> None:
+    async def scenario() -> None:
+        broker = await new_broker()
+        await broker.fill()
+        broker.is_deaf = True
+        begin = asyncio.create_task(broker.begin())
+        await broker.until(lambda: "orders-0-future" in broker.names(1))
+        changed = LogConfig(retention_ms=-1)
+        broker.partition.log.config = changed
+        await begin
+        assert broker.move.future.config is changed
+        await broker.stop()
+
+    run(scenario)
+
+
 def damage(broker: MovingBroker) -> None:
     """Flip a bit of the copy, as a disk might."""
     path = broker.move.future.segments.first.path
@@ -300,6 +354,40 @@ def test_a_target_that_fails_at_the_last_rename_gives_the_current_log_its_name_b
         assert broker.names(0) == ["orders-0"]
         assert values(broker.partition.log) == expected
         assert (await broker.append("on")).first_offset == 12
+
+    run(scenario)
+
+
+def test_a_target_that_fails_after_the_last_rename_gives_the_current_log_its_name_back() -> None:
+    async def scenario() -> None:
+        broker = await new_broker()
+        expected = await broker.fill()
+        await broker.begin()
+        await broker.until(lambda: "orders-0" in broker.names(1))
+        broker.directories[1].executor.fail("pulled out")
+        await broker.until(lambda: not broker.mover.is_busy and not len(broker.replicas.moves))
+        assert broker.names(0) == ["orders-0"]
+        assert recorded(broker) == A
+        assert values(broker.partition.log) == expected
+        assert (await broker.append("on")).first_offset == 12
+        assert (broker.directories[0].log_count, broker.directories[1].log_count) == (1, 0)
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("failing", [0, 1])
+def test_a_directory_that_fails_while_the_future_log_is_created_begins_no_move(
+    failing: int,
+) -> None:
+    async def scenario() -> None:
+        broker = await new_broker()
+        await broker.fill()
+        begin = asyncio.create_task(broker.begin())
+        await broker.until(lambda: "orders-0-future" in broker.names(1))
+        broker.directories[failing].executor.fail("pulled out")
+        assert await begin == ErrorCode.KAFKA_STORAGE_ERROR
+        await broker.until(lambda: not broker.mover.is_busy)
+        assert not len(broker.replicas.moves)
 
     run(scenario)
 

@@ -207,6 +207,41 @@ def test_a_disk_that_dies_while_it_reads_is_told() -> None:
     assert code_of(s.fetched(token)) == ErrorCode.KAFKA_STORAGE_ERROR
 
 
+def test_a_transaction_that_ended_while_the_replica_moved_is_told_at_once() -> None:
+    s = ServingScenario(directories=2)
+    s.create("t", [1, 2])
+    s.append("x", acks=1, producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)
+    s.end_transaction(7, is_committed=True)
+    s.create("u", [1])
+    t, u = s.partition(), s.partition("u")
+    assert t.directory is not u.directory
+    token = s.ask_fetch(0, read_committed=True)
+    s.hold_disk()
+    t.hold()
+    s.follower_fetches(2, 2)
+    t.replace_log(t.log, u.directory)
+    t.release()
+    s.settle()
+    assert s.values(token) == ["x"]
+
+
+def test_a_replica_that_moves_during_a_fetch_takes_no_other_to_its_new_directory() -> None:
+    s = ServingScenario(directories=2)
+    for topic in ("t", "u", "v", "w"):
+        s.create(topic, [1])
+        s.append("a", topic=topic)
+    t, u, v, w = (s.partition(topic) for topic in ("t", "u", "v", "w"))
+    assert t.directory is v.directory is not u.directory is w.directory
+    s.hold_disk()
+    token = s.ask_fetch(("t", 0), ("u", 0), ("w", 0))
+    u.hold()
+    u.replace_log(u.log, t.directory)
+    u.release()
+    s.fail_disk()
+    s.release_disk()
+    assert s.values(token) == ["a"]  # that of "w", whose directory is well
+
+
 # -- epochs and ids
 
 

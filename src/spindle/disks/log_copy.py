@@ -71,18 +71,28 @@ def read_chunk(log: Log, offset: int, max_bytes: int) -> Chunk:
     )
 
 
-def append_chunk(log: Log, chunk: Chunk, now_ms: int) -> CopyPosition:
-    """Apply a chunk to the future log: its batches, and the changes of start and end.
+def truncate_as_read(log: Log, chunk: Chunk, now_ms: int) -> bool:
+    """Cut off a future log what the current log had lost when the chunk was read.
 
-    Raises:
-        CorruptRecords: the checksum of a batch is wrong.
+    Returns:
+        True if something was cut off.
     """
+    count = log.truncation_count
     end_offset = min(chunk.truncated_to, chunk.log_end_offset)
     if log.log_end_offset > end_offset:
         log.truncate_to(end_offset, now_ms)
     if log.log_end_offset < min(chunk.log_start_offset, chunk.first_offset):
         # Retention was faster than the copying; the current log does not have these records either.
         log.truncate_fully_and_start_at(min(chunk.log_start_offset, chunk.first_offset))
+    return log.truncation_count != count
+
+
+def append_chunk(log: Log, chunk: Chunk, now_ms: int) -> CopyPosition:
+    """Bring a future log, after `truncate_as_read`, to where the current log was.
+
+    Raises:
+        CorruptRecords: the checksum of a batch is wrong.
+    """
     if chunk.first_offset < log.log_end_offset and chunk.records:
         raise ValueError(f"{log} got a chunk that begins at offset {chunk.first_offset}")
     if chunk.records:

@@ -8,7 +8,6 @@ import logging
 from collections.abc import Callable, Iterator
 
 from spindle.common.uuids import Uuid, UuidSource
-from spindle.disks.log_copy import start_over
 from spindle.disks.log_directory import LogDirectory
 from spindle.log.log import Log
 from spindle.replicas.partition import Partition
@@ -100,6 +99,7 @@ class Moves:
         is_recorded: bool = False,
     ) -> Move:
         """Begin to copy the replica into a future log, or go on after a restart."""
+        future.config = partition.log.config  # it may have changed since the future log was made
         course = ReplicaMove(needs_assignment=needs_assignment, is_recorded=is_recorded)
         move = self._moves[partition] = Move(partition, target, future, course)
         target.log_count += 1
@@ -118,7 +118,6 @@ class Moves:
                     self._assign(move.partition.topic_id, where.partition, move.source.directory_id)
                 case MoveAction.START_OVER:
                     log.error("the copy of %s differs: it begins anew", move)
-                    move.target.executor.submit_nowait(start_over, move.future)
                 case MoveAction.DROP_FUTURE:
                     move.target.executor.submit_nowait(
                         move.target.store.delete_logs, [move.future], self._new_uuid, self._now_ms()

@@ -361,16 +361,19 @@ class Partition:
             return
         high_watermark = self.leader.high_watermark
         if self.log.high_watermark < high_watermark:
-            executor, update = self.directory.executor, self.log.update_high_watermark
-            if self.log.has_open_transactions:
-                # The log learns which transactions are over, which moves the last stable offset.
-                executor.call(self._stable_moved, update, high_watermark)
-            else:
-                executor.note(update, high_watermark)
+            self._tell_log(high_watermark)
         if self._commit_waiters:
             self._answer_committed(self.leader)
         if self._watchers:
             self._tell_committed()
+
+    def _tell_log(self, high_watermark: int) -> None:
+        executor, update = self.directory.executor, self.log.update_high_watermark
+        if self.log.has_open_transactions:
+            # The log learns which transactions are over, which moves the last stable offset.
+            executor.call(self._stable_moved, update, high_watermark)
+        else:
+            executor.note(update, high_watermark)
 
     def _stable_moved(self, _: Any, error: BaseException | None) -> None:
         if error is None:
@@ -410,7 +413,7 @@ class Partition:
         self.log = log
         self.directory = directory
         if self.leader is not None:
-            directory.executor.note(log.update_high_watermark, self.leader.high_watermark)
+            self._tell_log(self.leader.high_watermark)
 
     # -- replicas
 

@@ -13,11 +13,14 @@ from spindle.common.uuids import UuidSource
 from spindle.disks.log_copy import (
     CHUNK_BYTES,
     Chunk,
+    CopyPosition,
     Digest,
     append_chunk,
     begin_copy,
     digest,
     read_chunk,
+    start_over,
+    truncate_as_read,
 )
 from spindle.disks.log_directory import LogDirectory
 from spindle.log.log import Log, MovedLogState
@@ -77,7 +80,9 @@ class ReplicaCopy:
         if not move.course.is_under_way:
             return Copied(0, has_all=False)
         move.course.truncated_to(chunk.truncated_to)
-        append = move.target.executor.submit(append_chunk, move.future, chunk, self._now_ms())
+        append = move.target.executor.submit(
+            _append, move.target, move.future, chunk, self._now_ms()
+        )
         if chunk.records and chunk.end_offset < chunk.log_end_offset:
             position, self._ahead = await _both(append, self._read(chunk.end_offset))
         else:
@@ -140,6 +145,11 @@ class ReplicaCopy:
     ) -> Awaitable[Digest]:
         return directory.executor.submit(digest, log, offset, end_offset, crc)
 
+    async def start_over(self) -> None:
+        """Empty the future log; nothing may be read for it before that."""
+        self._ahead = None
+        await self._move.target.executor.submit(_start_over, self._move.target, self._move.future)
+
     async def flush(self) -> None:
         """Bring the future log to the device, beside the target's thread; note its offsets."""
         move = self._move
@@ -173,6 +183,9 @@ class ReplicaCopy:
         )
         try:
             await move.target.executor.submit(_promote, move.target, move.future)
+            if move.target.executor.failure is not None:
+                # It failed after the rename: the move has ended, and the metadata name the source.
+                raise move.target.executor.failure
         except LogDirectoryFailed:
             await move.source.executor.submit(move.source.store.put_back, move.current)
             raise
@@ -191,6 +204,17 @@ class ReplicaCopy:
 
 def _truncate(directory: LogDirectory, future: Log, end_offset: int) -> None:
     future.truncate_to(end_offset)
+    directory.store.note_truncated([future])
+
+
+def _append(directory: LogDirectory, future: Log, chunk: Chunk, now_ms: int) -> CopyPosition:
+    if truncate_as_read(future, chunk, now_ms):
+        directory.store.note_truncated([future])
+    return append_chunk(future, chunk, now_ms)
+
+
+def _start_over(directory: LogDirectory, future: Log) -> None:
+    start_over(future)
     directory.store.note_truncated([future])
 
 

@@ -468,6 +468,9 @@ class Replicas:
         except LogDirectoryFailed as failure:
             log.error("cannot move %s to %s: %s", where, target.path, failure)
             return ErrorCode.KAFKA_STORAGE_ERROR
+        if self._has_offline():
+            # One has failed since; the next start decides about the future log.
+            return ErrorCode.KAFKA_STORAGE_ERROR
         self.moves.begin(partition, target, future, needs_assignment=needs_assignment)
         return ErrorCode.NONE
 

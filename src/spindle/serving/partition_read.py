@@ -5,6 +5,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.uuids import ZERO_UUID
+from spindle.disks.log_directory import LogDirectory
 from spindle.log.formats.transaction_index import AbortedTransaction
 from spindle.log.log import Log
 from spindle.protocol.api import TOPIC_IDS_FROM, ApiKey
@@ -121,6 +122,12 @@ class PartitionRead:
             aborted_transactions=None,
             records=b"",
         )
+
+    @property
+    def directory(self) -> LogDirectory:
+        """Return where the log is at present."""
+        assert self.partition is not None
+        return self.partition.directory
 
     @property
     def has_data(self) -> bool:

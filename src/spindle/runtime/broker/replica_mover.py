@@ -207,6 +207,8 @@ class MoveTask:
             match await self._copy.compare_chunk(end_offset):
                 case Comparison.DIFFERENT:
                     self._happened(MoveEvent.DIFFERENT)
+                    if course.is_under_way:
+                        await self._copy.start_over()
                     return False
                 case Comparison.TRUNCATED | Comparison.START_MOVED:
                     await self._copy.copy_chunk()

@@ -162,7 +162,7 @@ class _Fetch:
         wanted = sum(max(read.wanted.max_bytes, 0) for read in ready)
         self.granted = self._memory.grant(min(wanted, self._max_bytes()))
         room = self.granted
-        groups: dict[int, list[PartitionRead]] = {}
+        from_disk: list[PartitionRead] = []
         for read in ready:
             partition = read.partition
             assert partition is not None
@@ -173,8 +173,8 @@ class _Fetch:
                 read.data.records = appended
                 room -= len(appended)
             else:
-                groups.setdefault(id(partition.directory), []).append(read)
-        self._read_groups(list(groups.values()), room, room < self.granted)
+                from_disk.append(read)
+        self._read_logs(from_disk, room, room < self.granted)
 
     @property
     def _memory(self) -> FetchMemory:
@@ -189,14 +189,17 @@ class _Fetch:
             return wanted
         return min(wanted, quotas.max_fetch_bytes(self.context))
 
-    def _read_groups(self, groups: list[list[PartitionRead]], room: int, has_any: bool) -> None:
-        """Read one directory after another, each with the room that the ones before left."""
-        if not groups:
+    def _read_logs(self, reads: list[PartitionRead], room: int, has_any: bool) -> None:
+        """Read one directory after another, each with the room that the ones before left.
+
+        Each step looks anew where the logs are: one may have moved meanwhile (KIP-113).
+        """
+        if not reads:
             self._done_reading()
             return
-        group = groups.pop(0)
-        partition = group[0].partition
-        assert partition is not None
+        directory = reads[0].directory
+        group = [read for read in reads if read.directory is directory]
+        rest = [read for read in reads if read.directory is not directory]
         items = [
             (r.partition.log, r.wanted.fetch_offset, r.wanted.max_bytes, r.end_offset)
             for r in group
@@ -207,18 +210,16 @@ class _Fetch:
             if error is not None:
                 for read in group:
                     read.fail(error_code(error))
-                self._read_groups(groups, room, has_any)
+                self._read_logs(rest, room, has_any)
                 return
             left, found = room, has_any
             for read, result in zip(group, results, strict=True):
                 size = read.take(result)
                 left -= size
                 found = found or size > 0
-            self._read_groups(groups, max(left, 0), found)
+            self._read_logs(rest, max(left, 0), found)
 
-        partition.directory.executor.call(
-            done, read_logs, items, room, has_any, self.fetcher.is_committed
-        )
+        directory.executor.call(done, read_logs, items, room, has_any, self.fetcher.is_committed)
 
     def _done_reading(self) -> None:
         """Answer, or park again if that is too little."""

@@ -391,11 +391,11 @@ def _drop_newest_records(original: Function) -> Function:
 def _append_without_truncation(original: Function) -> Function:
     """Keep the records in a future log that were truncated in the current one."""
 
-    def append_chunk(log: Any, chunk: Any, now_ms: int) -> Any:
+    def truncate_as_read(log: Any, chunk: Any, now_ms: int) -> Any:
         kept = chunk._replace(truncated_to=log.log_end_offset, log_end_offset=log.log_end_offset)
         return original(log, kept, now_ms)
 
-    return append_chunk
+    return truncate_as_read
 
 
 def _compare_nothing(original: Function) -> Function:
@@ -502,7 +502,7 @@ MUTANTS: Final[dict[str, Mutant]] = {
     "hang not seen": Mutant(HangWatch, "look", _nothing),
     "moves neither truncate nor compare": Mutant(
         replica_copy,
-        "append_chunk",
+        "truncate_as_read",
         _append_without_truncation,
         (Mutant(MoveTask, "_verify", _compare_nothing),),
     ),
