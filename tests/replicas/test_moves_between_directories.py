@@ -282,6 +282,29 @@ def test_a_truncation_of_the_future_log_lowers_its_checkpoints_before_records_fo
     run(scenario)
 
 
+def test_deleted_records_stay_deleted_if_the_broker_dies_right_after_the_swap() -> None:
+    async def scenario() -> None:
+        disks = Disks()
+        broker = await MovingBroker(disks, new_cluster()).start()
+        await broker.fill()
+        broker.is_deaf = True
+        await broker.begin()
+        await broker.until(lambda: broker.move.course.state is MoveState.ASSIGNING)
+        broker.partition.log.increment_log_start_offset(7)
+        broker.directories[0].store.checkpoint_log_starts()
+        await broker.until(lambda: broker.move.future.log_start_offset == 7)
+        broker.cluster.change("orders", directories=[B])
+        await broker.follow_metadata()
+        await broker.until(lambda: broker.partition.directory is broker.directories[1])
+        await broker.stop()
+        disks.crash()
+        after = await MovingBroker(disks, broker.cluster, uuids=iter(range(10**6, 10**7))).start()
+        assert after.partition.log.path == "/disk1/orders-0"
+        assert after.partition.log.log_start_offset == 7
+
+    run(scenario)
+
+
 def test_the_future_log_has_settings_that_changed_while_it_was_created() -> None:
     async def scenario() -> None:
         broker = await new_broker()

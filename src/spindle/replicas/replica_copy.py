@@ -210,7 +210,12 @@ def _truncate(directory: LogDirectory, future: Log, end_offset: int) -> None:
 def _append(directory: LogDirectory, future: Log, chunk: Chunk, now_ms: int) -> CopyPosition:
     if truncate_as_read(future, chunk, now_ms):
         directory.store.note_truncated([future])
-    return append_chunk(future, chunk, now_ms)
+    log_start_offset = future.log_start_offset
+    position = append_chunk(future, chunk, now_ms)
+    if future.log_start_offset != log_start_offset:
+        # The source may have stored it already, and its checkpoint is of no use after the swap.
+        directory.store.checkpoint_log_starts()
+    return position
 
 
 def _start_over(directory: LogDirectory, future: Log) -> None:
