@@ -305,6 +305,27 @@ def test_deleted_records_stay_deleted_if_the_broker_dies_right_after_the_swap() 
     run(scenario)
 
 
+def test_a_log_whose_last_offsets_have_no_records_ends_its_move_in_place_of_copying_for_ever() -> (
+    None
+):
+    async def scenario() -> None:
+        broker = await new_broker()
+        await broker.fill()
+        log, far = broker.partition.log, 2**31 + 100
+        later = bytearray(batch("later"))
+        later[:8] = far.to_bytes(8, "big")
+        log.append_as_follower(later, 3, NOW_MS)
+        log.truncate_to(far)
+        assert (len(values(log)), log.log_end_offset) == (12, far)
+        await broker.begin()
+        await broker.until(lambda: not broker.mover.is_busy)
+        assert broker.replicas.moves.failed == 1
+        assert broker.names(1) == ["orders-0-delete"]
+        assert (await broker.append("on")).first_offset == far
+
+    run(scenario)
+
+
 def test_the_future_log_has_settings_that_changed_while_it_was_created() -> None:
     async def scenario() -> None:
         broker = await new_broker()

@@ -92,9 +92,15 @@ def append_chunk(log: Log, chunk: Chunk, now_ms: int) -> CopyPosition:
 
     Raises:
         CorruptRecords: the checksum of a batch is wrong.
+        ValueError: the last offsets of the current log have no records, so that no copy can reach
+            its end before the next append.
     """
     if chunk.first_offset < log.log_end_offset and chunk.records:
         raise ValueError(f"{log} got a chunk that begins at offset {chunk.first_offset}")
+    if not chunk.records and log.log_end_offset < chunk.log_end_offset <= chunk.truncated_to:
+        raise ValueError(
+            f"{log} cannot be copied up to offset {chunk.log_end_offset}: no records are there"
+        )
     if chunk.records:
         log.append_as_follower(chunk.records, _NEWEST_EPOCH, now_ms)
     follow_offsets(log, chunk.high_watermark, chunk.log_start_offset)
