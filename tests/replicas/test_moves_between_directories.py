@@ -326,6 +326,23 @@ def test_a_log_whose_last_offsets_have_no_records_ends_its_move_in_place_of_copy
     run(scenario)
 
 
+def test_a_stop_during_the_swap_acknowledges_nothing_that_was_held_back() -> None:
+    async def scenario() -> None:
+        broker = await MovingBroker(Disks(), new_cluster(), executor=LateExecutor).start()
+        await broker.fill()
+        await broker.begin()
+        await broker.until(lambda: "orders-0" not in broker.names(0))
+        held = asyncio.create_task(broker.append("held"))
+        await asyncio.sleep(0)
+        await broker.stop()
+        for _ in range(50):
+            await asyncio.sleep(0)
+        assert not held.done()
+        held.cancel()
+
+    run(scenario)
+
+
 def test_the_future_log_has_settings_that_changed_while_it_was_created() -> None:
     async def scenario() -> None:
         broker = await new_broker()

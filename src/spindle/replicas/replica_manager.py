@@ -484,8 +484,9 @@ class Replicas:
             await work()
         except Exception as error:  # noqa: BLE001 - raised again once the replica is fed
             failure = error
-        finally:
-            partition.release()
+        # Not after a cancellation: what the stopping broker appended to a log that was set aside
+        # would be lost.
+        partition.release()
         if follows and not partition.is_deleted:
             await self._begin_to_follow([partition])
         if failure is not None:
