@@ -66,12 +66,14 @@ def test_paths_in_a_document_exist(document: Path) -> None:
     assert not missing
 
 
-def test_dotted_names_in_the_architecture_exist() -> None:
+@pytest.mark.parametrize("document", ["ARCHITECTURE.md", "CONTRIBUTING.md"])
+def test_dotted_names_in_a_document_exist(document: str) -> None:
     packages = "|".join(packages_in(PACKAGE) | packages_in(PACKAGE / "runtime"))
     names = {
         match.group(1)
-        for span in code_spans(ARCHITECTURE)
+        for span in code_spans(Path(document))
         if (match := re.match(rf"((?:{packages})(?:\.\w+)+)", span))
+        and "(" not in span
         and not re.search(r"\.(ms|bytes|enable)$", match.group(1))  # a configuration key
     }
     assert names
