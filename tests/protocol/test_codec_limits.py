@@ -8,6 +8,7 @@ import pytest
 
 from spindle.common.errors import ProtocolViolation
 from spindle.protocol.codec import TooManyElements, decode, encode
+from spindle.protocol.messages.create_partitions import CreatePartitionsResponse
 from spindle.protocol.messages.describe_groups import DescribeGroupsRequest
 from spindle.protocol.messages.leave_group import LeaveGroupRequest
 from spindle.protocol.messages.list_offsets import ListOffsetsRequest
@@ -102,3 +103,11 @@ def test_bytes_have_no_limit_but_the_frame() -> None:
     assignment = SyncGroupRequest.SyncGroupRequestAssignment(assignment=b"a" * 40_000)
     data = encode(SyncGroupRequest(assignments=[assignment]), 5)
     assert decode(SyncGroupRequest, 5, data)[0].assignments == [assignment]
+
+
+@pytest.mark.parametrize("version", [1, 2])  # with and without compact strings
+def test_an_error_message_that_quotes_a_long_value_is_cut_to_fit(version: int) -> None:
+    row = CreatePartitionsResponse.CreatePartitionsTopicResult(error_message="no: " + "ä" * 30_000)
+    data = encode(CreatePartitionsResponse(results=[row]), version)
+    (found,) = decode(CreatePartitionsResponse, version, data)[0].results
+    assert found.error_message == "no: " + "ä" * 16_381

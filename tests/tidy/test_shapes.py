@@ -18,7 +18,7 @@ MAX_FILE_LINES = 450
 LONG_FILES = {
     "src/spindle/log/log.py": 800,
     "src/spindle/log/segments/segment.py": 541,
-    "src/spindle/protocol/codec.py": 538,
+    "src/spindle/protocol/codec.py": 546,
     "src/spindle/replicas/partition.py": 590,
     "src/spindle/replicas/replica_manager.py": 660,
     "src/spindle/runtime/node.py": 453,

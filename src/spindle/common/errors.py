@@ -6,7 +6,6 @@ a whole (`ApiError`), a peer that broke the protocol (`ProtocolViolation`), a de
 """
 
 from enum import IntEnum
-from typing import Final
 
 
 class ErrorCode(IntEnum):
@@ -193,20 +192,13 @@ RETRIABLE = frozenset(
 """The codes after which a client may send the same request again."""
 
 
-MAX_ERROR_MESSAGE_CHARACTERS: Final = 8_000
-"""A character takes at most 4 bytes, and a string of the protocol holds 32,767."""
-
-
 class ApiError(Exception):
     """A request, or one element of it, refused with a code and a text for the caller.
 
     Raised by decisions and handlers; the dispatcher turns it into the error answer of the request.
-    A text that repeats what the caller sent is cut, so that it fits the string of an answer.
     """
 
     def __init__(self, code: ErrorCode, message: str | None = None) -> None:
-        if message is not None and len(message) > MAX_ERROR_MESSAGE_CHARACTERS:
-            message = message[:MAX_ERROR_MESSAGE_CHARACTERS]
         super().__init__(code, message)
         self.code = code
         self.message = message

@@ -19,6 +19,7 @@ from spindle.protocol.message import EMPTY, Field, Message, default_of
 MAX_ELEMENTS: Final = 1_000_000
 MAX_TAGGED_FIELDS: Final = 10_000
 MAX_STRING_BYTES: Final = 32_767
+_ERROR_MESSAGE: Final = "error_message"
 """Kafka's limit of every string. Only the compact form could hold more, and no reader takes it."""
 BY_REFERENCE_BYTES: Final = 4096
 """Record sets of at least this size are handed on by reference and never copied."""
@@ -359,6 +360,11 @@ def _large_string_length(value: int) -> bytes:
     return _large_uvarint(value)
 
 
+def _cut(text: bytes) -> bytes:
+    """Return the beginning of a UTF-8 text that fits a string, in whole characters."""
+    return text[:MAX_STRING_BYTES].decode(errors="ignore").encode()
+
+
 def _write_value(
     src: _Source, depth: int, field: Field, version: int, flexible: bool, value: str
 ) -> None:
@@ -386,6 +392,8 @@ def _write_value(
         depth += 1
     if kind == "string":
         src.add(depth, f"s = {value}.encode()")
+        if field.name == _ERROR_MESSAGE:  # it may quote a value of the request, which is as long
+            src.add(depth, f"if len(s) > {MAX_STRING_BYTES}: s = {src.bind('cut', _cut)}(s)")
     else:
         src.add(depth, f"s = {value}")
     src.add(depth, "k = len(s)")
