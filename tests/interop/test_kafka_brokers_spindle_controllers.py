@@ -130,7 +130,7 @@ def test_cordoned_brokers_get_no_replicas_by_themselves(cluster: SplitCluster) -
     words = ("--topic", "racks", "--partitions", "6", "--replication-factor", "2")
     cluster.run("topics", "--create", *words).check()
     # Broker 2 is the only one in its rack.
-    assert all("2" in partition.replicas for partition in cluster.describe("racks"))
+    cluster.wait_for("racks", lambda p: "2" in p.replicas, "with a replica in each rack")
 
 
 def test_nothing_acknowledged_is_lost_while_brokers_and_controllers_go(
