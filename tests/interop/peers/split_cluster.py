@@ -104,8 +104,8 @@ class SplitCluster:
         return self._tools.run(tool, *before, *servers, *after)
 
     def describe(self, topic: str) -> list[Partition]:
-        """Return the partitions of a topic, in order."""
-        return _partitions(self.run("topics", "--describe", "--topic", topic).check())
+        """Return the partitions of a topic, once the broker that answers knows it."""
+        return self.wait_for(topic, lambda partition: True, "known")
 
     def wait_for(
         self,
