@@ -1,0 +1,1 @@
+"""`spindle disks`: the log directories of a running cluster, one module for each command."""

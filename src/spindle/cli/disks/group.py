@@ -1,0 +1,18 @@
+"""`spindle disks`: the commands of the group, and where each is."""
+
+from typing import Final
+
+from spindle.cli.lazy import LazyGroup
+
+_DISKS: Final = "spindle.cli.disks"
+
+disks = LazyGroup(
+    "disks",
+    help="Show the log directories of a running cluster, and change them.",
+    sections={
+        "Commands": {
+            "list": (f"{_DISKS}.list_command:list_command", "Show directories, space and state."),
+        },
+    },
+    params=[],
+)
