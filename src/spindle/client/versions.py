@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import NamedTuple, Self
 
 from spindle.client.errors import UnsupportedByPeer
+from spindle.protocol.api import FIRST_PRIVATE_KEY
 from spindle.protocol.message import Message
 from spindle.protocol.messages.api_versions import ApiVersionsResponse
 
@@ -46,6 +47,9 @@ class PeerVersions:
     def pick(self, request: type[Message], *, first: int = 0, last: int | None = None) -> int:
         """Return the newest version of a request that both sides know.
 
+        Peers do not advertise Spindle's own APIs: of these it is the newest version known here, and
+        a peer that does not know the API closes the connection.
+
         Args:
             first: The oldest version that can express the request.
             last: The newest version whose fields the caller fills; None for the newest known.
@@ -55,6 +59,8 @@ class PeerVersions:
         """
         ours_first = max(first, request.FIRST_VERSION)
         ours_last = request.LAST_VERSION if last is None else min(last, request.LAST_VERSION)
+        if request.API_KEY >= FIRST_PRIVATE_KEY:
+            return ours_last
         theirs = self._ranges.get(request.API_KEY)
         name = request.__name__.removesuffix("Request")
         if theirs is None:

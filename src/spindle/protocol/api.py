@@ -1,4 +1,8 @@
-"""The API table of Apache Kafka 4.3: keys, version ranges, listeners, forwarding, headers."""
+"""The API table of Apache Kafka 4.3: keys, version ranges, listeners, forwarding, headers.
+
+Keys from `FIRST_PRIVATE_KEY` on are Spindle's own. ApiVersions does not name them, so that clients
+see exactly Kafka's set of APIs.
+"""
 
 from enum import IntEnum
 from importlib import import_module
@@ -85,10 +89,15 @@ class ApiKey(IntEnum):
     ADD_RAFT_VOTER = 80
     REMOVE_RAFT_VOTER = 81
     UPDATE_RAFT_VOTER = 82
+    ALTER_DISKS = 32000
+
+
+FIRST_PRIVATE_KEY: Final = 32000
+"""The first key of Spindle's own APIs; Kafka's are far below."""
 
 
 class Api(NamedTuple):
-    """An API of Kafka 4.3. Version numbers are inclusive."""
+    """An API of Kafka 4.3, or of Spindle. Version numbers are inclusive."""
 
     key: ApiKey
     name: str
@@ -99,6 +108,11 @@ class Api(NamedTuple):
     on_controller: bool
     is_forwarded: bool
     """A broker forwards it to the active controller."""
+
+    @property
+    def is_private(self) -> bool:
+        """Return True for an API of Spindle, which ApiVersions does not name."""
+        return self.key >= FIRST_PRIVATE_KEY
 
 
 _NEVER: Final = 32767
@@ -190,6 +204,7 @@ APIS: Final[dict[int, Api]] = dict(
         _api(ApiKey.ADD_RAFT_VOTER, 0, 1, 0, "BCF"),
         _api(ApiKey.REMOVE_RAFT_VOTER, 0, 0, 0, "BCF"),
         _api(ApiKey.UPDATE_RAFT_VOTER, 0, 0, 0, "C"),
+        _api(ApiKey.ALTER_DISKS, 0, 0, 0),
     )
 )
 

@@ -75,7 +75,11 @@ def _run(options: Options) -> int:
 
 def known_apis() -> dict[int, tuple[str, int]]:
     """Return the APIs for clients by key: name, and the newest version that these tools know."""
-    apis = {key: (_title(api.name), api.last_version) for key, api in APIS.items() if api.on_broker}
+    apis = {
+        key: (_title(api.name), api.last_version)
+        for key, api in APIS.items()
+        if api.on_broker and not api.is_private
+    }
     apis |= {key: (_title(name), _USABLE[key]) for key, name in _FURTHER.items()}
     return dict(sorted(apis.items()))
 

@@ -15,7 +15,13 @@ from spindle.client.cluster import (
     metadata_request,
 )
 from spindle.client.configs import describe_configs_request, described_configs
-from spindle.client.errors import ClientError, ConnectionLost, RequestTimedOut, is_worth_retrying
+from spindle.client.errors import (
+    ClientError,
+    ConnectionLost,
+    RequestTimedOut,
+    UnsupportedByPeer,
+    is_worth_retrying,
+)
 from spindle.client.log_dirs import LogDirView, describe_log_dirs_request, log_dir_views
 from spindle.client.offsets import (
     FIRST_VERSION_WITH_MAX_TIMESTAMP,
@@ -239,6 +245,26 @@ class WireClient:
             last_version=last_version,
             wait_ms=wait_ms,
         )
+
+    def ask_spindle(
+        self, broker: BrokerAddress, request: Message, response: type[R], *, wait_ms: int = 0
+    ) -> R:
+        """Send a request of one of Spindle's own APIs to a broker; no retry.
+
+        Args:
+            wait_ms: How long the broker may wait on purpose, added to the request timeout.
+
+        Raises:
+            UnsupportedByPeer: the broker is Kafka's, or an older Spindle. Such a broker closes the
+                connection when it gets the request, and still accepts a new one.
+            ClientError: the broker could not be asked.
+        """
+        connection = self.connection(broker)
+        try:
+            return connection.request(request, response, wait_ms=wait_ms)
+        except ConnectionLost:
+            self.connection(broker)
+            raise UnsupportedByPeer(f"{broker} is not a Spindle broker, or an older one") from None
 
     def versions(self, broker: BrokerAddress | None = None) -> PeerVersions:
         """Return the API versions of a broker, or of any with None; no retry.

@@ -30,7 +30,7 @@ def answer_of_listener(
 
 
 def _rows(keys: Iterable[int]) -> list[ApiVersionsResponse.ApiVersion]:
-    """Return the version ranges of APIs.
+    """Return the version ranges of Kafka's APIs; Spindle's own are not advertised.
 
     Produce is advertised from version 0, although 0 to 2 are refused: released librdkafka takes a
     range without them for a broker that cannot handle compression (KAFKA-18659).
@@ -42,6 +42,7 @@ def _rows(keys: Iterable[int]) -> list[ApiVersionsResponse.ApiVersion]:
             max_version=APIS[key].last_version,
         )
         for key in sorted(keys)
+        if not APIS[key].is_private
     ]
 
 
