@@ -62,6 +62,16 @@ class Home:
         return NodeConfig.from_properties(self.properties)
 
 
+def partition_folders(home: Home) -> dict[str, str]:
+    """Folder name -> disk."""
+    return {
+        folder.name: disk.name
+        for disk in home.directories
+        for folder in disk.iterdir()
+        if folder.is_dir() and not folder.name.startswith("__")
+    }
+
+
 class Client:
     """One connection. `ask` sends at the newest version unless told otherwise."""
 

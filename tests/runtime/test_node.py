@@ -8,7 +8,16 @@ import threading
 from pathlib import Path
 
 import pytest
-from node_harness import Client, Home, batch_of, connected, records_in, run, running
+from node_harness import (
+    Client,
+    Home,
+    batch_of,
+    connected,
+    partition_folders,
+    records_in,
+    run,
+    running,
+)
 
 from spindle.common.errors import ConfigError, ErrorCode, LogDirectoryFailed
 from spindle.protocol.messages.api_versions import ApiVersionsRequest
@@ -22,16 +31,6 @@ from spindle.protocol.messages.metadata import MetadataRequest
 from spindle.protocol.records.builder import SimpleRecord, build_batch
 from spindle.protocol.records.record import Record
 from spindle.runtime.node import EXIT_FAILED, Node, _run
-
-
-def partition_folders(home: Home) -> dict[str, str]:
-    """Folder name -> disk."""
-    return {
-        folder.name: disk.name
-        for disk in home.directories
-        for folder in disk.iterdir()
-        if folder.is_dir() and not folder.name.startswith("__")
-    }
 
 
 async def list_offset(client: Client, topic: str, timestamp: int) -> int:

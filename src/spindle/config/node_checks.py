@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from spindle.common.errors import ConfigError
 from spindle.config.endpoints import SECURITY_PROTOCOLS, WILDCARD_HOST, parse_address_limits
 from spindle.config.group_checks import check_groups
+from spindle.config.log_dir_paths import EVERY_DIRECTORY, match_paths
 from spindle.config.topic_config import default_topic_config
 
 if TYPE_CHECKING:
@@ -171,18 +172,18 @@ def _check_broker_listeners(config: "NodeConfig") -> None:
 
 
 def check_cordoned_log_dirs(cordoned: Sequence[str], log_dirs: Sequence[str]) -> None:
-    """Refuse cordoned paths that are not log directories; paths are compared as texts (KIP-1066).
+    """Refuse cordoned paths that lead to no log directory (KIP-1066).
 
     Raises:
-        ConfigError: `*` is not alone, or an entry is not among `log_dirs`.
+        ConfigError: `*` is not alone, or an entry is none of `log_dirs`.
     """
-    if "*" in cordoned:
+    if EVERY_DIRECTORY in cordoned:
         if len(cordoned) > 1:
             raise ConfigError(
                 "When cordoned.log.dirs is set to *, it must not contain other values"
             )
         return
-    missing = [path for path in cordoned if path not in log_dirs]
+    missing = [path for path, found in match_paths(cordoned, log_dirs).items() if found is None]
     if missing:
         raise ConfigError(
             "All entries in cordoned.log.dirs must be present in log.dirs or log.dir. "

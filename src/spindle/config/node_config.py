@@ -57,14 +57,12 @@ class NodeConfig:
         quorum_bootstrap_servers: addresses to ask for the quorum's leader.
         log_dirs: directories as written, at least one.
         metadata_log_dir: `metadata.log.dir`, else the first of `log_dirs`.
-        cordoned_log_dirs: cordoned directories of the file; `*` is replaced by all directories.
     """
 
     __slots__ = (
         "advertised_controller_listeners",
         "advertised_listeners",
         "controller_listener_names",
-        "cordoned_log_dirs",
         "inter_broker_listener_name",
         "listeners",
         "log_dirs",
@@ -110,8 +108,6 @@ class NodeConfig:
         )
         self.log_dirs: Final = self.names("log.dirs") or self.names("log.dir")
         self.metadata_log_dir: Final = self.optional_text("metadata.log.dir") or self.log_dirs[0]
-        cordoned = self.names("cordoned.log.dirs")
-        self.cordoned_log_dirs: Final = self.log_dirs if cordoned == ("*",) else cordoned
         self.warnings: Final = tuple(node_warnings(self))
 
     @classmethod

@@ -1,6 +1,6 @@
 """Replica assignments: manual ones are checked, others are placed."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ports import RandomSource
@@ -62,6 +62,28 @@ def check_manual_assignment(
             "replica(s), but this is not consistent with previous partitions, which have "
             f"{replication_factor} replica(s)."
         )
+
+
+def cordon_warnings(
+    image: MetadataImage, topic: str, added: Mapping[int, Sequence[int]]
+) -> list[str]:
+    """Return a sentence for each broker whose directories are all cordoned and that a manual
+    assignment gives new replicas of the topic (KIP-1066).
+
+    Args:
+        added: the brokers that get a new replica, by partition.
+    """
+    partitions: dict[int, list[int]] = {}
+    for partition_id, brokers in added.items():
+        for broker_id in brokers:
+            broker = image.cluster.brokers.get(broker_id)
+            if broker is not None and not broker.has_uncordoned_directory():
+                partitions.setdefault(broker_id, []).append(partition_id)
+    return [
+        f"Broker {broker_id} gets new replicas by a manual assignment although all its log "
+        f"directories are cordoned: topic {topic}, partitions {', '.join(map(str, ids))}"
+        for broker_id, ids in sorted(partitions.items())
+    ]
 
 
 def new_partition(

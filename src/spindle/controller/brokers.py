@@ -72,7 +72,7 @@ def process_heartbeat(
         elif following is BrokerControlState.CONTROLLED_SHUTDOWN:
             # Partitions beyond the limit are moved at the next heartbeats.
             has_moved = changes.begin_controlled_shutdown(broker_id, MAX_MOVES_PER_HEARTBEAT)
-        else:
+        elif not broker.is_fenced:
             changes.fence(broker_id)
     if image.metadata_version >= DIRECTORY_ASSIGNMENT_LEVEL:
         _directories_offline(broker, request.offline_log_dirs, changes)
@@ -83,6 +83,9 @@ def process_heartbeat(
         heartbeats.report_offset(broker_id, request.current_metadata_offset)
         if has_moved:
             heartbeats.begin_shutdown(broker_id, last_offset)
+        if following is BrokerControlState.SHUTDOWN_NOW:
+            # Its next incarnation need not wait for the end of this session.
+            heartbeats.end_session(broker_id)
 
     return Decision(
         BrokerHeartbeatResponse(

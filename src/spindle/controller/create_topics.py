@@ -4,7 +4,12 @@ from typing import Final
 
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import METADATA_TOPIC
-from spindle.controller.assignment import check_manual_assignment, new_partition, place_replicas
+from spindle.controller.assignment import (
+    check_manual_assignment,
+    cordon_warnings,
+    new_partition,
+    place_replicas,
+)
 from spindle.controller.configs import clear_elr_records
 from spindle.controller.decision import (
     MAX_RECORDS_PER_OPERATION,
@@ -44,6 +49,7 @@ def create_topics(
     collisions = NameCollisions(image.topics.by_name)
     records: list[Message] = []
     results: dict[str, _Result] = {}
+    warnings: list[str] = []
     for topic in request.topics:
         if topic.name in results:
             continue
@@ -55,9 +61,13 @@ def create_topics(
             result = _Result(name=topic.name, error_code=error.code, error_message=error.message)
         else:
             records += topic_records
+            given = {a.partition_index: a.broker_ids for a in topic.assignments}
+            warnings += cordon_warnings(image, topic.name, given)
         results[topic.name] = result
     response = CreateTopicsResponse(topics=list(results.values()))
-    return Decision(response, [] if request.validate_only else records, is_atomic=True)
+    if request.validate_only:
+        return Decision(response)
+    return Decision(response, records, is_atomic=True, warnings=warnings)
 
 
 def _check_partition_limit(request: CreateTopicsRequest, context: ControllerContext) -> None:

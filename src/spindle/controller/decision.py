@@ -30,7 +30,8 @@ class Decision(Generic[R]):
     `is_atomic` keeps the records in one batch. `on_append` gets the offset of the last record as
     soon as it is known, for soft state that depends on it. `kraft_version` is a level that the
     quorum itself must be raised to before the records are appended. `leaves_elections` says that
-    there are more partitions that could have a leader now than are in the records.
+    there are more partitions that could have a leader now than are in the records. `warnings` are
+    sentences for the log, which concern an operator although the request is carried out.
     """
 
     response: R
@@ -39,6 +40,7 @@ class Decision(Generic[R]):
     on_append: Callable[[int], None] | None = None
     kraft_version: int | None = None
     leaves_elections: bool = False
+    warnings: list[str] = field(default_factory=list)
 
 
 class ConfigEntry(Protocol):

@@ -2,7 +2,12 @@
 
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.uuids import ZERO_UUID, Uuid
-from spindle.controller.assignment import check_manual_assignment, new_partition, place_replicas
+from spindle.controller.assignment import (
+    check_manual_assignment,
+    cordon_warnings,
+    new_partition,
+    place_replicas,
+)
 from spindle.controller.create_topics import MAX_PARTITIONS_PER_REQUEST
 from spindle.controller.decision import (
     ChargePartitions,
@@ -128,6 +133,7 @@ def create_partitions(
     duplicates = repeated(topic.name for topic in request.topics)
     records: list[Message] = []
     results: dict[str, _Grown] = {}
+    warnings: list[str] = []
     for topic in request.topics:
         try:
             if topic.name in duplicates:
@@ -140,6 +146,9 @@ def create_partitions(
             )
         else:
             records += added
+            if topic.assignments is not None:
+                given = {record.partition_id: record.replicas for record in added}
+                warnings += cordon_warnings(image, topic.name, given)
             results[topic.name] = _Grown(name=topic.name)
     if len(records) > MAX_PARTITIONS_PER_REQUEST:
         raise ApiError(
@@ -148,7 +157,9 @@ def create_partitions(
             f"at most {MAX_PARTITIONS_PER_REQUEST} are allowed.",
         )
     response = CreatePartitionsResponse(results=list(results.values()))
-    return Decision(response, [] if request.validate_only else records, is_atomic=True)
+    if request.validate_only:
+        return Decision(response)
+    return Decision(response, [*records], is_atomic=True, warnings=warnings)
 
 
 def _grow(image: MetadataImage, topic: _Grow, context: ControllerContext) -> list[PartitionRecord]:

@@ -2,19 +2,31 @@
 
 from collections.abc import Sequence
 
+from spindle.config.log_dir_paths import EVERY_DIRECTORY, match_paths
+
 
 def cordoned_paths(
     paths: Sequence[str], configured: Sequence[str], dynamic: str | None
-) -> Sequence[str]:
-    """Return the cordoned paths: the dynamic `cordoned.log.dirs` if there is one, else the one of
-    the property file.
+) -> tuple[str, ...]:
+    """Return the cordoned paths: of the dynamic `cordoned.log.dirs` if there is one, else of the
+    property file.
 
-    A dynamic value that names a directory outside of `paths` counts as empty: the directory may
-    have been removed from log.dirs since.
+    Args:
+        paths: the log directories.
+        configured: entries of the property file.
+        dynamic: the text of the dynamic value; None without one.
+
+    Returns:
+        Entries of `paths`, in the order of the configuration. An entry that is no log directory is
+        left out: the directory may have been removed from `log.dirs` since.
     """
-    if dynamic is None:
-        return configured
-    wanted = [entry.strip() for entry in dynamic.split(",") if entry.strip()]
-    if wanted == ["*"]:
-        return paths
-    return wanted if all(path in paths for path in wanted) else ()
+    wanted = tuple(configured) if dynamic is None else cordon_entries(dynamic)
+    if wanted == (EVERY_DIRECTORY,):
+        return tuple(paths)
+    found = match_paths(wanted, paths).values()
+    return tuple(dict.fromkeys(path for path in found if path is not None))
+
+
+def cordon_entries(text: str) -> tuple[str, ...]:
+    """Return the entries of a value of `cordoned.log.dirs`, as they were written."""
+    return tuple(entry.strip() for entry in text.split(",") if entry.strip())

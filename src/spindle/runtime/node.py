@@ -257,7 +257,6 @@ class Node:
             config=config,
             cluster_id=identities.cluster_id,
             directories=directories,
-            cordoned_paths=tuple(map(os.path.abspath, config.cordoned_log_dirs)),
             previous_broker_epoch=self._previous_broker_epoch(identities),
             channel=self.controller.channel,
             kraft_version=lambda: quorum.kraft_version,

@@ -12,7 +12,6 @@ from spindle.common.ids import OFFSETS_TOPIC, Endpoint
 from spindle.common.uuids import Uuid, uuid_text
 from spindle.config.broker_values import BrokerValues
 from spindle.config.node_config import NodeConfig
-from spindle.disks.cordons import cordoned_paths
 from spindle.disks.log_directory import LogDirectory
 from spindle.log.formats.clean_shutdown import UNKNOWN_BROKER_EPOCH
 from spindle.log.log_config import LogConfig
@@ -30,6 +29,7 @@ from spindle.replication.fetch_session import FetchSessionCache
 from spindle.replication.leader_state import IsrProposal
 from spindle.runtime.backoff import Backoff
 from spindle.runtime.broker.broker_metadata import BrokerMetadata
+from spindle.runtime.broker.cordon_keeper import CordonKeeper
 from spindle.runtime.broker.housekeeping import Housekeeping
 from spindle.runtime.broker.isr_expiration import IsrExpiration
 from spindle.runtime.broker.lifecycle import (
@@ -78,7 +78,6 @@ class BrokerEnvironment:
     config: NodeConfig
     cluster_id: str
     directories: Sequence[LogDirectory]
-    cordoned_paths: Sequence[str]
     previous_broker_epoch: int
     channel: ControllerChannel
     kraft_version: Callable[[], int]
@@ -153,6 +152,7 @@ class BrokerServer:
         self.limits = RequestLimits.of(config, env.most_descriptors)
         self._servers = [self._server(listener) for listener in self.listeners]
         self.lifecycle = self._make_lifecycle()
+        self._cordons = CordonKeeper(config, env.directories, self._cordon)
 
     def _steady_ms(self) -> int:
         return int(self._loop.time() * 1000)
@@ -335,7 +335,7 @@ class BrokerServer:
     async def _react(self, publication: Publication) -> None:
         """Apply everything in a metadata delta that concerns this broker."""
         delta = publication.delta
-        self._apply_cordons(publication.image)
+        self._cordons.follow(publication.image)
         changed = delta.configs.changed
         is_broker_changed = any(r.resource_type == BROKER_RESOURCE for r in changed)
         if is_broker_changed:
@@ -374,12 +374,10 @@ class BrokerServer:
         self._housekeeping.update(values)
         self.limits.update(values)
 
-    def _apply_cordons(self, image: MetadataImage) -> None:
-        by_path = {d.path: d.directory_id for d in self._env.directories}
-        dynamic = image.configs.broker(self._config.node_id).get("cordoned.log.dirs")
-        cordoned = cordoned_paths(list(by_path), self._env.cordoned_paths, dynamic)
-        self.replicas.cordon(cordoned)
-        self.lifecycle.set_cordoned([by_path[path] for path in cordoned])
+    def _cordon(self, cordoned: Sequence[LogDirectory]) -> None:
+        self.replicas.cordon([directory.path for directory in cordoned])
+        # A directory that could not be read at the start has no id to report.
+        self.lifecycle.set_cordoned([d.directory_id for d in cordoned if d.directory_id])
 
     def _on_leadership(self, partition: Partition, is_leader: bool) -> None:
         where = partition.topic_partition

@@ -107,8 +107,9 @@ class BrokerLifecycle:
         self._acknowledged_offline: dict[Uuid, None] = {}
         self._is_ready = False
         self._wants_shutdown = False
-        self._shutdown_allowed: asyncio.Future[None] = loop.create_future()
-        self._cordoned: list[Uuid] = []
+        self._shutdown_allowed: asyncio.Future[bool] = loop.create_future()
+        self._answered_s = loop.time()
+        self._cordoned: list[Uuid] | None = None
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -155,18 +156,28 @@ class BrokerLifecycle:
             )
 
     async def controlled_shutdown(self, timeout_s: float = _CONTROLLED_SHUTDOWN_S) -> bool:
-        """Have the leaderships moved away; return True when the controller lets the broker go."""
+        """Have the leaderships moved away; return True when the controller lets the broker go.
+
+        Return False at once if nobody can answer: no controller has done so for the time of a
+        session, or the broker is not registered any more.
+        """
         if self.state is not BrokerState.RUNNING:
+            return False
+        if self._is_session_over():
+            log.warning("no controlled shutdown: no controller has answered for a session's time")
             return False
         self.state = BrokerState.PENDING_CONTROLLED_SHUTDOWN
         self._wants_shutdown = True
         self._wake.set()
         try:
-            await asyncio.wait_for(asyncio.shield(self._shutdown_allowed), timeout_s)
+            return await asyncio.wait_for(asyncio.shield(self._shutdown_allowed), timeout_s)
         except TimeoutError:
             log.warning("controlled shutdown was not granted within %.0f s", timeout_s)
             return False
-        return True
+
+    def _is_session_over(self) -> bool:
+        silence_s = asyncio.get_running_loop().time() - self._answered_s
+        return silence_s > self._times.session_timeout_ms / 1000
 
     async def stop(self) -> None:
         self.state = BrokerState.SHUTTING_DOWN
@@ -254,7 +265,7 @@ class BrokerLifecycle:
             want_fence=not self._is_ready,
             want_shut_down=self._wants_shutdown,
             offline_log_dirs=offline,
-            cordoned_log_dirs=(list(self._cordoned) if self.caught_up.done() else None),
+            cordoned_log_dirs=self._reported_cordons(),
         )
         try:
             response: BrokerHeartbeatResponse = await self._ask(request)
@@ -262,10 +273,27 @@ class BrokerLifecycle:
                 raise ApiError(ErrorCode(response.error_code))
         except ApiError as error:
             log.info("heartbeat failed: %s", error)
+            self._end_vain_shutdown(error)
             return self._backoff.next_ms() / 1000
         self._backoff.reset()
+        self._answered_s = asyncio.get_running_loop().time()
         self._acknowledged_offline.update(dict.fromkeys(offline))
         return self._follow(response)
+
+    def _end_vain_shutdown(self, error: ApiError) -> None:
+        """End a controlled shutdown that nobody will grant, so that the broker can stop."""
+        if self.state is not BrokerState.PENDING_CONTROLLED_SHUTDOWN:
+            return
+        is_gone = error.code is ErrorCode.STALE_BROKER_EPOCH
+        if (is_gone or self._is_session_over()) and not self._shutdown_allowed.done():
+            log.warning("controlled shutdown is given up: %s", error)
+            self._shutdown_allowed.set_result(False)
+
+    def _reported_cordons(self) -> list[Uuid] | None:
+        """Return the cordoned directories; None until the broker knows its configuration."""
+        if self._cordoned is None or not self.caught_up.done():
+            return None
+        return list(self._cordoned)
 
     def _follow(self, response: BrokerHeartbeatResponse) -> float:
         """Change state as the controller says; return the seconds until the next heartbeat."""
@@ -286,7 +314,7 @@ class BrokerLifecycle:
         elif self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN:
             if response.should_shut_down:
                 if not self._shutdown_allowed.done():
-                    self._shutdown_allowed.set_result(None)
+                    self._shutdown_allowed.set_result(True)
             else:
                 return _FIRST_SHUTDOWN_HEARTBEAT_S
         return self._times.heartbeat_interval_ms / 1000

@@ -212,6 +212,11 @@ def directory_metrics(
         "1 for a directory that has failed.",
         [(labels, directory.is_offline) for labels, directory in labelled],
     )
+    yield gauge(
+        f"{prefix}_cordoned_log_directory_count",
+        "Log directories that are cordoned.",
+        sum(replicas.is_cordoned(directory) for directory in directories),
+    )
     yield gauges(
         f"{prefix}_log_directory_cordoned",
         "1 for a cordoned directory, which gets no new replicas.",

@@ -1,0 +1,149 @@
+"""Cordoned brokers: automatic placement passes them over, manual assignments are warned of."""
+
+from typing import Any
+
+import pytest
+from controller_harness import Harness, run
+
+from spindle.common.errors import ErrorCode
+from spindle.common.uuids import Uuid
+from spindle.protocol.message import Message
+from spindle.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+)
+from spindle.protocol.messages.create_partitions import CreatePartitionsRequest
+from spindle.protocol.messages.create_topics import CreateTopicsRequest
+
+Topic = CreateTopicsRequest.CreatableTopic
+Grown = CreatePartitionsRequest.CreatePartitionsTopic
+Moved = AlterPartitionReassignmentsRequest.ReassignableTopic
+TOO_FEW = (
+    "The target replication factor of 3 cannot be reached because only 2 broker(s) are "
+    "registered or some brokers have all their log directories cordoned."
+)
+
+
+def directories(broker_id: int) -> list[Uuid]:
+    return [bytes([broker_id, disk] * 8) for disk in (1, 2)]
+
+
+async def cluster(metadata_version: int = 30) -> tuple[Harness, dict[int, int]]:
+    """Return three brokers, of which broker 1 is wholly and broker 2 partly cordoned."""
+    node = Harness(metadata_version=metadata_version)
+    node.quorum.become_leader(1, 1)
+    epochs = {each: await node.broker(each, directories(each)) for each in (1, 2, 3)}
+    await node.heartbeat(1, epochs[1], cordoned_log_dirs=directories(1))
+    await node.heartbeat(2, epochs[2], cordoned_log_dirs=directories(2)[:1])
+    return node, epochs
+
+
+def topic(name: str, *assignment: list[int], replication_factor: int = -1) -> Message:
+    rows = [
+        Topic.CreatableReplicaAssignment(partition_index=index, broker_ids=brokers)
+        for index, brokers in enumerate(assignment)
+    ]
+    count = -1 if assignment else 3
+    return CreateTopicsRequest(
+        topics=[
+            Topic(
+                name=name,
+                num_partitions=count,
+                replication_factor=replication_factor,
+                assignments=rows,
+            )
+        ]
+    )
+
+
+def grown(name: str, count: int, *assignment: list[int]) -> Message:
+    rows = [Grown.CreatePartitionsAssignment(broker_ids=brokers) for brokers in assignment]
+    return CreatePartitionsRequest(topics=[Grown(name=name, count=count, assignments=rows or None)])
+
+
+def moved(name: str, **replicas: list[int]) -> Message:
+    rows = [
+        Moved.ReassignablePartition(partition_index=int(key[1:]), replicas=brokers)
+        for key, brokers in replicas.items()
+    ]
+    return AlterPartitionReassignmentsRequest(topics=[Moved(name=name, partitions=rows)])
+
+
+def warning_of(topic_name: str, partitions: str) -> str:
+    return (
+        "Broker 1 gets new replicas by a manual assignment although all its log directories are "
+        f"cordoned: topic {topic_name}, partitions {partitions}"
+    )
+
+
+def test_automatic_placement_passes_over_a_wholly_cordoned_broker() -> None:
+    async def scenario() -> None:
+        node, epochs = await cluster()
+        (refused,) = (await node.request(topic("e1", replication_factor=3))).topics
+        assert refused.error_code == ErrorCode.INVALID_REPLICATION_FACTOR
+        prefix = "Unable to replicate the partition 3 time(s): "
+        assert refused.error_message == prefix + TOO_FEW
+        (made,) = (await node.request(topic("e2", replication_factor=2))).topics
+        assert made.error_code == 0
+        partitions = node.publisher.image.topics.by_name["e2"].partitions.values()
+        assert all(sorted(partition.replicas) == [2, 3] for partition in partitions)
+
+        await node.heartbeat(1, epochs[1], cordoned_log_dirs=[])
+        await node.request(topic("d", replication_factor=3))
+        await node.heartbeat(1, epochs[1], cordoned_log_dirs=directories(1))
+        (refused,) = (await node.request(grown("d", 6))).results
+        assert (refused.error_code, refused.error_message) == (
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            TOO_FEW,
+        )
+        before = node.publisher.image.topics.by_name["d"]
+        assert {p.leader for p in before.partitions.values()} == {1, 2, 3}, "existing replicas stay"
+
+    run(scenario())
+
+
+def test_a_cordon_counts_for_a_broker_that_is_away_until_it_registers_again() -> None:
+    async def scenario() -> None:
+        node, epochs = await cluster()
+        await node.heartbeat(1, epochs[1], want_shut_down=True, cordoned_log_dirs=directories(1))
+        assert not node.publisher.image.cluster.brokers[1].has_uncordoned_directory()
+        await node.register(1, 77, directories(1), previous_broker_epoch=epochs[1])
+        assert node.publisher.image.cluster.brokers[1].cordoned_directories is None
+
+    run(scenario())
+
+
+def test_a_manual_assignment_on_a_cordoned_broker_is_accepted_with_a_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def warnings() -> list[str]:
+        found = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
+        caplog.clear()
+        return found
+
+    async def scenario() -> None:
+        node, _ = await cluster()
+        (made,) = (await node.request(topic("m", [1, 2], [2, 3], [3, 1]))).topics
+        assert made.error_code == 0
+        assert warnings() == [warning_of("m", "0, 2")]
+        (more,) = (await node.request(grown("m", 5, [1, 3], [2, 3]))).results
+        assert more.error_code == 0
+        assert warnings() == [warning_of("m", "3")]
+        answer = await node.request(moved("m", p0=[1, 3], p1=[2, 1]))
+        assert [p.error_code for p in answer.responses[0].partitions] == [0, 0]
+        assert warnings() == [warning_of("m", "1")], "partition 0 has its replica there already"
+        trial: Any = topic("n", [1])
+        trial.validate_only = True
+        assert (await node.request(trial)).topics[0].error_code == 0
+        assert warnings() == []
+
+    run(scenario())
+
+
+def test_below_its_level_a_reported_cordon_is_ignored() -> None:
+    async def scenario() -> None:
+        node, _ = await cluster(metadata_version=29)
+        assert node.publisher.image.cluster.brokers[1].cordoned_directories is None
+        (made,) = (await node.request(topic("e1", replication_factor=3))).topics
+        assert made.error_code == 0
+
+    run(scenario())

@@ -1,0 +1,169 @@
+"""The cordoned directories of a broker follow its configuration and the cluster's level."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from metadata_history import image_of
+from node_harness import Client, Home, connected, partition_folders, run, running
+
+from spindle.common.errors import ErrorCode
+from spindle.config.node_config import NodeConfig
+from spindle.metadata.image import MetadataImage
+from spindle.protocol.messages.alter_replica_log_dirs import AlterReplicaLogDirsRequest
+from spindle.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
+from spindle.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
+from spindle.protocol.messages.metadata_records import ConfigRecord, FeatureLevelRecord
+from spindle.runtime.broker.cordon_keeper import CordonKeeper
+
+Altered = IncrementalAlterConfigsRequest.AlterConfigsResource
+
+
+def keeper_of(told: list[list[str]], *paths: str, static: str | None = None) -> CordonKeeper:
+    properties = {
+        "process.roles": "broker",
+        "node.id": "1",
+        "listeners": "PLAINTEXT://h1:9092",
+        "controller.listener.names": "CONTROLLER",
+        "controller.quorum.voters": "9@h1:9093",
+        "log.dirs": ",".join(paths),
+        **({} if static is None else {"cordoned.log.dirs": static}),
+    }
+    directories: list[Any] = [SimpleNamespace(path=path) for path in paths]
+    return CordonKeeper(
+        NodeConfig.from_properties(properties),
+        directories,
+        lambda cordoned: told.append([directory.path for directory in cordoned]),
+    )
+
+
+def image(level: int, cordoned: str | None = None) -> MetadataImage:
+    config = ConfigRecord(
+        resource_type=4, resource_name="1", name="cordoned.log.dirs", value=cordoned
+    )
+    return image_of(
+        [
+            FeatureLevelRecord(name="metadata.version", feature_level=level),
+            *([config] if cordoned is not None else []),
+        ]
+    )
+
+
+def test_a_static_cordon_below_its_level_waits_for_the_upgrade(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    told: list[list[str]] = []
+    keeper = keeper_of(told, "/a", "/b", static="/b")
+    keeper.follow(image(29))
+    keeper.follow(image(29))
+    assert told == [[]], "told once, that nothing is cordoned"
+    (warning,) = caplog.messages
+    assert warning == (
+        "cordoned.log.dirs=/b has no effect: cordons need metadata.version 4.3-IV0, and the "
+        "cluster has 4.2-IV1"
+    )
+    keeper.follow(image(30))
+    assert told == [[], ["/b"]]
+
+
+def test_an_entry_that_is_no_log_directory_any_more_is_named(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    told: list[list[str]] = []
+    keeper_of(told, "/a", "/b").follow(image(30, "/gone,/b"))
+    assert told == [["/b"]]
+    assert caplog.messages == [
+        "cordoned.log.dirs names /gone, which is no log directory of this broker; the entry has "
+        "no effect"
+    ]
+
+
+async def alter(client: Client, value: str | None, operation: int = 0) -> tuple[int, str | None]:
+    config = Altered.AlterableConfig(
+        name="cordoned.log.dirs", config_operation=operation, value=value
+    )
+    answer = await client.ask(
+        IncrementalAlterConfigsRequest(
+            resources=[Altered(resource_type=4, resource_name="1", configs=[config])]
+        )
+    )
+    return answer.responses[0].error_code, answer.responses[0].error_message
+
+
+async def cordoned(client: Client) -> list[bool]:
+    answer = await client.ask(DescribeLogDirsRequest(topics=None))
+    return [result.is_cordoned for result in answer.results]
+
+
+def test_a_broker_cordons_by_any_path_that_leads_to_its_directory(tmp_path: Path) -> None:
+    home = Home(tmp_path).format()
+    first, second, _ = home.directories
+    link = tmp_path / "link"
+    link.symlink_to(second)
+
+    async def scenario() -> None:
+        async with running(home) as node, connected(node) as client:
+            for written in (f"{second}/", str(link), f"{first}/../disk2"):
+                assert await alter(client, written) == (0, None)
+                assert await cordoned(client) == [False, True, False]
+                assert node.publisher.image.configs.broker(1) == {"cordoned.log.dirs": written}
+            await client.create_topic("t", partitions=4)
+            await client.ask(DescribeLogDirsRequest(topics=None))
+            assert set(partition_folders(home).values()) == {"disk1", "disk3"}
+            wanted = AlterReplicaLogDirsRequest.AlterReplicaLogDir
+            move = wanted.AlterReplicaLogDirTopic(name="t", partitions=[0])
+            answer = await client.ask(
+                AlterReplicaLogDirsRequest(dirs=[wanted(path=str(second), topics=[move])])
+            )
+            code = answer.results[0].partitions[0].error_code
+            assert code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
+            code, text = await alter(client, str(tmp_path / "disk4"))
+            assert code == ErrorCode.INVALID_REQUEST
+            assert text is not None
+            assert text.endswith(f"Missing entries : {tmp_path / 'disk4'}")
+
+    run(scenario)
+
+
+def test_below_its_level_a_cordon_in_the_file_is_ignored_and_a_dynamic_one_refused(
+    tmp_path: Path,
+) -> None:
+    home = Home(tmp_path, cordoned_log_dirs="*").format("--release-version", "4.2")
+
+    async def scenario() -> None:
+        async with running(home) as node, connected(node) as client:
+            assert await cordoned(client) == [False, False, False]
+            assert node.publisher.image.cluster.brokers[1].cordoned_directories is None
+            await client.create_topic("t", partitions=3)
+            code, text = await alter(client, str(home.directories[0]))
+            assert code == ErrorCode.INVALID_CONFIG
+            assert text == (
+                "The cordoned.log.dirs configuration value cannot be set because it requires "
+                "metadata.version >= 4.3-IV0"
+            )
+
+    run(scenario)
+
+
+def test_all_directories_stay_cordoned_over_a_restart_with_one_of_them_gone(
+    tmp_path: Path,
+) -> None:
+    """The id of a directory that cannot be read is not known, so it is not reported."""
+    home = Home(tmp_path).format()
+
+    async def scenario() -> None:
+        async with running(home) as node, connected(node) as client:
+            assert await alter(client, "*") == (0, None)
+            assert await cordoned(client) == [True, True, True]
+            assert node.broker is not None
+            await node.broker.stop(10)
+        gone = home.directories[2] / "meta.properties"
+        gone.unlink()
+        gone.mkdir()
+        async with running(home) as node:
+            (broker,) = node.publisher.image.cluster.brokers.values()
+            assert len(broker.directories) == 2
+            assert not broker.has_uncordoned_directory()
+
+    run(scenario)
