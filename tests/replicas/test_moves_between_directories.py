@@ -69,6 +69,30 @@ def test_the_metadata_names_the_target_before_the_logs_change_places() -> None:
     run(scenario)
 
 
+def test_the_bytes_of_a_move_are_counted_for_its_target() -> None:
+    async def scenario() -> None:
+        broker = await new_broker()
+        await broker.fill()
+        source, target = broker.directories
+        moves = broker.replicas.moves
+        size_bytes = broker.partition.log.size_bytes
+        broker.quota.limit_bytes_per_s = -1  # nothing is copied
+        await broker.begin()
+        assert broker.move.remaining_bytes == size_bytes
+        broker.quota.limit_bytes_per_s = broker.rate
+        broker.is_deaf = True
+        await broker.until(lambda: broker.move.course.state is MoveState.ASSIGNING)
+        assert broker.move.remaining_bytes == 0
+        assert moves.copied_bytes_into(target) == size_bytes
+        broker.cluster.change("orders", directories=[B])
+        await broker.follow_metadata()
+        await broker.until_moved()
+        assert moves.copied_bytes_into(target) == size_bytes == moves.copied_bytes
+        assert moves.copied_bytes_into(source) == 0
+
+    run(scenario)
+
+
 def test_a_target_that_is_recorded_from_before_is_corrected_while_the_replica_is_copied() -> None:
     async def scenario() -> None:
         broker = await new_broker()

@@ -277,3 +277,29 @@ def test_an_io_error_beside_the_thread_takes_the_directory_offline() -> None:
         assert [f.path for f in failures] == ["/d"]
 
     run(scenario)
+
+
+def test_the_load_counts_what_waits_and_the_time_of_what_runs() -> None:
+    async def scenario(thread: DirectoryThread, _: list[LogDirectoryFailed]) -> None:
+        assert thread.load().busy_ns == 0
+        begun, released = threading.Event(), threading.Event()
+
+        def work() -> None:
+            begun.set()
+            released.wait(10)
+
+        done = thread.submit(work)
+        thread.submit_nowait(int)
+        assert begun.wait(10)
+        first, second = thread.load(), thread.load()
+        assert first.queue_length == 1
+        assert 0 < first.busy_ns < second.busy_ns
+        released.set()
+        await done
+        await thread.submit(int)
+        later = thread.load()
+        assert later.queue_length == 0
+        assert later.busy_ns >= second.busy_ns
+        assert later.stood_ms == 0
+
+    run(scenario)

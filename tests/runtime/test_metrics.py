@@ -1,6 +1,7 @@
 """The metrics listener: its pages, and that no client can harm the node through it."""
 
 import asyncio
+import errno
 import math
 import os
 import random
@@ -13,9 +14,11 @@ from hypothesis import strategies as st
 from node_harness import Home, batch_of, connected, run, running
 from prometheus_client.parser import text_string_to_metric_families
 
-from spindle.common.errors import ConfigError
+from spindle.common.errors import ConfigError, CorruptLog, LogDirectoryFailed
+from spindle.common.ports import File
+from spindle.disks.io_counts import OperationCounts, bucket_limit_ns
+from spindle.runtime.disks.measured_files import MeasuredFileSystem
 from spindle.runtime.metrics import http_server
-from spindle.runtime.metrics.disk import MeasuredFileSystem
 from spindle.runtime.metrics.http_server import MetricsServer
 from spindle.runtime.metrics.replicas import count_replicas
 from spindle.runtime.metrics.requests import RequestMetrics, RequestTimes
@@ -253,6 +256,8 @@ def test_a_dead_directory_and_a_deleted_topic_are_seen(tmp_path: Path) -> None:
             ) not in (samples)
             assert samples["kafka_server_replica_manager_offline_replica_count", ()] == 1
             assert samples["kafka_server_replica_manager_leader_count", ()] == 2
+            failure = "kafka_log_log_manager_log_directory_failure"
+            assert samples[failure, (("log_dir", dead), ("reason", "unplugged"))] == 1
 
     run(scenario)
 
@@ -443,7 +448,9 @@ def test_deleted_topics_stay_in_the_total() -> None:
     assert {name: t.bytes_in for name, t in traffic.by_topic.items()} == {"a": 1, "b": 7}
 
 
-def test_syncs_are_timed_by_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_operations_are_counted_and_timed_by_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     names = [str(tmp_path / name) for name in ("a", "ab")]
     files = MeasuredFileSystem(names)
     for name in names:
@@ -451,21 +458,114 @@ def test_syncs_are_timed_by_directory(tmp_path: Path, monkeypatch: pytest.Monkey
     rest = random.Random(1).randbytes(100)
     for path in (f"{names[0]}/x", f"{names[1]}/y", f"{names[1]}/z", str(tmp_path / "elsewhere")):
         file = files.open(path, create=True)
-        file.append([rest])
+        file.append([rest, rest])
+        file.pwrite(rest[:7], 0)
         file.sync()
-        assert file.pread(100, 0) == rest
+        assert file.pread(300, 100) == rest
         file.close()
-    first, second = files.times.values()
-    assert (first.syncs, second.syncs) == (1, 2)
-    assert 0 < second.take_longest_s() <= second.total_s
-    assert second.take_longest_s() == 0
+    first, second = map(files.of, names)
+    assert (first.syncs.count, second.syncs.count) == (1, 2)
+    assert (first.writes.count, first.writes.size_bytes) == (2, 207)
+    assert (second.reads.count, second.reads.size_bytes) == (2, 200)
+    assert 0 < second.syncs.take_longest_ns() <= second.syncs.total_ns
+    assert second.syncs.take_longest_ns() == 0
 
-    def unplugged(_: int) -> None:
-        raise OSError("gone")
 
-    monkeypatch.setattr(os, "fdatasync", unplugged)
-    broken = files.open(f"{names[0]}/x")
-    with pytest.raises(OSError, match="gone"):
-        broken.sync()
-    broken.close()
-    assert (first.syncs, first.errors) == (1, 1)
+@pytest.mark.parametrize(
+    ("call", "work", "doing"),
+    [
+        ("fdatasync", lambda file: file.sync(), "syncing"),
+        ("pread", lambda file: file.pread(1, 0), "reading"),
+        ("pwritev", lambda file: file.append([b"x"]), "writing"),
+        ("pwrite", lambda file: file.pwrite(b"x", 0), "writing"),
+    ],
+)
+def test_a_failed_operation_is_counted_and_names_itself(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    call: str,
+    work: Callable[[File], object],
+    doing: str,
+) -> None:
+    files = MeasuredFileSystem([str(tmp_path)])
+    io = files.of(str(tmp_path))
+
+    def unplugged(*_: object) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(os, call, unplugged)
+    file = files.open(f"{tmp_path}/0.log", create=True)
+    with pytest.raises(OSError, match="Input/output error") as raised:
+        work(file)
+    file.close()
+    failure = LogDirectoryFailed(str(tmp_path), raised.value)
+    assert failure.reason == f"EIO while {doing} 0.log"
+    every = (io.reads, io.writes, io.syncs)
+    assert sum(counts.errors for counts in every) == 1
+    assert sum(counts.count for counts in every) == 0
+
+
+@pytest.mark.parametrize(
+    ("cause", "reason"),
+    [
+        ("the disk has not answered for 60 s", "the disk has not answered for 60 s"),
+        (FileNotFoundError(errno.ENOENT, "No such file", "/d/t-0/x"), "ENOENT at t-0/x"),
+        (OSError(errno.EROFS, "Read-only file system"), "EROFS"),
+        (OSError("odd"), "odd"),
+        (OSError(99_999, "unheard of"), "error 99999"),
+        (CorruptLog("/d/t-0/x", 7, "a bad number"), "t-0/x at byte 7: a bad number"),
+    ],
+)
+def test_the_reason_of_a_failure_is_short(cause: BaseException | str, reason: str) -> None:
+    assert LogDirectoryFailed("/d", cause).reason == reason
+
+
+@given(st.one_of(st.integers(0, 100), st.integers(0, 10**13)))
+def test_a_bucket_is_a_quarter_of_an_octave(elapsed_ns: int) -> None:
+    counts = OperationCounts()
+    counts.observe(elapsed_ns, 3)
+    bucket = counts.buckets.index(1)
+    assert elapsed_ns < bucket_limit_ns(bucket)
+    assert elapsed_ns < 8 or elapsed_ns >= bucket_limit_ns(bucket - 1)
+    assert (counts.count, counts.total_ns, counts.size_bytes) == (1, elapsed_ns, 3)
+
+
+def test_the_work_of_a_directory_is_in_its_metrics(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        home = Home(tmp_path, spindle_metrics_listener="127.0.0.1:0").format()
+        async with running(home) as node, connected(node) as client:
+            await client.create_topic("a", partitions=3)
+            batch = batch_of(b"x" * 1000)
+            before = await scrape(node)
+            for number in range(3):
+                assert (await client.produce("a", number, batch)).error_code == 0
+                assert len((await client.fetch("a", number, 0)).records) == len(batch)
+            after = await scrape(node)
+        prefix = "kafka_log_log_manager_log_directory"
+        for path in map(str, home.directories):
+            here = ("log_dir", path)
+
+            def risen(name: str, *labels: tuple[str, str], here: tuple[str, str] = here) -> float:
+                key = f"{prefix}_{name}", tuple(sorted((here, *labels)))
+                return after[key] - before[key]
+
+            assert risen("written_bytes_total") >= len(batch)
+            assert risen("read_bytes_total") >= len(batch)
+            assert risen("busy_time_seconds_total") > 0
+            assert risen("io_time_seconds_count", ("operation", "write")) >= 1
+            assert risen("io_time_seconds_sum", ("operation", "read")) > 0
+            assert after[f"{prefix}_leader_count", (here,)] == 1
+            assert after[f"{prefix}_queue_length", (here,)] == 0
+            assert after[f"{prefix}_future_partition_count", (here,)] == 0
+            times = [
+                value
+                for (name, labels), value in after.items()
+                if name == f"{prefix}_io_time_seconds_bucket"
+                and here in labels
+                and ("operation", "write") in labels
+            ]
+            assert times == sorted(times)
+            count = f"{prefix}_io_time_seconds_count", (here, ("operation", "write"))
+            assert times[-1] == after[count]
+
+    run(scenario)

@@ -5,6 +5,7 @@ a whole (`ApiError`), a peer that broke the protocol (`ProtocolViolation`), a de
 (`LogDirectoryFailed`) or bad bytes at rest (`CorruptLog`).
 """
 
+import errno
 from enum import IntEnum
 
 
@@ -229,15 +230,35 @@ class CorruptLog(Exception):
 
 
 class LogDirectoryFailed(Exception):
-    """An I/O error took a log directory offline (KIP-112, KIP-858). It stays so until a restart."""
+    """An I/O error took a log directory offline (KIP-112, KIP-858). It stays so until a restart.
 
-    def __init__(self, path: str, cause: BaseException | str) -> None:
+    Attributes:
+        at_ms: when it failed, in ms since the epoch; 0 if that is unknown.
+    """
+
+    def __init__(self, path: str, cause: BaseException | str, at_ms: int = 0) -> None:
         super().__init__(path, cause)
         self.path = path
         self.cause = cause
+        self.at_ms = at_ms
 
     def __str__(self) -> str:
         return f"log directory {self.path} failed: {self.cause}"
+
+    @property
+    def reason(self) -> str:
+        """The cause in a few words, such as `EIO while writing t-3/00000000000000000000.log`."""
+        cause = self.cause
+        if not isinstance(cause, OSError) or cause.errno is None:
+            text = str(cause)
+        else:
+            text = errno.errorcode.get(cause.errno, f"error {cause.errno}")
+            notes: list[str] = getattr(cause, "__notes__", [])
+            if notes:
+                text = f"{text} {notes[0]}"
+            elif cause.filename is not None:
+                text = f"{text} at {cause.filename}"
+        return text.replace(f"{self.path}/", "")
 
 
 class ConfigError(Exception):

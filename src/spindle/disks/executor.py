@@ -5,15 +5,31 @@ to the function and the callback to its result, so that mypy checks what crosses
 """
 
 from collections.abc import Awaitable, Callable
-from typing import Protocol, TypeAlias, TypeVar, TypeVarTuple
+from typing import NamedTuple, Protocol, TypeAlias, TypeVar, TypeVarTuple
 
 from spindle.common.errors import LogDirectoryFailed
+from spindle.disks.io_counts import DirectoryIo
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 Callback: TypeAlias = Callable[[T | None, BaseException | None], None]
 """Called on the event loop with (result, None) or (None, error)."""
+
+
+class ThreadLoad(NamedTuple):
+    """The load of a directory's I/O thread.
+
+    Attributes:
+        queue_length: functions that wait for the thread.
+        busy_ns: the time that the thread has spent in functions since the start, that of the
+            function that runs now included.
+        stood_ms: how long a thread of the directory has waited for its disk; 0 unless it hangs.
+    """
+
+    queue_length: int
+    busy_ns: int
+    stood_ms: int
 
 
 class DirectoryExecutor(Protocol):
@@ -28,9 +44,15 @@ class DirectoryExecutor(Protocol):
 
     Attributes:
         failure: why the directory is offline; None while it is online.
+        io: the operations on the directory's files.
     """
 
     failure: LogDirectoryFailed | None
+    io: DirectoryIo
+
+    def load(self) -> ThreadLoad:
+        """Return the present load. Call it on the event loop."""
+        ...
 
     def call(self, callback: Callback[T] | None, function: Callable[[*Ts], T], *args: *Ts) -> None:
         """Run `function(*args)`, then `callback` on the event loop."""

@@ -50,6 +50,11 @@ class Move:
         """The number of offsets by which the future log is behind."""
         return max(self.current.log_end_offset - self.future.log_end_offset, 0)
 
+    @property
+    def remaining_bytes(self) -> int:
+        """The bytes by which the future log is smaller than the current one."""
+        return max(self.current.size_bytes - self.future.size_bytes, 0)
+
 
 class Moves:
     """All running moves of this broker.
@@ -73,7 +78,7 @@ class Moves:
         self.on_news: Callable[[Move], None] = lambda move: None
         self.done = 0
         self.failed = 0
-        self._copied_bytes_before = 0
+        self._copied_before: dict[LogDirectory, int] = {}
 
     def __iter__(self) -> Iterator[Move]:
         return iter(list(self._moves.values()))
@@ -84,7 +89,13 @@ class Moves:
     @property
     def copied_bytes(self) -> int:
         """Bytes of batches that were copied since the start."""
-        return self._copied_bytes_before + sum(move.copied_bytes for move in self._moves.values())
+        before = sum(self._copied_before.values())
+        return before + sum(move.copied_bytes for move in self._moves.values())
+
+    def copied_bytes_into(self, target: LogDirectory) -> int:
+        """Return the bytes of batches that were copied into a directory since the start."""
+        before = self._copied_before.get(target, 0)
+        return before + sum(m.copied_bytes for m in self._moves.values() if m.target is target)
 
     def get(self, partition: Partition) -> Move | None:
         return self._moves.get(partition)
@@ -129,7 +140,8 @@ class Moves:
     def _end(self, move: Move, event: MoveEvent) -> None:
         if self._moves.get(move.partition) is move:
             del self._moves[move.partition]
-        self._copied_bytes_before += move.copied_bytes
+        before = self._copied_before.get(move.target, 0)
+        self._copied_before[move.target] = before + move.copied_bytes
         if event is MoveEvent.SWAPPED:
             move.source.log_count -= 1
             self.done += 1

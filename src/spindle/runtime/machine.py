@@ -8,7 +8,7 @@ import asyncio
 import secrets
 import socket
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any, Final, Protocol
 
@@ -18,8 +18,8 @@ from spindle.common.uuids import Uuid, uuid_from_random
 from spindle.disks.executor import DirectoryExecutor
 from spindle.runtime.disks.directory_lock import DirectoryLock
 from spindle.runtime.disks.directory_thread import DirectoryThread
+from spindle.runtime.disks.measured_files import MeasuredFileSystem
 from spindle.runtime.disks.open_files import open_files_limit
-from spindle.runtime.metrics.disk import DiskTimes, MeasuredFileSystem
 
 _BACKLOG: Final = 512
 
@@ -48,11 +48,7 @@ class Machine(Protocol):
     def new_uuid(self) -> Uuid: ...
 
     def file_system(self, directories: Sequence[str]) -> FileSystem:
-        """Return the disks; these directories are watched."""
-        ...
-
-    def disk_times(self) -> Collection[DiskTimes]:
-        """Return the measurements of the watched directories."""
+        """Return the disks; the operations in these directories are measured."""
         ...
 
     def open_directory(
@@ -93,7 +89,7 @@ class LocalMachine:
     def __init__(self) -> None:
         self.random = Random(secrets.randbits(64))
         self._offset_ns = time.time_ns() - time.monotonic_ns()
-        self._times: Collection[DiskTimes] = ()
+        self._files = MeasuredFileSystem()
 
     def wall_clock_ms(self) -> int:
         return time.time_ns() // 1_000_000
@@ -105,17 +101,15 @@ class LocalMachine:
         return uuid_from_random(secrets.token_bytes)
 
     def file_system(self, directories: Sequence[str]) -> FileSystem:
-        measured = MeasuredFileSystem(directories)
-        self._times = measured.times.values()
-        return measured
-
-    def disk_times(self) -> Collection[DiskTimes]:
-        return self._times
+        self._files = MeasuredFileSystem(directories)
+        return self._files
 
     def open_directory(
         self, path: str, on_failure: DirectoryFailureListener, hang_limit_s: float
     ) -> DirectoryExecutor:
-        return DirectoryThread(path, asyncio.get_running_loop(), on_failure, hang_limit_s)
+        loop = asyncio.get_running_loop()
+        io = self._files.of(path)
+        return DirectoryThread(path, loop, on_failure, hang_limit_s, io, self.wall_clock_ms)
 
     def lock_directory(self, path: str) -> Lock:
         return DirectoryLock(path)

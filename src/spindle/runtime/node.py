@@ -208,7 +208,7 @@ class Node:
         controller = self.controller
         return NodeParts(
             requests=self._metrics,
-            disks=self._machine.disk_times(),
+            disks=self._threads.values(),
             image=self.publisher.image,
             counts=self._counts,
             last_committed_offset=self.publisher.last_committed_offset,

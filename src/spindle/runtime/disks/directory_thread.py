@@ -11,9 +11,12 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from queue import SimpleQueue
+from time import perf_counter_ns
 from typing import Any
 
 from spindle.common.errors import LogDirectoryFailed
+from spindle.disks.executor import ThreadLoad
+from spindle.disks.io_counts import DirectoryIo
 from spindle.runtime.disks.hang_watch import WatchedThread
 from spindle.runtime.disks.serial_executor import Job, SerialExecutor
 
@@ -30,8 +33,10 @@ class DirectoryThread(SerialExecutor):
         loop: asyncio.AbstractEventLoop,
         on_failure: Callable[[LogDirectoryFailed], None],
         hang_limit_s: float = float("inf"),
+        io: DirectoryIo | None = None,
+        wall_clock_ms: Callable[[], int] = lambda: 0,
     ) -> None:
-        super().__init__(path, loop, on_failure, hang_limit_s)
+        super().__init__(path, loop, on_failure, hang_limit_s, io, wall_clock_ms)
         self._jobs: SimpleQueue[_NumberedJob | None] = SimpleQueue()
         self._callbacks: dict[int, Callable[[Any, BaseException | None], None]] = {}
         """Callbacks of all jobs that are not done. They belong to the event loop, which can drop
@@ -40,6 +45,9 @@ class DirectoryThread(SerialExecutor):
         self._done: deque[tuple[int, Any, BaseException | None]] = deque()
         self._is_drain_due = False
         self._is_left_behind = False
+        self._busy_ns = 0
+        self._began_ns = 0
+        self._reported_busy_ns = 0
         self._thread = threading.Thread(target=self._run, name=f"io {path}", daemon=True)
         self._watched = WatchedThread(time.monotonic)
         self._thread.start()
@@ -58,6 +66,16 @@ class DirectoryThread(SerialExecutor):
             self._callbacks[number] = callback
         self._jobs.put((number, function, args))
 
+    def load(self) -> ThreadLoad:
+        """See `DirectoryExecutor`."""
+        busy_ns, began_ns = self._busy_ns, self._began_ns
+        if began_ns:
+            busy_ns += perf_counter_ns() - began_ns
+        # The thread may have finished a function between the two reads.
+        self._reported_busy_ns = max(self._reported_busy_ns, busy_ns)
+        stood_ms = int(1000 * self.watch.longest_s)
+        return ThreadLoad(self._jobs.qsize(), self._reported_busy_ns, stood_ms)
+
     def stop(self, timeout_s: float) -> bool:
         """Finish the submitted work and end the thread; return False if it hangs on its disk."""
         self.watch.stop()
@@ -75,7 +93,10 @@ class DirectoryThread(SerialExecutor):
             if self._is_left_behind:
                 return
             watched.function = function
+            self._began_ns = began_ns = perf_counter_ns()
             result, error = self._perform(function, args)
+            self._began_ns = 0
+            self._busy_ns += perf_counter_ns() - began_ns
             watched.function = None
             if number:
                 self._done.append((number, result, error))

@@ -89,6 +89,11 @@ class HangWatch:
             self._timer.cancel()
             self._timer = None
 
+    @property
+    def longest_s(self) -> float:
+        """The longest time for which a thread has made no progress, in seconds."""
+        return max((thread.stood_s for thread in self._threads), default=0.0)
+
     def limit(self, limit_s: float) -> None:
         """Lower the time that a thread may make no progress."""
         self._limit_s = min(self._limit_s, limit_s)

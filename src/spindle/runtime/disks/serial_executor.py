@@ -12,7 +12,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias, TypeVar, TypeVarTuple, cast
 
 from spindle.common.errors import CorruptLog, LogDirectoryFailed
-from spindle.disks.executor import Callback
+from spindle.disks.executor import Callback, ThreadLoad
+from spindle.disks.io_counts import DirectoryIo
 from spindle.runtime.disks.hang_watch import HangWatch
 
 log = logging.getLogger(__name__)
@@ -40,6 +41,8 @@ class SerialExecutor(ABC):
         on_failure: called once on the event loop when the directory goes offline.
         hang_limit_s: the time that a function may make no progress. Time in which the process
             itself was suspended does not count.
+        io: counts the operations on the directory's files; None for a new one.
+        wall_clock_ms: the time that a failure gets.
     """
 
     def __init__(
@@ -48,12 +51,16 @@ class SerialExecutor(ABC):
         loop: asyncio.AbstractEventLoop,
         on_failure: Callable[[LogDirectoryFailed], None],
         hang_limit_s: float,
+        io: DirectoryIo | None = None,
+        wall_clock_ms: Callable[[], int] = lambda: 0,
     ) -> None:
         self.path = path
         self.failure: LogDirectoryFailed | None = None
+        self.io = io or DirectoryIo(path)
         self.watch = HangWatch(path, loop, hang_limit_s, self._on_hang)
         self._loop = loop
         self._on_failure = on_failure
+        self._wall_clock_ms = wall_clock_ms
         self._notes: dict[Callable[..., object], tuple[object, ...]] = {}
         self._beside: dict[asyncio.Future[Any], None] = {}
 
@@ -109,6 +116,10 @@ class SerialExecutor(ABC):
         self._start_beside((function, args, _settle(future)))
         return future
 
+    def load(self) -> ThreadLoad:
+        """See `DirectoryExecutor`."""
+        return ThreadLoad(0, 0, int(1000 * self.watch.longest_s))
+
     def wait_at_most(self, hang_limit_s: float) -> None:
         """See `DirectoryExecutor`."""
         self.watch.limit(hang_limit_s)
@@ -116,7 +127,7 @@ class SerialExecutor(ABC):
     def fail(self, cause: BaseException | str) -> LogDirectoryFailed:
         """See `DirectoryExecutor`."""
         if self.failure is None:
-            self.failure = LogDirectoryFailed(self.path, cause)
+            self.failure = LogDirectoryFailed(self.path, cause, self._wall_clock_ms())
             self._loop.call_soon_threadsafe(self._on_failure, self.failure)
         return self.failure
 

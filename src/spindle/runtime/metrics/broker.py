@@ -1,12 +1,11 @@
-"""Metrics of one broker and of its node's disks."""
+"""Metrics of one broker that need no counting."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from prometheus_client import Metric
 
 from spindle.runtime.broker.broker_server import BrokerServer
-from spindle.runtime.metrics.disk import DiskTimes
-from spindle.runtime.metrics.families import counter, counters, gauge, gauges, summaries
+from spindle.runtime.metrics.families import counter, gauge
 
 
 def broker_metrics(broker: BrokerServer) -> Iterator[Metric]:
@@ -42,24 +41,4 @@ def broker_metrics(broker: BrokerServer) -> Iterator[Metric]:
         "kafka_server_fetch_session_cache_num_incremental_fetch_sessions",
         "Fetch sessions in the cache.",
         len(broker.services.fetch_sessions),
-    )
-
-
-def disk_metrics(disks: Iterable[DiskTimes]) -> Iterator[Metric]:
-    """Yield the flush times of all directories, including that of the metadata log."""
-    found = [({"log_dir": times.path}, times) for times in disks]
-    yield summaries(
-        "kafka_log_log_flush_stats_log_flush_time_seconds",
-        "Flushes of files to the device, and their time.",
-        [(labels, times.syncs, times.total_s, ()) for labels, times in found],
-    )
-    yield gauges(
-        "kafka_log_log_flush_stats_log_flush_longest_time_seconds",
-        "The longest flush of a file since the last scrape.",
-        [(labels, times.take_longest_s()) for labels, times in found],
-    )
-    yield counters(
-        "kafka_log_log_flush_stats_log_flush_errors",
-        "Flushes that failed.",
-        [(labels, times.errors) for labels, times in found],
     )

@@ -5,6 +5,7 @@ and bytes. A value that Kafka shows per second is a counter here.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from math import inf
 from typing import Final
 
 from prometheus_client import Metric
@@ -37,6 +38,25 @@ def counters(name: str, documentation: str, values: Iterable[tuple[Labels, float
     metric = Metric(name, documentation, "counter")
     for labels, value in values:
         metric.add_sample(f"{name}_total", dict(labels), value)
+    return metric
+
+
+def histograms(
+    name: str,
+    documentation: str,
+    values: Iterable[tuple[Labels, Sequence[tuple[float, int]], float]],
+) -> Metric:
+    """Make a histogram from each (labels, [(limit, count of values up to it)], sum).
+
+    The last limit is infinite.
+    """
+    metric = Metric(name, documentation, "histogram")
+    for labels, buckets, total in values:
+        for limit, count in buckets:
+            le = "+Inf" if limit == inf else str(limit)
+            metric.add_sample(f"{name}_bucket", {**labels, "le": le}, count)
+        metric.add_sample(f"{name}_count", dict(labels), buckets[-1][1])
+        metric.add_sample(f"{name}_sum", dict(labels), total)
     return metric
 
 

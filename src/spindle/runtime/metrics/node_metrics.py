@@ -14,7 +14,7 @@ from prometheus_client.registry import Collector
 
 from spindle import __version__
 from spindle.config.node_config import NodeConfig
-from spindle.runtime.metrics.broker import broker_metrics, disk_metrics
+from spindle.runtime.metrics.broker import broker_metrics
 from spindle.runtime.metrics.capacity import DirectoryCapacities
 from spindle.runtime.metrics.cluster import (
     cluster_metrics,
@@ -22,6 +22,7 @@ from spindle.runtime.metrics.cluster import (
     loader_metrics,
     quorum_metrics,
 )
+from spindle.runtime.metrics.directories import directory_metrics, disk_metrics
 from spindle.runtime.metrics.families import gauges
 from spindle.runtime.metrics.http_server import Page
 from spindle.runtime.metrics.partitions import gather_rows
@@ -29,7 +30,6 @@ from spindle.runtime.metrics.parts import NodeParts
 from spindle.runtime.metrics.replicas import (
     count_groups,
     count_replicas,
-    directory_metrics,
     fetcher_metrics,
     group_metrics,
     move_metrics,

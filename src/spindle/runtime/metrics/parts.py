@@ -3,11 +3,11 @@
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from spindle.disks.executor import DirectoryExecutor
 from spindle.metadata.image import MetadataImage
 from spindle.runtime.broker.broker_server import BrokerServer
 from spindle.runtime.controller.controller_server import WrittenSnapshot
 from spindle.runtime.controller.driver import ControllerDriver
-from spindle.runtime.metrics.disk import DiskTimes
 from spindle.runtime.metrics.metadata_counts import MetadataCounts
 from spindle.runtime.metrics.requests import RequestMetrics
 from spindle.runtime.quorum.metadata_quorum import RaftMetadataQuorum
@@ -20,7 +20,7 @@ class NodeParts(NamedTuple):
     """
 
     requests: RequestMetrics
-    disks: Iterable[DiskTimes]
+    disks: Iterable[DirectoryExecutor]
     image: MetadataImage
     counts: MetadataCounts
     last_committed_offset: int

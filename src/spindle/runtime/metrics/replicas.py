@@ -1,6 +1,7 @@
 """Metrics of a broker's replicas, followers and groups: counted with pauses for other work."""
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from prometheus_client import Metric
@@ -42,9 +43,10 @@ def isr_health(leader: LeaderState, known: PartitionRegistration) -> IsrHealth:
 class ReplicaCounts:
     """Counts of the replicas that have been read so far."""
 
-    def __init__(self, directories: list[LogDirectory]) -> None:
-        self.size_bytes = dict.fromkeys(directories, 0)
-        self.partitions = dict.fromkeys(directories, 0)
+    def __init__(self) -> None:
+        self.size_bytes: Counter[LogDirectory] = Counter()
+        self.partitions: Counter[LogDirectory] = Counter()
+        self.leaders: Counter[LogDirectory] = Counter()
         self.leading = 0
         self.offline = 0
         self.under_replicated = 0
@@ -65,6 +67,7 @@ class ReplicaCounts:
         if leader is None or known is None:
             return
         self.leading += 1
+        self.leaders[directory] += 1
         self.reassigning += known.is_reassigning
         health = isr_health(leader, known)
         self.under_replicated += health.is_under_replicated
@@ -74,9 +77,11 @@ class ReplicaCounts:
 
 async def count_replicas(replicas: Replicas) -> ReplicaCounts:
     """Count all replicas, with pauses for other work on the event loop."""
-    counts = ReplicaCounts(replicas.directories)
+    counts = ReplicaCounts()
     async for partition in paced(replicas):
         counts.add(partition)
+    for move in replicas.moves:
+        counts.size_bytes[move.target] += move.future.size_bytes
     return counts
 
 
@@ -188,60 +193,6 @@ def move_metrics(moves: Moves) -> Iterator[Metric]:
         f"{prefix}_failed_moves",
         "Moves ended by a failed directory, a damaged batch, or copies that differed.",
         moves.failed,
-    )
-
-
-def directory_metrics(
-    replicas: Replicas, counts: ReplicaCounts, capacities: Mapping[str, tuple[int, int]]
-) -> Iterator[Metric]:
-    """Yield the metrics of the log directories, a row for each.
-
-    Args:
-        capacities: total and usable bytes by path, where they are known.
-    """
-    directories = replicas.directories
-    prefix = "kafka_log_log_manager"
-    labelled = [({"log_dir": directory.path}, directory) for directory in directories]
-    yield gauge(
-        f"{prefix}_offline_log_directory_count",
-        "Log directories that have failed.",
-        sum(directory.is_offline for directory in directories),
-    )
-    yield gauges(
-        f"{prefix}_log_directory_offline",
-        "1 for a directory that has failed.",
-        [(labels, directory.is_offline) for labels, directory in labelled],
-    )
-    yield gauge(
-        f"{prefix}_cordoned_log_directory_count",
-        "Log directories that are cordoned.",
-        sum(replicas.is_cordoned(directory) for directory in directories),
-    )
-    yield gauges(
-        f"{prefix}_log_directory_cordoned",
-        "1 for a cordoned directory, which gets no new replicas.",
-        [(labels, replicas.is_cordoned(directory)) for labels, directory in labelled],
-    )
-    yield gauges(
-        f"{prefix}_log_directory_partition_count",
-        "Replicas in the directory.",
-        [(labels, counts.partitions[directory]) for labels, directory in labelled],
-    )
-    yield gauges(
-        f"{prefix}_log_directory_size_bytes",
-        "Bytes of the segments in the directory.",
-        [(labels, counts.size_bytes[directory]) for labels, directory in labelled],
-    )
-    known = [({"log_dir": path}, *sizes) for path, sizes in capacities.items()]
-    yield gauges(
-        f"{prefix}_log_directory_total_bytes",
-        "Capacity of the file system that holds the directory.",
-        [(labels, total) for labels, total, _ in known],
-    )
-    yield gauges(
-        f"{prefix}_log_directory_usable_bytes",
-        "Free bytes of the file system that holds the directory.",
-        [(labels, usable) for labels, _, usable in known],
     )
 
 

@@ -1,14 +1,13 @@
 """A machine of the simulation: what `spindle.runtime.machine` asks for, by seed."""
 
 import asyncio
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import TYPE_CHECKING
 
 from spindle.common.uuids import Uuid, uuid_from_random
 from spindle.disks.executor import DirectoryExecutor
 from spindle.runtime.machine import DirectoryFailureListener, Lock
-from spindle.runtime.metrics.disk import DiskTimes
 from spindle.testing.simulation.clock import SkewedClock
 from spindle.testing.simulation.disk import SimulatedDirectory, SimulatedDisks
 from spindle.testing.simulation.network import SimulatedSocket
@@ -52,9 +51,6 @@ class SimulatedMachine:
     def file_system(self, directories: Sequence[str]) -> SimulatedDisks:
         self.disks.directories = tuple(directories)
         return self.disks
-
-    def disk_times(self) -> Collection[DiskTimes]:
-        return ()
 
     def open_directory(
         self, path: str, on_failure: DirectoryFailureListener, hang_limit_s: float

@@ -1,0 +1,92 @@
+"""The machine's file system, which counts and times the operations on the files of log directories.
+
+An `OSError` gets a note that names the operation and the file, because those of an open file name
+neither.
+"""
+
+from collections.abc import Sequence
+from time import perf_counter_ns
+from typing import Final
+
+from spindle.common.filesystem import OsFile, OsFileSystem
+from spindle.common.ports import Bytes, File
+from spindle.disks.io_counts import DirectoryIo, OperationCounts
+
+_READING: Final = "reading"
+_WRITING: Final = "writing"
+_SYNCING: Final = "syncing"
+
+
+def _failed(error: OSError, counts: OperationCounts, doing: str, path: str) -> None:
+    counts.errors += 1
+    error.add_note(f"while {doing} {path}")
+
+
+class _MeasuredFile(OsFile):
+    __slots__ = ("_io",)
+
+    def __init__(self, path: str, io: DirectoryIo, *, create: bool, writable: bool) -> None:
+        super().__init__(path, create=create, writable=writable)
+        self._io = io
+
+    def pread(self, size_bytes: int, position: int, /) -> bytes:
+        began_ns = perf_counter_ns()
+        try:
+            data = OsFile.pread(self, size_bytes, position)
+        except OSError as error:
+            _failed(error, self._io.reads, _READING, self.path)
+            raise
+        self._io.reads.observe(perf_counter_ns() - began_ns, len(data))
+        return data
+
+    def append(self, parts: Sequence[Bytes], /) -> int:
+        began_ns = perf_counter_ns()
+        try:
+            total = OsFile.append(self, parts)
+        except OSError as error:
+            _failed(error, self._io.writes, _WRITING, self.path)
+            raise
+        self._io.writes.observe(perf_counter_ns() - began_ns, total)
+        return total
+
+    def pwrite(self, data: Bytes, position: int, /) -> None:
+        began_ns = perf_counter_ns()
+        try:
+            OsFile.pwrite(self, data, position)
+        except OSError as error:
+            _failed(error, self._io.writes, _WRITING, self.path)
+            raise
+        self._io.writes.observe(perf_counter_ns() - began_ns, len(data))
+
+    def sync(self) -> None:
+        began_ns = perf_counter_ns()
+        try:
+            OsFile.sync(self)
+        except OSError as error:
+            _failed(error, self._io.syncs, _SYNCING, self.path)
+            raise
+        self._io.syncs.observe(perf_counter_ns() - began_ns)
+
+
+class MeasuredFileSystem(OsFileSystem):
+    """The machine's file system, which measures the files in the given directories."""
+
+    def __init__(self, directories: Sequence[str] = ()) -> None:
+        self.by_directory: dict[str, DirectoryIo] = {}
+        self._prefixes: list[tuple[str, DirectoryIo]] = []
+        for path in directories:
+            self.of(path)
+
+    def of(self, directory: str) -> DirectoryIo:
+        """Return the counts of a directory; measure its files from now on."""
+        io = self.by_directory.get(directory)
+        if io is None:
+            io = self.by_directory[directory] = DirectoryIo(directory)
+            self._prefixes.append((directory.rstrip("/") + "/", io))
+        return io
+
+    def open(self, path: str, *, create: bool = False, writable: bool = True) -> File:
+        for prefix, io in self._prefixes:
+            if path.startswith(prefix):
+                return _MeasuredFile(path, io, create=create, writable=writable)
+        return super().open(path, create=create, writable=writable)
