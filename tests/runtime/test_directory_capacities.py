@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from spindle.common.errors import LogDirectoryFailed
 from spindle.disks.log_directory import LogDirectory
-from spindle.runtime.metrics.capacity import DirectoryCapacities
+from spindle.runtime.disks.capacity import DirectoryCapacities
 
 
 class StandIn:

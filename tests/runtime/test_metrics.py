@@ -231,7 +231,7 @@ def test_a_look_at_many_replicas_lets_others_run(
                 turns += 1
                 await asyncio.sleep(0)
             counts = counting.result()
-            assert (sum(counts.partitions.values()), counts.leading) == (64, 64)
+            assert (sum(counts.directories.partitions.values()), counts.leading) == (64, 64)
             assert turns >= 4
 
     run(scenario)

@@ -90,6 +90,7 @@ class ApiKey(IntEnum):
     REMOVE_RAFT_VOTER = 81
     UPDATE_RAFT_VOTER = 82
     ALTER_DISKS = 32000
+    DESCRIBE_DISKS = 32001
 
 
 FIRST_PRIVATE_KEY: Final = 32000
@@ -205,6 +206,7 @@ APIS: Final[dict[int, Api]] = dict(
         _api(ApiKey.REMOVE_RAFT_VOTER, 0, 0, 0, "BCF"),
         _api(ApiKey.UPDATE_RAFT_VOTER, 0, 0, 0, "C"),
         _api(ApiKey.ALTER_DISKS, 0, 0, 0),
+        _api(ApiKey.DESCRIBE_DISKS, 0, 0, 0),
     )
 )
 

@@ -18,6 +18,7 @@ from spindle.serving.handlers.client_quotas import describe_client_quotas
 from spindle.serving.handlers.delete_records import delete_records
 from spindle.serving.handlers.describe_cluster import describe_cluster
 from spindle.serving.handlers.describe_configs import describe_configs, list_config_resources
+from spindle.serving.handlers.describe_disks import describe_disks
 from spindle.serving.handlers.describe_producers import describe_producers
 from spindle.serving.handlers.describe_security import (
     describe_acls,
@@ -79,6 +80,7 @@ _LOCAL: Final[dict[int, Any]] = {
     ApiKey.DESCRIBE_PRODUCERS: describe_producers,
     ApiKey.LIST_CONFIG_RESOURCES: list_config_resources,
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: describe_topic_partitions,
+    ApiKey.DESCRIBE_DISKS: describe_disks,
 }
 _QUORUM_FORWARDED: Final = (
     ApiKey.DESCRIBE_QUORUM,

@@ -1,6 +1,6 @@
 """The parts of a broker that handlers use: one object per broker, made by the runtime."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from spindle.common.errors import ErrorCode
@@ -31,6 +31,8 @@ class BrokerServices:
         move_replica: begins or ends a move to another directory (KIP-113).
         ensure_internal_topic: creates an internal topic and waits until this broker knows it.
         fetch_memory, replica_memory: for fetches of consumers and of followers.
+        capacities: total and usable bytes of directories by path, where they are known.
+        move_throttle: for moves between directories (KIP-113).
         leader_throttle: for what throttled followers fetch (KIP-73).
         is_rack_aware: consumers are sent to replicas in their rack (KIP-392).
     """
@@ -44,6 +46,7 @@ class BrokerServices:
     random: RandomSource
     metadata: MetadataView
     replicas: Replicas
+    capacities: Callable[[Sequence[LogDirectory]], Awaitable[Mapping[str, tuple[int, int]]]]
     move_replica: Callable[[Partition, LogDirectory], Awaitable[ErrorCode]]
     controller: ControllerChannel
     fetch_sessions: FetchSessionCache
@@ -53,6 +56,7 @@ class BrokerServices:
     fetch_memory: FetchMemory
     replica_memory: FetchMemory
     leader_throttle: ReplicationQuota
+    move_throttle: ReplicationQuota
     is_rack_aware: bool
     quotas: ClientQuotas
     traffic: Traffic

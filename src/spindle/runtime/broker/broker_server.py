@@ -45,6 +45,7 @@ from spindle.runtime.broker.topic_settings import SettingsOfTopics
 from spindle.runtime.coordinator.group_coordinator import GroupCoordinator
 from spindle.runtime.coordinator.replica_log import ReplicaCoordinatorLog
 from spindle.runtime.coordinator.settings import group_coordinator_config, shard_settings
+from spindle.runtime.disks.capacity import DirectoryCapacities
 from spindle.runtime.disks.directory_logs import close_logs, load_logs
 from spindle.runtime.metrics.requests import RequestMetrics
 from spindle.runtime.network.listener import Listen, Listener, bind, reachable
@@ -144,6 +145,7 @@ class BrokerServer:
             1000 * config.integer("quota.window.size.seconds"),
             self._steady_ms,
         )
+        self.capacities = DirectoryCapacities()
         self.services = self._make_services()
         handlers = broker_handlers(self.services, self._env.kraft_version)
         self.listeners = [
@@ -192,6 +194,7 @@ class BrokerServer:
             random=env.random,
             metadata=self.metadata,
             replicas=self.replicas,
+            capacities=self.capacities.ask,
             move_replica=self.mover.alter,
             controller=env.channel,
             fetch_sessions=FetchSessionCache(
@@ -204,6 +207,7 @@ class BrokerServer:
             fetch_memory=FetchMemory(config.integer("fetch.max.bytes")),
             replica_memory=FetchMemory(config.integer("fetch.max.bytes")),
             leader_throttle=self.replication_quotas.leader,
+            move_throttle=self.replication_quotas.directories,
             is_rack_aware=config.optional_text("replica.selector.class") == RACK_AWARE_SELECTOR,
             quotas=self.quotas,
             traffic=self.traffic,

@@ -8,10 +8,10 @@ from prometheus_client import Metric
 from spindle.disks.executor import DirectoryExecutor
 from spindle.disks.io_counts import PARTS, DirectoryIo, OperationCounts, bucket_limit_ns
 from spindle.disks.log_directory import LogDirectory
+from spindle.replicas.directory_counts import DirectoryCounts
 from spindle.replicas.moves import Moves
 from spindle.replicas.replica_manager import Replicas
 from spindle.runtime.metrics.families import counters, gauge, gauges, histograms, summaries
-from spindle.runtime.metrics.replicas import ReplicaCounts
 
 _MANAGER: Final = "kafka_log_log_manager"
 _DIRECTORY: Final = f"{_MANAGER}_log_directory"
@@ -111,7 +111,7 @@ def _flush_metrics(found: Collection[tuple[dict[str, str], DirectoryIo]]) -> Ite
 
 
 def directory_metrics(
-    replicas: Replicas, counts: ReplicaCounts, capacities: Mapping[str, tuple[int, int]]
+    replicas: Replicas, counts: DirectoryCounts, capacities: Mapping[str, tuple[int, int]]
 ) -> Iterator[Metric]:
     """Yield what the directories hold.
 
@@ -165,6 +165,11 @@ def directory_metrics(
         "Free bytes of the file system that holds the directory.",
         [(labels, usable) for labels, _, usable in known],
     )
+    yield gauges(
+        f"{_DIRECTORY}_future_partition_count",
+        "Replicas that move into the directory.",
+        [(labels, counts.futures[directory]) for labels, directory in labelled],
+    )
     yield from _move_metrics(replicas.moves, labelled)
 
 
@@ -173,11 +178,6 @@ def _move_metrics(
 ) -> Iterator[Metric]:
     """Yield the moves between directories, by target."""
     into = {directory: [m for m in moves if m.target is directory] for _, directory in labelled}
-    yield gauges(
-        f"{_DIRECTORY}_future_partition_count",
-        "Replicas that move into the directory.",
-        [(labels, len(into[directory])) for labels, directory in labelled],
-    )
     yield gauges(
         f"{_DIRECTORY}_move_remaining_bytes",
         "Bytes that are still to be copied into the directory.",

@@ -15,7 +15,6 @@ from prometheus_client.registry import Collector
 from spindle import __version__
 from spindle.config.node_config import NodeConfig
 from spindle.runtime.metrics.broker import broker_metrics
-from spindle.runtime.metrics.capacity import DirectoryCapacities
 from spindle.runtime.metrics.cluster import (
     cluster_metrics,
     controller_metrics,
@@ -72,7 +71,6 @@ class NodeMetrics:
     def __init__(self, labels: dict[str, str], parts: Callable[[], NodeParts]) -> None:
         self._parts = parts
         self._labels = labels
-        self._capacities = DirectoryCapacities()
         self._process = CollectorRegistry()
         ProcessCollector(registry=self._process)
         GCCollector(registry=self._process)
@@ -131,7 +129,7 @@ class NodeMetrics:
         metrics += move_metrics(broker.replicas.moves)
         replicas = await count_replicas(broker.replicas)
         metrics += replica_metrics(broker, replicas)
-        capacities = await self._capacities.ask(broker.replicas.directories)
-        metrics += directory_metrics(broker.replicas, replicas, capacities)
+        capacities = await broker.capacities.ask(broker.replicas.directories)
+        metrics += directory_metrics(broker.replicas, replicas.directories, capacities)
         metrics += group_metrics(broker.groups, *await count_groups(broker.groups))
         return _Gathered(metrics, broker.traffic.snapshot())

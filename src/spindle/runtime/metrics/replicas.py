@@ -1,13 +1,12 @@
 """Metrics of a broker's replicas, followers and groups: counted with pauses for other work."""
 
-from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from prometheus_client import Metric
 
-from spindle.disks.log_directory import LogDirectory
 from spindle.metadata.partitions import PartitionRegistration
+from spindle.replicas.directory_counts import DirectoryCounts
 from spindle.replicas.moves import Moves
 from spindle.replicas.partition import Partition
 from spindle.replicas.replica_manager import Replicas
@@ -44,9 +43,7 @@ class ReplicaCounts:
     """Counts of the replicas that have been read so far."""
 
     def __init__(self) -> None:
-        self.size_bytes: Counter[LogDirectory] = Counter()
-        self.partitions: Counter[LogDirectory] = Counter()
-        self.leaders: Counter[LogDirectory] = Counter()
+        self.directories = DirectoryCounts()
         self.leading = 0
         self.offline = 0
         self.under_replicated = 0
@@ -56,18 +53,15 @@ class ReplicaCounts:
         self.producer_ids = 0
 
     def add(self, partition: Partition) -> None:
-        directory = partition.directory
-        self.size_bytes[directory] += partition.log.size_bytes
-        self.partitions[directory] += 1
+        self.directories.add(partition)
         self.producer_ids += len(partition.log.producers)
-        if directory.is_offline:
+        if partition.directory.is_offline:
             self.offline += 1
             return
         leader, known = partition.leader, partition.registration
         if leader is None or known is None:
             return
         self.leading += 1
-        self.leaders[directory] += 1
         self.reassigning += known.is_reassigning
         health = isr_health(leader, known)
         self.under_replicated += health.is_under_replicated
@@ -80,8 +74,7 @@ async def count_replicas(replicas: Replicas) -> ReplicaCounts:
     counts = ReplicaCounts()
     async for partition in paced(replicas):
         counts.add(partition)
-    for move in replicas.moves:
-        counts.size_bytes[move.target] += move.future.size_bytes
+    counts.directories.add_futures(replicas.moves)
     return counts
 
 
@@ -101,7 +94,7 @@ async def count_groups(groups: GroupCoordinator) -> tuple[dict[str, int], int]:
 def replica_metrics(broker: BrokerServer, counts: ReplicaCounts) -> Iterator[Metric]:
     """Yield the metrics of the replica manager."""
     prefix = "kafka_server_replica_manager"
-    total = sum(counts.partitions.values())
+    total = sum(counts.directories.partitions.values())
     yield gauge(f"{prefix}_partition_count", "Replicas on this broker.", total)
     yield gauge(f"{prefix}_leader_count", "Partitions that this broker leads.", counts.leading)
     yield gauge(

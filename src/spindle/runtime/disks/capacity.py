@@ -1,4 +1,4 @@
-"""Capacity and free bytes of the log directories (KIP-827), for the metrics."""
+"""Capacity and free bytes of the log directories (KIP-827), also while a disk hangs."""
 
 import asyncio
 from collections.abc import Mapping, Sequence

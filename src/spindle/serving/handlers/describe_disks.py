@@ -1,0 +1,107 @@
+"""DescribeDisks, an API of Spindle's own: the log directories of this broker and their work."""
+
+from typing import Final
+
+from spindle.common.uuids import ZERO_UUID
+from spindle.disks.io_counts import DirectoryIo, OperationCounts
+from spindle.disks.log_directory import LogDirectory
+from spindle.protocol.messages.describe_disks import DescribeDisksRequest, DescribeDisksResponse
+from spindle.replicas.directory_counts import DirectoryCounts
+from spindle.replicas.moves import Move
+from spindle.serving.context import RequestContext
+from spindle.serving.pacing import paced
+from spindle.serving.services import BrokerServices
+
+Disk = DescribeDisksResponse.Disk
+_UNKNOWN_EPOCH: Final = -1
+_UNKNOWN_SPACE: Final = (-1, -1)
+_CONFIGURATION: Final = "configuration"
+
+
+async def describe_disks(
+    services: BrokerServices, context: RequestContext, request: DescribeDisksRequest
+) -> DescribeDisksResponse:
+    """Describe every configured directory. A disk that hangs does not delay the answer."""
+    replicas = services.replicas
+    counts = DirectoryCounts()
+    async for partition in paced(replicas):
+        counts.add(partition)
+    counts.add_futures(replicas.moves)
+    capacities = await services.capacities(replicas.directories)
+    own = services.metadata.image.cluster.brokers.get(services.node_id)
+    return DescribeDisksResponse(
+        broker_epoch=own.epoch if own is not None else _UNKNOWN_EPOCH,
+        steady_ms=services.steady_ms(),
+        move_limit_bytes_per_second=services.move_throttle.limit_bytes_per_s,
+        disks=[
+            _disk(services, each, counts, capacities.get(each.path, _UNKNOWN_SPACE))
+            for each in replicas.directories
+        ],
+        moves=[_move(each) for each in replicas.moves],
+    )
+
+
+def _disk(
+    services: BrokerServices,
+    directory: LogDirectory,
+    counts: DirectoryCounts,
+    capacity: tuple[int, int],
+) -> Disk:
+    executor = directory.executor
+    failure, load = executor.failure, executor.load()
+    total_bytes, usable_bytes = capacity
+    disk = Disk(
+        path=directory.path,
+        directory_id=directory.directory_id or ZERO_UUID,
+        total_bytes=total_bytes,
+        usable_bytes=usable_bytes,
+        size_bytes=counts.size_bytes[directory],
+        partition_count=counts.partitions[directory],
+        future_partition_count=counts.futures[directory],
+        leader_count=counts.leaders[directory],
+        queue_length=load.queue_length,
+        busy_ns=load.busy_ns,
+        stood_ms=load.stood_ms,
+        operations=_operations(executor.io),
+    )
+    if failure is not None:
+        disk.failure = failure.reason
+        disk.failed_at_ms = failure.at_ms
+    if services.replicas.is_cordoned(directory):
+        disk.cordons.append(Disk.Cordon(cause=_CONFIGURATION))
+    return disk
+
+
+def _operations(io: DirectoryIo) -> list[Disk.Operations]:
+    return [
+        Disk.Operations(
+            kind=kind,
+            size_bytes=counts.size_bytes,
+            total_ns=counts.total_ns,
+            errors=counts.errors,
+            buckets=_buckets(counts),
+        )
+        for kind, counts in enumerate((io.reads, io.writes, io.syncs))
+    ]
+
+
+def _buckets(counts: OperationCounts) -> list[Disk.Operations.Bucket]:
+    return [
+        Disk.Operations.Bucket(index=index, count=count)
+        for index, count in enumerate(counts.buckets)
+        if count
+    ]
+
+
+def _move(move: Move) -> DescribeDisksResponse.Move:
+    where = move.partition.topic_partition
+    return DescribeDisksResponse.Move(
+        topic=where.topic,
+        partition_index=where.partition,
+        source=move.source.path,
+        target=move.target.path,
+        state=move.course.state.value,
+        size_bytes=move.current.size_bytes,
+        remaining_bytes=move.remaining_bytes,
+        lag=move.lag,
+    )
