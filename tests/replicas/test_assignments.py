@@ -1,5 +1,7 @@
 """The queue of directory assignments (KIP-858)."""
 
+import pytest
+
 from spindle.protocol.messages.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,
     AssignReplicasToDirsResponse,
@@ -111,3 +113,33 @@ def test_a_request_has_its_limit() -> None:
     assert request is not None
     assert len(content(request)) == MAX_ASSIGNMENTS_PER_REQUEST
     assert queue.has_ready
+
+
+def test_what_an_answer_did_not_reach_is_sent_again() -> None:
+    """An answer that cannot be read to its end acknowledges only what was read."""
+    queue = Assignments(1, everything)
+    for partition in range(2):
+        queue.add(TOPIC, partition, DIR_A)
+    request = queue.next_request(1)
+    assert request is not None
+    response = answer(request)
+    response.directories[0].topics[0].partitions[1] = None  # type: ignore[call-overload]
+    with pytest.raises(AttributeError):
+        queue.answered(response)
+    queue.failed()
+    again = queue.next_request(1)
+    assert again is not None
+    assert content(again) == {(TOPIC, 1): DIR_A}
+
+
+def test_a_replica_that_goes_back_while_its_assignment_is_sent_is_assigned_again() -> None:
+    """The revert of a move that fails comes behind the assignment that is under way."""
+    queue = Assignments(1, everything)
+    queue.add(TOPIC, 0, DIR_A)
+    forward = queue.next_request(1)
+    assert forward is not None
+    queue.add(TOPIC, 0, DIR_B)
+    assert queue.answered(answer(forward))
+    revert = queue.next_request(1)
+    assert revert is not None
+    assert content(revert) == {(TOPIC, 0): DIR_B}

@@ -82,7 +82,7 @@ class Assignments:
         return request
 
     def failed(self) -> None:
-        """Queue everything again: the request got no answer, or an error as a whole."""
+        """Queue again what was not acknowledged; a newer assignment of the same replica counts."""
         batch, self._in_flight = self._in_flight, {}
         self._ready = batch | self._ready
 
@@ -92,11 +92,11 @@ class Assignments:
         Returns:
             True if everything was acknowledged.
         """
-        batch, self._in_flight = self._in_flight, {}
         for directory in response.directories:
             for topic in directory.topics:
                 for partition in topic.partitions:
                     if not partition.error_code:
-                        batch.pop((topic.topic_id, partition.partition_index), None)
-        self._ready = batch | self._ready
-        return not batch
+                        self._in_flight.pop((topic.topic_id, partition.partition_index), None)
+        is_complete = not self._in_flight
+        self.failed()
+        return is_complete

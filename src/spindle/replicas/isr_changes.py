@@ -92,7 +92,7 @@ class IsrChanges:
         )
 
     def failed(self) -> None:
-        """Queue everything again: the request got no answer, or an error as a whole."""
+        """Queue again what has no result; a newer proposal of the same partition counts."""
         changes, self._in_flight = self._in_flight, {}
         self._ready = changes | self._ready
 
@@ -102,24 +102,31 @@ class IsrChanges:
         Returns:
             True if every proposal was committed.
         """
-        changes, self._in_flight = self._in_flight, {}
-        results = []
+        is_complete = True
         for topic in response.topics:
             for answer in topic.partitions:
-                change = changes.pop((topic.topic_id, answer.partition_index), None)
+                change = self._in_flight.pop((topic.topic_id, answer.partition_index), None)
                 if change is not None:
-                    results.append((*change, answer))
-        self._ready = changes | self._ready
-        for partition, proposal, answer in results:
-            if answer.error_code:
-                self.refusals += 1
-                partition.isr_refused(proposal, ErrorCode(answer.error_code))
-            else:
-                if partition.leader is not None:
-                    growth = len(answer.isr) - len(partition.leader.isr)
-                    self.expands += growth > 0
-                    self.shrinks += growth < 0
-                partition.isr_committed(
-                    proposal, answer.leader_epoch, answer.partition_epoch, tuple(answer.isr)
-                )
-        return not changes and not any(answer.error_code for _, _, answer in results)
+                    self._settle(*change, answer)
+                    is_complete = is_complete and not answer.error_code
+        is_complete = is_complete and not self._in_flight
+        self.failed()
+        return is_complete
+
+    def _settle(
+        self,
+        partition: Partition,
+        proposal: IsrProposal,
+        answer: AlterPartitionResponse.TopicData.PartitionData,
+    ) -> None:
+        if answer.error_code:
+            self.refusals += 1
+            partition.isr_refused(proposal, ErrorCode(answer.error_code))
+            return
+        if partition.leader is not None:
+            growth = len(answer.isr) - len(partition.leader.isr)
+            self.expands += growth > 0
+            self.shrinks += growth < 0
+        partition.isr_committed(
+            proposal, answer.leader_epoch, answer.partition_epoch, tuple(answer.isr)
+        )
