@@ -30,8 +30,9 @@ from spindle.protocol.records.validation import AppendOrigin
 from spindle.publication.loader import Publication
 from spindle.replicas.following import Following
 from spindle.replicas.partition import ACKS_ALL, Partition
-from spindle.replicas.replica_manager import Replicas, TopicSettings
+from spindle.replicas.replica_manager import Replicas
 from spindle.replicas.replication_context import ReplicationContext
+from spindle.replicas.topic_settings import TopicSettings
 from spindle.replication.leader_state import IsrProposal
 from spindle.replication.throttling import ThrottledPartitions
 from spindle.runtime.broker.broker_metadata import BrokerMetadata

@@ -24,8 +24,9 @@ from spindle.protocol.records.validation import AppendOrigin
 from spindle.replicas.following import Following
 from spindle.replicas.moves import Move
 from spindle.replicas.partition import Partition
-from spindle.replicas.replica_manager import Replicas, TopicSettings
+from spindle.replicas.replica_manager import Replicas
 from spindle.replicas.replication_context import ReplicationContext
+from spindle.replicas.topic_settings import TopicSettings
 from spindle.replication.throttling import throttled_partitions
 from spindle.runtime.broker.replica_mover import ReplicaMover
 from spindle.runtime.disks.serial_executor import Job, SerialExecutor

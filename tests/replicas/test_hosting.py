@@ -1,5 +1,6 @@
 """The replica manager: replicas come, lead, follow, move and go as the metadata says."""
 
+import pytest
 from broker_scenario import BrokerScenario, topic_settings
 from cluster_image import directory_of
 
@@ -187,3 +188,66 @@ def test_settings_of_other_topics_do_not_change() -> None:
     s.replicas.refresh_settings(["b"])
     assert s.partition("a").log.config.retention_ms != 5
     assert s.partition("b").log.config.retention_ms == 5
+
+
+def test_logs_whose_directory_dies_while_they_are_made_are_made_in_another() -> None:
+    s = BrokerScenario(directories=2)
+    s.hold_disk(0)
+    topic_id = s.create("t", [1])
+    s.directories[0].executor.fail(OSError("the disk is gone"))
+    s.release_disk(0)
+    assert s.partition().directory is s.directories[1]
+    assert s.misplaced == [(topic_id, 0, directory_of(1, 1))]
+
+
+def test_a_log_that_is_recorded_in_the_directory_that_dies_is_not_made_elsewhere() -> None:
+    s = BrokerScenario(directories=2)
+    s.hold_disk(0)
+    s.cluster.create("t", [1], directories=[[directory_of(1, 0)]])
+    s.publish()
+    s.directories[0].executor.fail(OSError("the disk is gone"))
+    s.release_disk(0)
+    assert s.replicas.lookup("t", 0) is None
+
+
+def test_a_replica_in_a_dead_directory_that_is_recorded_elsewhere_is_reported_there() -> None:
+    """Otherwise the controller would count it as online."""
+    s = BrokerScenario(directories=2)
+    topic_id = s.create("t", [1, 2])
+    s.misplaced.clear()
+    s.fail_disk(0)
+    s.change("t", leader=2)
+    assert s.partition().directory is s.directories[0]
+    assert s.misplaced == [(topic_id, 0, directory_of(1, 0))]
+
+
+GONE = directory_of(9, 9)
+"""A directory that broker 1 does not have any more."""
+
+
+@pytest.mark.parametrize("role", ["isr", "eligible_leader_replicas", "last_known_elr"])
+def test_a_lost_log_that_may_have_the_only_copy_of_records_is_not_made_anew(role: str) -> None:
+    """With an empty log the replica could be elected, and the others would delete theirs."""
+    s = BrokerScenario()
+    s.cluster.create("t", [1, 2], directories=[[GONE, directory_of(2)]])
+    fields = {"isr": [], "eligible_leader_replicas": [], "last_known_elr": []} | {role: [1]}
+    s.cluster.change("t", leader=-1, **fields)
+    s.publish()
+    assert s.replicas.lookup("t", 0) is None
+    assert s.misplaced == []
+    s.change(
+        "t", isr=[2], leader=2, eligible_leader_replicas=[], last_known_elr=[]
+    )  # an unclean election: the operator accepts the loss
+    assert s.partition().log.log_end_offset == 0
+    assert [where[2] for where in s.misplaced] == [directory_of(1)]
+    assert s.fetchers.leaders == {("t", 0): 2}
+
+
+def test_a_lost_log_is_made_anew_where_no_other_replica_needs_it() -> None:
+    s = BrokerScenario()
+    s.cluster.create("alone", [1], directories=[[GONE]])
+    s.cluster.create("out-of-sync", [2, 1], directories=[[directory_of(2), GONE]])
+    s.cluster.change("out-of-sync", isr=[2])
+    s.publish()
+    assert s.partition("alone").log.log_end_offset == 0
+    assert s.partition("out-of-sync").log.log_end_offset == 0

@@ -7,51 +7,26 @@ metadata records.
 
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from typing import Final
 
 from spindle.common.errors import ApiError, ErrorCode, LogDirectoryFailed
 from spindle.common.ids import NO_LEADER, TopicPartition
 from spindle.common.uuids import DIRECTORY_LOST, ZERO_UUID, Uuid, UuidSource, uuid_text
 from spindle.disks.directory_store import NewLog
 from spindle.disks.log_directory import LogDirectory
-from spindle.disks.replica_placement import choose_directory
+from spindle.disks.replica_placement import choose_directory, is_lost_log_needed
 from spindle.log.log import Log
-from spindle.log.log_config import LogConfig
 from spindle.metadata.local_changes import BecomeFollower, BecomeLeader, DeleteReplica, Instruction
 from spindle.metadata.partitions import PartitionRegistration
 from spindle.replicas.follower_work import begin_to_follow_all
 from spindle.replicas.following import Following, ReplicaFetching
+from spindle.replicas.log_creation import Hosting, LogCreation
 from spindle.replicas.metadata_view import MetadataView
 from spindle.replicas.moves import AssignDirectory, Moves
 from spindle.replicas.partition import Partition
 from spindle.replicas.replication_context import ReplicationContext
-from spindle.replication.throttling import ThrottledPartitions
+from spindle.replicas.topic_settings import TopicSettings
 
 log = logging.getLogger(__name__)
-
-_CREATED_AT_A_TIME: Final = 32
-"""How many logs one job of a directory creates; other work there waits behind it."""
-
-Work = list[tuple[BecomeLeader | BecomeFollower, LogDirectory]]
-"""Replicas to be created in one directory."""
-
-
-class TopicSettings:
-    """The part of a topic's configuration that replicas use."""
-
-    __slots__ = ("log_config", "min_isr", "throttled_as_follower", "throttled_as_leader")
-
-    def __init__(
-        self,
-        log_config: LogConfig,
-        min_isr: int,
-        throttled_as_leader: ThrottledPartitions,
-        throttled_as_follower: ThrottledPartitions,
-    ) -> None:
-        self.log_config = log_config
-        self.min_isr = min_isr
-        self.throttled_as_leader = throttled_as_leader
-        self.throttled_as_follower = throttled_as_follower
 
 
 class Replicas:
@@ -90,6 +65,7 @@ class Replicas:
         self._loaded: dict[TopicPartition, list[tuple[Log, LogDirectory]]] = {}
         self._futures: dict[TopicPartition, list[tuple[Log, LogDirectory]]] = {}
         self.moves = Moves(on_misplaced, now_ms, new_uuid)
+        self._creation = LogCreation(self._choose, settings_of, now_ms)
         self._awaited: dict[tuple[str, int], list[Callable[[], None]]] = {}
         self._leader_listeners: list[Callable[[Partition, bool], None]] = []
 
@@ -284,9 +260,9 @@ class Replicas:
         self._fetching.stop([partition])
         partition.wake(ApiError(code))
 
-    async def _host(self, instructions: Sequence[BecomeLeader | BecomeFollower]) -> None:
+    async def _host(self, instructions: Sequence[Hosting]) -> None:
         """Find on disk or create the logs of replicas that are new here."""
-        plan: dict[int, Work] = {}
+        missing: list[Hosting] = []
         for instruction in instructions:
             where = instruction.topic_partition
             found = self._loaded.pop(where, [])
@@ -297,49 +273,31 @@ class Replicas:
                     await self._put_aside(stale, directory)
                 else:
                     self._add(instruction, stale, directory)
-            if own is not None:
+            if own is not None or self._must_stay_away(instruction):
                 continue
             if where in self._futures and await self._promote_abandoned(instruction):
                 continue
-            target = self._choose(where, instruction.partition)
-            if target is None:
-                continue
-            target.log_count += 1
-            plan.setdefault(id(target), []).append((instruction, target))
-        # All directories at the same time, because each has its own thread, and a few logs at a
-        # time, because other work of a directory waits behind them.
-        longest = max(map(len, plan.values()), default=0)
-        for start in range(0, longest, _CREATED_AT_A_TIME):
-            parts = [work[start : start + _CREATED_AT_A_TIME] for work in plan.values()]
-            creations = [(part, self._begin_creation(part)) for part in parts if part]
-            for part, creation in creations:
-                await self._finish_creation(part, creation)
+            missing.append(instruction)
+        await self._creation.create(missing, self._add)
 
-    def _begin_creation(self, work: Work) -> Awaitable[list[Log]]:
-        directory = work[0][1]
-        wanted = [
-            NewLog(
-                i.topic_partition,
-                i.topic_id,
-                self._settings_of(i.topic_partition.topic).log_config,
-            )
-            for i, _ in work
-        ]
-        return directory.executor.submit(directory.store.create_logs, wanted, self._now_ms())
+    def _must_stay_away(self, instruction: Hosting) -> bool:
+        """Return whether the replica's lost log must not be created anew; say what can be done."""
+        where, partition = instruction.topic_partition, instruction.partition
+        if self._has_offline() or not is_lost_log_needed(
+            partition, self.broker_id, self.directories
+        ):
+            return False
+        log.error(
+            "%s stays offline: its log was in directory %s, which this broker does not have any "
+            "more, and the other replicas may lack some of its records. Bring the directory back "
+            "and restart, or accept the loss: elect another replica with `spindle leader-election "
+            "--election-type unclean`",
+            where,
+            uuid_text(partition.directory(self.broker_id)),
+        )
+        return True
 
-    async def _finish_creation(self, work: Work, creation: Awaitable[list[Log]]) -> None:
-        directory = work[0][1]
-        try:
-            created = await creation
-        except LogDirectoryFailed as failure:
-            log.error("cannot create %d replicas: %s", len(work), failure)
-            return
-        for (instruction, _), new in zip(work, created, strict=True):
-            self._add(instruction, new, directory)
-
-    def _add(
-        self, instruction: BecomeLeader | BecomeFollower, its_log: Log, directory: LogDirectory
-    ) -> None:
+    def _add(self, instruction: Hosting, its_log: Log, directory: LogDirectory) -> None:
         where = instruction.topic_partition
         settings = self._settings_of(where.topic)
         its_log.config = settings.log_config
@@ -441,7 +399,8 @@ class Replicas:
             return
         if self._resumes_to(partition, registration.directory(self.broker_id)):
             return
-        if registration.directory(self.broker_id) != actual and not partition.is_offline:
+        # Also from an offline directory: the controller must not count the replica as online.
+        if registration.directory(self.broker_id) != actual:
             self._on_misplaced(partition.topic_id, partition.topic_partition.partition, actual)
 
     def _tell(self, partition: Partition, is_leader: bool) -> None:
@@ -540,17 +499,18 @@ class Replicas:
         return any(at.directory_id == recorded and not at.is_offline for _, at in found)
 
     def _is_offline_here(self, where: TopicPartition, topic_id: Uuid | None) -> bool:
-        """Whether the current log of a future one may be in a directory that is offline."""
+        """Whether the current log of a future one may be in a directory that is offline or gone."""
         known = self._metadata.image.topics.by_name.get(where.topic)
-        return (
-            self._has_offline()
-            and known is not None
-            and known.topic_id == topic_id
-            and where.partition in known.partitions
-            and self.broker_id in known.partitions[where.partition].replicas
+        if known is None or known.topic_id != topic_id:
+            return False
+        registration = known.partitions.get(where.partition)
+        if registration is None or self.broker_id not in registration.replicas:
+            return False
+        return self._has_offline() or is_lost_log_needed(
+            registration, self.broker_id, self.directories
         )
 
-    async def _promote_abandoned(self, instruction: BecomeLeader | BecomeFollower) -> bool:
+    async def _promote_abandoned(self, instruction: Hosting) -> bool:
         """Make a future log without a current one the current one.
 
         A swap was interrupted between its two renames, or the directory of the current log was
@@ -635,7 +595,7 @@ class Replicas:
 
 def _own_log(
     found: Sequence[tuple[Log, LogDirectory]],
-    instruction: BecomeLeader | BecomeFollower,
+    instruction: Hosting,
     broker_id: int,
 ) -> Log | None:
     """Return the log of the right topic id; of two, the one in the recorded directory."""

@@ -23,8 +23,9 @@ from spindle.publication.loader import Publication
 from spindle.replicas.assignments import Assignments
 from spindle.replicas.isr_changes import IsrChanges
 from spindle.replicas.partition import Partition
-from spindle.replicas.replica_manager import Replicas, TopicSettings
+from spindle.replicas.replica_manager import Replicas
 from spindle.replicas.replication_context import ReplicationContext
+from spindle.replicas.topic_settings import TopicSettings
 from spindle.replication.fetch_session import FetchSessionCache
 from spindle.replication.leader_state import IsrProposal
 from spindle.runtime.backoff import Backoff

@@ -7,7 +7,7 @@ from spindle.config.node_config import NodeConfig
 from spindle.config.topic_config import TopicConfig, topic_config
 from spindle.log.log_config import LogConfig
 from spindle.metadata.image import MetadataImage
-from spindle.replicas.replica_manager import TopicSettings
+from spindle.replicas.topic_settings import TopicSettings
 from spindle.replication.throttling import throttled_partitions
 
 
