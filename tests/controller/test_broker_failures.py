@@ -483,6 +483,63 @@ def test_a_failed_directory_takes_only_its_replicas_along() -> None:
     run(scenario())
 
 
+def test_a_replica_without_a_leader_leads_once_its_directory_is_online() -> None:
+    """The disk of a single replica was replaced: the broker has created it anew, elsewhere."""
+
+    async def scenario() -> None:
+        c = Cluster()
+        await c.start()
+        bad, good = c.directories(1)
+        topic = TOPIC(name="one", num_partitions=-1, replication_factor=-1, assignments=[
+            TOPIC.CreatableReplicaAssignment(broker_ids=[1])])  # fmt: skip
+        (created,) = (await c.request(CreateTopicsRequest(topics=[topic]))).topics
+        c.topics["one"] = created.topic_id
+        await c.request(_assign(c, 1, {bad: "one"}))
+        await c.heartbeat(1, c.epochs[1], offline_log_dirs=[bad])
+        assert c.partition("one").leader == -1
+        c.new_records()
+        await c.request(_assign(c, 1, {good: "one"}))
+        (assigned, elected) = c.new_records()[0]
+        assert assigned == c.change("one", directories=[good])
+        assert isinstance(elected, PartitionChangeRecord)
+        assert c.partition("one").leader == 1
+
+    run(scenario())
+
+
+def test_an_offline_last_directory_is_no_record() -> None:
+    """An empty list of directories means "no change"; the broker stops by itself."""
+
+    async def scenario() -> None:
+        c = Cluster()
+        await c.start()
+        await c.request(_assign(c, 1, {c.directories(1)[0]: "e", c.directories(1)[1]: "p"}))
+        c.new_records()
+        await c.heartbeat(1, c.epochs[1], offline_log_dirs=c.directories(1))
+        assert c.new_records() == [[c.change("e", leader=2, isr=[2, 3]), c.change("p", isr=[3, 2])]]
+        await c.heartbeat(1, c.epochs[1], offline_log_dirs=c.directories(1))
+        assert c.new_records() == []
+
+    run(scenario())
+
+
+def test_a_broker_that_registers_again_without_a_directory_has_lost_it() -> None:
+    async def scenario() -> None:
+        c = Cluster()
+        await c.start()
+        bad, good = c.directories(1)
+        await c.request(_assign(c, 1, {bad: "e", good: "p"}))
+        c.new_records()
+        response = await c.register(1, 101, [good])
+        assert (response.error_code, response.broker_epoch) == (0, c.epochs[1])
+        (moved, registered) = c.new_records()[0]
+        assert moved == c.change("e", leader=2, isr=[2, 3])
+        assert isinstance(registered, RegisterBrokerRecord)
+        assert (registered.fenced, registered.log_dirs) == (False, [good])
+
+    run(scenario())
+
+
 def _assign(c: Cluster, broker_id: int, where: dict[bytes, str]) -> Message:
     from spindle.protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest
 

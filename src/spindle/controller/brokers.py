@@ -131,11 +131,13 @@ def _directories_offline(
     for directory in failed:
         changes.settle()
         changes.directory_failed(broker.broker_id, directory)
+    remaining = [directory for directory in broker.directories if directory not in failed]
+    if not remaining:
+        # A record cannot say it: an empty list means "no change". The broker ends by itself.
+        return
     changes.records.append(
         BrokerRegistrationChangeRecord(
-            broker_id=broker.broker_id,
-            broker_epoch=broker.epoch,
-            log_dirs=[directory for directory in broker.directories if directory not in failed],
+            broker_id=broker.broker_id, broker_epoch=broker.epoch, log_dirs=remaining
         )
     )
 

@@ -1,6 +1,9 @@
 """AssignReplicasToDirs: brokers report in which directory each of their replicas is (KIP-858)."""
 
+from collections.abc import Iterator
+
 from spindle.common.errors import ApiError, ErrorCode
+from spindle.common.ids import NO_LEADER
 from spindle.common.uuids import Uuid
 from spindle.controller.brokers import check_broker_epoch
 from spindle.controller.decision import ControllerContext, Decision
@@ -8,6 +11,7 @@ from spindle.controller.leadership import LeadershipChanges
 from spindle.controller.partition_changes import PartitionChanges
 from spindle.metadata.features import DIRECTORY_ASSIGNMENT_LEVEL
 from spindle.metadata.image import MetadataImage
+from spindle.metadata.partitions import PartitionRegistration
 from spindle.metadata.topics import TopicImage
 from spindle.protocol.message import Message
 from spindle.protocol.messages.assign_replicas_to_dirs import (
@@ -25,6 +29,8 @@ def assign_replicas_to_dirs(
 ) -> Decision[AssignReplicasToDirsResponse]:
     """Record directories; a replica in a directory that is not online loses ISR and leadership.
 
+    A partition without a leader may get one, because the replica may lead in its new directory.
+
     Raises:
         ApiError: UNSUPPORTED_VERSION, STALE_BROKER_EPOCH.
     """
@@ -34,6 +40,7 @@ def assign_replicas_to_dirs(
     changes = LeadershipChanges(image, context.settings)
     assignments = PartitionChanges(image, context.settings)
     offline: list[tuple[Uuid, int]] = []
+    leaderless: list[tuple[Uuid, int]] = []
     answers: list[_Directory] = []
     for directory in request.directories:
         is_online = broker.has_online_directory(directory.id)
@@ -46,18 +53,28 @@ def assign_replicas_to_dirs(
                 error = _assign(
                     assignments, changes.records, topic, index, broker.broker_id, directory.id
                 )
-                if error is ErrorCode.NONE and not is_online and topic is not None:
-                    offline.append((topic.topic_id, index))
+                if error is ErrorCode.NONE and topic is not None:
+                    if not is_online:
+                        offline.append((topic.topic_id, index))
+                    elif topic.partitions[index].leader == NO_LEADER:
+                        leaderless.append((topic.topic_id, index))
                 results.append(_Partition(partition_index=index, error_code=error))
             topics.append(_Topic(topic_id=asked.topic_id, partitions=results))
         answers.append(_Directory(id=directory.id, topics=topics))
     if offline:
-        topics_now = changes.settle().topics.by_id
-        changes.update(
-            ((topics_now[t], index, topics_now[t].partitions[index]) for t, index in offline),
-            remove=broker.broker_id,
-        )
+        changes.update(_now(changes.settle(), offline), remove=broker.broker_id)
+    if leaderless:
+        changes.update(_now(changes.settle(), leaderless))
     return Decision(AssignReplicasToDirsResponse(directories=answers), changes.records)
+
+
+def _now(
+    image: MetadataImage, partitions: list[tuple[Uuid, int]]
+) -> Iterator[tuple[TopicImage, int, PartitionRegistration]]:
+    """Yield the partitions as they are in the image."""
+    for topic_id, index in partitions:
+        topic = image.topics.by_id[topic_id]
+        yield topic, index, topic.partitions[index]
 
 
 def _assign(

@@ -86,6 +86,12 @@ def register_broker(
         record.fenced = existing.is_fenced
         record.in_controlled_shutdown = existing.is_in_controlled_shutdown
         record.broker_epoch = existing.epoch
+        if knows_directories:
+            # A directory that is missing now has failed, whether a heartbeat has said so or not.
+            for directory in existing.directories:
+                if directory not in request.log_dirs:
+                    changes.settle()
+                    changes.directory_failed(request.broker_id, directory)
     else:
         # An unregistered id may still be an eligible leader, but its last epoch is not known.
         is_clean = version < CLEAN_SHUTDOWN_DETECTION_VERSION or (
