@@ -127,19 +127,16 @@ def identify_directories(
 ) -> DirectoryIdentities:
     """Check the directories of a node that starts; write a `directory.id` where it is missing.
 
+    A directory that cannot be read, or that does not take its new id, is offline.
+
     Raises:
         ConfigError: the node must not start; names file, key, value and what to do.
-        OSError: a new directory id could not be written.
     """
     ensemble = load_ensemble(file_system, (*log_dirs, metadata_log_dir))
     if not ensemble.formatted:
         raise ConfigError(_nothing_formatted(ensemble))
     check_ensemble(ensemble, node_id)
-    if metadata_log_dir in ensemble.failed:
-        raise ConfigError(
-            f"the metadata log directory {metadata_log_dir} cannot be read: "
-            f"{ensemble.failed[metadata_log_dir]}; the node cannot start without it"
-        )
+    _require_metadata_directory(ensemble.failed, metadata_log_dir)
     _check_metadata_log_place(file_system, ensemble, metadata_log_dir)
     if ensemble.unformatted:
         raise ConfigError(
@@ -147,11 +144,18 @@ def identify_directories(
             f"formatted; run `spindle storage format -t {_cluster_id_of(ensemble)} "
             "--ignore-formatted -c FILE`, or take it out of log.dirs"
         )
-    return DirectoryIdentities(
-        _cluster_id_of(ensemble),
-        _directory_ids(file_system, ensemble, new_uuid, now_ms),
-        ensemble.failed,
-    )
+    ids, refused = _directory_ids(file_system, ensemble, new_uuid, now_ms)
+    offline = {**ensemble.failed, **refused}
+    _require_metadata_directory(offline, metadata_log_dir)
+    return DirectoryIdentities(_cluster_id_of(ensemble), ids, offline)
+
+
+def _require_metadata_directory(offline: Mapping[str, str], metadata_log_dir: str) -> None:
+    if metadata_log_dir in offline:
+        raise ConfigError(
+            f"the metadata log directory {metadata_log_dir} cannot be used: "
+            f"{offline[metadata_log_dir]}; the node cannot start without it"
+        )
 
 
 def _nothing_formatted(ensemble: DirectoryEnsemble) -> str:
@@ -193,18 +197,29 @@ def _cluster_id_of(ensemble: DirectoryEnsemble) -> str:
 
 def _directory_ids(
     file_system: FileSystem, ensemble: DirectoryEnsemble, new_uuid: UuidSource, now_ms: int
-) -> dict[str, Uuid]:
+) -> tuple[dict[str, Uuid], dict[str, str]]:
+    """Return the ids, and why directories took no new one."""
     ids = {
         directory: properties.directory_id
         for directory, properties in ensemble.formatted.items()
         if properties.directory_id is not None
     }
+    refused: dict[str, str] = {}
     for directory, properties in ensemble.formatted.items():
-        if directory not in ids:
-            ids[directory] = new_directory_id(new_uuid, ids.values())
-            completed = replace(properties, directory_id=ids[directory])
+        if directory in ids:
+            continue
+        new_id = new_directory_id(new_uuid, ids.values())
+        completed = replace(properties, directory_id=new_id)
+        try:
             write_meta_properties(file_system, directory, completed, now_ms)
-    return {directory: ids[directory] for directory in ensemble.formatted}
+        except OSError as error:
+            path = meta_properties_path(directory)
+            refused[directory] = f"{path} has no directory.id: {error.strerror or error}"
+        else:
+            ids[directory] = new_id
+    return {directory: ids[directory] for directory in ensemble.formatted if directory in ids}, (
+        refused
+    )
 
 
 def new_directory_id(new_uuid: UuidSource, taken: Iterable[Uuid]) -> Uuid:

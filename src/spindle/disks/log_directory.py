@@ -12,6 +12,7 @@ class LogDirectory:
     Attributes:
         executor: runs everything that uses the directory's files.
         store, cleaner: belong to the I/O thread; the event loop only submits their methods.
+        directory_id: empty if the directory could not be read when the node started.
         log_count: current and future logs, for the placement of new replicas.
     """
 

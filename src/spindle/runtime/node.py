@@ -19,12 +19,12 @@ from spindle.disks.executor import DirectoryExecutor
 from spindle.disks.identity import DirectoryIdentities, identify_directories
 from spindle.disks.log_directory import LogDirectory
 from spindle.log.errors import MisplacedDirectory
-from spindle.log.formats.clean_shutdown import UNKNOWN_BROKER_EPOCH, read_clean_shutdown
 from spindle.publication.image_publisher import ActiveBrokersWatch, ImagePublisher
 from spindle.runtime.background import log_unhandled
 from spindle.runtime.banner import directory_lines, identity_lines, level_line, listener_lines
 from spindle.runtime.broker.broker_server import BrokerEnvironment, BrokerServer
 from spindle.runtime.controller.controller_server import ControllerServer
+from spindle.runtime.disks.directory_logs import previous_broker_epoch
 from spindle.runtime.disks.open_files import OpenFiles, raise_limit, scarcity, share_out
 from spindle.runtime.logging_setup import set_up_logging
 from spindle.runtime.machine import LocalMachine, Lock, Machine
@@ -45,6 +45,8 @@ EXIT_FAILED: Final = 1
 EXIT_TERMINATED: Final = 128 + signal.SIGTERM
 _SHUTDOWN_S: Final = 30.0
 """Time for a broker to transfer the leadership of its partitions."""
+_FAREWELL_S: Final = 1.0
+"""Time for a broker that a fault ends to tell the controller, which then waits for no session."""
 _DISK_S: Final = 10.0
 """Time for a directory's thread to finish its work; a thread that hangs longer is abandoned."""
 _QUORUM_STOP_S: Final = 5.0
@@ -237,7 +239,14 @@ class Node:
                     raise ConfigError(
                         f"the metadata log directory {path} fails: {error}"
                     ) from error
+                log.error("log directory %s is offline: %s", path, error)
                 thread.fail(error)
+        failures = [self._threads[path].failure for path in dict.fromkeys(self._log_dirs)]
+        if self._config.is_broker and None not in failures:
+            raise ConfigError(
+                "none of the log directories can be used, and a broker needs at least one: "
+                + "; ".join(map(str, failures))
+            )
 
     def _connect(self, client_id: str) -> PeerPool:
         """Return a pool of connections to other nodes."""
@@ -257,7 +266,9 @@ class Node:
             config=config,
             cluster_id=identities.cluster_id,
             directories=directories,
-            previous_broker_epoch=self._previous_broker_epoch(identities),
+            previous_broker_epoch=previous_broker_epoch(
+                self._file_system, {path: self._threads[path] for path in self._log_dirs}
+            ),
             channel=self.controller.channel,
             kraft_version=lambda: quorum.kraft_version,
             connect=self._connect,
@@ -269,19 +280,6 @@ class Node:
             most_descriptors=self._open_files.by_brokers_clients,
         )
         return BrokerServer(environment, self._metrics)
-
-    def _previous_broker_epoch(self, identities: DirectoryIdentities) -> int:
-        """Return the last run's broker epoch, or -1 if a directory was not closed cleanly.
-
-        KIP-966 requires this.
-        """
-        if identities.offline:
-            return UNKNOWN_BROKER_EPOCH
-        epochs = [read_clean_shutdown(self._file_system, p) for p in self._log_dirs]
-        first = epochs[0]
-        if first is None or any(epoch != first for epoch in epochs):
-            return UNKNOWN_BROKER_EPOCH
-        return first
 
     async def _bind_controller_listeners(self) -> list[Listener]:
         """Take the controller ports first: the quorum must be able to name them."""
@@ -362,7 +360,9 @@ class Node:
         for thread in self._threads.values():
             thread.wait_at_most(_DISK_S)
         if self.broker is not None:
-            await self._bounded(self.broker.stop(_SHUTDOWN_S if self._fatal is None else 0.0))
+            is_faulty = self._fatal is not None
+            limit_s = _FAREWELL_S if is_faulty else _SHUTDOWN_S
+            await self._bounded(self.broker.stop(limit_s, must_leave_at_once=is_faulty))
         if self.before_leaving is not None:
             await self._bounded(self.before_leaving())
         # Close the listeners last: the next leader asks this node for its vote.

@@ -261,11 +261,18 @@ class BrokerServer:
         for server in self._servers:
             await server.open()
 
-    async def stop(self, timeout_s: float) -> None:
-        """Hand leaderships over, close the listeners, flush the logs and mark them as clean."""
+    async def stop(self, timeout_s: float, *, must_leave_at_once: bool = False) -> None:
+        """Hand leaderships over, close the listeners, flush the logs and mark them as clean.
+
+        Args:
+            timeout_s: time for the controller to let the broker go.
+            must_leave_at_once: a fault ends the broker, which cannot serve until others lead.
+        """
         if self.lifecycle.state is BrokerState.NOT_RUNNING:
             return
-        if self._config.flag("controlled.shutdown.enable"):
+        if must_leave_at_once:
+            await self.lifecycle.leave_at_once(timeout_s)
+        elif self._config.flag("controlled.shutdown.enable"):
             await self.lifecycle.controlled_shutdown(timeout_s)
         for server in self._servers:
             await server.close()
@@ -418,8 +425,10 @@ class BrokerServer:
         if directory is None:
             return
         self.replicas.on_directory_failed(directory)
-        if all(d.is_offline for d in self._env.directories):
-            self._env.on_fatal("all log directories have failed")
-            return
-        log.warning("log directory %s is offline", uuid_text(directory.directory_id))
-        self.lifecycle.directory_failed(directory.directory_id)
+        directories = self._env.directories
+        if all(d.is_offline for d in directories):
+            paths = ", ".join(d.path for d in directories)
+            self._env.on_fatal(f"all log directories have failed: {paths}")
+        elif directory.directory_id:
+            log.warning("log directory %s is offline", uuid_text(directory.directory_id))
+            self.lifecycle.directory_failed(directory.directory_id)

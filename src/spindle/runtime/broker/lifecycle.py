@@ -105,6 +105,7 @@ class BrokerLifecycle:
         self._backoff = Backoff(_INITIAL_RETRY_MS, times.session_timeout_ms, random.random)
         self._offline: dict[Uuid, None] = {}
         self._acknowledged_offline: dict[Uuid, None] = {}
+        self._checks: list[asyncio.TimerHandle] = []
         self._is_ready = False
         self._wants_shutdown = False
         self._shutdown_allowed: asyncio.Future[bool] = loop.create_future()
@@ -137,8 +138,9 @@ class BrokerLifecycle:
         """Report a dead directory at once; end the process if that fails for too long."""
         self._offline[directory_id] = None
         self._wake.set()
-        asyncio.get_running_loop().call_later(
-            self._times.log_dir_failure_timeout_ms / 1000, self._check_reported, directory_id
+        limit_s = self._times.log_dir_failure_timeout_ms / 1000
+        self._checks.append(
+            asyncio.get_running_loop().call_later(limit_s, self._check_reported, directory_id)
         )
 
     def set_cordoned(self, directory_ids: Sequence[Uuid]) -> None:
@@ -154,6 +156,14 @@ class BrokerLifecycle:
                 f"the controller within log.dir.failure.timeout.ms="
                 f"{self._times.log_dir_failure_timeout_ms}"
             )
+
+    async def leave_at_once(self, timeout_s: float) -> bool:
+        """Ask to be fenced, because the broker cannot serve; return True if the controller has.
+
+        Otherwise the controller would notice the end of the broker only with that of its session.
+        """
+        self._is_ready = False
+        return await self.controlled_shutdown(timeout_s)
 
     async def controlled_shutdown(self, timeout_s: float = _CONTROLLED_SHUTDOWN_S) -> bool:
         """Have the leaderships moved away; return True when the controller lets the broker go.
@@ -181,6 +191,8 @@ class BrokerLifecycle:
 
     async def stop(self) -> None:
         self.state = BrokerState.SHUTTING_DOWN
+        for check in self._checks:
+            check.cancel()
         await background.end(self._task)
         self.state = BrokerState.NOT_RUNNING
 

@@ -2,14 +2,42 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from spindle.common.errors import LogDirectoryFailed
+from spindle.common.ports import FileSystem
+from spindle.disks.executor import DirectoryExecutor
 from spindle.disks.log_directory import LogDirectory
+from spindle.log.formats.clean_shutdown import UNKNOWN_BROKER_EPOCH, read_clean_shutdown
 from spindle.log.log import Log
 from spindle.log.log_config import LogConfig
 
 log = logging.getLogger(__name__)
+
+
+def previous_broker_epoch(
+    file_system: FileSystem, executors: Mapping[str, DirectoryExecutor]
+) -> int:
+    """Return the broker epoch of the last run; -1 if a directory was not closed cleanly (KIP-966).
+
+    A directory that cannot be read fails. To be called before `load_logs`, which removes the marks.
+
+    Args:
+        executors: of all directories in `log.dirs`, by path.
+    """
+    epochs: list[int | None] = []
+    for path, executor in executors.items():
+        epoch = None
+        if executor.failure is None:
+            try:
+                epoch = read_clean_shutdown(file_system, path)
+            except OSError as error:
+                executor.fail(error)
+        epochs.append(epoch)
+    first = epochs[0]
+    if first is None or any(epoch != first for epoch in epochs):
+        return UNKNOWN_BROKER_EPOCH
+    return first
 
 
 async def load_logs(

@@ -1,0 +1,274 @@
+"""A start on directories that are missing, dead, replaced, swapped, or of somebody else."""
+
+import errno
+import logging
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from node_harness import CLUSTER_ID, Client, Home, batch_of, connected, run, running
+
+from spindle.common.errors import ConfigError, ErrorCode
+from spindle.common.filesystem import OsFileSystem
+from spindle.common.ports import FileSystem
+from spindle.log.formats.meta_properties import META_PROPERTIES
+from spindle.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
+from spindle.protocol.messages.metadata import MetadataRequest
+from spindle.runtime.machine import LocalMachine, Lock
+from spindle.runtime.node import Node
+
+
+class FaultyMachine(LocalMachine):
+    """A machine on which paths that contain `path_part` fail."""
+
+    def __init__(self, path_part: str, error_number: int = errno.EIO) -> None:
+        super().__init__()
+        self.path_part = path_part
+        self.error_number = error_number
+
+    def check(self, path: str) -> None:
+        if self.path_part in path:
+            raise OSError(self.error_number, os.strerror(self.error_number), path)
+
+    def file_system(self, directories: object) -> FileSystem:
+        machine = self
+
+        class FaultyFiles(OsFileSystem):
+            def read_bytes(self, path: str) -> bytes:
+                machine.check(path)
+                return super().read_bytes(path)
+
+            def write_atomically(self, path: str, data: bytes) -> None:
+                machine.check(path)
+                super().write_atomically(path, data)
+
+        return FaultyFiles()
+
+    def lock_directory(self, path: str) -> Lock:
+        self.check(f"{path}/.lock")
+        return super().lock_directory(path)
+
+
+async def offline_paths(client: Client) -> list[str]:
+    """Return the names of the directories that answer with KAFKA_STORAGE_ERROR."""
+    response = await client.ask(DescribeLogDirsRequest(topics=None))
+    return sorted(
+        Path(row.log_dir).name
+        for row in response.results
+        if row.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    )
+
+
+async def leaders(client: Client, topic: str) -> list[int]:
+    """Return the leader of each partition."""
+    asked = MetadataRequest.MetadataRequestTopic(name=topic)
+    response = await client.ask(MetadataRequest(topics=[asked]), version=9)
+    rows = sorted(response.topics[0].partitions, key=lambda row: row.partition_index)
+    return [row.leader_id for row in rows]
+
+
+async def fill(home: Home, partitions: int = 3) -> None:
+    """Write a record to each partition of topic t, one in each directory."""
+    async with running(home) as node, connected(node) as client:
+        await client.create_topic("t", partitions)
+        for partition in range(partitions):
+            answer = await client.produce("t", partition, batch_of(b"r%d" % partition))
+            assert answer.error_code == 0
+
+
+def places(home: Home) -> dict[int, int]:
+    """Return the number of the directory of each partition of t."""
+    return {
+        int(path.name[2:]): number
+        for number, directory in enumerate(home.directories)
+        for path in directory.glob("t-?")
+    }
+
+
+def strays(folder: Path) -> list[Path]:
+    return list(folder.glob("*/*-stray"))
+
+
+async def started_with(home: Home, machine: LocalMachine) -> Node:
+    node = Node(home.config(), machine)
+    try:
+        await node.start()
+    except BaseException:
+        await node.stop()
+        raise
+    return node
+
+
+@pytest.mark.parametrize("name", [META_PROPERTIES, ".lock", ".kafka_cleanshutdown"])
+@pytest.mark.parametrize("error_number", [errno.EIO, errno.EACCES, errno.EROFS])
+def test_a_directory_that_fails_at_the_start_is_offline_and_hinders_no_other(
+    tmp_path: Path, name: str, error_number: int
+) -> None:
+    home = Home(tmp_path).format()
+
+    async def scenario() -> None:
+        await fill(home)
+        gone = next(p for p, number in places(home).items() if number == 1)
+        node = await started_with(home, FaultyMachine(f"disk2/{name}", error_number))
+        try:
+            async with connected(node) as client:
+                assert await offline_paths(client) == ["disk2"]
+                found = await leaders(client, "t")
+                assert found[gone] == -1
+                assert [leader for p, leader in enumerate(found) if p != gone] == [1, 1]
+        finally:
+            await node.stop()
+        # The directory is back: its records are, too.
+        async with running(home) as node, connected(node) as client:
+            assert await leaders(client, "t") == [1, 1, 1]
+            assert (await client.fetch("t", gone, 0)).high_watermark == 1
+
+    run(scenario)
+
+
+def test_a_broker_without_any_directory_does_not_start(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    metadata = tmp_path / "metadata"
+    home = Home(tmp_path, 2, metadata_log_dir=str(metadata)).format()
+
+    async def scenario() -> None:
+        with pytest.raises(ConfigError, match=r"none of the log directories.*disk1.*disk2"):
+            await started_with(home, FaultyMachine("/disk"))
+        assert not (metadata / ".lock").exists()
+
+    run(scenario)
+
+
+def test_a_separate_metadata_directory_that_fails_ends_the_start(tmp_path: Path) -> None:
+    home = Home(tmp_path, 2, metadata_log_dir=str(tmp_path / "metadata")).format()
+
+    async def scenario() -> None:
+        with pytest.raises(ConfigError, match=r"metadata cannot be used.*cannot start without it"):
+            await started_with(home, FaultyMachine("metadata/meta.properties"))
+        with pytest.raises(ConfigError, match=r"the metadata log directory .*metadata fails"):
+            await started_with(home, FaultyMachine("metadata/.lock"))
+
+    run(scenario)
+
+
+def test_a_directory_that_takes_no_new_id_is_offline(tmp_path: Path) -> None:
+    home = Home(tmp_path).format()
+    file = home.directories[1] / META_PROPERTIES
+    lines = file.read_text().splitlines()
+    file.write_text("\n".join(line for line in lines if not line.startswith("directory.id")))
+
+    class ReadOnly(FaultyMachine):
+        def file_system(self, directories: object) -> FileSystem:
+            machine = self
+
+            class ReadOnlyFiles(OsFileSystem):
+                def write_atomically(self, path: str, data: bytes) -> None:
+                    machine.check(path)
+                    super().write_atomically(path, data)
+
+            return ReadOnlyFiles()
+
+    async def scenario() -> None:
+        machine = ReadOnly("disk2/meta.properties", errno.EROFS)
+        node = await started_with(home, machine)
+        try:
+            async with connected(node) as client:
+                assert await offline_paths(client) == ["disk2"]
+        finally:
+            await node.stop()
+
+    run(scenario)
+
+
+def other_node(file: Path) -> None:
+    file.write_text(file.read_text().replace("node.id=1", "node.id=2"))
+
+
+def other_cluster(file: Path) -> None:
+    file.write_text(file.read_text().replace(CLUSTER_ID, "AAAAAAAAAAAAAAAAAAAAAB"))
+
+
+def copied(file: Path) -> None:
+    file.write_text((file.parent.parent / "disk3" / META_PROPERTIES).read_text())
+
+
+def removed(file: Path) -> None:
+    file.unlink()
+
+
+def gone(file: Path) -> None:
+    shutil.rmtree(file.parent)
+
+
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [
+        (other_node, "Stored node id 2 doesn't match"),
+        (other_cluster, "Invalid cluster.id in"),
+        (copied, "one directory is a copy of the other"),
+        (removed, "disk2: the directory is not formatted; run"),
+        (gone, "disk2: the directory is not formatted; run"),
+    ],
+    ids=lambda value: value.__name__ if callable(value) else "",
+)
+def test_a_directory_that_belongs_elsewhere_ends_the_start(
+    tmp_path: Path, damage: Callable[[Path], None], reason: str
+) -> None:
+    home = Home(tmp_path).format()
+    damage(home.directories[1] / META_PROPERTIES)
+
+    async def scenario() -> None:
+        with pytest.raises(ConfigError, match=reason):
+            async with running(home):
+                pass
+
+    run(scenario)
+
+
+def test_directories_may_change_their_order_and_their_paths(tmp_path: Path) -> None:
+    """A directory is known by its id: replicas go where their disk goes."""
+    home = Home(tmp_path, metadata_log_dir=str(tmp_path / "metadata")).format()
+
+    async def scenario() -> None:
+        await fill(home)
+        first, second, third = home.directories
+        first.rename(tmp_path / "swap")
+        second.rename(first)
+        (tmp_path / "swap").rename(second)
+        home.properties["log.dirs"] = f"{third},{second},{first}"
+        before = places(home)
+        async with running(home) as node, connected(node) as client:
+            assert await leaders(client, "t") == [1, 1, 1]
+            for partition in range(3):
+                assert (await client.fetch("t", partition, 0)).high_watermark == 1
+        assert places(home) == before
+        assert strays(tmp_path) == []
+
+    run(scenario)
+
+
+def test_a_replaced_directory_gets_the_lost_single_replica_again_empty(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """No other replica could lose records by it, and the partition can be used again."""
+    home = Home(tmp_path).format()
+
+    async def scenario() -> None:
+        await fill(home)
+        lost = next(p for p, number in places(home).items() if number == 1)
+        shutil.rmtree(home.directories[1])
+        home.format("--ignore-formatted")
+        async with running(home) as node, connected(node) as client:
+            assert node.broker is not None
+            assert await node.broker.metadata.wait_for(
+                lambda image: image.topics.by_name["t"].partitions[lost].leader == 1, 10
+            )
+            for partition in range(3):
+                answer = await client.fetch("t", partition, 0, max_wait_ms=0)
+                assert (answer.error_code, answer.high_watermark) == (0, partition != lost)
+
+    with caplog.at_level(logging.WARNING):
+        run(scenario)
