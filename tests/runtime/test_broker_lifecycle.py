@@ -1,6 +1,7 @@
 """A broker's session at the controller, with a controller in the hands of the test."""
 
 import asyncio
+from collections.abc import Callable, Coroutine
 from random import Random
 from typing import Any
 
@@ -12,27 +13,92 @@ from spindle.protocol.messages.broker_heartbeat import (
     BrokerHeartbeatRequest,
     BrokerHeartbeatResponse,
 )
-from spindle.protocol.messages.broker_registration import BrokerRegistrationResponse
+from spindle.protocol.messages.broker_registration import (
+    BrokerRegistrationRequest,
+    BrokerRegistrationResponse,
+)
 from spindle.runtime.broker.lifecycle import (
     BrokerIdentity,
     BrokerLifecycle,
     BrokerState,
     LifecycleTimes,
 )
+from spindle.testing.simulation.loop import SimulatedLoop
 
 LIMIT_S = 60
+
+
+Answer = BrokerHeartbeatResponse | ApiError | object
 
 
 class Controller:
     """Accepts the registration and answers heartbeats with what the test gives it."""
 
-    def __init__(self, *answers: object) -> None:
+    def __init__(self, *answers: Answer) -> None:
         self.answers = list(answers)
+        self.heartbeats: list[BrokerHeartbeatRequest] = []
+        self.registrations: list[BrokerRegistrationRequest] = []
 
     async def request(self, message: Any, context: Any = None) -> Any:
-        if not isinstance(message, BrokerHeartbeatRequest):
+        if isinstance(message, BrokerRegistrationRequest):
+            self.registrations.append(message)
             return BrokerRegistrationResponse(broker_epoch=7)
-        return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        self.heartbeats.append(message)
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if isinstance(answer, ApiError):
+            raise answer
+        return answer
+
+
+RUNNING = BrokerHeartbeatResponse(is_caught_up=True, is_fenced=False)
+A, B = b"a" * 16, b"b" * 16
+
+
+class Broker:
+    """The lifecycle of a broker with the directories A and B.
+
+    Attributes:
+        faults: why the lifecycle wants the node to end.
+    """
+
+    def __init__(self, controller: Controller, *, failure_timeout_ms: int = 60_000) -> None:
+        self.faults: list[str] = []
+        self.online = [A, B]
+        self.is_faulty = asyncio.Event()
+        self.lifecycle = BrokerLifecycle(
+            BrokerIdentity(1, "c", b"i" * 16, tuple, {}, None, lambda: self.online, -1),
+            LifecycleTimes(1, 1000, 1000, failure_timeout_ms),
+            controller,
+            lambda: 0,
+            lambda epoch: None,
+            self._fail,
+            Random(1),
+        )
+
+    def _fail(self, reason: str) -> None:
+        self.faults.append(reason)
+        self.is_faulty.set()
+
+    async def run(self) -> "Broker":
+        """Start, and return when the controller has unfenced the broker."""
+        self.lifecycle.start()
+        self.lifecycle.set_ready()
+        await asyncio.wait_for(self.lifecycle.unfenced, LIMIT_S)
+        return self
+
+    def lose(self, directory: bytes) -> None:
+        self.online.remove(directory)
+        self.lifecycle.directory_failed(directory)
+
+
+def in_virtual_time(scenario: Coroutine[Any, Any, None]) -> None:
+    SimulatedLoop().run_until_complete(scenario)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(LIMIT_S):
+        while not condition():  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
 
 
 def test_an_unexpected_answer_to_a_heartbeat_does_not_end_the_session() -> None:
@@ -154,3 +220,99 @@ def test_the_stop_of_an_unregistered_broker_waits_for_nobody() -> None:
         await lifecycle.stop()
 
     asyncio.run(run())
+
+
+def test_a_dead_directory_is_in_every_heartbeat_until_the_end() -> None:
+    async def run() -> None:
+        controller = Controller(RUNNING)
+        broker = await Broker(controller).run()
+        assert controller.registrations[0].log_dirs == [A, B]
+        broker.lose(B)
+        sent = len(controller.heartbeats)
+        await until(lambda: len(controller.heartbeats) > sent + 3)
+        assert {tuple(one.offline_log_dirs) for one in controller.heartbeats[sent + 1 :]} == {(B,)}
+        await broker.lifecycle.stop()
+        assert broker.faults == []
+
+    in_virtual_time(run())
+
+
+def test_a_failure_that_no_controller_acknowledges_in_time_ends_the_broker() -> None:
+    """log.dir.failure.timeout.ms; an answer with an error acknowledges nothing."""
+
+    async def run() -> None:
+        controller = Controller(RUNNING)
+        broker = await Broker(controller, failure_timeout_ms=20).run()
+        controller.answers = [BrokerHeartbeatResponse(error_code=ErrorCode.NOT_CONTROLLER)]
+        broker.lose(A)
+        await asyncio.wait_for(broker.is_faulty.wait(), LIMIT_S)
+        assert "log.dir.failure.timeout.ms=20" in broker.faults[0]
+        assert any(one.offline_log_dirs == [A] for one in controller.heartbeats)
+        await broker.lifecycle.stop()
+
+    in_virtual_time(run())
+
+
+def test_a_failure_that_is_acknowledged_after_refusals_does_not_end_the_broker() -> None:
+    async def run() -> None:
+        controller = Controller(RUNNING)
+        broker = await Broker(controller, failure_timeout_ms=2_000).run()
+        refusal = ApiError(ErrorCode.REQUEST_TIMED_OUT)
+        controller.answers = [refusal, RUNNING]
+        broker.lose(A)
+        await until(lambda: len(controller.answers) == 1)
+        await asyncio.sleep(2.1)
+        assert broker.faults == []
+        await broker.lifecycle.stop()
+
+    in_virtual_time(run())
+
+
+def test_a_stopped_broker_does_not_end_a_second_time() -> None:
+    async def run() -> None:
+        controller = Controller(RUNNING)
+        broker = await Broker(controller, failure_timeout_ms=20).run()
+        controller.answers = [ApiError(ErrorCode.REQUEST_TIMED_OUT)]
+        broker.lose(A)
+        await broker.lifecycle.stop()
+        await asyncio.sleep(0.05)
+        assert broker.faults == []
+
+    in_virtual_time(run())
+
+
+def test_a_broker_that_a_fault_ends_asks_to_be_fenced_at_once() -> None:
+    async def run() -> None:
+        controller = Controller(RUNNING)
+        broker = await Broker(controller).run()
+        controller.answers = [
+            BrokerHeartbeatResponse(is_caught_up=True, is_fenced=True, should_shut_down=True)
+        ]
+        assert await broker.lifecycle.leave_at_once(LIMIT_S)
+        last = controller.heartbeats[-1]
+        assert (last.want_fence, last.want_shut_down) == (True, True)
+        await broker.lifecycle.stop()
+
+    in_virtual_time(run())
+
+
+def test_a_renewed_registration_keeps_a_directory_whose_failure_is_not_known_yet() -> None:
+    """Without it the controller would not look at the partitions in that directory."""
+
+    async def run() -> None:
+        controller = Controller(RUNNING)
+        broker = await Broker(controller).run()
+        broker.lose(B)
+        broker.lifecycle.register_again()
+        await until(lambda: len(controller.registrations) == 2)
+        assert controller.registrations[1].log_dirs == [A, B]
+        assert controller.registrations[1].incarnation_id == b"i" * 16
+        sent = len(controller.heartbeats)
+        await until(lambda: len(controller.heartbeats) > sent)
+        assert controller.heartbeats[sent].offline_log_dirs == [B]
+        broker.lifecycle.register_again()
+        await until(lambda: len(controller.registrations) == 3)
+        assert controller.registrations[2].log_dirs == [A]
+        await broker.lifecycle.stop()
+
+    in_virtual_time(run())

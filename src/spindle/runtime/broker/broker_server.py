@@ -9,7 +9,7 @@ from typing import Final
 
 from spindle.common.errors import LogDirectoryFailed
 from spindle.common.ids import OFFSETS_TOPIC, Endpoint
-from spindle.common.uuids import Uuid, uuid_text
+from spindle.common.uuids import Uuid
 from spindle.config.broker_values import BrokerValues
 from spindle.config.node_config import NodeConfig
 from spindle.disks.log_directory import LogDirectory
@@ -20,7 +20,6 @@ from spindle.metadata.features import DIRECTORY_ASSIGNMENT_LEVEL, SUPPORTED_FEAT
 from spindle.metadata.image import MetadataImage
 from spindle.metadata.local_changes import local_changes
 from spindle.publication.loader import Publication
-from spindle.replicas.assignments import Assignments
 from spindle.replicas.isr_changes import IsrChanges
 from spindle.replicas.partition import Partition
 from spindle.replicas.replica_manager import Replicas
@@ -31,6 +30,7 @@ from spindle.replication.leader_state import IsrProposal
 from spindle.runtime.backoff import Backoff
 from spindle.runtime.broker.broker_metadata import BrokerMetadata
 from spindle.runtime.broker.cordon_keeper import CordonKeeper
+from spindle.runtime.broker.directory_reports import DirectoryReports
 from spindle.runtime.broker.housekeeping import Housekeeping
 from spindle.runtime.broker.isr_expiration import IsrExpiration
 from spindle.runtime.broker.lifecycle import (
@@ -112,22 +112,19 @@ class BrokerServer:
         self.isr_changes = IsrChanges(config.node_id)
         self._isr_sender = self._report_sender("ISR changes", self.isr_changes, 50, 1_000)
         self._isr_expiration = IsrExpiration(lambda: self.replicas.review_isrs(), max_lag_ms)
+        self.directory_reports = self._make_directory_reports()
         self.replicas = Replicas(
             ReplicationContext(
                 config.node_id, self.metadata, self._steady_ms, max_lag_ms, self._propose
             ),
             env.directories,
             self._settings_of,
-            self._misplaced,
+            self.directory_reports.assign,
             self.replica_fetchers,
             env.now_ms,
             env.new_uuid,
         )
         self.mover = self._make_mover()
-        self._assignments = Assignments(config.node_id, self._holds)
-        self._assignment_sender = self._report_sender(
-            "directory assignments", self._assignments, 100, 10_000
-        )
         self.groups = GroupCoordinator(
             config.node_id,
             group_coordinator_config(config),
@@ -154,11 +151,21 @@ class BrokerServer:
         ]
         self.limits = RequestLimits.of(config, env.most_descriptors)
         self._servers = [self._server(listener) for listener in self.listeners]
-        self.lifecycle = self._make_lifecycle()
+        self.lifecycle = self.directory_reports.lifecycle = self._make_lifecycle()
         self._cordons = CordonKeeper(config, env.directories, self._cordon)
 
     def _steady_ms(self) -> int:
         return int(self._loop.time() * 1000)
+
+    def _make_directory_reports(self) -> DirectoryReports:
+        env = self._env
+        return DirectoryReports(
+            self._config.node_id,
+            env.directories,
+            lambda: self.metadata.newest,
+            self._report_sender,
+            env.on_fatal,
+        )
 
     def _make_mover(self) -> ReplicaMover:
         env = self._env
@@ -246,7 +253,7 @@ class BrokerServer:
         """Register, catch up, host the replicas, be unfenced, then open the listeners."""
         await self._load_logs()
         self.metadata.observe(self.lifecycle.metadata_advanced)
-        self._assignment_sender.start()
+        self.directory_reports.start()
         self._isr_sender.start()
         self._isr_expiration.start()
         self.lifecycle.start()
@@ -279,7 +286,7 @@ class BrokerServer:
         await self._housekeeping.stop()
         await self.mover.stop()
         self.groups.close()
-        await self._assignment_sender.stop()
+        await self.directory_reports.stop()
         await self._isr_expiration.stop()
         await self._isr_sender.stop()
         await self.metadata.stop()
@@ -368,6 +375,8 @@ class BrokerServer:
             topics = [r.name for r in changed if r.resource_type == TOPIC_RESOURCE]
             if topics:
                 self.replicas.refresh_settings(topics)
+        if delta.features.is_changed:
+            self.directory_reports.features_changed(publication.image)
         self.quotas.update(publication.image.client_quotas)
         if delta.topics.deleted:
             gone = [(topic_id, topic.name) for topic_id, topic in delta.topics.deleted.items()]
@@ -400,17 +409,9 @@ class BrokerServer:
         else:
             self.groups.on_resigned(where.partition)
 
-    def _misplaced(self, topic_id: Uuid, partition: int, directory_id: Uuid) -> None:
-        self._assignments.add(topic_id, partition, directory_id)
-        self._assignment_sender.wake()
-
     def _propose(self, partition: Partition, proposal: IsrProposal) -> None:
         self.isr_changes.add(partition, proposal)
         self._isr_sender.wake()
-
-    def _holds(self, topic_id: Uuid, partition: int) -> bool:
-        known = self.metadata.newest.topics.partition(topic_id, partition)
-        return known is not None and self._config.node_id in known.replicas
 
     async def _ensure_internal_topic(self, name: str) -> None:
         await request_topics(self.services, None, [name])
@@ -425,10 +426,4 @@ class BrokerServer:
         if directory is None:
             return
         self.replicas.on_directory_failed(directory)
-        directories = self._env.directories
-        if all(d.is_offline for d in directories):
-            paths = ", ".join(d.path for d in directories)
-            self._env.on_fatal(f"all log directories have failed: {paths}")
-        elif directory.directory_id:
-            log.warning("log directory %s is offline", uuid_text(directory.directory_id))
-            self.lifecycle.directory_failed(directory.directory_id)
+        self.directory_reports.directory_failed(directory)

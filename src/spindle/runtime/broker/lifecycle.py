@@ -106,6 +106,7 @@ class BrokerLifecycle:
         self._offline: dict[Uuid, None] = {}
         self._acknowledged_offline: dict[Uuid, None] = {}
         self._checks: list[asyncio.TimerHandle] = []
+        self._is_registration_due = False
         self._is_ready = False
         self._wants_shutdown = False
         self._shutdown_allowed: asyncio.Future[bool] = loop.create_future()
@@ -142,6 +143,11 @@ class BrokerLifecycle:
         self._checks.append(
             asyncio.get_running_loop().call_later(limit_s, self._check_reported, directory_id)
         )
+
+    def register_again(self) -> None:
+        """Renew the registration of this process, because its directories have changed."""
+        self._is_registration_due = True
+        self._wake.set()
 
     def set_cordoned(self, directory_ids: Sequence[Uuid]) -> None:
         """Report the cordoned directories, at once if they have changed (KIP-1066)."""
@@ -201,6 +207,8 @@ class BrokerLifecycle:
     async def _turn(self) -> None:
         if self.broker_epoch < 0:
             await self._register_until_accepted()
+        elif self._is_registration_due:
+            await self._renew_registration()
         delay_s = await self._heartbeat()
         await self._pause(delay_s)
 
@@ -234,6 +242,25 @@ class BrokerLifecycle:
                 self._backoff.reset()
                 return
 
+    async def _renew_registration(self) -> None:
+        """Register again; if that fails, the next turn tries it again, with a heartbeat between."""
+        self._is_registration_due = False
+        try:
+            await self._register()
+        except ApiError as error:
+            self._is_registration_due = True
+            log.warning("the registration was not renewed: %s", error)
+
+    def _registered_directories(self) -> list[Uuid]:
+        """Return the online directories, and those whose failure the controller does not know.
+
+        A directory that leaves the registration without a report would keep its leaderships.
+        """
+        online = list(self._identity.directories())
+        if self.broker_epoch >= 0:
+            online += [d for d in self._offline if d not in self._acknowledged_offline]
+        return sorted(online, key=uuid_sort_key)
+
     async def _register(self) -> None:
         identity = self._identity
         request = BrokerRegistrationRequest(
@@ -243,7 +270,7 @@ class BrokerLifecycle:
             listeners=listener_rows(BrokerRegistrationRequest.Listener, identity.endpoints()),
             features=feature_rows(BrokerRegistrationRequest.Feature, identity.features),
             rack=identity.rack,
-            log_dirs=sorted(identity.directories(), key=uuid_sort_key),
+            log_dirs=self._registered_directories(),
             previous_broker_epoch=identity.previous_broker_epoch,
         )
         response: BrokerRegistrationResponse = await self._ask(request)
