@@ -1,5 +1,6 @@
 """Produce: what is appended, when it is answered, and what is refused."""
 
+from cluster_image import directory_of
 from serving_scenario import ServingScenario, code_of
 
 from spindle.common.errors import ErrorCode, ProtocolViolation
@@ -171,11 +172,22 @@ def test_a_request_does_not_wait_for_a_replica_for_ever() -> None:
 def test_a_replica_that_cannot_be_made_is_not_waited_for() -> None:
     s = ServingScenario(directories=2)
     s.hold_disk()
-    s.create("t", [1])
+    s.cluster.create("t", [1], directories=[[directory_of(1, 0)]])
+    s.publish()
     token = s.ask_produce("a", acks=1)
     s.fail_disk()
     s.release_disk()
     assert code_of(s.produced(token)) == ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def test_a_request_waits_for_a_replica_that_is_made_in_another_directory_after_a_failure() -> None:
+    s = ServingScenario(directories=2)
+    s.hold_disk()
+    s.create("t", [1])
+    token = s.ask_produce("a", acks=1)
+    s.fail_disk()
+    s.release_disk()
+    assert s.produced(token).base_offset == 0
 
 
 # -- what ends a request that waits
