@@ -13,6 +13,7 @@ from spindle.protocol.messages.alter_partition_reassignments import (
 )
 from spindle.protocol.messages.create_partitions import CreatePartitionsRequest
 from spindle.protocol.messages.create_topics import CreateTopicsRequest
+from spindle.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 
 Topic = CreateTopicsRequest.CreatableTopic
 Grown = CreatePartitionsRequest.CreatePartitionsTopic
@@ -145,5 +146,44 @@ def test_below_its_level_a_reported_cordon_is_ignored() -> None:
         assert node.publisher.image.cluster.brokers[1].cordoned_directories is None
         (made,) = (await node.request(topic("e1", replication_factor=3))).topics
         assert made.error_code == 0
+
+    run(scenario())
+
+
+Altered = IncrementalAlterConfigsRequest.AlterConfigsResource
+CORDONS, NOTES = "cordoned.log.dirs", "spindle.cordon.notes"
+
+
+async def set_configs(node: Harness, **values: str | None) -> dict[str, str]:
+    """Set or, with None, delete keys of broker 1 with one request; return all its keys."""
+    configs = [
+        Altered.AlterableConfig(
+            name={"cordons": CORDONS, "notes": NOTES}[key],
+            config_operation=1 if value is None else 0,
+            value=value,
+        )
+        for key, value in values.items()
+    ]
+    request: Any = IncrementalAlterConfigsRequest(
+        resources=[Altered(resource_type=4, resource_name="1", configs=configs)]
+    )
+    answer: Any = await node.driver.handle(request)
+    assert answer.responses[0].error_code == 0, answer
+    return dict(node.publisher.image.configs.broker(1))
+
+
+def test_a_note_ends_with_its_cordon_whichever_tool_changes_the_cordons() -> None:
+    a, b = '{"path":"/a","owner":"x"}', '{"path":"/b","until_ms":5}'
+
+    async def scenario() -> None:
+        node, _ = await cluster()
+        both = {CORDONS: "/a,/b", NOTES: f"[{a},{b}]"}
+        assert await set_configs(node, cordons="/a,/b", notes=f"[{a},{b}]") == both
+        assert await set_configs(node, cordons="/b,/a,/c") == {**both, CORDONS: "/b,/a,/c"}
+        assert await set_configs(node, cordons="/b") == {CORDONS: "/b", NOTES: f"[{b}]"}
+        assert await set_configs(node, cordons="") == {CORDONS: ""}
+        assert await set_configs(node, cordons="/b") == {CORDONS: "/b"}, "a new cordon, no note"
+        await set_configs(node, notes=f"[{b}]")
+        assert await set_configs(node, cordons=None) == {}
 
     run(scenario())

@@ -1,5 +1,7 @@
 """The cordoned directories of a broker follow its configuration and the cluster's level."""
 
+import asyncio
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -8,19 +10,47 @@ import pytest
 from metadata_history import image_of
 from node_harness import Client, Home, connected, partition_folders, run, running
 
-from spindle.common.errors import ErrorCode
+from spindle.common.errors import ApiError, ErrorCode
 from spindle.config.node_config import NodeConfig
 from spindle.metadata.image import MetadataImage
 from spindle.protocol.messages.alter_replica_log_dirs import AlterReplicaLogDirsRequest
 from spindle.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
-from spindle.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
+from spindle.protocol.messages.incremental_alter_configs import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
 from spindle.protocol.messages.metadata_records import ConfigRecord, FeatureLevelRecord
 from spindle.runtime.broker.cordon_keeper import CordonKeeper
 
 Altered = IncrementalAlterConfigsRequest.AlterConfigsResource
 
 
-def keeper_of(told: list[list[str]], *paths: str, static: str | None = None) -> CordonKeeper:
+class Controller:
+    """Keeps the requests of the keeper, and fails as often as the test says."""
+
+    def __init__(self, failures: int = 0) -> None:
+        self.failures = failures
+        self.asked: asyncio.Queue[list[tuple[str, int, str | None]]] = asyncio.Queue()
+
+    async def request(self, message: Any) -> Any:
+        if self.failures:
+            self.failures -= 1
+            raise ApiError(ErrorCode.NOT_CONTROLLER)
+        (resource,) = message.resources
+        assert (resource.resource_type, resource.resource_name) == (4, "1")
+        self.asked.put_nowait([(c.name, c.config_operation, c.value) for c in resource.configs])
+        return IncrementalAlterConfigsResponse(
+            responses=[IncrementalAlterConfigsResponse.AlterConfigsResourceResponse()]
+        )
+
+
+def keeper_of(
+    told: list[list[str]],
+    *paths: str,
+    static: str | None = None,
+    controller: Controller | None = None,
+    now_ms: Callable[[], int] = lambda: 0,
+) -> CordonKeeper:
     properties = {
         "process.roles": "broker",
         "node.id": "1",
@@ -35,17 +65,22 @@ def keeper_of(told: list[list[str]], *paths: str, static: str | None = None) -> 
         NodeConfig.from_properties(properties),
         directories,
         lambda cordoned: told.append([directory.path for directory in cordoned]),
+        Controller().request if controller is None else controller.request,
+        now_ms,
+        lambda: 0.0,
     )
 
 
-def image(level: int, cordoned: str | None = None) -> MetadataImage:
-    config = ConfigRecord(
-        resource_type=4, resource_name="1", name="cordoned.log.dirs", value=cordoned
-    )
+def image(level: int, cordoned: str | None = None, notes: str | None = None) -> MetadataImage:
+    values = {"cordoned.log.dirs": cordoned, "spindle.cordon.notes": notes}
     return image_of(
         [
             FeatureLevelRecord(name="metadata.version", feature_level=level),
-            *([config] if cordoned is not None else []),
+            *(
+                ConfigRecord(resource_type=4, resource_name="1", name=name, value=value)
+                for name, value in values.items()
+                if value is not None
+            ),
         ]
     )
 
@@ -77,6 +112,53 @@ def test_an_entry_that_is_no_log_directory_any_more_is_named(
         "cordoned.log.dirs names /gone, which is no log directory of this broker; the entry has "
         "no effect"
     ]
+
+
+A = '{"path":"/a","until_ms":1000}'
+B = '{"path":"/b","owner":"ops","until_ms":2000}'
+C = '{"path":"/c"}'
+
+
+def test_a_broker_ends_a_cordon_whose_time_is_over_also_after_a_restart(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO")
+
+    async def scenario() -> None:
+        controller = Controller(failures=2)
+        now_ms = 1_999
+        keeper = keeper_of([], "/a", "/b", "/c", controller=controller, now_ms=lambda: now_ms)
+        keeper.follow(image(30, "/a,/b,/c", f"[{A},{B},{C}]"))
+        keeper.start()
+        assert await controller.asked.get() == [
+            ("spindle.cordon.notes", 0, f"[{B},{C}]"),
+            ("cordoned.log.dirs", 3, "/a"),
+        ]
+        assert "the time of a cordon is over: /a" in caplog.messages
+        now_ms = 2_000
+        keeper.follow(image(30, "/b,/c", f"[{B},{C}]"))
+        assert await controller.asked.get() == [
+            ("spindle.cordon.notes", 0, f"[{C}]"),
+            ("cordoned.log.dirs", 3, "/b"),
+        ]
+        assert "the time of a cordon is over: /b, by ops" in caplog.messages
+        await keeper.stop()
+
+    run(scenario)
+
+
+def test_a_note_whose_cordon_a_kafka_controller_removed_is_removed() -> None:
+    async def scenario() -> None:
+        controller = Controller()
+        keeper = keeper_of([], "/a", "/b", controller=controller)
+        keeper.start()
+        keeper.follow(image(30, "/b", f"[{A}]"))
+        assert await controller.asked.get() == [("spindle.cordon.notes", 1, None)]
+        keeper.follow(image(30, "/b"))
+        await keeper.stop()
+        assert controller.asked.empty()
+
+    run(scenario)
 
 
 async def alter(client: Client, value: str | None, operation: int = 0) -> tuple[int, str | None]:

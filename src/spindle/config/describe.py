@@ -114,10 +114,14 @@ def _describe_topic_key(
 def describe_broker(
     layers: BrokerLayers, names: Sequence[str] | None = None
 ) -> list[DescribedConfig]:
-    """Return the configuration of a broker, sorted by name, including unknown keys that are set."""
+    """Return the configuration of a broker, sorted by name, including unknown keys that are set.
+
+    An internal key is in it if it is set, or named in `names`.
+    """
     public = {name: None for name, key in BROKER_KEYS.items() if not key.is_internal}
     given = {**layers.node.static, **layers.cluster, **layers.broker}
-    every = sorted(public | dict.fromkeys(given))
+    named = [n for n in names or () if n in DYNAMIC_KEYS and DYNAMIC_KEYS[n].is_internal]
+    every = sorted(public | dict.fromkeys((*given, *named)))
     return [_describe_broker_key(layers, name) for name in _wanted(every, names)]
 
 

@@ -25,3 +25,8 @@ def match_paths(wanted: Iterable[str], log_dirs: Sequence[str]) -> Mapping[str, 
     """
     by_place = {resolve_path(path): path for path in reversed(log_dirs)}
     return {path: by_place.get(resolve_path(path)) for path in wanted}
+
+
+def cordon_entries(text: str) -> tuple[str, ...]:
+    """Return the entries of a value of `cordoned.log.dirs`, as they were written."""
+    return tuple(entry.strip() for entry in text.split(",") if entry.strip())

@@ -11,6 +11,7 @@ from typing import Final
 
 from spindle.common.errors import ApiError, ConfigError, ErrorCode
 from spindle.config.broker_keys import DYNAMIC_KEYS
+from spindle.config.broker_keys.spindle import CORDON_NOTES
 from spindle.config.broker_synonyms import (
     CLUSTER_LEVEL_LISTENER_KEYS,
     broker_key,
@@ -18,8 +19,10 @@ from spindle.config.broker_synonyms import (
     listener_override,
 )
 from spindle.config.client_metrics_keys import CLIENT_METRICS_KEYS
+from spindle.config.cordon_notes import kept_notes, parse_notes
 from spindle.config.definition import ConfigKey, UpdateMode, parse_all
 from spindle.config.group_keys import GROUP_BROKER_KEYS, GROUP_KEYS
+from spindle.config.log_dir_paths import cordon_entries
 from spindle.config.node_checks import check_cordoned_log_dirs
 from spindle.config.node_config import NodeConfig
 from spindle.config.resources import ResourceType
@@ -133,11 +136,27 @@ def validate_broker(broker: str, values: Mapping[str, str]) -> None:
                 key.parse(text)
             except ConfigError as error:
                 raise _invalid_request(str(error)) from None
+    _check_cordon_notes(values)
     own = sorted(filter(_needs_broker, values))
     if own and not broker:
         raise _invalid_request(
             "Cannot update these configs at default cluster level, broker id must be specified: "
             f"{_bracketed(own)}"
+        )
+
+
+def _check_cordon_notes(values: Mapping[str, str]) -> None:
+    """Refuse a note without a cordon: a later cordon of its path must not get it."""
+    if CORDON_NOTES not in values or "cordoned.log.dirs" not in values:
+        return
+    text = values["cordoned.log.dirs"]
+    notes = parse_notes(values[CORDON_NOTES])
+    kept = kept_notes(notes, cordon_entries(text))
+    strangers = [note.path for note in notes if note not in kept]
+    if strangers:
+        raise _invalid_request(
+            f"{CORDON_NOTES} has a note of {', '.join(strangers)}, which is no entry of "
+            f"cordoned.log.dirs={text}"
         )
 
 

@@ -8,7 +8,10 @@ directories need their metadata.version (KIP-1066).
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
-from spindle.common.errors import ApiError, ErrorCode
+from spindle.common.errors import ApiError, ConfigError, ErrorCode
+from spindle.config.broker_keys.spindle import CORDON_NOTES
+from spindle.config.cordon_notes import kept_notes, notes_text, parse_notes
+from spindle.config.log_dir_paths import cordon_entries
 from spindle.controller.decision import ControllerContext, Decision
 from spindle.controller.duplicates import repeated
 from spindle.controller.topic_names import check_topic_name
@@ -244,6 +247,8 @@ def _change_records(
     is_forwarded: bool,
 ) -> list[Message]:
     current = image.configs.of(resource)
+    if resource.resource_type == BROKER_RESOURCE:
+        changes = _without_ended_notes(current, changes)
     after = {key: value for key, value in current.items() if key not in changes}
     after |= {key: value for key, value in changes.items() if value is not None}
     _check_named(resource)
@@ -262,6 +267,23 @@ def _change_records(
         for name, value in changes.items()
     ]
     return records + clear_elr_records(image, resource, changes)
+
+
+def _without_ended_notes(current: Mapping[str, str], changes: Changes) -> Changes:
+    """Add to a change of the cordons that the notes of those which end are removed.
+
+    So an older note never belongs to a later cordon of the same directory, whichever tool changes
+    the cordons. A request that changes the notes as well decides about them itself.
+    """
+    if CORDONED_LOG_DIRS not in changes or CORDON_NOTES in changes or CORDON_NOTES not in current:
+        return changes
+    entries = cordon_entries(changes[CORDONED_LOG_DIRS] or "")
+    try:
+        notes = parse_notes(current[CORDON_NOTES])
+    except ConfigError:
+        notes = ()
+    text = notes_text(kept_notes(notes, entries))
+    return changes if text == current[CORDON_NOTES] else {**changes, CORDON_NOTES: text}
 
 
 def clear_elr_records(

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from spindle.config.log_dir_paths import EVERY_DIRECTORY, match_paths
+from spindle.config.log_dir_paths import EVERY_DIRECTORY, cordon_entries, match_paths
 
 
 def cordoned_paths(
@@ -25,8 +25,3 @@ def cordoned_paths(
         return tuple(paths)
     found = match_paths(wanted, paths).values()
     return tuple(dict.fromkeys(path for path in found if path is not None))
-
-
-def cordon_entries(text: str) -> tuple[str, ...]:
-    """Return the entries of a value of `cordoned.log.dirs`, as they were written."""
-    return tuple(entry.strip() for entry in text.split(",") if entry.strip())

@@ -12,6 +12,8 @@ disks = LazyGroup(
     sections={
         "Commands": {
             "list": (f"{_DISKS}.list_command:list_command", "Show directories, space and state."),
+            "cordon": (f"{_DISKS}.cordon_command:cordon_command", "Give one no new replicas."),
+            "uncordon": (f"{_DISKS}.uncordon_command:uncordon_command", "End its cordon."),
         },
     },
     params=[],

@@ -60,8 +60,13 @@ class ReportedConfig:
     synonyms: tuple[ReportedSynonym, ...] = ()
 
 
-def describe(client: WireClient, kind: ResourceType, name: str) -> list[ReportedConfig]:
+def describe(
+    client: WireClient, kind: ResourceType, name: str, keys: Sequence[str] | None = None
+) -> list[ReportedConfig]:
     """Return the configuration of a resource in the broker's order; a broker is asked for its own.
+
+    Args:
+        keys: return only these, as far as the broker knows them.
 
     Raises:
         ApiError: the resource was refused, or is a broker that does not exist now.
@@ -70,7 +75,9 @@ def describe(client: WireClient, kind: ResourceType, name: str) -> list[Reported
     request = DescribeConfigsRequest(
         resources=[
             DescribeConfigsRequest.DescribeConfigsResource(
-                resource_type=kind, resource_name=name, configuration_keys=None
+                resource_type=kind,
+                resource_name=name,
+                configuration_keys=None if keys is None else list(keys),
             )
         ],
         include_synonyms=True,

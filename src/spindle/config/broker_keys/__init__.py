@@ -17,7 +17,7 @@ from spindle.config.broker_keys.replication import REPLICATION_KEYS
 from spindle.config.broker_keys.sasl import SASL_KEYS
 from spindle.config.broker_keys.security import SECURITY_KEYS
 from spindle.config.broker_keys.share_groups import SHARE_GROUPS_KEYS
-from spindle.config.broker_keys.spindle import SPINDLE_KEYS
+from spindle.config.broker_keys.spindle import CORDON_NOTES, SPINDLE_KEYS
 from spindle.config.broker_keys.streams_groups import STREAMS_GROUPS_KEYS
 from spindle.config.broker_keys.tls import TLS_KEYS
 from spindle.config.broker_keys.transactions import TRANSACTIONS_KEYS
@@ -27,6 +27,7 @@ DYNAMIC_ONLY: Final = (
     "follower.replication.throttled.rate",
     "leader.replication.throttled.rate",
     "replica.alter.log.dirs.io.max.bytes.per.second",
+    CORDON_NOTES,
 )
 """Keys that can only be set by request; in a property file they have no effect."""
 

@@ -2,16 +2,22 @@
 
 from typing import Final
 
-from spindle.config.definition import INT, READ_ONLY, STRING, ConfigKey
+from spindle.config.cordon_notes import CordonNotes
+from spindle.config.definition import INT, PER_BROKER, READ_ONLY, STRING, ConfigKey
 from spindle.config.endpoints import HostAndPort
 from spindle.config.validators import OneOf, Range
 
 METRICS_LISTENER: Final = "spindle.metrics.listener"
 LOG_FORMAT: Final = "spindle.log.format"
 HANG_TIMEOUT: Final = "spindle.log.dir.hang.timeout.ms"
+CORDON_NOTES: Final = "spindle.cordon.notes"
 
 # fmt: off
 SPINDLE_KEYS = (
+    ConfigKey(CORDON_NOTES, STRING, "", CordonNotes(), PER_BROKER,
+              "Reason, owner and end of the cordons in cordoned.log.dirs, as a JSON list. Written "
+              "by spindle disks cordon; the broker removes a cordon when its time is over.",
+              is_internal=True),
     ConfigKey(METRICS_LISTENER, STRING, None, HostAndPort(), READ_ONLY,
               "Address of the HTTP server for /metrics (Prometheus), /health and /ready, as "
               "{host}:{port}; port 0 takes a free one. Unset, nothing is served.",

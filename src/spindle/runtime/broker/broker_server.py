@@ -152,7 +152,7 @@ class BrokerServer:
         self.limits = RequestLimits.of(config, env.most_descriptors)
         self._servers = [self._server(listener) for listener in self.listeners]
         self.lifecycle = self.directory_reports.lifecycle = self._make_lifecycle()
-        self._cordons = CordonKeeper(config, env.directories, self._cordon)
+        self._cordons = self._make_cordon_keeper()
 
     def _steady_ms(self) -> int:
         return int(self._loop.time() * 1000)
@@ -165,6 +165,17 @@ class BrokerServer:
             lambda: self.metadata.newest,
             self._report_sender,
             env.on_fatal,
+        )
+
+    def _make_cordon_keeper(self) -> CordonKeeper:
+        env = self._env
+        return CordonKeeper(
+            self._config,
+            env.directories,
+            self._cordon,
+            env.channel.request,
+            env.now_ms,
+            env.random.random,
         )
 
     def _make_mover(self) -> ReplicaMover:
@@ -265,6 +276,7 @@ class BrokerServer:
         # Unfencing elects leaders: lead the partitions before the first client comes.
         await self.metadata.catch_up(_NEVER_S)
         self._housekeeping.start()
+        self._cordons.start()
         for server in self._servers:
             await server.open()
 
@@ -284,6 +296,7 @@ class BrokerServer:
         for server in self._servers:
             await server.close()
         await self._housekeeping.stop()
+        await self._cordons.stop()
         await self.mover.stop()
         self.groups.close()
         await self.directory_reports.stop()

@@ -1,0 +1,63 @@
+"""`spindle disks cordon`: give a log directory no new replicas."""
+
+import json
+import time
+
+import click
+
+from spindle.cli.cluster_command import cluster_command
+from spindle.cli.disks.durations import DurationMs
+from spindle.client.admin.cordons import cordon
+from spindle.client.wire.cluster import WireClient
+from spindle.config.cordon_notes import CordonNote
+
+
+@click.command("cordon")
+@click.argument("broker", type=click.IntRange(min=0))
+@click.argument("path")
+@click.option("--reason", metavar="TEXT", help="Why it is cordoned.")
+@click.option("--owner", metavar="NAME", help="Who wants it so.")
+@click.option(
+    "--for",
+    "duration_ms",
+    type=DurationMs(),
+    metavar="DURATION",
+    help="Time after which the broker removes the cordon: 90s, 30m, 2h, 1d12h.",
+)
+@cluster_command
+def cordon_command(
+    client: WireClient,
+    as_json: bool,
+    broker: int,
+    path: str,
+    reason: str | None,
+    owner: str | None,
+    duration_ms: int | None,
+) -> None:
+    """Give the log directory PATH of a broker no new replicas; '*' means all its directories.
+
+    Replicas that are there stay. A second cordon of the same directory replaces reason, owner and
+    duration.
+    """
+    now_ms = time.time_ns() // 1_000_000
+    note = CordonNote(
+        path, reason, owner, now_ms, None if duration_ms is None else now_ms + duration_ms
+    )
+    is_new = cordon(client, broker, note)
+    if as_json:
+        click.echo(
+            json.dumps(
+                {
+                    "broker": broker,
+                    "path": path,
+                    "isNew": is_new,
+                    "reason": reason,
+                    "owner": owner,
+                    "untilMs": note.until_ms,
+                }
+            )
+        )
+    elif is_new:
+        click.echo(f"Cordoned {path} of broker {broker}.")
+    else:
+        click.echo(f"{path} of broker {broker} was cordoned already; its note is replaced.")

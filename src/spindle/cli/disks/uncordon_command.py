@@ -1,0 +1,25 @@
+"""`spindle disks uncordon`: let a log directory take new replicas again."""
+
+import json
+
+import click
+
+from spindle.cli.cluster_command import cluster_command
+from spindle.client.admin.cordons import uncordon
+from spindle.client.wire.cluster import WireClient
+
+
+@click.command("uncordon")
+@click.argument("broker", type=click.IntRange(min=0))
+@click.argument("path")
+@cluster_command
+def uncordon_command(client: WireClient, as_json: bool, broker: int, path: str) -> None:
+    """Let the log directory PATH of a broker take new replicas again; '*' ends a cordon of all.
+
+    A directory that is cordoned because it is nearly full stays so until it has room.
+    """
+    uncordon(client, broker, path)
+    if as_json:
+        click.echo(json.dumps({"broker": broker, "path": path}))
+    else:
+        click.echo(f"Uncordoned {path} of broker {broker}.")
