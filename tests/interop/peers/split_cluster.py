@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 from peers.java_tools import JavaTools, ToolResult
@@ -34,7 +35,11 @@ class Partition(NamedTuple):
 
 
 class SplitCluster:
-    """Controllers 101, 102, ... and brokers 1, 2, ... with two log directories each."""
+    """Controllers 101, 102, ... and brokers 1, 2, ... with two log directories each.
+
+    Args:
+        disks: a third log directory by the number of its broker.
+    """
 
     def __init__(
         self,
@@ -42,6 +47,7 @@ class SplitCluster:
         tools: JavaTools,
         controllers: Sequence[type[Node]],
         brokers: Sequence[type[Node]],
+        disks: Mapping[int, Path] = MappingProxyType({}),
     ) -> None:
         cluster_id = random_uuid()
         self._tools = tools
@@ -72,6 +78,8 @@ class SplitCluster:
             )
             for number, cls in enumerate(brokers, 1)
         }
+        for number, path in disks.items():
+            self.brokers[number].log_dirs.append(path)
         for node in self._nodes():
             node.voters = self.controllers
             node.write_properties()
