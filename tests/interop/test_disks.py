@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Iterator
 from itertools import pairwise
@@ -17,6 +16,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, TopicMetadata
 from peers.clients import create, settings, take, watermarks
+from peers.dumped_files import check_files
 from peers.java_tools import JavaTools
 from peers.node import KafkaNode, Node
 from peers.samples import CODECS, samples, seen
@@ -191,44 +191,6 @@ def _topics_with_leaders(consumer: Consumer) -> dict[str, TopicMetadata]:
         time.sleep(0.05)
 
 
-def check_files(disks: Disks, java_tools: JavaTools) -> dict[str, int]:
-    """Run DumpLogSegments over every file; return the number of accepted files of each kind."""
-    counts: dict[str, int] = {}
-    for directory in disks.log_dirs:
-        for path in sorted(directory.rglob("*")):
-            options = _dump_options(path)
-            if options is None or path.stat().st_size == 0:
-                continue
-            result = java_tools.run("dump-log", "--files", str(path), *options).check()
-            problems = [
-                line
-                for line in (result.stdout + result.stderr).splitlines()
-                if re.search(
-                    r"isvalid: false|Mismatches in|Found timestamp mismatch|Exception"
-                    r"|invalid bytes|not in order|not found|^\s+\d+ is followed by",
-                    line,
-                )
-            ]
-            assert problems == [], f"{path}: {problems[:5]}"
-            counts[path.suffix] = counts.get(path.suffix, 0) + 1
-    return counts
-
-
-def _dump_options(path: Path) -> list[str] | None:
-    if path.parent.name.endswith("-delete"):
-        return None  # the files stay as they were in use: indexes are not trimmed
-    in_metadata = path.parent.name == "__cluster_metadata-0"
-    if path.suffix == ".log":
-        return ["--cluster-metadata-decoder"] if in_metadata else ["--deep-iteration"]
-    if path.suffix == ".checkpoint" and in_metadata:
-        return ["--cluster-metadata-decoder"]
-    if path.suffix == ".index":
-        return ["--index-sanity-check"]
-    if path.suffix in (".timeindex", ".snapshot", ".txnindex"):
-        return []
-    return None
-
-
 @pytest.mark.parametrize("how", ["clean", "kill"])
 @pytest.mark.parametrize("order", [("candidate", "kafka"), ("kafka", "candidate")], ids="-".join)
 def test_each_continues_what_the_other_wrote(
@@ -241,7 +203,7 @@ def test_each_continues_what_the_other_wrote(
     before = contents(node)
     disks.stop(how)
     if how == "clean":
-        assert check_files(disks, java_tools)[".log"] >= 15
+        assert check_files(disks.log_dirs, java_tools)[".log"] >= 15
 
     node = disks.start(second)
     assert contents(node) == before
@@ -253,7 +215,7 @@ def test_each_continues_what_the_other_wrote(
     both = contents(node)
     disks.stop(how)
     if how == "clean":
-        check_files(disks, java_tools)
+        check_files(disks.log_dirs, java_tools)
 
     node = disks.start(first)
     assert contents(node) == both
@@ -261,7 +223,7 @@ def test_each_continues_what_the_other_wrote(
     assert committed(node, "two-group", "two-none") == 17
     send_samples(node, "two-zstd", "lz4")
     disks.stop("clean")
-    assert check_files(disks, java_tools)[".log"] >= 25
+    assert check_files(disks.log_dirs, java_tools)[".log"] >= 25
     for earlier, later in pairwise([before, both]):
         assert all(later[place][: len(records)] == records for place, records in earlier.items())
 

@@ -8,15 +8,14 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 
 import pytest
-from peers.compare import Answer, difference
+from peers.compare import Answer
 from peers.java_tools import JavaTools
 from peers.node import KafkaNode, Node
 from peers.paths import SPINDLE
-from peers.trio import Trio
+from peers.trio import Trio, TrioPair, running
 
 TOPIC = "moved"
 SLOW = "slow"
@@ -27,27 +26,6 @@ VIEWS = (
     "--under-min-isr-partitions",
     "--unavailable-partitions",
 )
-Script = Callable[[Trio], Answer]
-
-
-class Clusters:
-    """Both clusters, running."""
-
-    def __init__(self, reference: Trio, candidate: Trio, folder: Path) -> None:
-        self.both = (reference, candidate)
-        self.folder = folder
-
-    def compare(self, script: Script) -> Answer:
-        """Play a script on both; return the answer if both give the same."""
-        # Convert through JSON, so that tuples and lists compare as equal.
-        theirs, ours = (json.loads(json.dumps(script(trio))) for trio in self.both)
-        assert ours == theirs, difference(theirs, ours)
-        return theirs
-
-    def write(self, name: str, content: object) -> str:
-        path = self.folder / name
-        path.write_text(json.dumps(content))
-        return str(path)
 
 
 @pytest.fixture(scope="module")
@@ -55,27 +33,21 @@ def clusters(
     tmp_path_factory: pytest.TempPathFactory,
     candidate_class: type[Node],
     java_tools: JavaTools,
-) -> Iterator[Clusters]:
+) -> Iterator[TrioPair]:
     folder = tmp_path_factory.mktemp("trios")
     trios = [
         Trio(kind, folder / name, java_tools)
         for name, kind in (("reference", KafkaNode), ("candidate", candidate_class))
     ]
-    try:
+    with running(trios, folder) as pair:
         for trio in trios:
-            trio.start()
-        for trio in trios:
-            trio.wait_ready()
             created = trio.run(
                 "topics",
                 *("--create", "--topic", TOPIC, "--replica-assignment", ASSIGNMENT),
                 *("--config", "min.insync.replicas=2"),
             )
             created.check()
-        yield Clusters(trios[0], trios[1], folder)
-    finally:
-        for trio in trios:
-            trio.remove()
+        yield pair
 
 
 def plan(*replicas: list[int]) -> dict[str, object]:
@@ -88,7 +60,7 @@ def plan(*replicas: list[int]) -> dict[str, object]:
     }
 
 
-def test_quorum(clusters: Clusters) -> None:
+def test_quorum(clusters: TrioPair) -> None:
     def script(trio: Trio) -> Answer:
         status = trio.run("metadata-quorum", "describe", "--status").check()
         rows = trio.run("metadata-quorum", "describe", "--replication").check().lines
@@ -105,7 +77,7 @@ def test_quorum(clusters: Clusters) -> None:
     assert roles == ["Follower", "Follower", "Leader"]
 
 
-def test_cluster_and_features(clusters: Clusters) -> None:
+def test_cluster_and_features(clusters: TrioPair) -> None:
     def script(trio: Trio) -> Answer:
         features = trio.answer("features", "describe")
         return [
@@ -118,7 +90,7 @@ def test_cluster_and_features(clusters: Clusters) -> None:
     clusters.compare(script)
 
 
-def test_topics_and_directories_in_order(clusters: Clusters) -> None:
+def test_topics_and_directories_in_order(clusters: TrioPair) -> None:
     def script(trio: Trio) -> Answer:
         directories = trio.run(
             "log-dirs", "--describe", "--broker-list", "1,2,3", "--topic-list", TOPIC
@@ -141,7 +113,7 @@ def test_topics_and_directories_in_order(clusters: Clusters) -> None:
     assert len(replicas) == 6
 
 
-def test_a_reassignment_with_a_throttle(clusters: Clusters) -> None:
+def test_a_reassignment_with_a_throttle(clusters: TrioPair) -> None:
     path = clusters.write("plan.json", plan([3, 1], [2, 3, 1]))
 
     def script(trio: Trio) -> Answer:
@@ -166,7 +138,7 @@ def test_a_reassignment_with_a_throttle(clusters: Clusters) -> None:
     assert any("Replicas: 3,1" in line for line in answers[-1][1])
 
 
-def test_a_reassignment_under_way(clusters: Clusters) -> None:
+def test_a_reassignment_under_way(clusters: TrioPair) -> None:
     """The throttle is so low that the reassignment does not end while the test looks at it."""
     move = {"topic": SLOW, "partition": 0, "replicas": [3, 1]}
     path = clusters.write("slow.json", {"version": 1, "partitions": [move]})
@@ -213,7 +185,7 @@ def test_a_reassignment_under_way(clusters: Clusters) -> None:
     ],
 )
 def test_spindles_tools_say_what_kafkas_say(
-    clusters: Clusters, tool: str, own: str, words: list[str]
+    clusters: TrioPair, tool: str, own: str, words: list[str]
 ) -> None:
     candidate = clusters.both[1]
     theirs = candidate.run(tool, *words)
@@ -225,7 +197,7 @@ def test_spindles_tools_say_what_kafkas_say(
     assert (ours.returncode, told[0].splitlines()) == (theirs.exit_code, told[1].splitlines())
 
 
-def test_plans_that_cannot_be(clusters: Clusters) -> None:
+def test_plans_that_cannot_be(clusters: TrioPair) -> None:
     unknown = clusters.write("unknown.json", plan([1, 9]))
     other = {"version": 1, "partitions": [{"topic": "none", "partition": 0, "replicas": [1]}]}
     missing = clusters.write("missing.json", other)
@@ -237,7 +209,7 @@ def test_plans_that_cannot_be(clusters: Clusters) -> None:
     )
 
 
-def test_a_node_that_is_away(clusters: Clusters) -> None:
+def test_a_node_that_is_away(clusters: TrioPair) -> None:
     path = clusters.write("away.json", plan([1, 2, 3]))
 
     def script(trio: Trio) -> Answer:
@@ -266,7 +238,7 @@ def test_a_node_that_is_away(clusters: Clusters) -> None:
     assert moving[1][0] == "Error: Unknown broker id 3"
 
 
-def test_a_node_that_comes_back(clusters: Clusters) -> None:
+def test_a_node_that_comes_back(clusters: TrioPair) -> None:
     def script(trio: Trio) -> Answer:
         trio.nodes[3].start()
         under = ("topics", "--describe", "--under-replicated-partitions")
@@ -290,7 +262,7 @@ def test_a_node_that_comes_back(clusters: Clusters) -> None:
     assert any("Successfully completed leader election" in line for line in answers[1][1])
 
 
-def test_a_broker_that_is_forgotten(clusters: Clusters) -> None:
+def test_a_broker_that_is_forgotten(clusters: TrioPair) -> None:
     def script(trio: Trio) -> Answer:
         trio.nodes[3].kill()
         listed = ("cluster", "list-endpoints")

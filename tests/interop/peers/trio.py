@@ -2,43 +2,61 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 
-from peers.compare import Answer, plain_text
+from peers.compare import Answer, difference, plain_text
 from peers.java_tools import JavaTools, ToolResult
 from peers.node import Node, NodeFailed, random_uuid
 
 SETTLE_LIMIT_S = 60.0
 _NUMBERS = (1, 2, 3)
-_FRAME = re.compile(r"\s+at [\w.$/]+\(|\s+\.\.\. \d+ more")
+STACK_FRAME = re.compile(r"\s+at [\w.$/]+\(|\s+\.\.\. \d+ more")
 
 
 class Trio:
-    """Nodes 1 to 3, each broker and controller, with two log directories each."""
+    """Nodes 1 to 3, each broker and controller, with two log directories each.
 
-    def __init__(self, kind: type[Node], folder: Path, tools: JavaTools) -> None:
+    Args:
+        overrides: further keys of all property files.
+        disks: a third log directory by the number of its node.
+    """
+
+    def __init__(
+        self,
+        kind: type[Node],
+        folder: Path,
+        tools: JavaTools,
+        overrides: Mapping[str, str] = MappingProxyType({}),
+        disks: Mapping[int, Path] = MappingProxyType({}),
+    ) -> None:
         cluster_id = random_uuid()
-        overrides = {
+        properties = {
             "offsets.topic.replication.factor": "3",
             "broker.heartbeat.interval.ms": "500",
             "broker.session.timeout.ms": "4000",
             # Leaders move only when a test asks for it.
             "auto.leader.rebalance.enable": "false",
+            **overrides,
         }
         self.tools = tools
         self.nodes = {
             number: kind(
                 folder / f"n{number}",
                 directory_count=2,
-                overrides=dict(overrides),
+                overrides=dict(properties),
                 cluster_id=cluster_id,
                 node_id=number,
             )
             for number in _NUMBERS
         }
+        for number, path in disks.items():
+            self.nodes[number].log_dirs.append(path)
         for node in self.nodes.values():
             node.voters = tuple(self.nodes.values())
             node.write_properties()
@@ -92,4 +110,40 @@ class Trio:
         """Return exit code and lines of a tool, with names for what differs between clusters."""
         done = self.run(tool, *words)
         lines = [line.rstrip() for line in done.stdout.splitlines()]
-        return done.exit_code, [self.plain(line) for line in lines if not _FRAME.match(line)]
+        return done.exit_code, [self.plain(line) for line in lines if not STACK_FRAME.match(line)]
+
+
+class TrioPair:
+    """The reference and the candidate, both running; `folder` is for the files of a test."""
+
+    def __init__(self, reference: Trio, candidate: Trio, folder: Path) -> None:
+        self.both = (reference, candidate)
+        self.folder = folder
+
+    def compare(self, script: Callable[[Trio], Answer]) -> Answer:
+        """Play a script on both; return the answer if both give the same."""
+        # Convert through JSON, so that tuples and lists compare as equal.
+        theirs, ours = (json.loads(json.dumps(script(trio))) for trio in self.both)
+        assert ours == theirs, difference(theirs, ours)
+        return theirs
+
+    def write(self, name: str, content: object) -> str:
+        """Write a JSON file and return its path."""
+        path = self.folder / name
+        path.write_text(json.dumps(content))
+        return str(path)
+
+
+@contextmanager
+def running(trios: Sequence[Trio], folder: Path) -> Iterator[TrioPair]:
+    """Start a reference and a candidate side by side; remove both at the end."""
+    reference, candidate = trios
+    try:
+        for trio in trios:
+            trio.start()
+        for trio in trios:
+            trio.wait_ready()
+        yield TrioPair(reference, candidate, folder)
+    finally:
+        for trio in trios:
+            trio.remove()
