@@ -99,9 +99,9 @@ def put_a_file_there(node: Node) -> None:
 
 
 CHANGES: list[Change] = [
-    nothing, add_a_folder, take_one_away, empty_one, empty_the_metadata, swap_two, take_one_of_another_cluster, take_one_of_another_node,
-    copy_an_identity, remove_a_directory_id, reserve_a_directory_id, truncate_the_identity,
-    put_a_file_there,
+    nothing, add_a_folder, take_one_away, empty_one, empty_the_metadata, swap_two,
+    take_one_of_another_cluster, take_one_of_another_node, copy_an_identity,
+    remove_a_directory_id, reserve_a_directory_id, truncate_the_identity, put_a_file_there,
 ]  # fmt: skip
 
 
