@@ -1,4 +1,7 @@
-"""What the controllers have recorded about directories, read by Kafka's DumpLogSegments."""
+"""The directories of brokers and replicas as a controller has recorded them.
+
+Kafka's DumpLogSegments reads its metadata log.
+"""
 
 from __future__ import annotations
 
