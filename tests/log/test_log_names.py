@@ -13,6 +13,7 @@ from spindle.log.formats.names import (
     offset_name,
     parse_directory_name,
     parse_offset_name,
+    replaced_directory,
     stray_directory,
 )
 
@@ -26,17 +27,19 @@ def test_every_name_is_parsed_back(topic: str, partition: int) -> None:
     assert parse_directory_name(current_directory(topic_partition)) == (
         topic_partition,
         DirectoryKind.CURRENT,
+        "",
     )
     assert parse_directory_name(future_directory(topic_partition, UNIQUE)) == (
         topic_partition,
         DirectoryKind.FUTURE,
+        UNIQUE.hex(),
     )
     for name, kind in (
         (deleted_directory(topic_partition, UNIQUE), DirectoryKind.DELETED),
         (stray_directory(topic_partition, UNIQUE), DirectoryKind.STRAY),
     ):
         parsed = parse_directory_name(name)
-        assert parsed.kind is kind
+        assert (parsed.kind, parsed.unique) == (kind, UNIQUE.hex())
         assert parsed.topic_partition.partition == partition
         assert topic.startswith(parsed.topic_partition.topic)
         assert len(name) <= 255
@@ -48,6 +51,12 @@ def test_the_forms_that_kafka_writes() -> None:
     assert deleted_directory(six, UNIQUE) == "six-1.cc065cda861e44619aee6a6247fff6a6-delete"
     assert future_directory(six, UNIQUE) == "six-1.cc065cda861e44619aee6a6247fff6a6-future"
     assert stray_directory(six, UNIQUE) == "six-1.cc065cda861e44619aee6a6247fff6a6-stray"
+
+
+def test_a_replaced_log_has_the_unique_part_of_the_future_log() -> None:
+    six = TopicPartition("six", 1)
+    future = future_directory(six, UNIQUE)
+    assert replaced_directory(six, future) == deleted_directory(six, UNIQUE)
 
 
 def test_long_topics_are_cut_except_for_future_logs() -> None:

@@ -19,7 +19,13 @@ from spindle.disks.log_directory import LogDirectory
 from spindle.log.log import AppendInfo
 from spindle.log.log_config import LogConfig
 from spindle.metadata.image import MetadataImage
-from spindle.metadata.local_changes import BecomeLeader, DeleteReplica
+from spindle.metadata.local_changes import (
+    BecomeFollower,
+    BecomeLeader,
+    DeleteReplica,
+    Instruction,
+)
+from spindle.protocol.records.batch import patch_offset_and_epoch
 from spindle.protocol.records.validation import AppendOrigin
 from spindle.replicas.following import Following
 from spindle.replicas.moves import Move
@@ -92,6 +98,37 @@ class LateExecutor(InlineExecutor):
 
     def _enqueue(self, job: Job) -> None:
         self._loop.call_soon(super()._enqueue, job)
+
+
+class HangingExecutor(LateExecutor):
+    """Runs nothing more once its next function has the name `hangs_at`, until `release`."""
+
+    hangs_at = ""
+
+    def __init__(self, path: str, on_failure: Callable[[LogDirectoryFailed], None]) -> None:
+        super().__init__(path, on_failure)
+        self.waiting: list[Job] = []
+
+    def _enqueue(self, job: Job) -> None:
+        if self.waiting or job[0].__name__ == self.hangs_at:
+            self.waiting.append(job)
+        else:
+            super()._enqueue(job)
+
+    def release(self) -> None:
+        """Run what has waited."""
+        self.hangs_at = ""
+        jobs, self.waiting = self.waiting, []
+        for job in jobs:
+            super()._enqueue(job)
+
+    def give_up(self) -> None:
+        """Fail, as after the limit for hanging disks."""
+        failure = self.fail("the disk has not answered")
+        jobs, self.waiting = self.waiting, []
+        for _, _, callback in jobs:
+            if callback is not None:
+                self._loop.call_soon(callback, None, failure)
 
 
 class View:
@@ -174,10 +211,11 @@ class MovingBroker:
             lambda: NOW_MS,
             self._new_uuid,
         )
-        self.quota = ReplicationQuota(WindowedRate(11, 1000), self.rate, lambda: 0)
-        self.mover = ReplicaMover(
-            self.replicas, self.quota, 2, lambda: True, lambda: NOW_MS, self._new_uuid
+        self.steady_ms = 0
+        self.quota = ReplicationQuota(
+            WindowedRate(11, 1000, is_spread=False), self.rate, lambda: self.steady_ms
         )
+        self.mover = ReplicaMover(self.replicas, self.quota, 2, lambda: True, lambda: NOW_MS)
         self._tasks: list[asyncio.Task[None]] = []
 
     def _new_uuid(self) -> Uuid:
@@ -201,24 +239,40 @@ class MovingBroker:
     def _assign(self, topic_id: Uuid, partition: int, directory_id: Uuid) -> None:
         self.assigned.append(directory_id)
         if not self.is_deaf:
-            self.cluster.change("orders", directories=[directory_id])
+            self.record(directory_id)
             self._tasks.append(asyncio.create_task(self.follow_metadata()))
+
+    def record(self, directory_id: Uuid) -> None:
+        """Have the controller record the directory of this broker's replica."""
+        known = self.cluster.image.topics.by_name["orders"].partitions[0]
+        places = [
+            directory_id if broker == BROKER else known.directory(broker)
+            for broker in known.replicas
+        ]
+        self.cluster.change("orders", directories=places)
 
     async def follow_metadata(self) -> None:
         """React to the newest image, as the broker does."""
         self.view.image = self.cluster.image
         async with self.mover.lock:
-            topic = self.cluster.image.topics.by_name.get("orders")
-            if topic is None:
-                gone = self.replicas.lookup("orders", 0)
-                if gone is not None:
-                    await self.replicas.apply([DeleteReplica(WHERE, gone.topic_id, True)])
-            else:
-                await self.replicas.apply(
-                    [BecomeLeader(WHERE, topic.topic_id, topic.partitions[0], False, False)]
-                )
+            await self.replicas.apply(self._instructions())
             await self.replicas.put_aside_strays()
             await self.mover.settle()
+
+    def _instructions(self) -> list[Instruction]:
+        """Return what the newest image asks of this broker, whether it is new or not."""
+        topics = self.cluster.image.topics.by_name
+        found: list[Instruction] = [
+            DeleteReplica(hosted.topic_partition, hosted.topic_id, True)
+            for hosted in self.replicas
+            if hosted.topic_partition.topic not in topics
+        ]
+        for name, topic in topics.items():
+            for index, partition in topic.partitions.items():
+                where = TopicPartition(name, index)
+                kind = BecomeLeader if partition.leader == BROKER else BecomeFollower
+                found.append(kind(where, topic.topic_id, partition, False, False))
+        return found
 
     # -- life
 
@@ -229,7 +283,7 @@ class MovingBroker:
                     directory.store.load, lambda topic: self.config, NOW_MS
                 )
                 self.replicas.add_loaded(loaded.current, directory)
-                self.replicas.add_futures(list(directory.store.future_logs.values()), directory)
+                self.replicas.futures.add(directory)
         await self.follow_metadata()
         return self
 
@@ -283,6 +337,16 @@ class MovingBroker:
             await self.append(f"{number:03d}" + "x" * 200)
         return values(self.partition.log)
 
+    async def feed(self, *texts: str, leader_epoch: int = 0) -> None:
+        """Append a batch as the follower that fetches does, once the replica is fetched for."""
+        await self.until(lambda: self.partition in self.fetching.followed)
+        log = self.partition.log
+        records = bytearray(batch(*texts))
+        patch_offset_and_epoch(records, 0, log.log_end_offset, leader_epoch)
+        await self.partition.directory.executor.submit(
+            log.append_as_follower, records, leader_epoch, NOW_MS
+        )
+
     async def begin(self, target: int = 1) -> ErrorCode:
         return await self.mover.alter(self.partition, self.directories[target])
 
@@ -311,9 +375,10 @@ class MovingBroker:
         ]
 
 
-def new_cluster(directories: int = 2) -> ClusterImage:
-    cluster = ClusterImage()
+def new_cluster(directories: int = 2, replicas: Sequence[int] = (BROKER,)) -> ClusterImage:
+    """Return a cluster with one partition, led by the first of its replicas."""
+    cluster = ClusterImage(*(each for each in replicas if each != BROKER))
     cluster.register(BROKER, directories=directories)
-    cluster.create("orders", [BROKER])
-    cluster.change("orders", directories=[directory_of(BROKER)])
+    cluster.create("orders", list(replicas))
+    cluster.change("orders", directories=[directory_of(each) for each in replicas])
     return cluster

@@ -8,6 +8,7 @@ from spindle.replication.replica_move import MoveAction, MoveEvent, MoveState, R
 
 TO_ASSIGNING = (MoveEvent.CAUGHT_UP, MoveEvent.EQUAL)
 TO_SWAPPING = (*TO_ASSIGNING, MoveEvent.RECORDED)
+TO_PROMOTING = (*TO_SWAPPING, MoveEvent.SET_ASIDE)
 
 
 def after(*events: MoveEvent, **options: bool) -> ReplicaMove:
@@ -24,6 +25,8 @@ def test_the_controller_is_told_once_both_logs_are_equal() -> None:
     assert move.state is MoveState.ASSIGNING
     assert move.step(MoveEvent.RECORDED) == ()
     assert move.state is MoveState.SWAPPING
+    move.step(MoveEvent.SET_ASIDE)
+    assert move.state is MoveState.PROMOTING
     move.step(MoveEvent.SWAPPED)
     assert move.state is MoveState.DONE
 
@@ -65,13 +68,32 @@ def test_an_assignment_is_taken_back_when_a_move_ends(
     assert not move.is_assigned
 
 
+def test_once_the_current_log_has_given_up_its_name_only_the_target_can_end_the_move() -> None:
+    move = after(*TO_PROMOTING)
+    assert move.step(MoveEvent.SOURCE_FAILED) == ()
+    assert move.step(MoveEvent.CANCEL) == ()
+    assert move.state is MoveState.PROMOTING
+    assert move.step(MoveEvent.TARGET_FAILED) == (MoveAction.ASSIGN_SOURCE,)
+    assert move.state is MoveState.FAILED
+
+
 @pytest.mark.parametrize(
-    ("end", "event"),
-    list(product((MoveEvent.SWAPPED, MoveEvent.CANCEL, MoveEvent.SOURCE_FAILED), MoveEvent)),
+    ("events", "event"),
+    list(
+        product(
+            (
+                (*TO_PROMOTING, MoveEvent.SWAPPED),
+                (*TO_SWAPPING, MoveEvent.CANCEL),
+                (*TO_SWAPPING, MoveEvent.SOURCE_FAILED),
+            ),
+            MoveEvent,
+        )
+    ),
 )
-def test_a_move_that_is_over_stays_so(end: MoveEvent, event: MoveEvent) -> None:
-    move = after(*TO_SWAPPING, end)
+def test_a_move_that_is_over_stays_so(events: tuple[MoveEvent, ...], event: MoveEvent) -> None:
+    move = after(*events)
     state = move.state
+    assert not move.is_under_way
     assert move.step(event) == ()
     assert move.state is state
 

@@ -31,6 +31,7 @@ from spindle.log.formats.names import (
     future_directory,
     is_metadata_directory,
     parse_directory_name,
+    replaced_directory,
     stray_directory,
 )
 from spindle.log.handles import DEFAULT_OPEN_FILES
@@ -72,6 +73,7 @@ class DirectoryStore:
         "_is_loaded",
         "_seen_flush_requests",
         "_stored",
+        "deleted_at_start",
         "future_logs",
         "logs",
         "path",
@@ -92,6 +94,8 @@ class DirectoryStore:
         self._stored: dict[str, Mapping[TopicPartition, int]] = {}
         self._is_loaded = False
         self._seen_flush_requests = -1
+        self.deleted_at_start: list[str] = []
+        """Directories of deleted logs, by the names that `load` found."""
 
     # Loading.
 
@@ -123,6 +127,7 @@ class DirectoryStore:
         to_load = [entry for entry in found if entry[1].kind is not DirectoryKind.DELETED]
         for name, parsed in found:
             if parsed.kind is DirectoryKind.DELETED:
+                self.deleted_at_start.append(name)
                 due_ms = now_ms + config_of(parsed.topic_partition.topic).file_delete_delay_ms
                 self.storage.delete_later(f"{self.path}/{name}", due_ms)
         for count, (name, parsed) in enumerate(to_load, start=1):
@@ -143,7 +148,7 @@ class DirectoryStore:
                 on_progress(count, len(to_load))
         self._is_loaded = True
         current = list(self.logs.values())
-        return LoadedLogs(was_clean, len(to_load), len(found) - len(to_load), current)
+        return LoadedLogs(was_clean, len(to_load), len(self.deleted_at_start), current)
 
     def _partition_directories(self) -> list[tuple[str, DirectoryName]]:
         files = self.storage.file_system
@@ -227,10 +232,7 @@ class DirectoryStore:
         )
 
     def _forget_predecessor(self, topic_partition: TopicPartition) -> None:
-        """Remove an earlier log of this name from the checkpoints, which know no topic ids.
-
-        Otherwise a start soon after would give the new log the high watermark of the deleted one.
-        """
+        """Remove an earlier log of this name from the checkpoints, which know no topic ids."""
         self._cleaner_offsets.pop(topic_partition, None)
         for checkpoint, write in (
             (RECOVERY_POINTS, self.checkpoint_recovery_points),
@@ -272,16 +274,15 @@ class DirectoryStore:
 
     def delete_logs(self, doomed: Sequence[Log], new_uuid: UuidSource, now_ms: int) -> None:
         """Delete several logs, each as `delete_later` does, and write the checkpoints once."""
-        for index, log in enumerate(doomed, start=1):
-            is_last = index == len(doomed)
-            self.delete_later(log, new_uuid(), now_ms, must_checkpoint=is_last)
+        for log in doomed:
+            self.delete_later(log, new_uuid(), now_ms, must_checkpoint=log is doomed[-1])
 
-    def set_aside(self, log: Log, unique: Uuid) -> None:
-        """Rename the log's directory to `-delete` because another log takes its place.
+    def set_aside(self, log: Log, future_path: str) -> None:
+        """Rename the log's directory to `-delete` because this future log takes its place.
 
         The log can still be read, until `remove_aside`; before that only a restart removes it.
         """
-        log.rename(deleted_directory(log.topic_partition, unique))
+        log.rename(replaced_directory(log.topic_partition, future_path.rpartition("/")[2]))
         self._forget(log)
 
     def put_back(self, log: Log) -> None:
@@ -444,7 +445,6 @@ class DirectoryStore:
         Descriptors are closed as far as the disk lets them be.
         """
         self._is_loaded = False
-        self.logs.clear()
-        self.future_logs.clear()
-        self.stray_logs.clear()
+        for logs in (self.logs, self.future_logs, self.stray_logs):
+            logs.clear()
         self.storage.handles.abandon()

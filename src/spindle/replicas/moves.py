@@ -121,6 +121,7 @@ class Moves:
     def happened(self, move: Move, event: MoveEvent) -> None:
         """Apply an event to a move, and perform the actions that it requires."""
         where = move.partition.topic_partition
+        was_under_way = move.course.is_under_way
         for action in move.course.step(event):
             match action:
                 case MoveAction.ASSIGN_TARGET:
@@ -133,7 +134,7 @@ class Moves:
                     move.target.executor.submit_nowait(
                         move.target.store.delete_logs, [move.future], self._new_uuid, self._now_ms()
                     )
-        if not move.course.is_under_way:
+        if was_under_way and not move.course.is_under_way:
             self._end(move, event)
         self.on_news(move)
 

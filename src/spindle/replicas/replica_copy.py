@@ -5,11 +5,11 @@ directories wait for one job, and not for the whole copy.
 """
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from enum import Enum
 from typing import NamedTuple, TypeVar
 
 from spindle.common.errors import LogDirectoryFailed
-from spindle.common.uuids import UuidSource
 from spindle.disks.log_copy import (
     CHUNK_BYTES,
     Chunk,
@@ -57,10 +57,9 @@ class ReplicaCopy:
     once the move is over.
     """
 
-    def __init__(self, move: Move, now_ms: Callable[[], int], new_uuid: UuidSource) -> None:
+    def __init__(self, move: Move, now_ms: Callable[[], int]) -> None:
         self._move = move
         self._now_ms = now_ms
-        self._new_uuid = new_uuid
         self._ahead: Chunk | None = None
 
     async def begin(self) -> None:
@@ -167,35 +166,48 @@ class ReplicaCopy:
         move = self._move
         await move.target.executor.submit(_adopt_state, move.target, move.future, former)
 
-    async def swap(self) -> None:
-        """Give the future log the name of the current one.
+    async def set_aside(self) -> None:
+        """Take the name from the current log, which can still be read.
 
-        The current log is renamed first: at no time are there two current logs. A restart between
-        the two renames finds the future log alone and the metadata naming its directory.
-
-        Raises:
-            LogDirectoryFailed: a directory failed; if it was the target, the current log has got
-                its name back.
+        At no time are there two current logs. A restart before `promote` finds the future log alone
+        and the metadata naming its directory.
         """
         move = self._move
         await move.source.executor.submit(
-            move.source.store.set_aside, move.current, self._new_uuid()
+            move.source.store.set_aside, move.current, move.future.path
         )
+
+    async def promote(self) -> None:
+        """Give the future log the name that the current one has given up.
+
+        Raises:
+            LogDirectoryFailed: the target failed. The current log has got its name back, unless its
+                directory failed, too.
+        """
+        move = self._move
         try:
             await move.target.executor.submit(_promote, move.target, move.future)
             if move.target.executor.failure is not None:
                 # It failed after the rename: the move has ended, and the metadata name the source.
                 raise move.target.executor.failure
-        except LogDirectoryFailed:
-            await move.source.executor.submit(move.source.store.put_back, move.current)
+        except Exception:
+            await self.put_back()
             raise
+
+    async def put_back(self) -> None:
+        """Undo `set_aside`."""
+        move = self._move
+        await move.source.executor.submit(move.source.store.put_back, move.current)
 
     async def clean_up(self) -> None:
         """Delete the former log later, and write the checkpoints of the new one."""
         move = self._move
-        cleaned = await move.source.executor.submit(
-            move.source.store.cleaner_offset, move.current.topic_partition
-        )
+        cleaned: int | None = None
+        with suppress(LogDirectoryFailed):
+            # Without this offset the log is compacted from its start.
+            cleaned = await move.source.executor.submit(
+                move.source.store.cleaner_offset, move.current.topic_partition
+            )
         await move.target.executor.submit(_note_promoted, move.target, move.future, cleaned)
         await move.source.executor.submit(
             move.source.store.remove_aside, move.current, self._now_ms()

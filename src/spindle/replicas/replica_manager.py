@@ -10,15 +10,17 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 
 from spindle.common.errors import ApiError, ErrorCode, LogDirectoryFailed
 from spindle.common.ids import NO_LEADER, TopicPartition
-from spindle.common.uuids import DIRECTORY_LOST, ZERO_UUID, Uuid, UuidSource, uuid_text
+from spindle.common.uuids import ZERO_UUID, UuidSource, uuid_text
 from spindle.disks.directory_store import NewLog
 from spindle.disks.log_directory import LogDirectory
 from spindle.disks.replica_placement import choose_directory, is_lost_log_needed
 from spindle.log.log import Log
 from spindle.metadata.local_changes import BecomeFollower, BecomeLeader, DeleteReplica, Instruction
 from spindle.metadata.partitions import PartitionRegistration
+from spindle.replicas.busy_replicas import BusyReplicas
 from spindle.replicas.follower_work import begin_to_follow_all
 from spindle.replicas.following import Following, ReplicaFetching
+from spindle.replicas.future_logs import FutureLogs
 from spindle.replicas.log_creation import Hosting, LogCreation
 from spindle.replicas.metadata_view import MetadataView
 from spindle.replicas.moves import AssignDirectory, Moves
@@ -63,9 +65,18 @@ class Replicas:
         self._partitions: dict[tuple[str, int], Partition] = {}
         self._preferred: dict[TopicPartition, LogDirectory] = {}
         self._loaded: dict[TopicPartition, list[tuple[Log, LogDirectory]]] = {}
-        self._futures: dict[TopicPartition, list[tuple[Log, LogDirectory]]] = {}
+        self.busy = BusyReplicas()
         self.moves = Moves(on_misplaced, now_ms, new_uuid)
         self._creation = LogCreation(self._choose, settings_of, now_ms)
+        self.futures = FutureLogs(
+            self.broker_id,
+            self._metadata,
+            self.moves,
+            self._has_offline,
+            on_misplaced,
+            now_ms,
+            new_uuid,
+        )
         self._awaited: dict[tuple[str, int], list[Callable[[], None]]] = {}
         self._leader_listeners: list[Callable[[Partition, bool], None]] = []
 
@@ -196,11 +207,6 @@ class Replicas:
             self._loaded.setdefault(found.topic_partition, []).append((found, directory))
             directory.log_count += 1
 
-    def add_futures(self, loaded: Iterable[Log], directory: LogDirectory) -> None:
-        """Add future logs found on disk at start; `settle_futures` decides about them."""
-        for found in loaded:
-            self._futures.setdefault(found.topic_partition, []).append((found, directory))
-
     def take_loaded(self) -> list[tuple[Log, LogDirectory]]:
         """Return the logs on disk that the metadata does not place here, and forget them."""
         rest = [found for logs in self._loaded.values() for found in logs]
@@ -208,7 +214,8 @@ class Replicas:
         return rest
 
     async def apply(self, instructions: Sequence[Instruction]) -> None:
-        """Do what a metadata delta asks of this broker, deletions first."""
+        """Do what a metadata delta asks of this broker, deletions first; not of `busy` replicas."""
+        instructions = self.busy.hold_back(instructions)
         await self._delete([i for i in instructions if isinstance(i, DeleteReplica)])
         rest = [i for i in instructions if not isinstance(i, DeleteReplica)]
         await self._host([i for i in rest if self.lookup(*i.topic_partition) is None])
@@ -275,7 +282,11 @@ class Replicas:
                     self._add(instruction, stale, directory)
             if own is not None or self._must_stay_away(instruction):
                 continue
-            if where in self._futures and await self._promote_abandoned(instruction):
+            if self.futures.of(where, instruction.topic_id):
+                promoted = await self.futures.promote(instruction)
+                if promoted is not None:
+                    promoted[1].log_count += 1
+                    self._add(instruction, *promoted)
                 continue
             missing.append(instruction)
         await self._creation.create(missing, self._add)
@@ -397,7 +408,7 @@ class Replicas:
         actual = partition.directory.directory_id
         if self.moves.recorded(partition, registration.directory(self.broker_id)):
             return
-        if self._resumes_to(partition, registration.directory(self.broker_id)):
+        if self.futures.is_in(partition.topic_partition, registration.directory(self.broker_id)):
             return
         # Also from an offline directory: the controller must not count the replica as online.
         if registration.directory(self.broker_id) != actual:
@@ -451,110 +462,6 @@ class Replicas:
         if failure is not None:
             raise failure
 
-    async def settle_futures(self, *, needs_assignment: bool) -> None:
-        """Go on with the moves of an earlier run; delete future logs that belong to none."""
-        futures, self._futures = self._futures, {}
-        for where, found in futures.items():
-            partition = self._partitions.get(where)
-            chosen = None if partition is None else self._future_to_resume(partition, found)
-            for future, directory in found:
-                if partition is not None and future is chosen:
-                    self._resume(partition, future, directory, needs_assignment)
-                elif partition is not None or not self._is_offline_here(where, future.topic_id):
-                    await self._drop_future(future, directory)
-
-    def _resume(
-        self, partition: Partition, future: Log, directory: LogDirectory, needs_assignment: bool
-    ) -> None:
-        registration = partition.registration
-        recorded = None if registration is None else registration.directory(self.broker_id)
-        self.moves.begin(
-            partition,
-            directory,
-            future,
-            needs_assignment=needs_assignment,
-            is_recorded=recorded == directory.directory_id,
-        )
-
-    def _future_to_resume(
-        self, partition: Partition, found: Sequence[tuple[Log, LogDirectory]]
-    ) -> Log | None:
-        """Return the future log of this replica; of several the one where it is recorded."""
-        if partition.is_offline or partition.registration is None:
-            return None
-        recorded = partition.registration.directory(self.broker_id)
-        own = [
-            (future, at)
-            for future, at in found
-            if future.topic_id == partition.topic_id
-            and at is not partition.directory
-            and not at.is_offline
-        ]
-        own.sort(key=lambda pair: pair[1].directory_id != recorded)
-        return own[0][0] if own else None
-
-    def _resumes_to(self, partition: Partition, recorded: Uuid) -> bool:
-        """Whether a future log is in the recorded directory, whose move is about to go on."""
-        found = self._futures.get(partition.topic_partition, ())
-        return any(at.directory_id == recorded and not at.is_offline for _, at in found)
-
-    def _is_offline_here(self, where: TopicPartition, topic_id: Uuid | None) -> bool:
-        """Whether the current log of a future one may be in a directory that is offline or gone."""
-        known = self._metadata.image.topics.by_name.get(where.topic)
-        if known is None or known.topic_id != topic_id:
-            return False
-        registration = known.partitions.get(where.partition)
-        if registration is None or self.broker_id not in registration.replicas:
-            return False
-        return self._has_offline() or is_lost_log_needed(
-            registration, self.broker_id, self.directories
-        )
-
-    async def _promote_abandoned(self, instruction: Hosting) -> bool:
-        """Make a future log without a current one the current one.
-
-        A swap was interrupted between its two renames, or the directory of the current log was
-        replaced. While a directory is offline, it may hold the current log, with more records: the
-        replica stays offline then, and the controller is told.
-
-        Returns:
-            False if there is no such log.
-        """
-        where = instruction.topic_partition
-        recorded = instruction.partition.directory(self.broker_id)
-        own = [
-            (future, at)
-            for future, at in self._futures[where]
-            if future.topic_id == instruction.topic_id
-        ]
-        if not own:
-            return False
-        if self._has_offline():
-            log.error("%s stays offline: its log may be in an offline directory", where)
-            self._on_misplaced(instruction.topic_id, where.partition, DIRECTORY_LOST)
-            return True
-        own.sort(key=lambda pair: pair[1].directory_id != recorded)
-        future, directory = own[0]
-        self._futures[where].remove(own[0])
-        log.warning("%s: the future log in %s takes its place", where, directory.path)
-        try:
-            await directory.executor.submit(directory.store.promote_future, where)
-        except LogDirectoryFailed as failure:
-            log.error("%s was not renamed: %s", where, failure)
-            return True
-        directory.log_count += 1
-        self._add(instruction, future, directory)
-        return True
-
-    async def _drop_future(self, future: Log, directory: LogDirectory) -> None:
-        log.warning("%s in %s belongs to no move: deleted", future.topic_partition, directory.path)
-        try:
-            await directory.executor.submit(
-                directory.store.delete_logs, [future], self._new_uuid, self._now_ms()
-            )
-        except LogDirectoryFailed as failure:
-            log.error("%s was not deleted: %s", future.topic_partition, failure)
-
     # -- configuration and failures
 
     def refresh_settings(self, topics: Iterable[str] | None) -> None:
@@ -598,8 +505,18 @@ def _own_log(
     instruction: Hosting,
     broker_id: int,
 ) -> Log | None:
-    """Return the log of the right topic id; of two, the one in the recorded directory."""
+    """Return the log of the right topic id; of two, the one that has more.
+
+    One was offline when the other took its place. The later one may have been given up again before
+    the metadata had it: so the records decide, first by their epochs, and the metadata only if both
+    end alike.
+    """
     recorded = instruction.partition.directory(broker_id)
     own = [(log, at) for log, at in found if log.topic_id == instruction.topic_id]
-    own.sort(key=lambda pair: pair[1].directory_id != recorded)
-    return own[0][0] if own else None
+
+    def rank(pair: tuple[Log, LogDirectory]) -> tuple[int, int, bool]:
+        log, at = pair
+        epoch = log.latest_epoch()
+        return (-1 if epoch is None else epoch, log.log_end_offset, at.directory_id == recorded)
+
+    return max(own, key=rank)[0] if own else None

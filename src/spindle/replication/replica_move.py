@@ -15,15 +15,17 @@ class MoveState(Enum):
     COPYING: the future log lacks records of the current one. VERIFYING: the future log had all
     records; both logs are compared. ASSIGNING: both are equal, but the metadata does not have the
     target yet; copying goes on. SWAPPING: appends are held back; the last records are copied and
-    compared, and the future log replaces the current one. DONE: the replica is in the target
-    directory. CANCELLED: the future log is no longer wanted. FAILED: a directory failed, or the
-    copies differed too often.
+    compared. PROMOTING: the current log has given up its name, and the future log takes it; the
+    source directory is not needed any more. DONE: the replica is in the target directory.
+    CANCELLED: the future log is no longer wanted. FAILED: a directory failed, or the copies
+    differed too often.
     """
 
     COPYING = "copying"
     VERIFYING = "verifying"
     ASSIGNING = "assigning"
     SWAPPING = "swapping"
+    PROMOTING = "promoting"
     DONE = "done"
     CANCELLED = "cancelled"
     FAILED = "failed"
@@ -36,6 +38,7 @@ class MoveEvent(Enum):
     EQUAL = "the digests of both logs are equal"
     DIFFERENT = "the digests differ"
     RECORDED = "the metadata has the target directory"
+    SET_ASIDE = "the current log has given up its name"
     SWAPPED = "the future log is the current one"
     BROKEN = "the current log cannot be copied"
     CANCEL = "the move is not wanted any more"
@@ -57,17 +60,19 @@ _E: Final = MoveEvent
 _COPIES: Final = 2
 """Number of differing copies after which the move fails."""
 
-_UNDER_WAY: Final = (_S.COPYING, _S.VERIFYING, _S.ASSIGNING, _S.SWAPPING)
+_BEFORE_RENAMES: Final = (_S.COPYING, _S.VERIFYING, _S.ASSIGNING, _S.SWAPPING)
+_UNDER_WAY: Final = (*_BEFORE_RENAMES, _S.PROMOTING)
 
 _NEXT: Final = {
     (_S.COPYING, _E.CAUGHT_UP): _S.VERIFYING,
     (_S.VERIFYING, _E.EQUAL): _S.ASSIGNING,
     (_S.ASSIGNING, _E.RECORDED): _S.SWAPPING,
-    (_S.SWAPPING, _E.SWAPPED): _S.DONE,
+    (_S.SWAPPING, _E.SET_ASIDE): _S.PROMOTING,
+    (_S.PROMOTING, _E.SWAPPED): _S.DONE,
     **{(state, _E.DIFFERENT): _S.COPYING for state in (_S.VERIFYING, _S.ASSIGNING, _S.SWAPPING)},
     **{(state, _E.BROKEN): _S.FAILED for state in _UNDER_WAY},
-    **{(state, _E.CANCEL): _S.CANCELLED for state in _UNDER_WAY},
-    **{(state, _E.SOURCE_FAILED): _S.FAILED for state in _UNDER_WAY},
+    **{(state, _E.CANCEL): _S.CANCELLED for state in _BEFORE_RENAMES},
+    **{(state, _E.SOURCE_FAILED): _S.FAILED for state in _BEFORE_RENAMES},
     **{(state, _E.TARGET_FAILED): _S.FAILED for state in _UNDER_WAY},
 }
 """(state, event) -> state. An event without a row for the present state changes nothing."""

@@ -36,10 +36,14 @@ class DirectoryKind(Enum):
 
 
 class DirectoryName(NamedTuple):
-    """A parsed name. The topic of a deleted or stray one may have been cut to fit."""
+    """A parsed name. The topic of a deleted or stray one may have been cut to fit.
+
+    `unique` is the part between dot and suffix, empty for a current log.
+    """
 
     topic_partition: TopicPartition
     kind: DirectoryKind
+    unique: str
 
 
 def current_directory(topic_partition: TopicPartition) -> str:
@@ -66,6 +70,15 @@ def deleted_directory(topic_partition: TopicPartition, unique: Uuid) -> str:
     return _cut_to_fit(topic_partition, f".{unique.hex()}-delete")
 
 
+def replaced_directory(topic_partition: TopicPartition, future_name: str) -> str:
+    """Return the directory name of a deleted log that this future log has replaced.
+
+    Both have the same unique part.
+    """
+    unique = parse_directory_name(future_name).unique
+    return _cut_to_fit(topic_partition, f".{unique}-delete")
+
+
 def stray_directory(topic_partition: TopicPartition, unique: Uuid) -> str:
     """Return the directory name of a stray log, which belongs to no replica of this broker."""
     return _cut_to_fit(topic_partition, f".{unique.hex()}-stray")
@@ -84,16 +97,18 @@ def parse_directory_name(name: str) -> DirectoryName:
     """
     kind = DirectoryKind.CURRENT
     plain = name
+    unique = ""
     suffix = name.rpartition("-")[2]
     if suffix in ("delete", "future", "stray"):
         if _DECORATED.fullmatch(name) is None:
             raise _no_partition_directory(name)
         kind = DirectoryKind(suffix)
-        plain = name.rpartition(".")[0]
+        plain, _, end = name.rpartition(".")
+        unique = end.rpartition("-")[0]
     topic, dash, number = plain.rpartition("-")
     if not topic or not dash or _INTEGER.fullmatch(number) is None:
         raise _no_partition_directory(name)
-    return DirectoryName(TopicPartition(topic, int(number)), kind)
+    return DirectoryName(TopicPartition(topic, int(number)), kind, unique)
 
 
 def _no_partition_directory(name: str) -> ValueError:

@@ -25,10 +25,10 @@ _FLOCK: Final = struct.Struct("hhqqi4x")
 def current_replica(name: str) -> TopicPartition | None:
     """Return the partition that a directory name stands for, None if it is no current replica."""
     try:
-        partition, kind = parse_directory_name(name)
+        parsed = parse_directory_name(name)
     except ValueError:
         return None
-    return partition if kind is DirectoryKind.CURRENT else None
+    return parsed.topic_partition if parsed.kind is DirectoryKind.CURRENT else None
 
 
 def read_topic_id(replica: Path) -> Uuid | None:

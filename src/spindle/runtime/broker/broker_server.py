@@ -187,7 +187,6 @@ class BrokerServer:
             threads or len(env.directories),
             lambda: self.metadata.newest.metadata_version >= DIRECTORY_ASSIGNMENT_LEVEL,
             env.now_ms,
-            env.new_uuid,
         )
 
     def _make_fetchers(self) -> ReplicaFetchers:
@@ -350,7 +349,7 @@ class BrokerServer:
         found = await load_logs(self._env.directories, log_config_of, self._env.now_ms())
         for directory, logs in found:
             self.replicas.add_loaded(logs, directory)
-            self.replicas.add_futures(list(directory.store.future_logs.values()), directory)
+            self.replicas.futures.add(directory)
 
     def _settings_of(self, topic: str) -> TopicSettings:
         return self._settings.of(self.metadata.newest, topic)

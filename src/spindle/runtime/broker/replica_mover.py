@@ -1,17 +1,18 @@
 """Moves replicas between the directories of this broker: a task for each move, a few at a time.
 
 `num.replica.alter.log.dirs.threads` moves run at the same time, in the order of their names. Each
-copies in small jobs on the directories' own threads. `lock` is held during every change of the
-replicas' directories: a reaction to metadata, the begin of a move, and a swap.
+copies in small jobs on the directories' own threads. `lock` is held during a reaction to metadata.
+While a move begins or two logs change places, the reactions pass over this one replica, and what
+they ask of it is done afterwards: a disk that hangs delays no other replica.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Final
 
 from spindle.common.errors import CorruptRecords, ErrorCode, LogDirectoryFailed
-from spindle.common.uuids import UuidSource
 from spindle.disks.log_directory import LogDirectory
 from spindle.replicas.moves import Move
 from spindle.replicas.partition import Partition
@@ -43,14 +44,12 @@ class ReplicaMover:
         most_at_once: int,
         needs_assignment: Callable[[], bool],
         now_ms: Callable[[], int],
-        new_uuid: UuidSource,
     ) -> None:
         self._replicas = replicas
         self._quota = quota
         self._most_at_once = most_at_once
         self._needs_assignment = needs_assignment
         self._now_ms = now_ms
-        self._new_uuid = new_uuid
         self._waiting: list[Move] = []
         self._running: dict[Move, MoveTask] = {}
         self._is_stopped = False
@@ -69,7 +68,7 @@ class ReplicaMover:
 
         If the target is the present directory, this only ends a move.
         """
-        async with self.lock:
+        async with self.alone(partition):
             replicas = self._replicas
             moves = replicas.moves
             running = moves.get(partition)
@@ -86,10 +85,34 @@ class ReplicaMover:
                 partition, target, needs_assignment=self._needs_assignment()
             )
 
+    @asynccontextmanager
+    async def alone(self, partition: Partition) -> AsyncIterator[None]:
+        """Let nothing else change the replica's directory in the body, and nothing delete it.
+
+        Afterwards, do what the metadata asked of the replica meanwhile.
+        """
+        busy, where = self._replicas.busy, partition.topic_partition
+        while True:
+            async with self.lock:
+                earlier = busy.end_of(where)
+                if earlier is None:
+                    busy.begin(where)
+                    break
+            await earlier.wait()
+        try:
+            yield
+        finally:
+            if not self._is_stopped:
+                async with self.lock:
+                    await self._replicas.apply(busy.end(where))
+
     async def settle(self) -> None:
         """Go on with the moves of an earlier run, after the first reaction to metadata; needs the
         lock."""
-        await self._replicas.settle_futures(needs_assignment=self._needs_assignment())
+        replicas = self._replicas
+        await replicas.futures.settle(
+            lambda where: replicas.lookup(*where), needs_assignment=self._needs_assignment()
+        )
 
     async def stop(self) -> None:
         """End all tasks; the future logs stay, and the next run goes on with them."""
@@ -105,8 +128,9 @@ class ReplicaMover:
     def _start_next(self) -> None:
         while self._waiting and len(self._running) < self._most_at_once and not self._is_stopped:
             move = self._waiting.pop(0)
+            copy = ReplicaCopy(move, self._now_ms)
             task = self._running[move] = MoveTask(
-                move, self._replicas, self._quota, self.lock, self._now_ms, self._new_uuid
+                move, copy, self._replicas, self._quota, self.alone
             )
             task.start(self._ended)
 
@@ -128,18 +152,17 @@ class MoveTask:
     def __init__(
         self,
         move: Move,
+        copy: ReplicaCopy,
         replicas: Replicas,
         quota: ReplicationQuota,
-        lock: asyncio.Lock,
-        now_ms: Callable[[], int],
-        new_uuid: UuidSource,
+        alone: Callable[[Partition], AbstractAsyncContextManager[None]],
     ) -> None:
         self._move = move
         self._replicas = replicas
         self._moves = replicas.moves
         self._quota = quota
-        self._lock = lock
-        self._copy = ReplicaCopy(move, now_ms, new_uuid)
+        self._alone = alone
+        self._copy = copy
         self._is_news = asyncio.Event()
         self.task: asyncio.Task[None] | None = None
 
@@ -220,7 +243,7 @@ class MoveTask:
         await self._copy_rest()
         if not await self._verify(self._move.future.log_end_offset):
             return
-        async with self._lock:
+        async with self._alone(self._move.partition):
             if self._move.course.state is MoveState.SWAPPING:
                 await self._replicas.while_held(self._move.partition, self._swap_held)
         if self._move.course.state is MoveState.DONE:
@@ -238,10 +261,16 @@ class MoveTask:
         if not await self._verify(former.log_end_offset) or move.lag:
             return
         await copy.adopt_state(former)
-        if move.course.is_under_way:
-            await copy.swap()
+        if not move.course.is_under_way:
+            return
+        await copy.set_aside()
+        self._happened(MoveEvent.SET_ASIDE)
+        if move.course.state is MoveState.PROMOTING:
+            await copy.promote()
             move.partition.replace_log(move.future, move.target)
             self._happened(MoveEvent.SWAPPED)
+        else:
+            await copy.put_back()
 
     def _happened(self, event: MoveEvent) -> None:
         self._moves.happened(self._move, event)

@@ -1,0 +1,179 @@
+"""Future logs that a start finds on disk: moves that go on, swaps to finish, copies of no use.
+
+Belongs to the event loop (KIP-113, KIP-858).
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+
+from spindle.common.errors import LogDirectoryFailed
+from spindle.common.ids import NO_LEADER, TopicPartition
+from spindle.common.uuids import DIRECTORY_LOST, Uuid, UuidSource
+from spindle.disks.log_directory import LogDirectory
+from spindle.log.formats.names import replaced_directory
+from spindle.log.log import Log
+from spindle.metadata.local_changes import BecomeFollower, BecomeLeader
+from spindle.replicas.metadata_view import MetadataView
+from spindle.replicas.moves import AssignDirectory, Moves
+from spindle.replicas.partition import Partition
+
+log = logging.getLogger(__name__)
+
+Place = tuple[Log, LogDirectory]
+
+
+class FutureLogs:
+    """The future logs of an earlier run that nothing was decided about yet.
+
+    Args:
+        has_offline: tells whether a directory of this broker is offline.
+        on_misplaced: sends the directory of a replica to the controller.
+    """
+
+    def __init__(
+        self,
+        broker_id: int,
+        metadata: MetadataView,
+        moves: Moves,
+        has_offline: Callable[[], bool],
+        on_misplaced: AssignDirectory,
+        now_ms: Callable[[], int],
+        new_uuid: UuidSource,
+    ) -> None:
+        self._broker_id = broker_id
+        self._metadata = metadata
+        self._moves = moves
+        self._has_offline = has_offline
+        self._on_misplaced = on_misplaced
+        self._now_ms = now_ms
+        self._new_uuid = new_uuid
+        self._found: dict[TopicPartition, list[Place]] = {}
+        self._deleted_at_start: set[str] = set()
+
+    def add(self, directory: LogDirectory) -> None:
+        """Add what was found in a directory at the start."""
+        for future in directory.store.future_logs.values():
+            self._found.setdefault(future.topic_partition, []).append((future, directory))
+        self._deleted_at_start.update(directory.store.deleted_at_start)
+
+    def of(self, where: TopicPartition, topic_id: Uuid | None) -> list[Place]:
+        """Return the future logs of a replica in directories that are online."""
+        return [
+            (future, at)
+            for future, at in self._found.get(where, ())
+            if future.topic_id == topic_id and not at.is_offline
+        ]
+
+    def is_in(self, where: TopicPartition, recorded: Uuid) -> bool:
+        """Return True if a future log is in the recorded directory: its move is about to go on."""
+        found = self._found.get(where, ())
+        return any(at.directory_id == recorded and not at.is_offline for _, at in found)
+
+    async def settle(
+        self, hosted: Callable[[TopicPartition], Partition | None], *, needs_assignment: bool
+    ) -> None:
+        """Go on with the moves of an earlier run; delete future logs that belong to none.
+
+        Keep those of replicas that stay offline.
+        """
+        found, self._found = self._found, {}
+        for where, places in found.items():
+            partition = hosted(where)
+            chosen = None if partition is None else self._to_resume(partition, places)
+            for future, directory in places:
+                if partition is not None and future is chosen:
+                    self._resume(partition, future, directory, needs_assignment)
+                elif partition is None and self._is_replica_here(where, future.topic_id):
+                    self._found.setdefault(where, []).append((future, directory))
+                else:
+                    await self._drop(future, directory)
+
+    def _resume(
+        self, partition: Partition, future: Log, directory: LogDirectory, needs_assignment: bool
+    ) -> None:
+        registration = partition.registration
+        recorded = None if registration is None else registration.directory(self._broker_id)
+        self._moves.begin(
+            partition,
+            directory,
+            future,
+            needs_assignment=needs_assignment,
+            is_recorded=recorded == directory.directory_id,
+        )
+
+    def _to_resume(self, partition: Partition, places: Sequence[Place]) -> Log | None:
+        """Return the future log of this replica; of several the one where it is recorded."""
+        if partition.is_offline or partition.registration is None:
+            return None
+        recorded = partition.registration.directory(self._broker_id)
+        own = [
+            (future, at)
+            for future, at in places
+            if future.topic_id == partition.topic_id
+            and at is not partition.directory
+            and not at.is_offline
+        ]
+        own.sort(key=lambda pair: pair[1].directory_id != recorded)
+        return own[0][0] if own else None
+
+    def _is_replica_here(self, where: TopicPartition, topic_id: Uuid | None) -> bool:
+        """Return True if the metadata names this broker as a replica of the partition."""
+        known = self._metadata.image.topics.by_name.get(where.topic)
+        return (
+            known is not None
+            and known.topic_id == topic_id
+            and where.partition in known.partitions
+            and self._broker_id in known.partitions[where.partition].replicas
+        )
+
+    async def promote(self, instruction: BecomeLeader | BecomeFollower) -> Place | None:
+        """Make a future log without a current one the current one, if that loses no record.
+
+        Returns:
+            The log and its directory. None if the replica stays offline: the controller is told, so
+            that it takes the replica out of the ISR, and this is called again.
+        """
+        where = instruction.topic_partition
+        recorded = instruction.partition.directory(self._broker_id)
+        own = self.of(where, instruction.topic_id)
+        own.sort(key=lambda pair: pair[1].directory_id != recorded)
+        future, directory = own[0]
+        if not self._may_promote(instruction, future):
+            log.error("%s stays offline: its copy may lack the last records", where)
+            if recorded != DIRECTORY_LOST:
+                self._on_misplaced(instruction.topic_id, where.partition, DIRECTORY_LOST)
+            return None
+        self._found[where].remove(own[0])
+        log.warning("%s: the future log in %s takes its place", where, directory.path)
+        try:
+            await directory.executor.submit(directory.store.promote_future, where)
+        except LogDirectoryFailed as failure:
+            log.error("%s was not renamed: %s", where, failure)
+            return None
+        return future, directory
+
+    def _may_promote(self, instruction: BecomeLeader | BecomeFollower, future: Log) -> bool:
+        """Return True if no committed record is missing that only this replica may have.
+
+        The copy has everything if a swap was interrupted between its two renames. It may lack
+        records if nobody counts on this replica, because it fetches them then. If there is no other
+        replica and all directories are online, the disk of the current log was replaced: the copy
+        is all there is.
+        """
+        name = future.path.rpartition("/")[2]
+        if replaced_directory(future.topic_partition, name) in self._deleted_at_start:
+            return True
+        partition = instruction.partition
+        trusted = {partition.leader, *partition.isr, *partition.elr, *partition.last_known_elr}
+        if self._broker_id not in trusted:
+            return True
+        return trusted <= {self._broker_id, NO_LEADER} and not self._has_offline()
+
+    async def _drop(self, future: Log, directory: LogDirectory) -> None:
+        log.warning("%s in %s belongs to no move: deleted", future.topic_partition, directory.path)
+        try:
+            await directory.executor.submit(
+                directory.store.delete_logs, [future], self._new_uuid, self._now_ms()
+            )
+        except LogDirectoryFailed as failure:
+            log.error("%s was not deleted: %s", future.topic_partition, failure)

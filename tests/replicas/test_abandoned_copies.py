@@ -1,0 +1,155 @@
+"""Starts of a broker that find the copy of a move, and what became of the current log."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from itertools import count
+
+from cluster_image import directory_of
+from log_builders import batch, values
+from moving_broker import BROKER, NOW_MS, WHERE, Disks, MovingBroker, new_cluster
+
+from spindle.common.uuids import DIRECTORY_LOST
+from spindle.replication.replica_move import MoveState
+
+A, B = (directory_of(BROKER, number) for number in range(2))
+OTHER = 2
+
+
+def run(scenario: Callable[[], Awaitable[None]]) -> None:
+    asyncio.run(asyncio.wait_for(scenario(), 20))
+
+
+def after(before: MovingBroker) -> MovingBroker:
+    """Return the next life of a broker; the controller records nothing by itself."""
+    broker = MovingBroker(before.disks, before.cluster, uuids=count(10**6))
+    broker.is_deaf = True
+    return broker
+
+
+async def caught_up(replicas: tuple[int, ...] = (BROKER,)) -> MovingBroker:
+    """Return a broker that died when its copy was recorded, and lacked the last record."""
+    broker = await MovingBroker(Disks(), new_cluster(2, replicas)).start()
+    for number in range(12):
+        broker.partition.log.append_as_leader(bytearray(batch(f"{number:200}")), 0, NOW_MS)
+    broker.is_deaf = True
+    await broker.begin()
+    await broker.until(lambda: broker.move.course.state is MoveState.ASSIGNING)
+    await broker.stop()
+    broker.partition.log.append_as_leader(bytearray(batch("last")), 0, NOW_MS)
+    broker.record(B)
+    return broker
+
+
+def lose(broker: MovingBroker, path: str) -> None:
+    """Replace a disk by an empty one."""
+    for name in broker.disks.list_directory(path):
+        found = f"{path}/{name}"
+        if broker.disks.is_directory(found):
+            broker.disks.remove_tree(found)
+        else:
+            broker.disks.remove(found)
+
+
+def test_a_copy_takes_the_place_of_a_log_in_an_offline_directory_once_nobody_counts_on_it() -> None:
+    async def scenario() -> None:
+        broker = after(await caught_up((OTHER, BROKER)))
+        broker.directories[0].executor.fail("dead")
+        await broker.start()
+        assert broker.replicas.lookup(*WHERE) is None
+        assert broker.assigned == [DIRECTORY_LOST]
+        broker.cluster.change("orders", isr=[OTHER])
+        broker.record(DIRECTORY_LOST)
+        await broker.follow_metadata()
+        assert broker.assigned == [DIRECTORY_LOST, B]
+        assert broker.partition in broker.fetching.followed
+        assert (broker.names(1), broker.partition.log.log_end_offset) == (["orders-0"], 12)
+
+    run(scenario)
+
+
+def test_a_copy_of_the_only_replica_waits_for_the_offline_directory() -> None:
+    async def scenario() -> None:
+        broker = after(await caught_up())
+        broker.directories[0].executor.fail("dead")
+        await broker.start()
+        broker.cluster.change("orders", isr=[], leader=-1, eligible_leader_replicas=[BROKER])
+        broker.record(DIRECTORY_LOST)
+        await broker.follow_metadata()
+        assert broker.replicas.lookup(*WHERE) is None
+        assert broker.assigned == [DIRECTORY_LOST]
+        again = await after(broker).start()
+        assert len(values(again.partition.log)) == 13
+
+    run(scenario)
+
+
+def test_a_copy_of_the_only_replica_takes_the_place_of_a_log_whose_disk_was_replaced() -> None:
+    async def scenario() -> None:
+        before = await caught_up()
+        lose(before, "/disk0")
+        broker = await after(before).start()
+        assert len(values(broker.partition.log)) == 12
+
+    run(scenario)
+
+
+def test_an_in_sync_replica_whose_disk_was_replaced_does_not_lead_with_its_copy() -> None:
+    async def scenario() -> None:
+        before = await caught_up((BROKER, OTHER))
+        lose(before, "/disk0")
+        broker = await after(before).start()
+        assert broker.replicas.lookup(*WHERE) is None
+        assert broker.assigned == [DIRECTORY_LOST]
+
+    run(scenario)
+
+
+def test_a_swap_between_its_renames_is_finished_for_an_in_sync_replica() -> None:
+    async def scenario() -> None:
+        before = await caught_up((BROKER, OTHER))
+        before.move.future.append_as_follower(
+            before.move.current.read(12, 1000, 13).records, 0, NOW_MS
+        )
+        before.directories[0].store.set_aside(before.move.current, before.move.future.path)
+        broker = await after(before).start()
+        assert (broker.names(0), broker.names(1)) == (["orders-0-delete"], ["orders-0"])
+        assert len(values(broker.partition.log)) == 13
+
+    run(scenario)
+
+
+def test_of_two_current_logs_the_one_with_more_records_is_kept_and_the_other_put_aside() -> None:
+    async def scenario() -> None:
+        before = await caught_up()
+        before.directories[1].store.promote_future(WHERE)
+        broker = await after(before).start()
+        assert broker.partition.directory is broker.directories[0]
+        assert len(values(broker.partition.log)) == 13
+        assert (broker.names(0), broker.names(1)) == (["orders-0"], ["orders-0-stray"])
+        assert broker.assigned == [A]
+
+    run(scenario)
+
+
+def test_of_two_equal_logs_the_recorded_one_is_kept() -> None:
+    async def scenario() -> None:
+        before = await caught_up()
+        before.partition.log.truncate_to(12)
+        before.directories[1].store.promote_future(WHERE)
+        broker = await after(before).start()
+        assert broker.partition.directory is broker.directories[1]
+        assert (broker.names(0), broker.names(1)) == (["orders-0-stray"], ["orders-0"])
+
+    run(scenario)
+
+
+def test_of_two_current_logs_the_one_of_the_later_epoch_is_kept() -> None:
+    async def scenario() -> None:
+        before = await caught_up()
+        future = before.directories[1].store.promote_future(WHERE)
+        future.truncate_to(5)
+        future.append_as_leader(bytearray(batch("of a later leader")), 7, NOW_MS)
+        broker = await after(before).start()
+        assert broker.partition.directory is broker.directories[1]
+
+    run(scenario)
