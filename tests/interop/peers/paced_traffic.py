@@ -1,0 +1,105 @@
+"""An idempotent producer with acks=all that notes when each record is acknowledged."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import defaultdict
+from itertools import pairwise
+
+from confluent_kafka import Message, Producer
+
+from peers.verified_traffic import read_all
+
+LIMIT_S = 60.0
+
+
+class PacedTraffic:
+    """One producer that writes to all partitions in turn, until the end of the `with` block.
+
+    The values of a partition count up. All partitions share one producer, and with it the requests
+    to a broker, so that a partition that stalls can hold up others.
+    """
+
+    def __init__(
+        self, bootstrap: str, topic: str, partitions: int, records_per_s: int = 500
+    ) -> None:
+        self._bootstrap = bootstrap
+        self._topic = topic
+        self._partitions = partitions
+        self._pause_s = 1 / records_per_s
+        self._must_stop = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self._acks: dict[int, list[tuple[float, int, int]]] = defaultdict(list)
+        self.refused: list[str] = []
+
+    def __enter__(self) -> PacedTraffic:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._must_stop.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        producer = Producer(
+            {
+                "bootstrap.servers": self._bootstrap,
+                "enable.idempotence": True,
+                "acks": "all",
+                "linger.ms": 0,
+                "message.timeout.ms": 120_000,
+                "topic.metadata.refresh.fast.interval.ms": 50,
+                "retry.backoff.ms": 20,
+                "retry.backoff.max.ms": 50,
+                "log_level": 0,
+            }
+        )
+        number = 0
+        while not self._must_stop.is_set():
+            partition, value = number % self._partitions, number // self._partitions
+            producer.produce(
+                self._topic, b"%d" % value, partition=partition, on_delivery=self._delivered
+            )
+            number += 1
+            producer.poll(0)
+            self._must_stop.wait(self._pause_s)
+        producer.flush(LIMIT_S)
+
+    def _delivered(self, error: object, record: Message) -> None:
+        partition, offset, value = record.partition(), record.offset(), record.value()
+        if error is not None:
+            self.refused.append(str(error))
+            return
+        assert partition is not None
+        assert offset is not None
+        assert value is not None
+        self._acks[partition].append((time.monotonic(), offset, int(value)))
+
+    def count(self) -> int:
+        """Return the number of acknowledged records."""
+        return sum(map(len, self._acks.values()))
+
+    def wait_for_more(self, per_partition: int = 20) -> None:
+        """Return when each partition has so many more acknowledged records than now."""
+        wanted = {p: len(self._acks[p]) + per_partition for p in range(self._partitions)}
+        deadline = time.monotonic() + LIMIT_S
+        while any(len(self._acks[p]) < count for p, count in wanted.items()):
+            lagging = [p for p, count in wanted.items() if len(self._acks[p]) < count]
+            assert time.monotonic() < deadline, f"no acknowledgements in {lagging}"
+            time.sleep(0.01)
+
+    def longest_gap_s(self, partition: int, since_s: float) -> float:
+        """Return the longest time between two acknowledgements that ended after `since_s`."""
+        times = [at for at, _, _ in self._acks[partition]]
+        return max((end - start for start, end in pairwise(times) if end > since_s), default=0.0)
+
+    def check(self) -> None:
+        """Assert that every acknowledged record is read once, at its offset, in order."""
+        assert not self.refused, self.refused[:3]
+        stored = read_all(self._bootstrap, self._topic)
+        for partition, acks in self._acks.items():
+            lost = {(offset, value) for _, offset, value in acks} - set(stored[partition])
+            assert not lost, f"partition {partition}: acknowledged and lost: {sorted(lost)[:5]}"
+            values = [value for _, value in stored[partition]]
+            assert values == sorted(set(values)), f"partition {partition}: out of order or twice"
