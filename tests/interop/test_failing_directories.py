@@ -44,6 +44,8 @@ class Cluster:
         topic = NewTopic(TOPIC, PARTITIONS, 3, config={"min.insync.replicas": "2"})
         self.admin.create_topics([topic])[TOPIC].result(LIMIT_S)
         self.until(lambda: all(len(isr) == 3 for _, isr in self.partitions().values()))
+        # The replicas are in the metadata a moment before they are on the disks.
+        self.until(lambda: sum(map(len, map(self._replicas, self.victim.log_dirs))) == PARTITIONS)
 
     def remove(self) -> None:
         self.trio.remove()
@@ -56,7 +58,11 @@ class Cluster:
 
     def on_disk(self) -> set[int]:
         """Return the partitions with a replica on the disk."""
-        return {int(path.name.rpartition("-")[2]) for path in self.disk.path.glob(f"{TOPIC}-*")}
+        return self._replicas(self.disk.path)
+
+    @staticmethod
+    def _replicas(directory: Path) -> set[int]:
+        return {int(path.name.rpartition("-")[2]) for path in directory.glob(f"{TOPIC}-*")}
 
     def until(self, is_so: Callable[[], bool]) -> None:
         deadline = time.monotonic() + LIMIT_S

@@ -2,6 +2,8 @@
 
 import asyncio
 import errno
+import os
+import re
 import threading
 import time
 from collections.abc import Callable, Coroutine
@@ -301,5 +303,25 @@ def test_the_load_counts_what_waits_and_the_time_of_what_runs() -> None:
         assert later.queue_length == 0
         assert later.busy_ns >= second.busy_ns
         assert later.stood_ms == 0
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(
+    "name", ["EIO", "EROFS", "ENOSPC", "EDQUOT", "EACCES", "EPERM", "ENOENT", "ESTALE", "ENODEV"]
+)
+def test_every_error_of_the_system_is_the_end_of_the_directory(name: str) -> None:
+    number = getattr(errno, name)
+
+    def fail() -> None:
+        raise OSError(number, os.strerror(number), "/d/t-0/00000000000000000000.log")
+
+    async def scenario(thread: DirectoryThread, failures: list[LogDirectoryFailed]) -> None:
+        with pytest.raises(LogDirectoryFailed, match=re.escape(os.strerror(number))):
+            await thread.submit(fail)
+        with pytest.raises(LogDirectoryFailed):
+            await thread.submit(int)
+        assert [failure.is_fault_of_process for failure in failures] == [False]
+        assert name in failures[0].reason
 
     run(scenario)

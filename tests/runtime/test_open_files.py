@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 from node_harness import Home
 
-from spindle.common.errors import ConfigError
+from spindle.common.errors import ConfigError, LogDirectoryFailed
 from spindle.common.filesystem import OsFileSystem
+from spindle.disks.identity import load_ensemble
 from spindle.runtime.disks.open_files import scarcity, share_out
 from spindle.runtime.machine import LocalMachine
 from spindle.runtime.node import Node
@@ -100,3 +101,41 @@ def test_it_does_not_wait_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(os, "open", fail)
     with pytest.raises(OSError, match="Too many open files"):
         OsFileSystem().open(str(tmp_path / "file"), create=True)
+
+
+def test_a_node_that_can_open_no_file_ends_and_blames_no_disk(tmp_path: Path) -> None:
+    home = Home(tmp_path).format()
+
+    def fail() -> None:
+        raise OSError(errno.EMFILE, "Too many open files", "t-0/00000000000000000000.log")
+
+    async def main() -> None:
+        node = Node(home.config())
+        await node.start()
+        try:
+            assert node.broker is not None
+            directories = node.broker.replicas.directories
+            with pytest.raises(LogDirectoryFailed):
+                await directories[1].executor.submit(fail)
+            fault = await asyncio.wait_for(node.wait_stopped(), 60)
+            assert fault is not None
+            assert "the disk is in order, but the process could open no file" in fault
+            registered = node.publisher.image.cluster.brokers[1].directories
+            assert directories[1].directory_id in registered
+        finally:
+            await node.stop()
+
+    asyncio.run(main())
+
+
+def test_a_start_without_descriptors_calls_no_directory_dead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = Home(tmp_path).format()
+
+    def fail(*_: object) -> bytes:
+        raise OSError(errno.ENFILE, "Too many open files in system")
+
+    monkeypatch.setattr(OsFileSystem, "read_bytes", fail)
+    with pytest.raises(OSError, match="Too many open files in system"):
+        load_ensemble(OsFileSystem(), list(map(str, home.directories)))

@@ -229,6 +229,11 @@ class CorruptLog(Exception):
         return f"{self.path} at byte {self.position}: {self.finding}"
 
 
+def is_out_of_descriptors(error: object) -> bool:
+    """Return whether an operation failed because the process or the system has no descriptors."""
+    return isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE)
+
+
 class LogDirectoryFailed(Exception):
     """An I/O error took a log directory offline (KIP-112, KIP-858). It stays so until a restart.
 
@@ -243,7 +248,18 @@ class LogDirectoryFailed(Exception):
         self.at_ms = at_ms
 
     def __str__(self) -> str:
-        return f"log directory {self.path} failed: {self.cause}"
+        text = f"log directory {self.path} failed: {self.cause}"
+        if self.is_fault_of_process:
+            text += (
+                "; the disk is in order, but the process could open no file: "
+                "raise the limit with `ulimit -n` or LimitNOFILE"
+            )
+        return text
+
+    @property
+    def is_fault_of_process(self) -> bool:
+        """True if the disk is in order, but the process could open no more files."""
+        return is_out_of_descriptors(self.cause)
 
     @property
     def reason(self) -> str:

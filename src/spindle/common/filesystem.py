@@ -8,10 +8,10 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
+from spindle.common.errors import is_out_of_descriptors
 from spindle.common.ports import Bytes, File
 
 _UNKNOWN: Final = -1
-_OUT_OF_DESCRIPTORS: Final = (errno.EMFILE, errno.ENFILE)
 _DESCRIPTORS_WAIT_S: Final = 10.0
 _DESCRIPTORS_PAUSE_S: Final = 0.01
 
@@ -27,9 +27,19 @@ def _open(path: str, flags: int, mode: int = 0o644) -> int:
         try:
             return os.open(path, flags | os.O_CLOEXEC, mode)
         except OSError as error:
-            if error.errno not in _OUT_OF_DESCRIPTORS or time.monotonic() > deadline_s:
+            if not is_out_of_descriptors(error) or time.monotonic() > deadline_s:
                 raise
         time.sleep(_DESCRIPTORS_PAUSE_S)
+
+
+def _write_at(fd: int, data: memoryview, position: int) -> None:
+    """Write all of the data; a disk that takes nothing, without an error, has failed as well."""
+    done = 0
+    while done < len(data):
+        count = os.pwrite(fd, data[done:], position + done)
+        if not count:
+            raise OSError(errno.EIO, f"only {done} of {len(data)} bytes were written")
+        done += count
 
 
 class OsFile:
@@ -66,16 +76,13 @@ class OsFile:
         written = os.pwritev(self._fd, parts, end)
         if written < total:
             rest = memoryview(b"".join(parts))
-            while written < total:
-                written += os.pwrite(self._fd, rest[written:], end + written)
+            _write_at(self._fd, rest[written:], end + written)
         self._end = end + total
         return total
 
     def pwrite(self, data: Bytes, position: int, /) -> None:
         view = memoryview(data)
-        done = 0
-        while done < len(view):
-            done += os.pwrite(self._fd, view[done:], position + done)
+        _write_at(self._fd, view, position)
         if self._end != _UNKNOWN:
             self._end = max(self._end, position + len(view))
 

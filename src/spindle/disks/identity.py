@@ -8,7 +8,7 @@ read is offline from the start and does not hinder the others, unless it holds t
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from spindle.common.errors import ConfigError
+from spindle.common.errors import ConfigError, is_out_of_descriptors
 from spindle.common.ids import METADATA_PARTITION
 from spindle.common.ports import FileSystem
 from spindle.common.uuids import Uuid, UuidSource, is_reserved_directory_id, uuid_text
@@ -37,7 +37,11 @@ class DirectoryEnsemble:
 
 
 def load_ensemble(file_system: FileSystem, directories: Sequence[str]) -> DirectoryEnsemble:
-    """Read the `meta.properties` of each directory (twice the same directory counts once)."""
+    """Read the `meta.properties` of each directory (twice the same directory counts once).
+
+    Raises:
+        OSError: the process can open no more files.
+    """
     formatted: dict[str, MetaProperties] = {}
     unformatted: list[str] = []
     failed: dict[str, str] = {}
@@ -48,6 +52,8 @@ def load_ensemble(file_system: FileSystem, directories: Sequence[str]) -> Direct
         except FileNotFoundError:
             unformatted.append(directory)
         except OSError as error:
+            if is_out_of_descriptors(error):
+                raise
             failed[directory] = f"{path}: {error.strerror or error}"
         except ConfigError as error:
             failed[directory] = str(error)
@@ -131,6 +137,7 @@ def identify_directories(
 
     Raises:
         ConfigError: the node must not start; names file, key, value and what to do.
+        OSError: the process can open no more files.
     """
     ensemble = load_ensemble(file_system, (*log_dirs, metadata_log_dir))
     if not ensemble.formatted:

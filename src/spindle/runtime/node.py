@@ -348,7 +348,9 @@ class Node:
         return self._fatal
 
     def _directory_failed(self, failure: LogDirectoryFailed) -> None:
-        if failure.path == self._metadata_log_dir:
+        if failure.is_fault_of_process:
+            self.fail(str(failure))
+        elif failure.path == self._metadata_log_dir:
             self.fail(f"the metadata log directory failed: {failure}")
         elif self.broker is not None:
             self.broker.directory_failed(failure)

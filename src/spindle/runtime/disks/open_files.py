@@ -1,7 +1,8 @@
 """The division of the process's file descriptors between log directories and connections.
 
-A log directory that cannot open a file fails, as in Kafka. Any client can open connections, so
-connections must never take the descriptors that the files need.
+A node that can open no file for 10 s ends: its disks are in order, and a restart frees all
+descriptors. Any client can open connections, so connections must never take the descriptors that
+the files need.
 """
 
 import resource
