@@ -243,10 +243,8 @@ class Node:
                 thread.fail(error)
         failures = [self._threads[path].failure for path in dict.fromkeys(self._log_dirs)]
         if self._config.is_broker and None not in failures:
-            raise ConfigError(
-                "none of the log directories can be used, and a broker needs at least one: "
-                + "; ".join(map(str, failures))
-            )
+            reasons = "; ".join(map(str, failures))
+            raise ConfigError(f"none of the log directories can be used: {reasons}")
 
     def _connect(self, client_id: str) -> PeerPool:
         """Return a pool of connections to other nodes."""
