@@ -2,15 +2,17 @@
 
 It remembers, beside the present state, what a device would still hold after a power failure: the
 content of a file as of its last `sync`, the names in a directory as of the last `sync_directory`.
-`crash` goes back to that. Faults make chosen operations on chosen paths raise an `OSError`.
+`crash` goes back to that. Faults make chosen operations on chosen paths raise an `OSError`. A
+directory can run full or turn read-only, like the file system of a disk of its own.
 """
 
 from __future__ import annotations
 
+import copy
 import errno
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final, NoReturn, TypeAlias
 
 from spindle.common.ports import Bytes, File
 
@@ -27,6 +29,11 @@ class Fault:
     operation: str = ""
     error_number: int = errno.EIO
     after: int = 0
+
+
+_WRITES: Final = frozenset(
+    "append pwrite truncate write_atomically make_directories rename remove remove_tree".split()
+)
 
 
 class _File:
@@ -107,14 +114,12 @@ class MemoryFile:
     def append(self, parts: Sequence[Bytes], /) -> int:
         self._use("append")
         data = b"".join(parts)
-        self._file.write(data, self._file.size_bytes)
-        self._file.modified_ms = self._owner.now_ms
+        self._write(data, self._file.size_bytes)
         return len(data)
 
     def pwrite(self, data: Bytes, position: int, /) -> None:
         self._use("pwrite")
-        self._file.write(data, position)
-        self._file.modified_ms = self._owner.now_ms
+        self._write(data, position)
 
     def size(self) -> int:
         self._use("size")
@@ -131,6 +136,15 @@ class MemoryFile:
     def close(self) -> None:
         self._is_open = False
 
+    def _write(self, data: Bytes, position: int) -> None:
+        """Write as much as there is space for; like a real file, it then has part of the data."""
+        growth = max(0, position + len(data) - self._file.size_bytes)
+        missing = growth - self._owner.take_space(self.path, growth)
+        self._file.write(data[: len(data) - missing] if missing else data, position)
+        self._file.modified_ms = self._owner.now_ms
+        if missing:
+            self._owner.refuse(errno.ENOSPC, "append", self.path)
+
     def _use(self, operation: str) -> None:
         if not self._is_open:
             raise OSError(errno.EBADF, "the file is closed", self.path)
@@ -138,11 +152,20 @@ class MemoryFile:
 
 
 class MemoryFileSystem:
-    """`FileSystem` in memory. `now_ms` is the time that files written to are stamped with."""
+    """`FileSystem` in memory.
+
+    Attributes:
+        now_ms: the time that files written to are stamped with.
+        free_bytes: what is left, by path of a directory; a directory that is not named never runs
+            full. Nothing that is removed gives space back.
+        read_only: paths of the directories that cannot be changed.
+    """
 
     def __init__(self) -> None:
         self.now_ms = 0
         self.faults: list[Fault] = []
+        self.free_bytes: dict[str, int] = {}
+        self.read_only: set[str] = set()
         self.operations: list[tuple[str, str]] = []
         """Every operation so far with its path, in order."""
         self._root = _Directory()
@@ -155,7 +178,49 @@ class MemoryFileSystem:
                 if fault.after > 0:
                     fault.after -= 1
                     continue
-                raise OSError(fault.error_number, f"injected fault in {operation}", path)
+                self.refuse(fault.error_number, operation, path)
+        if self.read_only and operation in _WRITES:
+            self._check_writable(operation, path)
+
+    def refuse(self, error_number: int, operation: str, path: str) -> NoReturn:
+        """Raise the error of an operation.
+
+        Raises:
+            OSError: always.
+        """
+        raise OSError(error_number, f"injected fault in {operation}", path)
+
+    def take_space(self, path: str, wanted_bytes: int) -> int:
+        """Return how much of the wanted space the file's directory has left, and take it."""
+        for directory, free_bytes in self.free_bytes.items():
+            if is_within(path, directory):
+                taken_bytes = min(free_bytes, wanted_bytes)
+                self.free_bytes[directory] = free_bytes - taken_bytes
+                return taken_bytes
+        return wanted_bytes
+
+    def _check_writable(self, operation: str, path: str) -> None:
+        if any(is_within(path, directory) for directory in self.read_only):
+            self.refuse(errno.EROFS, operation, path)
+
+    # Whole disks.
+
+    def copy_of(self, path: str) -> object:
+        """Return a copy of a directory's content, for `put_back`."""
+        return copy.deepcopy(self._directory(path))
+
+    def put_back(self, path: str, content: object) -> None:
+        """Replace a directory's content by that of an earlier time."""
+        assert isinstance(content, _Directory)
+        self._directory(path)
+        parent, name = self._parent(path)
+        parent.entries[name] = parent.durable[name] = content
+
+    def swap(self, first: str, second: str) -> None:
+        """Exchange the content of two directories, as if their disks were mounted differently."""
+        one, other = self._directory(first), self._directory(second)
+        self.put_back(first, other)
+        self.put_back(second, one)
 
     def crash(self, kept: KeptBytes | None = None) -> None:
         """Lose power: only what was synced remains, and of longer files the bytes `kept` says.
@@ -174,6 +239,8 @@ class MemoryFileSystem:
 
     def open(self, path: str, *, create: bool = False, writable: bool = True) -> File:
         self.check("open", path)
+        if writable or create:
+            self._check_writable("open", path)
         parent, name = self._parent(path)
         node = parent.entries.get(name)
         if node is None:
@@ -192,6 +259,8 @@ class MemoryFileSystem:
 
     def write_atomically(self, path: str, data: bytes) -> None:
         self.check("write_atomically", path)
+        if self.take_space(path, len(data)) < len(data):
+            self.refuse(errno.ENOSPC, "write_atomically", path)
         parent, name = self._parent(path)
         file = _File()
         file.write(data, 0)
@@ -297,6 +366,11 @@ class MemoryFileSystem:
     def _parent(self, path: str) -> tuple[_Directory, str]:
         parent, _, name = path.rpartition("/")
         return self._directory(parent), name
+
+
+def is_within(path: str, directory: str) -> bool:
+    """Return whether the path is the directory or below it."""
+    return f"{path}/".startswith(f"{directory}/")
 
 
 def _names(path: str) -> list[str]:

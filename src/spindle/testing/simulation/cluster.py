@@ -4,7 +4,7 @@ Each is the real `Node` with its real listeners, handlers, quorum and logs, on a
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
@@ -44,7 +44,7 @@ class SimulatedNode:
     def __init__(
         self,
         plan: NodePlan,
-        config: NodeConfig,
+        properties: Mapping[str, str],
         loop: SimulatedLoop,
         history: History,
         random: Random,
@@ -52,7 +52,7 @@ class SimulatedNode:
         hold_random: Random,
     ) -> None:
         self.plan = plan
-        self.config = config
+        self.config = NodeConfig.from_properties(properties)
         self.host = host_name(plan.node_id)
         self.machine = SimulatedMachine(self.host, loop, random, clock, self._interrupted)
         self.node: Node | None = None
@@ -61,6 +61,7 @@ class SimulatedNode:
         self.is_down = asyncio.Event()
         self.observer: Invariants | None = None
         self.hold_metadata = 0.0
+        self._properties = properties
         self._hold_random = hold_random
         self._loop = loop
         self._history = history
@@ -99,11 +100,29 @@ class SimulatedNode:
         """Kill the process and replace one of its disks by an empty one."""
         self.kill()
         disks = self.machine.disks
+        disks.heal(path)
         disks.faults.clear()
         disks.remove_tree(path)
         context = Life(self.host, 0, self.machine.clock).context()
         context.run(self.format, cluster_id, None, None)
         self._history.note(f"{self.host} has an empty disk at {path}")
+
+    def order_log_dirs(self, paths: Sequence[str]) -> None:
+        """Let the next life have log.dirs in this order; the metadata directory stays."""
+        self._properties = {
+            **self._properties,
+            "log.dirs": ",".join(paths),
+            "metadata.log.dir": self.config.metadata_log_dir,
+        }
+        self.config = NodeConfig.from_properties(self._properties)
+        self._history.note(f"{self.host} has log.dirs={','.join(paths)}")
+
+    @property
+    def data_directories(self) -> list[str]:
+        """The log directories without the metadata: the node can do without them."""
+        if not self.config.is_broker:
+            return []
+        return [path for path in self.config.log_dirs if path != self.config.metadata_log_dir]
 
     def _sync_names(self, path: str) -> None:
         disks = self.machine.disks
@@ -205,10 +224,9 @@ class Cluster:
         )
         self.nodes: dict[int, SimulatedNode] = {}
         for plan in scenario.nodes:
-            config = NodeConfig.from_properties(_properties(plan, scenario, controllers))
             node = SimulatedNode(
                 plan,
-                config,
+                _properties(plan, scenario, controllers),
                 loop,
                 history,
                 Random(random.randbytes(8)),

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import copy_context
 from random import Random
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, NoReturn
 
 from spindle.common.errors import LogDirectoryFailed
 from spindle.runtime.disks.hang_watch import WatchedThread
 from spindle.runtime.disks.serial_executor import Job, SerialExecutor
-from spindle.testing.filesystem import MemoryFileSystem
+from spindle.testing.filesystem import MemoryFileSystem, is_within
 
 _LONG_WORK: Final = 100.0
 _LONGEST_WORK_S: Final = 1.5
@@ -75,13 +75,30 @@ class SimulatedDisks(MemoryFileSystem):
             self._operations_left -= 1
             if self._operations_left < 0:
                 raise Interrupted
-        if self.faults:
-            try:
-                super().check(operation, path)
-            except OSError:
-                self.broken.update(d for d in self.directories if f"{path}/".startswith(f"{d}/"))
-                raise
+        if self.faults or self.read_only:
+            super().check(operation, path)
             self.operations.clear()
+
+    def refuse(self, error_number: int, operation: str, path: str) -> NoReturn:
+        self.broken.update(d for d in self.directories if is_within(path, d))
+        super().refuse(error_number, operation, path)
+
+    def heal(self, path: str) -> None:
+        """End the errors of a directory: it works, has space, and can be written."""
+        self.faults = [fault for fault in self.faults if not fault.path_part.startswith(path)]
+        self.free_bytes.pop(path, None)
+        self.read_only.discard(path)
+
+    def heal_all(self) -> None:
+        """End the errors of all directories."""
+        self.faults.clear()
+        self.free_bytes.clear()
+        self.read_only.clear()
+
+    @property
+    def is_sick(self) -> bool:
+        """True while a directory has errors to come."""
+        return bool(self.faults or self.free_bytes or self.read_only)
 
     def lose_power_after(self, operations: int | None) -> None:
         """Lose power at the given number of operations from now; None for never."""

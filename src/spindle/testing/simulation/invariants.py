@@ -10,6 +10,7 @@ same records. A partition's log has the partition's topic id. For metadata see `
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from spindle.common.ids import TopicPartition
 from spindle.common.uuids import Uuid, uuid_text
 from spindle.metadata.image import MetadataImage
 from spindle.metadata.partitions import PartitionRegistration
@@ -21,11 +22,13 @@ from spindle.replicas.partition import Partition
 from spindle.replication.leader_state import IsrProposal, LeaderState
 from spindle.runtime.node import Node
 from spindle.testing.simulation.cluster import Cluster, SimulatedNode
+from spindle.testing.simulation.directory_truth import DirectoryTruth
 from spindle.testing.simulation.election_truth import ElectionTruth
 from spindle.testing.simulation.feature_truth import FeatureTruth
 from spindle.testing.simulation.history import History
 from spindle.testing.simulation.life import Life
 from spindle.testing.simulation.metadata_truth import MetadataTruth, MetadataWatcher
+from spindle.testing.simulation.placement_truth import PlacementTruth
 from spindle.testing.simulation.quorum_checks import QuorumChecks
 from spindle.testing.simulation.record_truth import PartitionTruth, RecordTruth, common_offset
 from spindle.testing.simulation.verdict import Verdict
@@ -61,9 +64,12 @@ class _Replica:
 class _Watched:
     """One life of one node."""
 
-    def __init__(self, simulated: SimulatedNode, node: Node, verdict: Verdict) -> None:
+    def __init__(
+        self, simulated: SimulatedNode, node: Node, verdict: Verdict, placement: PlacementTruth
+    ) -> None:
         self.simulated = simulated
         self.node = node
+        self.placement = placement
         self.led_epoch = -1
         self.high_watermark = -1
         self.replicas: dict[int, _Replica] = {}
@@ -75,6 +81,8 @@ class Invariants:
 
     def __init__(self, cluster: Cluster, verdict: Verdict, history: History) -> None:
         self._history = history
+        self.asked_moves: set[tuple[int, TopicPartition, str]] = set()
+        """Moves between directories that were asked for: broker, partition and path."""
         self.metadata = MetadataTruth(verdict)
         self.records = RecordTruth(verdict)
         self._cluster = cluster
@@ -91,6 +99,7 @@ class Invariants:
         self.metadata.record_listeners += [
             ElectionTruth(self.metadata, self.records, verdict).committed,
             FeatureTruth(verdict).committed,
+            DirectoryTruth(self.records, verdict).committed,
         ]
 
     # -- lives
@@ -100,7 +109,8 @@ class Invariants:
         node, life = simulated.node, simulated.life
         assert node is not None
         assert life is not None
-        self._lives[life] = _Watched(simulated, node, self._verdict)
+        placement = PlacementTruth(simulated, self.asked_moves, self._verdict)
+        self._lives[life] = _Watched(simulated, node, self._verdict, placement)
         watcher = MetadataWatcher(simulated.host, self.metadata, self._verdict)
         node.publisher.add(watcher)
         _listen(node, watcher)
@@ -199,6 +209,7 @@ class Invariants:
             replica = replicas.get(id(partition))
             if replica is None:
                 replica = replicas[id(partition)] = self._first_look(partition)
+                watched.placement.hosted(partition, watched.node.publisher.image)
             leader, log = partition.leader, partition.log
             if log is not replica.log:
                 self._log_replaced(watched, replica)

@@ -9,6 +9,7 @@ from typing import Any, Final
 from spindle.config.broker_keys.spindle import HANG_TIMEOUT
 from spindle.testing.filesystem import Fault
 from spindle.testing.simulation.cluster import Cluster, SimulatedNode
+from spindle.testing.simulation.disk_nemesis import DiskNemesis
 from spindle.testing.simulation.history import History
 from spindle.testing.simulation.invariants import Invariants
 from spindle.testing.simulation.loop import SimulatedLoop
@@ -46,6 +47,9 @@ class Nemesis:
         self._loop = loop
         self._random = random
         self._tasks: dict[asyncio.Task[None], None] = {}
+        self._disks = DiskNemesis(
+            self, cluster, invariants, history, Random(f"disks of {cluster.scenario.seed}")
+        )
 
     async def run(self, duration_s: float) -> None:
         """Disturb for so long."""
@@ -68,11 +72,11 @@ class Nemesis:
             disks.lose_power_after(None)
             disks.slowness_s.clear()
             disks.release_all()
-            if disks.faults or node.machine.offline_directories:
-                disks.faults.clear()
+            if disks.is_sick or node.machine.offline_directories:
+                disks.heal_all()
                 node.kill()
             if node.is_stopping:
-                self._later(self._restart(node, 0.0))
+                self.later(self.restart(node, 0.0))
             elif not node.is_up:
                 node.start()
         self._history.note("everything is mended")
@@ -89,28 +93,31 @@ class Nemesis:
             (chances.hang, self._hang_disk),
             (chances.new_disk, self._lose_disk),
             (chances.clock, self._set_clock),
+            *self._disks.actions(),
         )
         for chance, action in actions:
             if random.random() < chance * _PERIOD_S * 4:
                 action()
 
-    def _later(self, work: Coroutine[Any, Any, None]) -> None:
+    def later(self, work: Coroutine[Any, Any, None]) -> None:
+        """Go on with the work beside all others, until everything is mended."""
         task = self._loop.create_task(work)
         self._tasks[task] = None
         task.add_done_callback(lambda done: self._tasks.pop(done, None))
 
-    def _any_up(self) -> SimulatedNode | None:
+    def any_up(self) -> SimulatedNode | None:
+        """Choose a node that runs; None if there is none."""
         up = [n for n in self._cluster.nodes.values() if n.is_up and not n.is_stopping]
         return self._random.choice(up) if up else None
 
     # -- nodes
 
-    def _one_to_die(self) -> SimulatedNode | None:
+    def one_to_die(self) -> SimulatedNode | None:
         """Choose a node whose death the cluster must survive now.
 
         Where power fails one broker dies at a time, where it does not as many as chance will have.
         """
-        node = self._any_up()
+        node = self.any_up()
         if node is None:
             return None
         if self._chances.is_lossy and node.config.is_broker and not self._invariants.is_whole:
@@ -119,7 +126,7 @@ class Nemesis:
         return node
 
     def _kill(self) -> None:
-        node = self._one_to_die()
+        node = self.one_to_die()
         if node is None:
             return
         how = self._random.randrange(3)
@@ -129,7 +136,7 @@ class Nemesis:
             node.machine.disks.kill_after(self._random.randint(0, 100))
         else:
             node.machine.disks.kill_after(self._random.randint(0, 2), "sync")
-        self._later(self._end_killing(node))
+        self.later(self._end_killing(node))
 
     async def _end_killing(self, node: SimulatedNode) -> None:
         """Kill the process if it has not reached the operation at which it was to die."""
@@ -137,30 +144,31 @@ class Nemesis:
         node.kill()
         # Long enough for a session to end, where that is to be seen.
         longest_s = 8.0 if self._cluster.scenario.deeds.unclean else 4.0
-        await self._restart(node, self._random.uniform(0.05, longest_s))
+        await self.restart(node, self._random.uniform(0.05, longest_s))
 
     def _stop(self) -> None:
-        node = self._any_up()
+        node = self.any_up()
         if node is not None:
             node.stop()
-            self._later(self._restart(node, self._random.uniform(0.05, 2.0)))
+            self.later(self.restart(node, self._random.uniform(0.05, 2.0)))
 
     def _lose_power(self) -> None:
-        node = self._one_to_die()
+        node = self.one_to_die()
         if node is None:
             return
         if self._random.random() < 0.5:
             node.lose_power()
         else:
             node.machine.disks.lose_power_after(self._random.randint(0, 200))
-        self._later(self._return_power(node))
+        self.later(self._return_power(node))
 
     async def _return_power(self, node: SimulatedNode) -> None:
         await asyncio.sleep(1.0)
         node.lose_power()
-        await self._restart(node, self._random.uniform(0.05, 3.0))
+        await self.restart(node, self._random.uniform(0.05, 3.0))
 
-    async def _restart(self, node: SimulatedNode, delay_s: float) -> None:
+    async def restart(self, node: SimulatedNode, delay_s: float) -> None:
+        """Start a node that is down or about to be."""
         await asyncio.sleep(delay_s)
         if node.is_stopping and node.is_up:
             await node.is_down.wait()
@@ -182,7 +190,7 @@ class Nemesis:
             network.cut(*pair)
         text = ", ".join(f"{a}>{b}" for a, b in pairs)
         self._history.note(f"cut: {text}")
-        self._later(self._mend(pairs, text))
+        self.later(self._mend(pairs, text))
 
     async def _mend(self, pairs: list[tuple[str, str]], text: str) -> None:
         await asyncio.sleep(self._random.uniform(0.1, self._random.choice((1.0, 3.0, 8.0))))
@@ -193,7 +201,7 @@ class Nemesis:
     # -- disks and clocks
 
     def _break_disk(self) -> None:
-        node = self._one_to_die()
+        node = self.one_to_die()
         if node is None:
             return
         path = self._random.choice([*node.config.log_dirs, node.config.metadata_log_dir])
@@ -204,17 +212,17 @@ class Nemesis:
         self._history.note(
             f"{node}: {path} breaks: {errno.errorcode[number]} in {operation or 'everything'}"
         )
-        self._later(self._replace_disk(node))
+        self.later(self._replace_disk(node))
 
     async def _replace_disk(self, node: SimulatedNode) -> None:
         await asyncio.sleep(self._random.uniform(0.5, 4.0))
         node.machine.disks.faults.clear()
         node.kill()
-        await self._restart(node, self._random.uniform(0.05, 1.0))
+        await self.restart(node, self._random.uniform(0.05, 1.0))
 
     def _lose_disk(self) -> None:
         """Replace a disk whose records are elsewhere by an empty one; its voter becomes another."""
-        node = self._any_up()
+        node = self.any_up()
         if node is None:
             return
         path = self._random.choice([*node.config.log_dirs, node.config.metadata_log_dir])
@@ -226,15 +234,15 @@ class Nemesis:
         self._invariants.will_die(node)
         self._invariants.will_lose(node)
         node.lose_disk(path, self._cluster.cluster_id)
-        self._later(self._restart(node, self._random.uniform(0.05, 4.0)))
+        self.later(self.restart(node, self._random.uniform(0.05, 4.0)))
 
     def _slow_disk(self) -> None:
-        node = self._any_up()
+        node = self.any_up()
         if node is not None:
             path = self._random.choice([*node.config.log_dirs, node.config.metadata_log_dir])
             node.machine.disks.slowness_s[path] = self._random.uniform(0.05, 1.0)
             self._history.note(f"{node}: {path} is slow")
-            self._later(self._quicken(node, path))
+            self.later(self._quicken(node, path))
 
     async def _quicken(self, node: SimulatedNode, path: str) -> None:
         await asyncio.sleep(self._random.uniform(0.2, 3.0))
@@ -243,14 +251,14 @@ class Nemesis:
     def _hang_disk(self) -> None:
         """Hang a disk for a moment, or for so long that the node gives the disk up."""
         is_long = self._random.random() < 0.4
-        node = self._one_to_die() if is_long else self._any_up()
+        node = self.one_to_die() if is_long else self.any_up()
         if node is None:
             return
         path = self._random.choice([*node.config.log_dirs, node.config.metadata_log_dir])
         in_syncs_only = path in node.config.log_dirs and self._random.random() < 0.5
         node.machine.disks.hang(path, in_syncs_only=in_syncs_only)
         self._history.note(f"{node}: {path} hangs{' in syncs' if in_syncs_only else ''}")
-        self._later(self._give_up(node, path) if is_long else self._release(node, path))
+        self.later(self._give_up(node, path) if is_long else self._release(node, path))
 
     async def _release(self, node: SimulatedNode, path: str) -> None:
         await asyncio.sleep(self._random.uniform(0.2, 1.5))
@@ -272,10 +280,10 @@ class Nemesis:
         self._history.note(f"{node}: {path} works again")
         if node.machine.offline_directories:
             node.kill()
-        await self._restart(node, self._random.uniform(0.05, 1.0))
+        await self.restart(node, self._random.uniform(0.05, 1.0))
 
     def _set_clock(self) -> None:
-        node = self._any_up()
+        node = self.any_up()
         if node is not None:
             offset_ms = self._random.randint(-_MAX_OFFSET_MS, _MAX_OFFSET_MS)
             node.machine.clock.offset_ms = offset_ms

@@ -24,6 +24,7 @@ from spindle.testing.simulation.invariants import Invariants, story_of
 from spindle.testing.simulation.loop import Deadlock, SimulatedLoop
 from spindle.testing.simulation.nemesis import Nemesis
 from spindle.testing.simulation.network import Network, NetworkChances
+from spindle.testing.simulation.quiet_failure import QuietFailure
 from spindle.testing.simulation.scenario import Scenario
 from spindle.testing.simulation.settings import unapplied_settings
 from spindle.testing.simulation.traffic import SimulatedTraffic
@@ -135,11 +136,28 @@ class Simulation:
         await asyncio.sleep(1.0)
         await self.nemesis.run(self.scenario.rough_s)
         await self.nemesis.mend()
+        if self.scenario.deeds.quiet_failure:
+            await self._fail_quietly()
         self.traffic.finish()
         await self._settle()
         self.invariants.compare_all()
         self.verdict.raise_if_violated()
         await self.traffic.stop()
+
+    async def _fail_quietly(self) -> None:
+        self.traffic.end_administration()
+        await self._wait_until(
+            lambda: self.traffic.unfinished_administration or self._unrecovered(),
+            self.scenario.whole_s + self.scenario.calm_s,
+        )
+        await QuietFailure(
+            self.cluster,
+            self.invariants,
+            self.traffic,
+            self.verdict,
+            self.history,
+            self.loop,
+        ).run()
 
     async def _settle(self) -> None:
         """Wait until the cluster has recovered, then until all clients have finished."""
@@ -158,6 +176,12 @@ class Simulation:
             await asyncio.sleep(_SETTLE_CHECK_S)
 
     def _unsettled(self) -> str | None:
+        """Return why the cluster is not at rest; None if it is."""
+        return (
+            self._unrecovered() or self._different_ends() or self._unflushed() or self._outlived()
+        )
+
+    def _unrecovered(self) -> str | None:
         """Return why the cluster has not recovered; None if it has."""
         nodes = self.cluster.nodes.values()
         leaders = [node for node in nodes if _leads_quorum(node)]
@@ -192,13 +216,22 @@ class Simulation:
                 ]
                 if elsewhere:
                     return f"brokers {elsewhere} have {name} not where it is recorded"
+        return None
+
+    def _different_ends(self) -> str | None:
+        """Return a partition whose replicas are not equally long; None if there is none."""
+        for topic in self.invariants.metadata.newest.topics.by_name.values():
+            for index, partition in topic.partitions.items():
                 ends = {
                     replica: self._ends(replica, topic.name, index)
                     for replica in partition.replicas
                 }
                 if len(set(ends.values())) != 1:
-                    return f"the replicas of {name} differ in (log end, high watermark): {ends}"
-        return self._unflushed() or self._outlived()
+                    return (
+                        f"the replicas of {topic.name}-{index} differ in "
+                        f"(log end, high watermark): {ends}"
+                    )
+        return None
 
     def _unflushed(self) -> str | None:
         """Return a log whose finished segments are not flushed; None if there is none."""

@@ -59,6 +59,12 @@ class Chances:
         slow_disk: a disk is slow for a while.
         hang: a disk hangs for a while.
         new_disk: a disk is lost and replaced by an empty one.
+        dead: a log directory fails; later its node is restarted, perhaps while it still fails, and
+            then with the directory as it was or, in a run that may lose records, an empty one.
+        full: a directory runs full, in the middle of a write; later it has space, at a restart.
+        read_only: a directory cannot be written any more until a restart.
+        stale: a log directory fails or its process is killed, and it returns with old content.
+        shuffled: log.dirs has another order after a restart, or its disks are swapped.
         clock: a clock is set.
         loss: per segment: it is lost.
         breaking: per segment: its connection breaks.
@@ -75,6 +81,11 @@ class Chances:
     slow_disk: float = 0.0
     hang: float = 0.0
     new_disk: float = 0.0
+    dead: float = 0.0
+    full: float = 0.0
+    read_only: float = 0.0
+    stale: float = 0.0
+    shuffled: float = 0.0
     clock: float = 0.0
     loss: float = 0.0
     breaking: float = 0.0
@@ -87,7 +98,7 @@ class Chances:
 
         Then the cluster keeps its promises only with the ELR (KIP-966).
         """
-        return bool(self.power or self.new_disk)
+        return bool(self.power or self.new_disk or self.stale)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +112,8 @@ class Deeds:
         configs: changes dynamic configurations of brokers and topics.
         returns: removes a replica of a partition and adds the same one again.
         directories: moves replicas between the directories of their brokers.
+        cordons: sets and removes cordons.
+        quiet_failure: at the end, one directory fails while nothing else goes wrong.
         unclean: enables unclean elections; without power failures and lost disks, which may lose
             acknowledged records without any election.
         members: a classic group with members that join and leave.
@@ -113,6 +126,8 @@ class Deeds:
     features: bool = False
     configs: bool = False
     directories: bool = False
+    cordons: bool = False
+    quiet_failure: bool = False
     unclean: bool = False
     members: bool = False
     compacts: bool = False
@@ -207,6 +222,54 @@ def draw(seed: int) -> Scenario:
         rough_s=rough_s,
         deeds=deeds,
         release=None if is_dynamic or chances.is_lossy or random.random() < 0.7 else "3.7",
+    )
+
+
+def draw_disks(seed: int) -> Scenario:
+    """Return the scenario of a seed in which directories fail, and little else goes wrong."""
+    random = Random(f"disks {seed}")
+
+    def sometimes(probability: float, value: float) -> float:
+        return value * random.random() if random.random() < probability else 0.0
+
+    base = draw(seed)
+    chances = Chances(
+        kill=sometimes(0.3, 0.2),
+        power=sometimes(0.15, 0.2),
+        stop=sometimes(0.2, 0.2),
+        cut=sometimes(0.2, 0.2),
+        slow_disk=sometimes(0.2, 0.2),
+        hang=sometimes(0.15, 0.2),
+        dead=sometimes(0.5, 0.3),
+        full=sometimes(0.4, 0.3),
+        read_only=sometimes(0.3, 0.3),
+        stale=sometimes(0.2, 0.3),
+        shuffled=sometimes(0.2, 0.3),
+        hold_metadata=sometimes(0.2, 0.5),
+    )
+    deeds = Deeds(
+        directories=random.random() < 0.4,
+        cordons=random.random() < 0.5,
+        quiet_failure=random.random() < 0.6,
+        members=random.random() < 0.2,
+        compacts=random.random() < 0.2,
+        trims=random.random() < 0.2,
+        returns=random.random() < 0.1,
+    )
+    nodes = tuple(
+        replace(plan, directories=random.choice((2, 3, 3, 4)))
+        if "broker" in plan.roles
+        else plan
+        for plan in base.nodes
+    )
+    rate = random.choice(("300", "3000", "1000000"))
+    return replace(
+        base,
+        nodes=nodes,
+        chances=chances,
+        deeds=deeds,
+        properties={**base.properties, "replica.alter.log.dirs.io.max.bytes.per.second": rate},
+        release=None,
     )
 
 

@@ -133,7 +133,14 @@ class SettingsAdmin:
         )
         is_topic = resource.resource_type == TOPIC_RESOURCE
         name, values = random.choice(list((_TOPIC_VALUES if is_topic else _BROKER_VALUES).items()))
-        value = random.choice((*values, None))
+        await self._change(resource, name, random.choice((*values, None)))
+
+    async def cordon(self, broker_id: int, paths: str | None) -> bool:
+        """Try once to set `cordoned.log.dirs` of a broker; None removes it."""
+        resource = ConfigResource(BROKER_RESOURCE, str(broker_id))
+        return await self._change(resource, "cordoned.log.dirs", paths)
+
+    async def _change(self, resource: ConfigResource, name: str, value: str | None) -> bool:
         kind = IncrementalAlterConfigsRequest.AlterConfigsResource
         config = kind.AlterableConfig(
             name=name, config_operation=_DELETE if value is None else _SET, value=value
@@ -151,13 +158,14 @@ class SettingsAdmin:
             )
         )
         if answer is None or answer.responses[0].error_code != ErrorCode.NONE:
-            return
+            return False
         self._history.note(f"{name} of {resource} is {value}")
         found = self._metadata.newest.configs.of(resource).get(name)
         self._verdict.check(
             found == value,
             f"{name}={value} of {resource} was acknowledged, but {found} is committed",
         )
+        return True
 
     async def _ask(self, request: Any) -> Any:
         try:

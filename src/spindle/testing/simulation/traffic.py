@@ -5,6 +5,7 @@ from collections.abc import Coroutine
 from random import Random
 from typing import Any
 
+from spindle.common.ids import TopicPartition
 from spindle.raft.ready import Destination
 from spindle.testing.simulation.admin import Admin
 from spindle.testing.simulation.client import SimulatedClient
@@ -73,23 +74,27 @@ class SimulatedTraffic:
         self._consumers: list[tuple[Topic, Consumer]] = []
         self._groups: list[MembersOfGroup] = []
         self._is_writing = True
+        self._is_administering = True
         self._finished_s = 0.0
         self._is_over = False
         self._admin_task: asyncio.Task[None] | None = None
+        self._movers: list[asyncio.Task[None]] = []
         self._producer_count = 0
 
     def start(self) -> None:
         self._admin_task = self._spawn(self._administer())
         if self._cluster.scenario.deeds.returns:
-            self._spawn(self._return_replicas())
+            self._movers.append(self._spawn(self._return_replicas()))
         if self._cluster.scenario.deeds.directories:
-            self._spawn(self._move_replicas())
+            self._movers.append(self._spawn(self._move_replicas()))
+        if self._cluster.scenario.deeds.cordons:
+            self._movers.append(self._spawn(self._cordon_directories()))
 
     @property
     def unfinished(self) -> str | None:
         """The work that clients still wait for; None if they have finished."""
-        if self._admin_task is not None and not self._admin_task.done():
-            return f"the admin: {self._admin.waits_for}"
+        if self.unfinished_administration is not None:
+            return self.unfinished_administration
         for producer, task in self._writers:
             if not task.done():
                 return producer.waits_for
@@ -106,9 +111,28 @@ class SimulatedTraffic:
     def acknowledged(self) -> int:
         return sum(producer.acknowledged for producer, _ in self._writers)
 
+    def acknowledged_by_producer(self) -> dict[str, int]:
+        """Return how many records of each producer at work were acknowledged."""
+        return {
+            producer.name: producer.acknowledged
+            for producer, task in self._writers
+            if not task.done()
+        }
+
+    @property
+    def unfinished_administration(self) -> str | None:
+        """The admin's work that is not done yet; None if there is none."""
+        if self._admin_task is not None and not self._admin_task.done():
+            return f"the admin: {self._admin.waits_for}"
+        return None if all(task.done() for task in self._movers) else "the admins of directories"
+
+    def end_administration(self) -> None:
+        """Change the cluster no more; producers and consumers go on."""
+        self._is_administering = False
+
     def finish(self) -> None:
         """Begin nothing new."""
-        self._is_writing = False
+        self._is_administering = self._is_writing = False
         self._finished_s = self._loop.now_s
 
     async def stop(self) -> None:
@@ -142,7 +166,7 @@ class SimulatedTraffic:
             await self._open(name, random.randint(1, 2), factor)
         if self._cluster.scenario.deeds.members:
             self._open_group("members", Random(f"{self._cluster.scenario.seed}: members"))
-        while self._is_writing:
+        while self._is_administering:
             await asyncio.sleep(random.uniform(0.2, 2.0))
             chance = random.random()
             topic = random.choice(self.topics)
@@ -179,7 +203,7 @@ class SimulatedTraffic:
             self._new_client("mover"), self._invariants.metadata, self._verdict, self._history
         )
         brokers = [node.plan.node_id for node in self._cluster.brokers]
-        while self._is_writing:
+        while self._is_administering:
             await asyncio.sleep(moves.uniform(0.1, 0.8))
             if not self.topics:
                 continue
@@ -196,7 +220,7 @@ class SimulatedTraffic:
     async def _move_replicas(self) -> None:
         """Move replicas between directories, also while they move already."""
         random = Random(f"moves of {self._cluster.scenario.seed}")
-        while self._is_writing:
+        while self._is_administering:
             await asyncio.sleep(random.uniform(0.1, 1.0))
             if not self.topics:
                 continue
@@ -204,7 +228,25 @@ class SimulatedTraffic:
             broker = random.choice(self._cluster.brokers)
             place = Destination(broker.plan.node_id, broker.host, BROKER_PORT)
             path = random.choice(broker.config.log_dirs)
-            await self._admin.move(topic, random.randrange(topic.partitions), place, path)
+            index = random.randrange(topic.partitions)
+            self._invariants.asked_moves.add(
+                (broker.plan.node_id, TopicPartition(topic.name, index), path)
+            )
+            await self._admin.move(topic, index, place, path)
+
+    async def _cordon_directories(self) -> None:
+        """Cordon directories and whole brokers, and remove all cordons at the end."""
+        random = Random(f"cordons of {self._cluster.scenario.seed}")
+        while self._is_administering:
+            await asyncio.sleep(random.uniform(0.2, 2.0))
+            broker = random.choice(self._cluster.brokers)
+            paths = broker.config.log_dirs
+            some = ",".join(random.sample(paths, random.randint(1, len(paths))))
+            value = random.choice((some, some, some, "*", None, None))
+            await self._settings.cordon(broker.plan.node_id, value)
+        for broker in self._cluster.brokers:
+            while not await self._settings.cordon(broker.plan.node_id, None):
+                await self._client.pause()
 
     async def _open(self, name: str, partitions: int, replication_factor: int) -> None:
         configs: dict[str, str] = {}

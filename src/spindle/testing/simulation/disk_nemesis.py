@@ -1,0 +1,180 @@
+"""Faults of single directories: they die, run full, turn read-only, and return in other shapes.
+
+Each fault ends with a restart of the node. What the directory then holds is drawn: the same as
+before, nothing, or what it held some time ago.
+"""
+
+import asyncio
+import contextlib
+import errno
+from collections.abc import Callable
+from random import Random
+from typing import TYPE_CHECKING, Final
+
+from spindle.testing.filesystem import Fault
+from spindle.testing.simulation.cluster import Cluster, SimulatedNode
+from spindle.testing.simulation.history import History
+from spindle.testing.simulation.invariants import Invariants
+
+if TYPE_CHECKING:
+    from spindle.testing.simulation.nemesis import Nemesis
+
+_ERRORS: Final = (errno.EIO, errno.EIO, errno.ENODEV, errno.EACCES)
+
+
+class DiskNemesis:
+    """Works with `nemesis`, which chooses the nodes and mends everything at the end."""
+
+    def __init__(
+        self,
+        nemesis: "Nemesis",
+        cluster: Cluster,
+        invariants: Invariants,
+        history: History,
+        random: Random,
+    ) -> None:
+        self._nemesis = nemesis
+        self._cluster = cluster
+        self._chances = cluster.scenario.chances
+        self._invariants = invariants
+        self._history = history
+        self._random = random
+
+    def actions(self) -> tuple[tuple[float, Callable[[], None]], ...]:
+        """Return each fault with its chance."""
+        chances = self._chances
+        return (
+            (chances.dead, self._let_die),
+            (chances.full, self._fill),
+            (chances.read_only, self._protect),
+            (chances.stale, self._let_age),
+            (chances.shuffled, self._shuffle),
+        )
+
+    def _place(self) -> tuple[SimulatedNode, str] | None:
+        """Choose a directory without which its node can do."""
+        node = self._nemesis.one_to_die()
+        if node is None or not node.data_directories:
+            return None
+        return node, self._random.choice(node.data_directories)
+
+    def _let_die(self) -> None:
+        place = self._place()
+        if place is None:
+            return
+        node, path = place
+        number = self._random.choice(_ERRORS)
+        node.machine.disks.faults.append(Fault(path, "", number, self._random.randint(0, 5)))
+        self._history.note(f"{node}: {path} dies: {errno.errorcode[number]}")
+        self._nemesis.later(self._after_death(node, path))
+
+    async def _after_death(self, node: SimulatedNode, path: str) -> None:
+        random = self._random
+        await self._wait(4.0)
+        if random.random() < 0.3:
+            self._history.note(f"{node} is to start while {path} is dead")
+            await self._end(node)
+            await self._nemesis.restart(node, random.uniform(0.05, 1.0))
+            await self._wait(4.0)
+        await self._end(node)
+        if self._chances.is_lossy and random.random() < 0.6 and self._can_spare(node):
+            self._invariants.will_lose(node)
+            node.lose_disk(path, self._cluster.cluster_id)
+        node.machine.disks.heal(path)
+        await self._nemesis.restart(node, random.uniform(0.05, 1.0))
+
+    def _can_spare(self, node: SimulatedNode) -> bool:
+        """Return whether another member of each ISR has the records of this broker."""
+        broker_id = node.plan.node_id
+        return all(
+            any(member != broker_id for member in partition.isr)
+            for topic in self._invariants.metadata.newest.topics.by_name.values()
+            for partition in topic.partitions.values()
+            if broker_id in partition.replicas
+        )
+
+    def _fill(self) -> None:
+        node = self._nemesis.one_to_die()
+        if node is None:
+            return
+        paths = dict.fromkeys((*node.config.log_dirs, node.config.metadata_log_dir))
+        path = self._random.choice(list(paths))
+        free_bytes = self._random.choice((0, self._random.randint(1, 3000)))
+        node.machine.disks.free_bytes[path] = free_bytes
+        self._history.note(f"{node}: {path} has {free_bytes} bytes left")
+        self._nemesis.later(self._recover(node, path))
+
+    def _protect(self) -> None:
+        place = self._place()
+        if place is not None:
+            node, path = place
+            node.machine.disks.read_only.add(path)
+            self._history.note(f"{node}: {path} is read-only")
+            self._nemesis.later(self._recover(node, path))
+
+    async def _recover(self, node: SimulatedNode, path: str) -> None:
+        """Mend the directory after a while, perhaps after a start that finds it as it is."""
+        random = self._random
+        await self._wait(4.0)
+        if random.random() < 0.3:
+            await self._end(node)
+            await self._nemesis.restart(node, random.uniform(0.05, 1.0))
+            await self._wait(3.0)
+        if random.random() < 0.2:
+            node.machine.disks.heal(path)
+            self._history.note(f"{node}: {path} works again")
+            await self._wait(1.0)
+        await self._end(node)
+        node.machine.disks.heal(path)
+        await self._nemesis.restart(node, random.uniform(0.05, 1.0))
+
+    def _let_age(self) -> None:
+        place = self._place()
+        if place is not None:
+            self._nemesis.later(self._return_old(*place))
+
+    async def _return_old(self, node: SimulatedNode, path: str) -> None:
+        random, disks = self._random, node.machine.disks
+        content = disks.copy_of(path)
+        await self._wait(2.0)
+        if random.random() < 0.7:
+            disks.faults.append(Fault(path))
+            self._history.note(f"{node}: {path} dies")
+            await self._wait(2.0)
+        await self._end(node)
+        disks.heal(path)
+        if self._can_spare(node):
+            self._invariants.will_lose(node)
+            disks.put_back(path, content)
+            self._history.note(f"{node}: {path} returns with old content")
+        await self._nemesis.restart(node, random.uniform(0.05, 1.0))
+
+    def _shuffle(self) -> None:
+        node = self._nemesis.one_to_die()
+        if node is not None and node.config.is_broker:
+            self._nemesis.later(self._return_shuffled(node))
+
+    async def _return_shuffled(self, node: SimulatedNode) -> None:
+        random = self._random
+        await self._end(node)
+        paths = list(node.config.log_dirs)
+        random.shuffle(paths)
+        node.order_log_dirs(paths)
+        if len(node.data_directories) > 1 and random.random() < 0.6:
+            first, second = random.sample(node.data_directories, 2)
+            node.machine.disks.swap(first, second)
+            self._history.note(f"{node}: the disks of {first} and {second} are swapped")
+        await self._nemesis.restart(node, random.uniform(0.05, 1.0))
+
+    # -- parts of several faults
+
+    async def _wait(self, longest_s: float) -> None:
+        await asyncio.sleep(self._random.uniform(0.1, longest_s))
+
+    async def _end(self, node: SimulatedNode) -> None:
+        """End the process, one time in three in order."""
+        if self._random.random() < 0.33:
+            node.stop()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(node.is_down.wait(), 5.0)
+        node.kill()

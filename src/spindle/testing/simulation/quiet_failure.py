@@ -1,0 +1,167 @@
+"""One directory fails while nothing else goes wrong: only its own replicas may notice.
+
+The admin rests, every replica is in sync, and producers write. Within a short time the ISRs are
+without the replicas of that directory, and other brokers lead. Nothing else changes, and every
+producer gets answers.
+"""
+
+import asyncio
+import errno
+from collections.abc import Callable
+from random import Random
+from typing import Final
+
+from spindle.common.uuids import Uuid
+from spindle.metadata.partitions import PartitionRegistration
+from spindle.testing.filesystem import Fault
+from spindle.testing.simulation.cluster import Cluster, SimulatedNode
+from spindle.testing.simulation.history import History
+from spindle.testing.simulation.invariants import Invariants, story_of
+from spindle.testing.simulation.loop import SimulatedLoop
+from spindle.testing.simulation.traffic import SimulatedTraffic
+from spindle.testing.simulation.verdict import Verdict
+
+_NOTICED_S: Final = 4.0
+"""A directory whose replicas are idle shows no error; then nothing is checked."""
+_SHRUNK_S: Final = 2.0
+"""The failure is reported at once. The limit leaves time for a slow network and a slow disk."""
+_ANSWERED_S: Final = 4.0
+_CHECK_S: Final = 0.05
+
+Registrations = dict[tuple[str, int], PartitionRegistration]
+
+
+class QuietFailure:
+    """One failure of one directory."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        invariants: Invariants,
+        traffic: SimulatedTraffic,
+        verdict: Verdict,
+        history: History,
+        loop: SimulatedLoop,
+    ) -> None:
+        self._cluster = cluster
+        self._invariants = invariants
+        self._traffic = traffic
+        self._verdict = verdict
+        self._history = history
+        self._loop = loop
+        self._random = Random(f"quiet failure of {cluster.scenario.seed}")
+
+    async def run(self) -> None:
+        """Let a directory fail, check what follows, and restart its node with a working one."""
+        places = [(node, path) for node in self._cluster.brokers for path in node.data_directories]
+        if not places:
+            return
+        node, path = self._random.choice(places)
+        directory_id = self._directory_id(node, path)
+        before = self._registrations()
+        self._break(node, path)
+        failed = await self._wait(lambda: path in node.machine.offline_directories, _NOTICED_S)
+        if failed:
+            await self._check_shrunk(node, directory_id)
+            await self._check_answered()
+            self._check_others(node, path, directory_id, before)
+        await self._return(node, path)
+
+    def _break(self, node: SimulatedNode, path: str) -> None:
+        disks = node.machine.disks
+        how = self._random.choice(("dies", "is full", "is read-only"))
+        if how == "dies":
+            disks.faults.append(Fault(path, "", errno.EIO))
+        elif how == "is full":
+            disks.free_bytes[path] = self._random.randint(0, 500)
+        else:
+            disks.read_only.add(path)
+        self._history.note(f"{node}: {path} {how}, and nothing else goes wrong")
+
+    def _directory_id(self, node: SimulatedNode, path: str) -> Uuid:
+        assert node.node is not None
+        assert node.node.broker is not None
+        directory = node.node.broker.replicas.directory_at(path)
+        assert directory is not None
+        return directory.directory_id
+
+    def _registrations(self) -> Registrations:
+        return {
+            (topic.name, index): partition
+            for topic in self._invariants.metadata.newest.topics.by_name.values()
+            for index, partition in topic.partitions.items()
+        }
+
+    async def _wait(self, is_so: Callable[[], bool], longest_s: float) -> bool:
+        ends_s = self._loop.now_s + longest_s
+        while not is_so() and self._loop.now_s < ends_s:  # noqa: ASYNC110 - simulated time
+            await asyncio.sleep(_CHECK_S)
+        return is_so()
+
+    async def _check_shrunk(self, node: SimulatedNode, directory_id: Uuid) -> None:
+        """Check that leaders and ISRs do without the failed directory soon."""
+        broker_id = node.plan.node_id
+
+        def counted() -> list[str]:
+            return [
+                story_of(f"{topic}-{index}", partition)
+                for (topic, index), partition in self._registrations().items()
+                if broker_id in partition.isr and partition.directory(broker_id) == directory_id
+            ]
+
+        await self._wait(lambda: not counted(), _SHRUNK_S)
+        self._verdict.check(
+            not counted(),
+            f"{_SHRUNK_S:.0f} s after a directory of broker {broker_id} failed: {counted()}",
+        )
+
+    async def _check_answered(self) -> None:
+        """Check that each producer gets an answer to a request that it sends from now on."""
+        before = self._traffic.acknowledged_by_producer()
+
+        def unanswered() -> list[str]:
+            now = self._traffic.acknowledged_by_producer()
+            return [name for name, count in before.items() if now.get(name) == count]
+
+        await self._wait(lambda: not unanswered(), _ANSWERED_S)
+        self._verdict.check(
+            not unanswered(),
+            f"{_ANSWERED_S:.0f} s after a directory failed, these wait: {unanswered()}",
+        )
+
+    def _check_others(
+        self, node: SimulatedNode, path: str, directory_id: Uuid, before: Registrations
+    ) -> None:
+        """Check that nothing changed for the replicas in other directories."""
+        broker_id = node.plan.node_id
+        offline = node.machine.offline_directories
+        self._verdict.check(
+            node.is_up and offline == [path],
+            f"{path} of {node} failed; the node is {'up' if node.is_up else 'down'} without "
+            f"{offline}",
+        )
+        after = self._registrations()
+        for where, was in before.items():
+            now = after.get(where)
+            if now is None or (
+                broker_id in was.replicas and was.directory(broker_id) == directory_id
+            ):
+                continue
+            self._verdict.check(
+                set(now.isr) == set(was.isr)
+                and now.leader in (was.leader, now.preferred_leader),
+                f"{path} of {node} failed, and another partition changed: "
+                f"{story_of(f'{where[0]}-{where[1]}', now)}",
+            )
+
+    async def _return(self, node: SimulatedNode, path: str) -> None:
+        """Restart the node with the same directory or, if it had failed, with an empty one."""
+        self._invariants.will_die(node)
+        disks = node.machine.disks
+        if path in node.machine.offline_directories and self._random.random() < 0.5:
+            self._invariants.will_lose(node)
+            node.lose_disk(path, self._cluster.cluster_id)
+        else:
+            node.kill()
+            disks.heal(path)
+        node.start()
