@@ -1,7 +1,7 @@
 """`python -m spindle.testing.simulation`: many seeds, or one again."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import click
 from rich.console import Console
@@ -10,6 +10,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from spindle.testing.simulation.mutants import MUTANTS
 from spindle.testing.simulation.pool import run_all, run_seed
 from spindle.testing.simulation.run import SimulationOutcome
+from spindle.testing.simulation.scenario import Scenario, draw, draw_disks
 
 _SHOWN_LINES = 150
 
@@ -21,22 +22,30 @@ _SHOWN_LINES = 150
 @click.option("--lines", default=_SHOWN_LINES, show_default=True, help="Lines of history to show.")
 @click.option("--mutant", type=click.Choice(sorted(MUTANTS)), help="Break Spindle in this way.")
 @click.option("--mutants", is_flag=True, help="Every mutant has to be caught within the seeds.")
+@click.option("--disks", is_flag=True, help="Clusters in which little but directories fails.")
 def main(
-    seeds: int, first: int, seed: int | None, lines: int, mutant: str | None, mutants: bool
+    seeds: int,
+    first: int,
+    seed: int | None,
+    lines: int,
+    mutant: str | None,
+    mutants: bool,
+    disks: bool,
 ) -> None:
     """Simulate whole clusters in which things go wrong, one per seed.
 
     The exit code is 1 if an invariant was violated; for mutants, if one was not caught.
     """
     console = Console(highlight=False)
+    drawn = draw_disks if disks else draw
     if seed is not None:
-        outcome = run_seed(seed, mutant)
+        outcome = run_seed(seed, mutant, drawn)
         _show(console, outcome, mutant, lines)
         sys.exit(outcome.violation is not None)
     numbers = range(first, first + seeds)
     if mutants:
-        sys.exit(not _catch_all(console, numbers))
-    failed = _run(console, numbers, mutant)
+        sys.exit(not _catch_all(console, numbers, drawn))
+    failed = _run(console, numbers, mutant, drawn)
     for outcome in failed[:3]:
         _show(console, outcome, mutant, lines)
     if failed:
@@ -44,13 +53,16 @@ def main(
     sys.exit(bool(failed))
 
 
-def _run(console: Console, numbers: Sequence[int], mutant: str | None) -> list[SimulationOutcome]:
+def _run(
+    console: Console, numbers: Sequence[int], mutant: str | None, drawn: Callable[[int], Scenario]
+) -> list[SimulationOutcome]:
     failed: list[SimulationOutcome] = []
     events = acknowledged = 0
     simulated_s = 0.0
     with _progress(console) as progress:
         task = progress.add_task("seeds", total=len(numbers))
-        for _, _, outcome in run_all([(number, mutant) for number in numbers]):
+        jobs = [(number, mutant) for number in numbers]
+        for _, _, outcome in run_all(jobs, draw=drawn):
             events += outcome.events
             acknowledged += outcome.acknowledged
             simulated_s += outcome.simulated_s
@@ -65,7 +77,7 @@ def _run(console: Console, numbers: Sequence[int], mutant: str | None) -> list[S
     return failed
 
 
-def _catch_all(console: Console, numbers: Sequence[int]) -> bool:
+def _catch_all(console: Console, numbers: Sequence[int], drawn: Callable[[int], Scenario]) -> bool:
     """Return whether each mutant was caught by one of the seeds."""
     missed = []
     with _progress(console) as progress:
@@ -73,7 +85,7 @@ def _catch_all(console: Console, numbers: Sequence[int]) -> bool:
         for name in sorted(MUTANTS):
             jobs = [(number, name) for number in numbers]
             caught: SimulationOutcome | None = None
-            for _, _, outcome in run_all(jobs, lambda o: o.violation is not None):
+            for _, _, outcome in run_all(jobs, lambda o: o.violation is not None, drawn):
                 if outcome.violation is not None:
                     caught = outcome
             if caught is None:

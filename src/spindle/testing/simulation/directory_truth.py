@@ -68,8 +68,8 @@ class DirectoryTruth:
         for record in records:
             match record:
                 case PartitionRecord():
-                    self._partitions[bytes(record.topic_id), record.partition_id] = (
-                        registration_of(record)
+                    self._partitions[bytes(record.topic_id), record.partition_id] = registration_of(
+                        record
                     )
                     self._placed(record)
                 case PartitionChangeRecord():

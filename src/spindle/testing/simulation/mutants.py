@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
 from spindle.common.errors import ErrorCode
-from spindle.controller import alter_partition, partition_changes
+from spindle.controller import alter_partition, leadership, partition_changes
 from spindle.controller.leadership import LeadershipChanges
 from spindle.controller.partition_change import Election, PartitionChange
 from spindle.coordinator import rebalance
@@ -16,11 +16,14 @@ from spindle.coordinator.classic_group import GroupState
 from spindle.coordinator.membership import Memberships
 from spindle.coordinator.offset_requests import OffsetRequests
 from spindle.coordinator.rebalance import Rebalances
+from spindle.disks import replica_placement
 from spindle.disks.directory_store import DirectoryStore
 from spindle.log import log as partition_log
 from spindle.log.cleaning.cleaning import KeyOffsets
+from spindle.log.formats.clean_shutdown import read_clean_shutdown
 from spindle.log.log import Log
 from spindle.metadata import snapshot
+from spindle.metadata.cluster import BrokerRegistration
 from spindle.metadata.feature_image import FeaturesImage
 from spindle.metadata_log.metadata_log import MetadataLog
 from spindle.protocol.records.validation import AppendOrigin
@@ -37,6 +40,8 @@ from spindle.replication.fetch_session_handler import FetchSessionHandler
 from spindle.replication.leader_state import LeaderState
 from spindle.replication.replica_move import MoveState, ReplicaMove
 from spindle.runtime import background
+from spindle.runtime.broker.broker_server import BrokerServer
+from spindle.runtime.broker.lifecycle import BrokerLifecycle
 from spindle.runtime.broker.replica_mover import MoveTask
 from spindle.runtime.broker.topic_settings import SettingsOfTopics
 from spindle.runtime.controller.driver import ControllerDriver
@@ -44,6 +49,7 @@ from spindle.runtime.controller.periodic_tasks import PeriodicTasks
 from spindle.runtime.controller.speculative_log import SpeculativeLog
 from spindle.runtime.coordinator.replica_log import ReplicaCoordinatorLog
 from spindle.runtime.disks.hang_watch import HangWatch
+from spindle.runtime.node import Node
 from spindle.runtime.quorum import metadata_quorum
 
 Function = Callable[..., Any]
@@ -385,6 +391,63 @@ def _drop_newest_records(original: Function) -> Function:
     return lambda self, record: record.offset >= self.end_offset
 
 
+def _elect_only(original: Function) -> Function:
+    """After the failure of a directory, change only the partitions that were led from it."""
+
+    def directory_failed(self: Any, broker_id: int, directory: Any) -> None:
+        led = leadership.partitions_where(
+            self._image, lambda p: p.leader == broker_id and p.directory(broker_id) == directory
+        )
+        self.update(led, remove=broker_id)
+
+    return directory_failed
+
+
+def _take_whole_broker(original: Function) -> Function:
+    """After the failure of a directory, take all replicas of the broker out."""
+
+    def directory_failed(self: Any, broker_id: int, directory: Any) -> None:
+        hosted = leadership.partitions_where(self._image, lambda p: broker_id in p.replicas)
+        self.update(hosted, remove=broker_id)
+
+    return directory_failed
+
+
+def _fail_all(original: Function) -> Function:
+    """Give up all data directories of a broker when one fails."""
+
+    def directory_failed(self: Any, failure: Any) -> None:
+        for directory in self._env.directories[1:]:
+            if not directory.is_offline:
+                directory.executor.fail("another directory has failed")
+        original(self, failure)
+
+    return directory_failed
+
+
+def _create_elsewhere(original: Function) -> Function:
+    """Create a replica again although it may exist in a directory that is offline."""
+    return lambda where, directories, recorded, preferred, cordoned: replica_placement.least_loaded(
+        directories, cordoned
+    )
+
+
+def _trust_any_directory(original: Function) -> Function:
+    """Call a shutdown clean if any directory was closed, at whatever time."""
+
+    def previous_broker_epoch(self: Any, identities: Any) -> int:
+        files = self._file_system
+        epochs = [read_clean_shutdown(files, path) for path in identities.directory_ids]
+        return max((epoch for epoch in epochs if epoch is not None), default=-1)
+
+    return previous_broker_epoch
+
+
+def _place_anywhere(original: Function) -> Function:
+    """Let a broker create replicas in cordoned directories."""
+    return lambda directories, cordoned: original(directories, ())
+
+
 # ---------------------------------------------------------------- moves between directories
 
 
@@ -497,6 +560,25 @@ MUTANTS: Final[dict[str, Mutant]] = {
     "compaction drops newest records": Mutant(KeyOffsets, "is_newest", _drop_newest_records),
     "flush request lost by a roll": Mutant(
         DirectoryStore, "complete_flushes", _serve_requests_at_the_end
+    ),
+    "failed directories not reported": Mutant(BrokerLifecycle, "directory_failed", _nothing),
+    "followers kept in the ISR after a failure": Mutant(
+        LeadershipChanges, "directory_failed", _elect_only
+    ),
+    "failure of a directory takes the broker out": Mutant(
+        LeadershipChanges, "directory_failed", _take_whole_broker
+    ),
+    "failure of a directory ends the others": Mutant(BrokerServer, "directory_failed", _fail_all),
+    "replica created beside an offline directory": Mutant(
+        replica_manager, "choose_directory", _create_elsewhere
+    ),
+    "directories not reported": Mutant(Replicas, "_report_directory", _nothing),
+    "one closed directory counts for all": Mutant(
+        Node, "_previous_broker_epoch", _trust_any_directory
+    ),
+    "cordons ignored by brokers": Mutant(replica_placement, "least_loaded", _place_anywhere),
+    "cordons ignored by the controller": Mutant(
+        BrokerRegistration, "has_uncordoned_directory", _always(True)
     ),
     "hang beside the thread not seen": Mutant(HangWatch, "add", _watch_the_thread_alone),
     "hang not seen": Mutant(HangWatch, "look", _nothing),

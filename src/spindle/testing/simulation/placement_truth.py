@@ -1,6 +1,11 @@
-"""Where a broker creates replicas: never in a cordoned directory while another one takes them."""
+"""Where a broker creates replicas.
+
+Never in a cordoned directory while another one takes them, and nowhere while the replica may be in
+a directory that is offline.
+"""
 
 from spindle.common.ids import TopicPartition
+from spindle.common.uuids import DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED
 from spindle.metadata.image import MetadataImage
 from spindle.replicas.partition import Partition
 from spindle.testing.simulation.cluster import SimulatedNode
@@ -42,17 +47,26 @@ class PlacementTruth:
             return
         broker_id, where = self._simulated.plan.node_id, partition.topic_partition
         replicas, directory = node.broker.replicas, partition.directory
-        if (directory.path, str(where)) in self._found or not replicas.is_cordoned(directory):
+        if (directory.path, str(where)) in self._found:
+            return
+        if (broker_id, where, directory.path) in self._asked:
             return
         registration = image.topics.partition(partition.topic_id, where.partition)
-        is_named = (broker_id, where, directory.path) in self._asked or (
-            registration is not None and registration.directory(broker_id) == directory.directory_id
-        )
-        others = [
-            d.path for d in replicas.directories if not d.is_offline and not replicas.is_cordoned(d)
-        ]
+        recorded = DIRECTORY_UNASSIGNED
+        if registration is not None and broker_id in registration.replicas:
+            recorded = registration.directory(broker_id)
+        if recorded == directory.directory_id:
+            return
+        online = [d for d in replicas.directories if not d.is_offline]
+        others = [d.path for d in online if not replicas.is_cordoned(d)]
         self._verdict.check(
-            is_named or not others,
+            not others or not replicas.is_cordoned(directory),
             f"{self._simulated} creates {where} in {directory.path}, which is cordoned, though "
             f"{others} are not",
+        )
+        self._verdict.check(
+            len(online) == len(replicas.directories)
+            or recorded in (DIRECTORY_UNASSIGNED, DIRECTORY_MIGRATING),
+            f"{self._simulated} creates {where} in {directory.path}, though it may have it in a "
+            f"directory that is offline",
         )

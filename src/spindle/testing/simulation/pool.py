@@ -8,11 +8,13 @@ from multiprocessing import get_context
 
 from spindle.testing.simulation.mutants import MUTANTS, applied
 from spindle.testing.simulation.run import SimulationOutcome, simulate
-from spindle.testing.simulation.scenario import draw
+from spindle.testing.simulation.scenario import Scenario, draw
 
 
-def run_seed(seed: int, mutant: str | None = None) -> SimulationOutcome:
-    """Run one seed, with a mutant applied if one is named.
+def run_seed(
+    seed: int, mutant: str | None = None, draw: Callable[[int], Scenario] = draw
+) -> SimulationOutcome:
+    """Run the scenario that `draw` makes of a seed, with a mutant applied if one is named.
 
     Raises:
         KeyError: there is no such mutant.
@@ -23,20 +25,23 @@ def run_seed(seed: int, mutant: str | None = None) -> SimulationOutcome:
         return simulate(draw(seed))
 
 
-def _run_briefly(seed: int, mutant: str | None) -> SimulationOutcome:
+def _run_briefly(
+    seed: int, mutant: str | None, draw: Callable[[int], Scenario]
+) -> SimulationOutcome:
     """Run one seed; drop the history of a run without a violation."""
-    outcome = run_seed(seed, mutant)
+    outcome = run_seed(seed, mutant, draw)
     return outcome if outcome.violation is not None else replace(outcome, history=[])
 
 
 def run_all(
     jobs: Sequence[tuple[int, str | None]],
     stop: Callable[[SimulationOutcome], bool] = lambda outcome: False,
+    draw: Callable[[int], Scenario] = draw,
 ) -> Iterator[tuple[int, str | None, SimulationOutcome]]:
     """Outcomes of (seed, mutant) as they come, until `stop` says that it is enough."""
     workers = os.cpu_count() or 1
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-        futures = {pool.submit(_run_briefly, *job): job for job in jobs}
+        futures = {pool.submit(_run_briefly, *job, draw): job for job in jobs}
         for future in as_completed(futures):
             outcome = future.result()
             yield *futures[future], outcome

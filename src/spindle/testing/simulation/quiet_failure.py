@@ -148,8 +148,7 @@ class QuietFailure:
             ):
                 continue
             self._verdict.check(
-                set(now.isr) == set(was.isr)
-                and now.leader in (was.leader, now.preferred_leader),
+                set(now.isr) == set(was.isr) and now.leader in (was.leader, now.preferred_leader),
                 f"{path} of {node} failed, and another partition changed: "
                 f"{story_of(f'{where[0]}-{where[1]}', now)}",
             )

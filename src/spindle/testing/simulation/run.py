@@ -200,6 +200,8 @@ class Simulation:
             known = image.cluster.brokers.get(node.plan.node_id)
             if known is None or not known.is_active:
                 return f"{node} is fenced"
+            if node.node is None or (reason := node.node.why_not_ready()) is not None:
+                return f"{node} is not ready: {reason}"
             if (reason := unapplied_settings(node, image)) is not None:
                 return reason
         for topic in image.topics.by_name.values():

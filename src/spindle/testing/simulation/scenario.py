@@ -257,9 +257,7 @@ def draw_disks(seed: int) -> Scenario:
         returns=random.random() < 0.1,
     )
     nodes = tuple(
-        replace(plan, directories=random.choice((2, 3, 3, 4)))
-        if "broker" in plan.roles
-        else plan
+        replace(plan, directories=random.choice((2, 3, 3, 4))) if "broker" in plan.roles else plan
         for plan in base.nodes
     )
     rate = random.choice(("300", "3000", "1000000"))
@@ -269,6 +267,7 @@ def draw_disks(seed: int) -> Scenario:
         chances=chances,
         deeds=deeds,
         properties={**base.properties, "replica.alter.log.dirs.io.max.bytes.per.second": rate},
+        rough_s=random.choice((4.0, 8.0)),
         release=None,
     )
 

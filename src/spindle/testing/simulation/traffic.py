@@ -61,7 +61,9 @@ class SimulatedTraffic:
         # A follower of a partition that is idle has everything when it is moved away.
         self._longest_pause_s = 2.0 if cluster.scenario.deeds.returns else 0.3
         self._moves = Random(f"moves of {cluster.scenario.seed}")
-        self._churn = random.choice((0.1, 0.1, 0.5))
+        churn = random.choice((0.1, 0.1, 0.5))
+        # Cordons matter where topics are created.
+        self._churn = 0.5 if cluster.scenario.deeds.cordons else churn
         self._context = Life(CLIENT_HOST, 1, SkewedClock()).context()
         self._client = self._context.run(self._new_client, "admin")
         self._admin = Admin(self._client, invariants.metadata, verdict, history)
