@@ -58,9 +58,9 @@ interop: setup ## Apache Kafka, its tools and foreign clients against Spindle (n
 fuzz: setup ## Hostile input against a node of its own, for SECONDS (default 300), by SEED
 	@$(BIN)/python -m spindle.testing.fuzz --seconds $(or $(SECONDS),300) $(if $(SEED),--seed $(SEED))
 
-simulate: setup ## Whole clusters in which things go wrong, SEEDS of them (default 1000); MUTANTS=1: broken variants
+simulate: setup ## Whole clusters in which things go wrong, SEEDS of them (default 1000); DISKS=1: failing directories; MUTANTS=1: broken variants
 	@$(BIN)/python -m spindle.testing.simulation --seeds $(or $(SEEDS),1000) $(if $(FIRST),--first $(FIRST)) \
-	  $(if $(SEED),--seed $(SEED)) $(if $(MUTANT),--mutant $(MUTANT)) $(if $(MUTANTS),--mutants)
+	  $(if $(SEED),--seed $(SEED)) $(if $(MUTANT),--mutant $(MUTANT)) $(if $(MUTANTS),--mutants) $(if $(DISKS),--disks)
 
 bench: setup ## Spindle next to Apache Kafka in one run; a table of ratios
 	@$(BIN)/python tools/kafka/fetch.py

@@ -31,8 +31,15 @@ class Fault:
     after: int = 0
 
 
-_WRITES: Final = frozenset(
-    "append pwrite truncate write_atomically make_directories rename remove remove_tree".split()
+_WRITES: Final = (
+    "append",
+    "pwrite",
+    "truncate",
+    "write_atomically",
+    "make_directories",
+    "rename",
+    "remove",
+    "remove_tree",
 )
 
 

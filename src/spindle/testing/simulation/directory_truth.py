@@ -189,7 +189,7 @@ class DirectoryTruth:
             return True
         if after.leader == after.replicas[0] or before.is_reassigning or after.is_reassigning:
             return True
-        directories = leaving[leader] if leader in leaving else broker.directories
+        directories = leaving.get(leader, broker.directories)
         if directories is None or not broker.directories:
             return True
         return any(

@@ -1,6 +1,6 @@
 """Faults of single directories: they die, run full, turn read-only, and return in other shapes.
 
-Each fault ends with a restart of the node. What the directory then holds is drawn: the same as
+Each fault ends with a restart of the node. By chance the directory then holds the same as
 before, nothing, or what it held some time ago.
 """
 

@@ -20,7 +20,6 @@ from spindle.disks import replica_placement
 from spindle.disks.directory_store import DirectoryStore
 from spindle.log import log as partition_log
 from spindle.log.cleaning.cleaning import KeyOffsets
-from spindle.log.formats.clean_shutdown import read_clean_shutdown
 from spindle.log.log import Log
 from spindle.metadata import snapshot
 from spindle.metadata.cluster import BrokerRegistration
@@ -49,7 +48,6 @@ from spindle.runtime.controller.periodic_tasks import PeriodicTasks
 from spindle.runtime.controller.speculative_log import SpeculativeLog
 from spindle.runtime.coordinator.replica_log import ReplicaCoordinatorLog
 from spindle.runtime.disks.hang_watch import HangWatch
-from spindle.runtime.node import Node
 from spindle.runtime.quorum import metadata_quorum
 
 Function = Callable[..., Any]
@@ -432,17 +430,6 @@ def _create_elsewhere(original: Function) -> Function:
     )
 
 
-def _trust_any_directory(original: Function) -> Function:
-    """Call a shutdown clean if any directory was closed, at whatever time."""
-
-    def previous_broker_epoch(self: Any, identities: Any) -> int:
-        files = self._file_system
-        epochs = [read_clean_shutdown(files, path) for path in identities.directory_ids]
-        return max((epoch for epoch in epochs if epoch is not None), default=-1)
-
-    return previous_broker_epoch
-
-
 def _place_anywhere(original: Function) -> Function:
     """Let a broker create replicas in cordoned directories."""
     return lambda directories, cordoned: original(directories, ())
@@ -573,9 +560,6 @@ MUTANTS: Final[dict[str, Mutant]] = {
         replica_manager, "choose_directory", _create_elsewhere
     ),
     "directories not reported": Mutant(Replicas, "_report_directory", _nothing),
-    "one closed directory counts for all": Mutant(
-        Node, "_previous_broker_epoch", _trust_any_directory
-    ),
     "cordons ignored by brokers": Mutant(replica_placement, "least_loaded", _place_anywhere),
     "cordons ignored by the controller": Mutant(
         BrokerRegistration, "has_uncordoned_directory", _always(True)

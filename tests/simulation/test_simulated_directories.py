@@ -1,0 +1,65 @@
+"""Directories that die, run full, turn read-only, return in other shapes, and are cordoned."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from spindle.testing.simulation.mutants import MUTANTS, applied
+from spindle.testing.simulation.run import SimulationOutcome, simulate
+from spindle.testing.simulation.scenario import Chances, Deeds, Scenario, draw_disks
+
+SEEDS = 20
+Run = Callable[[int], SimulationOutcome]
+
+
+def only(seed: int, chances: Chances, deeds: Deeds, rough_s: float) -> Scenario:
+    """Return a scenario with these faults and no others."""
+    return replace(draw_disks(seed), chances=chances, deeds=deeds, rough_s=rough_s)
+
+
+def quiet_failure(seed: int) -> SimulationOutcome:
+    return simulate(only(seed, Chances(), Deeds(quiet_failure=True), rough_s=1.0))
+
+
+def cordoned(seed: int) -> SimulationOutcome:
+    return simulate(only(seed, Chances(), Deeds(cordons=True), rough_s=8.0))
+
+
+def dead(seed: int) -> SimulationOutcome:
+    return simulate(only(seed, Chances(dead=0.5), Deeds(), rough_s=8.0))
+
+
+def stale(seed: int) -> SimulationOutcome:
+    return simulate(only(seed, Chances(stale=0.5), Deeds(), rough_s=8.0))
+
+
+@pytest.mark.parametrize("seed", range(1, 11))
+def test_a_cluster_survives_its_directories(seed: int) -> None:
+    outcome = simulate(draw_disks(seed))
+    assert outcome.violation is None, outcome.report
+
+
+@pytest.mark.parametrize("seed", range(1, 5))
+@pytest.mark.parametrize("run", [quiet_failure, cordoned, dead, stale])
+def test_no_fault_alone_breaks_a_promise(run: Run, seed: int) -> None:
+    outcome = run(seed)
+    assert outcome.violation is None, outcome.report
+
+
+@pytest.mark.parametrize(
+    ("run", "name"),
+    [
+        (quiet_failure, "failed directories not reported"),
+        (quiet_failure, "followers kept in the ISR after a failure"),
+        (quiet_failure, "failure of a directory takes the broker out"),
+        (quiet_failure, "failure of a directory ends the others"),
+        (quiet_failure, "directories not reported"),
+        (cordoned, "cordons ignored by brokers"),
+        (cordoned, "cordons ignored by the controller"),
+        (dead, "replica created beside an offline directory"),
+    ],
+)
+def test_a_mutant_is_caught(run: Run, name: str) -> None:
+    with applied(MUTANTS[name]):
+        assert any(run(seed).violation is not None for seed in range(1, SEEDS + 1))
