@@ -3,7 +3,8 @@
 import pytest
 
 from spindle.raft.invariants import InvariantBroken
-from spindle.testing.simulation.mutants import QUORUM_MUTANTS, applied
+from spindle.testing.simulation.mutant import applied
+from spindle.testing.simulation.mutants import QUORUM_MUTANTS
 from spindle.testing.simulation.quorum_cores import QuorumChances, RaftSimulation
 from spindle.testing.simulation.verdict import InvariantViolated
 

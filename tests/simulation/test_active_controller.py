@@ -7,7 +7,8 @@ import pytest
 
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.runtime.controller import driver
-from spindle.testing.simulation.mutants import MUTANTS, applied
+from spindle.testing.simulation.mutant import applied
+from spindle.testing.simulation.mutants import MUTANTS
 from spindle.testing.simulation.run import simulate
 from spindle.testing.simulation.scenario import Chances, Deeds, NodePlan, Scenario, draw
 

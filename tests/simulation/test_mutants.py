@@ -5,7 +5,8 @@
 
 import pytest
 
-from spindle.testing.simulation.mutants import MUTANTS, applied
+from spindle.testing.simulation.mutant import applied
+from spindle.testing.simulation.mutants import MUTANTS
 from spindle.testing.simulation.pool import run_seed
 from spindle.testing.simulation.scenario import draw
 

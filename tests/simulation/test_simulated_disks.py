@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from spindle.testing.simulation.mutants import MUTANTS, applied
+from spindle.testing.simulation.mutant import applied
+from spindle.testing.simulation.mutants import MUTANTS
 from spindle.testing.simulation.run import SimulationOutcome, simulate
 from spindle.testing.simulation.scenario import Chances, Deeds, draw
 

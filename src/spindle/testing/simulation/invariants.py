@@ -7,14 +7,13 @@ records. The high watermark of a leader does not fall. Below a high watermark al
 same records. A partition's log has the partition's topic id. For metadata see `metadata_truth`.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 from spindle.common.ids import TopicPartition
 from spindle.common.uuids import Uuid, uuid_text
 from spindle.metadata.image import MetadataImage
 from spindle.metadata.partitions import PartitionRegistration
-from spindle.metadata_log.committed import CommittedBatch
 from spindle.protocol.records.batch import batches
 from spindle.raft.core import QuorumCore
 from spindle.raft.roles import Leader
@@ -113,7 +112,7 @@ class Invariants:
         self._lives[life] = _Watched(simulated, node, self._verdict, placement)
         watcher = MetadataWatcher(simulated.host, self.metadata, self._verdict)
         node.publisher.add(watcher)
-        _listen(node, watcher)
+        watcher.listen(node.publisher)
 
     def ended(
         self, simulated: SimulatedNode, life: Life, node: Node, *, is_power_lost: bool
@@ -436,20 +435,3 @@ def story_of(name: str, partition: PartitionRegistration) -> str:
         adding, removing = partition.adding_replicas, partition.removing_replicas
         parts.append(f"adding {list(adding)}, removing {list(removing)}")
     return ", ".join(parts)
-
-
-def _listen(node: Node, watcher: MetadataWatcher) -> None:
-    """Let the watcher get the quorum's deliveries before the node itself."""
-    publisher: Any = node.publisher
-    on_commit, on_snapshot = publisher.on_commit, publisher.on_snapshot
-
-    def committed(batches: Sequence[CommittedBatch]) -> None:
-        watcher.on_commit(batches)
-        on_commit(batches)
-
-    def snapshot(snapshot_id: Any, content: Any) -> None:
-        watcher.on_snapshot(snapshot_id.offset)
-        on_snapshot(snapshot_id, content)
-
-    publisher.on_commit = committed
-    publisher.on_snapshot = snapshot

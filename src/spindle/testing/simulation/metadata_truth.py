@@ -6,6 +6,7 @@ at the same offset everywhere; the same image at the same offset, by replay or f
 
 from collections.abc import Callable, Sequence
 from hashlib import blake2b
+from typing import Any
 
 from spindle.metadata.image import EMPTY_IMAGE, MetadataImage
 from spindle.metadata.snapshot import snapshot_records
@@ -110,6 +111,21 @@ class MetadataWatcher(ImageConsumer):
 
     def on_snapshot(self, next_offset: int) -> None:
         self._next_offset = next_offset
+
+    def listen(self, publisher: Any) -> None:
+        """Get the quorum's deliveries to a node before its publisher does."""
+        on_commit, on_snapshot = publisher.on_commit, publisher.on_snapshot
+
+        def committed(batches: Sequence[CommittedBatch]) -> None:
+            self.on_commit(batches)
+            on_commit(batches)
+
+        def snapshot(snapshot_id: Any, content: Any) -> None:
+            self.on_snapshot(snapshot_id.offset)
+            on_snapshot(snapshot_id, content)
+
+        publisher.on_commit = committed
+        publisher.on_snapshot = snapshot
 
     def on_publication(self, publication: Publication) -> None:
         self._truth.published(self._host, publication.image)

@@ -1,14 +1,10 @@
-"""Mutants: deliberate mistakes in Spindle, each of which the simulation must find.
+"""Mutants: deliberate mistakes in Spindle, each of which the simulation must find."""
 
-A mutant replaces one function of the real code for as long as it is applied.
-"""
-
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterator
+from typing import Any, Final
 
 from spindle.common.errors import ErrorCode
-from spindle.controller import alter_partition, leadership, partition_changes
+from spindle.controller import alter_partition, partition_changes
 from spindle.controller.leadership import LeadershipChanges
 from spindle.controller.partition_change import Election, PartitionChange
 from spindle.coordinator import rebalance
@@ -16,13 +12,8 @@ from spindle.coordinator.classic_group import GroupState
 from spindle.coordinator.membership import Memberships
 from spindle.coordinator.offset_requests import OffsetRequests
 from spindle.coordinator.rebalance import Rebalances
-from spindle.disks import replica_placement
-from spindle.disks.directory_store import DirectoryStore
 from spindle.log import log as partition_log
-from spindle.log.cleaning.cleaning import KeyOffsets
-from spindle.log.log import Log
 from spindle.metadata import snapshot
-from spindle.metadata.cluster import BrokerRegistration
 from spindle.metadata.feature_image import FeaturesImage
 from spindle.metadata_log.metadata_log import MetadataLog
 from spindle.protocol.records.validation import AppendOrigin
@@ -31,65 +22,21 @@ from spindle.raft.core import is_up_to_date
 from spindle.raft.progress import Progress
 from spindle.raft.roles import Prospective, Unattached
 from spindle.raft.voters import VoterHistory, VoterSet
-from spindle.replicas import follower_work, replica_copy, replica_manager
+from spindle.replicas import follower_work, replica_manager
 from spindle.replicas.partition import ACKS_ALL, Partition
 from spindle.replicas.replica_manager import Replicas
 from spindle.replication import follower_log
 from spindle.replication.fetch_session_handler import FetchSessionHandler
 from spindle.replication.leader_state import LeaderState
-from spindle.replication.replica_move import MoveState, ReplicaMove
 from spindle.runtime import background
-from spindle.runtime.broker.broker_server import BrokerServer
-from spindle.runtime.broker.lifecycle import BrokerLifecycle
-from spindle.runtime.broker.replica_mover import MoveTask
 from spindle.runtime.broker.topic_settings import SettingsOfTopics
 from spindle.runtime.controller.driver import ControllerDriver
 from spindle.runtime.controller.periodic_tasks import PeriodicTasks
 from spindle.runtime.controller.speculative_log import SpeculativeLog
 from spindle.runtime.coordinator.replica_log import ReplicaCoordinatorLog
-from spindle.runtime.disks.hang_watch import HangWatch
 from spindle.runtime.quorum import metadata_quorum
-
-Function = Callable[..., Any]
-
-
-class Mutant(NamedTuple):
-    """One mistake.
-
-    Attributes:
-        owner: the class or module that contains the mistake.
-        name: the attribute that is replaced.
-        make: returns the replacement, given the original.
-        besides: further mistakes, if another safeguard repairs the effect of one alone.
-    """
-
-    owner: Any
-    name: str
-    make: Callable[[Function], Any]
-    besides: "tuple[Mutant, ...]" = ()
-
-
-@contextmanager
-def applied(mutant: Mutant) -> Iterator[None]:
-    """Make the mistakes within the context."""
-    mistakes = (mutant, *mutant.besides)
-    originals = [each.owner.__dict__[each.name] for each in mistakes]
-    for each, original in zip(mistakes, originals, strict=True):
-        setattr(each.owner, each.name, each.make(original))
-    try:
-        yield
-    finally:
-        for each, original in zip(mistakes, originals, strict=True):
-            setattr(each.owner, each.name, original)
-
-
-def _nothing(original: Function) -> Function:
-    return lambda *args, **options: None
-
-
-def _always(value: Any) -> Callable[[Function], Function]:
-    return lambda original: lambda *args, **options: value
-
+from spindle.testing.simulation.disk_mutants import DISK_MUTANTS
+from spindle.testing.simulation.mutant import Function, Mutant, always, nothing
 
 # ---------------------------------------------------------------- the quorum
 
@@ -361,132 +308,12 @@ async def _wait_for_nothing(self: Any, partition: Any, hosted: Any, offset: int)
     """Load only the records that are known to be committed when the coordinator is elected."""
 
 
-# ---------------------------------------------------------------- disks
-
-
-def _serve_requests_at_the_end(original: Function) -> Function:
-    """Let the end of a flush answer all requests to flush, also those that came meanwhile."""
-
-    def complete_flushes(self: Any, done: Any) -> None:
-        original(self, done)
-        self._seen_flush_requests = self.storage.flush_request_count
-
-    return complete_flushes
-
-
-def _watch_the_thread_alone(original: Function) -> Function:
-    """Leave work beside the directory's thread unwatched."""
-
-    def add(self: Any, thread: Any) -> None:
-        if thread.function is None:
-            original(self, thread)
-
-    return add
-
-
-def _drop_newest_records(original: Function) -> Function:
-    """Let compaction remove the newest record of a key."""
-    return lambda self, record: record.offset >= self.end_offset
-
-
-def _elect_only(original: Function) -> Function:
-    """After the failure of a directory, change only the partitions that were led from it."""
-
-    def directory_failed(self: Any, broker_id: int, directory: Any) -> None:
-        led = leadership.partitions_where(
-            self._image, lambda p: p.leader == broker_id and p.directory(broker_id) == directory
-        )
-        self.update(led, remove=broker_id)
-
-    return directory_failed
-
-
-def _take_whole_broker(original: Function) -> Function:
-    """After the failure of a directory, take all replicas of the broker out."""
-
-    def directory_failed(self: Any, broker_id: int, directory: Any) -> None:
-        hosted = leadership.partitions_where(self._image, lambda p: broker_id in p.replicas)
-        self.update(hosted, remove=broker_id)
-
-    return directory_failed
-
-
-def _fail_all(original: Function) -> Function:
-    """Give up all data directories of a broker when one fails."""
-
-    def directory_failed(self: Any, failure: Any) -> None:
-        for directory in self._env.directories[1:]:
-            if not directory.is_offline:
-                directory.executor.fail("another directory has failed")
-        original(self, failure)
-
-    return directory_failed
-
-
-def _create_elsewhere(original: Function) -> Function:
-    """Create a replica again although it may exist in a directory that is offline."""
-    return lambda where, directories, recorded, preferred, cordoned: replica_placement.least_loaded(
-        directories, cordoned
-    )
-
-
-def _place_anywhere(original: Function) -> Function:
-    """Let a broker create replicas in cordoned directories."""
-    return lambda directories, cordoned: original(directories, ())
-
-
-# ---------------------------------------------------------------- moves between directories
-
-
-def _append_without_truncation(original: Function) -> Function:
-    """Keep the records in a future log that were truncated in the current one."""
-
-    def truncate_as_read(log: Any, chunk: Any, now_ms: int) -> Any:
-        kept = chunk._replace(truncated_to=log.log_end_offset, log_end_offset=log.log_end_offset)
-        return original(log, kept, now_ms)
-
-    return truncate_as_read
-
-
-def _compare_nothing(original: Function) -> Function:
-    """Count all copies as equal, without comparing them."""
-
-    async def verify(self: Any, end_offset: int) -> bool:
-        return bool(self._move.course.is_under_way)
-
-    return verify
-
-
-def _ask_nobody(original: Function) -> Function:
-    """Swap the logs before the controller has committed the directory."""
-
-    def assign(self: Any) -> tuple[Any, ...]:
-        self.state = MoveState.SWAPPING
-        return ()
-
-    return assign
-
-
-def _replace_log(original: Function) -> Function:
-    """Replace the log although it may still change."""
-
-    def replace_log(self: Any, log: Any, directory: Any) -> None:
-        self.log, self.directory = log, directory
-
-    return replace_log
-
-
-def _keep_name(original: Function) -> Function:
-    """Keep the log that was replaced."""
-    return lambda self, log, unique: self._forget(log)
-
-
 MUTANTS: Final[dict[str, Mutant]] = {
-    "vote for shorter logs": Mutant(votes, "is_up_to_date", _always(True)),
+    "vote for shorter logs": Mutant(votes, "is_up_to_date", always(True)),
     "vote twice": Mutant(votes, "can_grant", _grant_whoever_asks),
-    "votes not stored": Mutant(MetadataLog, "write_election_state", _nothing),
-    "metadata not flushed": Mutant(MetadataLog, "flush", _nothing),
-    "metadata not flushed at a start": Mutant(MetadataLog, "_flush_loaded", _nothing),
+    "votes not stored": Mutant(MetadataLog, "write_election_state", nothing),
+    "metadata not flushed": Mutant(MetadataLog, "flush", nothing),
+    "metadata not flushed at a start": Mutant(MetadataLog, "_flush_loaded", nothing),
     "records of an earlier level": Mutant(metadata_quorum, "encode_records", _late_level),
     "leader without a controller": Mutant(ControllerDriver, "_activate", _stay_without_controller),
     "periodic tasks end": Mutant(PeriodicTasks, "_on_timer", _set_no_timer),
@@ -498,13 +325,13 @@ MUTANTS: Final[dict[str, Mutant]] = {
     "answer before commit": Mutant(SpeculativeLog, "wait_committed", lambda _: _answer_at_once),
     "election outside the ISR": Mutant(PartitionChange, "_is_valid_leader", _lead_if_alive),
     "unclean election allowed": Mutant(
-        partition_changes, "is_unclean_election_enabled", _always(True)
+        partition_changes, "is_unclean_election_enabled", always(True)
     ),
     "unclean election too early": Mutant(
         PartitionChange, "_choose_leader", _elect_uncleanly_at_once
     ),
     "AlterPartition without epochs": Mutant(alter_partition, "_validate", _take_stale_epochs),
-    "unclean shutdown ignored": Mutant(LeadershipChanges, "forget_previous_incarnation", _nothing),
+    "unclean shutdown ignored": Mutant(LeadershipChanges, "forget_previous_incarnation", nothing),
     "high watermark at the log end": Mutant(LeaderState, "advance", _advance_to_log_end),
     "high watermark by one follower": Mutant(LeaderState, "advance", _advance_by_majority),
     "ISR expanded early": Mutant(LeaderState, "propose_expansion", _expand_early),
@@ -514,15 +341,15 @@ MUTANTS: Final[dict[str, Mutant]] = {
     "followers remembered from an earlier epoch": Mutant(
         LeaderState, "begin_epoch", _remember_followers
     ),
-    "settings of topics not applied": Mutant(Replicas, "refresh_settings", _nothing),
-    "defaults of brokers not applied": Mutant(SettingsOfTopics, "forget", _nothing),
+    "settings of topics not applied": Mutant(Replicas, "refresh_settings", nothing),
+    "defaults of brokers not applied": Mutant(SettingsOfTopics, "forget", nothing),
     "feature level ignored": Mutant(
         FeaturesImage, "is_elr_enabled", lambda _: property(lambda self: True)
     ),
     "acks=all as acks=1": Mutant(Partition, "append", _acknowledge_own_append),
     "epochs hidden from leaders": Mutant(follower_log, "position_of", _hide_epoch),
-    "dropped answers not asked for again": Mutant(FetchSessionHandler, "lose", _nothing),
-    "truncation ignored": Mutant(follower_log, "_truncate", _nothing),
+    "dropped answers not asked for again": Mutant(FetchSessionHandler, "lose", nothing),
+    "truncation ignored": Mutant(follower_log, "_truncate", nothing),
     "truncation below the high watermark": Mutant(
         follower_work, "begin_to_follow", _truncate_below_high_watermark
     ),
@@ -531,7 +358,7 @@ MUTANTS: Final[dict[str, Mutant]] = {
     "producers forgotten by followers": Mutant(
         partition_log, "producer_changes", _no_changes_on_followers
     ),
-    "duplicates not found": Mutant(partition_log, "find_duplicate", _nothing),
+    "duplicates not found": Mutant(partition_log, "find_duplicate", nothing),
     "parked syncs lost": Mutant(Rebalances, "remove_member", _lose_parked_syncs),
     "overtaken assignment delivered": Mutant(
         Memberships, "finish_assignment", _deliver_any_assignment
@@ -542,45 +369,12 @@ MUTANTS: Final[dict[str, Mutant]] = {
     "groups loaded without the commit": Mutant(
         ReplicaCoordinatorLog, "_wait_committed", lambda _: _wait_for_nothing
     ),
-    "offsets outlive their topic": Mutant(OffsetRequests, "delete_missing_topics", _nothing),
-    "compaction not aborted": Mutant(Log, "_abort_cleaning", _nothing),
-    "compaction drops newest records": Mutant(KeyOffsets, "is_newest", _drop_newest_records),
-    "flush request lost by a roll": Mutant(
-        DirectoryStore, "complete_flushes", _serve_requests_at_the_end
-    ),
-    "failed directories not reported": Mutant(BrokerLifecycle, "directory_failed", _nothing),
-    "followers kept in the ISR after a failure": Mutant(
-        LeadershipChanges, "directory_failed", _elect_only
-    ),
-    "failure of a directory takes the broker out": Mutant(
-        LeadershipChanges, "directory_failed", _take_whole_broker
-    ),
-    "failure of a directory ends the others": Mutant(BrokerServer, "directory_failed", _fail_all),
-    "replica created beside an offline directory": Mutant(
-        replica_manager, "choose_directory", _create_elsewhere
-    ),
-    "directories not reported": Mutant(Replicas, "_report_directory", _nothing),
-    "cordons ignored by brokers": Mutant(replica_placement, "least_loaded", _place_anywhere),
-    "cordons ignored by the controller": Mutant(
-        BrokerRegistration, "has_uncordoned_directory", _always(True)
-    ),
-    "hang beside the thread not seen": Mutant(HangWatch, "add", _watch_the_thread_alone),
-    "hang not seen": Mutant(HangWatch, "look", _nothing),
-    "moves neither truncate nor compare": Mutant(
-        replica_copy,
-        "truncate_as_read",
-        _append_without_truncation,
-        (Mutant(MoveTask, "_verify", _compare_nothing),),
-    ),
-    "moves without the controller": Mutant(ReplicaMove, "_assign", _ask_nobody),
-    "appends go on during a swap": Mutant(
-        Partition, "hold", _nothing, (Mutant(Partition, "replace_log", _replace_log),)
-    ),
-    "two current logs": Mutant(DirectoryStore, "set_aside", _keep_name),
+    "offsets outlive their topic": Mutant(OffsetRequests, "delete_missing_topics", nothing),
+    **DISK_MUTANTS,
 }
 
 QUORUM_MUTANTS: Final[dict[str, Mutant]] = {
     "metadata not flushed at a start": MUTANTS["metadata not flushed at a start"],
-    "voters kept by a truncation": Mutant(VoterHistory, "truncate_to", _nothing),
+    "voters kept by a truncation": Mutant(VoterHistory, "truncate_to", nothing),
 }
 """Mutants that `quorum_cores` finds within a few seeds."""

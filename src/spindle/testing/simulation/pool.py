@@ -6,7 +6,8 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import replace
 from multiprocessing import get_context
 
-from spindle.testing.simulation.mutants import MUTANTS, applied
+from spindle.testing.simulation.mutant import applied
+from spindle.testing.simulation.mutants import MUTANTS
 from spindle.testing.simulation.run import SimulationOutcome, simulate
 from spindle.testing.simulation.scenario import Scenario, draw
 

@@ -1,0 +1,175 @@
+"""Mutants that concern log directories: their failures, cordons, flushes, compaction and moves."""
+
+from typing import Any, Final
+
+from spindle.controller import leadership
+from spindle.controller.leadership import LeadershipChanges
+from spindle.disks import replica_placement
+from spindle.disks.directory_store import DirectoryStore
+from spindle.log.cleaning.cleaning import KeyOffsets
+from spindle.log.log import Log
+from spindle.metadata.cluster import BrokerRegistration
+from spindle.replicas import replica_copy, replica_manager
+from spindle.replicas.partition import Partition
+from spindle.replicas.replica_manager import Replicas
+from spindle.replication.replica_move import MoveState, ReplicaMove
+from spindle.runtime.broker.broker_server import BrokerServer
+from spindle.runtime.broker.lifecycle import BrokerLifecycle
+from spindle.runtime.broker.replica_mover import MoveTask
+from spindle.runtime.disks.hang_watch import HangWatch
+from spindle.testing.simulation.mutant import Function, Mutant, always, nothing
+
+
+def _serve_requests_at_the_end(original: Function) -> Function:
+    """Let the end of a flush answer all requests to flush, also those that came meanwhile."""
+
+    def complete_flushes(self: Any, done: Any) -> None:
+        original(self, done)
+        self._seen_flush_requests = self.storage.flush_request_count
+
+    return complete_flushes
+
+
+def _watch_the_thread_alone(original: Function) -> Function:
+    """Leave work beside the directory's thread unwatched."""
+
+    def add(self: Any, thread: Any) -> None:
+        if thread.function is None:
+            original(self, thread)
+
+    return add
+
+
+def _drop_newest_records(original: Function) -> Function:
+    """Let compaction remove the newest record of a key."""
+    return lambda self, record: record.offset >= self.end_offset
+
+
+def _elect_only(original: Function) -> Function:
+    """After the failure of a directory, change only the partitions that were led from it."""
+
+    def directory_failed(self: Any, broker_id: int, directory: Any) -> None:
+        led = leadership.partitions_where(
+            self._image, lambda p: p.leader == broker_id and p.directory(broker_id) == directory
+        )
+        self.update(led, remove=broker_id)
+
+    return directory_failed
+
+
+def _take_whole_broker(original: Function) -> Function:
+    """After the failure of a directory, take all replicas of the broker out."""
+
+    def directory_failed(self: Any, broker_id: int, directory: Any) -> None:
+        hosted = leadership.partitions_where(self._image, lambda p: broker_id in p.replicas)
+        self.update(hosted, remove=broker_id)
+
+    return directory_failed
+
+
+def _fail_all(original: Function) -> Function:
+    """Give up all data directories of a broker when one fails."""
+
+    def directory_failed(self: Any, failure: Any) -> None:
+        for directory in self._env.directories[1:]:
+            if not directory.is_offline:
+                directory.executor.fail("another directory has failed")
+        original(self, failure)
+
+    return directory_failed
+
+
+def _create_elsewhere(original: Function) -> Function:
+    """Create a replica again although it may exist in a directory that is offline."""
+    return lambda where, directories, recorded, preferred, cordoned: replica_placement.least_loaded(
+        directories, cordoned
+    )
+
+
+def _place_anywhere(original: Function) -> Function:
+    """Let a broker create replicas in cordoned directories."""
+    return lambda directories, cordoned: original(directories, ())
+
+
+# ---------------------------------------------------------------- moves between directories
+
+
+def _append_without_truncation(original: Function) -> Function:
+    """Keep the records in a future log that were truncated in the current one."""
+
+    def truncate_as_read(log: Any, chunk: Any, now_ms: int) -> Any:
+        kept = chunk._replace(truncated_to=log.log_end_offset, log_end_offset=log.log_end_offset)
+        return original(log, kept, now_ms)
+
+    return truncate_as_read
+
+
+def _compare_nothing(original: Function) -> Function:
+    """Count all copies as equal, without comparing them."""
+
+    async def verify(self: Any, end_offset: int) -> bool:
+        return bool(self._move.course.is_under_way)
+
+    return verify
+
+
+def _ask_nobody(original: Function) -> Function:
+    """Swap the logs before the controller has committed the directory."""
+
+    def assign(self: Any) -> tuple[Any, ...]:
+        self.state = MoveState.SWAPPING
+        return ()
+
+    return assign
+
+
+def _replace_log(original: Function) -> Function:
+    """Replace the log although it may still change."""
+
+    def replace_log(self: Any, log: Any, directory: Any) -> None:
+        self.log, self.directory = log, directory
+
+    return replace_log
+
+
+def _keep_name(original: Function) -> Function:
+    """Keep the log that was replaced."""
+    return lambda self, log, unique: self._forget(log)
+
+
+DISK_MUTANTS: Final[dict[str, Mutant]] = {
+    "compaction not aborted": Mutant(Log, "_abort_cleaning", nothing),
+    "compaction drops newest records": Mutant(KeyOffsets, "is_newest", _drop_newest_records),
+    "flush request lost by a roll": Mutant(
+        DirectoryStore, "complete_flushes", _serve_requests_at_the_end
+    ),
+    "failed directories not reported": Mutant(BrokerLifecycle, "directory_failed", nothing),
+    "followers kept in the ISR after a failure": Mutant(
+        LeadershipChanges, "directory_failed", _elect_only
+    ),
+    "failure of a directory takes the broker out": Mutant(
+        LeadershipChanges, "directory_failed", _take_whole_broker
+    ),
+    "failure of a directory ends the others": Mutant(BrokerServer, "directory_failed", _fail_all),
+    "replica created beside an offline directory": Mutant(
+        replica_manager, "choose_directory", _create_elsewhere
+    ),
+    "directories not reported": Mutant(Replicas, "_report_directory", nothing),
+    "cordons ignored by brokers": Mutant(replica_placement, "least_loaded", _place_anywhere),
+    "cordons ignored by the controller": Mutant(
+        BrokerRegistration, "has_uncordoned_directory", always(True)
+    ),
+    "hang beside the thread not seen": Mutant(HangWatch, "add", _watch_the_thread_alone),
+    "hang not seen": Mutant(HangWatch, "look", nothing),
+    "moves neither truncate nor compare": Mutant(
+        replica_copy,
+        "truncate_as_read",
+        _append_without_truncation,
+        (Mutant(MoveTask, "_verify", _compare_nothing),),
+    ),
+    "moves without the controller": Mutant(ReplicaMove, "_assign", _ask_nobody),
+    "appends go on during a swap": Mutant(
+        Partition, "hold", nothing, (Mutant(Partition, "replace_log", _replace_log),)
+    ),
+    "two current logs": Mutant(DirectoryStore, "set_aside", _keep_name),
+}
