@@ -468,6 +468,8 @@ def test_a_failed_directory_takes_only_its_replicas_along() -> None:
         ]
         await c.heartbeat(1, c.epochs[1], offline_log_dirs=[bad])
         assert c.new_records() == [], "the broker repeats itself; nothing is new"
+        joins = await c.alter_isr("p", [3, 2, 1])
+        assert joins == ErrorCode.INELIGIBLE_REPLICA, "the leader has not heard of the failure"
         await c.heartbeat(1, c.epochs[1], cordoned_log_dirs=[good])
         assert c.new_records() == [
             [

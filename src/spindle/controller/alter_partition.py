@@ -130,11 +130,23 @@ def _validate(
         len(members) > 1 or partition.leader_recovery_state == RECOVERED
     ):
         return ErrorCode.INVALID_REQUEST
-    if not all(_is_eligible(image, replica, epoch) for replica, epoch in new_isr):
+    if not all(_is_eligible(image, partition, replica, epoch) for replica, epoch in new_isr):
         return ErrorCode.INELIGIBLE_REPLICA
     return ErrorCode.NONE
 
 
-def _is_eligible(image: MetadataImage, broker_id: int, epoch: int) -> bool:
+def _is_eligible(
+    image: MetadataImage, partition: PartitionRegistration, broker_id: int, epoch: int
+) -> bool:
+    """Return whether a replica may be a member of the ISR.
+
+    The leader may not know yet that the replica's directory has failed. Kafka accepts the replica;
+    producers with acks=all then wait for it until it has lagged for replica.lag.time.max.ms.
+    """
     broker = image.cluster.brokers.get(broker_id)
-    return broker is not None and broker.is_active and epoch in (ANY_EPOCH, broker.epoch)
+    return (
+        broker is not None
+        and broker.is_active
+        and epoch in (ANY_EPOCH, broker.epoch)
+        and broker.has_online_directory(partition.directory(broker_id))
+    )
