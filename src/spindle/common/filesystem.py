@@ -14,6 +14,7 @@ from spindle.common.ports import Bytes, File
 _UNKNOWN: Final = -1
 _DESCRIPTORS_WAIT_S: Final = 10.0
 _DESCRIPTORS_PAUSE_S: Final = 0.01
+_CAN_FORGET: Final = hasattr(os, "posix_fadvise")
 
 
 def _open(path: str, flags: int, mode: int = 0o644) -> int:
@@ -95,6 +96,10 @@ class OsFile:
 
     def sync(self) -> None:
         os.fdatasync(self._fd)
+
+    def forget_cached(self, size_bytes: int, position: int, /) -> None:
+        if _CAN_FORGET:
+            os.posix_fadvise(self._fd, position, size_bytes, os.POSIX_FADV_DONTNEED)
 
     def close(self) -> None:
         if self._fd >= 0:

@@ -32,6 +32,10 @@ class File(Protocol):
         """Return when the content is on the device (fdatasync)."""
         ...
 
+    def forget_cached(self, size_bytes: int, position: int, /) -> None:
+        """Drop a synced range from memory, if the system can: the next read is from the device."""
+        ...
+
     def close(self) -> None: ...
 
 

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 from crc32c import crc32c
 
 from spindle.common.ports import Bytes
+from spindle.disks.stretch import Part, Stretch
 from spindle.log.log import NEVER_TRUNCATED, Log
 from spindle.protocol.records.batch import LOG_OVERHEAD_BYTES, read_header
 
@@ -39,10 +40,10 @@ class Chunk(NamedTuple):
 
 
 class CopyPosition(NamedTuple):
-    """The end offset of a future log, and the bytes that the chunk added."""
+    """The end offset of a future log; `written` is what the chunk added, if anything."""
 
     end_offset: int
-    copied_bytes: int
+    written: Stretch | None
 
 
 def begin_copy(log: Log) -> int:
@@ -87,8 +88,11 @@ def truncate_as_read(log: Log, chunk: Chunk, now_ms: int) -> bool:
     return log.truncation_count != count
 
 
-def append_chunk(log: Log, chunk: Chunk, now_ms: int) -> CopyPosition:
+def append_chunk(log: Log, chunk: Chunk, now_ms: int, crc: int = 0) -> CopyPosition:
     """Bring a future log, after `truncate_as_read`, to where the current log was.
+
+    Args:
+        crc: the checksum of the records before these, with which that of these is begun.
 
     Raises:
         CorruptRecords: the checksum of a batch is wrong.
@@ -101,10 +105,19 @@ def append_chunk(log: Log, chunk: Chunk, now_ms: int) -> CopyPosition:
         raise ValueError(
             f"{log} cannot be copied up to offset {chunk.log_end_offset}: no records are there"
         )
+    written = None
     if chunk.records:
         log.append_as_follower(chunk.records, _NEWEST_EPOCH, now_ms)
+        segment, size_bytes = log.segments.active, len(chunk.records)
+        written = Stretch(
+            chunk.first_offset,
+            chunk.end_offset,
+            crc32c(chunk.records, crc),
+            (Part(segment.path, segment.size_bytes - size_bytes, size_bytes),),
+            log.truncation_count,
+        )
     follow_offsets(log, chunk.high_watermark, chunk.log_start_offset)
-    return CopyPosition(log.log_end_offset, len(chunk.records))
+    return CopyPosition(log.log_end_offset, written)
 
 
 def follow_offsets(log: Log, high_watermark: int, log_start_offset: int) -> None:

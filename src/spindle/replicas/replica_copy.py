@@ -23,7 +23,9 @@ from spindle.disks.log_copy import (
     truncate_as_read,
 )
 from spindle.disks.log_directory import LogDirectory
+from spindle.disks.stretch import Stretch
 from spindle.log.log import Log, MovedLogState
+from spindle.replicas.copied_stretches import CopiedStretches
 from spindle.replicas.moves import Move
 
 T = TypeVar("T")
@@ -61,6 +63,7 @@ class ReplicaCopy:
         self._move = move
         self._now_ms = now_ms
         self._ahead: Chunk | None = None
+        self._stretches = CopiedStretches(move)
 
     async def begin(self) -> None:
         """Keep compaction away from the current log; truncate what only the future log has."""
@@ -79,15 +82,20 @@ class ReplicaCopy:
         if not move.course.is_under_way:
             return Copied(0, has_all=False)
         move.course.truncated_to(chunk.truncated_to)
+        self._stretches.truncated_to(chunk.truncated_to)
         append = move.target.executor.submit(
-            _append, move.target, move.future, chunk, self._now_ms()
+            _append, move.target, move.future, chunk, self._now_ms(), self._stretches.open_crc
         )
         if chunk.records and chunk.end_offset < chunk.log_end_offset:
             position, self._ahead = await _both(append, self._read(chunk.end_offset))
         else:
             position = await append
-        move.copied_bytes += position.copied_bytes
-        return Copied(position.copied_bytes, position.end_offset >= chunk.log_end_offset)
+        size_bytes = 0
+        if position.written is not None:
+            size_bytes = position.written.size_bytes
+            move.copied_bytes += size_bytes
+            await self._stretches.add(position.written)
+        return Copied(size_bytes, position.end_offset >= chunk.log_end_offset)
 
     async def _next_chunk(self) -> Chunk:
         """Return what follows the end of the future log, from memory if it was read already."""
@@ -110,6 +118,11 @@ class ReplicaCopy:
         course = move.course
         count = move.current.truncation_count
         begin = max(course.verified_end_offset, move.current.log_start_offset)
+        stretch = self._stretches.first_from(begin)
+        if stretch is not None and stretch.first_offset <= begin:
+            return await self._compare_stretch(stretch)
+        if stretch is not None:
+            end_offset = min(end_offset, stretch.first_offset)
         source, target = await self._digest_both(begin, end_offset)
         if not course.is_under_way:
             return Comparison.EQUAL
@@ -121,6 +134,16 @@ class ReplicaCopy:
             return Comparison.DIFFERENT
         is_empty = source.end_offset == source.first_offset
         course.verified_end_offset = max(source.end_offset, end_offset if is_empty else 0)
+        return Comparison.EQUAL
+
+    async def _compare_stretch(self, stretch: Stretch) -> Comparison:
+        """Compare records with what was read from the current log when they were copied."""
+        crc = await self._stretches.read_back()
+        if crc is None or self._move.future.truncation_count != stretch.truncation_count:
+            return Comparison.EQUAL  # nothing is compared: the two logs will be
+        if crc != stretch.crc:
+            return Comparison.DIFFERENT
+        self._move.course.verified_end_offset = stretch.end_offset
         return Comparison.EQUAL
 
     async def _digest_both(self, begin: int, end_offset: int) -> tuple[Digest, Digest]:
@@ -147,6 +170,7 @@ class ReplicaCopy:
     async def start_over(self) -> None:
         """Empty the future log; nothing may be read for it before that."""
         self._ahead = None
+        self._stretches.clear()
         await self._move.target.executor.submit(_start_over, self._move.target, self._move.future)
 
     async def flush(self) -> None:
@@ -219,11 +243,13 @@ def _truncate(directory: LogDirectory, future: Log, end_offset: int) -> None:
     directory.store.note_truncated([future])
 
 
-def _append(directory: LogDirectory, future: Log, chunk: Chunk, now_ms: int) -> CopyPosition:
+def _append(
+    directory: LogDirectory, future: Log, chunk: Chunk, now_ms: int, crc: int
+) -> CopyPosition:
     if truncate_as_read(future, chunk, now_ms):
         directory.store.note_truncated([future])
     log_start_offset = future.log_start_offset
-    position = append_chunk(future, chunk, now_ms)
+    position = append_chunk(future, chunk, now_ms, crc)
     if future.log_start_offset != log_start_offset:
         # The source may have stored it already, and its checkpoint is of no use after the swap.
         directory.store.checkpoint_log_starts()

@@ -140,6 +140,9 @@ class MemoryFile:
         self._use("sync")
         self._file.sync()
 
+    def forget_cached(self, size_bytes: int, position: int, /) -> None:
+        """Do nothing: there is no cache."""
+
     def close(self) -> None:
         self._is_open = False
 
