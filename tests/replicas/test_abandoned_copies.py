@@ -3,13 +3,16 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from itertools import count
+from types import SimpleNamespace
 
 from cluster_image import directory_of
 from log_builders import batch, values
 from moving_broker import BROKER, NOW_MS, WHERE, Disks, MovingBroker, new_cluster
 
 from spindle.common.uuids import DIRECTORY_LOST
+from spindle.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from spindle.replication.replica_move import MoveState
+from spindle.serving.handlers.log_dirs import describe_log_dirs
 
 A, B = (directory_of(BROKER, number) for number in range(2))
 OTHER = 2
@@ -38,6 +41,20 @@ async def caught_up(replicas: tuple[int, ...] = (BROKER,)) -> MovingBroker:
     broker.partition.log.append_as_leader(bytearray(batch("last")), 0, NOW_MS)
     broker.record(B)
     return broker
+
+
+async def described(broker: MovingBroker) -> list[tuple[str, int, list[tuple[bool, int]]]]:
+    """Return what DescribeLogDirs tells: directories, errors, and the kind and lag of each log."""
+    services = SimpleNamespace(replicas=broker.replicas)
+    answer = await describe_log_dirs(services, None, DescribeLogDirsRequest(topics=None))  # type: ignore[arg-type]
+    return [
+        (
+            result.log_dir,
+            result.error_code,
+            [(p.is_future_key, p.offset_lag) for t in result.topics for p in t.partitions],
+        )
+        for result in answer.results
+    ]
 
 
 def lose(broker: MovingBroker, path: str) -> None:
@@ -77,6 +94,7 @@ def test_a_copy_of_the_only_replica_waits_for_the_offline_directory() -> None:
         await broker.follow_metadata()
         assert broker.replicas.lookup(*WHERE) is None
         assert broker.assigned == [DIRECTORY_LOST]
+        assert await described(broker) == [("/disk0", 56, []), ("/disk1", 0, [(True, -1)])]
         again = await after(broker).start()
         assert len(values(again.partition.log)) == 13
 

@@ -64,6 +64,12 @@ class FutureLogs:
             if future.topic_id == topic_id and not at.is_offline
         ]
 
+    def in_directory(self, directory: LogDirectory) -> list[Log]:
+        """Return the future logs in a directory that belong to no move and to no replica yet."""
+        return [
+            future for places in self._found.values() for future, at in places if at is directory
+        ]
+
     def is_in(self, where: TopicPartition, recorded: Uuid) -> bool:
         """Return True if a future log is in the recorded directory: its move is about to go on."""
         found = self._found.get(where, ())

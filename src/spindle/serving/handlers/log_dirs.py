@@ -19,6 +19,7 @@ from spindle.serving.services import BrokerServices
 
 _MAX_DIRECTORY_NAME_BYTES: Final = 255
 _FUTURE_SUFFIX_BYTES: Final = len(".") + 32 + len("-future")
+_UNKNOWN_LAG: Final = -1
 
 Result = DescribeLogDirsResponse.DescribeLogDirsResult
 TopicAnswer = AlterReplicaLogDirsResponse.AlterReplicaLogDirTopicResult
@@ -78,6 +79,8 @@ async def _describe(
     for move in services.replicas.moves:
         if move.target is directory:
             add(move.partition.topic_partition, move.future, move.lag, is_future=True)
+    for future in services.replicas.futures.in_directory(directory):
+        add(future.topic_partition, future, _UNKNOWN_LAG, is_future=True)
     return result
 
 
