@@ -47,7 +47,8 @@ def clusters(
 def fill(trio: Trio, numbers: range) -> None:
     producer = Producer(settings(trio.nodes[1], enable_idempotence=True))
     for number in numbers:
-        producer.produce(TOPIC, b"%08d" % number + b"." * 1000, partition=0)
+        for partition in (0, 1):
+            producer.produce(TOPIC, b"%08d" % number + b"." * 1000, partition=partition)
     assert producer.flush(LIMIT_S) == 0
 
 

@@ -270,6 +270,9 @@ class MovingBroker:
         for name, topic in topics.items():
             for index, partition in topic.partitions.items():
                 where = TopicPartition(name, index)
+                if BROKER not in partition.replicas:
+                    found.append(DeleteReplica(where, topic.topic_id, False))
+                    continue
                 kind = BecomeLeader if partition.leader == BROKER else BecomeFollower
                 found.append(kind(where, topic.topic_id, partition, False, False))
         return found

@@ -5,6 +5,7 @@ from broker_scenario import BrokerScenario, topic_settings
 from cluster_image import directory_of
 
 from spindle.common.errors import ErrorCode
+from spindle.common.ids import TopicPartition
 from spindle.replication.throttling import ThrottledPartitions
 
 MISSING = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -106,6 +107,26 @@ def test_a_replica_whose_directory_is_not_recorded_is_reported() -> None:
     topic_id = s.create("t", [1])
     assert s.partition().directory is s.directories[1]
     assert s.misplaced == [(topic_id, 0, directory_of(1, 1))]
+
+
+def test_a_directory_named_before_the_replica_comes_outranks_the_recorded_one_once() -> None:
+    s = BrokerScenario(directories=3)
+    where = TopicPartition("t", 0)
+    s.replicas.remember_directory(where, s.directories[2])
+    topic_id = s.create("t", [1, 2])
+    assert s.partition().directory is s.directories[2]
+    assert s.misplaced == [(topic_id, 0, directory_of(1, 2))]
+    s.change("t", replicas=[2], isr=[2], leader=2)
+    s.change("t", replicas=[2, 1], directories=[directory_of(2), directory_of(1, 1)])
+    assert s.partition().directory is s.directories[1]
+
+
+def test_a_directory_named_before_the_replica_comes_is_forgotten_if_it_is_offline() -> None:
+    s = BrokerScenario(directories=3)
+    s.replicas.remember_directory(TopicPartition("t", 0), s.directories[2])
+    s.fail_disk(2)
+    s.create("t", [1])
+    assert s.partition().directory is not s.directories[2]
 
 
 def test_nothing_is_made_that_may_stand_in_a_dead_directory() -> None:

@@ -201,6 +201,19 @@ def test_records_deleted_up_to_the_middle_of_a_batch_before_a_move() -> None:
     run(scenario)
 
 
+def test_a_replica_that_is_reassigned_to_another_broker_takes_its_future_log_along() -> None:
+    async def scenario() -> None:
+        broker = await new_broker((BROKER, OTHER))
+        await copied(broker)
+        broker.cluster.change("orders", replicas=[OTHER], isr=[OTHER], leader=OTHER)
+        await broker.follow_metadata()
+        await broker.until(lambda: not broker.mover.is_busy)
+        assert (broker.names(0), broker.names(1)) == (["orders-0-delete"], ["orders-0-delete"])
+        assert [directory.log_count for directory in broker.directories] == [0, 0]
+
+    run(scenario)
+
+
 def test_no_compaction_begins_while_a_log_moves() -> None:
     async def scenario() -> None:
         config = replace(SMALL, cleanup_policy=("compact",), min_cleanable_dirty_ratio=0.01)

@@ -15,7 +15,7 @@ from spindle.disks.stretch import Part, Stretch
 from spindle.log.log import NEVER_TRUNCATED, Log
 from spindle.protocol.records.batch import LOG_OVERHEAD_BYTES, read_header
 
-CHUNK_BYTES: Final = 512 * 1024
+CHUNK_BYTES: Final = 1024 * 1024
 """Maximum bytes that one job reads or writes; a single batch may be larger."""
 
 _NEWEST_EPOCH: Final = 2**31 - 1
