@@ -5,9 +5,10 @@ from __future__ import annotations
 import signal
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import MappingProxyType
 
 from peers.java_tools import java_command
 from peers.node import KafkaNode, Node, random_uuid
@@ -26,6 +27,7 @@ class Cluster:
     Args:
         roles: The roles of every node.
         overrides: Further keys of all property files.
+        disks: A second log directory by the number of its node.
     """
 
     def __init__(
@@ -37,6 +39,7 @@ class Cluster:
         *,
         overrides: dict[str, str] | None = None,
         jvm_options: tuple[str, ...] = (),
+        disks: Mapping[int, Path] = MappingProxyType({}),
     ) -> None:
         self.kind = node_class.kind
         self.folder = folder
@@ -52,6 +55,8 @@ class Cluster:
             )
             for node_id in range(1, count + 1)
         ]
+        for node_id, path in disks.items():
+            self.node(node_id).log_dirs.append(path)
         for node in self.nodes:
             node.voters = self.nodes
         self.configure(overrides or {})

@@ -78,6 +78,10 @@ class Item:
     subject: Subject
 
 
+class Skipped(Exception):
+    """The item cannot be measured on this machine; the text says what is missing."""
+
+
 @contextmanager
 def topic_of(node: Node, partitions: int = 1) -> Iterator[str]:
     """Create a topic, and delete it at the end of the block."""
@@ -166,7 +170,7 @@ def create_topics(node: Node, sizes: Sizes) -> Metrics:
     for future in futures.values():
         future.result(LIMIT_S)
     seconds = time.perf_counter() - start
-    _wait_for_leaders(node, 10 * sizes.topics, f"many-{run}-")
+    wait_for_leaders(node, 10 * sizes.topics, f"many-{run}-")
     grown = node.rss_bytes() - before
     for future in client.delete_topics(names, operation_timeout=60).values():
         future.result(LIMIT_S)
@@ -205,8 +209,8 @@ def restart(node: Node, sizes: Sizes) -> Metrics:
     futures = client.create_topics([NewTopic(name, 10) for name in names], operation_timeout=60)
     for future in futures.values():
         future.result(LIMIT_S)
-    _wait_for_leaders(node, wanted, "restart-")
-    _one_record_each(node, names)
+    wait_for_leaders(node, wanted, "restart-")
+    one_record_each(node, names)
     begin = time.perf_counter()
     node.stop()
     stop = time.perf_counter() - begin
@@ -226,11 +230,12 @@ def _restarted(node: Node, wanted: int) -> tuple[float, float]:
     begin = time.perf_counter()
     node.start(wait=False)
     wait_for_metadata(node)
-    _wait_for_leaders(node, wanted, "restart-")
+    wait_for_leaders(node, wanted, "restart-")
     return time.perf_counter() - begin, node.cpu_s()
 
 
-def _one_record_each(node: Node, names: list[str]) -> None:
+def one_record_each(node: Node, names: list[str]) -> None:
+    """Send a record to each of the ten partitions of these topics."""
     producer = Producer(settings(node))
     for name in names:
         for partition in range(10):
@@ -238,7 +243,7 @@ def _one_record_each(node: Node, names: list[str]) -> None:
     assert producer.flush(60) == 0
 
 
-def _wait_for_leaders(node: Node, wanted: int, prefix: str) -> None:
+def wait_for_leaders(node: Node, wanted: int, prefix: str) -> None:
     """Wait until `wanted` partitions of the topics with `prefix` have a leader in the metadata."""
     client = AdminClient(settings(node))
     deadline = time.monotonic() + LIMIT_S

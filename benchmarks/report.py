@@ -18,12 +18,13 @@ SPINDLE = "spindle"
 class Results:
     """Measured values by item, metric and program, in the order of measuring.
 
-    `baseline` is the kind of node that Spindle is compared with.
+    `baseline` is the kind of node that Spindle is compared with; `skipped` has the reason by item.
     """
 
     baseline: str = KAFKA
     values: dict[tuple[str, str, str], list[float]] = field(default_factory=dict)
     failures: list[str] = field(default_factory=list)
+    skipped: dict[str, str] = field(default_factory=dict)
 
     @property
     def kinds(self) -> tuple[str, str]:
@@ -92,13 +93,15 @@ def as_json(items: list[Item], results: Results) -> dict[str, object]:
         for item in items
         for metric in item.metrics
     ]
-    return {"results": rows, "failures": results.failures}
+    return {"results": rows, "failures": results.failures, "skipped": results.skipped}
 
 
 def show(items: list[Item], results: Results, console: Console) -> None:
     """Print the table and the failures."""
     if items:
         console.print(table(items, results))
+    for name, reason in results.skipped.items():
+        console.print(f"skipped: {name}: {reason}", markup=False)
     for failure in results.failures:
         console.print(f"[red]failed:[/] {failure}")
 

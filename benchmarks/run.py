@@ -30,7 +30,8 @@ from rich.progress import (
 
 from benchmarks import native_client, spark
 from benchmarks.cluster_items import CLUSTER_ITEMS
-from benchmarks.items import GIB, ITEMS, MIB, Item, Sizes, Subject, warm_up
+from benchmarks.disks import DISK_ITEMS
+from benchmarks.items import GIB, ITEMS, MIB, Item, Sizes, Skipped, Subject, warm_up
 from benchmarks.moves import MOVE_ITEMS
 from benchmarks.report import Results, as_json, show
 
@@ -73,7 +74,7 @@ def main(
     # Leave as after Ctrl-C: the nodes are stopped and their folders removed.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     console = Console(width=140 if not sys.stdout.isatty() else None)
-    known = {item.name: item for item in (*ITEMS, *MOVE_ITEMS, *CLUSTER_ITEMS)}
+    known = {item.name: item for item in (*ITEMS, *MOVE_ITEMS, *DISK_ITEMS, *CLUSTER_ITEMS)}
     if list_items:
         console.print("\n".join([*known, spark.NAME]))
         return
@@ -144,9 +145,12 @@ def _measure(
         for number in range(runs):
             for node_class in classes:
                 progress.update(bar, description=f"{item.name}: {node_class.kind}")
-                subject = item.subject.make(
-                    node_class, folder / f"{item.name}-{number}-{node_class.kind}"
-                )
+                place = folder / f"{item.name}-{number}-{node_class.kind}"
+                try:
+                    subject = item.subject.make(node_class, place)
+                except Skipped as missing:
+                    results.skipped[item.name] = str(missing)
+                    continue
                 try:
                     _one(item, subject, sizes, results)
                 finally:
