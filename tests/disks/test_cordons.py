@@ -1,31 +1,36 @@
-"""Directories that get no new replicas (KIP-1066)."""
+"""Directories that get no new replicas, and why (KIP-1066)."""
 
 import os
 from pathlib import Path
 
 import pytest
 
-from spindle.disks.cordons import cordoned_paths
+from spindle.config.cordon_notes import CordonNote
+from spindle.disks.cordons import Cordon, CordonCause, cordons_of, entries_in_force
 
 PATHS = ("/a", "/b", "/c")
+CONFIGURED = Cordon(CordonCause.CONFIGURATION)
+FULL = Cordon(CordonCause.WATERMARK)
 
 
 @pytest.mark.parametrize(
     ("dynamic", "cordoned"),
     [
-        (None, ("/c",)),
-        ("", ()),
-        ("/a", ("/a",)),
-        (" /b , /a,", ("/b", "/a")),
-        ("*", PATHS),
-        ("/gone", ()),
-        ("/a,/gone", ("/a",)),
+        (None, ["/c"]),
+        ("", []),
+        ("/a", ["/a"]),
+        (" /b , /a,", ["/b", "/a"]),
+        ("*", ["/a", "/b", "/c"]),
+        ("/gone", []),
+        ("/a,/gone", ["/a"]),
     ],
 )
 def test_the_dynamic_value_counts_before_the_property_file(
-    dynamic: str | None, cordoned: tuple[str, ...]
+    dynamic: str | None, cordoned: list[str]
 ) -> None:
-    assert cordoned_paths(PATHS, ["/c"], dynamic) == cordoned
+    found = cordons_of(PATHS, entries_in_force(["/c"], dynamic), (), ())
+    assert list(found) == cordoned
+    assert all(cordons == [CONFIGURED] for cordons in found.values())
 
 
 @pytest.mark.parametrize("form", ["plain", "slash", "dots", "relative", "link", "link-in-log-dirs"])
@@ -46,6 +51,20 @@ def test_a_path_names_the_directory_to_which_it_leads(
         "link-in-log-dirs": str(disk),
     }[form]
     paths = [str(other), configured]
-    assert cordoned_paths(paths, [written], None) == (configured,)
-    assert cordoned_paths(paths, [], written) == (configured,)
-    assert cordoned_paths(paths, [], f"{written},{written}") == (configured,), "counts once"
+    note = CordonNote(written, "worn", "ops", 1, 9)
+    expected = {configured: [Cordon(CordonCause.CONFIGURATION, "worn", "ops", 9)]}
+    assert cordons_of(paths, [written], [note], ()) == expected
+    assert cordons_of(paths, [written, str(disk)], [note], ()) == expected, "counts once"
+
+
+def test_a_full_directory_is_cordoned_apart_from_the_cordon_of_an_operator() -> None:
+    assert cordons_of(PATHS, ["/b"], (), ["/b", "/c", "/gone"]) == {
+        "/b": [CONFIGURED, FULL],
+        "/c": [FULL],
+    }
+    noted = Cordon(CordonCause.CONFIGURATION, owner="ops")
+    assert cordons_of(PATHS, ["*"], [CordonNote("*", owner="ops")], ["/a"]) == {
+        "/a": [noted, FULL],
+        "/b": [noted],
+        "/c": [noted],
+    }

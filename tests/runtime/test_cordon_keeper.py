@@ -44,6 +44,10 @@ class Controller:
         )
 
 
+async def no_spaces() -> dict[str, tuple[int, int]]:
+    return {}
+
+
 def keeper_of(
     told: list[list[str]],
     *paths: str,
@@ -64,7 +68,8 @@ def keeper_of(
     return CordonKeeper(
         NodeConfig.from_properties(properties),
         directories,
-        lambda cordoned: told.append([directory.path for directory in cordoned]),
+        lambda cordons: told.append(list(cordons)),
+        no_spaces,
         Controller().request if controller is None else controller.request,
         now_ms,
         lambda: 0.0,

@@ -38,6 +38,12 @@ class BrokerValues:
         assert isinstance(value, int), name
         return value
 
+    def decimal(self, name: str) -> float:
+        """Return the value of a key of type DOUBLE."""
+        value = self._value(name)
+        assert isinstance(value, float), name
+        return value
+
     def text(self, name: str) -> str:
         """Return the value of a key of type STRING."""
         value = self._value(name)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from spindle.common.errors import ConfigError
+from spindle.config.broker_keys.spindle import CORDON_HIGH_WATERMARK, CORDON_LOW_WATERMARK
 from spindle.config.endpoints import SECURITY_PROTOCOLS, WILDCARD_HOST, parse_address_limits
 from spindle.config.group_checks import check_groups
 from spindle.config.log_dir_paths import EVERY_DIRECTORY, match_paths
@@ -33,6 +34,9 @@ def check_node(config: "NodeConfig") -> None:
     if config.is_broker:
         _check_broker_listeners(config)
         check_cordoned_log_dirs(config.names("cordoned.log.dirs"), config.log_dirs)
+    check_cordon_watermarks(
+        config.decimal(CORDON_HIGH_WATERMARK), config.decimal(CORDON_LOW_WATERMARK)
+    )
     _check_advertised_hosts(config)
     _check_inter_broker_security(config)
     _check_connections(config)
@@ -188,6 +192,18 @@ def check_cordoned_log_dirs(cordoned: Sequence[str], log_dirs: Sequence[str]) ->
         raise ConfigError(
             "All entries in cordoned.log.dirs must be present in log.dirs or log.dir. "
             f"Missing entries : {', '.join(missing)}"
+        )
+
+
+def check_cordon_watermarks(high: float, low: float) -> None:
+    """Refuse watermarks that leave no room between them.
+
+    Raises:
+        ConfigError: names both.
+    """
+    if low >= high:
+        raise ConfigError(
+            f"{CORDON_LOW_WATERMARK}={low:g} must be less than {CORDON_HIGH_WATERMARK}={high:g}"
         )
 
 

@@ -11,7 +11,11 @@ from typing import Final
 
 from spindle.common.errors import ApiError, ConfigError, ErrorCode
 from spindle.config.broker_keys import DYNAMIC_KEYS
-from spindle.config.broker_keys.spindle import CORDON_NOTES
+from spindle.config.broker_keys.spindle import (
+    CORDON_HIGH_WATERMARK,
+    CORDON_LOW_WATERMARK,
+    CORDON_NOTES,
+)
 from spindle.config.broker_synonyms import (
     CLUSTER_LEVEL_LISTENER_KEYS,
     broker_key,
@@ -182,6 +186,7 @@ def _needs_broker(name: str) -> bool:
     return key is not None and key.update_mode is UpdateMode.PER_BROKER
 
 
+_WATERMARKS: Final = (CORDON_HIGH_WATERMARK, CORDON_LOW_WATERMARK)
 _THREAD_COUNTS: Final = (
     "num.io.threads",
     "num.network.threads",
@@ -212,8 +217,9 @@ def validate_own_broker(
             check_cordoned_log_dirs(cordoned, node.log_dirs)
         except ConfigError as error:
             raise _invalid_request(f"requirement failed: {error}") from None
+    watermarks = {k: dynamic[k] for k in _WATERMARKS if k in dynamic}
     try:
-        NodeConfig.from_properties({**node.static, **values})
+        NodeConfig.from_properties({**node.static, **watermarks, **values})
     except ConfigError as error:
         raise _invalid_request(str(error)) from None
     for name in _THREAD_COUNTS:

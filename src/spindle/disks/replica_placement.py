@@ -1,7 +1,7 @@
 """In which log directory of a broker a new replica is created (KIP-858, KIP-1066)."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from spindle.common.ids import TopicPartition
 from spindle.common.uuids import (
@@ -21,7 +21,7 @@ def choose_directory(
     directories: Sequence[LogDirectory],
     recorded: Uuid,
     preferred: LogDirectory | None,
-    cordoned: Sequence[str],
+    cordoned: Collection[str],
 ) -> LogDirectory | None:
     """Choose the directory of a replica that this broker does not have yet.
 
@@ -70,7 +70,7 @@ def is_lost_log_needed(
 
 
 def least_loaded(
-    directories: Sequence[LogDirectory], cordoned: Sequence[str]
+    directories: Sequence[LogDirectory], cordoned: Collection[str]
 ) -> LogDirectory | None:
     """Return the online directory with the fewest logs, the first of them on a tie.
 

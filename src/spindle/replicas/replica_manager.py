@@ -6,11 +6,12 @@ metadata records.
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 
 from spindle.common.errors import ApiError, ErrorCode, LogDirectoryFailed
 from spindle.common.ids import NO_LEADER, TopicPartition
 from spindle.common.uuids import ZERO_UUID, UuidSource, uuid_text
+from spindle.disks.cordons import Cordon
 from spindle.disks.directory_store import NewLog
 from spindle.disks.log_directory import LogDirectory
 from spindle.disks.replica_placement import choose_directory, is_lost_log_needed
@@ -61,7 +62,7 @@ class Replicas:
         self._fetching = fetching
         self._now_ms = now_ms
         self._new_uuid = new_uuid
-        self._cordoned: Sequence[str] = ()
+        self._cordons: Mapping[str, Sequence[Cordon]] = {}
         self._partitions: dict[tuple[str, int], Partition] = {}
         self._preferred: dict[TopicPartition, LogDirectory] = {}
         self._loaded: dict[TopicPartition, list[tuple[Log, LogDirectory]]] = {}
@@ -177,13 +178,17 @@ class Replicas:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return ErrorCode.NONE
 
-    def cordon(self, paths: Sequence[str]) -> None:
-        """Place no new replicas in these directories, in place of those cordoned before."""
-        self._cordoned = tuple(paths)
+    def cordon(self, cordons: Mapping[str, Sequence[Cordon]]) -> None:
+        """Place no new replicas in the directories of these paths; earlier cordons end."""
+        self._cordons = cordons
+
+    def cordons_of(self, directory: LogDirectory) -> Sequence[Cordon]:
+        """Return the reasons why the directory gets no new replicas; none if it gets some."""
+        return self._cordons.get(directory.path, ())
 
     def is_cordoned(self, directory: LogDirectory) -> bool:
         """Return True if the directory gets no new replicas (KIP-1066)."""
-        return directory.path in self._cordoned
+        return directory.path in self._cordons
 
     def remember_directory(self, where: TopicPartition, directory: LogDirectory) -> None:
         """Create the replica there once it is assigned (KIP-113); a restart forgets it."""
@@ -326,7 +331,7 @@ class Replicas:
             self.directories,
             registration.directory(self.broker_id),
             self._preferred.get(where),
-            self._cordoned,
+            self._cordons,
         )
 
     async def _put_aside(self, stale: Log, directory: LogDirectory) -> None:

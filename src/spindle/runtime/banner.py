@@ -6,14 +6,13 @@ from collections.abc import Iterator, Sequence
 
 from spindle import __version__
 from spindle.common.ids import Endpoint
+from spindle.common.sizes import size_text
 from spindle.common.uuids import uuid_text
 from spindle.config.node_config import NodeConfig
 from spindle.disks.identity import DirectoryIdentities
 from spindle.metadata.image import MetadataImage
 from spindle.runtime.broker.broker_server import BrokerServer
 from spindle.runtime.network.listener import Listener
-
-_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
 def identity_lines(config: NodeConfig, cluster_id: str) -> Iterator[str]:
@@ -57,13 +56,3 @@ def level_line(image: MetadataImage) -> str:
     """Return a line with the finalized features, which decide the formats that are written."""
     levels = ", ".join(f"{name} {level}" for name, level in sorted(image.features.levels.items()))
     return f"features: {levels or 'none'}; metadata up to offset {image.provenance.last_offset}"
-
-
-def size_text(size_bytes: int) -> str:
-    """Return a size as people read it, such as `1.5 GiB`."""
-    size = float(size_bytes)
-    for unit in _UNITS:
-        if size < 1024 or unit == _UNITS[-1]:
-            return f"{size_bytes} B" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1024
-    raise AssertionError("the last unit takes every size")

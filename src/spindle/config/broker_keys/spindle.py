@@ -3,13 +3,23 @@
 from typing import Final
 
 from spindle.config.cordon_notes import CordonNotes
-from spindle.config.definition import INT, PER_BROKER, READ_ONLY, STRING, ConfigKey
+from spindle.config.definition import (
+    CLUSTER_WIDE,
+    DOUBLE,
+    INT,
+    PER_BROKER,
+    READ_ONLY,
+    STRING,
+    ConfigKey,
+)
 from spindle.config.endpoints import HostAndPort
 from spindle.config.validators import OneOf, Range
 
 METRICS_LISTENER: Final = "spindle.metrics.listener"
 LOG_FORMAT: Final = "spindle.log.format"
 HANG_TIMEOUT: Final = "spindle.log.dir.hang.timeout.ms"
+CORDON_HIGH_WATERMARK: Final = "spindle.log.dir.cordon.high.watermark"
+CORDON_LOW_WATERMARK: Final = "spindle.log.dir.cordon.low.watermark"
 CORDON_NOTES: Final = "spindle.cordon.notes"
 
 # fmt: off
@@ -17,6 +27,14 @@ SPINDLE_KEYS = (
     ConfigKey(CORDON_NOTES, STRING, "", CordonNotes(), PER_BROKER,
               "Reason, owner and end of the cordons in cordoned.log.dirs, as a JSON list. Written "
               "by spindle disks cordon; the broker removes a cordon when its time is over.",
+              is_internal=True),
+    ConfigKey(CORDON_HIGH_WATERMARK, DOUBLE, 1.0, Range(0, 1), CLUSTER_WIDE,
+              "Used share of a file system, from 0 to 1, above which the broker itself cordons a "
+              "log directory, so that it gets no new replicas. With 1 it cordons nothing.",
+              is_internal=True),
+    ConfigKey(CORDON_LOW_WATERMARK, DOUBLE, 0.8, Range(0, 1), CLUSTER_WIDE,
+              "Used share up to which it has to fall before that cordon ends. Must be less than "
+              "spindle.log.dir.cordon.high.watermark.",
               is_internal=True),
     ConfigKey(METRICS_LISTENER, STRING, None, HostAndPort(), READ_ONLY,
               "Address of the HTTP server for /metrics (Prometheus), /health and /ready, as "

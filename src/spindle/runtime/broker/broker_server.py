@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Final
@@ -12,6 +12,7 @@ from spindle.common.ids import OFFSETS_TOPIC, Endpoint
 from spindle.common.uuids import Uuid
 from spindle.config.broker_values import BrokerValues
 from spindle.config.node_config import NodeConfig
+from spindle.disks.cordons import Cordon
 from spindle.disks.log_directory import LogDirectory
 from spindle.log.formats.clean_shutdown import UNKNOWN_BROKER_EPOCH
 from spindle.log.log_config import LogConfig
@@ -173,6 +174,7 @@ class BrokerServer:
             self._config,
             env.directories,
             self._cordon,
+            lambda: self.capacities.ask(env.directories),
             env.channel.request,
             env.now_ms,
             env.random.random,
@@ -270,6 +272,7 @@ class BrokerServer:
         await self.lifecycle.caught_up
         self.metadata.start()
         await self.metadata.catch_up(_NEVER_S)
+        await self._cordons.check_space()
         self.lifecycle.set_ready()
         await self.lifecycle.unfenced
         # Unfencing elects leaders: lead the partitions before the first client comes.
@@ -405,12 +408,14 @@ class BrokerServer:
         self.replication_quotas.update(values)
         self.replica_fetchers.resize(values.integer("num.replica.fetchers"))
         self._housekeeping.update(values)
+        self._cordons.update(values)
         self.limits.update(values)
 
-    def _cordon(self, cordoned: Sequence[LogDirectory]) -> None:
-        self.replicas.cordon([directory.path for directory in cordoned])
+    def _cordon(self, cordons: Mapping[str, Sequence[Cordon]]) -> None:
+        self.replicas.cordon(cordons)
+        ids = {each.path: each.directory_id for each in self._env.directories}
         # A directory that could not be read at the start has no id to report.
-        self.lifecycle.set_cordoned([d.directory_id for d in cordoned if d.directory_id])
+        self.lifecycle.set_cordoned([ids[path] for path in cordons if ids[path]])
 
     def _on_leadership(self, partition: Partition, is_leader: bool) -> None:
         where = partition.topic_partition

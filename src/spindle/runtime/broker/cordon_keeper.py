@@ -1,19 +1,20 @@
-"""The cordoned directories of a broker: what its configuration and the cluster's level say."""
+"""The cordoned directories of a broker: its configuration, its full disks, the cluster's level."""
 
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
 
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.config.broker_keys.spindle import CORDON_NOTES
 from spindle.config.broker_values import BrokerValues
 from spindle.config.cordon_notes import CordonNote, kept_notes, notes_text, parse_notes
-from spindle.config.log_dir_paths import EVERY_DIRECTORY, cordon_entries, match_paths
+from spindle.config.log_dir_paths import EVERY_DIRECTORY, match_paths
 from spindle.config.node_config import NodeConfig
 from spindle.controller.configs import CORDONED_LOG_DIRS, DELETE, SET, SUBTRACT
-from spindle.disks.cordons import cordoned_paths
+from spindle.disks.cordons import Cordon, cordons_of, entries_in_force
+from spindle.disks.fill_watermarks import Space
 from spindle.disks.log_directory import LogDirectory
 from spindle.metadata.configs import BROKER_RESOURCE
 from spindle.metadata.features import CORDONED_DIRECTORIES_LEVEL, metadata_version_name
@@ -22,6 +23,7 @@ from spindle.protocol.message import Message
 from spindle.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from spindle.runtime import background
 from spindle.runtime.backoff import Backoff
+from spindle.runtime.broker.fill_guard import FillGuard
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +39,9 @@ class CordonKeeper:
     """Follows `cordoned.log.dirs` of one broker (KIP-1066); ends cordons whose time is over.
 
     Args:
-        tell: gets the cordoned directories whenever they may have changed.
+        directories: of the broker; the list changes when a directory is added or retired.
+        tell: gets the cordons by path of the directory, whenever they may have changed.
+        spaces: returns total and usable bytes of the directories that are online, by path.
         ask: sends a request to the active controller.
         now_ms: the wall clock.
     """
@@ -46,59 +50,95 @@ class CordonKeeper:
         self,
         config: NodeConfig,
         directories: Sequence[LogDirectory],
-        tell: Callable[[Sequence[LogDirectory]], None],
+        tell: Callable[[Mapping[str, Sequence[Cordon]]], None],
+        spaces: Callable[[], Awaitable[Mapping[str, Space]]],
         ask: Callable[[Message], Awaitable[Any]],
         now_ms: Callable[[], int],
         random: Callable[[], float],
     ) -> None:
         self._config = config
-        self._directories = {directory.path: directory for directory in directories}
+        self._directories = directories
         self._tell = tell
         self._ask = ask
         self._now_ms = now_ms
         self._backoff = Backoff(_FIRST_RETRY_MS, _LONGEST_RETRY_MS, random)
-        self._followed: tuple[int, str | None] | None = None
+        self._followed: tuple[int, str | None, tuple[CordonNote, ...]] | None = None
+        self._level = 0
+        self._full: tuple[str, ...] = ()
         self._entries: tuple[str, ...] = ()
         self._notes: tuple[CordonNote, ...] = ()
+        self._guard = FillGuard(BrokerValues(config), spaces, self._cordon_full)
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin to end cordons whose time is over."""
+        """Begin to end cordons whose time is over, and to watch the space of the directories."""
         self._task = background.run_forever(self._turn, "ends of cordons")
+        self._guard.start()
 
     async def stop(self) -> None:
+        await self._guard.stop()
         await background.end(self._task)
 
-    # -- following the configuration
+    def update(self, values: BrokerValues) -> None:
+        """Use the watermarks of these values from now on."""
+        self._guard.update(values)
+
+    async def check_space(self) -> None:
+        """Cordon the directories that are nearly full now."""
+        await self._guard.check()
+
+    # -- what is cordoned
 
     def follow(self, image: MetadataImage) -> None:
         """Apply the configuration in the image, if it differs from the one before."""
         own = image.configs.broker(self._config.node_id)
-        self._follow_notes(own.get(CORDONED_LOG_DIRS), BrokerValues(self._config, own))
-        followed = image.metadata_version, own.get(CORDONED_LOG_DIRS)
-        if followed != self._followed:
-            self._followed = followed
-            self._follow_cordons(*followed)
-
-    def _follow_cordons(self, metadata_version: int, dynamic: str | None) -> None:
-        configured = self._config.names(CORDONED_LOG_DIRS)
-        paths = cordoned_paths(tuple(self._directories), configured, dynamic)
-        if paths and metadata_version < CORDONED_DIRECTORIES_LEVEL:
+        values = BrokerValues(self._config, own)
+        followed = (
+            image.metadata_version,
+            own.get(CORDONED_LOG_DIRS),
+            parse_notes(values.text(CORDON_NOTES)),
+        )
+        if followed == self._followed:
+            return
+        self._followed = followed
+        self._level, dynamic, self._notes = followed
+        self._entries = entries_in_force(self._config.names(CORDONED_LOG_DIRS), dynamic)
+        if self._entries and not self._has_effect:
             log.warning(
                 "%s=%s has no effect: cordons need metadata.version %s, and the cluster has %s",
                 CORDONED_LOG_DIRS,
-                ",".join(configured) if dynamic is None else dynamic,
+                ",".join(self._entries),
                 metadata_version_name(CORDONED_DIRECTORIES_LEVEL),
-                metadata_version_name(metadata_version),
+                metadata_version_name(self._level),
             )
-            paths = ()
-        if dynamic is not None:
-            self._warn_of_strangers(cordon_entries(dynamic))
-        self._tell([self._directories[path] for path in paths])
+        self._warn_of_strangers()
+        self._apply()
+        self._wake.set()
 
-    def _warn_of_strangers(self, entries: Sequence[str]) -> None:
-        found = match_paths(entries, tuple(self._directories))
+    def _cordon_full(self, paths: Sequence[str]) -> bool:
+        """Cordon exactly these directories because they are nearly full, beside those of the
+        configuration; return False if cordons have no effect at the cluster's level."""
+        self._full = tuple(paths)
+        self._apply()
+        return self._has_effect
+
+    @property
+    def _has_effect(self) -> bool:
+        return self._level >= CORDONED_DIRECTORIES_LEVEL
+
+    @property
+    def _paths(self) -> tuple[str, ...]:
+        return tuple(directory.path for directory in self._directories)
+
+    def _apply(self) -> None:
+        if self._has_effect:
+            self._tell(cordons_of(self._paths, self._entries, self._notes, self._full))
+        else:
+            self._tell({})
+
+    def _warn_of_strangers(self) -> None:
+        found = match_paths(self._entries, self._paths)
         strangers = [e for e, path in found.items() if path is None and e != EVERY_DIRECTORY]
         if strangers:
             log.warning(
@@ -106,12 +146,6 @@ class CordonKeeper:
                 CORDONED_LOG_DIRS,
                 ", ".join(strangers),
             )
-
-    def _follow_notes(self, dynamic: str | None, values: BrokerValues) -> None:
-        entries, notes = cordon_entries(dynamic or ""), parse_notes(values.text(CORDON_NOTES))
-        if (entries, notes) != (self._entries, self._notes):
-            self._entries, self._notes = entries, notes
-            self._wake.set()
 
     # -- ending cordons
 

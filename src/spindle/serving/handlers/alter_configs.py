@@ -4,13 +4,14 @@ The controller decides on changes. The broker first refuses values that only it 
 directories, KIP-1066), and applies levels of its own loggers (KIP-412), which are not stored.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from spindle.common.errors import ApiError
 from spindle.config.resources import ResourceType
 from spindle.config.validate import validate_broker, validate_own_broker
 from spindle.controller.configs import check_form
+from spindle.metadata.configs import ConfigResource
 from spindle.protocol.api import response_class
 from spindle.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from spindle.protocol.messages.incremental_alter_configs import (
@@ -122,7 +123,10 @@ def _change_own(services: BrokerServices, asked: _Changed, *, validate_only: boo
         if asked.resource_name:
             check_own_id(services, asked.resource_name, _OTHER_BROKER, "Node")
         _check_broker_values(
-            services, asked.resource_name, {name: v for name, v in values if v is not None}
+            services,
+            asked.resource_name,
+            {name: v for name, v in values if v is not None},
+            [c.name for c in asked.configs if c.config_operation == _DELETE_OPERATION],
         )
     return False
 
@@ -135,12 +139,20 @@ def _check_replaced(services: BrokerServices, asked: _Replaced) -> bool:
     if asked.resource_name:
         check_own_id(services, asked.resource_name, _OTHER_BROKER, "Node")
     values = {config.name: config.value for config in asked.configs if config.value is not None}
-    _check_broker_values(services, asked.resource_name, values)
+    own = services.metadata.image.configs.of(
+        ConfigResource(asked.resource_type, asked.resource_name)
+    )
+    deleted = [name for name in own if name not in values]
+    _check_broker_values(services, asked.resource_name, values, deleted)
     return False
 
 
-def _check_broker_values(services: BrokerServices, name: str, values: Mapping[str, str]) -> None:
+def _check_broker_values(
+    services: BrokerServices, name: str, values: Mapping[str, str], deleted: Sequence[str]
+) -> None:
     validate_broker(name, values)
     configs = services.metadata.image.configs
-    dynamic = {**configs.default_broker(), **configs.broker(services.node_id)}
+    cluster, own = configs.default_broker(), configs.broker(services.node_id)
+    kept = {k: v for k, v in (own if name else cluster).items() if k not in deleted}
+    dynamic = {**cluster, **kept} if name else {**kept, **own}
     validate_own_broker(services.config, values, dynamic)

@@ -3,6 +3,7 @@
 from typing import Final
 
 from spindle.common.uuids import ZERO_UUID
+from spindle.disks.cordons import Cordon
 from spindle.disks.io_counts import DirectoryIo, OperationCounts
 from spindle.disks.log_directory import LogDirectory
 from spindle.protocol.messages.describe_disks import DescribeDisksRequest, DescribeDisksResponse
@@ -15,7 +16,6 @@ from spindle.serving.services import BrokerServices
 Disk = DescribeDisksResponse.Disk
 _UNKNOWN_EPOCH: Final = -1
 _UNKNOWN_SPACE: Final = (-1, -1)
-_CONFIGURATION: Final = "configuration"
 
 
 async def describe_disks(
@@ -67,9 +67,15 @@ def _disk(
     if failure is not None:
         disk.failure = failure.reason
         disk.failed_at_ms = failure.at_ms
-    if services.replicas.is_cordoned(directory):
-        disk.cordons.append(Disk.Cordon(cause=_CONFIGURATION))
+    disk.cordons = [_cordon(each) for each in services.replicas.cordons_of(directory)]
     return disk
+
+
+def _cordon(cordon: Cordon) -> Disk.Cordon:
+    row = Disk.Cordon(cause=cordon.cause, reason=cordon.reason, owner=cordon.owner)
+    if cordon.until_ms is not None:
+        row.until_ms = cordon.until_ms
+    return row
 
 
 def _operations(io: DirectoryIo) -> list[Disk.Operations]:
