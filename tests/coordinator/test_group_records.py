@@ -11,6 +11,16 @@ from spindle.common.errors import CorruptRecords
 from spindle.common.ids import TopicPartition
 from spindle.common.uuids import parse_uuid
 from spindle.coordinator.classic_group import ClassicGroup, GroupState
+from spindle.coordinator.consumer.member import ConsumerMember
+from spindle.coordinator.consumer.records import (
+    RecordKind,
+    current_record,
+    epoch_record,
+    member_record,
+    target_epoch_record,
+    target_record,
+    tombstone,
+)
 from spindle.coordinator.group_record import group_of, group_record, new_group_record
 from spindle.coordinator.member import ClassicMember
 from spindle.coordinator.partitioning import java_string_hash, partition_for, utf16_length
@@ -19,7 +29,6 @@ from spindle.coordinator.records import (
     CoordinatorRecord,
     GroupRecord,
     OffsetRecord,
-    UnservedRecord,
     encode_record,
     parse_record,
 )
@@ -158,13 +167,44 @@ def test_records_of_share_and_streams_groups_are_passed_over(kind: int) -> None:
     assert parse_record(kind.to_bytes(2, "big") + b"\0\1g", b"\0\0", 0) is None
 
 
-@pytest.mark.parametrize("kind", [3, 4, 5, 6, 7, 8, 16])
-def test_keys_of_the_consumer_protocol_are_kept(kind: int) -> None:
-    key = kind.to_bytes(2, "big") + b"\0\1g\0\1m"
-    assert parse_record(key, b"?", 0) == UnservedRecord("g", key, is_tombstone=False)
-    tombstone = UnservedRecord("g", key, is_tombstone=True)
-    assert parse_record(key, None, 0) == tombstone
-    assert encode_record(tombstone) == (key, None)
+def test_records_of_a_consumer_group_have_the_sizes_that_kafka_wrote() -> None:
+    """Apache Kafka 4.3.1 wrote these records when the first member joined a group.
+
+    The member's own record (28 bytes) is 3 bytes shorter than Kafka's: the tagged field of classic
+    members is left out where Kafka writes that it is null.
+    """
+    topic_id = bytes(range(16))
+    member = ConsumerMember(
+        "DWbnxnQ7RSGUpSGZ6Hj9DQ",
+        client_id="c",
+        client_host="/127.0.0.1",
+        topic_names=frozenset({"in"}),
+        rebalance_timeout_ms=300_000,
+        epoch=2,
+        previous_epoch=0,
+        assigned={topic_id: {0: 2, 1: 2}},
+    )
+    records = [
+        member_record("gn", member),
+        epoch_record("gn", 2, -8197242094179609364),
+        target_record("gn", member.member_id, {topic_id: frozenset({0, 1})}),
+        target_epoch_record("gn", 2, 1795269246344),
+        current_record("gn", member),
+    ]
+    sizes = []
+    for record in records:
+        key, value = encode_record(record)
+        assert value is not None
+        sizes.append((int.from_bytes(key[:2], "big"), len(key), len(value)))
+        assert parse_record(key, value, 0) is not None
+        assert parse_record(key, None, 0) == record._replace(value=None)
+    assert sizes == [(5, 30, 28), (3, 6, 17), (7, 30, 30), (6, 6, 17), (8, 30, 51)]
+
+
+def test_topics_of_an_older_consumer_group_are_read_as_nothing() -> None:
+    assert parse_record(b"\0\4\0\1g", b"\0\0?", 0) is None
+    gone = parse_record(b"\0\4\0\1g", None, 0)
+    assert gone == tombstone("g", RecordKind.TOPIC_METADATA)
 
 
 @pytest.mark.parametrize("version", [2, 3])

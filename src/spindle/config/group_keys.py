@@ -8,54 +8,53 @@ from collections.abc import Mapping
 from typing import Final
 
 from spindle.config.definition import BOOLEAN, INT, STRING, WITH_RESOURCE, ConfigKey, key_table
-from spindle.config.no_effect import ONLY_CLASSIC_GROUPS
+from spindle.config.no_effect import ASSIGNED_AT_ONCE, NO_SHARE_GROUPS
 from spindle.config.validators import OneOf, Range, ShareOffsetReset
 
 # fmt: off
 _KEYS = (
     ConfigKey("consumer.assignment.interval.ms", INT, 1000, Range(0), WITH_RESOURCE,
-              "Pause between two assignments of a consumer group.", no_effect=ONLY_CLASSIC_GROUPS),
+              "Pause between two assignments of a consumer group.", no_effect=ASSIGNED_AT_ONCE),
     ConfigKey("consumer.heartbeat.interval.ms", INT, 5000, Range(1), WITH_RESOURCE,
-              "Heartbeat interval of the members of a consumer group.",
-              no_effect=ONLY_CLASSIC_GROUPS),
+              "Heartbeat interval of the members of a consumer group."),
     ConfigKey("consumer.session.timeout.ms", INT, 45_000, Range(1), WITH_RESOURCE,
-              "Session timeout of the members of a consumer group.", no_effect=ONLY_CLASSIC_GROUPS),
+              "Session timeout of the members of a consumer group."),
     ConfigKey("share.assignment.interval.ms", INT, 1000, Range(0), WITH_RESOURCE,
-              "Pause between two assignments of a share group.", no_effect=ONLY_CLASSIC_GROUPS),
+              "Pause between two assignments of a share group.", no_effect=NO_SHARE_GROUPS),
     ConfigKey("share.auto.offset.reset", STRING, "latest", ShareOffsetReset(), WITH_RESOURCE,
               "Position at which a share group without state begins: latest, earliest or "
-              "by_duration:<ISO duration>.", no_effect=ONLY_CLASSIC_GROUPS),
+              "by_duration:<ISO duration>.", no_effect=NO_SHARE_GROUPS),
     ConfigKey("share.delivery.count.limit", INT, 5, Range(2), WITH_RESOURCE,
               "Number of delivery attempts of a record in a share group.",
-              no_effect=ONLY_CLASSIC_GROUPS),
+              no_effect=NO_SHARE_GROUPS),
     ConfigKey("share.heartbeat.interval.ms", INT, 5000, Range(1), WITH_RESOURCE,
-              "Heartbeat interval of the members of a share group.", no_effect=ONLY_CLASSIC_GROUPS),
+              "Heartbeat interval of the members of a share group.", no_effect=NO_SHARE_GROUPS),
     ConfigKey("share.isolation.level", STRING, "read_uncommitted", OneOf("read_committed",
               "read_uncommitted"), WITH_RESOURCE,
               "Whether a share group sees records of unfinished transactions.",
-              no_effect=ONLY_CLASSIC_GROUPS),
+              no_effect=NO_SHARE_GROUPS),
     ConfigKey("share.partition.max.record.locks", INT, 2000, Range(100), WITH_RESOURCE,
               "Number of records of a partition that a share group may hold at once.",
-              no_effect=ONLY_CLASSIC_GROUPS),
+              no_effect=NO_SHARE_GROUPS),
     ConfigKey("share.record.lock.duration.ms", INT, 30_000, Range(1000), WITH_RESOURCE,
-              "Time that a share group member may hold a record.", no_effect=ONLY_CLASSIC_GROUPS),
+              "Time that a share group member may hold a record.", no_effect=NO_SHARE_GROUPS),
     ConfigKey("share.renew.acknowledge.enable", BOOLEAN, True, None, WITH_RESOURCE,
-              "Whether members may renew the lock of a record.", no_effect=ONLY_CLASSIC_GROUPS),
+              "Whether members may renew the lock of a record.", no_effect=NO_SHARE_GROUPS),
     ConfigKey("share.session.timeout.ms", INT, 45_000, Range(1), WITH_RESOURCE,
-              "Session timeout of the members of a share group.", no_effect=ONLY_CLASSIC_GROUPS),
+              "Session timeout of the members of a share group.", no_effect=NO_SHARE_GROUPS),
     ConfigKey("streams.assignment.interval.ms", INT, 1000, Range(0), WITH_RESOURCE,
-              "Pause between two assignments of a streams group.", no_effect=ONLY_CLASSIC_GROUPS),
+              "Pause between two assignments of a streams group.", no_effect=NO_SHARE_GROUPS),
     ConfigKey("streams.heartbeat.interval.ms", INT, 5000, Range(1), WITH_RESOURCE,
               "Heartbeat interval of the members of a streams group.",
-              no_effect=ONLY_CLASSIC_GROUPS),
+              no_effect=NO_SHARE_GROUPS),
     ConfigKey("streams.initial.rebalance.delay.ms", INT, 3000, Range(0), WITH_RESOURCE,
               "Pause of a new streams group before its first assignment.",
-              no_effect=ONLY_CLASSIC_GROUPS),
+              no_effect=NO_SHARE_GROUPS),
     ConfigKey("streams.num.standby.replicas", INT, 0, Range(0), WITH_RESOURCE,
               "Number of standby replicas of each task of a streams group.",
-              no_effect=ONLY_CLASSIC_GROUPS),
+              no_effect=NO_SHARE_GROUPS),
     ConfigKey("streams.session.timeout.ms", INT, 45_000, Range(1), WITH_RESOURCE,
-              "Session timeout of the members of a streams group.", no_effect=ONLY_CLASSIC_GROUPS),
+              "Session timeout of the members of a streams group.", no_effect=NO_SHARE_GROUPS),
 )
 # fmt: on
 

@@ -1,6 +1,6 @@
 """The settings of groups, from the broker's configuration (defaults are Kafka's)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,3 +23,21 @@ class GroupCoordinatorConfig:
     """`offsets.retention.minutes`, in ms."""
     offsets_retention_check_interval_ms: int = 600_000
     """`offsets.retention.check.interval.ms`."""
+    consumer: "ConsumerGroupConfig" = field(default_factory=lambda: ConsumerGroupConfig())
+    """Settings of consumer groups that have none of their own."""
+    serves_consumer_groups: bool = True
+    """False if `group.coordinator.rebalance.protocols` does not contain `consumer`."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerGroupConfig:
+    """Settings of one group of the consumer protocol (KIP-848)."""
+
+    session_timeout_ms: int = 45_000
+    """`consumer.session.timeout.ms` of the group, or `group.consumer.session.timeout.ms`."""
+    heartbeat_interval_ms: int = 5_000
+    """`consumer.heartbeat.interval.ms` of the group, or `group.consumer.heartbeat.interval.ms`."""
+    max_size: int = 2_147_483_647
+    """`group.consumer.max.size`: maximum number of members."""
+    assignors: tuple[str, ...] = ("uniform", "range")
+    """`group.consumer.assignors`: names of the assignors, the default first."""

@@ -5,6 +5,7 @@ from typing import Final
 
 from spindle.common.errors import ErrorCode
 from spindle.coordinator.classic_group import ClassicGroup, GroupState
+from spindle.coordinator.consumer.descriptions import CONSUMER_TYPE, listed
 from spindle.coordinator.group_table import GroupTable
 from spindle.protocol.messages.describe_groups import DescribeGroupsResponse
 from spindle.protocol.messages.list_groups import ListGroupsResponse
@@ -29,7 +30,8 @@ def describe_group(groups: GroupTable, group_id: str, api_version: int) -> Descr
         missing = DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
         if api_version >= GROUP_NOT_FOUND_FROM_VERSION:
             missing.error_code = ErrorCode.GROUP_ID_NOT_FOUND
-            missing.error_message = f"Group {group_id} not found."
+            reason = "is not a classic group" if group_id in groups.consumer else "not found"
+            missing.error_message = f"Group {group_id} {reason}."
         return missing
     name = group.protocol_name if group.state is GroupState.STABLE else None
     return DescribedGroup(
@@ -60,13 +62,20 @@ def list_groups(
     """
     states = [state.strip().lower() for state in states_filter]
     types = [name.strip().lower() for name in types_filter]
-    if types and CLASSIC_TYPE not in types:
-        return []
-    return [
-        _listed(group)
-        for group in groups
-        if group.is_stored and (not states or group.state.value.lower() in states)
-    ]
+    found = []
+    if not types or CLASSIC_TYPE in types:
+        found += [
+            _listed(group)
+            for group in groups
+            if group.is_stored and (not states or group.state.value.lower() in states)
+        ]
+    if not types or CONSUMER_TYPE in types:
+        found += [
+            listed(group)
+            for group in groups.consumer.values()
+            if not states or group.state.value.lower() in states
+        ]
+    return found
 
 
 def _listed(group: ClassicGroup) -> ListedGroup:

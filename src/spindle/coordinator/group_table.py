@@ -1,25 +1,27 @@
-"""The groups of one shard by id, and the records of groups that Spindle does not serve.
-
-Apache Kafka may have left groups of the consumer protocol (KIP-848) in the log. Such a group has no
-members here. Its records stay until the group is deleted, or until a classic member joins under the
-same id: then tombstones for them are written before the classic group's first record. Apache Kafka
-converts an empty group of one protocol to the other in the same way.
-"""
+"""The groups of one shard by id: those of the classic and those of the consumer protocol."""
 
 from collections.abc import Iterator
 
 from spindle.coordinator.classic_group import ClassicGroup
-from spindle.coordinator.records import TOMBSTONE_ORDER, UnservedRecord
+from spindle.coordinator.consumer.group import ConsumerGroup
+from spindle.coordinator.consumer.records import ConsumerGroupRecord, RecordKind
 
 
 class GroupTable:
-    """The groups, in the order in which they were created."""
+    """The groups, in the order in which they were created. Iteration yields classic groups.
 
-    __slots__ = ("_groups", "_unserved")
+    While records that change a group's protocol are being appended, both groups are there; the
+    classic one decides.
+
+    Attributes:
+        consumer: groups of the consumer protocol (KIP-848) by id.
+    """
+
+    __slots__ = ("_groups", "consumer")
 
     def __init__(self) -> None:
         self._groups: dict[str, ClassicGroup] = {}
-        self._unserved: dict[str, dict[bytes, None]] = {}
+        self.consumer: dict[str, ConsumerGroup] = {}
 
     def get(self, group_id: str) -> ClassicGroup | None:
         return self._groups.get(group_id)
@@ -38,30 +40,25 @@ class GroupTable:
     def remove(self, group_id: str) -> ClassicGroup | None:
         return self._groups.pop(group_id, None)
 
-    def replay_unserved(self, record: UnservedRecord) -> None:
-        """Add or, for a tombstone, remove a record of a group that is not served."""
-        keys = self._unserved.setdefault(record.group_id, {})
-        if record.is_tombstone:
-            keys.pop(record.key, None)
-        else:
-            keys[record.key] = None
-        if not keys:
-            del self._unserved[record.group_id]
-
-    def is_unserved(self, group_id: str) -> bool:
-        """Return True if the log has records of a group of another protocol with this id."""
-        return group_id in self._unserved
-
-    def unserved_tombstones(self, group_id: str) -> list[UnservedRecord]:
-        """Return tombstones for all records of the other protocol's group with this id."""
-        keys = sorted(
-            self._unserved.get(group_id, {}),
-            key=lambda key: TOMBSTONE_ORDER.index(int.from_bytes(key[:2], "big")),
-        )
-        return [UnservedRecord(group_id, key, is_tombstone=True) for key in keys]
+    def replay_consumer(self, record: ConsumerGroupRecord) -> None:
+        """Apply a record of a consumer group; the first one creates the group."""
+        group = self.consumer.get(record.group_id)
+        if record.value is None:
+            if group is None:
+                return
+            if record.kind is RecordKind.GROUP:
+                del self.consumer[record.group_id]
+                return
+        elif group is None:
+            group = self.consumer[record.group_id] = ConsumerGroup(record.group_id)
+            classic = self._groups.get(record.group_id)
+            if classic is not None and classic.is_simple:
+                # It existed only for the offsets, whose records came first.
+                del self._groups[record.group_id]
+        group.replay(record)
 
     def __iter__(self) -> Iterator[ClassicGroup]:
         return iter(list(self._groups.values()))
 
     def __len__(self) -> int:
-        return len(self._groups)
+        return len(self._groups) + len(self.consumer)

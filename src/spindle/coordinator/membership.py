@@ -10,6 +10,7 @@ from typing import Final
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.coordinator.classic_group import ClassicGroup, GroupState
 from spindle.coordinator.config import GroupCoordinatorConfig
+from spindle.coordinator.consumer.group import ConsumerGroup
 from spindle.coordinator.group_record import group_record, new_group_record
 from spindle.coordinator.group_table import GroupTable
 from spindle.coordinator.member import ClassicMember, protocols_of
@@ -20,7 +21,6 @@ from spindle.coordinator.outcome import (
     Outcome,
     TimerKey,
     Token,
-    UnservedDeleted,
 )
 from spindle.coordinator.rebalance import (
     Rebalances,
@@ -77,7 +77,11 @@ class Memberships:
             _check_member_id_prefix(request.group_instance_id, client)
         group = self._groups.get(request.group_id)
         is_new_group = group is None
+        consumer_group = self._groups.consumer.get(request.group_id)
         if group is None:
+            if consumer_group is not None and consumer_group.members:
+                out.answer(token, join_error(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id))
+                return
             if member_id:
                 out.answer(token, join_error(ErrorCode.UNKNOWN_MEMBER_ID, member_id))
                 return
@@ -94,21 +98,19 @@ class Memberships:
             self._join_known(token, request, client, group, now_ms, out)
         else:
             self._join_unknown(token, request, client, group, now_ms, out)
-        if is_new_group and not out.records:
+        if is_new_group:
+            self._store_new(group, consumer_group, out)
+
+    def _store_new(
+        self, group: ClassicGroup, consumer_group: ConsumerGroup | None, out: Outcome
+    ) -> None:
+        """Add the first record of a group, after the tombstones of an empty consumer group."""
+        has_record = bool(out.records)
+        if consumer_group is not None:
+            out.records[:0] = consumer_group.deletion_records()
+        if not has_record:
             out.records.append(new_group_record(group))
             out.completions.append(GroupCreated(group.group_id))
-        if self._groups.is_unserved(group.group_id):
-            self._delete_unserved(group, out)
-
-    def _delete_unserved(self, group: ClassicGroup, out: Outcome) -> None:
-        """Delete the records of another protocol's group before this group's first record."""
-        tombstones = self._groups.unserved_tombstones(group.group_id)
-        for tombstone in tombstones:
-            self._groups.replay_unserved(tombstone)
-        out.records[:0] = tombstones
-        if len(out.records) == len(tombstones):
-            out.records.append(new_group_record(group))
-        out.completions.append(UnservedDeleted(tombstones))
 
     def _has_room_for(self, group: ClassicGroup, member_id: str) -> bool:
         if group.state is GroupState.PREPARING_REBALANCE:

@@ -12,6 +12,7 @@ from spindle.common.ids import TopicPartition
 from spindle.common.uuids import ZERO_UUID, Uuid
 from spindle.coordinator.classic_group import ClassicGroup, GroupState
 from spindle.coordinator.config import GroupCoordinatorConfig
+from spindle.coordinator.consumer.group import ConsumerGroup
 from spindle.coordinator.group_table import GroupTable
 from spindle.coordinator.offset_store import OffsetStore
 from spindle.coordinator.outcome import Client, Outcome
@@ -122,6 +123,19 @@ class OffsetRequests:
     ) -> None:
         group = self._groups.get(request.group_id)
         generation_id = request.generation_id_or_member_epoch
+        consumer_group = self._groups.consumer.get(request.group_id)
+        if group is None and consumer_group is not None:
+            consumer_group.check_offset_commit(
+                request.member_id,
+                generation_id,
+                client.api_version,
+                [
+                    (topic.topic_id, partition.partition_index)
+                    for topic in request.topics
+                    for partition in topic.partitions
+                ],
+            )
+            return
         if group is None:
             # Without a generation the caller assigns partitions itself; the record of its first
             # offset creates the group.
@@ -149,11 +163,17 @@ class OffsetRequests:
         is not the requested one. If all are asked for, each has its topic's name and stored id,
         which is zero if an older release wrote the record. With `require_stable`, a partition with
         an offset in an open transaction has the error UNSTABLE_OFFSET_COMMIT.
+
+        Raises:
+            ApiError: the group is a consumer group, and the caller is not a member in this epoch.
         """
+        consumer_group = self._groups.consumer.get(request.group_id)
+        if consumer_group is not None:
+            consumer_group.check_offset_fetch(request.member_id, request.member_epoch)
         if request.topics is None:
             topics = self._fetch_all(request.group_id, require_stable)
         else:
-            known = self._groups.get(request.group_id) is not None
+            known = self._exists(request.group_id)
             topics = [
                 FetchedTopic(
                     name=topic.name,
@@ -172,6 +192,9 @@ class OffsetRequests:
                 for topic in request.topics
             ]
         return FetchedGroup(group_id=request.group_id, topics=topics)
+
+    def _exists(self, group_id: str) -> bool:
+        return self._groups.get(group_id) is not None or group_id in self._groups.consumer
 
     def _fetch_one(
         self,
@@ -194,7 +217,7 @@ class OffsetRequests:
 
     def _fetch_all(self, group_id: str, require_stable: bool) -> list[FetchedTopic]:
         topics: dict[tuple[str, Uuid], FetchedTopic] = {}
-        if self._groups.get(group_id) is None:
+        if not self._exists(group_id):
             return []
         for partition, committed in self._offsets.of_group(group_id).items():
             named = (partition.topic, committed.topic_id)
@@ -219,12 +242,15 @@ class OffsetRequests:
                 protocol type than `consumer`.
         """
         group = self._groups.get(request.group_id)
-        if group is None:
+        consumer_group = self._groups.consumer.get(request.group_id)
+        reader = group or consumer_group
+        if reader is None:
             raise _group_not_found(request.group_id)
-        group.check_offset_delete()
+        if group is not None:
+            group.check_offset_delete()
         topics = []
         for topic in request.topics:
-            is_read = group.is_subscribed_to(topic.name)
+            is_read = reader.is_subscribed_to(topic.name)
             code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if is_read else ErrorCode.NONE
             indexes = [partition.partition_index for partition in topic.partitions]
             if not is_read:
@@ -255,8 +281,12 @@ class OffsetRequests:
         """Delete each group that is Empty, with its offsets; yield the result of each."""
         for group_id in group_ids:
             group = self._groups.get(group_id)
-            if group is None and not self._groups.is_unserved(group_id):
+            consumer_group = self._groups.consumer.get(group_id)
+            if group is None and consumer_group is None:
                 yield group_id, ErrorCode.GROUP_ID_NOT_FOUND
+                continue
+            if group is None and consumer_group is not None and consumer_group.members:
+                yield group_id, ErrorCode.NON_EMPTY_GROUP
                 continue
             try:
                 if group is not None:
@@ -273,10 +303,11 @@ class OffsetRequests:
         deleted.update(dict.fromkeys(self._offsets.open_partitions(group_id)))
         for partition in deleted:
             out.records.append(OffsetRecord(group_id, partition, None))
-        # With a classic tombstone Kafka's replay would delete the other protocol's group before its
-        # members and assignments.
-        unserved = self._groups.unserved_tombstones(group_id)
-        out.records += unserved or [GroupRecord(group_id, None)]
+        consumer_group = self._groups.consumer.get(group_id)
+        if consumer_group is not None:
+            out.records += consumer_group.deletion_records()
+        else:
+            out.records.append(GroupRecord(group_id, None))
 
     def on_topics_deleted(self, topics: Sequence[tuple[Uuid, str]], out: Outcome) -> None:
         """Delete the offsets that groups committed for deleted topics (given by id and name)."""
@@ -313,14 +344,28 @@ class OffsetRequests:
 
     def expire(self, now_ms: int, out: Outcome) -> None:
         """Add tombstones for expired offsets, and for Empty groups that have no offset left."""
+        for consumer_group in self._groups.consumer.values():
+            self._expire_consumer_group(consumer_group, now_ms, out)
         for group in self._groups:
-            if self._groups.is_unserved(group.group_id):
-                # The group's members may later reach a coordinator of Apache Kafka, which serves
-                # them.
-                continue
             is_last = self._expire_offsets(group, now_ms, out)
             if is_last and group.state is GroupState.EMPTY and not group.pending_joins:
                 out.records.append(GroupRecord(group.group_id, None))
+
+    def _expire_consumer_group(self, group: ConsumerGroup, now_ms: int, out: Outcome) -> None:
+        """Add tombstones for offsets of topics that no member reads, and for an empty group."""
+        group_id = group.group_id
+        is_last = not self._offsets.has_open_transactions(group_id)
+        for partition, committed in self._offsets.of_group(group_id).items():
+            if (
+                self._is_older_than_retention(committed, committed.commit_timestamp_ms, now_ms)
+                and not group.is_subscribed_to(partition.topic)
+                and not self._offsets.is_open(group_id, partition)
+            ):
+                out.records.append(OffsetRecord(group_id, partition, None))
+            else:
+                is_last = False
+        if is_last and not group.members:
+            out.records += group.deletion_records()
 
     def _expire_offsets(self, group: ClassicGroup, now_ms: int, out: Outcome) -> bool:
         """Add tombstones for a group's expired offsets; return True if no offset is left."""
@@ -344,13 +389,18 @@ class OffsetRequests:
         return all_expired and not has_open
 
     def _is_expired(self, group: ClassicGroup, committed: CommittedOffset, now_ms: int) -> bool:
-        if committed.expire_timestamp_ms != NO_TIMESTAMP_MS:
-            return now_ms >= committed.expire_timestamp_ms
         since_ms = committed.commit_timestamp_ms
         if group.protocol_type is not None and group.state is GroupState.EMPTY:
             # The retention of a group's offsets begins when its last member has left.
             stamp_ms = group.state_timestamp_ms
             since_ms = since_ms if stamp_ms is None else stamp_ms
+        return self._is_older_than_retention(committed, since_ms, now_ms)
+
+    def _is_older_than_retention(
+        self, committed: CommittedOffset, since_ms: int, now_ms: int
+    ) -> bool:
+        if committed.expire_timestamp_ms != NO_TIMESTAMP_MS:
+            return now_ms >= committed.expire_timestamp_ms
         return now_ms - since_ms >= self._config.offsets_retention_ms
 
 

@@ -10,7 +10,7 @@ the `completions`.
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
 
-from spindle.coordinator.records import CoordinatorRecord, UnservedRecord
+from spindle.coordinator.records import CoordinatorRecord
 from spindle.protocol.message import Message
 
 Token: TypeAlias = object
@@ -38,11 +38,12 @@ class TimerKey(NamedTuple):
     """The subject of a timer.
 
     `heartbeat`: the session of a member or a pending member times out. `join`: the join phase of a
-    rebalance ends. `sync`: members that have not sent SyncGroup are removed. `expiration`: expired
-    offsets and empty groups of the whole shard are deleted.
+    rebalance ends. `sync`: members that have not sent SyncGroup are removed. `consumer_session`:
+    the session of a consumer group's member times out. `revocation`: such a member has not given up
+    partitions in time. `expiration`: expired offsets and empty groups of the shard are deleted.
     """
 
-    kind: Literal["heartbeat", "join", "sync", "expiration"]
+    kind: Literal["heartbeat", "join", "sync", "consumer_session", "revocation", "expiration"]
     group_id: str = ""
     member_id: str = ""
 
@@ -58,12 +59,6 @@ class GroupCreated(NamedTuple):
     """A group was created by a join, and its first record is appended."""
 
     group_id: str
-
-
-class UnservedDeleted(NamedTuple):
-    """Tombstones for another protocol's group; restored in the table if they are not committed."""
-
-    tombstones: list[UnservedRecord]
 
 
 class AssignmentStored(NamedTuple):
@@ -87,7 +82,7 @@ class StaticMemberStored(NamedTuple):
     can_skip_assignment: bool
 
 
-Completion: TypeAlias = GroupCreated | UnservedDeleted | AssignmentStored | StaticMemberStored
+Completion: TypeAlias = GroupCreated | AssignmentStored | StaticMemberStored
 
 
 @dataclass(slots=True)

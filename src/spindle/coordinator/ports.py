@@ -3,9 +3,14 @@
 from collections.abc import Sequence
 from typing import Protocol
 
+from spindle.coordinator.consumer.descriptions import DescribedConsumerGroup
 from spindle.coordinator.descriptions import DescribedGroup
 from spindle.coordinator.offset_requests import FetchedGroup
 from spindle.coordinator.outcome import Client
+from spindle.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
 from spindle.protocol.messages.delete_groups import DeleteGroupsResponse
 from spindle.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from spindle.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
@@ -28,6 +33,14 @@ class GroupCoordinatorPort(Protocol):
     async def sync_group(self, request: SyncGroupRequest) -> SyncGroupResponse: ...
     async def heartbeat(self, request: HeartbeatRequest) -> HeartbeatResponse: ...
     async def leave_group(self, request: LeaveGroupRequest) -> LeaveGroupResponse: ...
+
+    async def consumer_heartbeat(
+        self, request: ConsumerGroupHeartbeatRequest, client: Client
+    ) -> ConsumerGroupHeartbeatResponse: ...
+
+    def describe_consumer_groups(
+        self, group_ids: Sequence[str]
+    ) -> list[DescribedConsumerGroup]: ...
 
     async def commit_offsets(
         self, request: OffsetCommitRequest, client: Client

@@ -1,10 +1,9 @@
-"""Records of `__consumer_offsets`: writing those of classic groups and offsets, parsing all.
+"""Records of `__consumer_offsets`: groups of both protocols and offsets, to bytes and back.
 
 A key starts with its type (int16), a value with its version (int16). Values are written at the
 versions that Apache Kafka 4.3 writes: offsets 4 (1 if the client asked for its own retention time),
-classic groups 3. Groups of the consumer protocol (KIP-848) are not served, but Apache Kafka may
-have left some in the log: the keys of their records are kept, so that they can be deleted. For
-share and streams groups `parse_record` returns None; their records stay in the log untouched.
+classic groups 3, consumer groups 0. For share and streams groups `parse_record` returns None; their
+records stay in the log untouched.
 """
 
 from struct import Struct
@@ -14,8 +13,15 @@ from typing import Final, NamedTuple, TypeAlias
 from spindle.common.errors import CorruptRecords, ProtocolViolation
 from spindle.common.ids import TopicPartition
 from spindle.common.uuids import ZERO_UUID, Uuid
+from spindle.coordinator.consumer.records import (
+    KINDS_WITH_ITEM,
+    VALUE_CLASSES,
+    ConsumerGroupRecord,
+    RecordKind,
+)
 from spindle.protocol.codec import decode, encode
 from spindle.protocol.messages.coordinator_records import (
+    ConsumerGroupMemberKey,
     GroupMetadataKey,
     GroupMetadataValue,
     OffsetCommitKey,
@@ -28,16 +34,13 @@ _LEGACY_OFFSET_COMMIT_TYPE: Final = 0
 _OFFSET_VALUE_VERSION: Final = 4
 _EXPIRING_OFFSET_VALUE_VERSION: Final = 1
 _GROUP_VALUE_VERSION: Final = 3
+_CONSUMER_KINDS: Final = frozenset(RecordKind)
 _INT16: Final = Struct(">h")
 _INT32: Final = Struct(">i")
 _TYPE_AND_LENGTH: Final = Struct(">hh")
 _PLAIN_OFFSET_VALUE: Final = Struct(">hqiBqBBB16s")
 
-TOMBSTONE_ORDER: Final = (8, 7, 6, 5, 16, 4, 3)
-"""Types of the consumer protocol's records, in the order in which Kafka replays their tombstones.
-
-Assignments come before members, the group itself last.
-"""
+_CONSUMER_VALUE_VERSION: Final = 0
 
 NO_TIMESTAMP_MS: Final = -1
 NO_LEADER_EPOCH: Final = -1
@@ -75,15 +78,7 @@ class GroupRecord(NamedTuple):
     value: GroupMetadataValue | None
 
 
-class UnservedRecord(NamedTuple):
-    """A record of a group of the consumer protocol (KIP-848); only tombstones are written."""
-
-    group_id: str
-    key: bytes
-    is_tombstone: bool
-
-
-CoordinatorRecord: TypeAlias = OffsetRecord | GroupRecord | UnservedRecord
+CoordinatorRecord: TypeAlias = OffsetRecord | GroupRecord | ConsumerGroupRecord
 
 
 def encode_record(record: CoordinatorRecord) -> tuple[bytes, bytes | None]:
@@ -94,9 +89,8 @@ def encode_record(record: CoordinatorRecord) -> tuple[bytes, bytes | None]:
             return key, None
         version = _GROUP_VALUE_VERSION
         return key, _INT16.pack(version) + encode(record.value, version)
-    if isinstance(record, UnservedRecord):
-        assert record.is_tombstone, record
-        return record.key, None
+    if isinstance(record, ConsumerGroupRecord):
+        return _encode_consumer_group(record)
     group, topic = record.group_id.encode(), record.partition.topic.encode()
     # Offset records are frequent: written by hand, key and value take 2 us instead of 8 through the
     # codec.
@@ -154,13 +148,43 @@ def parse_record(
         if kind == GROUP_METADATA_TYPE:
             group_key, _ = decode(GroupMetadataKey, 2, key, 2)
             return GroupRecord(group_key.group, _parse_group(value, record_offset))
-        if kind in TOMBSTONE_ORDER:
-            # Every key of these types begins with the group id.
-            group_key, _ = decode(GroupMetadataKey, 2, key, 2)
-            return UnservedRecord(group_key.group, key, value is None)
+        if kind in _CONSUMER_KINDS:
+            return _parse_consumer_group(RecordKind(kind), key, value, record_offset)
     except (ProtocolViolation, StructError) as error:
         raise CorruptRecords(f"group record at offset {record_offset}: {error}") from None
     return None
+
+
+def _encode_consumer_group(record: ConsumerGroupRecord) -> tuple[bytes, bytes | None]:
+    if record.kind in KINDS_WITH_ITEM:
+        named = ConsumerGroupMemberKey(group_id=record.group_id, member_id=record.item)
+        key = encode(named, 0)
+    else:
+        key = encode(GroupMetadataKey(group=record.group_id), 2)
+    key = _INT16.pack(record.kind) + key
+    if record.value is None:
+        return key, None
+    version = _CONSUMER_VALUE_VERSION
+    return key, _INT16.pack(version) + encode(record.value, version)
+
+
+def _parse_consumer_group(
+    kind: RecordKind, key: bytes, value: bytes | None, record_offset: int
+) -> ConsumerGroupRecord | None:
+    item = ""
+    if kind in KINDS_WITH_ITEM:
+        named, _ = decode(ConsumerGroupMemberKey, 0, key, 2)
+        group_id, item = named.group_id, named.member_id
+    else:
+        group_key, _ = decode(GroupMetadataKey, 2, key, 2)
+        group_id = group_key.group
+    if value is None:
+        return ConsumerGroupRecord(group_id, kind, item, None)
+    if kind not in VALUE_CLASSES:
+        return None
+    version = _value_version(value, _CONSUMER_VALUE_VERSION, record_offset)
+    stored, _ = decode(VALUE_CLASSES[kind], version, value, 2)
+    return ConsumerGroupRecord(group_id, kind, item, stored)
 
 
 def _value_version(value: bytes, last_version: int, record_offset: int) -> int:

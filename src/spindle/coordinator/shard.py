@@ -6,7 +6,8 @@ after each append, in order. Rebalances are soft state that is ahead of the log:
 record of a group that is in memory does not change it; the record is for the next coordinator.
 
 Operations marked *exclusive* decide on durable state. The driver runs them only while no append is
-under way, and decides nothing else until their records are committed.
+under way, and decides nothing else until their records are committed. All operations of consumer
+groups (KIP-848) are exclusive, so a consumer group has no soft state that is ahead of the log.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,7 +16,10 @@ from spindle.common.errors import ErrorCode
 from spindle.common.ids import TopicPartition
 from spindle.common.uuids import Uuid
 from spindle.coordinator.classic_group import GroupState
-from spindle.coordinator.config import GroupCoordinatorConfig
+from spindle.coordinator.config import ConsumerGroupConfig, GroupCoordinatorConfig
+from spindle.coordinator.consumer.groups import CONSUMER_TIMERS, ConsumerGroups
+from spindle.coordinator.consumer.heartbeats import TopicsView
+from spindle.coordinator.consumer.records import ConsumerGroupRecord
 from spindle.coordinator.descriptions import (
     DescribedGroup,
     ListedGroup,
@@ -31,7 +35,6 @@ from spindle.coordinator.outcome import (
     AssignmentStored,
     Client,
     Completion,
-    GroupCreated,
     Outcome,
     StaticMemberStored,
     TimerKey,
@@ -49,8 +52,8 @@ from spindle.coordinator.records import (
     CoordinatorRecord,
     GroupRecord,
     OffsetRecord,
-    UnservedRecord,
 )
+from spindle.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from spindle.protocol.messages.delete_groups import DeleteGroupsResponse
 from spindle.protocol.messages.heartbeat import HeartbeatRequest
 from spindle.protocol.messages.join_group import JoinGroupRequest
@@ -61,12 +64,22 @@ from spindle.protocol.messages.offset_fetch import OffsetFetchRequest
 from spindle.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 NO_PRODUCER_ID = -1
+EXCLUSIVE_TIMERS = frozenset({"expiration", *CONSUMER_TIMERS})
+"""Kinds of timers whose operation is exclusive."""
 
 
 class GroupShard:
     """Groups and offsets of one partition. Only one driver may use it."""
 
-    __slots__ = ("_config", "_memberships", "_requests", "groups", "offsets", "rebalances")
+    __slots__ = (
+        "_config",
+        "_memberships",
+        "_requests",
+        "consumers",
+        "groups",
+        "offsets",
+        "rebalances",
+    )
 
     def __init__(self, config: GroupCoordinatorConfig, new_id: Callable[[], str]) -> None:
         """Create an empty shard; `new_id` returns the random part of a member id."""
@@ -74,6 +87,7 @@ class GroupShard:
         self.groups = GroupTable()
         self.offsets = OffsetStore()
         self.rebalances = Rebalances(config)
+        self.consumers = ConsumerGroups(config.consumer, self.groups, new_id)
         self._memberships = Memberships(config, self.groups, self.rebalances, new_id)
         self._requests = OffsetRequests(config, self.groups, self.offsets)
 
@@ -101,6 +115,21 @@ class GroupShard:
         """Decide on LeaveGroup. Raises ApiError UNKNOWN_MEMBER_ID if there is no such group."""
         out = Outcome()
         response = self._memberships.leave(request, now_ms, out)
+        out.answer_after_commit(token, response)
+        return out
+
+    def consumer_heartbeat(
+        self,
+        token: Token,
+        request: ConsumerGroupHeartbeatRequest,
+        client: Client,
+        config: ConsumerGroupConfig,
+        view: TopicsView,
+        now_ms: int,
+    ) -> Outcome:
+        """Decide on ConsumerGroupHeartbeat (exclusive). Raises ApiError if it is refused."""
+        out = Outcome()
+        response = self.consumers.heartbeat(request, client, config, view, now_ms, out)
         out.answer_after_commit(token, response)
         return out
 
@@ -178,12 +207,14 @@ class GroupShard:
     # ------------------------------------------------------------ time
 
     def on_timer(self, key: TimerKey, now_ms: int) -> Outcome:
-        """Handle a timer that fired. The `expiration` timer is exclusive."""
+        """Handle a timer that fired. Those in `EXCLUSIVE_TIMERS` are exclusive."""
         out = Outcome()
         if key.kind == "expiration":
             out.is_atomic = False
             self._requests.expire(now_ms, out)
             self._schedule_expiration(now_ms, out)
+        elif key.kind in CONSUMER_TIMERS:
+            self.consumers.on_timer(key, now_ms, out)
         elif key.kind == "heartbeat":
             self._memberships.expire_session(key.group_id, key.member_id, now_ms, out)
         else:
@@ -207,24 +238,10 @@ class GroupShard:
                 self.groups.remove(record.group_id)
             else:
                 self.groups.put(group_of(record))
-        elif isinstance(record, UnservedRecord):
-            self._replay_unserved(record)
+        elif isinstance(record, ConsumerGroupRecord):
+            self.groups.replay_consumer(record)
         else:
             self._replay_offset(*record, producer_id)
-
-    def _replay_unserved(self, record: UnservedRecord) -> None:
-        self.groups.replay_unserved(record)
-        group = self.groups.get(record.group_id)
-        if (
-            record.is_tombstone
-            and not self.groups.is_unserved(record.group_id)
-            and group is not None
-            and group.is_simple
-            and not self.offsets.of_group(record.group_id)
-        ):
-            # The group existed only for the offsets of the other protocol's group that has now
-            # ended.
-            self.groups.remove(record.group_id)
 
     def replay_marker(self, producer_id: int, is_commit: bool) -> None:
         """Apply a marker, which ends a producer's transaction."""
@@ -241,10 +258,11 @@ class GroupShard:
             self.offsets.delete(group_id, partition)
             return
         group = self.groups.get(group_id)
-        if group is None:
+        if group is None and group_id not in self.groups.consumer:
             # Offsets without a group record belong to a simple group, which is always Empty.
             group = self.groups.create(group_id, committed.commit_timestamp_ms)
-        group.is_stored = True
+        if group is not None:
+            group.is_stored = True
         if producer_id == NO_PRODUCER_ID:
             self.offsets.put(group_id, partition, committed)
         else:
@@ -258,6 +276,7 @@ class GroupShard:
                 keep_alive(group, member, now_ms, out)
             if len(group.members) > self._config.max_size:
                 self.rebalances.prepare(group, now_ms, out)
+        self.consumers.loaded(now_ms, out)
         self._schedule_expiration(now_ms, out)
         return out
 
@@ -283,8 +302,8 @@ class GroupShard:
                 if committed is not None:
                     committed = CommittedOffset(*committed[:-1], record_offset)
                 self._replay_offset(group_id, partition, committed, NO_PRODUCER_ID)
-            elif isinstance(record, UnservedRecord):
-                self._replay_unserved(record)
+            elif isinstance(record, ConsumerGroupRecord):
+                self.groups.replay_consumer(record)
             elif record.value is None:
                 self.groups.remove(record.group_id)
             else:
@@ -308,11 +327,7 @@ class GroupShard:
         elif isinstance(completion, StaticMemberStored):
             self._memberships.static_returns.finish(completion, code, now_ms, out)
         elif code is not ErrorCode.NONE:
-            if isinstance(completion, GroupCreated):
-                self._undo_creation(completion.group_id, code, out)
-            else:
-                for tombstone in completion.tombstones:
-                    self.groups.replay_unserved(tombstone._replace(is_tombstone=False))
+            self._undo_creation(completion.group_id, code, out)
         return out
 
     def _undo_creation(self, group_id: str, code: ErrorCode, out: Outcome) -> None:
@@ -332,4 +347,6 @@ class GroupShard:
         """Assert the invariants of all groups and of the offsets (for tests and the simulator)."""
         for group in self.groups:
             group.check()
+        for consumer_group in self.groups.consumer.values():
+            consumer_group.check()
         self.offsets.check()

@@ -27,6 +27,8 @@ from spindle.serving.handlers.describe_security import (
 from spindle.serving.handlers.describe_topic_partitions import describe_topic_partitions
 from spindle.serving.handlers.fetch import fetch
 from spindle.serving.handlers.groups import (
+    handle_consumer_group_describe,
+    handle_consumer_group_heartbeat,
     handle_delete_groups,
     handle_describe_groups,
     handle_find_coordinator,
@@ -72,6 +74,8 @@ _LOCAL: Final[dict[int, Any]] = {
     ApiKey.ALTER_REPLICA_LOG_DIRS: alter_replica_log_dirs,
     ApiKey.DESCRIBE_LOG_DIRS: describe_log_dirs,
     ApiKey.DELETE_GROUPS: handle_delete_groups,
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: handle_consumer_group_heartbeat,
+    ApiKey.CONSUMER_GROUP_DESCRIBE: handle_consumer_group_describe,
     ApiKey.INCREMENTAL_ALTER_CONFIGS: incremental_alter_configs,
     ApiKey.OFFSET_DELETE: handle_offset_delete,
     ApiKey.DESCRIBE_CLIENT_QUOTAS: describe_client_quotas,

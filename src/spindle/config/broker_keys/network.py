@@ -19,7 +19,7 @@ from spindle.config.no_effect import (
     NO_PURGATORY,
     NO_SASL,
     NO_SETUP_TIMEOUT,
-    ONLY_CLASSIC_GROUPS,
+    NO_SHARE_GROUPS,
     SYSTEM_BUFFERS,
 )
 from spindle.config.validators import ListOf, OneOf, Range
@@ -80,7 +80,7 @@ NETWORK_KEYS = (
               "Security protocol between brokers where inter.broker.listener.name is not set."),
     ConfigKey("share.fetch.purgatory.purge.interval.requests", INT, 1000, None, READ_ONLY,
               "Number of waiting share fetches after which the answered ones are purged.",
-              no_effect=ONLY_CLASSIC_GROUPS),
+              no_effect=NO_SHARE_GROUPS),
     ConfigKey("socket.connection.setup.timeout.max.ms", LONG, 30_000, None, READ_ONLY,
               "Longest time limit for setting up a connection, after repeated failures.",
               no_effect=NO_SETUP_TIMEOUT),

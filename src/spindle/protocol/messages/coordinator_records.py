@@ -148,6 +148,271 @@ class GroupMetadataValue(Message):
         self.members = [] if members is EMPTY else members
 
 
+class ConsumerGroupMemberKey(Message):
+    __slots__ = ('group_id', 'member_id')
+    FIRST_VERSION = 0
+    LAST_VERSION = 0
+    FIELDS = (
+        Field('group_id', 'string'),
+        Field('member_id', 'string'),
+    )
+
+    def __init__(
+        self,
+        *,
+        group_id: str = "",
+        member_id: str = "",
+    ) -> None:
+        self.group_id = group_id
+        self.member_id = member_id
+
+
+class ConsumerGroupMetadataValue(Message):
+    __slots__ = ('epoch', 'metadata_hash')
+    API_KEY = 3
+    FIRST_VERSION = 0
+    LAST_VERSION = 0
+    FLEXIBLE_FROM = 0
+    FIELDS = (
+        Field('epoch', 'int32'),
+        Field('metadata_hash', 'int64', tag=0, tagged=0),
+    )
+
+    def __init__(
+        self,
+        *,
+        epoch: int = 0,
+        metadata_hash: int = 0,
+    ) -> None:
+        self.epoch = epoch
+        self.metadata_hash = metadata_hash
+
+
+class ConsumerGroupMemberMetadataValue(Message):
+    __slots__ = ('instance_id', 'rack_id', 'client_id', 'client_host', 'subscribed_topic_names', 'subscribed_topic_regex', 'rebalance_timeout_ms', 'server_assignor', 'classic_member_metadata')
+    API_KEY = 5
+    FIRST_VERSION = 0
+    LAST_VERSION = 0
+    FLEXIBLE_FROM = 0
+
+    class ClassicMemberMetadata(Message):
+        __slots__ = ('session_timeout_ms', 'supported_protocols')
+
+        class ClassicProtocol(Message):
+            __slots__ = ('name', 'metadata')
+            FIELDS = (
+                Field('name', 'string'),
+                Field('metadata', 'bytes'),
+            )
+
+            def __init__(
+                self,
+                *,
+                name: str = "",
+                metadata: bytes = b"",
+            ) -> None:
+                self.name = name
+                self.metadata = metadata
+
+        FIELDS = (
+            Field('session_timeout_ms', 'int32'),
+            Field('supported_protocols', ClassicProtocol, is_array=True),
+        )
+
+        def __init__(
+            self,
+            *,
+            session_timeout_ms: int = 0,
+            supported_protocols: list[ConsumerGroupMemberMetadataValue.ClassicMemberMetadata.ClassicProtocol] = EMPTY,
+        ) -> None:
+            self.session_timeout_ms = session_timeout_ms
+            self.supported_protocols = [] if supported_protocols is EMPTY else supported_protocols
+
+    FIELDS = (
+        Field('instance_id', 'string', nullable=0),
+        Field('rack_id', 'string', nullable=0),
+        Field('client_id', 'string'),
+        Field('client_host', 'string'),
+        Field('subscribed_topic_names', 'string', is_array=True),
+        Field('subscribed_topic_regex', 'string', nullable=0),
+        Field('rebalance_timeout_ms', 'int32', default=-1),
+        Field('server_assignor', 'string', nullable=0),
+        Field('classic_member_metadata', ClassicMemberMetadata, nullable=0, tag=0, tagged=0, default=None),
+    )
+
+    def __init__(
+        self,
+        *,
+        instance_id: str | None = "",
+        rack_id: str | None = "",
+        client_id: str = "",
+        client_host: str = "",
+        subscribed_topic_names: list[str] = EMPTY,
+        subscribed_topic_regex: str | None = "",
+        rebalance_timeout_ms: int = -1,
+        server_assignor: str | None = "",
+        classic_member_metadata: ConsumerGroupMemberMetadataValue.ClassicMemberMetadata | None = None,
+    ) -> None:
+        self.instance_id = instance_id
+        self.rack_id = rack_id
+        self.client_id = client_id
+        self.client_host = client_host
+        self.subscribed_topic_names = [] if subscribed_topic_names is EMPTY else subscribed_topic_names
+        self.subscribed_topic_regex = subscribed_topic_regex
+        self.rebalance_timeout_ms = rebalance_timeout_ms
+        self.server_assignor = server_assignor
+        self.classic_member_metadata = classic_member_metadata
+
+
+class ConsumerGroupTargetAssignmentMetadataValue(Message):
+    __slots__ = ('assignment_epoch', 'assignment_timestamp')
+    API_KEY = 6
+    FIRST_VERSION = 0
+    LAST_VERSION = 0
+    FLEXIBLE_FROM = 0
+    FIELDS = (
+        Field('assignment_epoch', 'int32'),
+        Field('assignment_timestamp', 'int64', tag=0, tagged=0),
+    )
+
+    def __init__(
+        self,
+        *,
+        assignment_epoch: int = 0,
+        assignment_timestamp: int = 0,
+    ) -> None:
+        self.assignment_epoch = assignment_epoch
+        self.assignment_timestamp = assignment_timestamp
+
+
+class ConsumerGroupTargetAssignmentMemberValue(Message):
+    __slots__ = ('topic_partitions',)
+    API_KEY = 7
+    FIRST_VERSION = 0
+    LAST_VERSION = 0
+    FLEXIBLE_FROM = 0
+
+    class TopicPartition(Message):
+        __slots__ = ('topic_id', 'partitions')
+        FIELDS = (
+            Field('topic_id', 'uuid'),
+            Field('partitions', 'int32', is_array=True),
+        )
+
+        def __init__(
+            self,
+            *,
+            topic_id: bytes = ZERO_UUID,
+            partitions: list[int] = EMPTY,
+        ) -> None:
+            self.topic_id = topic_id
+            self.partitions = [] if partitions is EMPTY else partitions
+
+    FIELDS = (
+        Field('topic_partitions', TopicPartition, is_array=True),
+    )
+
+    def __init__(
+        self,
+        *,
+        topic_partitions: list[ConsumerGroupTargetAssignmentMemberValue.TopicPartition] = EMPTY,
+    ) -> None:
+        self.topic_partitions = [] if topic_partitions is EMPTY else topic_partitions
+
+
+class ConsumerGroupCurrentMemberAssignmentValue(Message):
+    __slots__ = ('member_epoch', 'previous_member_epoch', 'state', 'assigned_partitions', 'partitions_pending_revocation')
+    API_KEY = 8
+    FIRST_VERSION = 0
+    LAST_VERSION = 0
+    FLEXIBLE_FROM = 0
+
+    class TopicPartitions(Message):
+        __slots__ = ('topic_id', 'partitions', 'assignment_epochs')
+        FIELDS = (
+            Field('topic_id', 'uuid'),
+            Field('partitions', 'int32', is_array=True),
+            Field('assignment_epochs', 'int32', is_array=True, nullable=0, tag=0, tagged=0, default=None),
+        )
+
+        def __init__(
+            self,
+            *,
+            topic_id: bytes = ZERO_UUID,
+            partitions: list[int] = EMPTY,
+            assignment_epochs: list[int] | None = None,
+        ) -> None:
+            self.topic_id = topic_id
+            self.partitions = [] if partitions is EMPTY else partitions
+            self.assignment_epochs = assignment_epochs
+
+    class RevokedPartitions(Message):
+        __slots__ = ('topic_id', 'partitions', 'assignment_epochs')
+        FIELDS = (
+            Field('topic_id', 'uuid'),
+            Field('partitions', 'int32', is_array=True),
+            Field('assignment_epochs', 'int32', is_array=True, nullable=0, tag=0, tagged=0, default=None),
+        )
+
+        def __init__(
+            self,
+            *,
+            topic_id: bytes = ZERO_UUID,
+            partitions: list[int] = EMPTY,
+            assignment_epochs: list[int] | None = None,
+        ) -> None:
+            self.topic_id = topic_id
+            self.partitions = [] if partitions is EMPTY else partitions
+            self.assignment_epochs = assignment_epochs
+
+    FIELDS = (
+        Field('member_epoch', 'int32'),
+        Field('previous_member_epoch', 'int32'),
+        Field('state', 'int8'),
+        Field('assigned_partitions', TopicPartitions, is_array=True),
+        Field('partitions_pending_revocation', RevokedPartitions, is_array=True),
+    )
+
+    def __init__(
+        self,
+        *,
+        member_epoch: int = 0,
+        previous_member_epoch: int = 0,
+        state: int = 0,
+        assigned_partitions: list[ConsumerGroupCurrentMemberAssignmentValue.TopicPartitions] = EMPTY,
+        partitions_pending_revocation: list[ConsumerGroupCurrentMemberAssignmentValue.RevokedPartitions] = EMPTY,
+    ) -> None:
+        self.member_epoch = member_epoch
+        self.previous_member_epoch = previous_member_epoch
+        self.state = state
+        self.assigned_partitions = [] if assigned_partitions is EMPTY else assigned_partitions
+        self.partitions_pending_revocation = [] if partitions_pending_revocation is EMPTY else partitions_pending_revocation
+
+
+class ConsumerGroupRegularExpressionValue(Message):
+    __slots__ = ('topics', 'version', 'timestamp')
+    API_KEY = 16
+    FIRST_VERSION = 0
+    LAST_VERSION = 0
+    FLEXIBLE_FROM = 0
+    FIELDS = (
+        Field('topics', 'string', is_array=True),
+        Field('version', 'int64'),
+        Field('timestamp', 'int64'),
+    )
+
+    def __init__(
+        self,
+        *,
+        topics: list[str] = EMPTY,
+        version: int = 0,
+        timestamp: int = 0,
+    ) -> None:
+        self.topics = [] if topics is EMPTY else topics
+        self.version = version
+        self.timestamp = timestamp
+
+
 class TransactionLogKey(Message):
     __slots__ = ('transactional_id',)
     API_KEY = 0

@@ -9,18 +9,27 @@ requests that describe, list or delete groups get it at once.
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import OFFSETS_TOPIC, TopicPartition
 from spindle.common.uuids import Uuid
-from spindle.coordinator.config import GroupCoordinatorConfig
+from spindle.coordinator.config import ConsumerGroupConfig, GroupCoordinatorConfig
+from spindle.coordinator.consumer.descriptions import DescribedConsumerGroup, description_error
+from spindle.coordinator.consumer.heartbeats import TopicsView
 from spindle.coordinator.descriptions import DescribedGroup, describe_error
 from spindle.coordinator.offset_requests import FetchedGroup
 from spindle.coordinator.outcome import Client, Outcome, Token
 from spindle.coordinator.partitioning import partition_for
 from spindle.coordinator.shard import GroupShard
+from spindle.metadata.configs import GROUP_RESOURCE, ConfigResource
+from spindle.metadata.features import GROUP_VERSION
 from spindle.metadata.partitions import PartitionRegistration
+from spindle.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
 from spindle.protocol.messages.delete_groups import DeleteGroupsResponse
 from spindle.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from spindle.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
@@ -197,6 +206,58 @@ class GroupCoordinator:
             lambda token, now_ms: core.leave(token, request, now_ms)
         )
         return response
+
+    async def consumer_heartbeat(
+        self, request: ConsumerGroupHeartbeatRequest, client: Client
+    ) -> ConsumerGroupHeartbeatResponse:
+        """Pass a ConsumerGroupHeartbeat to its shard, with the topics and the group's settings."""
+        self._check_consumer_groups()
+        shard = await self._wait_for_shard(request.group_id)
+        core = shard.shard
+
+        def decide(token: Token, now_ms: int) -> Outcome:
+            config = self._consumer_config(request.group_id)
+            return core.consumer_heartbeat(token, request, client, config, self._view(), now_ms)
+
+        response: ConsumerGroupHeartbeatResponse = await shard.submit(decide, is_exclusive=True)
+        return response
+
+    def describe_consumer_groups(self, group_ids: Sequence[str]) -> list[DescribedConsumerGroup]:
+        """Describe consumer groups. Never raises: each group has its own error."""
+        described = []
+        for group_id in group_ids:
+            try:
+                self._check_consumer_groups()
+                shard = self._shard_of(group_id)
+                shard.check_active()
+            except ApiError as error:
+                described.append(description_error(group_id, error.code, error.message))
+            else:
+                shard.shard.consumers.view = self._view()
+                described.append(shard.shard.consumers.describe(group_id))
+        return described
+
+    def _check_consumer_groups(self) -> None:
+        """Raise ApiError UNSUPPORTED_VERSION unless the cluster serves KIP-848's groups."""
+        level = self._metadata.image.features.levels.get(GROUP_VERSION, 0)
+        if level < 1 or not self._config.serves_consumer_groups:
+            raise ApiError(ErrorCode.UNSUPPORTED_VERSION)
+
+    def _consumer_config(self, group_id: str) -> ConsumerGroupConfig:
+        """Return the settings of a group: its own dynamic ones over the broker's."""
+        config = self._config.consumer
+        own = self._metadata.image.configs.of(ConfigResource(GROUP_RESOURCE, group_id))
+        if not own:
+            return config
+        session_ms = own.get("consumer.session.timeout.ms", config.session_timeout_ms)
+        heartbeat_ms = own.get("consumer.heartbeat.interval.ms", config.heartbeat_interval_ms)
+        return replace(
+            config, session_timeout_ms=int(session_ms), heartbeat_interval_ms=int(heartbeat_ms)
+        )
+
+    def _view(self) -> TopicsView:
+        image = self._metadata.image
+        return TopicsView(image.topics, image.provenance.last_offset)
 
     # ------------------------------------------------------------ offsets
 

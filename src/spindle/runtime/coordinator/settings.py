@@ -1,7 +1,7 @@
 """The group coordinator's settings, from the node's configuration."""
 
 from spindle.config.node_config import NodeConfig
-from spindle.coordinator.config import GroupCoordinatorConfig
+from spindle.coordinator.config import ConsumerGroupConfig, GroupCoordinatorConfig
 from spindle.runtime.coordinator.shard_writer import ShardSettings
 
 
@@ -16,6 +16,13 @@ def group_coordinator_config(node: NodeConfig) -> GroupCoordinatorConfig:
         offset_metadata_max_bytes=integer("offset.metadata.max.bytes"),
         offsets_retention_ms=integer("offsets.retention.minutes") * 60_000,
         offsets_retention_check_interval_ms=integer("offsets.retention.check.interval.ms"),
+        consumer=ConsumerGroupConfig(
+            session_timeout_ms=integer("group.consumer.session.timeout.ms"),
+            heartbeat_interval_ms=integer("group.consumer.heartbeat.interval.ms"),
+            max_size=integer("group.consumer.max.size"),
+            assignors=tuple(node.names("group.consumer.assignors")),
+        ),
+        serves_consumer_groups="consumer" in node.names("group.coordinator.rebalance.protocols"),
     )
 
 

@@ -25,7 +25,7 @@ from spindle.common.ids import TopicPartition
 from spindle.common.ports import Bytes
 from spindle.coordinator.outcome import Answer, Outcome, TimerChange, TimerKey, Token
 from spindle.coordinator.records import CoordinatorRecord, parse_record
-from spindle.coordinator.shard import NO_PRODUCER_ID, GroupShard
+from spindle.coordinator.shard import EXCLUSIVE_TIMERS, NO_PRODUCER_ID, GroupShard
 from spindle.coordinator.timers import TimerQueue
 from spindle.protocol.records.batch import BatchHeader, batches
 from spindle.protocol.records.control import read_end_transaction
@@ -410,7 +410,7 @@ class ShardDriver:
             None,
             self._timer_operation(key),
             self._loop.time(),
-            is_exclusive=key.kind == "expiration",
+            is_exclusive=key.kind in EXCLUSIVE_TIMERS,
             timer=key,
         )
         if self._must_wait(work.is_exclusive):

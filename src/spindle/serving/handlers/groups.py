@@ -12,6 +12,14 @@ from spindle.coordinator.outcome import Client
 from spindle.coordinator.partitioning import partition_for
 from spindle.coordinator.ports import GroupCoordinatorPort
 from spindle.coordinator.rebalance import join_error
+from spindle.protocol.messages.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+)
+from spindle.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
 from spindle.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from spindle.protocol.messages.describe_groups import (
     DescribeGroupsRequest,
@@ -201,7 +209,31 @@ def _leave_error(request: LeaveGroupRequest, code: ErrorCode) -> LeaveGroupRespo
     )
 
 
+async def handle_consumer_group_heartbeat(
+    services: GroupServices, context: RequestContext, request: ConsumerGroupHeartbeatRequest
+) -> ConsumerGroupHeartbeatResponse:
+    """Pass on a heartbeat of the consumer protocol (KIP-848), which also joins and leaves."""
+    try:
+        return await services.groups.consumer_heartbeat(request, client_of(context))
+    except ApiError as error:
+        return ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=error.message)
+
+
 # ---------------------------------------------------------------- groups
+
+
+async def handle_consumer_group_describe(
+    services: GroupServices, _: RequestContext, request: ConsumerGroupDescribeRequest
+) -> ConsumerGroupDescribeResponse:
+    """Describe consumer groups with their members and both assignments."""
+    groups = []
+    async for group_id in paced(dict.fromkeys(request.group_ids)):
+        groups += services.groups.describe_consumer_groups([group_id])
+    if request.include_authorized_operations:
+        for group in groups:
+            if group.error_code == ErrorCode.NONE:
+                group.authorized_operations = GROUP_OPERATIONS
+    return ConsumerGroupDescribeResponse(groups=groups)
 
 
 async def handle_describe_groups(

@@ -1,0 +1,174 @@
+"""The server-side assignors of KIP-848, `uniform` and `range`: from subscriptions to a target.
+
+Both are pure and deterministic: the same group gives the same assignment on every coordinator.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from spindle.common.uuids import Uuid
+from spindle.coordinator.consumer.member import Partitions
+
+TopicPartitionId: TypeAlias = tuple[Uuid, int]
+Assignment: TypeAlias = dict[str, dict[Uuid, frozenset[int]]]
+"""The partitions of each member by member id."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subscriber:
+    """A member, as an assignor sees it. `topic_ids` are the existing topics it subscribes to."""
+
+    member_id: str
+    instance_id: str | None
+    topic_ids: frozenset[Uuid]
+
+
+@dataclass(frozen=True, slots=True)
+class AssignorInput:
+    """A group: its members, the partition counts of their topics, and the present target."""
+
+    subscribers: Sequence[Subscriber]
+    partition_counts: Mapping[Uuid, int]
+    current: Mapping[str, Partitions]
+
+
+def assign_ranges(group: AssignorInput) -> Assignment:
+    """Give each member a range of every topic; the first members get one partition more.
+
+    Members are ordered by instance id, then by member id, so topics with equally many partitions
+    are co-partitioned.
+    """
+    members = sorted(
+        group.subscribers,
+        key=lambda m: (m.instance_id is None, m.instance_id or m.member_id, m.member_id),
+    )
+    assignment: Assignment = {member.member_id: {} for member in members}
+    for topic_id in sorted(group.partition_counts):
+        readers = [member for member in members if topic_id in member.topic_ids]
+        if not readers:
+            continue
+        quota, extra = divmod(group.partition_counts[topic_id], len(readers))
+        start = 0
+        for number, member in enumerate(readers):
+            end = start + quota + (number < extra)
+            if end > start:
+                assignment[member.member_id][topic_id] = frozenset(range(start, end))
+            start = end
+    return assignment
+
+
+def assign_uniformly(group: AssignorInput) -> Assignment:
+    """Give all members equally many partitions, and move as few of them as possible.
+
+    If members subscribe to different topics, a partition goes to the subscriber with the fewest
+    partitions, and partitions move while this makes two members more equal.
+    """
+    if len({member.topic_ids for member in group.subscribers}) <= 1:
+        return _assign_alike(group)
+    return _assign_unlike(group)
+
+
+def _assign_alike(group: AssignorInput) -> Assignment:
+    members = sorted(group.subscribers, key=lambda m: m.member_id)
+    if not members:
+        return {}
+    everything = _partitions(group, members[0].topic_ids)
+    minimum, with_one_more = divmod(len(everything), len(members))
+    held = _held(group, members)
+    # The members that hold most keep the extra partitions, so that these do not move.
+    by_size = sorted(members, key=lambda m: -len(held[m.member_id]))
+    quotas = {
+        member.member_id: minimum + (number < with_one_more)
+        for number, member in enumerate(by_size)
+    }
+    kept = {name: partitions[: quotas[name]] for name, partitions in held.items()}
+    taken = {partition for partitions in kept.values() for partition in partitions}
+    free = iter([partition for partition in everything if partition not in taken])
+    for member in members:
+        mine = kept[member.member_id]
+        while len(mine) < quotas[member.member_id]:
+            mine.append(next(free))
+    return _grouped(kept)
+
+
+def _assign_unlike(group: AssignorInput) -> Assignment:
+    members = sorted(group.subscribers, key=lambda m: m.member_id)
+    held = _held(group, members)
+    taken = {partition for partitions in held.values() for partition in partitions}
+    readers: dict[Uuid, list[str]] = {}
+    for member in members:
+        for topic_id in member.topic_ids:
+            readers.setdefault(topic_id, []).append(member.member_id)
+    # Partitions with the fewest possible readers first: they have the least choice.
+    free = [
+        (topic_id, partition)
+        for topic_id in sorted(readers, key=lambda t: (len(readers[t]), t))
+        for partition in range(group.partition_counts[topic_id])
+        if (topic_id, partition) not in taken
+    ]
+    for topic_id, partition in free:
+        fewest = min(readers[topic_id], key=lambda name: len(held[name]))
+        held[fewest].append((topic_id, partition))
+    _balance(held, readers)
+    return _grouped(held)
+
+
+def _balance(held: dict[str, list[TopicPartitionId]], readers: Mapping[Uuid, list[str]]) -> None:
+    """Move partitions to subscribers that have at least two fewer, until there is none.
+
+    Every move makes the sum of the squares of the members' counts smaller, so it ends.
+    """
+    has_moved = True
+    while has_moved:
+        has_moved = False
+        for name in sorted(held, key=lambda n: -len(held[n])):
+            for topic_partition in list(held[name]):
+                fewest = min(readers[topic_partition[0]], key=lambda n: len(held[n]))
+                if len(held[fewest]) + 1 < len(held[name]):
+                    held[name].remove(topic_partition)
+                    held[fewest].append(topic_partition)
+                    has_moved = True
+
+
+def _partitions(group: AssignorInput, topic_ids: frozenset[Uuid]) -> list[TopicPartitionId]:
+    return [
+        (topic_id, partition)
+        for topic_id in sorted(topic_ids)
+        for partition in range(group.partition_counts[topic_id])
+    ]
+
+
+def _held(group: AssignorInput, members: Sequence[Subscriber]) -> dict[str, list[TopicPartitionId]]:
+    """Return the partitions of the present target that each member may keep, each only once."""
+    taken: set[TopicPartitionId] = set()
+    held: dict[str, list[TopicPartitionId]] = {}
+    for member in members:
+        mine = held[member.member_id] = []
+        current = group.current.get(member.member_id, {})
+        for topic_id in sorted(current):
+            if topic_id not in member.topic_ids:
+                continue
+            for partition in sorted(current[topic_id]):
+                name = (topic_id, partition)
+                if partition < group.partition_counts[topic_id] and name not in taken:
+                    taken.add(name)
+                    mine.append(name)
+    return held
+
+
+def _grouped(held: Mapping[str, Sequence[TopicPartitionId]]) -> Assignment:
+    assignment: Assignment = {}
+    for member_id, partitions in held.items():
+        by_topic: dict[Uuid, set[int]] = {}
+        for topic_id, partition in partitions:
+            by_topic.setdefault(topic_id, set()).add(partition)
+        assignment[member_id] = {t: frozenset(found) for t, found in by_topic.items()}
+    return assignment
+
+
+ASSIGNORS: Final[Mapping[str, Callable[[AssignorInput], Assignment]]] = {
+    "uniform": assign_uniformly,
+    "range": assign_ranges,
+}
+"""The assignors by the names in `group.consumer.assignors`."""
