@@ -9,7 +9,7 @@ from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.uuids import Uuid
 from spindle.coordinator.config import ConsumerGroupConfig
 from spindle.coordinator.consumer.group import ConsumerGroup
-from spindle.coordinator.consumer.heartbeats import TopicsView
+from spindle.coordinator.consumer.heartbeats import TopicsView, check_request
 from spindle.coordinator.outcome import Client
 from spindle.metadata.topics import TopicImage, TopicsImage
 from spindle.protocol.messages.consumer_group_heartbeat import (
@@ -73,6 +73,7 @@ class ConsumerScenario(Scenario):
         request = ConsumerGroupHeartbeatRequest(
             group_id=GROUP, member_id=member_id, member_epoch=epoch, **fields
         )
+        check_request(request, version, self.consumer_config.assignors)
         view = TopicsView(self.topics, 7)
         client = Client("client", "/127.0.0.1", version)
         token = self._ask(

@@ -7,17 +7,21 @@ from pathlib import Path
 
 import pytest
 import wire_cases
+import wire_cases_consumer_groups
 from peers.compare import Difference, Pair
 from wire_exchange import KEYS, Case, Wire, differences, play
 
 from spindle.protocol.api import APIS
 
-CHAPTERS: dict[str, list[Case]] = wire_cases.CHAPTERS
+CHAPTERS: dict[str, list[Case]] = {
+    **wire_cases.CHAPTERS,
+    "consumer groups": wire_cases_consumer_groups.CASES,
+}
 
 # Intended differences: (pattern of the line, reason).
 DELIBERATE: list[tuple[str, str]] = [
     (
-        r"^(alter_client_quotas|api_versions|create_partitions|create_topics|delete_groups"
+        r"^(alter_client_quotas|api_versions|consumer_group_describe|create_partitions|create_topics|delete_groups"
         r"|delete_topics|describe_acls|describe_client_quotas|describe_configs|elect_leaders"
         r"|list_config_resources|list_groups|metadata|offset_fetch) / .*: order ",
         "Kafka's order is that of a hash",
@@ -48,7 +52,7 @@ DELIBERATE: list[tuple[str, str]] = [
         r"|^produce / far future.*batch_index_error_message"
         r"|^(describe_configs|find_coordinator) / .*error_message: 'This most likely occurs"
         r"|^find_coordinator / 'bad key' type 2.*error_message: ''"
-        r"|^add_raft_voter / .*error_message",
+        r"|^add_raft_voter / .*error_message|^consumer_group_heartbeat / bad regex.*error_message",
         "the error is the same, its text is more exact",
     ),
     (

@@ -70,7 +70,7 @@ def _described_member(
         client_id=member.client_id,
         client_host=member.client_host,
         subscribed_topic_names=sorted(member.topic_names),
-        subscribed_topic_regex=member.topic_regex or None,
+        subscribed_topic_regex=member.topic_regex,
         assignment=_assignment(present, topics),
         target_assignment=_assignment(group.targets.get(member.member_id, {}), topics),
         member_type=_CONSUMER_MEMBER,

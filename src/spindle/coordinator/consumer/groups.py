@@ -9,7 +9,7 @@ from spindle.coordinator.config import ConsumerGroupConfig
 from spindle.coordinator.consumer import descriptions
 from spindle.coordinator.consumer.descriptions import DescribedConsumerGroup
 from spindle.coordinator.consumer.group import ConsumerGroup
-from spindle.coordinator.consumer.heartbeats import Heartbeats, TopicsView, check_request
+from spindle.coordinator.consumer.heartbeats import Heartbeats, TopicsView
 from spindle.coordinator.consumer.member import JOINING_EPOCH, ConsumerMember, MemberState
 from spindle.coordinator.group_table import GroupTable
 from spindle.coordinator.outcome import Client, Outcome, TimerKey
@@ -56,7 +56,6 @@ class ConsumerGroups:
         Raises:
             ApiError: the request is refused; the message says why.
         """
-        check_request(request, client.api_version, config.assignors)
         self.view = view
         group = self._group_of(request, out)
         if request.member_epoch < JOINING_EPOCH:
@@ -75,7 +74,8 @@ class ConsumerGroups:
         if classic is None and group is not None:
             return group
         if request.member_epoch != JOINING_EPOCH or (classic is not None and not _is_idle(classic)):
-            reason = f"Group {group_id} not found."
+            kind = "Group" if request.member_epoch < JOINING_EPOCH else "Consumer group"
+            reason = f"{kind} {group_id} not found."
             if classic is not None:
                 reason = f"Group {group_id} is not a consumer group."
             raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, reason)

@@ -51,8 +51,8 @@ from spindle.protocol.messages.consumer_group_heartbeat import (
 
 CLIENT_MEMBER_ID_FROM_VERSION: Final = 1
 """Since this version the client chooses the member id (KIP-1082)."""
-FIRST_EPOCH: Final = 2
-"""The epoch of a new group after its first member has joined."""
+FIRST_EPOCH: Final = 1
+"""The epoch of a new group, before its first member's subscription begins the next one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +105,8 @@ class _Draft:
         del self.members[member_id]
         self.targets.pop(member_id, None)
 
-    def begin_epoch(self, topics: TopicsImage) -> None:
-        self.epoch = max(self.epoch + 1, FIRST_EPOCH)
+    def begin_epoch(self, epoch: int, topics: TopicsImage) -> None:
+        self.epoch = epoch
         self.out.records.append(
             epoch_record(self.group.group_id, self.epoch, self.topics_hash(topics))
         )
@@ -195,7 +195,9 @@ class Heartbeats:
         if subscription_changed or group.topics_seen is not view.topics:
             draft.refresh_regexes(view.topics, view.metadata_offset, now_ms)
             if subscription_changed or draft.topics_hash(view.topics) != group.topics_hash:
-                draft.begin_epoch(view.topics)
+                draft.begin_epoch(max(group.epoch, FIRST_EPOCH) + 1, view.topics)
+            elif group.epoch < FIRST_EPOCH:
+                draft.begin_epoch(FIRST_EPOCH, view.topics)
             else:
                 group.topics_seen = view.topics
         target_epoch = max(draft.epoch, group.assignment_epoch)
@@ -278,7 +280,7 @@ class Heartbeats:
         draft = _Draft(group, out)
         draft.remove(member_id)
         draft.drop_unused_regexes()
-        draft.begin_epoch(topics)
+        draft.begin_epoch(group.epoch + 1, topics)
 
 
 def check_request(
@@ -306,7 +308,7 @@ def check_request(
         if request.instance_id is None:
             raise _invalid("InstanceId can't be null.")
     elif epoch < LEAVING_EPOCH:
-        raise _invalid(f"MemberEpoch is {epoch}, but must be greater than or equal to -2.")
+        raise _invalid("MemberEpoch is invalid.")
     wished = request.server_assignor
     known = list(assignors)
     if wished is not None and wished not in known:
@@ -323,7 +325,7 @@ def _check_join(request: ConsumerGroupHeartbeatRequest) -> None:
         raise _invalid("RebalanceTimeoutMs must be provided in first request.")
     if request.topic_partitions is None or request.topic_partitions:
         raise _invalid("TopicPartitions must be empty when (re-)joining.")
-    if not request.subscribed_topic_names and not request.subscribed_topic_regex:
+    if request.subscribed_topic_names is None and request.subscribed_topic_regex is None:
         raise _invalid(
             "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when "
             "(re-)joining."
@@ -394,9 +396,10 @@ def _check_epoch(member: ConsumerMember, request: ConsumerGroupHeartbeatRequest)
     """Raise ApiError FENCED_MEMBER_EPOCH unless the member is in the epoch that it sends.
 
     The previous epoch is accepted from a member that owns nothing new: it did not get the answer.
+    Epoch 0 is accepted as well: a member that joins again owns nothing.
     """
     received = request.member_epoch
-    if received == member.epoch:
+    if received in (member.epoch, JOINING_EPOCH):
         return
     if received > member.epoch:
         size = "greater"

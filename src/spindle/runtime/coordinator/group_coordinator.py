@@ -17,7 +17,7 @@ from spindle.common.ids import OFFSETS_TOPIC, TopicPartition
 from spindle.common.uuids import Uuid
 from spindle.coordinator.config import ConsumerGroupConfig, GroupCoordinatorConfig
 from spindle.coordinator.consumer.descriptions import DescribedConsumerGroup, description_error
-from spindle.coordinator.consumer.heartbeats import TopicsView
+from spindle.coordinator.consumer.heartbeats import TopicsView, check_request
 from spindle.coordinator.descriptions import DescribedGroup, describe_error
 from spindle.coordinator.offset_requests import FetchedGroup
 from spindle.coordinator.outcome import Client, Outcome, Token
@@ -212,6 +212,7 @@ class GroupCoordinator:
     ) -> ConsumerGroupHeartbeatResponse:
         """Pass a ConsumerGroupHeartbeat to its shard, with the topics and the group's settings."""
         self._check_consumer_groups()
+        check_request(request, client.api_version, self._config.consumer.assignors)
         shard = await self._wait_for_shard(request.group_id)
         core = shard.shard
 
@@ -231,7 +232,7 @@ class GroupCoordinator:
                 shard = self._shard_of(group_id)
                 shard.check_active()
             except ApiError as error:
-                described.append(description_error(group_id, error.code, error.message))
+                described.append(description_error(group_id, error.code))
             else:
                 shard.shard.consumers.view = self._view()
                 described.append(shard.shard.consumers.describe(group_id))
