@@ -68,6 +68,14 @@ class ConsumerScenario(Scenario):
         Raises:
             ApiError: the coordinator refuses it.
         """
+        answer = self.answers[self.ask_beat(member_id, epoch, **fields)]
+        if isinstance(answer, ApiError):
+            raise answer
+        assert isinstance(answer, ConsumerGroupHeartbeatResponse)
+        return answer
+
+    def ask_beat(self, member_id: str, epoch: int, **fields: Any) -> str:
+        """Send one heartbeat and return its token; see `beat`."""
         version = fields.pop("version", 1)
         fields.setdefault("topic_partitions", None)
         request = ConsumerGroupHeartbeatRequest(
@@ -76,16 +84,11 @@ class ConsumerScenario(Scenario):
         check_request(request, version, self.consumer_config.assignors)
         view = TopicsView(self.topics, 7)
         client = Client("client", "/127.0.0.1", version)
-        token = self._ask(
+        return self._ask(
             lambda token: self.shard.consumer_heartbeat(
                 token, request, client, self.consumer_config, view, self.now_ms
             )
         )
-        answer = self.answers[token]
-        if isinstance(answer, ApiError):
-            raise answer
-        assert isinstance(answer, ConsumerGroupHeartbeatResponse)
-        return answer
 
     def refused(self, member_id: str = "a", epoch: int = 0, **fields: Any) -> ErrorCode:
         """Send a heartbeat that must be refused, and return the error."""

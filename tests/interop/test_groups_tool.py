@@ -10,6 +10,11 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from peers.compare import FIRST_TIMESTAMP_MS, Answer, Pair, tool_answer
 from peers.node import Node
 
+_MEMBER_ID = re.compile(
+    r"\w+-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|(?<![\w+/-])[\w+/-]{22}(?![\w+/-])"
+)
+"""Member ids of the classic protocol, and of librdkafka in the consumer protocol."""
+
 
 def groups(pair: Pair, node: Node, *arguments: str) -> Answer:
     """Return the answer of a kafka-consumer-groups command; member ids are replaced."""
@@ -19,9 +24,7 @@ def groups(pair: Pair, node: Node, *arguments: str) -> Answer:
     for stream in ("stdout", "stderr"):
         # The width of table columns depends on the length of addresses: compare words, not spaces.
         answer[stream] = [
-            re.sub(r"(\w+)-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", r"\1-<member>", line).split()
-            for line in answer[stream]
-            if line.strip()
+            _MEMBER_ID.sub("<member>", line).split() for line in answer[stream] if line.strip()
         ]
     return answer
 
@@ -132,34 +135,37 @@ def test_a_group_of_its_own_is_deleted(pair: Pair) -> None:
     pair.compare(script)
 
 
-def test_an_active_group(pair: Pair) -> None:
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_an_active_group(pair: Pair, protocol: str) -> None:
     """A group with a member refuses deletion and resets, and describes its assignment."""
+    topic, group = f"active-{protocol}", f"active-{protocol}"
 
     def script(node: Node) -> Answer:
-        prepare(pair, node, "t3", "active")
+        prepare(pair, node, topic, group)
         consumer = Consumer(
             {
                 "bootstrap.servers": node.bootstrap,
                 "log_level": 0,
-                "group.id": "active",
+                "group.id": group,
+                "group.protocol": protocol,
                 "client.id": "the-client",
                 "auto.offset.reset": "earliest",
                 "enable.auto.commit": False,
             }
         )
         try:
-            consumer.subscribe(["t3"])
+            consumer.subscribe([topic])
             for _ in range(100):
                 if consumer.poll(0.2) is not None:
                     break
-            select = ("--reset-offsets", "--group", "active", "--topic", "t3")
+            select = ("--reset-offsets", "--group", group, "--topic", topic)
             return [
-                groups(pair, node, "--describe", "--group", "active"),
-                groups(pair, node, "--describe", "--group", "active", "--members", "--verbose"),
-                groups(pair, node, "--describe", "--group", "active", "--state"),
-                groups(pair, node, "--delete", "--group", "active"),
+                groups(pair, node, "--describe", "--group", group),
+                groups(pair, node, "--describe", "--group", group, "--members", "--verbose"),
+                groups(pair, node, "--describe", "--group", group, "--state"),
+                groups(pair, node, "--delete", "--group", group),
                 groups(pair, node, *select, "--to-earliest", "--execute"),
-                groups(pair, node, "--delete-offsets", "--group", "active", "--topic", "t3"),
+                groups(pair, node, "--delete-offsets", "--group", group, "--topic", topic),
             ]
         finally:
             consumer.close()

@@ -8,6 +8,13 @@ from peers.compare import FIRST_TIMESTAMP_MS, Answer, Pair
 from peers.node import Node
 from peers.samples import CODECS
 
+# Members of the consumer protocol hear of a rebalance with their next heartbeat.
+NODE_OVERRIDES = {
+    "group.consumer.min.heartbeat.interval.ms": "300",
+    "group.consumer.heartbeat.interval.ms": "300",
+    "group.consumer.assignment.interval.ms": "0",
+}
+
 
 def java(pair: Pair, node: Node, script: str, topic: str, *arguments: str) -> list[str]:
     """Return the lines that one script of JavaClient prints."""
@@ -34,11 +41,14 @@ def test_records_come_back_as_they_were_sent(pair: Pair, codec: str, acks: str) 
     assert "'value-1 '" in received[50]
 
 
-def test_groups(pair: Pair) -> None:
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_groups(pair: Pair, protocol: str) -> None:
+    topic = f"java-{protocol}"
+
     def script(node: Node) -> Answer:
-        create(node, "java-group", 2)
-        java(pair, node, "produce", "java-group", "none", "all", str(FIRST_TIMESTAMP_MS))
-        return java(pair, node, "group", "java-group", "java-members")
+        create(node, topic, 2)
+        java(pair, node, "produce", topic, "none", "all", str(FIRST_TIMESTAMP_MS))
+        return java(pair, node, "group", topic, f"members-{protocol}", protocol)
 
     lines = pair.compare(script)
     assert lines[:3] == ["alone [2]", "together [1, 1]", "alone again [2]"]

@@ -33,6 +33,7 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
 public final class JavaClient {
     private final String bootstrap;
     private final String topic;
+    private String protocol = "classic";
 
     private JavaClient(String bootstrap, String topic) {
         this.bootstrap = bootstrap;
@@ -44,7 +45,10 @@ public final class JavaClient {
         switch (arguments[0]) {
             case "produce" -> client.produce(arguments[3], arguments[4], Long.parseLong(arguments[5]));
             case "consume" -> client.consume(Integer.parseInt(arguments[3]));
-            case "group" -> client.group(arguments[3]);
+            case "group" -> {
+                client.protocol = arguments[4];
+                client.group(arguments[3]);
+            }
             case "times" -> client.times(Long.parseLong(arguments[3]));
             case "admin" -> client.admin();
             default -> throw new IllegalArgumentException(arguments[0]);
@@ -213,10 +217,13 @@ public final class JavaClient {
         config.put("bootstrap.servers", bootstrap);
         config.put("enable.auto.commit", "false");
         config.put("auto.offset.reset", "earliest");
-        config.put("heartbeat.interval.ms", "300");
-        config.put("session.timeout.ms", "6000");
         if (group != null) {
             config.put("group.id", group);
+            config.put("group.protocol", protocol);
+        }
+        if (group == null || protocol.equals("classic")) {
+            config.put("heartbeat.interval.ms", "300");
+            config.put("session.timeout.ms", "6000");
         }
         return new KafkaConsumer<>(config, new ByteArrayDeserializer(), new ByteArrayDeserializer());
     }
