@@ -13,7 +13,7 @@ from spindle.config.broker_synonyms import is_dynamic
 from spindle.config.client_metrics_keys import CLIENT_METRICS_KEYS
 from spindle.config.definition import ConfigKey
 from spindle.config.group_keys import GROUP_BROKER_KEYS, GROUP_KEYS
-from spindle.config.no_effect import NO_TELEMETRY, ONLY_CLASSIC_GROUPS
+from spindle.config.no_effect import NO_TELEMETRY
 from spindle.config.node_config import NodeConfig
 from spindle.config.topic_keys import BROKER_SYNONYMS, TOPIC_KEYS
 
@@ -54,9 +54,14 @@ def test_a_topic_key_has_a_reader_or_says_that_it_has_no_effect(key: ConfigKey) 
     assert (key.name in READERS.topic) is (key.no_effect is None)
 
 
-@pytest.mark.parametrize("table", [GROUP_KEYS, CLIENT_METRICS_KEYS], ids=["group", "client"])
-def test_no_key_of_a_group_or_a_subscription_has_an_effect(table: Mapping[str, ConfigKey]) -> None:
-    assert all(key.no_effect for key in table.values())
+GROUP_KEYS_WITH_EFFECT: Final = {"consumer.heartbeat.interval.ms", "consumer.session.timeout.ms"}
+"""Their readers are in `ConsumerGroupConfig.of_group`."""
+
+
+def test_keys_of_a_group_or_a_subscription_say_whether_they_have_an_effect() -> None:
+    have_effect = {name for name, key in GROUP_KEYS.items() if not key.no_effect}
+    assert have_effect == GROUP_KEYS_WITH_EFFECT
+    assert all(key.no_effect for key in CLIENT_METRICS_KEYS.values())
 
 
 @pytest.mark.parametrize("name", sorted(TOPIC_KEY_OF))
@@ -122,7 +127,6 @@ def test_a_key_for_a_single_listener_is_warned_about() -> None:
 
 
 WHOLE_TABLES: Final = {
-    ONLY_CLASSIC_GROUPS: "every key of a group",
     NO_TELEMETRY: "every key of a client metrics subscription",
 }
 """Tables without any key that has an effect, by the reason."""
@@ -130,7 +134,7 @@ WHOLE_TABLES: Final = {
 
 def limitations() -> list[str]:
     """Return the lines of LIMITATIONS that the key tables call for, one for each reason."""
-    keys = {**DYNAMIC_KEYS, **TOPIC_KEYS}
+    keys = {**DYNAMIC_KEYS, **TOPIC_KEYS, **GROUP_KEYS}
     by_reason: dict[str, list[str]] = {}
     for name, key in keys.items():
         if key.no_effect:

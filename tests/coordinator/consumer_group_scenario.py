@@ -8,8 +8,9 @@ from group_scenario import GROUP, Scenario
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.uuids import Uuid
 from spindle.coordinator.config import ConsumerGroupConfig
+from spindle.coordinator.consumer.draft import TopicsView
 from spindle.coordinator.consumer.group import ConsumerGroup
-from spindle.coordinator.consumer.heartbeats import TopicsView, check_request
+from spindle.coordinator.consumer.requests import check_request
 from spindle.coordinator.outcome import Client
 from spindle.metadata.topics import TopicImage, TopicsImage
 from spindle.protocol.messages.consumer_group_heartbeat import (

@@ -1,6 +1,7 @@
 """The settings of groups, from the broker's configuration (defaults are Kafka's)."""
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,29 @@ class ConsumerGroupConfig:
     """`consumer.session.timeout.ms` of the group, or `group.consumer.session.timeout.ms`."""
     heartbeat_interval_ms: int = 5_000
     """`consumer.heartbeat.interval.ms` of the group, or `group.consumer.heartbeat.interval.ms`."""
+    session_timeout_limits_ms: tuple[int, int] = (45_000, 60_000)
+    """`group.consumer.min.session.timeout.ms` and `group.consumer.max.session.timeout.ms`."""
+    heartbeat_interval_limits_ms: tuple[int, int] = (5_000, 15_000)
+    """`group.consumer.min.heartbeat.interval.ms` and `group.consumer.max.heartbeat.interval.ms`."""
     max_size: int = 2_147_483_647
     """`group.consumer.max.size`: maximum number of members."""
     assignors: tuple[str, ...] = ("uniform", "range")
     """`group.consumer.assignors`: names of the assignors, the default first."""
+
+    def of_group(self, own: Mapping[str, str]) -> "ConsumerGroupConfig":
+        """Return the settings of a group with dynamic values of its own.
+
+        A value that is outside of the broker's limits by now counts as the limit.
+        """
+        session_ms = int(own.get("consumer.session.timeout.ms", self.session_timeout_ms))
+        heartbeat_ms = int(own.get("consumer.heartbeat.interval.ms", self.heartbeat_interval_ms))
+        return replace(
+            self,
+            session_timeout_ms=_within(session_ms, self.session_timeout_limits_ms),
+            heartbeat_interval_ms=_within(heartbeat_ms, self.heartbeat_interval_limits_ms),
+        )
+
+
+def _within(value: int, limits: tuple[int, int]) -> int:
+    low, high = limits
+    return min(max(value, low), high)

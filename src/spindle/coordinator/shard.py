@@ -17,8 +17,8 @@ from spindle.common.ids import TopicPartition
 from spindle.common.uuids import Uuid
 from spindle.coordinator.classic_group import GroupState
 from spindle.coordinator.config import ConsumerGroupConfig, GroupCoordinatorConfig
+from spindle.coordinator.consumer.draft import TopicsView
 from spindle.coordinator.consumer.groups import CONSUMER_TIMERS, ConsumerGroups
-from spindle.coordinator.consumer.heartbeats import TopicsView
 from spindle.coordinator.consumer.records import ConsumerGroupRecord
 from spindle.coordinator.descriptions import (
     DescribedGroup,

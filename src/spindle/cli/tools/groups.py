@@ -1,7 +1,6 @@
 """`kafka-consumer-groups`: list, describe, reset and delete consumer groups."""
 
 import json
-import re
 from collections.abc import Iterable, Sequence
 from typing import Final
 
@@ -46,6 +45,7 @@ from spindle.client.offsets import LATEST
 from spindle.client.wire.cluster import WireClient
 from spindle.common.errors import ApiError
 from spindle.common.ids import TopicPartition
+from spindle.coordinator.consumer.subscriptions import check_regex
 
 _ACTIONS: Final = (
     "list",
@@ -367,9 +367,10 @@ def _scope(options: Options, client: WireClient, group_id: str) -> list[TopicPar
 
 def _validate(pattern: str) -> None:
     try:
-        re.compile(pattern)
-    except re.error as error:
-        click.echo(f"The regular expression `{pattern}` is invalid: {error}.")
+        check_regex(pattern)
+    except ApiError as error:
+        reason = (error.message or "").rpartition(": ")[2].rstrip(".")
+        click.echo(f"The regular expression `{pattern}` is invalid: {reason}.")
         return
     click.echo(f"The regular expression `{pattern}` is valid.")
 

@@ -8,9 +8,10 @@ from spindle.coordinator.classic_group import ClassicGroup, GroupState
 from spindle.coordinator.config import ConsumerGroupConfig
 from spindle.coordinator.consumer import descriptions
 from spindle.coordinator.consumer.descriptions import DescribedConsumerGroup
+from spindle.coordinator.consumer.draft import TopicsView
 from spindle.coordinator.consumer.group import ConsumerGroup
-from spindle.coordinator.consumer.heartbeats import Heartbeats, TopicsView
 from spindle.coordinator.consumer.member import JOINING_EPOCH, ConsumerMember, MemberState
+from spindle.coordinator.consumer.memberships import ConsumerMemberships
 from spindle.coordinator.group_table import GroupTable
 from spindle.coordinator.outcome import Client, Outcome, TimerKey
 from spindle.coordinator.records import GroupRecord
@@ -31,7 +32,7 @@ class ConsumerGroups:
         view: the topics of the latest request, for the timers that fire after it.
     """
 
-    __slots__ = ("_config", "_configs", "_groups", "_heartbeats", "view")
+    __slots__ = ("_config", "_configs", "_groups", "_memberships", "view")
 
     def __init__(
         self, config: ConsumerGroupConfig, groups: GroupTable, new_id: Callable[[], str]
@@ -39,7 +40,7 @@ class ConsumerGroups:
         self._config = config
         self._configs: dict[str, ConsumerGroupConfig] = {}
         self._groups = groups
-        self._heartbeats = Heartbeats(new_id)
+        self._memberships = ConsumerMemberships(new_id)
         self.view = TopicsView(EMPTY_TOPICS, -1)
 
     def heartbeat(
@@ -59,9 +60,9 @@ class ConsumerGroups:
         self.view = view
         group = self._group_of(request, out)
         if request.member_epoch < JOINING_EPOCH:
-            return self._heartbeats.leave(group, request, view.topics, out)
+            return self._memberships.leave(group, request, view.topics, out)
         self._configs[group.group_id] = config
-        return self._heartbeats.heartbeat(group, config, request, client, view, now_ms, out)
+        return self._memberships.heartbeat(group, config, request, client, view, now_ms, out)
 
     def _group_of(self, request: ConsumerGroupHeartbeatRequest, out: Outcome) -> ConsumerGroup:
         """Return the group, a new one for a member that joins.
@@ -102,7 +103,7 @@ class ConsumerGroups:
             return
         if key.kind == "revocation" and member.state is not MemberState.UNREVOKED_PARTITIONS:
             return
-        self._heartbeats.remove(group, member.member_id, self.view.topics, out)
+        self._memberships.remove(group, member.member_id, self.view.topics, out)
         # If the removal is not committed, the session timer tries again.
         key = TimerKey("consumer_session", group.group_id, member.member_id)
         out.set_timer(key, now_ms + self._config_of(group).session_timeout_ms)

@@ -9,7 +9,6 @@ requests that describe, list or delete groups get it at once.
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Final, NamedTuple
 
 from spindle.common.errors import ApiError, ErrorCode
@@ -17,7 +16,8 @@ from spindle.common.ids import OFFSETS_TOPIC, TopicPartition
 from spindle.common.uuids import Uuid
 from spindle.coordinator.config import ConsumerGroupConfig, GroupCoordinatorConfig
 from spindle.coordinator.consumer.descriptions import DescribedConsumerGroup, description_error
-from spindle.coordinator.consumer.heartbeats import TopicsView, check_request
+from spindle.coordinator.consumer.draft import TopicsView
+from spindle.coordinator.consumer.requests import check_request
 from spindle.coordinator.descriptions import DescribedGroup, describe_error
 from spindle.coordinator.offset_requests import FetchedGroup
 from spindle.coordinator.outcome import Client, Outcome, Token
@@ -246,15 +246,8 @@ class GroupCoordinator:
 
     def _consumer_config(self, group_id: str) -> ConsumerGroupConfig:
         """Return the settings of a group: its own dynamic ones over the broker's."""
-        config = self._config.consumer
         own = self._metadata.image.configs.of(ConfigResource(GROUP_RESOURCE, group_id))
-        if not own:
-            return config
-        session_ms = own.get("consumer.session.timeout.ms", config.session_timeout_ms)
-        heartbeat_ms = own.get("consumer.heartbeat.interval.ms", config.heartbeat_interval_ms)
-        return replace(
-            config, session_timeout_ms=int(session_ms), heartbeat_interval_ms=int(heartbeat_ms)
-        )
+        return self._config.consumer.of_group(own) if own else self._config.consumer
 
     def _view(self) -> TopicsView:
         image = self._metadata.image

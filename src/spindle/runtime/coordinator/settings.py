@@ -19,6 +19,14 @@ def group_coordinator_config(node: NodeConfig) -> GroupCoordinatorConfig:
         consumer=ConsumerGroupConfig(
             session_timeout_ms=integer("group.consumer.session.timeout.ms"),
             heartbeat_interval_ms=integer("group.consumer.heartbeat.interval.ms"),
+            session_timeout_limits_ms=(
+                integer("group.consumer.min.session.timeout.ms"),
+                integer("group.consumer.max.session.timeout.ms"),
+            ),
+            heartbeat_interval_limits_ms=(
+                integer("group.consumer.min.heartbeat.interval.ms"),
+                integer("group.consumer.max.heartbeat.interval.ms"),
+            ),
             max_size=integer("group.consumer.max.size"),
             assignors=tuple(node.names("group.consumer.assignors")),
         ),

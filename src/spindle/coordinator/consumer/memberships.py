@@ -1,0 +1,162 @@
+"""ConsumerGroupHeartbeat: joining, reconciling, leaving and being removed (KIP-848).
+
+Every operation is exclusive: it decides on committed state, and its records are committed before
+the next decision. It changes nothing itself.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from spindle.common.errors import ApiError, ErrorCode
+from spindle.common.uuids import Uuid
+from spindle.coordinator.config import ConsumerGroupConfig
+from spindle.coordinator.consumer.draft import GroupDraft, TopicsView
+from spindle.coordinator.consumer.group import ConsumerGroup
+from spindle.coordinator.consumer.member import (
+    STATIC_LEAVING_EPOCH,
+    ConsumerMember,
+    MemberState,
+    Partitions,
+    partitions_of,
+)
+from spindle.coordinator.consumer.reconciliation import reconcile
+from spindle.coordinator.consumer.records import current_record
+from spindle.coordinator.consumer.requests import (
+    claimed_partitions,
+    is_full,
+    member_after,
+    member_before,
+    replaced_member,
+    static_member,
+)
+from spindle.coordinator.outcome import Client, Outcome, TimerKey
+from spindle.metadata.topics import TopicsImage
+from spindle.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+
+_TopicPartitions = ConsumerGroupHeartbeatResponse.Assignment.TopicPartitions
+
+
+class ConsumerMemberships:
+    """Decides on the members of all consumer groups of a shard."""
+
+    __slots__ = ("_new_id",)
+
+    def __init__(self, new_id: Callable[[], str]) -> None:
+        self._new_id = new_id
+
+    def heartbeat(
+        self,
+        group: ConsumerGroup,
+        config: ConsumerGroupConfig,
+        request: ConsumerGroupHeartbeatRequest,
+        client: Client,
+        view: TopicsView,
+        now_ms: int,
+        out: Outcome,
+    ) -> ConsumerGroupHeartbeatResponse:
+        """Let a member join or stay, and take its next step to the target assignment.
+
+        Raises:
+            ApiError: the member is not known, fenced, or its group is full.
+        """
+        member_id = request.member_id or self._new_id()
+        if len(group.members) >= config.max_size and member_id not in group.members:
+            raise ApiError(
+                ErrorCode.GROUP_MAX_SIZE_REACHED,
+                f"The consumer group has reached its maximum capacity of {config.max_size} "
+                "members.",
+            )
+        old = member_before(group, request, member_id)
+        member = member_after(old, request, client)
+        draft = GroupDraft(group, out)
+        draft.put(member, replaced_member(group, request))
+        draft.refresh(old, member, view, now_ms)
+        if draft.epoch > group.assignment_epoch:
+            draft.assign(config, view.topics, now_ms)
+        moved = _next_step(draft, member, claimed_partitions(request.topic_partitions))
+        if moved != member or moved.epoch != old.epoch:
+            out.records.append(current_record(group.group_id, moved))
+        key = TimerKey("consumer_session", group.group_id, member_id)
+        out.set_timer(key, now_ms + config.session_timeout_ms)
+        key = TimerKey("revocation", group.group_id, member_id)
+        if moved.state is not MemberState.UNREVOKED_PARTITIONS:
+            out.cancel_timer(key)
+        elif moved is not member:
+            # The time begins with the record that tells the member; heartbeats do not extend it.
+            out.set_timer(key, now_ms + moved.rebalance_timeout_ms)
+        response = ConsumerGroupHeartbeatResponse(
+            member_id=member_id,
+            member_epoch=moved.epoch,
+            heartbeat_interval_ms=config.heartbeat_interval_ms,
+        )
+        if is_full(request) or partitions_of(moved.assigned) != partitions_of(old.assigned):
+            response.assignment = _assignment(moved)
+        return response
+
+    def leave(
+        self,
+        group: ConsumerGroup,
+        request: ConsumerGroupHeartbeatRequest,
+        topics: TopicsImage,
+        out: Outcome,
+    ) -> ConsumerGroupHeartbeatResponse:
+        """Remove a member that leaves; a static one may leave for a while.
+
+        Raises:
+            ApiError: UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID if another member has the instance
+                id.
+        """
+        instance_id = request.instance_id
+        if instance_id is None:
+            member = group.member(request.member_id)
+        else:
+            member = static_member(group, instance_id, request.member_id)
+        if instance_id is not None and request.member_epoch == STATIC_LEAVING_EPOCH:
+            # Its session timer goes on: it has until then to come back.
+            away = replace(member, epoch=STATIC_LEAVING_EPOCH, revoking={})
+            out.records.append(current_record(group.group_id, away))
+            out.cancel_timer(TimerKey("revocation", group.group_id, member.member_id))
+        else:
+            self.remove(group, member.member_id, topics, out)
+        return ConsumerGroupHeartbeatResponse(
+            member_id=member.member_id, member_epoch=request.member_epoch
+        )
+
+    def remove(
+        self, group: ConsumerGroup, member_id: str, topics: TopicsImage, out: Outcome
+    ) -> None:
+        """Remove a member and begin a new epoch, in which the others get its partitions.
+
+        Its session timer stays, so that the removal is tried again if it is not committed.
+        """
+        draft = GroupDraft(group, out)
+        draft.remove(member_id)
+        draft.drop_unused_regexes()
+        draft.begin_epoch(group.epoch + 1, topics)
+
+
+def _next_step(
+    draft: GroupDraft, member: ConsumerMember, owned: Partitions | None
+) -> ConsumerMember:
+    group = draft.group
+
+    def is_free(topic_id: Uuid, partition: int) -> bool:
+        # The member has given up what it was told to, if it takes this step.
+        is_own = partition in member.revoking.get(topic_id, ())
+        return is_own or group.is_free(topic_id, partition)
+
+    target_epoch = max(draft.epoch, group.assignment_epoch)
+    target = draft.targets.get(member.member_id, {})
+    return reconcile(member, target_epoch, target, owned, is_free)
+
+
+def _assignment(member: ConsumerMember) -> ConsumerGroupHeartbeatResponse.Assignment:
+    return ConsumerGroupHeartbeatResponse.Assignment(
+        topic_partitions=[
+            _TopicPartitions(topic_id=topic_id, partitions=sorted(epochs))
+            for topic_id, epochs in member.assigned.items()
+        ]
+    )
