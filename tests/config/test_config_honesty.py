@@ -1,7 +1,7 @@
 """A key says truthfully whether it has an effect, and when a new value takes effect."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
