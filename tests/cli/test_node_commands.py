@@ -29,9 +29,9 @@ class Nodes:
 @pytest.fixture
 def nodes(monkeypatch: pytest.MonkeyPatch) -> Nodes:
     nodes = Nodes()
-    module = ModuleType("spindle.runtime.node")
+    module = ModuleType("spindle.runtime.process")
     module.run_node = nodes.run_node  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "spindle.runtime.node", module)
+    monkeypatch.setitem(sys.modules, "spindle.runtime.process", module)
     return nodes
 
 

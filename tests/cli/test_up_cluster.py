@@ -247,9 +247,9 @@ def run_node(config, on_ready):
     print("quorum left", time.monotonic_ns(), flush=True)
     return 143
 
-module = ModuleType("spindle.runtime.node")
+module = ModuleType("spindle.runtime.process")
 module.run_node = run_node
-sys.modules["spindle.runtime.node"] = module
+sys.modules["spindle.runtime.process"] = module
 from spindle.cli.main import main
 main()
 '''

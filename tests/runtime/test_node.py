@@ -30,7 +30,9 @@ from spindle.protocol.messages.list_offsets import ListOffsetsRequest
 from spindle.protocol.messages.metadata import MetadataRequest
 from spindle.protocol.records.builder import SimpleRecord, build_batch
 from spindle.protocol.records.record import Record
-from spindle.runtime.node import EXIT_FAILED, Node, _run
+from spindle.runtime.node import Node
+from spindle.runtime.process import EXIT_FAILED
+from spindle.runtime.process import run as run_process
 
 
 async def list_offset(client: Client, topic: str, timestamp: int) -> int:
@@ -342,7 +344,7 @@ def test_a_port_in_use_is_refused(tmp_path: Path, caplog: pytest.LogCaptureFixtu
         server = await asyncio.start_server(lambda r, w: None, "127.0.0.1", 0)
         port = server.sockets[0].getsockname()[1]
         home.properties["listeners"] = f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:0"
-        assert await _run(home.config(), None) == EXIT_FAILED
+        assert await run_process(home.config()) == EXIT_FAILED
         (line,) = [r.getMessage() for r in caplog.records if r.levelno >= logging.ERROR]
         assert f"failed to bind to 127.0.0.1:{port}" in line
         server.close()
@@ -380,7 +382,7 @@ def test_what_does_not_belong_into_a_log_directory_ends_the_start(
     home = Home(tmp_path).format()
     stranger = home.directories[1] / "lost+found"
     stranger.mkdir()
-    assert asyncio.run(_run(home.config(), None)) == EXIT_FAILED
+    assert asyncio.run(run_process(home.config())) == EXIT_FAILED
     (fatal,) = [record for record in caplog.records if record.levelname == "CRITICAL"]
     assert str(stranger) in fatal.getMessage()
 

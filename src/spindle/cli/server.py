@@ -28,7 +28,7 @@ def start(file: str, overrides: tuple[str, ...]) -> int:
     for warning in config.warnings:
         click.echo(f"WARN {warning}", err=True)
     # Imported here, because no other command needs the server.
-    from spindle.runtime.node import run_node
+    from spindle.runtime.process import run_node
 
     code = run_node(config)
     if code == 1:

@@ -1,34 +1,27 @@
-"""One node: a broker, a controller or both, from its property file to its orderly stop."""
+"""One node: a broker, a controller or both, from its configuration to its orderly stop."""
 
 import asyncio
-import gc
 import logging
 import os
-import signal
-import sys
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Final
 
-from spindle.common.errors import ConfigError, CorruptLog, LogDirectoryFailed
+from spindle.common.errors import ConfigError, LogDirectoryFailed
 from spindle.common.ids import Endpoint
-from spindle.config.broker_keys.spindle import HANG_TIMEOUT, LOG_FORMAT, METRICS_LISTENER
+from spindle.config.broker_keys.spindle import HANG_TIMEOUT, METRICS_LISTENER
 from spindle.config.endpoints import parse_servers
 from spindle.config.node_config import NodeConfig
 from spindle.disks.directory_store import DirectoryStore
 from spindle.disks.executor import DirectoryExecutor
 from spindle.disks.identity import DirectoryIdentities, identify_directories
 from spindle.disks.log_directory import LogDirectory
-from spindle.log.errors import MisplacedDirectory
 from spindle.publication.image_publisher import ActiveBrokersWatch, ImagePublisher
-from spindle.runtime.background import log_unhandled
 from spindle.runtime.banner import directory_lines, identity_lines, level_line, listener_lines
 from spindle.runtime.broker.broker_server import BrokerEnvironment, BrokerServer
 from spindle.runtime.controller.controller_server import ControllerServer
 from spindle.runtime.disks.directory_logs import previous_broker_epoch
-from spindle.runtime.disks.open_files import OpenFiles, raise_limit, scarcity, share_out
-from spindle.runtime.logging_setup import set_up_logging
+from spindle.runtime.disks.open_files import OpenFiles, scarcity, share_out
 from spindle.runtime.machine import LocalMachine, Lock, Machine
-from spindle.runtime.memory import keep_large_buffers
 from spindle.runtime.metrics.http_server import MetricsServer
 from spindle.runtime.metrics.metadata_counts import MetadataCounts
 from spindle.runtime.metrics.parts import NodeParts
@@ -40,9 +33,6 @@ from spindle.runtime.quorum.metadata_quorum import RaftMetadataQuorum
 
 log = logging.getLogger(__name__)
 
-EXIT_OK: Final = 0
-EXIT_FAILED: Final = 1
-EXIT_TERMINATED: Final = 128 + signal.SIGTERM
 _SHUTDOWN_S: Final = 30.0
 """Time for a broker to transfer the leadership of its partitions."""
 _FAREWELL_S: Final = 1.0
@@ -51,9 +41,6 @@ _DISK_S: Final = 10.0
 """Time for a directory's thread to finish its work; a thread that hangs longer is abandoned."""
 _QUORUM_STOP_S: Final = 5.0
 """Time for a leader of the quorum to wait for its successor."""
-_GC_THRESHOLDS: Final = (20_000, 20, 50)
-_SWITCH_INTERVAL_S: Final = 0.0005
-"""The event loop waits at most this long for the interpreter lock (a tenth of Python's default)."""
 
 
 class Node:
@@ -390,63 +377,3 @@ class Node:
             log.error("a part of the node did not stop in %.0f s", _SHUTDOWN_S + _DISK_S)
         except Exception:  # go on with the next part
             log.exception("a part of the node did not stop in order")
-
-
-async def _run(config: NodeConfig, on_ready: Callable[[Node], None] | None) -> int:
-    node = Node(config)
-    loop = asyncio.get_running_loop()
-    was_terminated = False
-
-    def terminate() -> None:
-        nonlocal was_terminated
-        was_terminated = True
-        node.request_stop()
-
-    loop.set_exception_handler(log_unhandled)
-    loop.add_signal_handler(signal.SIGTERM, terminate)
-    loop.add_signal_handler(signal.SIGINT, node.request_stop)
-    fatal: str | None = "the node did not start"
-    try:
-        await node.start()
-        if not node.is_stopping:
-            log.info("[KafkaRaftServer nodeId=%d] Kafka Server started", config.node_id)
-            _keep_for_good()
-            if on_ready is not None:
-                on_ready(node)
-        fatal = await node.wait_stopped()
-    except (ConfigError, CorruptLog, LogDirectoryFailed, MisplacedDirectory, OSError) as error:
-        log.critical("Exiting Kafka due to fatal exception: %s", error)
-    finally:
-        log.info("[KafkaRaftServer nodeId=%d] shutting down", config.node_id)
-        await node.stop()
-        log.info("[KafkaRaftServer nodeId=%d] shut down completed", config.node_id)
-    if fatal is not None:
-        return EXIT_FAILED
-    return EXIT_TERMINATED if was_terminated else EXIT_OK
-
-
-def _keep_for_good() -> None:
-    """Exclude the present objects, modules and metadata image, from later garbage collections."""
-    gc.collect()
-    gc.freeze()
-
-
-def run_node(config: NodeConfig, on_ready: Callable[[Node], None] | None = None) -> int:
-    """Run a node until it is told to stop, and return the exit code of the process.
-
-    143 after SIGTERM and 0 after Ctrl-C, both after a clean stop; 1 if the node could not start or
-    a fault ended it.
-    """
-    set_up_logging(config.text(LOG_FORMAT))
-    sys.setswitchinterval(_SWITCH_INTERVAL_S)
-    keep_large_buffers()
-    raise_limit()
-    # Reference counts free the objects of records and requests; cycles are rare.
-    gc.set_threshold(*_GC_THRESHOLDS)
-    try:
-        import uvloop
-    except ImportError:
-        code = asyncio.run(_run(config, on_ready))
-    else:
-        code = uvloop.run(_run(config, on_ready))
-    return code

@@ -1,1 +1,30 @@
-"""Stand-ins for the world: file system, clock and network that tests can break."""
+"""Clusters for tests: `from spindle.testing import Cluster`. And stand-ins for the world.
+
+The stand-ins are a file system, a clock and a network that the project's own tests can break.
+"""
+
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from spindle.testing.cluster.cluster import Cluster
+    from spindle.testing.cluster.disk import Disk
+    from spindle.testing.cluster.errors import ClusterError
+    from spindle.testing.cluster.node import NodeHandle
+
+_HOMES: Final = {
+    "Cluster": "spindle.testing.cluster.cluster",
+    "ClusterError": "spindle.testing.cluster.errors",
+    "NodeHandle": "spindle.testing.cluster.node",
+    "Disk": "spindle.testing.cluster.disk",
+}
+
+__all__ = ["Cluster", "ClusterError", "Disk", "NodeHandle"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public class when it is first used: pytest imports this package at every start."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_HOMES[name]), name)

@@ -114,7 +114,7 @@ class LocalCluster:
         supervisor = Supervisor(on_ready, on_end)
         is_clean = True
         try:
-            from spindle.runtime.node import run_node
+            from spindle.runtime.process import run_node
 
             supervisor.start(nodes, run_node)
             supervisor.wait_ready()

@@ -26,6 +26,7 @@ class Wishes:
         controllers: nodes that are controllers only; 0 gives the role to brokers.
         racks: the brokers are dealt to so many racks in turn; 0 for none.
         overrides: further keys of every property file.
+        node_overrides: further keys of one node's property file, by node id.
     """
 
     nodes: int = 1
@@ -34,6 +35,7 @@ class Wishes:
     racks: int = 0
     with_metrics: bool = False
     overrides: Mapping[str, str] = field(default_factory=dict)
+    node_overrides: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
 
     @property
     def broker_ids(self) -> range:
@@ -95,7 +97,8 @@ def node_properties(
             properties["broker.rack"] = f"rack-{(node_id - 1) % wishes.racks + 1}"
         if wishes.with_metrics:
             properties["spindle.metrics.listener"] = f"{HOST}:{next(remaining)}"
-        files[own / PROPERTY_FILE] = {**properties, **wishes.overrides}
+        own_overrides = wishes.node_overrides.get(node_id, {})
+        files[own / PROPERTY_FILE] = {**properties, **wishes.overrides, **own_overrides}
     return files
 
 

@@ -209,7 +209,7 @@ class SimulatedNode:
         return self.host
 
 
-class Cluster:
+class SimulatedCluster:
     """All nodes of a scenario, formatted and down."""
 
     def __init__(

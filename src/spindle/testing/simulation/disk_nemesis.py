@@ -12,7 +12,7 @@ from random import Random
 from typing import TYPE_CHECKING, Final
 
 from spindle.testing.filesystem import Fault
-from spindle.testing.simulation.cluster import Cluster, SimulatedNode
+from spindle.testing.simulation.cluster import SimulatedCluster, SimulatedNode
 from spindle.testing.simulation.history import History
 from spindle.testing.simulation.invariants import Invariants
 
@@ -28,7 +28,7 @@ class DiskNemesis:
     def __init__(
         self,
         nemesis: "Nemesis",
-        cluster: Cluster,
+        cluster: SimulatedCluster,
         invariants: Invariants,
         history: History,
         random: Random,

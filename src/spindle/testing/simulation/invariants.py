@@ -20,7 +20,7 @@ from spindle.raft.roles import Leader
 from spindle.replicas.partition import Partition
 from spindle.replication.leader_state import IsrProposal, LeaderState
 from spindle.runtime.node import Node
-from spindle.testing.simulation.cluster import Cluster, SimulatedNode
+from spindle.testing.simulation.cluster import SimulatedCluster, SimulatedNode
 from spindle.testing.simulation.directory_truth import DirectoryTruth
 from spindle.testing.simulation.election_truth import ElectionTruth
 from spindle.testing.simulation.feature_truth import FeatureTruth
@@ -78,7 +78,7 @@ class _Watched:
 class Invariants:
     """Checks each node by its own state, not by its answers to other nodes."""
 
-    def __init__(self, cluster: Cluster, verdict: Verdict, history: History) -> None:
+    def __init__(self, cluster: SimulatedCluster, verdict: Verdict, history: History) -> None:
         self._history = history
         self.asked_moves: set[tuple[int, TopicPartition, str]] = set()
         """Moves between directories that were asked for: broker, partition and path."""

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from spindle.config.broker_keys.spindle import HANG_TIMEOUT
 from spindle.testing.filesystem import Fault
-from spindle.testing.simulation.cluster import Cluster, SimulatedNode
+from spindle.testing.simulation.cluster import SimulatedCluster, SimulatedNode
 from spindle.testing.simulation.disk_nemesis import DiskNemesis
 from spindle.testing.simulation.history import History
 from spindle.testing.simulation.invariants import Invariants
@@ -30,7 +30,7 @@ class Nemesis:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: SimulatedCluster,
         network: Network,
         invariants: Invariants,
         history: History,

@@ -14,7 +14,7 @@ from typing import Final
 from spindle.common.uuids import Uuid
 from spindle.metadata.partitions import PartitionRegistration
 from spindle.testing.filesystem import Fault
-from spindle.testing.simulation.cluster import Cluster, SimulatedNode
+from spindle.testing.simulation.cluster import SimulatedCluster, SimulatedNode
 from spindle.testing.simulation.history import History
 from spindle.testing.simulation.invariants import Invariants, story_of
 from spindle.testing.simulation.loop import SimulatedLoop
@@ -36,7 +36,7 @@ class QuietFailure:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: SimulatedCluster,
         invariants: Invariants,
         traffic: SimulatedTraffic,
         verdict: Verdict,

@@ -18,7 +18,7 @@ from spindle.metadata.features import DIRECTORY_ASSIGNMENT_LEVEL
 from spindle.metadata.partitions import PartitionRegistration
 from spindle.raft.roles import Leader
 from spindle.runtime.broker.broker_server import BrokerServer
-from spindle.testing.simulation.cluster import Cluster, SimulatedNode
+from spindle.testing.simulation.cluster import SimulatedCluster, SimulatedNode
 from spindle.testing.simulation.history import History
 from spindle.testing.simulation.invariants import Invariants, story_of
 from spindle.testing.simulation.loop import Deadlock, SimulatedLoop
@@ -78,7 +78,9 @@ class Simulation:
         self.loop.network = self.network
         thread_random = Random(random.randbytes(8))
         self.loop.thread_delay_s = lambda: thread_random.uniform(0.0, 0.005)
-        self.cluster = Cluster(scenario, self.loop, self.history, Random(random.randbytes(8)))
+        self.cluster = SimulatedCluster(
+            scenario, self.loop, self.history, Random(random.randbytes(8))
+        )
         self.invariants = Invariants(self.cluster, self.verdict, self.history)
         self.loop.after_event = self.invariants.after_event
         self.loop.set_exception_handler(self._on_lost_exception)

@@ -10,7 +10,7 @@ from spindle.raft.ready import Destination
 from spindle.testing.simulation.admin import Admin
 from spindle.testing.simulation.client import SimulatedClient
 from spindle.testing.simulation.clock import SkewedClock
-from spindle.testing.simulation.cluster import BROKER_PORT, Cluster
+from spindle.testing.simulation.cluster import BROKER_PORT, SimulatedCluster
 from spindle.testing.simulation.consumer import Consumer, GroupOffsets
 from spindle.testing.simulation.group_members import (
     ANSWER_S,
@@ -44,7 +44,7 @@ class SimulatedTraffic:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: SimulatedCluster,
         invariants: Invariants,
         verdict: Verdict,
         history: History,

@@ -18,7 +18,7 @@ from spindle.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
 from spindle.raft.roles import Leader
 from spindle.runtime.peers.port import PeerUnavailable
 from spindle.testing.simulation.client import SimulatedClient
-from spindle.testing.simulation.cluster import CONTROLLER_PORT, Cluster, SimulatedNode
+from spindle.testing.simulation.cluster import CONTROLLER_PORT, SimulatedCluster, SimulatedNode
 from spindle.testing.simulation.history import History
 
 _TIMEOUT_MS: Final = 3000
@@ -36,7 +36,7 @@ class VoterAdmin:
     """
 
     def __init__(
-        self, client: SimulatedClient, cluster: Cluster, history: History, random: Random
+        self, client: SimulatedClient, cluster: SimulatedCluster, history: History, random: Random
     ) -> None:
         self.is_certain = True
         self._is_busy = False

@@ -1,0 +1,105 @@
+"""A process that runs one node: logging, event loop, signals and exit code."""
+
+import asyncio
+import gc
+import logging
+import signal
+import sys
+from collections.abc import Callable
+from typing import Final
+
+from spindle.common.errors import ConfigError, CorruptLog, LogDirectoryFailed
+from spindle.config.broker_keys.spindle import LOG_FORMAT
+from spindle.config.node_config import NodeConfig
+from spindle.log.errors import MisplacedDirectory
+from spindle.runtime.background import log_unhandled
+from spindle.runtime.disks.open_files import raise_limit
+from spindle.runtime.logging_setup import set_up_logging
+from spindle.runtime.machine import Machine
+from spindle.runtime.memory import keep_large_buffers
+from spindle.runtime.node import Node
+
+log = logging.getLogger(__name__)
+
+EXIT_OK: Final = 0
+EXIT_FAILED: Final = 1
+EXIT_TERMINATED: Final = 128 + signal.SIGTERM
+_GC_THRESHOLDS: Final = (20_000, 20, 50)
+_SWITCH_INTERVAL_S: Final = 0.0005
+"""The event loop waits at most this long for the interpreter lock (a tenth of Python's default)."""
+
+NewEventLoop = Callable[[], asyncio.AbstractEventLoop]
+
+
+async def run(
+    config: NodeConfig,
+    on_ready: Callable[[Node], None] | None = None,
+    machine: Machine | None = None,
+) -> int:
+    """Run a node on the present event loop and return the exit code; see `run_node`."""
+    node = Node(config, machine)
+    loop = asyncio.get_running_loop()
+    was_terminated = False
+
+    def terminate() -> None:
+        nonlocal was_terminated
+        was_terminated = True
+        node.request_stop()
+
+    loop.set_exception_handler(log_unhandled)
+    loop.add_signal_handler(signal.SIGTERM, terminate)
+    loop.add_signal_handler(signal.SIGINT, node.request_stop)
+    fatal: str | None = "the node did not start"
+    try:
+        await node.start()
+        if not node.is_stopping:
+            log.info("[KafkaRaftServer nodeId=%d] Kafka Server started", config.node_id)
+            _keep_for_good()
+            if on_ready is not None:
+                on_ready(node)
+        fatal = await node.wait_stopped()
+    except (ConfigError, CorruptLog, LogDirectoryFailed, MisplacedDirectory, OSError) as error:
+        log.critical("Exiting Kafka due to fatal exception: %s", error)
+    finally:
+        log.info("[KafkaRaftServer nodeId=%d] shutting down", config.node_id)
+        await node.stop()
+        log.info("[KafkaRaftServer nodeId=%d] shut down completed", config.node_id)
+    if fatal is not None:
+        return EXIT_FAILED
+    return EXIT_TERMINATED if was_terminated else EXIT_OK
+
+
+def _keep_for_good() -> None:
+    """Exclude the present objects, modules and metadata image, from later garbage collections."""
+    gc.collect()
+    gc.freeze()
+
+
+def new_event_loop() -> asyncio.AbstractEventLoop:
+    """Return an event loop of uvloop, or of asyncio where uvloop is missing."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()  # type: ignore[no-any-return,unused-ignore]
+
+
+def run_node(
+    config: NodeConfig,
+    on_ready: Callable[[Node], None] | None = None,
+    machine: Machine | None = None,
+    new_loop: NewEventLoop = new_event_loop,
+) -> int:
+    """Run a node until it is told to stop, and return the exit code of the process.
+
+    143 after SIGTERM and 0 after Ctrl-C, both after a clean stop; 1 if the node could not start or
+    a fault ended it.
+    """
+    set_up_logging(config.text(LOG_FORMAT))
+    sys.setswitchinterval(_SWITCH_INTERVAL_S)
+    keep_large_buffers()
+    raise_limit()
+    # Reference counts free the objects of records and requests; cycles are rare.
+    gc.set_threshold(*_GC_THRESHOLDS)
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        return runner.run(run(config, on_ready, machine))

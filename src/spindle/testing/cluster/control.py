@@ -1,0 +1,69 @@
+"""One request and one answer over a Unix socket: lines of JSON."""
+
+import json
+import socket
+from typing import Any, Final
+
+_CHUNK_BYTES: Final = 65536
+
+
+class Refused(Exception):
+    """The other side could not do what it was asked. The text says why."""
+
+
+class NobodyThere(Exception):
+    """The process at the other end has ended, or gave no answer in time."""
+
+
+def ask(path: str, request: dict[str, Any], timeout_s: float) -> Any:
+    """Send a request and return the result.
+
+    Raises:
+        Refused: the other side could not do it.
+        NobodyThere: it does not listen, has ended meanwhile, or gave no answer in time.
+    """
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(timeout_s)
+        try:
+            connection.connect(path)
+            connection.sendall(json.dumps(request).encode() + b"\n")
+            line = read_line(connection)
+        except TimeoutError:
+            raise TimeoutError(f"no answer after {timeout_s:g} s") from None
+        except OSError as error:
+            raise NobodyThere(str(error)) from error
+    if not line:
+        raise NobodyThere("the connection was closed")
+    answer = json.loads(line)
+    if "error" in answer:
+        raise Refused(answer["error"])
+    return answer["result"]
+
+
+def read_line(connection: socket.socket) -> bytes:
+    """Return the bytes up to the first line end, or none if the other side closes before it."""
+    received = b""
+    while not received.endswith(b"\n"):
+        chunk = connection.recv(_CHUNK_BYTES)
+        if not chunk:
+            return b""
+        received += chunk
+    return received
+
+
+def send_result(connection: socket.socket, result: Any) -> None:
+    """Answer a request."""
+    connection.sendall(json.dumps({"result": result}).encode() + b"\n")
+
+
+def send_error(connection: socket.socket, text: str) -> None:
+    """Refuse a request."""
+    connection.sendall(json.dumps({"error": text}).encode() + b"\n")
+
+
+def listen(path: str) -> socket.socket:
+    """Return a socket that listens at the path."""
+    listening = socket.socket(socket.AF_UNIX)
+    listening.bind(path)
+    listening.listen(64)
+    return listening

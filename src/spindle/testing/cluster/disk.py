@@ -1,0 +1,221 @@
+"""One disk of a node: a log directory with faults."""
+
+import errno
+import os
+import shutil
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from spindle.testing.cluster.errors import ClusterError
+from spindle.testing.faults.disk_faults import (
+    ALL_OPERATIONS,
+    AfterTear,
+    DiskFaults,
+    DiskOperation,
+    used_bytes,
+)
+
+if TYPE_CHECKING:
+    from spindle.testing.cluster.node import NodeHandle
+
+_WAIT_S: Final = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class FlippedBit:
+    """A bit of a stored file that was changed. `bit` is 0 for the lowest of the byte."""
+
+    path: Path
+    offset: int
+    bit: int
+
+
+class Disk:
+    """A log directory of a node. Its faults outlive the node's process, as those of a disk do.
+
+    Faults add up until `heal`: a disk may be slow and full. All of them have an effect on open
+    files, too.
+
+    Attributes:
+        node: the node that owns the disk.
+        number: its place in `log.dirs`, from 1.
+        path: the log directory.
+    """
+
+    def __init__(self, node: "NodeHandle", number: int, path: Path) -> None:
+        self.node = node
+        self.number = number
+        self.path = path
+        self._faults = DiskFaults()
+
+    def __repr__(self) -> str:
+        return f"Disk({self.node.node_id}, {self.number}, {str(self.path)!r})"
+
+    @property
+    def faults(self) -> DiskFaults:
+        """The present faults, as far as they were set here."""
+        return self._faults
+
+    @property
+    def directory_id(self) -> str | None:
+        """The `directory.id` in its `meta.properties`; None if it is not formatted."""
+        try:
+            lines = (self.path / "meta.properties").read_text().splitlines()
+        except FileNotFoundError:
+            return None
+        properties = dict(line.split("=", 1) for line in lines if "=" in line)
+        return properties.get("directory.id")
+
+    # -- faults
+
+    def fail(
+        self,
+        error_number: int = errno.EIO,
+        operations: Collection[DiskOperation | str] = ALL_OPERATIONS,
+    ) -> None:
+        """Let operations raise `OSError` with this number.
+
+        Args:
+            error_number: a number of `errno`.
+            operations: some of "read", "write" and "sync"; all by default.
+        """
+        if error_number not in errno.errorcode:
+            raise ValueError(f"error_number {error_number} is not a number of errno")
+        chosen = frozenset(map(DiskOperation, operations))
+        self._set(replace(self._faults, error_number=error_number, operations=chosen))
+
+    def fill(self, leave_bytes: int = 0) -> None:
+        """Leave so many bytes free; what exceeds them fails with ENOSPC.
+
+        DescribeLogDirs reports the free bytes. Files that are removed make room again.
+        """
+        if leave_bytes < 0:
+            raise ValueError(f"leave_bytes {leave_bytes} is less than 0")
+        quota = used_bytes(str(self.path)) + leave_bytes
+        self._set(replace(self._faults, quota_bytes=quota))
+
+    def slow(self, delay_ms: float) -> None:
+        """Delay every operation by so many milliseconds."""
+        if delay_ms < 0:
+            raise ValueError(f"delay_ms {delay_ms} is less than 0")
+        self._set(replace(self._faults, slow_ms=delay_ms))
+
+    def hang(self) -> None:
+        """Let no operation return, until `heal`."""
+        self._set(replace(self._faults, is_hung=True))
+
+    def readonly(self) -> None:
+        """Let writes fail with EROFS, as on a disk that the system has remounted read-only."""
+        self._set(replace(self._faults, is_readonly=True))
+
+    def tear(self, then: AfterTear | str = AfterTear.KILL, files: str = "*.log") -> None:
+        """Let only the first half of the next write arrive, as a power failure does.
+
+        Args:
+            then: "kill" ends the node with the write; "fail" fails the write with EIO and every
+                operation after it.
+            files: a pattern as in `fnmatch` for the file of that write, below the directory; a
+                folder counts, too ("orders-*/*.log").
+        """
+        self._set(replace(self._faults, tear=AfterTear(then), torn_files=files))
+
+    def flip(
+        self,
+        file: str | os.PathLike[str] | None = None,
+        offset: int = -1,
+        bit: int = 0,
+    ) -> FlippedBit:
+        """Change a bit of stored data, as a disk does that reports no error.
+
+        Args:
+            file: below the directory, or absolute; the segment that was written last by default.
+            offset: of the byte in the file; a negative one counts from the end.
+            bit: 0 (lowest) to 7.
+
+        Raises:
+            ClusterError: there is no such byte.
+        """
+        if not 0 <= bit <= 7:
+            raise ValueError(f"bit {bit} is not in 0 to 7")
+        path = self._last_segment() if file is None else self.path / file
+        try:
+            with path.open("r+b", buffering=0) as stored:
+                position = offset if offset >= 0 else stored.seek(0, os.SEEK_END) + offset
+                byte = os.pread(stored.fileno(), 1, position) if position >= 0 else b""
+                if not byte:
+                    raise ClusterError(f"{path} has no byte {offset}")
+                os.pwrite(stored.fileno(), bytes([byte[0] ^ 1 << bit]), position)
+        except OSError as error:
+            raise ClusterError(f"cannot flip a bit of {path}: {error.strerror}") from None
+        return FlippedBit(path, position, bit)
+
+    def _last_segment(self) -> Path:
+        """Return the segment with records that was written last, the metadata log's excepted."""
+        segments = [
+            (segment.stat().st_mtime_ns, segment)
+            for segment in self.path.glob("*-*/*.log")
+            if segment.stat().st_size and not segment.parent.name.startswith("__cluster_metadata")
+        ]
+        if not segments:
+            raise ClusterError(f"{self.path} holds no segment with records")
+        return max(segments)[1]
+
+    def heal(self) -> None:
+        """End all faults. Stored data stay as they are.
+
+        A directory that the broker has given up stays offline until the broker restarts.
+        """
+        self._set(DiskFaults(generation=self._faults.generation))
+
+    def replace(self) -> None:
+        """Put an empty new disk in the place of this one. It has no faults and is not formatted.
+
+        Files that the node has open belong to the old disk and fail with EIO.
+        """
+        old = self.path.with_name(f"{self.path.name}-replaced")
+        shutil.rmtree(old, ignore_errors=True)
+        self._set(DiskFaults(errno.EIO, generation=self._faults.generation + 1))
+        self.path.rename(old)
+        self.path.mkdir()
+        self._set(DiskFaults(generation=self._faults.generation))
+        shutil.rmtree(old)
+
+    def format(self) -> None:
+        """Format a new disk for its node, with a new directory id.
+
+        Raises:
+            ClusterError: it cannot be written.
+        """
+        from spindle.testing.cluster.formatting import format_unformatted
+
+        format_unformatted(str(self.node.property_file))
+
+    def wait_until_offline(self, timeout_s: float = _WAIT_S) -> str:
+        """Return the reason when the node has given up this directory.
+
+        A disk that nobody uses is not noticed: the node must read or write it.
+
+        Raises:
+            TimeoutError: the directory is not offline in time.
+            ClusterError: the node does not run.
+        """
+        return str(self.node.await_condition(timeout_s, name="offline", path=str(self.path)))
+
+    # -- for the node's starts
+
+    def _set(self, faults: DiskFaults) -> None:
+        self._faults = faults
+        self.node.tell("set-disk", path=str(self.path), faults=faults.to_json())
+
+    def faults_at_start(self) -> DiskFaults:
+        """Return the faults for the next life of the node; a tear belongs to one life."""
+        self._faults = replace(self._faults, tear=None)
+        return self._faults
+
+    def take_over(self) -> None:
+        """Take over the faults of the running node: a torn write may have ended in a failure."""
+        if self._faults.tear is AfterTear.FAIL:
+            found = self.node.ask("disk", path=str(self.path))
+            self._faults = DiskFaults.from_json(found)

@@ -1,0 +1,5 @@
+"""The error of clusters for tests."""
+
+
+class ClusterError(Exception):
+    """A cluster or a node did not do what was asked. The text says why, with the log's end."""

@@ -1,0 +1,196 @@
+"""A file system whose log directories fail as their `FaultyDisk` says."""
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeVar
+
+from spindle.common.ports import Bytes, File, FileSystem
+from spindle.testing.faults.disk_faults import DiskOperation, FaultyDisk, no_space, used_bytes
+
+T = TypeVar("T")
+
+
+class FaultyFile:
+    """An open file on a disk that may fail at any time."""
+
+    __slots__ = ("_disk", "_file", "_generation", "path")
+
+    def __init__(self, path: str, file: File, disk: FaultyDisk) -> None:
+        self.path = path
+        self._file = file
+        self._disk = disk
+        self._generation = disk.faults.generation
+
+    def _enter(self, operation: DiskOperation) -> None:
+        self._disk.enter(operation, self.path, self._generation)
+
+    def pread(self, size_bytes: int, position: int, /) -> bytes:
+        self._enter(DiskOperation.READ)
+        return self._file.pread(size_bytes, position)
+
+    def append(self, parts: Sequence[Bytes], /) -> int:
+        self._enter(DiskOperation.WRITE)
+        total = sum(map(len, parts))
+        torn = self._disk.torn_bytes(self.path, total)
+        if torn is not None:
+            self._file.append([b"".join(parts)[:torn]])
+            raise self._disk.after_tear(self.path)
+        room = self._disk.take_room(self.path, total)
+        if room < total:
+            # A full disk takes the bytes that fit, and then fails.
+            self._file.append([b"".join(parts)[:room]])
+            raise no_space(self.path)
+        return self._file.append(parts)
+
+    def pwrite(self, data: Bytes, position: int, /) -> None:
+        self._enter(DiskOperation.WRITE)
+        view = memoryview(data)
+        torn = self._disk.torn_bytes(self.path, len(view))
+        if torn is not None:
+            self._file.pwrite(view[:torn], position)
+            raise self._disk.after_tear(self.path)
+        growth = max(0, position + len(view) - self._file.size())
+        room = self._disk.take_room(self.path, growth)
+        if room < growth:
+            self._file.pwrite(view[: len(view) - growth + room], position)
+            raise no_space(self.path)
+        self._file.pwrite(view, position)
+
+    def size(self) -> int:
+        # The inode of an open file is in memory.
+        return self._file.size()
+
+    def truncate(self, size_bytes: int, /) -> None:
+        self._enter(DiskOperation.WRITE)
+        freed = self._file.size() - size_bytes
+        self._file.truncate(size_bytes)
+        self._disk.give_room(max(0, freed))
+
+    def sync(self) -> None:
+        self._enter(DiskOperation.SYNC)
+        self._file.sync()
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class FaultyFileSystem:
+    """`FileSystem` over another one, with faults in the directories of `disks`.
+
+    Args:
+        disks: by absolute path of the log directory. More may be added later.
+    """
+
+    def __init__(self, below: FileSystem, disks: Mapping[str, FaultyDisk]) -> None:
+        self._below = below
+        self._disks = disks
+
+    def _disk(self, path: str) -> FaultyDisk | None:
+        while path not in self._disks:
+            parent = os.path.dirname(path)
+            if parent == path:
+                return None
+            path = parent
+        return self._disks[path]
+
+    def _enter(self, operation: DiskOperation, path: str) -> FaultyDisk | None:
+        disk = self._disk(path)
+        if disk is not None:
+            disk.enter(operation, path)
+        return disk
+
+    def _read(self, function: Callable[[str], T], path: str) -> T:
+        self._enter(DiskOperation.READ, path)
+        return function(path)
+
+    def open(self, path: str, *, create: bool = False, writable: bool = True) -> File:
+        disk = self._disk(path)
+        if disk is None:
+            return self._below.open(path, create=create, writable=writable)
+        disk.enter(DiskOperation.WRITE if writable else DiskOperation.READ, path)
+        return FaultyFile(path, self._below.open(path, create=create, writable=writable), disk)
+
+    def read_bytes(self, path: str) -> bytes:
+        return self._read(self._below.read_bytes, path)
+
+    def write_atomically(self, path: str, data: bytes) -> None:
+        disk = self._enter(DiskOperation.WRITE, path)
+        if disk is not None:
+            disk.enter(DiskOperation.SYNC, path)
+            temporary = path + ".tmp"
+            torn = disk.torn_bytes(path, len(data))
+            if torn is not None:
+                self._leave(temporary, data[:torn])
+                raise disk.after_tear(path)
+            freed = self._below.size(path) if self._below.exists(path) else 0
+            room = disk.take_room(path, len(data))
+            if room < len(data):
+                self._leave(temporary, data[:room])
+                raise no_space(path)
+            disk.give_room(freed)
+        self._below.write_atomically(path, data)
+
+    def _leave(self, path: str, data: bytes) -> None:
+        """Write the part of a temporary file that arrived."""
+        file = self._below.open(path, create=True)
+        try:
+            file.truncate(0)
+            file.append([data])
+        finally:
+            file.close()
+
+    def exists(self, path: str) -> bool:
+        return self._read(self._below.exists, path)
+
+    def capacity(self, path: str) -> tuple[int, int]:
+        disk = self._enter(DiskOperation.READ, path)
+        total, usable = self._below.capacity(path)
+        return total, usable if disk is None else disk.usable_bytes(usable)
+
+    def is_directory(self, path: str) -> bool:
+        return self._read(self._below.is_directory, path)
+
+    def list_directory(self, path: str) -> list[str]:
+        return self._read(self._below.list_directory, path)
+
+    def size(self, path: str) -> int:
+        return self._read(self._below.size, path)
+
+    def modified_ms(self, path: str) -> int:
+        return self._read(self._below.modified_ms, path)
+
+    def make_directories(self, path: str) -> None:
+        self._enter(DiskOperation.WRITE, path)
+        self._below.make_directories(path)
+
+    def rename(self, source: str, target: str) -> None:
+        self._enter(DiskOperation.WRITE, source)
+        self._enter(DiskOperation.WRITE, target)
+        self._below.rename(source, target)
+
+    def remove(self, path: str) -> None:
+        disk = self._enter(DiskOperation.WRITE, path)
+        freed = self._below.size(path) if disk is not None else 0
+        self._below.remove(path)
+        if disk is not None:
+            disk.give_room(freed)
+
+    def remove_tree(self, path: str) -> None:
+        disk = self._enter(DiskOperation.WRITE, path)
+        freed = used_bytes(path) if disk is not None else 0
+        self._below.remove_tree(path)
+        if disk is not None:
+            disk.give_room(freed)
+
+    def sync_directory(self, path: str) -> None:
+        self._enter(DiskOperation.SYNC, path)
+        self._below.sync_directory(path)
+
+    def make_read_only(self, path: str) -> None:
+        self._enter(DiskOperation.WRITE, path)
+        self._below.make_read_only(path)
+
+
+def faulty_disks(paths: Iterable[str]) -> dict[str, FaultyDisk]:
+    """Return a healthy disk for each directory, by its absolute path."""
+    return {path: FaultyDisk(path) for path in map(os.path.abspath, paths)}
