@@ -13,6 +13,7 @@ from spindle.testing.cluster.disk import Disk
 from spindle.testing.cluster.errors import ClusterError
 from spindle.testing.cluster.keeper_process import KeeperProcess
 from spindle.testing.cluster.node import NodeHandle
+from spindle.testing.cluster.properties import property_texts
 from spindle.testing.faults.network_faults import Cut, NetworkFaults
 
 _WAIT_S: Final = 60.0
@@ -80,9 +81,9 @@ class Cluster:
                 directories=directories,
                 controllers=controllers,
                 racks=racks,
-                properties=_texts({**_DEFAULTS, **(properties or {})}),
+                properties=property_texts({**_DEFAULTS, **(properties or {})}),
                 node_properties={
-                    number: _texts(keys) for number, keys in (node_properties or {}).items()
+                    number: property_texts(keys) for number, keys in (node_properties or {}).items()
                 },
                 folder=os.path.abspath(folder or self._keeper.home),
             )
@@ -184,9 +185,7 @@ class Cluster:
         """
         from spindle.testing.cluster.topics import make_topic
 
-        make_topic(
-            self.bootstrap_servers, name, partitions, replication_factor, _texts(configs or {})
-        )
+        make_topic(self.bootstrap_servers, name, partitions, replication_factor, configs or {})
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic.
@@ -435,14 +434,6 @@ class Cluster:
 def _check(name: str, value: int, least: int) -> None:
     if not least <= value <= _MAX_NODES:
         raise ValueError(f"{name} {value} is not in {least} to {_MAX_NODES}")
-
-
-def _texts(properties: Mapping[str, object]) -> dict[str, str]:
-    """Return the values as they stand in a property file."""
-    return {
-        key: str(value).lower() if isinstance(value, bool) else str(value)
-        for key, value in properties.items()
-    }
 
 
 def _ending(code: int) -> str:

@@ -8,6 +8,7 @@ from spindle.client.wire.cluster import WireClient
 from spindle.client.wire.settings import client_settings
 from spindle.common.ids import TopicPartition
 from spindle.protocol.messages.metadata import MetadataResponse
+from spindle.testing.cluster.properties import property_texts
 
 
 def connected(bootstrap_servers: str) -> WireClient:
@@ -22,7 +23,7 @@ def make_topic(
     name: str,
     partitions: int,
     replication_factor: int | None,
-    configs: Mapping[str, str],
+    configs: Mapping[str, object],
 ) -> None:
     """Create a topic and return when each of its partitions has a leader.
 
@@ -31,7 +32,8 @@ def make_topic(
         ClientError: no broker could be asked.
     """
     with connected(bootstrap_servers) as client:
-        topic = NewTopic(name, partitions, replication_factor, configs=configs)
+        texts = property_texts(configs)
+        topic = NewTopic(name, partitions, replication_factor, configs=texts)
         create_topic(client, topic)
 
         def attempt() -> None:
