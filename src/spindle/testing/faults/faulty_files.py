@@ -70,6 +70,9 @@ class FaultyFile:
         self._enter(DiskOperation.SYNC)
         self._file.sync()
 
+    def forget_cached(self, size_bytes: int, position: int, /) -> None:
+        self._file.forget_cached(size_bytes, position)
+
     def close(self) -> None:
         self._file.close()
 
