@@ -107,7 +107,8 @@ class FaultyConnection(asyncio.BufferedProtocol):
             self._peer = self._network.peer_from(address[0]) if address else None
         self._network.add(self)
         outbound, inbound = self._network.faults.of(self._peer)
-        self._holds_out, self._holds_in = outbound is Cut.STALL, inbound is Cut.STALL
+        # Bytes of a connection that is about to be broken do not arrive either.
+        self._holds_out, self._holds_in = outbound is not Cut.NONE, inbound is not Cut.NONE
         self.inner.connection_made(cast(asyncio.BaseTransport, self))
         # The transport begins to read after this call, so it is paused after that.
         self._loop.call_soon(self.apply)
