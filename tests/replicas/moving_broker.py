@@ -186,6 +186,7 @@ class MovingBroker:
         config: LogConfig = SMALL,
         uuids: Iterable[int] = count(1),
         executor: type[InlineExecutor] = InlineExecutor,
+        moves_at_once: int = 2,
     ) -> None:
         self.disks = disks
         self.cluster = cluster
@@ -215,7 +216,9 @@ class MovingBroker:
         self.quota = ReplicationQuota(
             WindowedRate(11, 1000, is_spread=False), self.rate, lambda: self.steady_ms
         )
-        self.mover = ReplicaMover(self.replicas, self.quota, 2, lambda: True, lambda: NOW_MS)
+        self.mover = ReplicaMover(
+            self.replicas, self.quota, moves_at_once, lambda: True, lambda: NOW_MS
+        )
         self._tasks: list[asyncio.Task[None]] = []
 
     def _new_uuid(self) -> Uuid:

@@ -5,11 +5,19 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 from cluster_image import directory_of
-from log_builders import values
-from moving_broker import BROKER, Disks, HangingExecutor, MovingBroker, new_cluster
+from log_builders import NOW_MS, batch, values
+from moving_broker import (
+    BROKER,
+    Disks,
+    HangingExecutor,
+    LateExecutor,
+    MovingBroker,
+    new_cluster,
+)
 
 from spindle.common.errors import ErrorCode
-from spindle.replication.replica_move import MoveState
+from spindle.replicas.moves import Move
+from spindle.replication.replica_move import MoveEvent, MoveState
 
 A, B = (directory_of(BROKER, number) for number in range(2))
 IN_THE_SWAP = [(0, "set_aside"), (1, "_promote"), (0, "state_for_copy"), (1, "_adopt_state")]
@@ -152,5 +160,36 @@ def test_a_target_that_fails_while_the_current_log_gives_up_its_name_is_not_prom
         assert broker.names(0) == ["orders-0"]
         assert (await broker.append("on")).first_offset == 12
         assert [directory.log_count for directory in broker.directories] == [1, 0, 0]
+
+    run(scenario)
+
+
+def test_moves_that_wait_for_their_turn_go_in_the_order_of_their_names() -> None:
+    async def scenario() -> None:
+        cluster = new_cluster()
+        for name in ("apples", "pears", "quinces"):
+            cluster.create(name, [BROKER], directories=[[A]])
+        broker = MovingBroker(Disks(), cluster, executor=LateExecutor, moves_at_once=1)
+        await broker.start()
+        broker.quota.limit_bytes_per_s = -1
+        ended: list[str] = []
+        for name in ("quinces", "pears", "apples", "orders"):
+            partition = broker.replicas.lookup(name, 0)
+            assert partition is not None
+            partition.log.append_as_leader(bytearray(batch(name)), 0, NOW_MS)
+            code = await broker.mover.alter(partition, broker.directories[1])
+            assert code == ErrorCode.NONE
+        seen = broker.replicas.moves.on_news
+
+        def noted(move: Move) -> None:
+            if move.course.state is MoveState.ASSIGNING:
+                ended.append(move.partition.topic_partition.topic)
+                broker.replicas.moves.happened(move, MoveEvent.CANCEL)
+            seen(move)
+
+        broker.replicas.moves.on_news = noted
+        broker.quota.limit_bytes_per_s = 10**9
+        await broker.until(lambda: not len(broker.replicas.moves) and not broker.mover.is_busy)
+        assert ended == ["quinces", "apples", "orders", "pears"]
 
     run(scenario)

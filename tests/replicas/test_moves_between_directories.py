@@ -6,12 +6,21 @@ from collections.abc import Awaitable, Callable
 import pytest
 from cluster_image import directory_of
 from log_builders import NOW_MS, batch, values
-from moving_broker import BROKER, WHERE, Disks, LateExecutor, MovingBroker, new_cluster
+from moving_broker import (
+    BROKER,
+    WHERE,
+    Disks,
+    InlineExecutor,
+    LateExecutor,
+    MovingBroker,
+    new_cluster,
+)
 
 from spindle.common.errors import ErrorCode
 from spindle.disks import log_copy
 from spindle.log.formats.checkpoints import RECOVERY_POINTS, read_offset_checkpoint
 from spindle.log.log_config import LogConfig
+from spindle.replicas import copied_stretches
 from spindle.replication.replica_move import MoveState
 from spindle.testing.filesystem import Fault
 
@@ -490,9 +499,11 @@ def test_while_a_directory_is_offline_no_move_begins() -> None:
 # -- crashes
 
 
-async def move_until_dead(disks: Disks, operations: int) -> tuple[MovingBroker, list[str], bool]:
+async def move_until_dead(
+    disks: Disks, operations: int, executor: type[InlineExecutor]
+) -> tuple[MovingBroker, list[str], bool]:
     """Move under traffic, and lose power after so many operations; what was acknowledged before."""
-    broker = await MovingBroker(disks, new_cluster()).start()
+    broker = await MovingBroker(disks, new_cluster(), executor=executor).start()
     acknowledged = [text for _, text in await broker.fill(6)]
     broker.partition.log.flush()
     disks.power_left = operations
@@ -514,12 +525,20 @@ async def move_until_dead(disks: Disks, operations: int) -> tuple[MovingBroker, 
 
 
 @pytest.mark.parametrize("loses_unsynced", [False, True], ids=["kill -9", "power failure"])
+@pytest.mark.parametrize("stretch_bytes", [900, copied_stretches.STRETCH_BYTES])
+@pytest.mark.parametrize("executor", [InlineExecutor, LateExecutor])
 def test_a_crash_after_every_operation_loses_nothing_and_the_move_goes_on(
     loses_unsynced: bool,
+    stretch_bytes: int,
+    executor: type[InlineExecutor],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(copied_stretches, "STRETCH_BYTES", stretch_bytes)
+    monkeypatch.setattr(copied_stretches, "SHORTEST_BYTES", stretch_bytes)
+
     async def crash(operations: int) -> bool:
         disks = Disks()
-        before, acknowledged, is_over = await move_until_dead(disks, operations)
+        before, acknowledged, is_over = await move_until_dead(disks, operations, executor)
         if loses_unsynced:
             disks.crash()
         currents = [n for n in (0, 1) if "orders-0" in before.names(n)]
