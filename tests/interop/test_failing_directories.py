@@ -28,7 +28,7 @@ STALL_S = 20.0
 
 
 class Cluster:
-    """Three nodes; the second directory of node 2 is on a disk of its own."""
+    """Three nodes; the second directory of node 2, the victim, is on a disk of its own."""
 
     def __init__(self, kind: type[Node], folder: Path, tools: JavaTools) -> None:
         self.disk = FailingDisk(folder / "disk")
@@ -148,3 +148,68 @@ def test_a_disk_that_was_full_serves_again_after_a_restart(cluster: Cluster) -> 
         traffic.wait_for_more()
     traffic.check()
     assert cluster.on_disk()
+
+
+class WholeDisks(Cluster):
+    """Three nodes, each with a single directory, on a disk of its own; the victim is chosen."""
+
+    def __init__(self, kind: type[Node], folder: Path, tools: JavaTools) -> None:
+        self.trio = Trio(kind, folder, tools)
+        self.disks = {number: FailingDisk(folder / f"disk{number}") for number in self.trio.nodes}
+        self._choose(2)
+        for number, node in self.trio.nodes.items():
+            node.log_dirs = [self.disks[number].path]
+            node.write_properties()
+
+    def _choose(self, number: int) -> None:
+        self.number = number
+        self.victim = self.trio.nodes[number]
+        self.disk = self.disks[number]
+
+    def choose(self, *, must_lead_quorum: bool) -> None:
+        """Make the active controller the victim, or another node."""
+        lines = self.trio.run("metadata-quorum", "describe", "--status").lines
+        (leader,) = [int(line.split()[1]) for line in lines if line.startswith("LeaderId")]
+        self._choose(leader if must_lead_quorum else leader % 3 + 1)
+
+    def remove(self) -> None:
+        self.trio.remove()
+        for disk in self.disks.values():
+            disk.remove()
+
+
+@pytest.fixture
+def whole_disks(
+    tmp_path: Path, candidate_class: type[Node], java_tools: JavaTools
+) -> Iterator[WholeDisks]:
+    reason = why_no_failing_disks()
+    if reason:
+        pytest.skip(reason)
+    one = WholeDisks(candidate_class, tmp_path, java_tools)
+    try:
+        one.start()
+        yield one
+    finally:
+        one.remove()
+
+
+@pytest.mark.parametrize("leads_quorum", [False, True])
+def test_a_node_whose_only_disk_fails_ends_and_its_partitions_are_led_elsewhere(
+    whole_disks: WholeDisks, leads_quorum: bool
+) -> None:
+    cluster = whole_disks
+    cluster.choose(must_lead_quorum=leads_quorum)
+    others = sorted({1, 2, 3} - {cluster.number})
+    bootstrap = cluster.trio.nodes[others[0]].bootstrap
+    cluster.admin = AdminClient({"bootstrap.servers": bootstrap})
+    with PacedTraffic(bootstrap, TOPIC, PARTITIONS) as traffic:
+        traffic.wait_for_more(50)
+        failed_s = time.monotonic()
+        stop_answering(cluster.disk)
+        cluster.until(lambda: all(isr == others for _, isr in cluster.partitions().values()))
+        traffic.wait_for_more()
+    gap_s = max(traffic.longest_gap_s(p, failed_s) for p in range(PARTITIONS))
+    print(f"longest time between two acknowledgements {gap_s:.3f} s")
+    traffic.check()
+    assert cluster.victim.process is not None
+    assert cluster.victim.process.wait(LIMIT_S) == 1
