@@ -156,3 +156,32 @@ def test_the_records_are_there_again_when_the_disk_comes_back(
             assert brokers.log_end(OTHER) == 2
 
     run(scenario)
+
+
+def test_a_directory_id_of_another_broker_is_refused_with_a_reason(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The disk of one broker was copied into another one, and its node.id changed."""
+    overrides = {"initial_broker_registration_timeout_ms": "300"}
+    homes = cluster_homes(tmp_path, ["controller", "broker", "broker"], **overrides)
+    original, copy = (home.directories[1] / "meta.properties" for home in homes[1:])
+    copy.write_text(original.read_text().replace("node.id=2", "node.id=3"))
+
+    async def scenario() -> None:
+        brokers = Brokers(homes)
+        try:
+            await brokers.start(1)
+            await brokers.start(2)
+            node = await brokers.start(3)
+            fault = await asyncio.wait_for(node.wait_stopped(), 30)
+            assert fault is not None
+            assert "initial.broker.registration.timeout.ms=300: INVALID_REGISTRATION" in fault
+            assert 3 not in brokers.nodes[1].publisher.image.cluster.brokers
+        finally:
+            await brokers.stop_all()
+
+    run(scenario)
+    reasons = {r.getMessage() for r in caplog.records if "was not registered" in r.getMessage()}
+    assert len(reasons) == 1
+    assert "broker 3 was not registered" in (text := reasons.pop())
+    assert "Broker 2 is already registered with directory" in text

@@ -236,7 +236,7 @@ class BrokerLifecycle:
                         f"{self._times.initial_registration_timeout_ms}: {error}"
                     )
                     await asyncio.Event().wait()
-                log.info("registration refused: %s", error)
+                log.info("registration refused: %s; the controller's log says why", error)
                 await asyncio.sleep(self._backoff.next_ms() / 1000)
             else:
                 self._backoff.reset()

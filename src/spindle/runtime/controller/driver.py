@@ -23,6 +23,7 @@ from spindle.metadata.image import MetadataImage
 from spindle.protocol.message import Message
 from spindle.protocol.messages.alter_client_quotas import AlterClientQuotasRequest
 from spindle.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
+from spindle.protocol.messages.broker_registration import BrokerRegistrationRequest
 from spindle.publication.image_publisher import ImageConsumer, ImagePublisher
 from spindle.publication.loader import Publication
 from spindle.raft.leader import LeaderAndEpoch
@@ -148,6 +149,9 @@ class ControllerDriver(ImageConsumer):
         except ApiError as error:
             if error.code is ErrorCode.NOT_CONTROLLER:
                 raise
+            if isinstance(request, BrokerRegistrationRequest):
+                # The answer has no place for the reason.
+                logger.warning("broker %d was not registered: %s", request.broker_id, error)
             return error_answer(request, error)
         finally:
             self.history.operations.observe(perf_counter() - began_s)

@@ -125,6 +125,11 @@ def replica_metrics(broker: BrokerServer, counts: ReplicaCounts) -> Iterator[Met
         "Idempotent producers in the state of this broker's replicas.",
         counts.producer_ids,
     )
+    yield gauge(
+        "kafka_server_assignments_manager_queued_replica_to_dir_assignments",
+        "Replicas whose log directory the controller has not acknowledged.",
+        broker.directory_reports.queued_count,
+    )
     changes = broker.isr_changes
     yield counter(f"{prefix}_isr_expands", "Replicas that were added to an ISR.", changes.expands)
     yield counter(
