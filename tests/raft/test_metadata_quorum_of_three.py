@@ -35,8 +35,11 @@ _OFFSET_S = time() - monotonic()
 class Member:
     """One node: voters are 1, 2 and 3, others observe."""
 
-    def __init__(self, node_id: int, root: Path, network: Network) -> None:
+    def __init__(
+        self, node_id: int, root: Path, network: Network, settings: QuorumSettings = FAST
+    ) -> None:
         self.node_id = node_id
+        self._settings = settings
         self.heard = Recorder()
         self.faults: list[BaseException] = []
         self._directory = root / f"node{node_id}"
@@ -63,7 +66,7 @@ class Member:
         )
         self.quorum = RaftMetadataQuorum(
             local,
-            FAST,
+            self._settings,
             static_voters(1, 2, 3),
             log,
             self.thread,
@@ -167,6 +170,35 @@ def test_a_leader_whose_disk_dies_stops_and_the_others_go_on(tmp_path: Path) -> 
         assert leader.heard.records == [TOPIC]
         assert "No space left on device" in str(leader.faults[0])
         leader.thread.stop(5)
+
+    asyncio.run(run())
+
+
+def test_a_leader_whose_disk_dies_asks_the_others_to_elect(tmp_path: Path) -> None:
+    """They hear it from the leader: here they would wait for its silence longer than the test."""
+    patient = FAST._replace(fetch_timeout_ms=10_000_000)
+
+    async def run() -> None:
+        network = Network()
+        members = [Member(node_id, tmp_path, network, patient) for node_id in (1, 2, 3)]
+        for member in members:
+            await member.start()
+        leader = await the_leader(members)
+        epoch = leader.quorum.leader.epoch
+        last = leader.quorum.append(epoch, [TOPIC], metadata_version=LEVEL, is_atomic=True)
+        for member in members:
+            await member.heard.wait_for_offset(last)
+        leader.thread.fail(OSError(ENOSPC, "No space left on device"))
+        leader.quorum.append(epoch, [NoOpRecord()], metadata_version=LEVEL, is_atomic=True)
+        rest = [member for member in members if member is not leader]
+        successor = await the_leader(rest)
+        assert successor.quorum.leader.epoch > epoch
+        assert {peer.id for peer in leader.quorum.peers_after_fault()} == {
+            member.node_id for member in rest
+        }
+        assert not successor.quorum.peers_after_fault()
+        for member in members:
+            await member.stop()
 
     asyncio.run(run())
 

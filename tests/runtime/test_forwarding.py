@@ -1,6 +1,7 @@
 """Envelopes, and the channel that looks for the active controller."""
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -113,10 +114,34 @@ class Controllers:
         """Nothing is open."""
 
 
-def channel(controllers: Controllers, timeout_s: float = 5) -> ActiveControllerChannel:
+def channel(
+    controllers: Controllers, timeout_s: float = 5, *, without_quorum: Sequence[Destination] = ()
+) -> ActiveControllerChannel:
     return ActiveControllerChannel(
-        1, controllers, lambda: Endpoint("CONTROLLER", "host", 9), controllers, timeout_s
+        1,
+        controllers,
+        lambda: Endpoint("CONTROLLER", "host", 9),
+        lambda: without_quorum,
+        controllers,
+        timeout_s,
     )
+
+
+def test_a_node_that_has_left_the_quorum_asks_all_controllers_for_the_active_one() -> None:
+    """Its own controller led until the disk of the metadata failed."""
+
+    async def scenario() -> None:
+        controllers = Controllers()
+        refusal = BrokerHeartbeatResponse(error_code=ErrorCode.NOT_CONTROLLER)
+        controllers.answers[2] = [refusal, PeerUnavailable("down")]
+        controllers.answers[3] = [refusal, BrokerHeartbeatResponse(is_caught_up=True)]
+        others = [Destination(node, "host", 9) for node in (2, 3)]
+        asking = channel(controllers, without_quorum=others)
+        asking.on_leader_change(LeaderAndEpoch(1, 1))
+        assert (await asking.request(BrokerHeartbeatRequest())).is_caught_up
+        assert controllers.asked == [3, 2, 3]
+
+    asyncio.run(scenario())
 
 
 def test_the_channel_asks_again_until_the_active_controller_answers() -> None:

@@ -6,7 +6,7 @@ active controller, until the request times out.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, Protocol
 
 from spindle.common.errors import ApiError, ErrorCode, ProtocolViolation
@@ -36,6 +36,8 @@ class ActiveControllerChannel(ImageConsumer):
 
     Args:
         leader_endpoint: returns the endpoint of the quorum's leader, None while it is not known.
+        without_quorum: returns the controllers to be asked in turn once this node has left the
+            quorum and hears of no more leaders; empty before.
     """
 
     def __init__(
@@ -43,17 +45,20 @@ class ActiveControllerChannel(ImageConsumer):
         node_id: int,
         local: LocalController,
         leader_endpoint: Callable[[], Endpoint | None],
+        without_quorum: Callable[[], Sequence[Destination]],
         peers: Peers,
         timeout_s: float = _TIMEOUT_S,
     ) -> None:
         self._node_id = node_id
         self._local = local
         self._leader_endpoint = leader_endpoint
+        self._without_quorum = without_quorum
         self._peers = peers
         self._timeout_s = timeout_s
         self._leader = LeaderAndEpoch()
         self._has_leader = asyncio.Event()
         self._attempts: dict[asyncio.Task[Any], None] = {}
+        self._turn = 0
 
     def close(self) -> None:
         self._abandon_attempts()
@@ -89,9 +94,14 @@ class ActiveControllerChannel(ImageConsumer):
             await self._has_leader.wait()
             asked = self._leader
             try:
+                others = self._without_quorum()
+                if others:
+                    self._turn += 1
+                    other = others[self._turn % len(others)]
+                    return await self._ask_remote(other, message, context)
                 if asked.leader_id == self._node_id:
                     return await self._local.request(message, context)
-                return await self._ask_remote(asked.leader_id, message, context)
+                return await self._ask_remote(self._destination(asked), message, context)
             except ApiError as error:
                 if error.code is not ErrorCode.NOT_CONTROLLER:
                     raise
@@ -100,13 +110,15 @@ class ActiveControllerChannel(ImageConsumer):
             if self._leader == asked:
                 await asyncio.sleep(_RETRY_S)
 
-    async def _ask_remote(
-        self, leader_id: int, message: Message, context: RequestContext | None
-    ) -> Any:
+    def _destination(self, leader: LeaderAndEpoch) -> Destination:
         endpoint = self._leader_endpoint()
         if endpoint is None:
-            raise PeerUnavailable(f"the address of controller {leader_id} is not known")
-        destination = Destination(leader_id, endpoint.host, endpoint.port)
+            raise PeerUnavailable(f"the address of controller {leader.leader_id} is not known")
+        return Destination(leader.leader_id, endpoint.host, endpoint.port)
+
+    async def _ask_remote(
+        self, destination: Destination, message: Message, context: RequestContext | None
+    ) -> Any:
         attempt = asyncio.ensure_future(self._exchange(destination, message, context))
         self._attempts[attempt] = None
         try:
@@ -115,7 +127,7 @@ class ActiveControllerChannel(ImageConsumer):
             self._attempts.pop(attempt, None)
             attempt.cancel()
         if attempt.cancelled():
-            raise PeerUnavailable(f"controller {leader_id} is not the active one any more")
+            raise PeerUnavailable(f"controller {destination.id} is not the active one any more")
         return attempt.result()
 
     async def _exchange(

@@ -98,6 +98,7 @@ class ControllerServer(ImageConsumer):
             config.node_id,
             self,
             lambda: quorum.leader_endpoint,
+            quorum.peers_after_fault,
             peers,
             config.integer("request.timeout.ms") / 1000,
         )

@@ -72,9 +72,13 @@ class QuorumMessages:
             future.set_result(reply.response)
 
     def close(self) -> None:
-        """Give up all requests, and refuse those that have no answer yet."""
+        """Give up all requests, and refuse those of others."""
         for exchange in list(self._exchanges):
             exchange.cancel()
+        self.refuse()
+
+    def refuse(self) -> None:
+        """Refuse the requests of others that have no answer yet."""
         for future in self._answers.values():
             if not future.done():
                 future.set_exception(

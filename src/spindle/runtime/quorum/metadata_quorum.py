@@ -31,6 +31,7 @@ from spindle.raft.quorum import Quorum
 from spindle.raft.ready import (
     AppendBatches,
     AppendRecords,
+    Destination,
     Event,
     Flush,
     KRaftVersionUpgrade,
@@ -45,6 +46,7 @@ from spindle.raft.ready import (
     Tick,
 )
 from spindle.raft.responses import leader_destination
+from spindle.raft.roles import Leader
 from spindle.raft.settings import LocalNode, QuorumSettings
 from spindle.raft.voters import VoterSet
 from spindle.runtime.peers.port import Peers
@@ -152,6 +154,7 @@ class RaftMetadataQuorum:
         Until this returns `handle` must be served: the next leader may need this node's vote.
         """
         if self._is_stopped:
+            self._messages.close()
             return
         if not self._is_started:
             self._is_stopped = True
@@ -164,6 +167,7 @@ class RaftMetadataQuorum:
                 await self._left.wait()
         await self._rounds.until_idle(deadline)
         self._halt()
+        self._messages.close()
         await self._close_log()
 
     async def _close_log(self) -> None:
@@ -178,7 +182,7 @@ class RaftMetadataQuorum:
         self._snapshots.stop()
         if self._timer is not None:
             self._timer.cancel()
-        self._messages.close()
+        self._messages.refuse()
 
     def _fail(self, fault: BaseException) -> None:
         if not self._is_stopped:
@@ -186,8 +190,20 @@ class RaftMetadataQuorum:
             # The directory has logged why it failed; any other fault is a bug or a damaged log.
             trace = None if isinstance(fault, LogDirectoryFailed) else fault
             logger.error("the metadata quorum stops here after %s", story, exc_info=trace)
+            if trace is None:
+                self._resign_without_disk()
             self._halt()
             self._on_fault(fault)
+
+    def _resign_without_disk(self) -> None:
+        """Ask the voters to elect if this node leads, so that they need not wait for its silence.
+
+        Nothing has to be stored for that: a leader that starts again does not lead its last epoch.
+        """
+        if self._is_started and isinstance(self._quorum.core.role, Leader):
+            ready = self._quorum.step(Resign(self._quorum.core.epoch), self._clock())
+            for request in ready.requests:
+                self._messages.send(request)
 
     # ------------------------------------------------------------ what others see
 
@@ -239,6 +255,10 @@ class RaftMetadataQuorum:
     def core(self) -> QuorumCore:
         """The state of the member, to be read only."""
         return self._quorum.core
+
+    def peers_after_fault(self) -> Sequence[Destination]:
+        """Return the nodes that may know the leader if this one has left the quorum, else none."""
+        return self._quorum.core.known_peers() if self._is_started and self._is_stopped else ()
 
     def subscribe(self, listener: QuorumListener) -> None:
         """Deliver the newest snapshot and all committed batches to a listener, then new ones."""
