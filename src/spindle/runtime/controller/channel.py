@@ -91,10 +91,11 @@ class ActiveControllerChannel(ImageConsumer):
 
     async def _ask(self, message: Message, context: RequestContext | None) -> Any:
         while True:
-            await self._has_leader.wait()
+            others = self._without_quorum()
+            if not others:
+                await self._has_leader.wait()
             asked = self._leader
             try:
-                others = self._without_quorum()
                 if others:
                     self._turn += 1
                     other = others[self._turn % len(others)]

@@ -204,6 +204,8 @@ class RaftMetadataQuorum:
             ready = self._quorum.step(Resign(self._quorum.core.epoch), self._clock())
             for request in ready.requests:
                 self._messages.send(request)
+            if ready.leader is not None:
+                self._feed.leader_changed(ready.leader, 0)
 
     # ------------------------------------------------------------ what others see
 
