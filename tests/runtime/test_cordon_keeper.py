@@ -1,17 +1,20 @@
 """The cordoned directories of a broker follow its configuration and the cluster's level."""
 
 import asyncio
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from cluster_harness import eventually
 from metadata_history import image_of
 from node_harness import Client, Home, connected, partition_folders, run, running
 
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.config.node_config import NodeConfig
+from spindle.disks.cordons import Cordon
 from spindle.metadata.image import MetadataImage
 from spindle.protocol.messages.alter_replica_log_dirs import AlterReplicaLogDirsRequest
 from spindle.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
@@ -252,5 +255,39 @@ def test_all_directories_stay_cordoned_over_a_restart_with_one_of_them_gone(
             (broker,) = node.publisher.image.cluster.brokers.values()
             assert len(broker.directories) == 2
             assert not broker.has_uncordoned_directory()
+
+    run(scenario)
+
+
+def test_a_note_is_shown_with_its_cordon_and_ends_with_it(tmp_path: Path) -> None:
+    home = Home(tmp_path).format()
+    first = str(home.directories[0])
+
+    async def scenario() -> None:
+        async with running(home) as node, connected(node) as client:
+            text = json.dumps([{"path": first, "owner": "ops", "reason": "worn", "until_ms": 1}])
+            configs = [
+                Altered.AlterableConfig(name="cordoned.log.dirs", value=first),
+                Altered.AlterableConfig(name="spindle.cordon.notes", value=text),
+            ]
+            resource = Altered(resource_type=4, resource_name="1", configs=configs)
+            request = IncrementalAlterConfigsRequest(resources=[resource])
+            assert node.broker is not None
+            seen: list[tuple[str, str | None, str | None, int | None]] = []
+            cordon = node.broker.replicas.cordon
+
+            def noting(cordons: Mapping[str, Sequence[Cordon]]) -> None:
+                seen.extend(
+                    (c.cause, c.reason, c.owner, c.until_ms) for c in cordons.get(first, ())
+                )
+                cordon(cordons)
+
+            node.broker.replicas.cordon = noting  # type: ignore[method-assign]
+            answer = await client.ask(request)
+            assert answer.responses[0].error_code == 0
+            ended = {"cordoned.log.dirs": ""}
+            await eventually(lambda: node.publisher.image.configs.broker(1) == ended)
+            assert seen == [("configuration", "worn", "ops", 1)]
+            assert await cordoned(client) == [False, False, False]
 
     run(scenario)

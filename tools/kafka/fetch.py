@@ -1,10 +1,10 @@
-"""Bring Apache Kafka, its metadata shell and Spark's Kafka connector into build/, with Maven.
+"""Bring Apache Kafka, its shell and tests, and Spark's Kafka connector into build/, with Maven.
 
 They are peers for tests and measurements; Spindle itself needs none of them. A second run does
 nothing: a folder whose stamp equals its pom is complete. Exit code 3 means that Maven is not
 installed.
 
-    python tools/kafka/fetch.py [kafka] [kafka-shell] [spark-connector]
+    python tools/kafka/fetch.py [kafka] [kafka-shell] [kafka-suite] [spark-connector]
 """
 
 from __future__ import annotations
@@ -20,11 +20,13 @@ HERE = Path(__file__).resolve().parent
 
 KAFKA_LIBS = ROOT / "build" / "kafka" / "4.3.1" / "libs"
 KAFKA_SHELL_JARS = ROOT / "build" / "kafka-shell"
+KAFKA_SUITE_JARS = ROOT / "build" / "kafka-suite"
 SPARK_CONNECTOR_JARS = ROOT / "build" / "spark-kafka"
 
 TARGETS: dict[str, tuple[Path, Path]] = {
     "kafka": (HERE / "pom.xml", KAFKA_LIBS),
     "kafka-shell": (HERE / "shell-pom.xml", KAFKA_SHELL_JARS),
+    "kafka-suite": (HERE / "suite-pom.xml", KAFKA_SUITE_JARS),
     "spark-connector": (HERE / "spark-pom.xml", SPARK_CONNECTOR_JARS),
 }
 

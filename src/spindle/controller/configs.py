@@ -362,8 +362,8 @@ def _check_cordoned(
     if is_forwarded:
         return
     # A controller does not know the broker's paths, but a path can always be uncordoned.
-    old = current.get(CORDONED_LOG_DIRS, "").split(",")
-    if any(entry and entry not in old for entry in value.split(",")):
+    old = cordon_entries(current.get(CORDONED_LOG_DIRS, ""))
+    if any(entry not in old for entry in cordon_entries(value)):
         raise ApiError(
             ErrorCode.INVALID_CONFIG,
             "When updating cordoned.log.dirs via controllers,  the new value must be a subset of "

@@ -34,6 +34,12 @@ def kafka_shell_jars() -> Path:
 
 
 @cache
+def kafka_suite_jars() -> Path:
+    """Return the folder of Kafka's test classes, and of what these need besides Kafka's jars."""
+    return _fetched("kafka-suite", BUILD / "kafka-suite")
+
+
+@cache
 def spark_connector_jars() -> list[Path]:
     """Return the jars of Spark's built-in Kafka connector for PySpark 4.2."""
     return sorted(_fetched("spark-connector", BUILD / "spark-kafka").glob("*.jar"))
