@@ -1,121 +1,100 @@
-"""A rehearsal for operators: a broker loses a disk, and its partitions are led elsewhere.
+"""A rehearsal for operators: a disk dies under a producer, and nothing is lost.
 
     python examples/disk_rehearsal.py
 
-Starts three nodes with four log directories each, writes records to a topic with three replicas,
-takes one directory of node 1 away, and watches until no partition is led from it. At the end every
-record is read back, and the cluster is removed. No root is needed: the directory is renamed, so
-that the next file that the node writes there fails, as it would on a dead disk.
+Needs confluent-kafka. Starts three brokers with three log directories each, writes records with an
+idempotent producer, lets the disk of a leader fail with I/O errors half way, and reads every record
+back. Then the disk is mended, and its broker gets all its replicas in sync again.
 """
 
-import json
-import subprocess
-import sys
-import tempfile
-import time
-from pathlib import Path
-from typing import Any
+from collections import Counter
 
-SPINDLE = (sys.executable, "-c", "from spindle.cli.main import main; main()")
+from confluent_kafka import Consumer, KafkaException, Producer
+
+from spindle.testing import Cluster, Disk
+
 TOPIC = "rehearsal"
+PARTITIONS = 12
 RECORDS = 500
-LIMIT_S = 90
 
 
-class Cluster:
-    """A running `spindle up`, and its commands."""
+def disk_to_lose(cluster: Cluster) -> tuple[int, int, Disk]:
+    """Return a partition, its leader and the disk that the leader has it on.
 
-    def __init__(self, folder: Path) -> None:
-        size = ("--nodes", "3", "--dirs", "4", "--port", "0")
-        words = ("up", *size, "--data", str(folder), "--json")
-        self.process = subprocess.Popen([*SPINDLE, *words], stdout=subprocess.PIPE, text=True)
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            event = json.loads(line)
-            if event["event"] == "ready":
-                self.ready: dict[str, Any] = event
-                return
-        raise SystemExit("the cluster did not start")
-
-    def run(self, *words: str, stdin: str = "") -> str:
-        """Run a command of spindle and return its output."""
-        where = ("-b", self.ready["bootstrap_servers"])
-        command = [*SPINDLE, *words, *where]
-        done = subprocess.run(command, input=stdin, capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise SystemExit(done.stderr)
-        return done.stdout
-
-    def ask(self, *words: str) -> Any:
-        """Run a command with --json and return its document."""
-        return json.loads(self.run(*words, "--json"))
-
-    def leaders(self) -> dict[int, int]:
-        """Return the leader of each partition of the topic."""
-        (topic,) = self.ask("topic", "describe", TOPIC)
-        return {each["partition"]: each["leader"] for each in topic["partitions"]}
-
-    def stop(self) -> None:
-        self.process.terminate()
-        self.process.communicate()
-
-
-def directory_to_lose(cluster: Cluster) -> tuple[Path, set[int]]:
-    """Return a directory of node 1 from which it leads partitions, and those partitions.
-
-    The first directory holds the metadata log too, and a node that loses it ends.
+    The first disk of a broker holds the metadata log, too, and a broker that loses it ends.
     """
-    led = {partition for partition, leader in cluster.leaders().items() if leader == 1}
-    brokers = cluster.ask("log-dirs", "--broker-list", "1")["brokers"]
-    metadata_directory = cluster.ready["nodes"][0]["log_dirs"][0]
-    for directory in brokers[0]["logDirs"]:
-        names = {each["partition"] for each in directory["partitions"]}
-        here = {partition for partition in led if f"{TOPIC}-{partition}" in names}
-        if here and directory["logDir"] != metadata_directory:
-            return Path(directory["logDir"]), here
-    raise SystemExit("node 1 leads nothing outside its first directory")
+    for partition in range(PARTITIONS):
+        leader = cluster.wait_for_leader(TOPIC, partition)
+        disk = cluster.broker(leader).disk_of(TOPIC, partition)
+        if disk.number > 1:
+            return partition, leader, disk
+    raise SystemExit("all partitions are on first disks")
 
 
-def wait_until_lost(cluster: Cluster, directory: Path, partitions: set[int]) -> None:
-    """Wait until the directory is offline and none of its partitions is led by node 1."""
-    deadline = time.monotonic() + LIMIT_S
-    while time.monotonic() < deadline:
-        status = cluster.ask("status")
-        leaders = cluster.leaders()
-        if (
-            str(directory) in status["brokers"][0]["offlineDirectories"]
-            and not status["partitionsWithoutLeader"]
-            and all(leaders[partition] != 1 for partition in partitions)
-        ):
-            return
-        time.sleep(0.5)
-    raise SystemExit(f"after {LIMIT_S} s the cluster has not noticed the loss of {directory}")
+def send(producer: Producer, numbers: range) -> None:
+    """Send a record for each number; the key chooses the partition."""
+
+    def on_delivery(error: object, message: object) -> None:
+        if error is not None:
+            raise KafkaException(error)
+
+    for number in numbers:
+        producer.produce(TOPIC, key=f"key-{number}", value=str(number), on_delivery=on_delivery)
+        producer.poll(0)
+
+
+def send_while_it_fails(bootstrap: str, disk: Disk) -> None:
+    """Send all records, and let the disk fail after the first half of them."""
+    producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True})
+    send(producer, range(RECORDS // 2))
+    disk.fail()
+    send(producer, range(RECORDS // 2, RECORDS))
+    if producer.flush(60):
+        raise SystemExit("records were not acknowledged in 60 s")
+
+
+def read_all(bootstrap: str) -> Counter[int]:
+    """Return how often each number is in the topic."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "rehearsal",
+            "auto.offset.reset": "earliest",
+            "enable.partition.eof": True,
+        }
+    )
+    consumer.subscribe([TOPIC])
+    found: Counter[int] = Counter()
+    ended = set()
+    try:
+        while len(ended) < PARTITIONS:
+            message = consumer.poll(30)
+            if message is None:
+                raise SystemExit("no record for 30 s")
+            if message.error() is None:
+                found[int(message.value())] += 1
+            else:
+                ended.add(message.partition())
+    finally:
+        consumer.close()
+    return found
 
 
 def main() -> None:
     """Run the rehearsal on a cluster that is removed at the end."""
-    with tempfile.TemporaryDirectory(prefix="spindle-rehearsal-") as folder:
-        cluster = Cluster(Path(folder))
-        try:
-            safe = ("-r", "3", "-c", "min.insync.replicas=2")
-            cluster.run("topic", "create", TOPIC, "-p", "12", *safe)
-            # Keys spread the records over the partitions.
-            lines = "".join(f"key-{number}\t{number}\n" for number in range(RECORDS))
-            cluster.run("produce", "--topic", TOPIC, "--property", "parse.key=true", stdin=lines)
-            directory, partitions = directory_to_lose(cluster)
-            print(f"node 1 leads {sorted(partitions)} from {directory}")
-            directory.rename(directory.with_name("taken-away"))
-            started = time.monotonic()
-            wait_until_lost(cluster, directory, partitions)
-            leaders = cluster.leaders()
-            print(f"after {time.monotonic() - started:.1f} s the directory is offline")
-            print(f"leaders now: { {p: leaders[p] for p in sorted(partitions)} }")
-            words = ("--topic", TOPIC, "--from-beginning", "--max-messages", str(RECORDS))
-            read = cluster.run("consume", *words, "--timeout-ms", "30000").split()
-            print(f"{len(set(read))} of {RECORDS} records are there")
-            print(cluster.run("log-dirs"), end="")
-        finally:
-            cluster.stop()
+    with Cluster(brokers=3, directories=3) as cluster:
+        cluster.create_topic(TOPIC, PARTITIONS, configs={"min.insync.replicas": 2})
+        partition, leader, disk = disk_to_lose(cluster)
+        print(f"broker {leader} leads partition {partition} from {disk.path}, which fails")
+        send_while_it_fails(cluster.bootstrap_servers, disk)
+        print(f"offline: {disk.wait_until_offline()}")
+        print(f"leader now: {cluster.wait_for_leader(TOPIC, partition, other_than=leader)}")
+        found = read_all(cluster.bootstrap_servers)
+        print(f"{len(found)} of {RECORDS} records are there, {max(found.values())} time each")
+        disk.heal()
+        disk.node.restart()
+        cluster.wait_until_in_sync()
+        print("the disk is mended, and all replicas are in sync")
 
 
 if __name__ == "__main__":

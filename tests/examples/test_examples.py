@@ -53,6 +53,18 @@ def run_example(name: str, *words: str) -> list[str]:
     return done.stdout.splitlines()
 
 
+def run_tests(name: str) -> None:
+    """Run tests as in a project that has no configuration of its own."""
+    words = ("-q", "-c", os.devnull, "--rootdir", str(EXAMPLES), "-p", "no:cacheprovider")
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *words, str(EXAMPLES / name)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+
+
 def test_an_application_without_arguments_says_how_to_use_it() -> None:
     done = subprocess.run(
         [sys.executable, str(EXAMPLES / "orders.py")], capture_output=True, text=True, check=False
@@ -80,11 +92,23 @@ def test_the_spark_job_finds_the_same_totals(
 
 def test_the_rehearsal_moves_leaders_and_loses_nothing() -> None:
     lines = run_example("disk_rehearsal.py")
-    lost = re.fullmatch(r"node 1 leads \[.+\] from (\S+)", lines[0])
-    assert lost is not None
-    assert lines[3] == "500 of 500 records are there"
-    (row,) = (line.split() for line in lines[4:] if lost[1] in line)
-    assert row[2] == "offline"
+    begun = re.fullmatch(r"broker (\d) leads partition \d+ from (\S+), which fails", lines[0])
+    assert begun is not None
+    assert begun[2] in lines[1]
+    assert lines[2].startswith("leader now: ")
+    assert lines[2][-1] != begun[1]
+    assert lines[3] == "500 of 500 records are there, 1 time each"
+    assert lines[4] == "the disk is mended, and all replicas are in sync"
+
+
+def test_the_tests_of_the_application_pass_with_the_fixtures() -> None:
+    run_tests("test_orders.py")
+
+
+@pytest.mark.interop
+def test_the_test_of_the_streaming_job_passes_with_the_fixtures() -> None:
+    """The job downloads a jar from Maven Central."""
+    run_tests("test_stream.py")
 
 
 def test_every_example_is_described() -> None:
