@@ -7,6 +7,7 @@ metadata records.
 
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Final
 
 from spindle.common.errors import ApiError, ErrorCode, LogDirectoryFailed
 from spindle.common.ids import NO_LEADER, TopicPartition
@@ -30,6 +31,9 @@ from spindle.replicas.replication_context import ReplicationContext
 from spindle.replicas.topic_settings import TopicSettings
 
 log = logging.getLogger(__name__)
+
+_NAMED_PARTITIONS: Final = 20
+"""Replicas that the log names when their directory fails; of the others it gives the number."""
 
 
 class Replicas:
@@ -500,6 +504,12 @@ class Replicas:
         """Fail at once everything that waits on the partitions of a dead directory."""
         self.moves.directory_failed(directory)
         partitions = self.in_directory(directory)
+        names = [str(partition.topic_partition) for partition in partitions[:_NAMED_PARTITIONS]]
+        if len(partitions) > len(names):
+            names.append("...")
+        log.warning(
+            "%d replicas in %s are offline: %s", len(partitions), directory.path, ", ".join(names)
+        )
         self._fetching.stop(partitions)
         for partition in partitions:
             partition.wake(ApiError(ErrorCode.KAFKA_STORAGE_ERROR))

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Final
 
 from spindle.common.ids import NO_LEADER
+from spindle.common.uuids import uuid_text
 from spindle.metadata.cluster import BrokerRegistration
 from spindle.metadata.partitions import PartitionRegistration
 from spindle.publication.image_publisher import ImageConsumer
@@ -60,9 +61,14 @@ def _tell_broker(
         logger.info("%s broker %d in epoch %d", what, broker_id, now.epoch)
     if now.is_in_controlled_shutdown and not before.is_in_controlled_shutdown:
         logger.info("Broker %d is in controlled shutdown", broker_id)
-    lost = len(before.directories) - len(now.directories)
-    if lost > 0:
-        logger.warning("Broker %d has lost %d log directories", broker_id, lost)
+    lost = [directory for directory in before.directories if directory not in now.directories]
+    if lost:
+        logger.warning(
+            "Directories %s of broker %d are offline, remaining directories: %s",
+            ", ".join(map(uuid_text, lost)),
+            broker_id,
+            ", ".join(map(uuid_text, now.directories)),
+        )
 
 
 def _tell_leader(
