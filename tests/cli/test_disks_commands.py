@@ -24,7 +24,7 @@ def test_the_list_names_every_directory(
     assert run(("disks", "list", "--json")) == 0
     (broker,) = json.loads(capsys.readouterr().out)["brokers"]
     assert broker["broker"] == 1
-    assert len(broker["logDirs"]) == 3
+    assert [each["path"] for each in broker["directories"]] == up["nodes"][0]["log_dirs"]
     assert run(("disks", "list")) == 0
     shown = capsys.readouterr().out
-    assert all(each["logDir"] in shown for each in broker["logDirs"])
+    assert all(each["directoryId"] in shown for each in broker["directories"])

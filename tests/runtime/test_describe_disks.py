@@ -55,7 +55,7 @@ def test_an_offline_directory_has_its_reason_and_a_cordoned_one_its_cause(tmp_pa
             await asyncio.sleep(0)
             disks = by_path(await client.ask(DescribeDisksRequest()))
             offline = disks[str(home.directories[1])]
-            assert offline.failure == "EIO at /x/y"
+            assert offline.failure == "EIO on /x/y"
             assert offline.failed_at_ms > 0
             assert offline.total_bytes == -1
             (cordon,) = disks[str(home.directories[2])].cordons

@@ -509,7 +509,7 @@ def test_a_failed_operation_is_counted_and_names_itself(
     ("cause", "reason"),
     [
         ("the disk has not answered for 60 s", "the disk has not answered for 60 s"),
-        (FileNotFoundError(errno.ENOENT, "No such file", "/d/t-0/x"), "ENOENT at t-0/x"),
+        (FileNotFoundError(errno.ENOENT, "No such file", "/d/t-0/x"), "ENOENT on t-0/x"),
         (OSError(errno.EROFS, "Read-only file system"), "EROFS"),
         (OSError("odd"), "odd"),
         (OSError(99_999, "unheard of"), "error 99999"),

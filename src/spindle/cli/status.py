@@ -11,11 +11,10 @@ from spindle.cli.table import size_text, table_lines
 from spindle.client.admin.cluster import (
     ClusterDescription,
     QuorumDescription,
-    describe_cluster,
+    describe_brokers,
     describe_quorum,
 )
 from spindle.client.cluster import ClusterView
-from spindle.client.errors import UnsupportedByPeer
 from spindle.client.log_dirs import LogDirView
 from spindle.client.wire.cluster import WireClient
 from spindle.common.errors import ErrorCode
@@ -80,20 +79,15 @@ class Status(NamedTuple):
 def status(client: WireClient, as_json: bool) -> None:
     """Show brokers, log directories and partitions that need attention."""
     found = Status(
-        _cluster(client), describe_quorum(client), client.metadata(), client.describe_log_dirs()
+        describe_brokers(client),
+        describe_quorum(client),
+        client.metadata(),
+        client.describe_log_dirs(),
     )
     if as_json:
         click.echo(json.dumps(status_document(found)))
     else:
         click.echo("\n".join(status_lines(found)))
-
-
-def _cluster(client: WireClient) -> ClusterDescription:
-    try:
-        return describe_cluster(client, include_fenced=True)
-    except UnsupportedByPeer:
-        # Brokers before Kafka 4.0 know no fenced brokers in this answer.
-        return describe_cluster(client)
 
 
 def status_lines(found: Status) -> list[str]:

@@ -273,7 +273,7 @@ class LogDirectoryFailed(Exception):
             if notes:
                 text = f"{text} {notes[0]}"
             elif cause.filename is not None:
-                text = f"{text} at {cause.filename}"
+                text = f"{text} on {cause.filename}"
         return text.replace(f"{self.path}/", "")
 
 

@@ -6,6 +6,7 @@ from enum import IntEnum
 from typing import Final
 
 from spindle.client.admin.refusals import raise_refusal
+from spindle.client.errors import UnsupportedByPeer
 from spindle.client.wire.cluster import WireClient
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import METADATA_TOPIC
@@ -126,6 +127,20 @@ def unregister_broker(client: WireClient, broker_id: int) -> None:
     request = UnregisterBrokerRequest(broker_id=broker_id)
     answer = client.retrying(lambda: client.ask(request, UnregisterBrokerResponse))
     raise_refusal(answer.error_code, answer.error_message)
+
+
+def describe_brokers(client: WireClient) -> ClusterDescription:
+    """Return the cluster with its fenced brokers, if the broker that is asked can tell them.
+
+    Raises:
+        ApiError: the broker refused.
+        ClientError: no broker could be asked.
+    """
+    try:
+        return describe_cluster(client, include_fenced=True)
+    except UnsupportedByPeer:
+        # Brokers before Kafka 4.0 know no fenced brokers in this answer.
+        return describe_cluster(client)
 
 
 def describe_quorum(client: WireClient) -> QuorumDescription:

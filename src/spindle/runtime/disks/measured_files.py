@@ -1,10 +1,11 @@
 """The machine's file system, which counts and times the operations on the files of log directories.
 
-An `OSError` gets a note that names the operation and the file, because those of an open file name
-neither.
+An `OSError` gets a note that names the operation and the file, because its own text lacks the
+operation, and of an open file also the name.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from time import perf_counter_ns
 from typing import Final
 
@@ -20,6 +21,15 @@ _SYNCING: Final = "syncing"
 def _failed(error: OSError, counts: OperationCounts, doing: str, path: str) -> None:
     counts.errors += 1
     error.add_note(f"while {doing} {path}")
+
+
+@contextmanager
+def _noting(doing: str, path: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        error.add_note(f"while {doing} {path}")
+        raise
 
 
 class _MeasuredFile(OsFile):
@@ -86,7 +96,40 @@ class MeasuredFileSystem(OsFileSystem):
         return io
 
     def open(self, path: str, *, create: bool = False, writable: bool = True) -> File:
-        for prefix, io in self._prefixes:
-            if path.startswith(prefix):
-                return _MeasuredFile(path, io, create=create, writable=writable)
-        return super().open(path, create=create, writable=writable)
+        with _noting("opening", path):
+            for prefix, io in self._prefixes:
+                if path.startswith(prefix):
+                    return _MeasuredFile(path, io, create=create, writable=writable)
+            return super().open(path, create=create, writable=writable)
+
+    def read_bytes(self, path: str) -> bytes:
+        with _noting(_READING, path):
+            return super().read_bytes(path)
+
+    def write_atomically(self, path: str, data: bytes) -> None:
+        with _noting(_WRITING, path):
+            super().write_atomically(path, data)
+
+    def list_directory(self, path: str) -> list[str]:
+        with _noting("listing", path):
+            return super().list_directory(path)
+
+    def capacity(self, path: str) -> tuple[int, int]:
+        with _noting("measuring", path):
+            return super().capacity(path)
+
+    def rename(self, source: str, target: str) -> None:
+        with _noting("renaming", source):
+            super().rename(source, target)
+
+    def remove(self, path: str) -> None:
+        with _noting("removing", path):
+            super().remove(path)
+
+    def remove_tree(self, path: str) -> None:
+        with _noting("removing", path):
+            super().remove_tree(path)
+
+    def sync_directory(self, path: str) -> None:
+        with _noting(_SYNCING, path):
+            super().sync_directory(path)

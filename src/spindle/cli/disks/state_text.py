@@ -1,0 +1,75 @@
+"""The state of a log directory in words."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Final
+
+from spindle.cli.disks.survey import BrokerReport
+from spindle.client.disks import CordonView, DiskView, MoveView
+
+CONFIGURATION: Final = "configuration"
+_HANGS_AFTER_MS: Final = 2_000
+_MS: Final = 1000
+_SLOWLY: Final = "did not answer"
+
+
+def clock_text(at_ms: int, now_ms: int) -> str:
+    """Return a time of day in local time, with the date if that is not the one of `now_ms`."""
+    at, now = (datetime.fromtimestamp(ms / _MS) for ms in (at_ms, now_ms))
+    return at.strftime("%H:%M:%S" if at.date() == now.date() else "%Y-%m-%d %H:%M:%S")
+
+
+def moves_text(path: str, moves: Sequence[MoveView]) -> str:
+    """Return how many replicas move into and out of a directory; empty without any."""
+    into = sum(move.target == path for move in moves)
+    out = sum(move.source == path for move in moves)
+    parts = [f"{count} moving {where}" for count, where in ((into, "in"), (out, "out")) if count]
+    return ", ".join(parts)
+
+
+def offline_text(disk: DiskView, now_ms: int) -> str:
+    """Return why and since when a directory is offline."""
+    text = f"offline: {disk.failure}"
+    if disk.failed_at_ms is None:
+        return text
+    return f"{text} at {clock_text(disk.failed_at_ms, now_ms)}"
+
+
+def cordon_text(cordon: CordonView, now_ms: int) -> str:
+    """Return that a directory is cordoned: by whom or what, why, and until when, if known."""
+    by = cordon.owner or (None if cordon.cause == CONFIGURATION else cordon.cause)
+    parts = [f"by {by}"] if by is not None else []
+    if cordon.until_ms is not None:
+        parts.append(f"until {clock_text(cordon.until_ms, now_ms)}")
+    text = " ".join(["cordoned", *parts])
+    return f"{text}: {cordon.reason}" if cordon.reason else text
+
+
+def state_text(disk: DiskView, moves: Sequence[MoveView], now_ms: int) -> str:
+    """Return the state of a directory in one line."""
+    if disk.failure is not None:
+        return offline_text(disk, now_ms)
+    parts = [cordon_text(each, now_ms) for each in disk.cordons] or ["online"]
+    if hangs(disk):
+        parts.insert(0, hang_text(disk))
+    parts.append(moves_text(disk.path, moves))
+    return ", ".join(filter(None, parts))
+
+
+def hangs(disk: DiskView) -> bool:
+    """Return True if the disk has not answered for some time."""
+    return disk.work is not None and disk.work.stood_ms >= _HANGS_AFTER_MS
+
+
+def hang_text(disk: DiskView) -> str:
+    """Return for how long the disk has not answered."""
+    stood_ms = disk.work.stood_ms if disk.work is not None else 0
+    return f"hangs for {stood_ms // _MS} s"
+
+
+def silence_text(report: BrokerReport) -> str:
+    """Return why a broker told nothing about its directories."""
+    fenced = "fenced, " if report.node.is_fenced else ""
+    # The text of the operating system follows its number: "[Errno 111] Connection refused".
+    reason = (report.error or "").rpartition("] ")[2]
+    return f"{fenced}no answer: {reason}"

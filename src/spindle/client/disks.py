@@ -1,0 +1,253 @@
+"""The log directories of a broker: from DescribeDisks of Spindle, or from DescribeLogDirs."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from spindle.client.errors import raise_for
+from spindle.client.log_dirs import LogDirView
+from spindle.common.errors import ErrorCode
+from spindle.common.ids import TopicPartition
+from spindle.common.uuids import Uuid, is_reserved_directory_id
+from spindle.protocol.messages.describe_disks import DescribeDisksResponse
+
+UNKNOWN_EPOCH: Final = -1
+_NO_LIMIT: Final = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class CordonView:
+    """A cordon. `until_ms` is in ms since the epoch, None without an end."""
+
+    cause: str
+    reason: str | None = None
+    owner: str | None = None
+    until_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OperationsView:
+    """The operations of one kind since the start of the broker.
+
+    Attributes:
+        buckets: operations by time; `disks.io_counts` defines the buckets.
+    """
+
+    size_bytes: int
+    total_ns: int
+    errors: int
+    buckets: Mapping[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class DiskWork:
+    """The work of a directory, which only brokers of Spindle tell.
+
+    Attributes:
+        operations: reads, writes and syncs.
+        busy_ns: the time of the I/O thread in jobs since the start of the broker.
+        stood_ms: the time for which the disk has not answered.
+    """
+
+    queue_length: int
+    busy_ns: int
+    stood_ms: int
+    operations: tuple[OperationsView, OperationsView, OperationsView]
+
+
+@dataclass(frozen=True, slots=True)
+class DiskView:
+    """A log directory. Sizes are in bytes, -1 if they are unknown.
+
+    Attributes:
+        directory_id: None if the broker does not tell it.
+        failure: why the directory is offline, None while it is online.
+        failed_at_ms: when it failed, in ms since the epoch.
+        size_bytes: of all replicas, future ones included.
+    """
+
+    path: str
+    directory_id: Uuid | None
+    failure: str | None
+    failed_at_ms: int | None
+    total_bytes: int
+    usable_bytes: int
+    size_bytes: int
+    partition_count: int
+    future_partition_count: int
+    leader_count: int
+    cordons: tuple[CordonView, ...]
+    work: DiskWork | None
+
+    @property
+    def used_bytes(self) -> int:
+        """The used bytes of the file system, -1 if they are unknown."""
+        if self.total_bytes < 0 or self.usable_bytes < 0:
+            return -1
+        return self.total_bytes - self.usable_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class MoveView:
+    """A replica that moves between two directories of its broker.
+
+    Attributes:
+        state: of `replication.replica_move`; None if the broker does not tell it.
+        size_bytes: the size of the current replica.
+        lag: the records that the copy lacks.
+    """
+
+    partition: TopicPartition
+    source: str
+    target: str
+    state: str | None
+    size_bytes: int
+    remaining_bytes: int
+    lag: int
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerDisks:
+    """The directories of one broker.
+
+    Attributes:
+        steady_ms: a clock for the time between two answers of the broker.
+        broker_epoch: counters begin anew with another one.
+        move_limit_bytes_per_second: the throttle of moves; None if there is none, or it is
+            unknown.
+    """
+
+    steady_ms: int
+    broker_epoch: int
+    move_limit_bytes_per_second: int | None
+    disks: tuple[DiskView, ...]
+    moves: tuple[MoveView, ...]
+
+
+def disks_of_spindle(answer: DescribeDisksResponse) -> BrokerDisks:
+    """Return the directories in an answer of a Spindle broker, by path.
+
+    Raises:
+        ApiError: the broker refused.
+    """
+    raise_for(answer.error_code, "DescribeDisks")
+    limit = answer.move_limit_bytes_per_second
+    return BrokerDisks(
+        answer.steady_ms,
+        answer.broker_epoch,
+        None if limit == _NO_LIMIT else limit,
+        tuple(_disk(disk) for disk in sorted(answer.disks, key=lambda disk: disk.path)),
+        tuple(
+            MoveView(
+                TopicPartition(move.topic, move.partition_index),
+                move.source,
+                move.target,
+                move.state,
+                move.size_bytes,
+                move.remaining_bytes,
+                move.lag,
+            )
+            for move in answer.moves
+        ),
+    )
+
+
+def _disk(disk: DescribeDisksResponse.Disk) -> DiskView:
+    by_kind = {
+        each.kind: OperationsView(
+            each.size_bytes,
+            each.total_ns,
+            each.errors,
+            {bucket.index: bucket.count for bucket in each.buckets},
+        )
+        for each in disk.operations
+    }
+    none = OperationsView(0, 0, 0, {})
+    reads, writes, syncs = (by_kind.get(kind, none) for kind in range(3))
+    directory_id = disk.directory_id
+    return DiskView(
+        path=disk.path,
+        directory_id=None if is_reserved_directory_id(directory_id) else directory_id,
+        failure=disk.failure,
+        failed_at_ms=disk.failed_at_ms if disk.failed_at_ms > 0 else None,
+        total_bytes=disk.total_bytes,
+        usable_bytes=disk.usable_bytes,
+        size_bytes=disk.size_bytes,
+        partition_count=disk.partition_count,
+        future_partition_count=disk.future_partition_count,
+        leader_count=disk.leader_count,
+        cordons=tuple(
+            CordonView(
+                each.cause,
+                each.reason,
+                each.owner,
+                each.until_ms if each.until_ms >= 0 else None,
+            )
+            for each in disk.cordons
+        ),
+        work=DiskWork(disk.queue_length, disk.busy_ns, disk.stood_ms, (reads, writes, syncs)),
+    )
+
+
+def disks_of_log_dirs(
+    views: Sequence[LogDirView], led: Collection[TopicPartition], steady_ms: int
+) -> BrokerDisks:
+    """Return the directories of a broker that has no DescribeDisks.
+
+    Args:
+        led: the partitions that the broker leads.
+        steady_ms: the time of the answer, by a clock of the caller.
+    """
+    return BrokerDisks(
+        steady_ms,
+        UNKNOWN_EPOCH,
+        None,
+        tuple(_disk_of_log_dir(view, led) for view in views),
+        tuple(_moves_of_log_dirs(views)),
+    )
+
+
+def _disk_of_log_dir(view: LogDirView, led: Collection[TopicPartition]) -> DiskView:
+    current = [where for where, replica in view.replicas.items() if not replica.is_future]
+    is_online = view.error is ErrorCode.NONE
+    return DiskView(
+        path=view.path,
+        directory_id=None,
+        failure=None if is_online else view.error.name,
+        failed_at_ms=None,
+        total_bytes=view.total_bytes,
+        usable_bytes=view.usable_bytes,
+        size_bytes=sum(replica.size_bytes for replica in view.replicas.values()),
+        partition_count=len(current),
+        future_partition_count=len(view.replicas) - len(current),
+        leader_count=sum(where in led for where in current),
+        cordons=(CordonView("configuration"),) if view.is_cordoned else (),
+        work=None,
+    )
+
+
+def _moves_of_log_dirs(views: Sequence[LogDirView]) -> list[MoveView]:
+    current = {
+        where: (view.path, replica)
+        for view in views
+        for where, replica in view.replicas.items()
+        if not replica.is_future
+    }
+    moves = []
+    for view in views:
+        for where, future in view.replicas.items():
+            if not future.is_future or where not in current:
+                continue
+            source, replica = current[where]
+            moves.append(
+                MoveView(
+                    where,
+                    source,
+                    view.path,
+                    None,
+                    replica.size_bytes,
+                    max(replica.size_bytes - future.size_bytes, 0),
+                    future.offset_lag,
+                )
+            )
+    return moves
