@@ -48,7 +48,7 @@ def test_a_broker_of_kafka_is_remarked() -> None:
     foreign = report(disk(directory_id=None, work=None), node_id=5, is_spindle=False)
     lines = list_lines([foreign], NOW_MS, None)
     assert lines[1].split()[-2:] == ["-", "online"]
-    assert lines[-1].startswith("Broker 5 is not Spindle's")
+    assert lines[-1].startswith("Broker 5 is not of Spindle")
 
 
 def test_the_state_names_everything_that_is_unusual() -> None:

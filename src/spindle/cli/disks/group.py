@@ -12,6 +12,7 @@ disks = LazyGroup(
     sections={
         "Commands": {
             "list": (f"{_DISKS}.list_command:list_command", "Show directories, space and state."),
+            "watch": (f"{_DISKS}.watch_command:watch_command", "Show their work, moves and times."),
             "cordon": (f"{_DISKS}.cordon_command:cordon_command", "Give one no new replicas."),
             "uncordon": (f"{_DISKS}.uncordon_command:uncordon_command", "End its cordon."),
         },

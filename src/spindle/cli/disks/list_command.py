@@ -34,7 +34,7 @@ _COLUMNS: Final = (
 )
 _LESS_IMPORTANT: Final = ("ID", "USED", "CAPACITY", "LOGS")
 """Columns that a narrow terminal lacks, the first one first."""
-_REMARK: Final = "Broker {} is not Spindle's: no directory ids, and no reasons of failures."
+_REMARK: Final = "Broker {} is not of Spindle: no directory ids, no reasons of failures."
 _INDENT: Final = 8
 _SHORT: Final = len("online")
 

@@ -1,0 +1,283 @@
+"""The picture that `spindle disks watch` shows: lines of text, for a width or without a limit."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from posixpath import commonpath
+from typing import Final, NamedTuple
+
+from spindle.cli.disks.rates import DiskRate, MoveKey, MoveRate, OperationRate, key_of
+from spindle.cli.disks.state_text import (
+    clock_text,
+    cordon_text,
+    hang_text,
+    hangs,
+    offline_text,
+    silence_text,
+)
+from spindle.cli.disks.survey import BrokerReport
+from spindle.cli.table import size_text
+from spindle.client.disks import DiskView, MoveView
+
+BAD: Final = "red"
+UNUSUAL: Final = "yellow"
+TITLE: Final = "bold"
+QUIET: Final = "dim"
+_UNKNOWN: Final = "-"
+_GAP: Final = "  "
+_HEAD: Final = "DIRECTORY"
+_SHORTEST_NAME: Final = 9
+_BAR: Final = 20
+_MINUTE_S: Final = 60
+_HOUR_S: Final = 3600
+_LONGEST_SHOWN_S: Final = 100 * _HOUR_S
+
+_WIDE: Final = (
+    "FREE",
+    "LOGS",
+    "REPLICAS",
+    "LEADERS",
+    "IN/s",
+    "OUT/s",
+    "READ",
+    "WRITE",
+    "SYNC",
+    "BUSY",
+    "QUEUE",
+)
+_NARROW: Final = ("FREE", "REPL", "LEAD", "IN/s", "OUT/s", "I/O", "BUSY", "QUEUE")
+_NARROWEST: Final = ("FREE", "IN/s", "OUT/s", "I/O", "BUSY")
+
+
+class Line(NamedTuple):
+    """One line, and how a terminal shows it."""
+
+    text: str
+    style: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerPicture:
+    """A broker's report with the rates since the report before."""
+
+    report: BrokerReport
+    disks: Mapping[str, DiskRate]
+    moves: Mapping[MoveKey, MoveRate]
+
+
+def watch_lines(
+    watched: Sequence[BrokerPicture],
+    now_ms: int,
+    width: int | None = None,
+    *,
+    has_blocks: bool = True,
+) -> list[Line]:
+    """Return the whole picture.
+
+    Args:
+        now_ms: the present time.
+        width: columns of the terminal: with fewer columns there are fewer numbers and shorter
+            paths. None sets no limit.
+        has_blocks: the terminal can show the blocks of which a progress bar is made.
+    """
+    lines = [Line(_summary(watched, now_ms), TITLE)]
+    layout = _layout(watched, width)
+    lines.append(Line(_row(layout, _HEAD, layout.titles), QUIET))
+    for each in watched:
+        lines += _broker_lines(each, now_ms, layout, has_bar=has_blocks and width is not None)
+    if width is None:
+        return lines
+    return [Line(line.text[:width], line.style) for line in lines]
+
+
+def _summary(watched: Sequence[BrokerPicture], now_ms: int) -> str:
+    disks = [disk for each in watched for disk in _disks(each)]
+    counts = {
+        "brokers": len(watched),
+        "silent": sum(each.report.disks is None for each in watched),
+        "directories": len(disks),
+        "offline": sum(disk.failure is not None for disk in disks),
+        "cordoned": sum(bool(disk.cordons) for disk in disks),
+        "moves": sum(len(each.report.disks.moves) for each in watched if each.report.disks),
+    }
+    always = ("brokers", "directories")
+    texts = [f"{count} {what}" for what, count in counts.items() if count or what in always]
+    return f"{clock_text(now_ms, now_ms)}  {', '.join(texts)}; times of I/O in ms, median/99 %"
+
+
+def _disks(each: BrokerPicture) -> Sequence[DiskView]:
+    return each.report.disks.disks if each.report.disks is not None else ()
+
+
+class _Layout(NamedTuple):
+    """The columns of the table: titles and widths of the numbers, and the width of the names.
+
+    `is_limited` is true on a terminal: names lack the part that all directories of a broker share.
+    """
+
+    titles: Sequence[str]
+    widths: Sequence[int]
+    name_width: int
+    is_limited: bool
+
+
+def _layout(watched: Sequence[BrokerPicture], width: int | None) -> _Layout:
+    """Return the layout with the most numbers that leaves room for the names."""
+    is_limited = width is not None
+    names = [name for each in watched for name in _names(each, is_limited=is_limited).values()]
+    longest = max(map(len, (_HEAD, *names)))
+    for titles in (_WIDE, _NARROW, _NARROWEST):
+        widths = [len(title) for title in titles]
+        for each in watched:
+            for disk in _disks(each):
+                cells = _cells(disk, each.disks.get(disk.path), titles)
+                widths = [max(old, len(cell)) for old, cell in zip(widths, cells, strict=True)]
+        if width is None:
+            break
+        left = width - len(_GAP) - sum(widths) - len(_GAP) * len(widths)
+        if left >= min(longest, _SHORTEST_NAME):
+            return _Layout(titles, widths, min(longest, left), is_limited)
+    return _Layout(titles, widths, _SHORTEST_NAME if is_limited else longest, is_limited)
+
+
+def _shared(each: BrokerPicture, *, is_limited: bool) -> str:
+    """Return the directory that holds all log directories of a broker, with a slash at its end."""
+    paths = [disk.path for disk in _disks(each)]
+    if not is_limited or len(paths) < 2:
+        return ""
+    return commonpath(paths).rstrip("/") + "/"
+
+
+def _names(each: BrokerPicture, *, is_limited: bool) -> dict[str, str]:
+    shared = _shared(each, is_limited=is_limited)
+    return {disk.path: disk.path.removeprefix(shared) for disk in _disks(each)}
+
+
+def _row(layout: _Layout, name: str, cells: Sequence[str]) -> str:
+    numbers = [cell.rjust(width) for cell, width in zip(cells, layout.widths, strict=True)]
+    shown = shortened(name, layout.name_width).ljust(layout.name_width)
+    return _GAP + _GAP.join([shown, *numbers]).rstrip()
+
+
+def _broker_lines(
+    each: BrokerPicture, now_ms: int, layout: _Layout, *, has_bar: bool
+) -> list[Line]:
+    report = each.report
+    found = report.disks
+    if found is None:
+        return [Line(f"{_broker_title(each, layout)}  {silence_text(report)}", BAD)]
+    names = _names(each, is_limited=layout.is_limited)
+    lines = [Line(_broker_title(each, layout), TITLE)]
+    for disk in found.disks:
+        cells = _cells(disk, each.disks.get(disk.path), layout.titles)
+        lines.append(Line(_row(layout, names[disk.path], cells)))
+        lines += [Line(_GAP * 2 + text, style) for text, style in _remarks(disk, now_ms)]
+    limit = found.move_limit_bytes_per_second
+    if found.moves and limit is not None:
+        lines.append(Line(f"{_GAP}moves are limited to {size_text(limit)}/s", QUIET))
+    for move in found.moves:
+        rate = each.moves.get(key_of(move), MoveRate(None, None))
+        lines.append(Line(_GAP + move_text(move, rate, names, has_bar=has_bar)))
+    return lines
+
+
+def _broker_title(each: BrokerPicture, layout: _Layout) -> str:
+    report = each.report
+    found = report.disks
+    title = f"broker {report.node.node_id}  {report.node.host}:{report.node.port}"
+    shared = _shared(each, is_limited=layout.is_limited)
+    if shared:
+        title += f"  {shared}"
+    if found is not None and not report.is_spindle:
+        title += "  not Spindle: no traffic, no times"
+    return title
+
+
+def shortened(path: str, width: int) -> str:
+    """Return the end of a path that has at most `width` characters."""
+    return path if len(path) <= width else f"~{path[len(path) - width + 1 :]}"
+
+
+def _remarks(disk: DiskView, now_ms: int) -> list[Line]:
+    if disk.failure is not None:
+        return [Line(offline_text(disk, now_ms), BAD)]
+    lines = [Line(cordon_text(cordon, now_ms), UNUSUAL) for cordon in disk.cordons]
+    if hangs(disk):
+        lines.append(Line(hang_text(disk), BAD))
+    return lines
+
+
+def _cells(disk: DiskView, rate: DiskRate | None, titles: Sequence[str]) -> list[str]:
+    if disk.failure is not None:
+        return [_UNKNOWN] * len(titles)
+    cells = {
+        "FREE": size_text(disk.usable_bytes),
+        "LOGS": size_text(disk.size_bytes),
+        "REPLICAS": str(disk.partition_count),
+        "REPL": str(disk.partition_count),
+        "LEADERS": str(disk.leader_count),
+        "LEAD": str(disk.leader_count),
+    }
+    if rate is not None:
+        cells |= {
+            "IN/s": size_text(round(rate.writes.bytes_per_second)),
+            "OUT/s": size_text(round(rate.reads.bytes_per_second)),
+            "READ": _times_text(rate.reads),
+            "WRITE": _times_text(rate.writes),
+            "SYNC": _times_text(rate.syncs),
+            "I/O": _times_text(rate.every),
+            "BUSY": f"{rate.busy:.0%}",
+        }
+    if disk.work is not None:
+        cells["QUEUE"] = str(disk.work.queue_length)
+    return [cells.get(title, _UNKNOWN) for title in titles]
+
+
+def _times_text(rate: OperationRate) -> str:
+    if rate.median_ms is None or rate.p99_ms is None:
+        return _UNKNOWN
+    return f"{_ms_text(rate.median_ms)}/{_ms_text(rate.p99_ms)}"
+
+
+def _ms_text(time_ms: float) -> str:
+    return (
+        f"{time_ms:.2f}" if time_ms < 1 else f"{time_ms:.1f}" if time_ms < 10 else f"{time_ms:.0f}"
+    )
+
+
+def move_text(move: MoveView, rate: MoveRate, names: Mapping[str, str], *, has_bar: bool) -> str:
+    """Return a line about a move: where, how much, how fast, and how long still.
+
+    Args:
+        names: the names of the directories by path.
+        has_bar: show the progress as a bar of blocks, too.
+    """
+    part = 1.0 - move.remaining_bytes / move.size_bytes if move.size_bytes else 1.0
+    speed = _UNKNOWN if rate.bytes_per_second is None else size_text(round(rate.bytes_per_second))
+    target = names.get(move.target, move.target)
+    numbers = f"{int(100 * part):3d} % of {size_text(move.size_bytes)}"
+    end = f"{speed}/s  {_end_text(move, rate)}"
+    if not has_bar:
+        source = names.get(move.source, move.source)
+        return f"{move.partition} from {source} to {target}: {numbers}  {end}"
+    filled = int(_BAR * part)
+    blocks = "█" * filled + "░" * (_BAR - filled)
+    return f"{move.partition} → {target}  {blocks} {numbers}  {end}"
+
+
+def _end_text(move: MoveView, rate: MoveRate) -> str:
+    if move.state not in (None, "copying"):
+        return str(move.state)
+    left_s = rate.seconds_left
+    if left_s is None or left_s > _LONGEST_SHOWN_S:
+        return "time left unknown"
+    return f"{duration_text(left_s)} left"
+
+
+def duration_text(time_s: float) -> str:
+    """Return a duration as 0:34 or 2:05:09."""
+    whole_s = int(time_s + 0.5)
+    hours, rest_s = divmod(whole_s, _HOUR_S)
+    minutes, seconds = divmod(rest_s, _MINUTE_S)
+    if hours:
+        return f"{hours}:{minutes:02d}:{seconds:02d}"
+    return f"{minutes}:{seconds:02d}"
