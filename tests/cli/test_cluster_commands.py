@@ -206,6 +206,17 @@ def test_the_status_counts_what_needs_attention() -> None:
     ]
 
 
+def test_the_status_counts_moves_between_directories() -> None:
+    moving = {TopicPartition("t", 0): ReplicaOnDisk(5, 0, True)}
+    found = Status(
+        ClusterDescription("id", 1, (ClusterNode(1, "a", 9092, None, False),)),
+        QuorumDescription(1, 4, 9, (), (), {}),
+        ClusterView(),
+        {1: [LogDirView("/d", ErrorCode.NONE, -1, -1, False, moving)]},
+    )
+    assert "moves       1 between directories" in status_lines(found)
+
+
 def test_sizes_and_tables() -> None:
     assert [size_text(size) for size in (-1, 0, 1023, 1536, 1 << 40)] == [
         *("-", "0 B", "1023 B", "1.5 KiB", "1.0 TiB"),

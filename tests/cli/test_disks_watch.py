@@ -3,12 +3,13 @@
 import json
 import os
 import pty
+import select
 import signal
 import struct
 import subprocess
 import sys
 import termios
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fcntl import ioctl
 
@@ -235,25 +236,41 @@ COMMAND = (sys.executable, "-c", "from spindle.cli.main import main; main()", "d
 ENTERS, LEAVES = b"\x1b[?1049h", b"\x1b[?1049l"
 
 
+def read_until(terminal: int, seen: bytes, holds: Callable[[bytes], bool]) -> bytes:
+    """Read what a program draws until something holds; fail if it draws nothing for long."""
+    while not holds(seen):
+        readable, _, _ = select.select([terminal], [], [], 20)
+        assert readable, seen[-2000:]
+        seen += os.read(terminal, 65536)
+        assert len(seen) < 1_000_000, seen[-2000:]
+    return seen
+
+
 def test_a_terminal_is_restored_after_ctrl_c(bootstrap: str) -> None:
     ours, theirs = pty.openpty()
     ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
-    environment = {**os.environ, "TERM": "xterm-256color", "LANG": "C.UTF-8"}
+    # These would fix the size, whatever the terminal says.
+    inherited = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "LINES")}
+    environment = {**inherited, "TERM": "xterm-256color", "LANG": "C.UTF-8"}
     with subprocess.Popen(
-        [*COMMAND, "--interval", "0.2"], stdout=theirs, stderr=theirs, env=environment
+        [*COMMAND, "--interval", "0.2"],
+        stdout=theirs,
+        stderr=theirs,
+        env=environment,
+        # The test's process may ignore Ctrl-C, and a child would inherit that.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     ) as process:
         os.close(theirs)
-        seen = b""
-        while seen.count(b"broker 1") < 3:
-            seen += os.read(ours, 65536)
-        ioctl(ours, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 120, 0, 0))
-        while b"REPLICAS" not in seen:
-            seen += os.read(ours, 65536)
-        process.send_signal(signal.SIGINT)
-        while LEAVES not in seen:
-            seen += os.read(ours, 65536)
-        assert process.wait(20) == 0
-    os.close(ours)
+        try:
+            seen = read_until(ours, b"", lambda seen: seen.count(b"broker 1") >= 3)
+            ioctl(ours, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 220, 0, 0))
+            seen = read_until(ours, seen, lambda seen: b"REPLICAS" in seen)
+            process.send_signal(signal.SIGINT)
+            seen = read_until(ours, seen, lambda seen: LEAVES in seen)
+            assert process.wait(20) == 0
+        finally:
+            process.kill()
+            os.close(ours)
     assert ENTERS in seen
     assert b"\x1b[?25h" in seen.rpartition(ENTERS)[2], "the cursor is shown again"
     assert b"Traceback" not in seen

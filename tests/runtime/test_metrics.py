@@ -2,9 +2,11 @@
 
 import asyncio
 import errno
+import json
 import math
 import os
 import random
+import re
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -210,6 +212,28 @@ def test_every_metric_is_documented_and_every_documented_metric_is_there(tmp_pat
     ]
     lines = DOCUMENT.read_text().splitlines()
     assert [line for line in lines if line.startswith("| `")] == [*served[0], *served[1]]
+
+
+DASHBOARD = DOCUMENT.parent / "deploy" / "grafana-disks.json"
+
+
+def test_every_metric_of_the_dashboard_is_documented() -> None:
+    dashboard = json.loads(DASHBOARD.read_text())
+    documented = {
+        line.split("`")[1]: line.split("|")[2].strip()
+        for line in DOCUMENT.read_text().splitlines()
+        if line.startswith("| `")
+    }
+    samples = {"counter": ("_total",), "gauge": ("",), "histogram": ("_bucket", "_sum", "_count")}
+    known = {name + suffix for name, kind in documented.items() for suffix in samples.get(kind, ())}
+    variables = dashboard["templating"]["list"]
+    asked = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
+    asked += [each["query"]["query"] for each in variables if each["type"] == "query"]
+    named = {name for text in asked for name in re.findall(r"(?:kafka|spindle)_\w+", text)}
+    assert len(named) > 15
+    assert named <= known
+    ids = [panel["id"] for panel in dashboard["panels"]]
+    assert len(set(ids)) == len(ids)
 
 
 def test_a_look_at_many_replicas_lets_others_run(

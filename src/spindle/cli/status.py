@@ -53,6 +53,17 @@ class Status(NamedTuple):
         return sum(len(topic.partitions) for topic in self.view.topics.values())
 
     @property
+    def moving(self) -> list[TopicPartition]:
+        """The replicas that move between directories of their brokers, a partition for each."""
+        return [
+            where
+            for views in self.directories.values()
+            for view in views
+            for where, replica in view.replicas.items()
+            if replica.is_future
+        ]
+
+    @property
     def leaderless(self) -> list[TopicPartition]:
         """The partitions that no live broker leads."""
         live = {each.node_id for each in self.cluster.nodes if not each.is_fenced}
@@ -113,6 +124,7 @@ def status_lines(found: Status) -> list[str]:
         f"voters {voters}",
         f"topics      {len(found.view.topics)} with {found.partition_count} partitions",
         f"attention   {_attention(found)}",
+        *([f"moves       {len(found.moving)} between directories"] if found.moving else []),
         "",
         *table_lines(head, rows),
     ]
@@ -155,6 +167,7 @@ def status_document(found: Status) -> dict[str, Any]:
         "topics": len(found.view.topics),
         "partitions": found.partition_count,
         "partitionsWithoutLeader": list(map(str, found.leaderless)),
+        "movingReplicas": list(map(str, found.moving)),
         "underReplicatedPartitions": list(map(str, found.under_replicated)),
         "brokers": [
             {
