@@ -9,7 +9,7 @@ The rules:
   are in the log, from where its group has committed.
 * At the end each group has got every record of the log.
 * The committed offset of a group never goes back: it is at least what was committed when somebody
-  asked, and at most the highest that was sent.
+  asked, and at most the highest that was ever sent.
 """
 
 from collections import Counter
@@ -187,17 +187,18 @@ class _Deliveries:
 
 def _taken_back(history: ClientHistory) -> Iterator[str]:
     committed: dict[tuple[str, int], int] = {}
+    # Clients in other processes tell what they commit only afterwards.
     sent: dict[tuple[str, int], int] = {}
+    for event in history.events:
+        if isinstance(event, CommitSent):
+            where = (event.group, event.partition)
+            sent[where] = max(sent.get(where, -1), event.offset)
     floors: dict[int, dict[tuple[str, int], int]] = {}
     for event in history.events:
         match event:
-            case CommitSent():
-                where = (event.group, event.partition)
-                sent[where] = max(sent.get(where, -1), event.offset)
             case Committed():
                 where = (event.group, event.partition)
                 committed[where] = max(committed.get(where, -1), event.offset)
-                sent[where] = max(sent.get(where, -1), event.offset)
             case OffsetsAsked():
                 floors[event.question] = dict(committed)
             case OffsetRead():

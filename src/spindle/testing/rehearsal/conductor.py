@@ -1,0 +1,193 @@
+"""Carries out a schedule on a cluster of real processes, and mends everything after an episode."""
+
+import errno
+import time
+from collections.abc import Callable
+from typing import Final
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ResourceType,
+)
+
+from spindle.client.errors import ClientError
+from spindle.client.wire.cluster import WireClient
+from spindle.client.wire.settings import client_settings
+from spindle.common.errors import ApiError, ErrorCode
+from spindle.protocol.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+)
+from spindle.testing.cluster.cluster import Cluster
+from spindle.testing.cluster.disk import Disk
+from spindle.testing.cluster.errors import ClusterError
+from spindle.testing.cluster.node import NodeHandle
+from spindle.testing.rehearsal.schedule import Deed, Episode, FaultStep
+
+_IN_SYNC_S: Final = 90.0
+_SLOW_MS: Final = 100.0
+_ADMIN_S: Final = 5.0
+_CORDONED: Final = "cordoned.log.dirs"
+
+
+class Conductor:
+    """Plays episodes.
+
+    Attributes:
+        story: one line for each thing that was done, with its time.
+    """
+
+    def __init__(self, cluster: Cluster, topic: str) -> None:
+        self.story: list[str] = []
+        self._cluster = cluster
+        self._topic = topic
+        self._begun_s = time.monotonic()
+        self._admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0})
+
+    def note(self, text: str) -> None:
+        self.story.append(f"{time.monotonic() - self._begun_s:8.3f}  {text}")
+
+    def play(self, episode: Episode) -> None:
+        """Do what the episode says, then mend everything and wait until all is in sync.
+
+        Raises:
+            TimeoutError: the replicas do not come in sync.
+            ClusterError: a node does not start.
+        """
+        for step in episode.steps:
+            time.sleep(step.pause_s)
+            self._do(step)
+        time.sleep(episode.rest_s)
+        self.mend()
+
+    def _do(self, step: FaultStep) -> None:
+        node = self._cluster.broker(step.broker)
+        disk = self._cluster.disk(step.broker, step.disk)
+        self.note(str(step).partition(": ")[2])
+        try:
+            self._deeds(node, disk, step)[step.deed]()
+        except (ClusterError, ApiError, ClientError, KafkaException, TimeoutError) as refused:
+            # A node that is down or a directory that is dead refuses much; the checker judges.
+            self.note(f"  refused: {str(refused).splitlines()[0][:200]}")
+
+    def _deeds(
+        self, node: NodeHandle, disk: Disk, step: FaultStep
+    ) -> dict[Deed, Callable[[], object]]:
+        later_s = 5 * step.pause_s
+        return {
+            Deed.FAIL: lambda: disk.fail(errno.EIO),
+            Deed.FILL: lambda: disk.fill(int(step.pause_s * 20_000)),
+            Deed.PROTECT: disk.readonly,
+            Deed.SLOW: lambda: disk.slow(_SLOW_MS),
+            Deed.TEAR: lambda: disk.tear("fail"),
+            Deed.REPLACE: disk.replace,
+            Deed.KILL: lambda: self._kill(node, later_s),
+            Deed.PAUSE: lambda: self._pause(node, later_s),
+            Deed.RESTART: lambda: self._restart(node),
+            Deed.CUT_PEERS: lambda: self._isolate(node, later_s),
+            Deed.CUT_CLIENTS: lambda: self._cut_clients(node, later_s),
+            Deed.CORDON: lambda: self._cordon(node, str(disk.path)),
+            Deed.UNCORDON: lambda: self._cordon(node, None),
+            Deed.MOVE: lambda: self._move(node, disk, step.partition),
+        }
+
+    # -- brokers
+
+    def _kill(self, node: NodeHandle, later_s: float) -> None:
+        node.kill()
+        time.sleep(later_s)
+        node.start_at_once()
+
+    def _pause(self, node: NodeHandle, later_s: float) -> None:
+        node.pause()
+        try:
+            time.sleep(later_s)
+        finally:
+            node.resume()
+
+    def _restart(self, node: NodeHandle) -> None:
+        node.stop()
+        node.start_at_once()
+
+    def _isolate(self, node: NodeHandle, later_s: float) -> None:
+        self._cluster.isolate(node.node_id, clients=False)
+        time.sleep(later_s)
+        self._cluster.heal_network()
+
+    def _cut_clients(self, node: NodeHandle, later_s: float) -> None:
+        self._cluster.cut_clients(node.node_id)
+        time.sleep(later_s)
+        self._cluster.heal_network()
+
+    # -- directories
+
+    def _cordon(self, node: NodeHandle, path: str | None) -> None:
+        operation = AlterConfigOpType.DELETE if path is None else AlterConfigOpType.SET
+        entry = ConfigEntry(_CORDONED, path or "", incremental_operation=operation)
+        resource = ConfigResource(
+            ResourceType.BROKER, str(node.node_id), incremental_configs=[entry]
+        )
+        (answer,) = self._admin.incremental_alter_configs(
+            [resource], request_timeout=_ADMIN_S
+        ).values()
+        answer.result(_ADMIN_S + 1)
+
+    def _move(self, node: NodeHandle, disk: Disk, partition: int) -> None:
+        kind = AlterReplicaLogDirsRequest.AlterReplicaLogDir
+        moved = kind.AlterReplicaLogDirTopic(name=self._topic, partitions=[partition])
+        request = AlterReplicaLogDirsRequest(dirs=[kind(path=str(disk.path), topics=[moved])])
+        with self._client() as client:
+            broker = client.metadata(()).broker(str(node.node_id))
+            answer = client.ask(request, AlterReplicaLogDirsResponse, broker=broker)
+        code = answer.results[0].partitions[0].error_code
+        if code:
+            self.note(f"  refused: {ErrorCode(code).name}")
+
+    def _client(self) -> WireClient:
+        return WireClient(
+            client_settings(
+                {
+                    "bootstrap.servers": self._cluster.bootstrap_servers,
+                    "request.timeout.ms": "5000",
+                }
+            )
+        )
+
+    # -- the end of an episode
+
+    def mend(self) -> None:
+        """End all faults, bring everything up, and wait until all replicas are in sync."""
+        self.note("everything is mended")
+        self._cluster.heal_network()
+        for node in self._cluster.nodes:
+            if node.is_paused:
+                node.resume()
+            for disk in node.disks:
+                disk.heal()
+                if disk.directory_id is None:
+                    disk.format()
+        for node in self._cluster.nodes:
+            if not node.is_running:
+                node.start()
+        self._cluster.await_ready(self._cluster.nodes)
+        for node in self._cluster.nodes:
+            self._bring_back(node)
+            try:
+                self._cordon(node, None)
+            except KafkaException as refused:
+                self.note(f"  not uncordoned: {refused}")
+        self._cluster.wait_until_in_sync(timeout_s=_IN_SYNC_S)
+        self.note("all replicas are in sync")
+
+    def _bring_back(self, node: NodeHandle) -> None:
+        """Restart a node that has offline directories."""
+        with self._client() as client:
+            views = client.describe_log_dirs()[node.node_id]
+        offline = [view.path for view in views if view.error is not ErrorCode.NONE]
+        if offline:
+            self.note(f"  broker {node.node_id} has {len(offline)} offline directories")
+            node.restart()

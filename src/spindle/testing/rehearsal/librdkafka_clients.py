@@ -1,0 +1,223 @@
+"""Unmodified clients of librdkafka at work: producers, members of a group, a reader of offsets."""
+
+import threading
+from abc import ABC, abstractmethod
+from typing import Any, Final
+
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+    TopicPartition,
+)
+
+from spindle.testing.rehearsal.history import (
+    Acknowledged,
+    Assigned,
+    CommitSent,
+    Committed,
+    Delivered,
+    NumberedRecord,
+    OffsetRead,
+    OffsetsAsked,
+)
+from spindle.testing.rehearsal.recorder import Recorder
+
+_PACE_S: Final = 0.008
+_POLL_S: Final = 0.1
+_COMMIT_EVERY: Final = 40
+_ASK_EVERY_S: Final = 0.3
+_READ_S: Final = 60.0
+_QUIET: Final = {"log_level": 0, "reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 300}
+
+
+def parsed(value: bytes) -> NumberedRecord:
+    """Return the record that a client wrote as `producer.number`."""
+    producer, _, number = value.decode().partition(".")
+    return NumberedRecord(producer, int(number))
+
+
+class ClientThread(ABC):
+    """A client on a thread of its own. An exception that it does not expect is a trouble."""
+
+    def __init__(self, name: str, bootstrap: str, topic: str, recorder: Recorder) -> None:
+        self.name = name
+        self.bootstrap = bootstrap
+        self.topic = topic
+        self.recorder = recorder
+        self.is_over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ask it to end."""
+        self.is_over.set()
+
+    def join(self, timeout_s: float) -> None:
+        """Wait for its end."""
+        self._thread.join(timeout_s)
+        if self._thread.is_alive():
+            self.recorder.trouble(f"{self.name} has not ended after {timeout_s:.0f} s")
+
+    def _run(self) -> None:
+        try:
+            self.work()
+        except Exception as error:  # noqa: BLE001 - whatever it is, the rehearsal reports it
+            self.recorder.trouble(f"{self.name}: {error!r}")
+
+    @abstractmethod
+    def work(self) -> None:
+        """Do the work of the client until `is_over` is set."""
+
+
+class ProducerThread(ClientThread):
+    """An idempotent producer with acks=all; it numbers its records."""
+
+    def work(self) -> None:
+        producer = Producer(
+            {
+                **_QUIET,
+                "bootstrap.servers": self.bootstrap,
+                "enable.idempotence": True,
+                "linger.ms": 2,
+                "retry.backoff.ms": 20,
+                "retry.backoff.max.ms": 200,
+            }
+        )
+        number = 0
+        while not self.is_over.is_set():
+            value = f"{self.name}.{number}".encode()
+            producer.produce(self.topic, value, on_delivery=self._delivered)
+            number += 1
+            self.recorder.history.sent[self.name] = number
+            producer.poll(0)
+            self.is_over.wait(_PACE_S)
+        left = producer.flush(_READ_S)
+        if left:
+            self.recorder.trouble(f"producer {self.name}: {left} records wait for their answers")
+
+    def _delivered(self, error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            self.recorder.trouble(f"producer {self.name}: {error}")
+            return
+        value, partition, offset = message.value(), message.partition(), message.offset()
+        assert value is not None
+        assert partition is not None
+        assert offset is not None
+        self.recorder.note(Acknowledged(parsed(value), partition, offset))
+
+
+class MemberThread(ClientThread):
+    """A member of a group, which commits what it has got."""
+
+    def __init__(
+        self, group: str, name: str, bootstrap: str, topic: str, recorder: Recorder
+    ) -> None:
+        self.group = group
+        super().__init__(name, bootstrap, topic, recorder)
+
+    def work(self) -> None:
+        consumer = Consumer(
+            {
+                **_QUIET,
+                "bootstrap.servers": self.bootstrap,
+                "group.id": self.group,
+                "auto.offset.reset": "earliest",
+                "enable.auto.commit": False,
+                "session.timeout.ms": 6000,
+                "heartbeat.interval.ms": 500,
+                "fetch.wait.max.ms": 100,
+            }
+        )
+        consumer.subscribe([self.topic], on_assign=self._assigned)
+        got = 0
+        while not self.is_over.is_set():
+            message = consumer.poll(_POLL_S)
+            if message is None or message.error() is not None:
+                continue
+            value, partition, offset = message.value(), message.partition(), message.offset()
+            assert value is not None
+            assert partition is not None
+            assert offset is not None
+            self.recorder.note(Delivered(self.group, self.name, partition, offset, parsed(value)))
+            got += 1
+            if got % _COMMIT_EVERY == 0:
+                self._commit(consumer, partition, offset + 1)
+        consumer.close()
+
+    def _assigned(self, consumer: Any, partitions: list[TopicPartition]) -> None:
+        for partition in partitions:
+            self.recorder.note(Assigned(self.group, self.name, partition.partition))
+
+    def _commit(self, consumer: Any, partition: int, offset: int) -> None:
+        self.recorder.note(CommitSent(self.group, partition, offset))
+        try:
+            answer = consumer.commit(
+                offsets=[TopicPartition(self.topic, partition, offset)], asynchronous=False
+            )
+        except KafkaException:
+            return  # whether it was committed is not known
+        if answer and answer[0].error is None:
+            self.recorder.note(Committed(self.group, partition, offset))
+
+
+class OffsetReader(ClientThread):
+    """Asks again and again what a group has committed."""
+
+    def __init__(
+        self, group: str, partitions: int, bootstrap: str, topic: str, recorder: Recorder
+    ) -> None:
+        self.group = group
+        self.partitions = partitions
+        super().__init__(f"offsets of {group}", bootstrap, topic, recorder)
+
+    def work(self) -> None:
+        consumer = Consumer({**_QUIET, "bootstrap.servers": self.bootstrap, "group.id": self.group})
+        wanted = [TopicPartition(self.topic, index) for index in range(self.partitions)]
+        while not self.is_over.wait(_ASK_EVERY_S):
+            question = self.recorder.new_question()
+            self.recorder.note(OffsetsAsked(self.group, question))
+            try:
+                answer = consumer.committed(wanted, timeout=3.0)
+            except KafkaException:
+                continue
+            for row in answer:
+                if row.error is None:
+                    offset = max(row.offset, -1)
+                    self.recorder.note(OffsetRead(self.group, question, row.partition, offset))
+        consumer.close()
+
+
+def read_log(bootstrap: str, topic: str, partition: int) -> dict[int, NumberedRecord]:
+    """Return all records of a partition by offset, once its end is reached.
+
+    Raises:
+        TimeoutError: the end is not reached.
+    """
+    consumer = Consumer(
+        {
+            **_QUIET,
+            "bootstrap.servers": bootstrap,
+            "group.id": f"audit of {topic}",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+        }
+    )
+    try:
+        consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING)])
+        found: dict[int, NumberedRecord] = {}
+        for message in iter(lambda: consumer.poll(_READ_S), None):
+            error = message.error()
+            if error is not None and error.code() == KafkaError._PARTITION_EOF:
+                return found
+            if error is None:
+                offset, value = message.offset(), message.value()
+                assert offset is not None
+                assert value is not None
+                found[offset] = parsed(value)
+    finally:
+        consumer.close()
+    raise TimeoutError(f"the end of {topic}-{partition} was not reached in {_READ_S:.0f} s")

@@ -1,0 +1,199 @@
+"""One rehearsal: clients at work, a schedule of faults, and the verdict about the history."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from spindle.testing.cluster.cluster import Cluster
+from spindle.testing.cluster.errors import ClusterError
+from spindle.testing.rehearsal.checker import Findings, check
+from spindle.testing.rehearsal.conductor import Conductor
+from spindle.testing.rehearsal.java_clients import JavaClient, JavaMember, JavaProducer
+from spindle.testing.rehearsal.librdkafka_clients import (
+    ClientThread,
+    MemberThread,
+    OffsetReader,
+    ProducerThread,
+    read_log,
+)
+from spindle.testing.rehearsal.recorder import Recorder
+from spindle.testing.rehearsal.schedule import BROKERS, DIRECTORIES, PARTITIONS, FaultSchedule
+
+PROPERTIES: Final = {
+    "min.insync.replicas": "2",
+    "default.replication.factor": "3",
+    "offsets.topic.num.partitions": "3",
+    "offsets.topic.replication.factor": "3",
+    "replica.lag.time.max.ms": "5000",
+    "spindle.log.dir.hang.timeout.ms": "5000",
+    "group.initial.rebalance.delay.ms": "0",
+}
+_STOP_S: Final = 90.0
+_CAUGHT_UP_S: Final = 60.0
+_CHECK_S: Final = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class JavaHome:
+    """Where Java and the jars of Apache Kafka are."""
+
+    java: str
+    libs: Path
+
+
+@dataclass(frozen=True, slots=True)
+class RehearsalOutcome:
+    """The result of one schedule.
+
+    Attributes:
+        troubles: errors of clients or of the cluster that must not happen.
+        story: what was done, with times.
+    """
+
+    schedule: FaultSchedule
+    findings: Findings
+    troubles: tuple[str, ...]
+    story: tuple[str, ...]
+    took_s: float
+
+    @property
+    def is_fine(self) -> bool:
+        return not self.findings.faults and not self.troubles
+
+    @property
+    def report(self) -> str:
+        """The text from which a person can investigate the run."""
+        return "\n".join(
+            (
+                self.schedule.text,
+                "what happened:",
+                *self.story,
+                self.findings.text,
+                *self.troubles,
+                *self.findings.faults,
+            )
+        )
+
+
+def new_cluster(folder: Path) -> Cluster:
+    """Start a cluster for schedules; its files stay in the folder."""
+    return Cluster(BROKERS, DIRECTORIES, properties=PROPERTIES, folder=folder)
+
+
+def rehearse(
+    schedule: FaultSchedule, cluster: Cluster, java: JavaHome | None, run: str
+) -> RehearsalOutcome:
+    """Play a schedule on a cluster that is well.
+
+    Args:
+        java: None to leave Java's clients out.
+        run: a word that no other run on this cluster uses, for the names of topic and groups.
+    """
+    begun_s = time.monotonic()
+    topic = f"rehearsal-{run}"
+    cluster.create_topic(topic, PARTITIONS)
+    recorder = Recorder()
+    conductor = Conductor(cluster, topic)
+    clients = _Clients(cluster.bootstrap_servers, topic, recorder)
+    if java is not None and schedule.with_java:
+        clients.add_java(java)
+    try:
+        clients.await_traffic()
+        for episode in schedule.episodes:
+            conductor.play(episode)
+    except (TimeoutError, ClusterError) as trouble:
+        recorder.trouble(str(trouble))
+    clients.stop()
+    if not recorder.troubles:
+        cluster.delete_topic(topic)
+    return RehearsalOutcome(
+        schedule,
+        check(recorder.history),
+        tuple(recorder.troubles),
+        tuple(conductor.story),
+        time.monotonic() - begun_s,
+    )
+
+
+class _Clients:
+    """Two producers and a group of two of librdkafka, and on demand a producer and a group of
+    Java's."""
+
+    def __init__(self, bootstrap: str, topic: str, recorder: Recorder) -> None:
+        self._bootstrap = bootstrap
+        self._topic = topic
+        self._recorder = recorder
+        where = (bootstrap, topic, recorder)
+        self._producers: list[ClientThread | JavaClient] = [
+            ProducerThread("1", *where),
+            ProducerThread("2", *where),
+        ]
+        self._members: list[ClientThread | JavaClient] = []
+        self._readers: list[OffsetReader] = []
+        self._add_group(f"{topic}-readers")
+        self._members += [
+            MemberThread(f"{topic}-readers", name, *where) for name in ("first", "second")
+        ]
+
+    def add_java(self, java: JavaHome) -> None:
+        where = (java.java, java.libs, self._bootstrap, self._topic, self._recorder)
+        self._producers.append(JavaProducer("9", *where))
+        group = f"{self._topic}-java-readers"
+        self._add_group(group)
+        self._members.append(JavaMember(group, *where))
+
+    def _add_group(self, group: str) -> None:
+        self._recorder.history.groups.append(group)
+        self._readers.append(
+            OffsetReader(group, PARTITIONS, self._bootstrap, self._topic, self._recorder)
+        )
+
+    def await_traffic(self) -> None:
+        """Wait until records are acknowledged and every group has got some.
+
+        Raises:
+            TimeoutError: it does not come to that.
+        """
+        groups = self._recorder.history.groups
+        self._await(
+            lambda: self._recorder.acknowledged > 20 and all(map(self._has_begun, groups)),
+            "no traffic",
+        )
+
+    def _has_begun(self, group: str) -> bool:
+        return any(self._recorder.next_offset(group, index) for index in range(PARTITIONS))
+
+    def stop(self) -> None:
+        """Stop the producers, read the logs, let the groups read everything, and stop them."""
+        recorder = self._recorder
+        for producer in self._producers:
+            producer.stop()
+        for producer in self._producers:
+            producer.join(_STOP_S)
+        logs = recorder.history.logs
+        try:
+            for index in range(PARTITIONS):
+                logs[index] = read_log(self._bootstrap, self._topic, index)
+            self._await(self._have_read_all, "the groups have not read everything")
+        except TimeoutError as late:
+            recorder.trouble(str(late))
+        for reader in (*self._members, *self._readers):
+            reader.stop()
+        for reader in (*self._members, *self._readers):
+            reader.join(_STOP_S)
+
+    def _have_read_all(self) -> bool:
+        return all(
+            self._recorder.next_offset(group, index) > max(log, default=-1)
+            for group in self._recorder.history.groups
+            for index, log in self._recorder.history.logs.items()
+        )
+
+    def _await(self, is_so: Callable[[], bool], what_if_not: str) -> None:
+        ends_s = time.monotonic() + _CAUGHT_UP_S
+        while not is_so():
+            if time.monotonic() > ends_s:
+                raise TimeoutError(f"after {_CAUGHT_UP_S:.0f} s: {what_if_not}")
+            time.sleep(_CHECK_S)

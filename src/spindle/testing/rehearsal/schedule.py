@@ -1,0 +1,128 @@
+"""The schedule of a seed: what happens to which broker and disk, and when.
+
+A schedule consists of episodes. In an episode one broker, the victim, suffers; brokers that are
+well only get cordons and moves. Between two episodes everything is mended, and all replicas come
+in sync again. So with three replicas and min.insync.replicas=2, a copy of each acknowledged record
+survives at any moment.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from random import Random
+from typing import Final
+
+BROKERS: Final = 3
+DIRECTORIES: Final = 3
+PARTITIONS: Final = 3
+
+
+class Deed(StrEnum):
+    """One thing that happens."""
+
+    FAIL = "fail"
+    FILL = "fill"
+    PROTECT = "turn read-only"
+    SLOW = "slow down"
+    TEAR = "tear a write of"
+    REPLACE = "replace"
+    KILL = "kill"
+    PAUSE = "pause"
+    RESTART = "restart"
+    CUT_PEERS = "cut off from its peers"
+    CUT_CLIENTS = "cut off from clients"
+    CORDON = "cordon"
+    UNCORDON = "uncordon"
+    MOVE = "move a replica to"
+
+    @property
+    def has_disk(self) -> bool:
+        """True if it concerns one disk, and not the whole broker."""
+        return self in _OF_DISKS
+
+
+_DISK_FAULTS: Final = (Deed.FAIL, Deed.FILL, Deed.PROTECT, Deed.SLOW, Deed.TEAR)
+_BROKER_FAULTS: Final = (Deed.KILL, Deed.PAUSE, Deed.RESTART, Deed.CUT_PEERS, Deed.CUT_CLIENTS)
+_HARMLESS: Final = (Deed.CORDON, Deed.CORDON, Deed.UNCORDON, Deed.MOVE, Deed.MOVE, Deed.MOVE)
+_OF_DISKS: Final = (*_DISK_FAULTS, Deed.REPLACE, Deed.CORDON, Deed.MOVE)
+
+
+@dataclass(frozen=True, slots=True)
+class FaultStep:
+    """A deed after a pause. `disk` counts from 1; `partition` is only for moves."""
+
+    pause_s: float
+    deed: Deed
+    broker: int
+    disk: int
+    partition: int
+
+    def __str__(self) -> str:
+        what = f"disk {self.disk} of broker {self.broker}"
+        if not self.deed.has_disk:
+            what = f"broker {self.broker}"
+        which = f" (partition {self.partition})" if self.deed is Deed.MOVE else ""
+        return f"after {self.pause_s:.2f} s: {self.deed} {what}{which}"
+
+
+@dataclass(frozen=True, slots=True)
+class Episode:
+    """The steps while one broker suffers, and the time until it is mended."""
+
+    victim: int
+    steps: tuple[FaultStep, ...]
+    rest_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class FaultSchedule:
+    """The episodes of a seed; `with_java`: Java's clients work besides librdkafka."""
+
+    seed: int
+    episodes: tuple[Episode, ...]
+    with_java: bool
+
+    @property
+    def text(self) -> str:
+        """One line for each step."""
+        lines = [f"schedule {self.seed}{', with Java clients' if self.with_java else ''}"]
+        for number, episode in enumerate(self.episodes, 1):
+            lines.append(f"episode {number}, broker {episode.victim} suffers")
+            lines += [f"  {step}" for step in episode.steps]
+            lines.append(f"  after {episode.rest_s:.2f} s: mend everything")
+        return "\n".join(lines)
+
+
+def draw_schedule(seed: int, *, java_share: float = 0.2) -> FaultSchedule:
+    """Return the schedule of a seed."""
+    random = Random(f"rehearsal {seed}")
+    episodes = tuple(_draw_episode(random) for _ in range(random.choice((1, 2, 2))))
+    return FaultSchedule(seed, episodes, random.random() < java_share)
+
+
+def _draw_episode(random: Random) -> Episode:
+    victim = random.randint(1, BROKERS)
+    steps: list[FaultStep] = []
+    hurt: list[int] = []
+    for _ in range(random.randint(1, 4)):
+        steps += [
+            _step(random, random.choice(_HARMLESS), random.randint(1, BROKERS))
+            for _ in range(random.choice((0, 0, 1, 2)))
+        ]
+        roll = random.random()
+        if hurt and roll < 0.35:
+            steps.append(_step(random, Deed.REPLACE, victim, random.choice(hurt)))
+        elif roll < 0.8:
+            step = _step(random, random.choice(_DISK_FAULTS), victim)
+            hurt.append(step.disk)
+            steps.append(step)
+        else:
+            steps.append(_step(random, random.choice(_BROKER_FAULTS), victim))
+    return Episode(victim, tuple(steps), random.uniform(0.2, 2.0))
+
+
+def _step(random: Random, deed: Deed, broker: int, disk: int = 0) -> FaultStep:
+    # The first disk of a broker has the metadata: without it the whole broker ends.
+    some = random.choice((1, 2, 2, 3, 3))
+    return FaultStep(
+        random.uniform(0.02, 0.8), deed, broker, disk or some, random.randrange(PARTITIONS)
+    )

@@ -1,0 +1,54 @@
+"""Schedules keep one broker at a time suffering, and come again from their seed."""
+
+import pytest
+
+from spindle.testing.rehearsal.schedule import (
+    BROKERS,
+    DIRECTORIES,
+    PARTITIONS,
+    Deed,
+    draw_schedule,
+)
+
+SEEDS = range(1, 301)
+HARMLESS = {Deed.CORDON, Deed.UNCORDON, Deed.MOVE}
+
+
+def test_a_seed_gives_the_same_schedule_again() -> None:
+    assert draw_schedule(7) == draw_schedule(7)
+    assert draw_schedule(7) != draw_schedule(8)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_the_text_names_every_step(seed: int) -> None:
+    schedule = draw_schedule(seed)
+    steps = [step for episode in schedule.episodes for step in episode.steps]
+    assert all(str(step) in schedule.text for step in steps)
+
+
+def test_only_the_victim_suffers() -> None:
+    for seed in SEEDS:
+        for episode in draw_schedule(seed).episodes:
+            hurt = {step.broker for step in episode.steps if step.deed not in HARMLESS}
+            assert hurt == {episode.victim}
+
+
+def test_only_disks_that_were_hurt_are_replaced() -> None:
+    for seed in SEEDS:
+        for episode in draw_schedule(seed).episodes:
+            hurt = set()
+            for step in episode.steps:
+                if step.deed is Deed.REPLACE:
+                    assert step.disk in hurt
+                elif step.deed.has_disk and step.deed not in HARMLESS:
+                    hurt.add(step.disk)
+
+
+def test_every_deed_and_place_comes_up() -> None:
+    steps = [
+        step for seed in SEEDS for episode in draw_schedule(seed).episodes for step in episode.steps
+    ]
+    assert {step.deed for step in steps} == set(Deed)
+    assert {step.broker for step in steps} == set(range(1, BROKERS + 1))
+    assert {step.disk for step in steps} == set(range(1, DIRECTORIES + 1))
+    assert {step.partition for step in steps} == set(range(PARTITIONS))
