@@ -153,11 +153,12 @@ class CordonKeeper:
         self._wake.clear()
         delay_ms = await self._end_cordons()
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(delay_ms / 1000):
+            async with asyncio.timeout(None if delay_ms is None else delay_ms / 1000):
                 await self._wake.wait()
 
-    async def _end_cordons(self) -> float:
-        """End the cordons whose time is over; return the ms after which to look again."""
+    async def _end_cordons(self) -> float | None:
+        """End the cordons whose time is over; return the ms after which to look again, if any
+        cordon has an end."""
         now_ms = self._now_ms()
         over = [n for n in kept_notes(self._notes, self._entries) if n.is_expired(now_ms)]
         ended = [note.path for note in over]
@@ -172,7 +173,9 @@ class CordonKeeper:
                 return self._backoff.next_ms()
             self._backoff.reset()
         ends_ms = [note.until_ms for note in kept if note.until_ms is not None]
-        return min([_LONGEST_SLEEP_MS, *(max(0, end_ms - now_ms) for end_ms in ends_ms)])
+        if not ends_ms:
+            return None
+        return min(_LONGEST_SLEEP_MS, max(0, min(ends_ms) - now_ms))
 
     async def _remove(self, ended: Sequence[str], kept: Sequence[CordonNote]) -> None:
         """Remove cordons, and every note that is not kept, with one request.
