@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
 import time
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from peers.java_tools import QUICK_JVM, JavaTools, java_command
+from peers.java_tools import JavaTools
+from peers.metadata_shells import compare, own_lines
 from peers.node import SpindleNode
-from peers.paths import SPINDLE, kafka_shell_jars
 
 from spindle.common.ids import OffsetAndEpoch
 from spindle.metadata_log.encoding import encode_records
@@ -30,8 +28,6 @@ from spindle.protocol.messages.metadata_records import (
 )
 from spindle.raft.voters import VoterSet
 
-_ATTEMPTS = 5
-_LIMIT_S = 20
 TOPIC_ID = bytes(range(16))
 QUOTA = ClientQuotaRecord.EntityData
 RECORDS = [
@@ -149,43 +145,6 @@ def snapshot(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("snapshot") / snapshot_file_name(OffsetAndEpoch(100, 3))
     path.write_bytes(b"".join(parts))
     return path
-
-
-def kafka_lines(path: Path, *words: str) -> list[str]:
-    java = java_command(*QUICK_JVM, extra_path=f"{kafka_shell_jars()}/*")
-    return _lines([*java, "org.apache.kafka.shell.MetadataShell", "--snapshot", str(path), *words])
-
-
-def own_lines(path: Path, *words: str) -> list[str]:
-    return _lines([str(SPINDLE), "metadata-shell", "--snapshot", str(path), *words])
-
-
-def _lines(command: list[str]) -> list[str]:
-    done = subprocess.run(
-        command,
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=_LIMIT_S,
-        stdin=subprocess.DEVNULL,
-    )
-    return done.stdout.splitlines()
-
-
-def compare(path: Path, *words: str) -> list[str]:
-    """Return the lines that both shells print.
-
-    Kafka's shell may start before it has read everything, or wait for ever for more.
-    """
-    ours = own_lines(path, *words)
-    theirs: list[str] = []
-    for _ in range(_ATTEMPTS):
-        with suppress(subprocess.TimeoutExpired):
-            theirs = kafka_lines(path, *words)
-        if ours == theirs:
-            break
-    assert ours == theirs
-    return ours
 
 
 def test_the_same_tree_of_a_snapshot(snapshot: Path) -> None:

@@ -20,6 +20,7 @@ from peers.compare import Answer
 from peers.dumped_files import check_files
 from peers.failing_disk import FailingDisk, why_no_failing_disks
 from peers.java_tools import JavaTools, ToolResult
+from peers.metadata_shells import compare as compare_shells
 from peers.node import KafkaNode, Node, NodeFailed
 from peers.trio import STACK_FRAME, Trio, TrioPair, running
 
@@ -456,3 +457,11 @@ def test_a_disk_that_is_replaced(
         return answers
 
     clusters.compare(script)
+
+
+def test_both_shells_on_the_metadata_of_all_this(clusters: TrioPair) -> None:
+    for trio in clusters.both:
+        segment = trio.nodes[3].log_dirs[0] / "__cluster_metadata-0" / "00000000000000000000.log"
+        lines = compare_shells(segment, "tree", "/image/cluster", "/image/topics/byName/hit")
+        assert any("BrokerRegistration(id=3" in line for line in lines)
+        assert sum("PartitionRegistration(replicas=" in line for line in lines) == 2
