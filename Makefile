@@ -38,7 +38,7 @@ lock: ## Resolve the dependencies again and pin them
 	@$(UV) pip compile pyproject.toml --all-extras --group dev --universal \
 	  --generate-hashes --python-version 3.11 --no-header --quiet -o requirements.lock
 
-demo: setup ## The main job on real input: clients in, three disks, Spark out (KEEP=1 leaves the node running)
+demo: setup ## The main job on real input: clients in, Spark out, a disk that dies (KEEP=1 leaves the node running)
 	@KEEP=$(KEEP) $(BIN)/python -m spindle.pipeline.demo
 
 test: setup check unit ## Format, lint, types, import rules and all tests but interop

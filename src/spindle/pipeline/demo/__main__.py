@@ -12,6 +12,7 @@ import click
 
 from spindle.client.errors import ClientError
 from spindle.common.errors import ApiError
+from spindle.pipeline.demo.dying_disk import DyingDisk
 from spindle.pipeline.demo.flights import MissingInput
 from spindle.pipeline.demo.node import DemoError, DemoLayout, DemoNode
 from spindle.pipeline.demo.screen import Screen
@@ -47,7 +48,11 @@ def run(screen: Screen, directory: Path, keep: bool) -> int:
     try:
         screen.title("Spindle: Kafka's protocol and disks in Python, with Spark on top")
         layout.make_empty()
-        exit_code = 0 if Tour(screen, layout, node).run() else 1
+        tour = Tour(screen, layout, node)
+        is_equal = tour.run()
+        screen.title("\nAnd now on three brokers, while a disk dies")
+        is_equal &= DyingDisk(screen, layout, tour.session).run()
+        exit_code = 0 if is_equal else 1
         if exit_code:
             screen.failure("a copy differs from the input, see the table above")
         else:
@@ -105,6 +110,8 @@ def _show_what_is_where(screen: Screen, layout: DemoLayout, node: DemoNode, keep
     rows = [
         (", ".join(_from_here(each) for each in layout.log_directories), "the log directories"),
         (_from_here(layout.delta_table), "the Delta table"),
+        (_from_here(layout.cluster), "the disks and logs of the three brokers, which are stopped"),
+        (_from_here(layout.cluster_delta_table), "the Delta table of the disks that were left"),
         (_from_here(layout.properties), "the node's configuration"),
         (_from_here(layout.server_log), "the node's log"),
         (_from_here(layout.spark_log), "what Spark had to say"),

@@ -59,6 +59,15 @@ class DemoLayout:
     def delta_table(self) -> Path:
         return self.root / "delta" / "flights"
 
+    @property
+    def cluster(self) -> Path:
+        """The folder of the second half's brokers."""
+        return self.root / "cluster"
+
+    @property
+    def cluster_delta_table(self) -> Path:
+        return self.root / "delta" / "flights-after-the-failure"
+
     def make_empty(self) -> None:
         """Create an empty directory; remove the files of an earlier demo.
 

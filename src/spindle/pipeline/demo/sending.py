@@ -14,16 +14,22 @@ _REPORT_EVERY: Final = 4096
 _EMERGENCIES_ONLY: Final = 0
 
 
-def create_topic(bootstrap_servers: str) -> None:
+def create_topic(bootstrap_servers: str, replicas: int = 1, min_in_sync: int = 1) -> None:
     """Create the topic without a retention time, because its records are from 2013.
+
+    Args:
+        min_in_sync: so many replicas must be in sync for an acknowledgement.
 
     Raises:
         DemoError: the client is not installed, or the node refuses.
     """
     kafka = _confluent_kafka()
-    admin = kafka.admin.AdminClient({"bootstrap.servers": bootstrap_servers})
+    admin = kafka.admin.AdminClient(
+        {"bootstrap.servers": bootstrap_servers, "log_level": _EMERGENCIES_ONLY}
+    )
+    config = {"retention.ms": "-1", "min.insync.replicas": str(min_in_sync)}
     topic = kafka.admin.NewTopic(
-        TOPIC, num_partitions=PARTITIONS, replication_factor=1, config={"retention.ms": "-1"}
+        TOPIC, num_partitions=PARTITIONS, replication_factor=replicas, config=config
     )
     try:
         admin.create_topics([topic], request_timeout=_TIMEOUT_S)[TOPIC].result(_TIMEOUT_S)
@@ -35,16 +41,18 @@ def send(
     bootstrap_servers: str,
     records: Iterable[FlightRecord],
     progress: Callable[[int], None],
+    acknowledged: Callable[[int], None] = lambda _: None,
 ) -> Fingerprint:
     """Send all records, wait until the node has them, and return the fingerprint of the input.
 
     Args:
         progress: called with the number of records handed over since the last call.
+        acknowledged: called with the partition of each record that has been acknowledged.
 
     Raises:
         DemoError: a record was not accepted.
     """
-    producer = _Producer(bootstrap_servers)
+    producer = _Producer(bootstrap_servers, acknowledged)
     total = InputFingerprint()
     count = 0
     try:
@@ -61,7 +69,8 @@ def send(
 
 
 class _Producer:
-    def __init__(self, bootstrap_servers: str) -> None:
+    def __init__(self, bootstrap_servers: str, acknowledged: Callable[[int], None]) -> None:
+        self._acknowledged = acknowledged
         self._producer = _confluent_kafka().Producer(
             {
                 "bootstrap.servers": bootstrap_servers,
@@ -107,9 +116,11 @@ class _Producer:
         """Drop the queued records, so that nothing waits for a node that has stopped."""
         self._producer.purge()
 
-    def _delivered(self, error: Any, _: Any) -> None:
+    def _delivered(self, error: Any, message: Any) -> None:
         if error is not None:
             self._failures.append(str(error))
+        else:
+            self._acknowledged(message.partition())
 
     def _check(self) -> None:
         if self._failures:

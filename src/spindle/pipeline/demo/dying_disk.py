@@ -1,0 +1,223 @@
+"""The second half of the demo: a disk dies in the middle of an import, and no flight is lost.
+
+Three brokers have three disks each, all in processes of their own. The disk dies by a fault in the
+process of its broker: every access fails with EIO. So the demo needs no root.
+"""
+
+import time
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from rich.markup import escape
+
+from spindle.client.cluster import PartitionView
+from spindle.client.wire.cluster import WireClient
+from spindle.client.wire.settings import client_settings
+from spindle.pipeline.demo import flights, sending
+from spindle.pipeline.demo.acknowledgements import Acknowledgements
+from spindle.pipeline.demo.copies import Copies
+from spindle.pipeline.demo.flights import FlightRecord
+from spindle.pipeline.demo.node import DemoError, DemoLayout
+from spindle.pipeline.demo.proof import Fingerprint
+from spindle.pipeline.demo.screen import Screen
+from spindle.pipeline.demo.sending import PARTITIONS, TOPIC
+from spindle.testing import Cluster, ClusterError, Disk
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+BROKERS: Final = 3
+DISKS: Final = 3
+_WAIT_S: Final = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class DiskFailure:
+    """The course of a failure: when all brokers knew the new leaders, and the reason it had."""
+
+    leaders_s: float
+    reason: str
+
+
+@dataclass(slots=True)
+class DyingDisk:
+    """One run of the second half."""
+
+    screen: Screen
+    layout: DemoLayout
+    spark: "SparkSession"
+
+    def run(self) -> bool:
+        """Run all steps; return True if every copy of the flights equals the input.
+
+        Raises:
+            DemoError, MissingInput: a step could not be done.
+        """
+        try:
+            with self._start() as cluster:
+                disk, sent = self._import(cluster)
+                copies = Copies(self.screen, self.spark, sent)
+                self._read(copies, cluster, disk)
+                with self.screen.step("Proof: no flight is lost, none is there twice"):
+                    return copies.prove()
+        except (ClusterError, TimeoutError) as error:
+            raise DemoError(str(error)) from error
+
+    def _start(self) -> Cluster:
+        with self.screen.step(f"{BROKERS} brokers with {DISKS} disks each"):
+            with self.screen.waiting("starting"):
+                cluster = Cluster(BROKERS, DISKS, folder=self.layout.cluster)
+            self.screen.say(
+                f"{cluster.bootstrap_servers}, ready after {cluster.started_after_s:.2f} s; "
+                f"topic [bold]{TOPIC}[/bold] with {BROKERS} replicas, of which 2 must be in sync"
+            )
+        return cluster
+
+    def _import(self, cluster: Cluster) -> tuple[Disk, Fingerprint]:
+        """Send the flights; in the middle, let a disk die."""
+        with self.screen.step("The flights once more, and in the middle a disk dies"):
+            servers = cluster.bootstrap_servers
+            sending.create_topic(servers, replicas=BROKERS, min_in_sync=2)
+            cluster.wait_until_in_sync([TOPIC])
+            table = flights.read_flights()
+            before = _partitions(servers)
+            disk = _busiest_disk(cluster, before)
+            acknowledged = Acknowledgements(PARTITIONS)
+            scene = _Scene(cluster, disk, before, acknowledged)
+            with self.screen.progress("sending", table.num_rows) as advance:
+                records = scene.play(flights.flight_records(table), table.num_rows // 2)
+                sent = sending.send(servers, records, advance, acknowledged.note)
+            failure = scene.ending()
+            self._tell(scene, failure, table.num_rows // 2, _partitions(servers))
+        return disk, sent
+
+    def _tell(
+        self,
+        scene: "_Scene",
+        failure: DiskFailure,
+        sent: int,
+        after: Mapping[int, PartitionView],
+    ) -> None:
+        disk = scene.disk
+        self.screen.say(
+            f"after {sent:,} flights, disk {disk.number} of broker {disk.node.node_id} fails: "
+            f"[bold red]{self._from_root(failure.reason)}[/bold red]"
+        )
+        rows = []
+        for number, then in sorted(scene.before.items()):
+            now = after[number]
+            gap_s = scene.acknowledged.longest_gap_s(number)
+            rows.append(
+                (
+                    f"{TOPIC}-{number}",
+                    scene.role_of(number),
+                    _change(str(then.leader), str(now.leader)),
+                    _change(_ids(then.isr), _ids(now.isr)),
+                    f"{1000 * gap_s:.0f} ms",
+                )
+            )
+        columns = ("partition", "the disk had", "leader", "in sync", "longest wait for an ack")
+        self.screen.table(columns, rows, numbers=(4,))
+        self.screen.say(
+            f"every broker knew the new leaders after {1000 * failure.leaders_s:.0f} ms; all "
+            f"records were acknowledged by at least 2 brokers. Before the failure the longest wait "
+            f"was {1000 * scene.longest_before_s:.0f} ms."
+        )
+
+    def _from_root(self, text: str) -> str:
+        """Return a text with shorter paths, and without markup."""
+        return escape(text.replace(f"{self.layout.root}/", ""))
+
+    def _read(self, copies: Copies, cluster: Cluster, dead: Disk) -> None:
+        disks = [disk for broker in cluster.brokers for disk in broker.disks]
+        left = [str(disk.path) for disk in disks if disk is not dead]
+        options = {"logDirs": ",".join(left), "subscribe": TOPIC, "end": "logEnd"}
+        with self.screen.step("Spark reads the topic through the brokers"):
+            copies.read_through_brokers(cluster.bootstrap_servers, TOPIC, "through the brokers")
+        with self.screen.step(f"The same, straight from the {len(left)} disks that are left"):
+            copies.read_directories(options, f"from {len(left)} disks")
+        with self.screen.step("A Delta table of what these disks have"):
+            copies.export(self.layout.cluster_delta_table, options)
+
+
+class _Scene:
+    """A disk that dies while records are sent."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        disk: Disk,
+        before: Mapping[int, PartitionView],
+        acknowledged: Acknowledgements,
+    ) -> None:
+        self.disk = disk
+        self.before = before
+        self.acknowledged = acknowledged
+        self.longest_before_s = 0.0
+        self._cluster = cluster
+        self._thread = ThreadPoolExecutor(1)
+        self._failure: Future[DiskFailure] | None = None
+        held = {int(path.name.rpartition("-")[2]) for path in disk.path.glob(f"{TOPIC}-*")}
+        broker = disk.node.node_id
+        self._led = {number for number in held if before[number].leader == broker}
+        self._followed = held - self._led
+
+    def role_of(self, partition: int) -> str:
+        """Return what the disk had of a partition."""
+        if partition in self._led:
+            return "its leader"
+        return "a follower" if partition in self._followed else "-"
+
+    def play(self, records: Iterator[FlightRecord], when: int) -> Iterator[FlightRecord]:
+        """Yield the records; let the disk die when so many of them have been sent."""
+        for count, record in enumerate(records):
+            if count == when:
+                self.longest_before_s = self.acknowledged.begin_anew()
+                self._failure = self._thread.submit(self._fail)
+            yield record
+
+    def ending(self) -> DiskFailure:
+        """Return the course of the failure when it is over."""
+        assert self._failure is not None
+        try:
+            return self._failure.result(_WAIT_S)
+        finally:
+            self._thread.shutdown()
+
+    def _fail(self) -> DiskFailure:
+        broker = self.disk.node.node_id
+        began_s = time.monotonic()
+        self.disk.fail()
+        for number in sorted(self._led):
+            self._cluster.wait_for_leader(TOPIC, number, other_than=broker, timeout_s=_WAIT_S)
+        leaders_s = time.monotonic() - began_s
+        return DiskFailure(leaders_s, self.disk.wait_until_offline(_WAIT_S))
+
+
+def _partitions(bootstrap_servers: str) -> Mapping[int, PartitionView]:
+    with WireClient(client_settings({"bootstrap.servers": bootstrap_servers})) as client:
+        return client.awaited_topic(TOPIC).partitions
+
+
+def _busiest_disk(cluster: Cluster, partitions: Mapping[int, PartitionView]) -> Disk:
+    """Return the disk whose loss is felt most: it has leaders and followers.
+
+    The first disk of a node is left out: it holds the metadata log, without which a node stops.
+    """
+
+    def weight(disk: Disk) -> tuple[bool, int]:
+        held = [number for number in partitions if (disk.path / f"{TOPIC}-{number}").is_dir()]
+        leads = [partitions[number].leader == disk.node.node_id for number in held]
+        return any(leads) and not all(leads), len(held)
+
+    return max((disk for broker in cluster.brokers for disk in broker.disks[1:]), key=weight)
+
+
+def _ids(brokers: tuple[int, ...]) -> str:
+    return ",".join(map(str, sorted(brokers)))
+
+
+def _change(before: str, after: str) -> str:
+    return before if before == after else f"{before} -> [bold]{after}[/bold]"
