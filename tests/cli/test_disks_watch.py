@@ -185,6 +185,22 @@ def test_no_line_is_wider_than_the_terminal(width: int) -> None:
         assert any("disk-2/kafka" in line for line in picture)
 
 
+def test_a_long_remark_is_wrapped() -> None:
+    offline = disk("/d/2", failure="EIO while writing orders-3/00000000000000000000.log")
+    picture = texts(BrokerPicture(report(disk(), offline), {}, {}), 48)
+    assert picture[-2:] == [
+        "    offline: EIO while writing",
+        "    orders-3/00000000000000000000.log",
+    ]
+    assert "median" not in picture[0]
+
+
+def test_a_broker_that_is_slow_did_not_answer() -> None:
+    slow = replace(silent(), error="host:9093 did not answer within 3000 ms")
+    (line,) = texts(BrokerPicture(slow, {}, {}))[2:]
+    assert line == "broker 2  host:9093  fenced, did not answer within 3000 ms"
+
+
 def test_paths_and_durations_are_short() -> None:
     assert shortened("/a/b", 4) == "/a/b"
     assert shortened("/data/disk-1", 7) == "~disk-1"

@@ -286,6 +286,22 @@ def test_a_dead_directory_and_a_deleted_topic_are_seen(tmp_path: Path) -> None:
     run(scenario)
 
 
+def test_a_cordon_has_its_cause(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        cordoned = str(tmp_path / "disk2")
+        home = Home(
+            tmp_path, cordoned_log_dirs=cordoned, spindle_metrics_listener="127.0.0.1:0"
+        ).format()
+        async with running(home) as node:
+            samples = await scrape(node)
+            prefix = "kafka_log_log_manager"
+            cause = (("cause", "configuration"), ("log_dir", cordoned))
+            assert samples[f"{prefix}_log_directory_cordon_cause", cause] == 1
+            assert samples[f"{prefix}_cordoned_log_directory_count", ()] == 1
+
+    run(scenario)
+
+
 def test_a_node_is_ready_only_while_it_serves(tmp_path: Path) -> None:
     async def scenario() -> None:
         home = Home(tmp_path, spindle_metrics_listener="127.0.0.1:0").format()
@@ -534,6 +550,7 @@ def test_a_failed_operation_is_counted_and_names_itself(
     [
         ("the disk has not answered for 60 s", "the disk has not answered for 60 s"),
         (FileNotFoundError(errno.ENOENT, "No such file", "/d/t-0/x"), "ENOENT on t-0/x"),
+        (FileNotFoundError(errno.ENOENT, "No such file", "/d"), "ENOENT on the directory"),
         (OSError(errno.EROFS, "Read-only file system"), "EROFS"),
         (OSError("odd"), "odd"),
         (OSError(99_999, "unheard of"), "error 99999"),

@@ -274,7 +274,7 @@ class LogDirectoryFailed(Exception):
                 text = f"{text} {notes[0]}"
             elif cause.filename is not None:
                 text = f"{text} on {cause.filename}"
-        return text.replace(f"{self.path}/", "")
+        return text.replace(f"{self.path}/", "").replace(self.path, "the directory")
 
 
 class ConfigError(Exception):

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from posixpath import commonpath
+from textwrap import wrap
 from typing import Final, NamedTuple
 
 from spindle.cli.disks.rates import DiskRate, MoveKey, MoveRate, OperationRate, key_of
@@ -23,6 +24,7 @@ UNUSUAL: Final = "yellow"
 TITLE: Final = "bold"
 QUIET: Final = "dim"
 _UNKNOWN: Final = "-"
+_LEGEND: Final = "; times of I/O in ms, median/99 %"
 _GAP: Final = "  "
 _HEAD: Final = "DIRECTORY"
 _SHORTEST_NAME: Final = 9
@@ -79,14 +81,26 @@ def watch_lines(
             paths. None sets no limit.
         has_blocks: the terminal can show the blocks of which a progress bar is made.
     """
-    lines = [Line(_summary(watched, now_ms), TITLE)]
+    summary = _summary(watched, now_ms)
+    if width is None or len(summary) + len(_LEGEND) <= width:
+        summary += _LEGEND
+    lines = [Line(summary, TITLE)]
     layout = _layout(watched, width)
     lines.append(Line(_row(layout, _HEAD, layout.titles), QUIET))
     for each in watched:
         lines += _broker_lines(each, now_ms, layout, has_bar=has_blocks and width is not None)
     if width is None:
         return lines
-    return [Line(line.text[:width], line.style) for line in lines]
+    return [part for line in lines for part in _fitted(line, width)]
+
+
+def _fitted(line: Line, width: int) -> list[Line]:
+    """Return a line in as many lines as a width needs; only remarks are words that may break."""
+    if len(line.text) <= width or line.style not in (BAD, UNUSUAL):
+        return [Line(line.text[:width], line.style)]
+    indent = _GAP * 2 if line.text.startswith(_GAP) else ""
+    parts = wrap(line.text.strip(), width, initial_indent=indent, subsequent_indent=_GAP * 2)
+    return [Line(part, line.style) for part in parts]
 
 
 def _summary(watched: Sequence[BrokerPicture], now_ms: int) -> str:
@@ -101,7 +115,7 @@ def _summary(watched: Sequence[BrokerPicture], now_ms: int) -> str:
     }
     always = ("brokers", "directories")
     texts = [f"{count} {what}" for what, count in counts.items() if count or what in always]
-    return f"{clock_text(now_ms, now_ms)}  {', '.join(texts)}; times of I/O in ms, median/99 %"
+    return f"{clock_text(now_ms, now_ms)}  {', '.join(texts)}"
 
 
 def _disks(each: BrokerPicture) -> Sequence[DiskView]:

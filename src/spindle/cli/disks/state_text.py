@@ -72,4 +72,5 @@ def silence_text(report: BrokerReport) -> str:
     fenced = "fenced, " if report.node.is_fenced else ""
     # The text of the operating system follows its number: "[Errno 111] Connection refused".
     reason = (report.error or "").rpartition("] ")[2]
-    return f"{fenced}no answer: {reason}"
+    reason = reason.removeprefix(f"{report.node.host}:{report.node.port} ")
+    return fenced + (reason if reason.startswith(_SLOWLY) else f"no answer: {reason}")

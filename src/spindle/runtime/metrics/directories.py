@@ -134,11 +134,7 @@ def directory_metrics(
         "1 for a directory that has failed.",
         [(labels, directory.is_offline) for labels, directory in labelled],
     )
-    yield gauges(
-        f"{_DIRECTORY}_cordoned",
-        "1 for a cordoned directory, which gets no new replicas.",
-        [(labels, replicas.is_cordoned(directory)) for labels, directory in labelled],
-    )
+    yield from _cordon_metrics(replicas, labelled)
     yield gauges(
         f"{_DIRECTORY}_partition_count",
         "Replicas in the directory.",
@@ -171,6 +167,26 @@ def directory_metrics(
         [(labels, counts.futures[directory]) for labels, directory in labelled],
     )
     yield from _move_metrics(replicas.moves, labelled)
+
+
+def _cordon_metrics(
+    replicas: Replicas, labelled: Collection[tuple[dict[str, str], LogDirectory]]
+) -> Iterator[Metric]:
+    """Yield which directories are cordoned, and why."""
+    yield gauges(
+        f"{_DIRECTORY}_cordoned",
+        "1 for a cordoned directory, which gets no new replicas.",
+        [(labels, replicas.is_cordoned(directory)) for labels, directory in labelled],
+    )
+    yield gauges(
+        f"{_DIRECTORY}_cordon_cause",
+        "1 for each cause of a cordon: configuration, or watermark (nearly full).",
+        [
+            ({**labels, "cause": str(cordon.cause)}, 1)
+            for labels, directory in labelled
+            for cordon in replicas.cordons_of(directory)
+        ],
+    )
 
 
 def _move_metrics(
