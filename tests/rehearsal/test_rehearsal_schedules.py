@@ -5,6 +5,7 @@ import pytest
 from spindle.testing.rehearsal.schedule import (
     BROKERS,
     DIRECTORIES,
+    METADATA_DISK,
     PARTITIONS,
     Deed,
     draw_schedule,
@@ -40,6 +41,7 @@ def test_only_disks_that_were_hurt_are_replaced() -> None:
             for step in episode.steps:
                 if step.deed is Deed.REPLACE:
                     assert step.disk in hurt
+                    assert step.disk != METADATA_DISK
                 elif step.deed.has_disk and step.deed not in HARMLESS:
                     hurt.add(step.disk)
 

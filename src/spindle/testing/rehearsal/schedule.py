@@ -14,6 +14,8 @@ from typing import Final
 BROKERS: Final = 3
 DIRECTORIES: Final = 3
 PARTITIONS: Final = 3
+METADATA_DISK: Final = 1
+"""It can fail and come back; without it the whole broker ends. It is never replaced."""
 
 
 class Deed(StrEnum):
@@ -113,7 +115,9 @@ def _draw_episode(random: Random) -> Episode:
             steps.append(_step(random, Deed.REPLACE, victim, random.choice(hurt)))
         elif roll < 0.8:
             step = _step(random, random.choice(_DISK_FAULTS), victim)
-            hurt.append(step.disk)
+            # An empty metadata directory makes a voter another one, and the quorum would lose it.
+            if step.disk != METADATA_DISK:
+                hurt.append(step.disk)
             steps.append(step)
         else:
             steps.append(_step(random, random.choice(_BROKER_FAULTS), victim))
@@ -121,7 +125,6 @@ def _draw_episode(random: Random) -> Episode:
 
 
 def _step(random: Random, deed: Deed, broker: int, disk: int = 0) -> FaultStep:
-    # The first disk of a broker has the metadata: without it the whole broker ends.
     some = random.choice((1, 2, 2, 3, 3))
     return FaultStep(
         random.uniform(0.02, 0.8), deed, broker, disk or some, random.randrange(PARTITIONS)
