@@ -2,10 +2,12 @@
 
     python examples/stream_totals.py BOOTSTRAP TOPIC FOLDER
 
-Needs spindle-log[spark], and Maven Central for the jar of the source. Each run takes the orders
-that are new since the run before, and FOLDER keeps the totals of all runs.
+Needs spindle-log[spark], and Maven Central for the jar of the source, unless SPARK_JARS names jars
+that are there. Each run takes the orders that are new since the run before, and FOLDER keeps the
+totals of all runs.
 """
 
+import os
 import sys
 from pathlib import Path
 
@@ -16,8 +18,16 @@ from pyspark.sql.functions import sum as total
 
 from spindle.pipeline import get_spark
 
-PACKAGE = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__}"
 ORDER = "customer string, coins long"
+
+
+def session() -> SparkSession:
+    """Return a session with Spark's Kafka source, in the version of PySpark."""
+    jars = os.environ.get("SPARK_JARS")
+    if jars:
+        return get_spark(conf={"spark.jars": jars})
+    source = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__}"
+    return get_spark(conf={"spark.jars.packages": source})
 
 
 def run(spark: SparkSession, bootstrap: str, topic: str, folder: Path) -> None:
@@ -61,7 +71,7 @@ def main() -> None:
     if len(sys.argv) != 4:
         raise SystemExit("usage: python examples/stream_totals.py BOOTSTRAP TOPIC FOLDER")
     bootstrap, topic, folder = sys.argv[1:]
-    spark = get_spark(conf={"spark.jars.packages": PACKAGE})
+    spark = session()
     run(spark, bootstrap, topic, Path(folder))
     for customer, coins in sorted(totals(spark, Path(folder)).items()):
         print(f"{customer:<6} {coins:>10} coins")

@@ -11,13 +11,12 @@ import pytest
 import stream_totals
 from pyspark.sql import SparkSession
 
-from spindle.pipeline import get_spark
 from spindle.testing import Cluster
 
 
 @pytest.fixture(scope="module")
 def spark() -> Iterator[SparkSession]:
-    session = get_spark(conf={"spark.jars.packages": stream_totals.PACKAGE})
+    session = stream_totals.session()
     yield session
     session.stop()
 

@@ -105,12 +105,6 @@ def test_the_tests_of_the_application_pass_with_the_fixtures() -> None:
     run_tests("test_orders.py")
 
 
-@pytest.mark.interop
-def test_the_test_of_the_streaming_job_passes_with_the_fixtures() -> None:
-    """The job downloads a jar from Maven Central."""
-    run_tests("test_stream.py")
-
-
 def test_every_example_is_described() -> None:
     described = set(re.findall(r"\]\((\w+\.py)\)", (EXAMPLES / "README.md").read_text()))
     assert described == {path.name for path in EXAMPLES.glob("*.py")}
