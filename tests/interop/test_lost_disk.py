@@ -1,0 +1,101 @@
+"""A broker that has lost the only copy of records, under either program's controller.
+
+Apache Kafka 4.3.1 creates the log again, empty, and elects it; the other replica deletes its
+records.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, ElectionType, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from peers.clients import settings
+from peers.node import KafkaNode, Node, SpindleNode, random_uuid
+
+pytestmark = pytest.mark.timeout(240)
+
+LIMIT_S = 60.0
+OWNER, OTHER = 2, 3
+OVERRIDES = {"broker.session.timeout.ms": "4000", "broker.heartbeat.interval.ms": "500"}
+
+
+@pytest.fixture(params=[SpindleNode, KafkaNode], ids=["spindle", "kafka"])
+def nodes(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dict[int, Node]]:
+    """Yield controller 1 and the brokers 2 and 3."""
+    kinds: list[tuple[int, type[Node], str]] = [
+        (1, request.param, "controller"),
+        (OWNER, SpindleNode, "broker"),
+        (OTHER, SpindleNode, "broker"),
+    ]
+    cluster_id = random_uuid()
+    found: dict[int, Node] = {
+        number: kind(
+            tmp_path / f"n{number}",
+            directory_count=2,
+            cluster_id=cluster_id,
+            node_id=number,
+            roles=(role,),
+            overrides=dict(OVERRIDES),
+        )
+        for number, kind, role in kinds
+    }
+    try:
+        for node in found.values():
+            node.voters = (found[1],)
+            node.write_properties()
+            node.format()
+            node.start(wait=False)
+        yield found
+    finally:
+        for node in found.values():
+            node.remove()
+
+
+def until(is_so: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + LIMIT_S
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def produce(node: Node, count: int) -> None:
+    producer = Producer(settings(node, acks="all"))
+    for number in range(count):
+        producer.produce("t", b"%d" % number)
+    assert producer.flush(LIMIT_S) == 0
+
+
+def test_the_other_replica_keeps_its_records(nodes: dict[int, Node]) -> None:
+    owner, other = nodes[OWNER], nodes[OTHER]
+    for node in (owner, other):
+        node.wait_ready()
+    admin = AdminClient(settings(owner))
+    until(lambda: len(admin.list_topics(timeout=LIMIT_S).brokers) == 2)
+    topic = NewTopic("t", 1, replica_assignment=[[OWNER, OTHER]])
+    admin.create_topics([topic])["t"].result(LIMIT_S)
+    produce(owner, 10)
+    assert other.stop() in (0, 143)
+    produce(owner, 10)
+    assert owner.stop() in (0, 143)
+    (disk,) = [directory for directory in owner.log_dirs if (directory / "t-0").exists()]
+    shutil.rmtree(disk)
+    owner.format("--ignore-formatted")
+    owner.start()
+    other.start()
+
+    admin = AdminClient(settings(other))
+    until(lambda: len(admin.list_topics(timeout=LIMIT_S).brokers) == 2)
+    assert "t-0 stays offline: its log was in directory" in owner.output()
+    place = TopicPartition("t", 0)
+    elected = admin.elect_leaders(ElectionType.UNCLEAN, [place]).result(LIMIT_S)
+    assert elected[place] is None, elected
+    consumer = Consumer(settings(other, group_id="reader"))
+    try:
+        assert consumer.get_watermark_offsets(place, LIMIT_S) == (0, 10)
+    finally:
+        consumer.close()
