@@ -1,6 +1,7 @@
 """`spindle disks`: the group, and its commands against a node of `spindle up`."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import click
@@ -28,3 +29,39 @@ def test_the_list_names_every_directory(
     assert run(("disks", "list")) == 0
     shown = capsys.readouterr().out
     assert all(each["directoryId"] in shown for each in broker["directories"])
+
+
+def test_a_directory_is_added_and_retired_and_a_full_one_is_not(
+    up: dict[str, Any], bootstrap: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    new = str(tmp_path / "new")
+    assert run(("disks", "add", "1", new)) == 0
+    shown = capsys.readouterr().out
+    assert f"Broker 1 formatted it and uses it: {new}, directory id " in shown
+    assert "Add it to log.dirs" in shown
+    assert run(("disks", "add", "1", new)) == 1
+    assert f"{new} is a log directory of broker 1 already" in capsys.readouterr().err
+    assert run(("disks", "readmit", "1", new)) == 1
+    assert "is online: there is nothing to re-admit" in capsys.readouterr().err
+    assert run(("topic", "create", "full", "--partitions", "8")) == 0
+    capsys.readouterr()
+    assert run(("disks", "retire", "1", new, "--json")) == 1
+    refused = json.loads(capsys.readouterr().out)
+    assert refused["replicas"][0]["state"] == "present"
+    (moved, *_) = refused["reassignment"]["partitions"]
+    assert moved["log_dirs"] != [new]
+    assert run(("disks", "retire", "1", new)) == 1
+    advice = capsys.readouterr().err
+    assert f"{new} has 2 replicas; move them" in advice
+    assert f"spindle disks cordon 1 {new}" in advice
+    assert run(("topic", "delete", "full", "--yes")) == 0
+    capsys.readouterr()
+    assert run(("disks", "retire", "1", new)) == 0
+    assert f"Broker 1 uses {new} no longer" in capsys.readouterr().out
+
+
+def test_a_broker_that_is_not_there_is_named(
+    up: dict[str, Any], bootstrap: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(("disks", "add", "9", "/d")) == 1
+    assert "broker '9'; brokers now: 1" in capsys.readouterr().err

@@ -161,9 +161,10 @@ def test_what_else_lies_there() -> None:
     files.make_directories(f"{ROOT}/__cluster_metadata-0")
     files.make_directories(f"{ROOT}/remote-log-index-cache")
     files.open(f"{ROOT}/meta.properties", create=True)
-    assert DirectoryStore(files, ROOT).load(config_of, NOW_MS).log_count == 0
     files.make_directories(f"{ROOT}/lost+found")
-    with pytest.raises(UnexpectedDirectory, match=r"/data/lost\+found"):
+    assert DirectoryStore(files, ROOT).load(config_of, NOW_MS).log_count == 0
+    files.make_directories(f"{ROOT}/photos")
+    with pytest.raises(UnexpectedDirectory, match="/data/photos"):
         DirectoryStore(files, ROOT).load(config_of, NOW_MS)
 
 

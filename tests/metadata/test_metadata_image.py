@@ -7,6 +7,7 @@ from metadata_history import history, image_of, through_the_log, uuid
 
 from spindle.common.errors import ProtocolViolation
 from spindle.common.uuids import DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED
+from spindle.metadata.cluster import amended_directories
 from spindle.metadata.configs import ConfigResource
 from spindle.metadata.delta import MetadataDelta
 from spindle.metadata.image import EMPTY_IMAGE, MetadataImage, MetadataProvenance
@@ -249,3 +250,22 @@ def test_old_fencing_records_are_understood() -> None:
 def test_records_that_contradict_the_state_are_refused(record: Message) -> None:
     with pytest.raises(ProtocolViolation):
         image_of([REGISTER, record])
+
+
+def test_directories_of_a_broker_that_registered_again_are_trusted_if_they_stayed() -> None:
+    a, b, c = uuid(1), uuid(2), uuid(3)
+
+    def registered(*directories: bytes, epoch: int = 7) -> RegisterBrokerRecord:
+        return RegisterBrokerRecord(broker_id=1, broker_epoch=epoch, log_dirs=list(directories))
+
+    def kept(*records: RegisterBrokerRecord) -> list[tuple[int, list[bytes]]]:
+        delta = MetadataDelta(image_of([registered(a, b)]))
+        for record in records:
+            delta.replay(record, 100)
+        return [(broker, list(trusted)) for broker, trusted in amended_directories(delta.cluster)]
+
+    assert kept(registered(a, c)) == [(1, [a])]
+    assert kept(registered(a, b, c)) == [(1, [a, b])]
+    # It may have failed and come back between the two images.
+    assert kept(registered(a, b)) == [(1, [])]
+    assert kept(registered(a, b, epoch=8)) == []

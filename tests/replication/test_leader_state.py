@@ -360,3 +360,20 @@ def test_an_in_sync_follower_has_the_whole_lag_to_fetch_in_a_new_epoch() -> None
     begin_epoch(state, 4, (1, 2), (1, 2))
     assert state.propose_shrink(NOW_MS + LAG_MS) is None
     assert state.propose_shrink(NOW_MS + LAG_MS + 1) is not None
+
+
+def test_a_follower_whose_disk_came_back_joins_only_after_it_has_fetched_again() -> None:
+    """It may have lost records that it had fetched before."""
+    state = leader((1, 2, 3), (1, 2, 3))
+    append(state, 10)
+    for replica in (2, 3):
+        fetch(state, replica, 10)
+    isr_is(state, (1, 2))
+    state.distrust(3)
+    assert state.propose_expansion() is None
+    fetch(state, 3, 4)
+    assert state.propose_expansion() is None
+    fetch(state, 3, 10)
+    proposal = state.propose_expansion()
+    assert proposal is not None
+    assert proposal.isr == (1, 2, 3)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.uuids import Uuid
+from spindle.metadata.cluster import BrokerRegistration
 from spindle.protocol.messages.broker_heartbeat import (
     BrokerHeartbeatRequest,
     BrokerHeartbeatResponse,
@@ -313,6 +315,47 @@ def test_a_renewed_registration_keeps_a_directory_whose_failure_is_not_known_yet
         broker.lifecycle.register_again()
         await until(lambda: len(controller.registrations) == 3)
         assert controller.registrations[2].log_dirs == [A]
+        await broker.lifecycle.stop()
+
+    in_virtual_time(run())
+
+
+def test_a_directory_that_comes_back_is_registered_and_reported_as_offline_no_more() -> None:
+    async def run() -> None:
+        controller = Controller(RUNNING)
+        broker = await Broker(controller, failure_timeout_ms=5_000).run()
+        broker.lose(B)
+        sent = len(controller.heartbeats)
+        await until(lambda: len(controller.heartbeats) > sent)
+        broker.online.append(B)
+        broker.lifecycle.register_again(B)
+        await until(lambda: len(controller.registrations) == 2)
+        assert controller.registrations[1].log_dirs == [A, B]
+        sent = len(controller.heartbeats)
+        await until(lambda: len(controller.heartbeats) > sent + 2)
+        assert all(not each.offline_log_dirs for each in controller.heartbeats[sent:])
+        await asyncio.sleep(10)
+        assert broker.faults == []
+        await broker.lifecycle.stop()
+
+    in_virtual_time(run())
+
+
+def test_a_directory_that_a_late_heartbeat_took_out_is_registered_again() -> None:
+    async def run() -> None:
+        controller = Controller(RUNNING)
+        broker = await Broker(controller).run()
+        own = BrokerRegistration(
+            1, 7, b"i" * 16, (), {}, None, False, False, directories=(A,), cordoned_directories=None
+        )
+        broker.lifecycle.registration_changed(replace(own, incarnation_id=b"other" + bytes(11)))
+        broker.lifecycle.registration_changed(replace(own, directories=(A, B)))
+        sent = len(controller.heartbeats)
+        await until(lambda: len(controller.heartbeats) > sent + 2)
+        assert len(controller.registrations) == 1
+        broker.lifecycle.registration_changed(own)
+        await until(lambda: len(controller.registrations) == 2)
+        assert controller.registrations[1].log_dirs == [A, B]
         await broker.lifecycle.stop()
 
     in_virtual_time(run())

@@ -160,7 +160,7 @@ def test_every_replica_has_its_rows(tmp_path: Path) -> None:
                 for partition in node.broker.replicas
             }
             assert set(dirs.values()) == set(map(str, home.directories))
-            node._threads[dirs[0]].fail("unplugged")
+            node._directories.thread(dirs[0]).fail("unplugged")
             await asyncio.sleep(0)
             later = await scrape(node, "/metrics/partitions")
         log = {
@@ -268,7 +268,7 @@ def test_a_dead_directory_and_a_deleted_topic_are_seen(tmp_path: Path) -> None:
             await client.create_topic("a", partitions=3)
             await client.produce("a", 0, batch_of(b"x"))
             dead = str(home.directories[1])
-            node._threads[dead].fail("unplugged")
+            node._directories.thread(dead).fail("unplugged")
             await asyncio.sleep(0)
             samples = await scrape(node)
             assert samples["kafka_log_log_manager_offline_log_directory_count", ()] == 1

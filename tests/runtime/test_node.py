@@ -378,9 +378,8 @@ def test_a_stop_leaves_a_disk_alone_that_hangs(tmp_path: Path) -> None:
 def test_what_does_not_belong_into_a_log_directory_ends_the_start(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The mount point of a file system of its own holds `lost+found`; Kafka refuses it as well."""
     home = Home(tmp_path).format()
-    stranger = home.directories[1] / "lost+found"
+    stranger = home.directories[1] / "photos"
     stranger.mkdir()
     assert asyncio.run(run_process(home.config())) == EXIT_FAILED
     (fatal,) = [record for record in caplog.records if record.levelname == "CRITICAL"]

@@ -71,6 +71,7 @@ class ServingScenario(BrokerScenario):
             metadata=self.metadata,
             replicas=self.replicas,
             capacities=_UNUSED,
+            alter_disks=_UNUSED,
             move_replica=_UNUSED,
             controller=_UNUSED,
             fetch_sessions=FetchSessionCache(10, lambda: next(ids)),

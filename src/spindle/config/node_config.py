@@ -131,6 +131,10 @@ class NodeConfig:
         check_node(config)
         return config
 
+    def with_log_dirs(self, log_dirs: Iterable[str]) -> "NodeConfig":
+        """Return this configuration with other log directories; the first one stays the first."""
+        return NodeConfig({**self.static, "log.dirs": ",".join(log_dirs)})
+
     def __repr__(self) -> str:
         return f"NodeConfig(node_id={self.node_id}, process_roles={','.join(self.process_roles)})"
 

@@ -23,7 +23,7 @@ from spindle.log.formats.checkpoints import (
 )
 from spindle.log.formats.clean_shutdown import remove_clean_shutdown, write_clean_shutdown
 from spindle.log.formats.names import (
-    REMOTE_INDEX_CACHE,
+    PASSED_OVER,
     DirectoryKind,
     DirectoryName,
     current_directory,
@@ -155,7 +155,7 @@ class DirectoryStore:
         found: list[tuple[str, DirectoryName]] = []
         for name in files.list_directory(self.path):
             path = f"{self.path}/{name}"
-            if name == REMOTE_INDEX_CACHE or is_metadata_directory(name):
+            if name in PASSED_OVER or is_metadata_directory(name):
                 continue
             if not files.is_directory(path):
                 continue

@@ -91,6 +91,18 @@ class DirectoryExecutor(Protocol):
         """Lower the time after which a function that hangs takes the directory offline."""
         ...
 
+    def let_go(self, function: Callable[[*Ts], object], *args: *Ts) -> None:
+        """Run a function that closes files, although the directory has failed.
+
+        The disk can then be unmounted and repaired.
+        Its errors do not matter. It is not run if the thread is abandoned.
+        """
+        ...
+
+    def hangs(self) -> bool:
+        """Return True if a function that was abandoned is still on its disk, and may go on."""
+        ...
+
     def stop(self, timeout_s: float) -> bool:
         """Finish what was submitted and end; False if that takes longer."""
         ...

@@ -37,6 +37,12 @@ class FileHandles:
         self._open[path] = file
         return file
 
+    def limit(self, capacity: int) -> None:
+        """Keep at most `capacity` files open from now on."""
+        self._capacity = capacity
+        while len(self._open) > capacity:
+            self._open.pop(next(iter(self._open))).close()
+
     def release(self, path: str) -> None:
         """Close the file if it is open (before it is renamed or removed)."""
         file = self._open.pop(path, None)

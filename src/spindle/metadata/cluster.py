@@ -1,6 +1,6 @@
 """Registered brokers and controllers in the image (KIP-631, KIP-858, KIP-919, KIP-1066)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from spindle.common.errors import ProtocolViolation
@@ -131,12 +131,18 @@ class ClusterDelta:
         self._brokers = MapEditor(base.brokers)
         self._controllers = MapEditor(base.controllers)
         self._touched: dict[int, None] = {}
+        self.amended: dict[int, None] = {}
+        """Brokers that registered again in the same epoch."""
 
     def clear(self) -> None:
         """Forget every registration, as at the start of a snapshot."""
         self._brokers.clear()
         self._controllers.clear()
         self._touched = dict.fromkeys(self.base.brokers)
+
+    def registration(self, broker_id: int) -> BrokerRegistration | None:
+        """Return the registration of a broker after the records so far."""
+        return self._brokers.get(broker_id)
 
     @property
     def changed_brokers(self) -> dict[int, BrokerRegistration | None]:
@@ -149,6 +155,9 @@ class ClusterDelta:
 
     def replay_register(self, record: RegisterBrokerRecord, offset: int) -> None:
         cordoned = record.cordoned_log_dirs
+        known = self._brokers.get(record.broker_id)
+        if known is not None and known.epoch == record.broker_epoch:
+            self.amended[record.broker_id] = None
         self._set(
             BrokerRegistration(
                 broker_id=record.broker_id,
@@ -231,3 +240,19 @@ class ClusterDelta:
 
     def apply(self) -> ClusterImage:
         return ClusterImage(self._brokers.result(), self._controllers.result())
+
+
+def amended_directories(delta: ClusterDelta) -> Iterator[tuple[int, Sequence[Uuid]]]:
+    """Yield the brokers that registered again in the same epoch, with the directories they kept.
+
+    Logs in these directories are as they were. All others were offline, or are new, and may lack
+    records that the broker had before.
+    """
+    for broker_id in delta.amended:
+        before, now = delta.base.brokers.get(broker_id), delta.registration(broker_id)
+        if before is None or now is None:
+            continue
+        # With the same directories as before, one may have gone and come back in between.
+        is_same = before.directories == now.directories
+        kept = [] if is_same else [d for d in now.directories if d in before.directories]
+        yield broker_id, kept

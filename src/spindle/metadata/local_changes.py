@@ -5,12 +5,14 @@ any other. Deletions come first, so that a topic that was deleted and created ag
 gets a new log.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from spindle.common.ids import TopicPartition
 from spindle.common.uuids import Uuid
 from spindle.metadata.delta import MetadataDelta
+from spindle.metadata.image import MetadataImage
 from spindle.metadata.partitions import PartitionRegistration
 
 
@@ -70,6 +72,16 @@ def local_changes(delta: MetadataDelta, broker_id: int) -> list[Instruction]:
             elif was_here:
                 deletions.append(DeleteReplica(where, topic_id, is_topic_deleted=False))
     return deletions + rest
+
+
+def hosted_replicas(
+    image: MetadataImage, broker_id: int
+) -> Iterator[tuple[TopicPartition, PartitionRegistration]]:
+    """Yield the partitions of which the broker has a replica, in the order of the image."""
+    for topic in image.topics.by_id.values():
+        for index, partition in topic.partitions.items():
+            if broker_id in partition.replicas:
+                yield TopicPartition(topic.name, index), partition
 
 
 def _hold(

@@ -56,6 +56,11 @@ class FutureLogs:
             self._found.setdefault(future.topic_partition, []).append((future, directory))
         self._deleted_at_start.update(directory.store.deleted_at_start)
 
+    def forget(self, directory: LogDirectory) -> None:
+        """Forget what was found in a directory that is used no longer."""
+        for where, places in list(self._found.items()):
+            self._found[where] = [place for place in places if place[1] is not directory]
+
     def of(self, where: TopicPartition, topic_id: Uuid | None) -> list[Place]:
         """Return the future logs of a replica in directories that are online."""
         return [

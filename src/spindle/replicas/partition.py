@@ -5,7 +5,7 @@ reads nothing of the log but plain integers.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from heapq import heappop, heappush
 from typing import Any, Final, NamedTuple, Protocol
@@ -499,6 +499,20 @@ class Partition:
             )
             self._context.propose(self, proposal)
         self._answer_low_waiters()
+
+    def distrust(self, broker_id: int, trusted: Collection[Uuid]) -> None:
+        """Let a follower join the ISR only after it has fetched again, unless it is trusted.
+
+        Its directory has been offline since, and may have come back with fewer records.
+
+        Args:
+            trusted: directories that have been online all the time.
+        """
+        leader, registration = self.leader, self.registration
+        if leader is None or registration is None or broker_id not in registration.replicas:
+            return
+        if registration.directory(broker_id) not in trusted:
+            leader.distrust(broker_id)
 
     def set_min_isr(self, min_isr: int) -> None:
         """Apply the topic's `min.insync.replicas`."""

@@ -34,13 +34,15 @@ log = logging.getLogger(__name__)
 
 _NAMED_PARTITIONS: Final = 20
 """Replicas that the log names when their directory fails; of the others it gives the number."""
+_TOPIC_DELETED = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+_REPLICA_MOVED = ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 class Replicas:
     """The hosted partitions, by topic and index.
 
     Args:
-        directories: in the order of `log.dirs`.
+        directories: in the order of `log.dirs`; the list changes when a directory is added.
         settings_of: the settings of a topic by name, from the committed image.
         on_misplaced: reports the directory in which a replica stands (KIP-858).
         fetching: fetches for the replicas that follow.
@@ -50,7 +52,7 @@ class Replicas:
     def __init__(
         self,
         context: ReplicationContext,
-        directories: Sequence[LogDirectory],
+        directories: list[LogDirectory],
         settings_of: Callable[[str], TopicSettings],
         on_misplaced: AssignDirectory,
         fetching: ReplicaFetching,
@@ -58,7 +60,7 @@ class Replicas:
         new_uuid: UuidSource,
     ) -> None:
         self.broker_id = context.broker_id
-        self.directories = list(directories)
+        self.directories = directories
         self._context = context
         self._metadata: MetadataView = context.metadata
         self._settings_of = settings_of
@@ -205,6 +207,25 @@ class Replicas:
     def _has_offline(self) -> bool:
         return any(d.is_offline for d in self.directories)
 
+    # -- directories that come and go
+
+    def replace_directory(self, failed: LogDirectory, by: LogDirectory) -> list[TopicPartition]:
+        """Put a directory in the place of one that failed; let go of its replicas; return these."""
+        self.directories[self.directories.index(failed)] = by
+        return self._forget_directory(failed)
+
+    def remove_directory(self, directory: LogDirectory) -> list[TopicPartition]:
+        """Place nothing in this directory any more, and let go of its replicas; return these."""
+        self.directories.remove(directory)
+        return self._forget_directory(directory)
+
+    def _forget_directory(self, gone: LogDirectory) -> list[TopicPartition]:
+        partitions = self.in_directory(gone)
+        for partition in partitions:
+            self._let_go(partition, ErrorCode.KAFKA_STORAGE_ERROR)
+        self.futures.forget(gone)
+        return [partition.topic_partition for partition in partitions]
+
     # -- following the metadata
 
     def add_loaded(self, loaded: Iterable[Log], directory: LogDirectory) -> None:
@@ -248,7 +269,8 @@ class Replicas:
         for instruction in instructions:
             partition = self._partitions.get(instruction.topic_partition)
             if partition is not None and partition.topic_id == instruction.topic_id:
-                self._let_go(partition, instruction.is_topic_deleted)
+                is_topic_deleted = instruction.is_topic_deleted
+                self._let_go(partition, _TOPIC_DELETED if is_topic_deleted else _REPLICA_MOVED)
                 doomed.setdefault(id(partition.directory), []).append(partition)
         for partitions in doomed.values():
             directory = partitions[0].directory
@@ -261,16 +283,11 @@ class Replicas:
             except LogDirectoryFailed as failure:
                 log.warning("%d replicas were not deleted: %s", len(logs), failure)
 
-    def _let_go(self, partition: Partition, is_topic_deleted: bool) -> None:
+    def _let_go(self, partition: Partition, code: ErrorCode) -> None:
         del self._partitions[partition.topic_partition]
         partition.is_deleted = True
         if partition.leader is not None:
             self._tell(partition, False)
-        code = (
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            if is_topic_deleted
-            else ErrorCode.NOT_LEADER_OR_FOLLOWER
-        )
         partition.leader = None
         self.moves.cancel(partition)
         self._fetching.stop([partition])

@@ -21,6 +21,7 @@ class FollowerState:
         broker_epoch: the broker epoch in its last fetch: None before the first, -1 if the version
             of the request has none.
         last_caught_up_ms: when it last had everything that the leader had.
+        must_fetch: its log may have lost records, so it joins no ISR before its next fetch.
     """
 
     __slots__ = (
@@ -31,6 +32,7 @@ class FollowerState:
         "last_caught_up_ms",
         "log_end_offset",
         "log_start_offset",
+        "must_fetch",
         "replica_id",
     )
 
@@ -39,6 +41,7 @@ class FollowerState:
         self.log_end_offset = UNKNOWN_OFFSET
         self.log_start_offset = UNKNOWN_OFFSET
         self.broker_epoch: int | None = None
+        self.must_fetch = False
         self.last_caught_up_ms = now_ms if is_in_sync else NEVER_MS
         self._fetches: FetchTimes | None = None
         self._last_fetch_ms = NEVER_MS
@@ -65,6 +68,7 @@ class FollowerState:
         self.log_end_offset = fetch_offset
         self.log_start_offset = log_start_offset
         self.broker_epoch = broker_epoch
+        self.must_fetch = False
         self._fetches = fetches
         self._last_fetch_ms = now_ms
         self._offered_end_offset = max(self._offered_end_offset, leader_end_offset)

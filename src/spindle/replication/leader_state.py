@@ -306,7 +306,15 @@ class LeaderState:
 
     def _is_eligible(self, follower: FollowerState) -> bool:
         epoch = follower.broker_epoch
-        return epoch is not None and self._eligibility.is_eligible(follower.replica_id, epoch)
+        if epoch is None or follower.must_fetch:
+            return False
+        return self._eligibility.is_eligible(follower.replica_id, epoch)
+
+    def distrust(self, replica_id: int) -> None:
+        """Let a follower join only after its next fetch: its log may have lost records."""
+        follower = self._followers.get(replica_id)
+        if follower is not None:
+            follower.must_fetch = True
 
     # -- the in-sync replicas
 

@@ -6,22 +6,26 @@ import os
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Final
 
-from spindle.common.errors import ConfigError, LogDirectoryFailed
+from spindle.common.errors import LogDirectoryFailed
 from spindle.common.ids import Endpoint
 from spindle.config.broker_keys.spindle import HANG_TIMEOUT, METRICS_LISTENER
 from spindle.config.endpoints import parse_servers
 from spindle.config.node_config import NodeConfig
 from spindle.disks.directory_store import DirectoryStore
-from spindle.disks.executor import DirectoryExecutor
 from spindle.disks.identity import DirectoryIdentities, identify_directories
 from spindle.disks.log_directory import LogDirectory
+from spindle.log.formats.changed_log_dirs import ChangedLogDirs
 from spindle.publication.image_publisher import ActiveBrokersWatch, ImagePublisher
 from spindle.runtime.banner import directory_lines, identity_lines, level_line, listener_lines
-from spindle.runtime.broker.broker_server import BrokerEnvironment, BrokerServer
+from spindle.runtime.broker.broker_server import BrokerServer
+from spindle.runtime.broker.directory_changes import DirectoryPorts
+from spindle.runtime.broker.environment import BrokerEnvironment
 from spindle.runtime.controller.controller_server import ControllerServer
+from spindle.runtime.disks.changed_directories import changed_log_dirs
 from spindle.runtime.disks.directory_logs import previous_broker_epoch
+from spindle.runtime.disks.open_directories import OpenDirectories
 from spindle.runtime.disks.open_files import OpenFiles, scarcity, share_out
-from spindle.runtime.machine import LocalMachine, Lock, Machine
+from spindle.runtime.machine import LocalMachine, Machine
 from spindle.runtime.metrics.http_server import MetricsServer
 from spindle.runtime.metrics.metadata_counts import MetadataCounts
 from spindle.runtime.metrics.parts import NodeParts
@@ -55,15 +59,18 @@ class Node:
         self._config = config
         self._machine = machine or LocalMachine()
         # From here on, directories are named by their absolute paths, as in Kafka.
-        self._log_dirs = [os.path.abspath(path) for path in config.log_dirs]
+        self._configured = [os.path.abspath(path) for path in config.log_dirs]
+        self._log_dirs = self._configured
         self._metadata_log_dir = os.path.abspath(config.metadata_log_dir)
         self._file_system = self._machine.file_system(
             list(dict.fromkeys((self._metadata_log_dir, *self._log_dirs)))
         )
         self._metrics = RequestMetrics()
         self._open_files = OpenFiles(0, 0, 0, 0)
-        self._threads: dict[str, DirectoryExecutor] = {}
-        self._locks: dict[str, Lock] = {}
+        self._directories = OpenDirectories(
+            self._machine, self._directory_failed, config.integer(HANG_TIMEOUT) / 1000
+        )
+        self._changed_log_dirs = ChangedLogDirs()
         self._stopped = asyncio.Event()
         self._fatal: str | None = None
         self._is_serving = False
@@ -87,12 +94,11 @@ class Node:
             MisplacedDirectory: a log directory holds what does not belong there.
         """
         config, machine = self._config, self._machine
-        self._open_files = share_out(
-            machine.open_files_limit(),
-            len(dict.fromkeys(self._log_dirs)),
-            is_broker=config.is_broker,
-            is_controller=config.is_controller,
+        self._changed_log_dirs = changed_log_dirs(
+            self._file_system, self._metadata_log_dir, self._configured
         )
+        self._log_dirs = self._changed_log_dirs.merged(self._configured)
+        self._open_files = self._share_open_files(len(dict.fromkeys(self._log_dirs)))
         identities = identify_directories(
             self._file_system,
             self._log_dirs,
@@ -136,7 +142,7 @@ class Node:
             directory_id=identities.directory_ids[self._metadata_log_dir],
             endpoints=self._controller_endpoints(listeners),
             file_system=self._file_system,
-            thread=self._threads[self._metadata_log_dir],
+            thread=self._directories.thread(self._metadata_log_dir),
             random=self._machine.random,
             clock=self._machine.steady_clock_ms,
             on_fault=lambda fault: self.fail(f"metadata quorum: {fault}"),
@@ -197,7 +203,7 @@ class Node:
         controller = self.controller
         return NodeParts(
             requests=self._metrics,
-            disks=self._threads.values(),
+            disks=self._directories,
             image=self.publisher.image,
             counts=self._counts,
             last_committed_offset=self.publisher.last_committed_offset,
@@ -210,28 +216,17 @@ class Node:
 
     def _open_directories(self, identities: DirectoryIdentities) -> None:
         """Lock every directory and give it its thread."""
-        for path in dict.fromkeys((self._metadata_log_dir, *self._log_dirs)):
-            thread = self._machine.open_directory(
-                path, self._directory_failed, self._config.integer(HANG_TIMEOUT) / 1000
-            )
-            self._threads[path] = thread
-            if path in identities.offline:
-                log.error("log directory %s is offline: %s", path, identities.offline[path])
-                thread.fail(identities.offline[path])
-                continue
-            try:
-                self._locks[path] = self._machine.lock_directory(path)
-            except OSError as error:
-                if path == self._metadata_log_dir:
-                    raise ConfigError(
-                        f"the metadata log directory {path} fails: {error}"
-                    ) from error
-                log.error("log directory %s is offline: %s", path, error)
-                thread.fail(error)
-        failures = [self._threads[path].failure for path in dict.fromkeys(self._log_dirs)]
-        if self._config.is_broker and None not in failures:
-            reasons = "; ".join(map(str, failures))
-            raise ConfigError(f"none of the log directories can be used: {reasons}")
+        self._directories.open(self._metadata_log_dir, None, is_vital=True)
+        for path in dict.fromkeys(self._log_dirs):
+            if path != self._metadata_log_dir:
+                self._directories.open(path, identities.offline.get(path), is_vital=False)
+        if self._config.is_broker:
+            self._directories.check_usable(self._log_dirs)
+
+    def _share_open_files(self, directory_count: int) -> OpenFiles:
+        limit, config = self._machine.open_files_limit(), self._config
+        is_broker, is_controller = config.is_broker, config.is_controller
+        return share_out(limit, directory_count, is_broker=is_broker, is_controller=is_controller)
 
     def _connect(self, client_id: str) -> PeerPool:
         """Return a pool of connections to other nodes."""
@@ -243,7 +238,8 @@ class Node:
         for path in dict.fromkeys(self._log_dirs):
             store = DirectoryStore(self._file_system, path, self._open_files.by_directory)
             directory_id = identities.directory_ids.get(path, b"")
-            directories.append(LogDirectory(path, directory_id, self._threads[path], store))
+            thread = self._directories.thread(path)
+            directories.append(LogDirectory(path, directory_id, thread, store))
         quorum = self.quorum
         assert self.controller is not None
         assert quorum is not None
@@ -251,8 +247,16 @@ class Node:
             config=config,
             cluster_id=identities.cluster_id,
             directories=directories,
+            directory_ports=DirectoryPorts(
+                self._directories,
+                self._file_system,
+                self._metadata_log_dir,
+                self._configured,
+                self._changed_log_dirs,
+                lambda count: self._share_open_files(count).by_directory,
+            ),
             previous_broker_epoch=previous_broker_epoch(
-                self._file_system, {path: self._threads[path] for path in self._log_dirs}
+                self._file_system, {p: self._directories.thread(p) for p in self._log_dirs}
             ),
             channel=self.controller.channel,
             kraft_version=lambda: quorum.kraft_version,
@@ -337,15 +341,16 @@ class Node:
             self.fail(str(failure))
         elif failure.path == self._metadata_log_dir:
             self.fail(f"the metadata log directory failed: {failure}")
-        elif self.broker is not None:
-            self.broker.directory_failed(failure)
+        else:
+            self._directories.failed(failure)
+            if self.broker is not None:
+                self.broker.directory_failed(failure)
 
     # -- stop
 
     async def stop(self) -> None:
         """Stop in order and in limited time, even if the quorum is lost or a disk hangs."""
-        for thread in self._threads.values():
-            thread.wait_at_most(_DISK_S)
+        self._directories.wait_at_most(_DISK_S)
         if self.broker is not None:
             is_faulty = self._fatal is not None
             limit_s = _FAREWELL_S if is_faulty else _SHUTDOWN_S
@@ -359,16 +364,7 @@ class Node:
             await self._bounded(self.controller.stop())
         if self.metrics_server is not None:
             await self._bounded(self.metrics_server.stop())
-        for path, thread in self._threads.items():
-            if not thread.stop(_DISK_S):
-                log.error("log directory %s hangs; its thread is left behind", path)
-                # The lock file is on that disk; the lock also ends with the process.
-                self._locks.pop(path, None)
-        for lock in self._locks.values():
-            try:
-                lock.release()
-            except OSError as error:
-                log.warning("lock file: %s", error)
+        self._directories.close(_DISK_S)
 
     async def _bounded(self, work: Awaitable[None]) -> None:
         try:

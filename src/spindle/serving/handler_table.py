@@ -13,6 +13,7 @@ from spindle.protocol.api import APIS, ApiKey
 from spindle.protocol.message import Message
 from spindle.serving.context import Handler, RequestContext
 from spindle.serving.handlers.alter_configs import alter_configs, incremental_alter_configs
+from spindle.serving.handlers.alter_disks import alter_disks
 from spindle.serving.handlers.api_versions import answer_of_listener
 from spindle.serving.handlers.client_quotas import describe_client_quotas
 from spindle.serving.handlers.delete_records import delete_records
@@ -85,6 +86,7 @@ _LOCAL: Final[dict[int, Any]] = {
     ApiKey.LIST_CONFIG_RESOURCES: list_config_resources,
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: describe_topic_partitions,
     ApiKey.DESCRIBE_DISKS: describe_disks,
+    ApiKey.ALTER_DISKS: alter_disks,
 }
 _QUORUM_FORWARDED: Final = (
     ApiKey.DESCRIBE_QUORUM,
@@ -98,6 +100,7 @@ _OF_REPLICAS: Final[tuple[int, ...]] = (
     ApiKey.ALTER_REPLICA_LOG_DIRS,
     ApiKey.DESCRIBE_LOG_DIRS,
     ApiKey.DESCRIBE_PRODUCERS,
+    ApiKey.ALTER_DISKS,
 )
 """Requests about replicas: they wait until the replicas have followed the metadata. Produce and
 Fetch are not among them, because they wait for the replicas that they name only."""

@@ -7,6 +7,7 @@ from spindle.common.errors import ErrorCode
 from spindle.common.ports import RandomSource
 from spindle.config.node_config import NodeConfig
 from spindle.coordinator.ports import GroupCoordinatorPort
+from spindle.disks.alteration import AlteredDirectory, DirectoryAction
 from spindle.disks.log_directory import LogDirectory
 from spindle.replicas.metadata_view import MetadataView
 from spindle.replicas.partition import Partition
@@ -28,6 +29,7 @@ class BrokerServices:
     Attributes:
         now_ms: the wall clock, for timestamps of records.
         steady_ms: a clock for durations.
+        alter_disks: adds, re-admits or retires a log directory.
         move_replica: begins or ends a move to another directory (KIP-113).
         ensure_internal_topic: creates an internal topic and waits until this broker knows it.
         fetch_memory, replica_memory: for fetches of consumers and of followers.
@@ -47,6 +49,7 @@ class BrokerServices:
     metadata: MetadataView
     replicas: Replicas
     capacities: Callable[[Sequence[LogDirectory]], Awaitable[Mapping[str, tuple[int, int]]]]
+    alter_disks: Callable[[DirectoryAction, str], Awaitable[AlteredDirectory]]
     move_replica: Callable[[Partition, LogDirectory], Awaitable[ErrorCode]]
     controller: ControllerChannel
     fetch_sessions: FetchSessionCache

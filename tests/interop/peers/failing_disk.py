@@ -57,6 +57,11 @@ class FailingDisk:
         self._unmount()
         self._make()
 
+    def repair(self) -> None:
+        """Mount the same disk again. It has what the journal kept: unsynced records are gone."""
+        self._unmount()
+        self._mount_image()
+
     def remove(self) -> None:
         """Unmount the disk and delete its image."""
         self._unmount()
@@ -67,9 +72,12 @@ class FailingDisk:
         with self._image.open("wb") as image:
             image.truncate(self._size_bytes)
         _run("mkfs.ext4", "-q", "-E", "lazy_itable_init=1,nodiscard", str(self._image))
+        self._mount_image()
+        self.path.mkdir()
+
+    def _mount_image(self) -> None:
         _run("mount", "-o", "loop", str(self._image), str(self._mount))
         self._is_mounted = True
-        self.path.mkdir()
 
     def _unmount(self) -> None:
         if self._is_mounted:

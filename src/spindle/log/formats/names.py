@@ -19,6 +19,10 @@ SWAP_SUFFIX: Final = ".swap"
 LEADER_EPOCH_CHECKPOINT: Final = "leader-epoch-checkpoint"
 PARTITION_METADATA: Final = "partition.metadata"
 REMOTE_INDEX_CACHE: Final = "remote-log-index-cache"
+LOST_AND_FOUND: Final = "lost+found"
+"""A directory at the root of every ext4 file system, where operators mount log directories."""
+PASSED_OVER: Final = (REMOTE_INDEX_CACHE, LOST_AND_FOUND)
+"""Directories of a log directory that belong to no partition, and are left alone."""
 
 MAX_NAME_BYTES: Final = 255
 _OFFSET_DIGITS: Final = 20

@@ -2,23 +2,19 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from random import Random
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from spindle.common.errors import LogDirectoryFailed
 from spindle.common.ids import OFFSETS_TOPIC, Endpoint
-from spindle.common.uuids import Uuid
 from spindle.config.broker_values import BrokerValues
-from spindle.config.node_config import NodeConfig
 from spindle.disks.cordons import Cordon
-from spindle.disks.log_directory import LogDirectory
 from spindle.log.formats.clean_shutdown import UNKNOWN_BROKER_EPOCH
 from spindle.log.log_config import LogConfig
+from spindle.metadata.cluster import amended_directories
 from spindle.metadata.configs import BROKER_RESOURCE, TOPIC_RESOURCE
 from spindle.metadata.features import DIRECTORY_ASSIGNMENT_LEVEL, SUPPORTED_FEATURES
-from spindle.metadata.image import MetadataImage
+from spindle.metadata.image import EMPTY_IMAGE, MetadataImage
 from spindle.metadata.local_changes import local_changes
 from spindle.publication.loader import Publication
 from spindle.replicas.isr_changes import IsrChanges
@@ -31,7 +27,9 @@ from spindle.replication.leader_state import IsrProposal
 from spindle.runtime.backoff import Backoff
 from spindle.runtime.broker.broker_metadata import BrokerMetadata
 from spindle.runtime.broker.cordon_keeper import CordonKeeper
+from spindle.runtime.broker.directory_changes import BrokerParts, DirectoryChanges
 from spindle.runtime.broker.directory_reports import DirectoryReports
+from spindle.runtime.broker.environment import BrokerEnvironment
 from spindle.runtime.broker.housekeeping import Housekeeping
 from spindle.runtime.broker.isr_expiration import IsrExpiration
 from spindle.runtime.broker.lifecycle import (
@@ -50,15 +48,13 @@ from spindle.runtime.coordinator.settings import group_coordinator_config, shard
 from spindle.runtime.disks.capacity import DirectoryCapacities
 from spindle.runtime.disks.directory_logs import close_logs, load_logs
 from spindle.runtime.metrics.requests import RequestMetrics
-from spindle.runtime.network.listener import Listen, Listener, bind, reachable
+from spindle.runtime.network.listener import Listener, bind, reachable
 from spindle.runtime.network.request_limits import RequestLimits
 from spindle.runtime.network.server import RequestServer
 from spindle.runtime.peers.links import PeerLinks
-from spindle.runtime.peers.port import Peers
 from spindle.serving.fetch_memory import FetchMemory
 from spindle.serving.handler_table import broker_handlers
 from spindle.serving.handlers.auto_topics import request_topics
-from spindle.serving.ports import ControllerChannel
 from spindle.serving.producer_ids import ProducerIds
 from spindle.serving.quotas.enforcement import ClientQuotas
 from spindle.serving.quotas.replication import ReplicationQuotas
@@ -72,27 +68,6 @@ log = logging.getLogger(__name__)
 
 _INTERNAL_TOPIC_WAIT_S: Final = 5.0
 _NEVER_S: Final = 86_400.0
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerEnvironment:
-    """The parts of the process that its broker uses."""
-
-    config: NodeConfig
-    cluster_id: str
-    directories: Sequence[LogDirectory]
-    previous_broker_epoch: int
-    channel: ControllerChannel
-    kraft_version: Callable[[], int]
-    connect: Callable[[str], Peers]
-    """Makes connections to other brokers; takes the client id that these see."""
-    now_ms: Callable[[], int]
-    new_uuid: Callable[[], Uuid]
-    random: Random
-    on_fatal: Callable[[str], None]
-    listen: Listen
-    most_descriptors: int
-    """The number of client connections for which the limit of open files leaves room."""
 
 
 class BrokerServer:
@@ -136,6 +111,7 @@ class BrokerServer:
             shard_settings(config),
         )
         self.replicas.on_leadership(self._on_leadership)
+        self._followed = EMPTY_IMAGE
         self._producer_ids = ProducerIds(config.node_id, env.channel)
         self._housekeeping = Housekeeping(self.replicas, config, env.now_ms)
         self.traffic = Traffic()
@@ -154,6 +130,7 @@ class BrokerServer:
         self._servers = [self._server(listener) for listener in self.listeners]
         self.lifecycle = self.directory_reports.lifecycle = self._make_lifecycle()
         self._cordons = self._make_cordon_keeper()
+        self.directory_changes = self._make_directory_changes()
 
     def _steady_ms(self) -> int:
         return int(self._loop.time() * 1000)
@@ -191,6 +168,26 @@ class BrokerServer:
             env.now_ms,
         )
 
+    def _make_directory_changes(self) -> DirectoryChanges:
+        env = self._env
+        parts = BrokerParts(
+            node_id=self._config.node_id,
+            cluster_id=env.cluster_id,
+            replicas=self.replicas,
+            metadata=self.metadata,
+            lifecycle=self.lifecycle,
+            lock=self.mover.lock,
+            log_config_of=lambda topic: self._settings_of(topic).log_config,
+            followed=lambda: self._followed,
+            settle_moves=self.mover.settle,
+            assign=self.directory_reports.assign,
+            on_changed=self._directories_changed,
+            on_failed=self.directory_failed,
+            now_ms=env.now_ms,
+            new_uuid=env.new_uuid,
+        )
+        return DirectoryChanges(env.directory_ports, parts)
+
     def _make_fetchers(self) -> ReplicaFetchers:
         listener = self._config.inter_broker_listener_name
         return ReplicaFetchers(
@@ -215,6 +212,7 @@ class BrokerServer:
             metadata=self.metadata,
             replicas=self.replicas,
             capacities=self.capacities.ask,
+            alter_disks=lambda action, path: self.directory_changes.change(action, path),
             move_replica=self.mover.alter,
             controller=env.channel,
             fetch_sessions=FetchSessionCache(
@@ -295,6 +293,7 @@ class BrokerServer:
             await self.lifecycle.leave_at_once(timeout_s)
         elif self._config.flag("controlled.shutdown.enable"):
             await self.lifecycle.controlled_shutdown(timeout_s)
+        await self.directory_changes.stop()
         for server in self._servers:
             await server.close()
         await self._housekeeping.stop()
@@ -318,19 +317,12 @@ class BrokerServer:
             endpoints=self.advertised,
             features=dict(SUPPORTED_FEATURES),
             rack=config.rack,
-            directories=lambda: [d.directory_id for d in env.directories if not d.is_offline],
+            directories=lambda: self.directory_changes.online_ids(),
             previous_broker_epoch=env.previous_broker_epoch,
-        )
-        integer = config.integer
-        times = LifecycleTimes(
-            heartbeat_interval_ms=integer("broker.heartbeat.interval.ms"),
-            session_timeout_ms=integer("broker.session.timeout.ms"),
-            initial_registration_timeout_ms=integer("initial.broker.registration.timeout.ms"),
-            log_dir_failure_timeout_ms=integer("log.dir.failure.timeout.ms"),
         )
         return BrokerLifecycle(
             identity,
-            times,
+            LifecycleTimes.of(config),
             env.channel,
             lambda: self.metadata.offset,
             self._on_epoch,
@@ -370,6 +362,10 @@ class BrokerServer:
         """Apply everything in a metadata delta that concerns this broker."""
         delta = publication.delta
         self._cordons.follow(publication.image)
+        for broker_id, trusted in amended_directories(delta.cluster):
+            for partition in self.replicas:
+                partition.distrust(broker_id, trusted)
+        self.lifecycle.registration_changed(delta.cluster.changed_brokers.get(self._config.node_id))
         changed = delta.configs.changed
         is_broker_changed = any(r.resource_type == BROKER_RESOURCE for r in changed)
         if is_broker_changed:
@@ -379,6 +375,7 @@ class BrokerServer:
             # Before the next reaction, which may make a topic of the same name.
             await self.replicas.put_aside_strays()
             await self.mover.settle()
+            self._followed = publication.image
         is_newest = publication.image is self.metadata.image
         self.replicas.resume_waiting(all_is_done=is_newest)
         if delta.cluster.changed_brokers:
@@ -397,6 +394,12 @@ class BrokerServer:
             gone = [(topic_id, topic.name) for topic_id, topic in delta.topics.deleted.items()]
             self.groups.on_topics_deleted(gone)
             self.traffic.forget(name for _, name in gone)
+
+    def _directories_changed(self) -> None:
+        """Work in the directories that the broker has now."""
+        self.services.config = self._config.with_log_dirs(d.path for d in self._env.directories)
+        self._housekeeping.follow_directories()
+        self._cordons.directories_changed(self._followed)
 
     def _update_values(self, image: MetadataImage) -> None:
         """Apply the broker's own settings that can change while it runs."""
@@ -438,9 +441,10 @@ class BrokerServer:
 
     def directory_failed(self, failure: LogDirectoryFailed) -> None:
         """Answer the requests that wait on a dead directory, and tell the controller."""
-        log.error("Stopping serving logs in dir %s: %s", failure.path, failure.cause)
         directory = self.replicas.directory_at(failure.path)
-        if directory is None:
-            return
+        if directory is None or directory.executor.failure is not failure:
+            return  # it is not in use: a command gets the failure
+        log.error("Stopping serving logs in dir %s: %s", failure.path, failure.cause)
         self.replicas.on_directory_failed(directory)
+        directory.executor.let_go(directory.store.abandon)
         self.directory_reports.directory_failed(directory)

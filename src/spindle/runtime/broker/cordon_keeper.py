@@ -90,6 +90,11 @@ class CordonKeeper:
 
     # -- what is cordoned
 
+    def directories_changed(self, image: MetadataImage) -> None:
+        """Apply the configuration in the image to the directories that the broker has now."""
+        self._followed = None
+        self.follow(image)
+
     def follow(self, image: MetadataImage) -> None:
         """Apply the configuration in the image, if it differs from the one before."""
         own = image.configs.broker(self._config.node_id)

@@ -66,7 +66,9 @@ class Housekeeping:
         self._is_cleaner_enabled = config.flag("log.cleaner.enable")
         self._initial_delay_ms = initial_ms
         self._tasks: list[asyncio.Task[None]] = []
+        self._compacting: dict[LogDirectory, asyncio.Task[None]] = {}
         self._flushing: dict[LogDirectory, asyncio.Task[None]] = {}
+        self._is_started = False
 
         self.update(BrokerValues(config))
 
@@ -85,23 +87,31 @@ class Housekeeping:
             )
             for delay_ms, period_ms, function in self._schedule
         ]
-        if self._is_cleaner_enabled:
-            self._tasks += [
-                background.run_forever(
+        self._is_started = True
+        self.follow_directories()
+
+    def follow_directories(self) -> None:
+        """Compact in every directory of the broker, and in no other any more."""
+        if not self._is_started or not self._is_cleaner_enabled:
+            return
+        for gone in [d for d in self._compacting if d not in self._replicas.directories]:
+            self._compacting.pop(gone).cancel()
+        for directory in self._replicas.directories:
+            if directory not in self._compacting:
+                self._compacting[directory] = background.run_forever(
                     partial(self._compact, directory),
                     f"compaction in {directory.path}",
                     delay_s=self._initial_delay_ms / 1000,
                 )
-                for directory in self._replicas.directories
-            ]
 
     async def stop(self) -> None:
         """End all tasks; return when none of them submits anything more."""
-        await background.end(*self._tasks, *self._flushing.values())
+        self._is_started = False
+        await background.end(*self._tasks, *self._compacting.values(), *self._flushing.values())
 
     async def _turn(self, period_ms: int, function: Callable[[LogDirectory], None]) -> None:
         await asyncio.sleep(min(period_ms / 1000, _LONGEST_SLEEP_S))
-        for directory in self._replicas.directories:
+        for directory in list(self._replicas.directories):
             if not directory.is_offline:
                 function(directory)
 

@@ -10,11 +10,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import Endpoint
 from spindle.common.uuids import Uuid, uuid_sort_key, uuid_text
+from spindle.config.node_config import NodeConfig
+from spindle.metadata.cluster import BrokerRegistration
 from spindle.metadata.features import VersionRange
 from spindle.metadata.registration_rows import feature_rows, listener_rows
 from spindle.protocol.message import Message
@@ -72,6 +74,16 @@ class LifecycleTimes:
     initial_registration_timeout_ms: int
     log_dir_failure_timeout_ms: int
 
+    @classmethod
+    def of(cls, config: NodeConfig) -> Self:
+        integer = config.integer
+        return cls(
+            heartbeat_interval_ms=integer("broker.heartbeat.interval.ms"),
+            session_timeout_ms=integer("broker.session.timeout.ms"),
+            initial_registration_timeout_ms=integer("initial.broker.registration.timeout.ms"),
+            log_dir_failure_timeout_ms=integer("log.dir.failure.timeout.ms"),
+        )
+
 
 class BrokerLifecycle:
     """Drives one broker's session.
@@ -104,8 +116,9 @@ class BrokerLifecycle:
         self._on_fatal = on_fatal
         self._backoff = Backoff(_INITIAL_RETRY_MS, times.session_timeout_ms, random.random)
         self._offline: dict[Uuid, None] = {}
+        self._readmitted: dict[Uuid, None] = {}
         self._acknowledged_offline: dict[Uuid, None] = {}
-        self._checks: list[asyncio.TimerHandle] = []
+        self._checks: dict[Uuid, asyncio.TimerHandle] = {}
         self._is_registration_due = False
         self._is_ready = False
         self._wants_shutdown = False
@@ -140,12 +153,30 @@ class BrokerLifecycle:
         self._offline[directory_id] = None
         self._wake.set()
         limit_s = self._times.log_dir_failure_timeout_ms / 1000
-        self._checks.append(
-            asyncio.get_running_loop().call_later(limit_s, self._check_reported, directory_id)
+        self._checks[directory_id] = asyncio.get_running_loop().call_later(
+            limit_s, self._check_reported, directory_id
         )
 
-    def register_again(self) -> None:
-        """Renew the registration of this process, because its directories have changed."""
+    def registration_changed(self, own: BrokerRegistration | None) -> None:
+        """Register again if the controller lacks a directory that is online.
+
+        A late heartbeat may have reported a directory that has come back since.
+        """
+        if own is None or own.incarnation_id != self._identity.incarnation_id:
+            return
+        if own.directories and not all(
+            directory in own.directories for directory in self._identity.directories()
+        ):
+            self.register_again()
+
+    def register_again(self, readmitted: Uuid | None = None) -> None:
+        """Renew the registration of this process, because its directories have changed.
+
+        Args:
+            readmitted: a directory that had failed: it is not reported as offline any more.
+        """
+        if readmitted:
+            self._readmitted[readmitted] = None
         self._is_registration_due = True
         self._wake.set()
 
@@ -197,7 +228,7 @@ class BrokerLifecycle:
 
     async def stop(self) -> None:
         self.state = BrokerState.SHUTTING_DOWN
-        for check in self._checks:
+        for check in self._checks.values():
             check.cancel()
         await background.end(self._task)
         self.state = BrokerState.NOT_RUNNING
@@ -243,8 +274,18 @@ class BrokerLifecycle:
                 return
 
     async def _renew_registration(self) -> None:
-        """Register again; if that fails, the next turn tries it again, with a heartbeat between."""
+        """Register again; if that fails, the next turn tries it again, with a heartbeat between.
+
+        No heartbeat is under way meanwhile that might report a readmitted directory as offline.
+        """
         self._is_registration_due = False
+        for directory_id in self._readmitted:
+            self._offline.pop(directory_id, None)
+            self._acknowledged_offline.pop(directory_id, None)
+            check = self._checks.pop(directory_id, None)
+            if check is not None:
+                check.cancel()
+        self._readmitted.clear()
         try:
             await self._register()
         except ApiError as error:

@@ -76,6 +76,10 @@ class DirectoryThread(SerialExecutor):
         stood_ms = int(1000 * self.watch.longest_s)
         return ThreadLoad(self._jobs.qsize(), self._reported_busy_ns, stood_ms)
 
+    def hangs(self) -> bool:
+        """See `DirectoryExecutor`."""
+        return self._is_left_behind and self._thread.is_alive()
+
     def stop(self, timeout_s: float) -> bool:
         """Finish the submitted work and end the thread; return False if it hangs on its disk."""
         self.watch.stop()

@@ -9,6 +9,7 @@ import asyncio
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any, TypeAlias, TypeVar, TypeVarTuple, cast
 
 from spindle.common.errors import CorruptLog, LogDirectoryFailed
@@ -32,6 +33,17 @@ Job: TypeAlias = tuple[
 
 The public methods of the executor tie the three types together; the queue holds all kinds.
 """
+
+
+class _LastWork:
+    """A function that runs although the directory has failed; its errors do not matter."""
+
+    def __init__(self, function: Callable[..., object]) -> None:
+        self._function = function
+
+    def __call__(self, *args: object) -> None:
+        with suppress(Exception):
+            self._function(*args)
 
 
 class SerialExecutor(ABC):
@@ -120,6 +132,10 @@ class SerialExecutor(ABC):
         """See `DirectoryExecutor`."""
         return ThreadLoad(0, 0, int(1000 * self.watch.longest_s))
 
+    def let_go(self, function: Callable[[*Ts], object], *args: *Ts) -> None:
+        """See `DirectoryExecutor`."""
+        self._enqueue((_LastWork(function), args, None))
+
     def wait_at_most(self, hang_limit_s: float) -> None:
         """See `DirectoryExecutor`."""
         self.watch.limit(hang_limit_s)
@@ -139,7 +155,7 @@ class SerialExecutor(ABC):
 
     def _perform(self, function: Callable[..., object], args: tuple[object, ...]) -> Outcome:
         """Run the function under the guard."""
-        if self.failure is not None:
+        if self.failure is not None and not isinstance(function, _LastWork):
             return None, self.failure
         try:
             return function(*args), None

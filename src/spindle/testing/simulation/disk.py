@@ -203,6 +203,9 @@ class SimulatedDirectory(SerialExecutor):
             self._is_busy = True
             self._schedule()
 
+    def hangs(self) -> bool:
+        return self._is_left_behind and self._disks.hangs(self.path, is_beside=False)
+
     def stop(self, timeout_s: float) -> bool:
         self.watch.stop()
         if self._is_left_behind or self._disks.hangs(self.path, is_beside=False):

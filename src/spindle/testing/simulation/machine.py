@@ -60,6 +60,8 @@ class SimulatedMachine:
             path, loop, on_failure, hang_limit_s, self.disks, self._on_interrupted
         )
         self.executors[path] = executor
+        if path not in self.disks.directories:
+            self.disks.directories = (*self.disks.directories, path)
         return executor
 
     @property

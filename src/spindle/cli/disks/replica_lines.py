@@ -1,0 +1,58 @@
+"""The replicas that a change of a log directory concerned, as text and as JSON."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from spindle.cli.table import table_lines
+from spindle.common.ids import TopicPartition
+from spindle.common.uuids import uuid_text
+from spindle.disks.alteration import AlteredDirectory, ReplicaState
+
+_HEAD: Final = ("TOPIC", "PARTITION", "STATE")
+_STATES: Final = {
+    ReplicaState.PRESENT: "in the directory",
+    ReplicaState.FOUND: "found, catches up",
+    ReplicaState.CREATED: "created anew, catches up",
+    ReplicaState.OFFLINE: "LOST: no other replica leads",
+}
+_WORDS: Final = {
+    ReplicaState.PRESENT: "present",
+    ReplicaState.FOUND: "found",
+    ReplicaState.CREATED: "created",
+    ReplicaState.OFFLINE: "lost",
+}
+_ADVICE: Final = (
+    "No other replica of the lost ones leads, so records may be gone for good. If another replica "
+    "has most of them, `spindle leader-election --election-type unclean` makes it the leader; "
+    "otherwise restore the disk, or delete the topic."
+)
+
+
+def replica_lines(replicas: Mapping[TopicPartition, ReplicaState]) -> list[str]:
+    """Return a table of the replicas, and advice about those that are lost."""
+    if not replicas:
+        return []
+    rows = [(where.topic, str(where.partition), _STATES[s]) for where, s in replicas.items()]
+    lines = ["", *table_lines(_HEAD, rows)]
+    if ReplicaState.OFFLINE in replicas.values():
+        lines += ["", _ADVICE]
+    return lines
+
+
+def altered_document(broker: int, altered: AlteredDirectory) -> dict[str, Any]:
+    """Return the result of a change for programs."""
+    return {
+        "broker": broker,
+        "path": altered.path,
+        "directoryId": uuid_text(altered.directory_id),
+        "wasFormatted": altered.was_formatted,
+        "replicas": replica_documents(altered.replicas),
+    }
+
+
+def replica_documents(replicas: Mapping[TopicPartition, ReplicaState]) -> list[dict[str, Any]]:
+    """Return the replicas for programs."""
+    return [
+        {"topic": where.topic, "partition": where.partition, "state": _WORDS[state]}
+        for where, state in replicas.items()
+    ]

@@ -1,0 +1,41 @@
+"""AlterDisks: log directories of a running broker are added, re-admitted and retired."""
+
+from typing import Final
+
+from spindle.client.admin.refusals import refusal
+from spindle.client.wire.cluster import WireClient
+from spindle.common.ids import TopicPartition
+from spindle.disks.alteration import (
+    AlteredDirectory,
+    DirectoryAction,
+    DirectoryInUse,
+    ReplicaState,
+)
+from spindle.protocol.messages.alter_disks import AlterDisksRequest, AlterDisksResponse
+
+_WAIT_MS: Final = 600_000
+"""Time for the broker to load the logs that a directory has."""
+
+
+def alter_disks(
+    client: WireClient, broker_id: int, action: DirectoryAction, path: str
+) -> AlteredDirectory:
+    """Let a broker change its log directories; return when it has.
+
+    Raises:
+        DirectoryInUse: replicas are in the directory that is to be retired.
+        ApiError: the broker refused; there is no such broker.
+        ClientError: the broker could not be asked, or is none of Spindle.
+    """
+    broker = client.metadata(()).broker(str(broker_id))
+    request = AlterDisksRequest(action=action, path=path)
+    answer = client.ask_spindle(broker, request, AlterDisksResponse, wait_ms=_WAIT_MS)
+    replicas = {
+        TopicPartition(topic.name, each.partition_index): ReplicaState(each.state)
+        for topic in answer.topics
+        for each in topic.partitions
+    }
+    error = refusal(answer.error_code, answer.error_message)
+    if error is not None:
+        raise DirectoryInUse(answer.path, replicas) if replicas else error
+    return AlteredDirectory(answer.path, answer.directory_id, answer.was_formatted, replicas)

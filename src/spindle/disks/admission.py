@@ -1,0 +1,128 @@
+"""Whether a running broker may use a directory that it did not have at its start, or that failed.
+
+These functions run on the I/O thread of the directory in question, because its disk may hang. They
+read first and write last, so that a directory which is refused is left as it was. A crash leaves a
+directory that the next attempt finishes: `meta.properties` is written as a whole.
+"""
+
+import posixpath
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from spindle.common.errors import ConfigError
+from spindle.common.ids import METADATA_PARTITION
+from spindle.common.ports import FileSystem
+from spindle.common.uuids import Uuid, UuidSource
+from spindle.disks.identity import DirectoryEnsemble, check_ensemble, new_directory_id
+from spindle.log.formats.meta_properties import (
+    META_PROPERTIES,
+    MetaProperties,
+    meta_properties_path,
+    parse_meta_properties,
+    write_meta_properties,
+)
+from spindle.log.formats.names import LOST_AND_FOUND, is_metadata_directory
+
+_HARMLESS: Final = (LOST_AND_FOUND, ".lock", f"{META_PROPERTIES}.tmp")
+"""An empty directory may contain these: the rest of a mount, of a lock, of an attempt to format."""
+_SHOWN_NAMES: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """The broker that wants to use a directory; `directory_ids` are its others, by path."""
+
+    cluster_id: str
+    node_id: int
+    directory_ids: Mapping[str, Uuid]
+
+
+def check_apart(path: str, others: Mapping[str, str]) -> None:
+    """Refuse a directory that is inside or above another one.
+
+    Args:
+        others: the other directories: by resolved path, the path as it was configured.
+
+    Raises:
+        ConfigError: names the other directory.
+    """
+    for resolved, other in others.items():
+        if path == resolved:
+            raise ConfigError(f"{path} is the same directory as {other}, which the broker uses")
+        inner, outer = f"{path.rstrip('/')}/", f"{resolved.rstrip('/')}/"
+        if inner.startswith(outer):
+            raise ConfigError(f"{path} is inside of {other}, which is a log directory")
+        if outer.startswith(inner):
+            raise ConfigError(f"{path} contains {other}, which is a log directory")
+
+
+def examine_directory(file_system: FileSystem, path: str, owner: Owner) -> MetaProperties | None:
+    """Return the identity of a directory that the broker may use; None if it is to be formatted.
+
+    A directory that does not exist is made; its parent must be there.
+
+    Raises:
+        ConfigError: it belongs to others, or holds what does not belong there.
+        OSError: the disk refuses.
+    """
+    if not file_system.exists(path):
+        parent = posixpath.dirname(path)
+        if not file_system.is_directory(parent):
+            raise ConfigError(f"{path} cannot be made: there is no directory {parent}")
+        file_system.make_directories(path)
+        file_system.sync_directory(parent)
+        return None
+    if not file_system.is_directory(path):
+        raise ConfigError(f"{path} is not a directory")
+    names = file_system.list_directory(path)
+    if META_PROPERTIES not in names:
+        _check_empty(path, names)
+        return None
+    where = meta_properties_path(path)
+    properties = parse_meta_properties(file_system.read_bytes(where), where)
+    known = {other: MetaProperties(directory_id=i) for other, i in owner.directory_ids.items()}
+    check_ensemble(
+        DirectoryEnsemble({**known, path: properties}, (), {}), owner.node_id, owner.cluster_id
+    )
+    if any(is_metadata_directory(name) for name in names):
+        raise ConfigError(
+            f"{path} holds a metadata log ({METADATA_PARTITION}), which belongs into the metadata "
+            "log directory alone"
+        )
+    return properties
+
+
+def _check_empty(path: str, names: list[str]) -> None:
+    strange = [name for name in names if name not in _HARMLESS]
+    if strange:
+        shown = ", ".join(strange[:_SHOWN_NAMES])
+        more = len(strange) - _SHOWN_NAMES
+        raise ConfigError(
+            f"{path} has no {META_PROPERTIES} and is not empty: it contains {shown}"
+            f"{f' and {more} more' if more > 0 else ''}; name an empty directory, or a log "
+            "directory of this broker"
+        )
+
+
+def format_directory(
+    file_system: FileSystem,
+    path: str,
+    properties: MetaProperties | None,
+    owner: Owner,
+    new_uuid: UuidSource,
+    now_ms: int,
+) -> Uuid:
+    """Write what `meta.properties` lacks, and return the directory's id.
+
+    Args:
+        properties: the result of `examine_directory`.
+    """
+    if properties is not None and properties.directory_id is not None:
+        return properties.directory_id
+    directory_id = new_directory_id(new_uuid, owner.directory_ids.values())
+    if properties is None:
+        properties = MetaProperties(cluster_id=owner.cluster_id, node_id=owner.node_id)
+    completed = replace(properties, directory_id=directory_id)
+    write_meta_properties(file_system, path, completed, now_ms)
+    return directory_id

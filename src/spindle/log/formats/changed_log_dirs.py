@@ -1,0 +1,83 @@
+"""`spindle-log-dirs.json`: log directories that were added or retired while the broker ran.
+
+The file is in the metadata log directory. The property file may belong to another program, so
+Spindle does not change it, and remembers the difference. A start merges both.
+"""
+
+import json
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from spindle.common.errors import ConfigError
+from spindle.common.ports import FileSystem
+
+CHANGED_LOG_DIRS: Final = "spindle-log-dirs.json"
+_VERSION: Final = 1
+
+
+class ChangedLogDirs(NamedTuple):
+    """The difference between `log.dirs` and the directories that the broker uses; paths."""
+
+    added: tuple[str, ...] = ()
+    retired: tuple[str, ...] = ()
+
+    def with_added(self, path: str, configured: Sequence[str]) -> "ChangedLogDirs":
+        """Return the difference after a directory was added."""
+        added = tuple(other for other in self.added if other != path)
+        retired = tuple(other for other in self.retired if other != path)
+        return ChangedLogDirs(added if path in configured else (*added, path), retired)
+
+    def with_retired(self, path: str, configured: Sequence[str]) -> "ChangedLogDirs":
+        """Return the difference after a directory was retired."""
+        added = tuple(other for other in self.added if other != path)
+        retired = tuple(other for other in self.retired if other != path)
+        return ChangedLogDirs(added, (*retired, path) if path in configured else retired)
+
+    def settled(self, configured: Sequence[str]) -> "ChangedLogDirs":
+        """Return what still differs, now that the property file may have been changed."""
+        return ChangedLogDirs(
+            tuple(path for path in self.added if path not in configured),
+            tuple(path for path in self.retired if path in configured),
+        )
+
+    def merged(self, configured: Sequence[str]) -> list[str]:
+        """Return the directories to use: the configured ones first."""
+        kept = [path for path in configured if path not in self.retired]
+        return [*kept, *(path for path in self.added if path not in kept)]
+
+
+def read_changed_log_dirs(file_system: FileSystem, metadata_log_dir: str) -> ChangedLogDirs:
+    """Return the remembered difference; none if there is no file.
+
+    Raises:
+        ConfigError: the file cannot be understood.
+        OSError: it cannot be read.
+    """
+    path = f"{metadata_log_dir.rstrip('/')}/{CHANGED_LOG_DIRS}"
+    try:
+        data = file_system.read_bytes(path)
+    except FileNotFoundError:
+        return ChangedLogDirs()
+    try:
+        content = json.loads(data)
+        if content["version"] != _VERSION:
+            raise ValueError(f"version {content['version']}, known is {_VERSION}")
+        lists = [content["added"], content["retired"]]
+        if not all(isinstance(each, str) for entries in lists for each in entries):
+            raise ValueError("a path is not a text")
+    except (ValueError, KeyError, TypeError) as error:
+        raise ConfigError(
+            f"{path} cannot be read: {error!r}. It names the log directories that were added and "
+            "retired while the broker ran. Make log.dirs name the directories to be used, and "
+            "remove the file"
+        ) from None
+    return ChangedLogDirs(tuple(lists[0]), tuple(lists[1]))
+
+
+def write_changed_log_dirs(
+    file_system: FileSystem, metadata_log_dir: str, changed: ChangedLogDirs
+) -> None:
+    """Remember the difference; OSError if the disk refuses."""
+    content = {"version": _VERSION, "added": changed.added, "retired": changed.retired}
+    path = f"{metadata_log_dir.rstrip('/')}/{CHANGED_LOG_DIRS}"
+    file_system.write_atomically(path, (json.dumps(content, indent=1) + "\n").encode())

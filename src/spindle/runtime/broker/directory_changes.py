@@ -1,0 +1,436 @@
+"""Log directories that are added, re-admitted and retired while the broker runs.
+
+The controller is told before a directory gets replicas, and after it has lost them: a broker that
+registers again in the same incarnation keeps its epoch and changes its list of directories
+(KIP-858). A change that was begun goes on if the client that asked for it is gone.
+"""
+
+import asyncio
+import logging
+import os
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from spindle.common.errors import ApiError, ConfigError, ErrorCode, LogDirectoryFailed
+from spindle.common.ids import NO_LEADER, TopicPartition
+from spindle.common.ports import FileSystem
+from spindle.common.uuids import Uuid, UuidSource, uuid_text
+from spindle.disks.admission import Owner, check_apart, examine_directory, format_directory
+from spindle.disks.alteration import (
+    AlteredDirectory,
+    DirectoryAction,
+    DirectoryInUse,
+    ReplicaState,
+)
+from spindle.disks.directory_store import DirectoryStore
+from spindle.disks.executor import DirectoryExecutor
+from spindle.disks.log_directory import LogDirectory
+from spindle.log.errors import MisplacedDirectory
+from spindle.log.formats.changed_log_dirs import ChangedLogDirs, write_changed_log_dirs
+from spindle.log.log import Log
+from spindle.log.log_config import LogConfig
+from spindle.metadata.features import DIRECTORY_ASSIGNMENT_LEVEL
+from spindle.metadata.image import MetadataImage
+from spindle.metadata.local_changes import hosted_replicas, local_changes
+from spindle.publication.initial import initial_publication
+from spindle.replicas.replica_manager import Replicas
+from spindle.runtime.background import end
+from spindle.runtime.broker.broker_metadata import BrokerMetadata
+from spindle.runtime.broker.lifecycle import BrokerLifecycle, BrokerState
+from spindle.runtime.disks.open_directories import OpenDirectories
+
+log = logging.getLogger(__name__)
+
+_LOOK_AGAIN_S: Final = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class DirectoryPorts:
+    """The parts of the process behind the directories of a broker.
+
+    Attributes:
+        metadata_log_dir: the path of the metadata log directory, which is never changed.
+        configured: `log.dirs` of the property file, as absolute paths.
+        changed: how the directories in use differ from `configured` at the start.
+        share_open_files: returns the most open files of each of so many directories; ConfigError
+            if the process may open too few.
+    """
+
+    open_directories: OpenDirectories
+    file_system: FileSystem
+    metadata_log_dir: str
+    configured: Sequence[str]
+    changed: ChangedLogDirs
+    share_open_files: Callable[[int], int]
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerParts:
+    """The parts of the broker that take part in a change.
+
+    Attributes:
+        lock: held during every change of the replicas' directories.
+        log_config_of: the settings of a topic by name.
+        followed: the image that the replicas have followed.
+        settle_moves: goes on with the moves between directories; called under the lock.
+        assign: reports the directory of a replica to the controller.
+        on_changed: called after the list of directories has changed.
+        on_failed: called for a directory that failed before it was in use.
+    """
+
+    node_id: int
+    cluster_id: str
+    replicas: Replicas
+    metadata: BrokerMetadata
+    lifecycle: BrokerLifecycle
+    lock: asyncio.Lock
+    log_config_of: Callable[[str], LogConfig]
+    followed: Callable[[], MetadataImage]
+    settle_moves: Callable[[], Awaitable[None]]
+    assign: Callable[[Uuid, int, Uuid], None]
+    on_changed: Callable[[], None]
+    on_failed: Callable[[LogDirectoryFailed], None]
+    now_ms: Callable[[], int]
+    new_uuid: UuidSource
+
+
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    """A directory that is examined, locked and loaded, and not in use yet."""
+
+    directory: LogDirectory
+    was_formatted: bool
+    logs: Sequence[Log]
+
+
+class DirectoryChanges:
+    """One change after the other.
+
+    Attributes:
+        joining: a directory that the controller is to know before it gets replicas.
+    """
+
+    def __init__(self, ports: DirectoryPorts, parts: BrokerParts) -> None:
+        self._ports = ports
+        self._parts = parts
+        self._changed = ports.changed
+        self._turn = asyncio.Lock()
+        self._tasks: dict[asyncio.Task[AlteredDirectory], None] = {}
+        self._is_stopped = False
+        self.joining: LogDirectory | None = None
+
+    def online_ids(self) -> list[Uuid]:
+        """Return the ids of the directories that the controller is to know as online."""
+        joining = [] if self.joining is None else [self.joining]
+        directories = (*self._parts.replicas.directories, *joining)
+        return list(dict.fromkeys(d.directory_id for d in directories if not d.is_offline))
+
+    async def change(self, action: DirectoryAction, path: str) -> AlteredDirectory:
+        """Add, re-admit or retire a directory; return when the controller knows it.
+
+        Raises:
+            ApiError: INVALID_REQUEST, LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR or
+                BROKER_NOT_AVAILABLE, with a sentence for people. `DirectoryInUse` names replicas.
+        """
+        work = {
+            DirectoryAction.ADD: self._add,
+            DirectoryAction.READMIT: self._readmit,
+            DirectoryAction.RETIRE: self._retire,
+        }[action]
+        task = asyncio.get_running_loop().create_task(self._in_turn(work, path))
+        self._tasks[task] = None
+        task.add_done_callback(lambda done: self._tasks.pop(done, None))
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if not task.cancelled():
+                raise
+            raise _stopping() from None
+
+    async def stop(self) -> None:
+        """Give up what is under way; the next start finds each directory old or new."""
+        self._is_stopped = True
+        await end(*self._tasks)
+
+    async def _in_turn(
+        self, work: Callable[[str], Awaitable[AlteredDirectory]], path: str
+    ) -> AlteredDirectory:
+        async with self._turn:
+            if self._is_stopped or self._parts.lifecycle.state is not BrokerState.RUNNING:
+                raise _stopping()
+            try:
+                return await work(_checked(path))
+            except LogDirectoryFailed as failure:
+                raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(failure)) from None
+            except (ConfigError, MisplacedDirectory) as error:
+                raise ApiError(ErrorCode.INVALID_REQUEST, str(error)) from None
+
+    # -- the three actions
+
+    async def _add(self, path: str) -> AlteredDirectory:
+        parts = self._parts
+        known = parts.replicas.directory_at(path)
+        if known is not None:
+            advice = "; `spindle disks readmit` brings it back" if known.is_offline else ""
+            raise _refused(f"{path} is a log directory of broker {parts.node_id} already{advice}")
+        open_files = self._ports.share_open_files(len(parts.replicas.directories) + 1)
+        opened = await self._open(path, open_files, None)
+        try:
+            await self._remember(self._changed.with_added(path, self._ports.configured))
+            await self._announce(opened.directory, None)
+            for directory in parts.replicas.directories:
+                directory.executor.submit_nowait(directory.store.storage.handles.limit, open_files)
+            return await self._join(opened, None)
+        finally:
+            self.joining = None
+
+    async def _readmit(self, path: str) -> AlteredDirectory:
+        parts = self._parts
+        failed = self._known(path)
+        if not failed.is_offline:
+            raise _refused(f"{path} is online: there is nothing to re-admit")
+        if failed.executor.hangs():
+            raise _refused(f"the disk of {path} still hangs: a write to it may yet go through")
+        image = parts.metadata.newest
+        if image.metadata_version < DIRECTORY_ASSIGNMENT_LEVEL:
+            raise _refused("metadata.version is below 3.7-IV2, which does not know directories")
+        if failed.directory_id:
+            # The controller must have taken the replicas out of their ISRs before they come back.
+            await self._until_registered(failed.directory_id, is_wanted=False)
+        open_files = self._ports.share_open_files(len(parts.replicas.directories))
+        opened = await self._open(path, open_files, failed)
+        try:
+            await self._announce(opened.directory, failed.directory_id)
+            return await self._join(opened, failed)
+        finally:
+            self.joining = None
+
+    async def _retire(self, path: str) -> AlteredDirectory:
+        parts, ports = self._parts, self._ports
+        directory = self._known(path)
+        if path == ports.metadata_log_dir:
+            raise _refused(f"{path} holds the metadata log; it cannot be retired")
+        if all(d is directory or d.is_offline for d in parts.replicas.directories):
+            raise _refused(f"{path} is the last log directory of broker {parts.node_id}")
+        async with parts.lock:
+            was_offline = directory.is_offline
+            if not was_offline:
+                self._check_empty(directory)
+            changed = self._changed.with_retired(path, ports.configured)
+            await self._remember(changed)
+            moved = self._recorded_in(directory.directory_id)
+            moved += parts.replicas.remove_directory(directory)
+            if was_offline:
+                await self._host_missing()
+            parts.on_changed()
+        if not was_offline:
+            await self._close(directory)
+        ports.open_directories.put_away(path)
+        log.info("log directory %s is retired", path)
+        if directory.directory_id:
+            parts.lifecycle.register_again()
+            await self._until_registered(directory.directory_id, is_wanted=False)
+        return AlteredDirectory(
+            path, directory.directory_id, replicas=self._states(moved, ()) if was_offline else {}
+        )
+
+    # -- steps
+
+    def _known(self, path: str) -> LogDirectory:
+        found = self._parts.replicas.directory_at(path)
+        if found is None:
+            paths = ", ".join(d.path for d in self._parts.replicas.directories)
+            raise ApiError(
+                ErrorCode.LOG_DIR_NOT_FOUND,
+                f"{path} is no log directory of broker {self._parts.node_id}, which has {paths}",
+            )
+        return found
+
+    async def _open(self, path: str, open_files: int, failed: LogDirectory | None) -> _Opened:
+        """Examine, lock, format and load a directory on a thread of its own."""
+        ports, parts = self._ports, self._parts
+        doors, files = ports.open_directories, ports.file_system
+        others = [d for d in parts.replicas.directories if d is not failed]
+        paths = [d.path for d in others if not d.is_offline] + [ports.metadata_log_dir]
+        owner = Owner(
+            parts.cluster_id,
+            parts.node_id,
+            {d.path: d.directory_id for d in others if d.directory_id},
+        )
+        thread = doors.try_thread(path)
+        try:
+            if failed is not None:
+                # The former thread uses these files no more.
+                await thread.submit(failed.store.abandon)
+            await thread.submit(_check_apart, path, [p for p in paths if p != path])
+            found = await thread.submit(examine_directory, files, path, owner)
+            await doors.lock(path, thread)
+            directory_id = await thread.submit(
+                format_directory, files, path, found, owner, parts.new_uuid, parts.now_ms()
+            )
+            store = DirectoryStore(files, path, open_files)
+            loaded = await thread.submit(store.load, parts.log_config_of, parts.now_ms())
+        except BaseException:
+            await self._give_up(path, thread)
+            raise
+        directory = LogDirectory(path, directory_id, thread, store)
+        return _Opened(directory, found is None, loaded.current)
+
+    async def _give_up(self, path: str, thread: DirectoryExecutor) -> None:
+        try:
+            await self._ports.open_directories.unlock(path, thread)
+        except LogDirectoryFailed:
+            log.warning("the lock of %s was not released", path)
+        thread.fail("it was not taken into use")
+
+    async def _remember(self, changed: ChangedLogDirs) -> None:
+        """Store which directories the next start has to use."""
+        ports = self._ports
+        thread = ports.open_directories.thread(ports.metadata_log_dir)
+        await thread.submit(
+            write_changed_log_dirs, ports.file_system, ports.metadata_log_dir, changed
+        )
+        self._changed = changed
+
+    async def _announce(self, directory: LogDirectory, forgotten: Uuid | None) -> None:
+        """Register the broker with the directory; return when this broker's metadata has it."""
+        self.joining = directory
+        self._parts.lifecycle.register_again(forgotten)
+        await self._until_registered(directory.directory_id, is_wanted=True)
+
+    async def _until_registered(self, directory_id: Uuid, *, is_wanted: bool) -> None:
+        node_id = self._parts.node_id
+
+        def is_so(image: MetadataImage) -> bool:
+            if image.metadata_version < DIRECTORY_ASSIGNMENT_LEVEL:
+                return True
+            own = image.cluster.brokers.get(node_id)
+            return own is not None and (directory_id in own.directories) is is_wanted
+
+        while not await self._parts.metadata.wait_for(is_so, _LOOK_AGAIN_S):
+            log.warning(
+                "the controller has not %s directory %s yet",
+                "registered" if is_wanted else "removed",
+                uuid_text(directory_id),
+            )
+
+    async def _join(self, opened: _Opened, failed: LogDirectory | None) -> AlteredDirectory:
+        """Take the directory into use, with the replicas that it has or had."""
+        parts, directory = self._parts, opened.directory
+        replicas = parts.replicas
+        async with parts.lock:
+            concerned = self._recorded_in(directory.directory_id)
+            if failed is None:
+                replicas.directories.append(directory)
+            else:
+                concerned += self._recorded_in(failed.directory_id)
+                concerned += replicas.replace_directory(failed, directory)
+            concerned += [found.topic_partition for found in opened.logs]
+            replicas.add_loaded(opened.logs, directory)
+            replicas.futures.add(directory)
+            await self._host_missing()
+            parts.on_changed()
+        self._ports.open_directories.adopt(directory.path, directory.executor)
+        log.info(
+            "log directory %s, id %s, is in use: %d logs were found",
+            directory.path,
+            uuid_text(directory.directory_id),
+            len(opened.logs),
+        )
+        failure = directory.executor.failure
+        if failure is not None:
+            parts.on_failed(failure)
+            raise failure
+        self._ask_for_leaders(opened)
+        return AlteredDirectory(
+            directory.path,
+            directory.directory_id,
+            opened.was_formatted,
+            self._states(concerned, opened.logs),
+        )
+
+    async def _host_missing(self) -> None:
+        """Host the replicas that the metadata places here, as far as they are not hosted."""
+        parts = self._parts
+        placed = local_changes(initial_publication(parts.followed()).delta, parts.node_id)
+        missing = [i for i in placed if parts.replicas.lookup(*i.topic_partition) is None]
+        await parts.replicas.apply(missing)
+        await parts.replicas.put_aside_strays()
+        await parts.settle_moves()
+
+    def _ask_for_leaders(self, opened: _Opened) -> None:
+        """Report the directory of replicas whose partitions have no leader.
+
+        A controller elects one when it learns the directory of a replica. It does not when a
+        directory comes back.
+        """
+        found = {id(each): None for each in opened.logs}
+        for partition in self._parts.replicas.in_directory(opened.directory):
+            if partition.leader_id == NO_LEADER and id(partition.log) in found:
+                index = partition.topic_partition.partition
+                self._parts.assign(partition.topic_id, index, opened.directory.directory_id)
+
+    def _recorded_in(self, directory_id: Uuid) -> list[TopicPartition]:
+        """Return the replicas of this broker that the metadata records in a directory."""
+        node_id = self._parts.node_id
+        return [
+            where
+            for where, partition in hosted_replicas(self._parts.metadata.newest, node_id)
+            if partition.directory(node_id) == directory_id
+        ]
+
+    def _states(
+        self, concerned: Iterable[TopicPartition], found: Sequence[Log]
+    ) -> Mapping[TopicPartition, ReplicaState]:
+        logs = {id(each): None for each in found}
+        known = dict(hosted_replicas(self._parts.metadata.newest, self._parts.node_id))
+        states = {}
+        for where in sorted(dict.fromkeys(concerned)):
+            partition = self._parts.replicas.lookup(*where)
+            if partition is not None and id(partition.log) in logs:
+                states[where] = ReplicaState.FOUND
+            elif partition is not None and partition.leader_id not in (
+                NO_LEADER,
+                self._parts.node_id,
+            ):
+                states[where] = ReplicaState.CREATED
+            elif where in known:
+                states[where] = ReplicaState.OFFLINE
+        return states
+
+    def _check_empty(self, directory: LogDirectory) -> None:
+        replicas = self._parts.replicas
+        present = [p.topic_partition for p in replicas.in_directory(directory)]
+        present += [m.partition.topic_partition for m in replicas.moves if m.target is directory]
+        if present:
+            states = dict.fromkeys(sorted(dict.fromkeys(present)), ReplicaState.PRESENT)
+            raise DirectoryInUse(directory.path, states)
+
+    async def _close(self, directory: LogDirectory) -> None:
+        """Close the files of a directory and release its lock; its disk may fail meanwhile."""
+        epoch = self._parts.lifecycle.broker_epoch
+        try:
+            await directory.executor.submit(directory.store.close, epoch)
+            await self._ports.open_directories.unlock(directory.path, directory.executor)
+        except LogDirectoryFailed as failure:
+            log.warning("%s", failure)
+        directory.executor.fail("it was retired")
+
+
+def _checked(path: str) -> str:
+    if not path.startswith("/") or "," in path or "\0" in path:
+        raise _refused(f"{path!r} is no absolute path, or has a comma, which separates log.dirs")
+    return os.path.normpath(path)
+
+
+def _check_apart(path: str, others: Sequence[str]) -> None:
+    check_apart(os.path.realpath(path), {os.path.realpath(other): other for other in others})
+
+
+def _refused(text: str) -> ApiError:
+    return ApiError(ErrorCode.INVALID_REQUEST, text)
+
+
+def _stopping() -> ApiError:
+    return ApiError(ErrorCode.BROKER_NOT_AVAILABLE, "the broker is starting or stopping")

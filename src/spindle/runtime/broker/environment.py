@@ -1,0 +1,35 @@
+"""The parts of the process that its broker uses."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+
+from spindle.common.uuids import Uuid
+from spindle.config.node_config import NodeConfig
+from spindle.disks.log_directory import LogDirectory
+from spindle.runtime.broker.directory_changes import DirectoryPorts
+from spindle.runtime.network.listener import Listen
+from spindle.runtime.peers.port import Peers
+from spindle.serving.ports import ControllerChannel
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerEnvironment:
+    """The parts of the process that its broker uses."""
+
+    config: NodeConfig
+    cluster_id: str
+    directories: list[LogDirectory]
+    directory_ports: DirectoryPorts
+    previous_broker_epoch: int
+    channel: ControllerChannel
+    kraft_version: Callable[[], int]
+    connect: Callable[[str], Peers]
+    """Makes connections to other brokers; takes the client id that these see."""
+    now_ms: Callable[[], int]
+    new_uuid: Callable[[], Uuid]
+    random: Random
+    on_fatal: Callable[[str], None]
+    listen: Listen
+    most_descriptors: int
+    """The number of client connections for which the limit of open files leaves room."""

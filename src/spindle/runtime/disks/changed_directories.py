@@ -1,0 +1,36 @@
+"""The log directories of a node that starts, if an earlier run added or retired some."""
+
+import logging
+from collections.abc import Sequence
+
+from spindle.common.ports import FileSystem
+from spindle.log.formats.changed_log_dirs import ChangedLogDirs, read_changed_log_dirs
+
+log = logging.getLogger(__name__)
+
+
+def changed_log_dirs(
+    file_system: FileSystem, metadata_log_dir: str, configured: Sequence[str]
+) -> ChangedLogDirs:
+    """Return what differs from `log.dirs`, and write it to the log.
+
+    Raises:
+        ConfigError: the file that remembers it cannot be understood.
+    """
+    try:
+        changed = read_changed_log_dirs(file_system, metadata_log_dir).settled(configured)
+    except OSError:  # the checks of the directory say what is wrong with it
+        return ChangedLogDirs()
+    for path in changed.added:
+        log.warning(
+            "%s was added while the broker ran, and log.dirs does not name it; it is used. Add it "
+            "to log.dirs in the property file, or retire it with `spindle disks retire`",
+            path,
+        )
+    for path in changed.retired:
+        log.warning(
+            "log.dirs names %s, which was retired; it is not used. Remove it from log.dirs in the "
+            "property file, or use it again with `spindle disks add`",
+            path,
+        )
+    return changed

@@ -1,0 +1,145 @@
+"""The I/O threads and the locks of all log directories of one process."""
+
+import logging
+from collections.abc import Iterator, Sequence
+
+from spindle.common.errors import ConfigError, LogDirectoryFailed
+from spindle.disks.executor import DirectoryExecutor
+from spindle.runtime.machine import DirectoryFailureListener, Lock, Machine
+
+log = logging.getLogger(__name__)
+
+
+class OpenDirectories:
+    """Opens directories, at the start of the node and later, and closes them at its end.
+
+    Args:
+        on_failure: called when a directory goes offline.
+        hang_limit_s: a disk that has not answered for so long has failed.
+    """
+
+    def __init__(
+        self, machine: Machine, on_failure: DirectoryFailureListener, hang_limit_s: float
+    ) -> None:
+        self._machine = machine
+        self._on_failure = on_failure
+        self._hang_limit_s = hang_limit_s
+        self._threads: dict[str, DirectoryExecutor] = {}
+        self._others: list[DirectoryExecutor] = []
+        self._locks: dict[str, Lock] = {}
+
+    def __iter__(self) -> Iterator[DirectoryExecutor]:
+        """Yield the threads of the directories in use."""
+        return iter(list(self._threads.values()))
+
+    def thread(self, path: str) -> DirectoryExecutor:
+        """Return the thread of a directory in use."""
+        return self._threads[path]
+
+    # -- at the start
+
+    def open(self, path: str, reason: str | None, *, is_vital: bool) -> None:
+        """Give a directory its thread, and lock it unless it is offline for a reason.
+
+        Raises:
+            ConfigError: another process holds it, or it is vital and fails.
+        """
+        thread = self._threads[path] = self._new_thread(path)
+        if reason is not None:
+            log.error("log directory %s is offline: %s", path, reason)
+            thread.fail(reason)
+            return
+        try:
+            self._locks[path] = self._machine.lock_directory(path)
+        except OSError as error:
+            if is_vital:
+                raise ConfigError(f"the metadata log directory {path} fails: {error}") from error
+            log.error("log directory %s is offline: %s", path, error)
+            thread.fail(error)
+
+    def check_usable(self, log_dirs: Sequence[str]) -> None:
+        """Refuse a start without any log directory.
+
+        Raises:
+            ConfigError: all of these have failed.
+        """
+        failures = [self._threads[path].failure for path in dict.fromkeys(log_dirs)]
+        if None not in failures:
+            reasons = "; ".join(map(str, failures))
+            raise ConfigError(f"none of the log directories can be used: {reasons}")
+
+    def _new_thread(self, path: str) -> DirectoryExecutor:
+        return self._machine.open_directory(path, self._on_failure, self._hang_limit_s)
+
+    # -- later
+
+    def try_thread(self, path: str) -> DirectoryExecutor:
+        """Return a thread for a directory that is examined; `adopt` takes it into use.
+
+        The thread that the directory has, if there is one, goes on: it refuses late work.
+        """
+        thread = self._new_thread(path)
+        self._others.append(thread)
+        return thread
+
+    async def lock(self, path: str, thread: DirectoryExecutor) -> None:
+        """Lock a directory; release the lock of a failed one at this path before.
+
+        Raises:
+            ConfigError: another process holds it.
+            LogDirectoryFailed: its disk refuses.
+        """
+        await self.unlock(path, thread)
+        self._locks[path] = await thread.submit(self._machine.lock_directory, path)
+
+    def failed(self, failure: LogDirectoryFailed) -> None:
+        """Close the lock file of a directory that failed, so that its disk can be unmounted."""
+        thread = self._threads.get(failure.path)
+        if thread is not None and thread.failure is failure and not thread.hangs():
+            lock = self._locks.pop(failure.path, None)
+            if lock is not None:
+                thread.let_go(_release, lock)
+
+    async def unlock(self, path: str, thread: DirectoryExecutor) -> None:
+        """Release the lock of a directory, if it has one; errors of its disk do not matter."""
+        lock = self._locks.pop(path, None)
+        if lock is not None:
+            await thread.submit(_release, lock)
+
+    def adopt(self, path: str, thread: DirectoryExecutor) -> None:
+        """Take a thread into use; the one before it keeps refusing late work."""
+        self._others.remove(thread)
+        self.put_away(path)
+        self._threads[path] = thread
+
+    def put_away(self, path: str) -> None:
+        """Take the thread of a directory out of use."""
+        former = self._threads.pop(path, None)
+        if former is not None:
+            self._others.append(former)
+
+    # -- at the end
+
+    def wait_at_most(self, hang_limit_s: float) -> None:
+        """Lower the time that a disk may take to answer."""
+        for thread in (*self._threads.values(), *self._others):
+            thread.wait_at_most(hang_limit_s)
+
+    def close(self, timeout_s: float) -> None:
+        """End all threads in limited time, and release the locks."""
+        for thread in self._others:
+            thread.stop(timeout_s)
+        for path, thread in self._threads.items():
+            if not thread.stop(timeout_s):
+                log.error("log directory %s hangs; its thread is left behind", path)
+                # The lock file is on that disk; the lock also ends with the process.
+                self._locks.pop(path, None)
+        for lock in self._locks.values():
+            _release(lock)
+
+
+def _release(lock: Lock) -> None:
+    try:
+        lock.release()
+    except OSError as error:
+        log.warning("lock file: %s", error)

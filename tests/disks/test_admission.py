@@ -1,0 +1,121 @@
+"""Which directories a running broker may use, and what a crash leaves of one that it formats."""
+
+import pytest
+
+from spindle.common.errors import ConfigError
+from spindle.common.uuids import Uuid
+from spindle.disks.admission import Owner, check_apart, examine_directory, format_directory
+from spindle.log.formats.meta_properties import MetaProperties, write_meta_properties
+from spindle.testing.filesystem import MemoryFileSystem
+
+A, B = b"a" * 16, b"b" * 16
+OWNER = Owner("cluster", 1, {"/disks/a": A})
+NOW_MS = 1_700_000_000_000
+
+
+class PowerLost(Exception):
+    """The machine stops in the middle of an operation."""
+
+
+class Disks(MemoryFileSystem):
+    """Loses power after `operations_left` operations."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.operations_left = -1
+        self.make_directories("/disks/a")
+        self.sync_directory("/")
+        self.sync_directory("/disks")
+
+    def check(self, operation: str, path: str) -> None:
+        if self.operations_left == 0:
+            raise PowerLost
+        self.operations_left -= 1
+        super().check(operation, path)
+
+
+def admit(files: MemoryFileSystem, path: str) -> Uuid:
+    found = examine_directory(files, path, OWNER)
+    return format_directory(files, path, found, OWNER, lambda: B, NOW_MS)
+
+
+def formatted(files: MemoryFileSystem, path: str, properties: MetaProperties) -> None:
+    files.make_directories(path)
+    write_meta_properties(files, path, properties, NOW_MS)
+
+
+def test_an_absent_directory_is_made_and_an_empty_one_is_formatted() -> None:
+    files = MemoryFileSystem()
+    files.make_directories("/disks/empty/lost+found")
+    assert admit(files, "/disks/new") == B
+    assert admit(files, "/disks/empty") == B
+    assert b"directory.id=YmJiYmJiYmJiYmJiYmJiYg" in files.read_bytes("/disks/new/meta.properties")
+
+
+def test_a_directory_of_this_broker_keeps_its_id() -> None:
+    files = MemoryFileSystem()
+    formatted(files, "/disks/old", MetaProperties(1, "cluster", 1, b"c" * 16))
+    assert admit(files, "/disks/old") == b"c" * 16
+    formatted(files, "/disks/ancient", MetaProperties(1, "cluster", 1))
+    assert admit(files, "/disks/ancient") == B
+
+
+@pytest.mark.parametrize(
+    ("properties", "reason"),
+    [
+        (MetaProperties(1, "other", 1, B), r"Invalid cluster\.id in: /disks/x/meta\.properties"),
+        (MetaProperties(1, "cluster", 2, B), "Stored node id 2"),
+        (MetaProperties(1, "cluster", 1, A), "is both in /disks/a/meta.properties and"),
+    ],
+)
+def test_a_directory_of_others_is_refused(properties: MetaProperties, reason: str) -> None:
+    files = MemoryFileSystem()
+    formatted(files, "/disks/x", properties)
+    before = files.read_bytes("/disks/x/meta.properties")
+    with pytest.raises(ConfigError, match=reason):
+        admit(files, "/disks/x")
+    assert files.read_bytes("/disks/x/meta.properties") == before
+
+
+def test_a_metadata_log_and_other_content_are_refused() -> None:
+    files = MemoryFileSystem()
+    formatted(files, "/disks/m", MetaProperties(1, "cluster", 1, B))
+    files.make_directories("/disks/m/__cluster_metadata-0")
+    with pytest.raises(ConfigError, match="holds a metadata log"):
+        admit(files, "/disks/m")
+    for name in "abcde":
+        files.make_directories(f"/disks/full/{name}")
+    with pytest.raises(ConfigError, match="it contains a, b, c and 2 more; name an empty"):
+        admit(files, "/disks/full")
+
+
+def test_a_directory_inside_or_above_another_one_is_refused() -> None:
+    others = {"/disks/a": "/alias"}
+    check_apart("/disks/ab", others)
+    for path, reason in (
+        ("/disks/a", "is the same directory as /alias"),
+        ("/disks/a/b", "is inside of /alias"),
+        ("/disks", "contains /alias"),
+        ("/", "contains /alias"),
+    ):
+        with pytest.raises(ConfigError, match=reason):
+            check_apart(path, others)
+
+
+def test_a_power_failure_at_any_moment_leaves_a_directory_that_is_finished_later() -> None:
+    operations = 0
+    while True:
+        files = Disks()
+        files.operations_left = operations
+        try:
+            admit(files, "/disks/new")
+            break
+        except PowerLost:
+            files.operations_left = -1
+            files.crash()
+        assert admit(files, "/disks/new") == B
+        operations += 1
+    assert operations > 3
+    files.operations_left = -1
+    files.crash()
+    assert b"cluster.id=cluster" in files.read_bytes("/disks/new/meta.properties")

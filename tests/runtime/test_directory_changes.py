@@ -1,0 +1,375 @@
+"""Log directories that are added, re-admitted and retired while the node runs."""
+
+import asyncio
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cluster_harness import COMBINED, cluster_homes, eventually, running_cluster
+from node_harness import Client, Home, batch_of, connected, records_in, run, running
+
+from spindle.common.errors import ApiError, ConfigError, ErrorCode
+from spindle.common.ids import TopicPartition
+from spindle.disks.alteration import DirectoryAction, ReplicaState
+from spindle.protocol.messages.alter_disks import AlterDisksRequest
+from spindle.protocol.messages.create_topics import CreateTopicsRequest
+from spindle.protocol.messages.describe_configs import DescribeConfigsRequest
+from spindle.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
+from spindle.runtime.node import Node
+
+
+async def alter(client: Client, action: DirectoryAction, path: Path | str) -> Any:
+    return await client.ask(AlterDisksRequest(action=action, path=str(path)))
+
+
+async def add(client: Client, path: Path | str) -> Any:
+    return await alter(client, DirectoryAction.ADD, path)
+
+
+async def log_dirs(client: Client) -> list[str]:
+    """Return the effective `log.dirs` of DescribeConfigs."""
+    resource = DescribeConfigsRequest.DescribeConfigsResource(
+        resource_type=4, resource_name="1", configuration_keys=["log.dirs"]
+    )
+    answer = await client.ask(DescribeConfigsRequest(resources=[resource]))
+    text: str = answer.results[0].configs[0].value
+    return text.split(",")
+
+
+async def described(client: Client) -> dict[str, Any]:
+    answer = await client.ask(DescribeLogDirsRequest(topics=None))
+    return {result.log_dir: result for result in answer.results}
+
+
+def registered(node: Node) -> tuple[bytes, ...]:
+    return node.publisher.image.cluster.brokers[1].directories
+
+
+def fail(node: Node, path: Path) -> None:
+    """Fail a directory as if its disk had reported an error."""
+    assert node.broker is not None
+    directory = node.broker.replicas.directory_at(str(path))
+    assert directory is not None
+    directory.executor.fail(OSError(5, "Input/output error"))
+
+
+def test_an_added_directory_is_formatted_registered_and_used(tmp_path: Path) -> None:
+    home = Home(tmp_path, 1).format()
+    new = tmp_path / "new"
+
+    async def scenario() -> None:
+        async with running(home) as node, connected(node) as client:
+            epoch = node.publisher.image.cluster.brokers[1].epoch
+            answer = await add(client, new)
+            assert (answer.error_code, answer.was_formatted) == (0, True), answer
+            assert answer.directory_id in registered(node)
+            assert node.publisher.image.cluster.brokers[1].epoch == epoch
+            assert "cluster.id=4L6g3nShT-eMCtK--X86sw" in (new / "meta.properties").read_text()
+            await client.create_topic("t", 4)
+            found = await described(client)
+            assert sum(len(t.partitions) for t in found[str(new)].topics) == 2
+            assert await log_dirs(client) == [str(home.directories[0]), str(new)]
+            again = await add(client, new)
+            assert again.error_code == ErrorCode.INVALID_REQUEST
+            assert f"{new} is a log directory of broker 1 already" in again.error_message
+        async with running(home) as node, connected(node) as client:
+            # The property file does not name it, and the node remembers it.
+            assert (await described(client))[str(new)].error_code == 0
+            assert len(registered(node)) == 2
+
+    run(scenario)
+
+
+def test_directories_that_must_not_be_used_are_refused_and_left_as_they_were(
+    tmp_path: Path,
+) -> None:
+    home = Home(tmp_path, 2).format()
+    full = tmp_path / "full"
+    full.mkdir()
+    (full / "photos").mkdir()
+    (tmp_path / "alias").symlink_to(home.directories[1])
+    cases = {
+        "relative": "no absolute path",
+        tmp_path / "a,b": "has a comma",
+        tmp_path / "absent" / "deep": f"there is no directory {tmp_path / 'absent'}",
+        full: "is not empty: it contains photos",
+        home.directories[0] / "inner": f"is inside of {home.directories[0]}",
+        tmp_path: "contains ",
+        tmp_path / "alias": f"is the same directory as {home.directories[1]}",
+        home.file: "is not a directory",
+    }
+
+    async def scenario() -> None:
+        async with running(home) as node, connected(node) as client:
+            for path, reason in cases.items():
+                answer = await add(client, path)
+                assert answer.error_code == ErrorCode.INVALID_REQUEST, (path, answer.error_message)
+                assert reason in answer.error_message
+            assert list(full.iterdir()) == [full / "photos"]
+            assert len(registered(node)) == 2
+
+    run(scenario)
+
+
+def test_a_directory_of_another_node_and_one_in_use_are_refused(tmp_path: Path) -> None:
+    home = Home(tmp_path, 1).format()
+    place = tmp_path / "other"
+    place.mkdir()
+    other = Home(place, 1, node_id="7", controller_quorum_voters="7@127.0.0.1:65000").format()
+
+    async def scenario() -> None:
+        async with running(home) as node, connected(node) as client:
+            answer = await add(client, other.directories[0])
+            assert answer.error_code == ErrorCode.INVALID_REQUEST
+            assert "Stored node id 7" in answer.error_message
+
+    run(scenario)
+
+
+def test_a_mount_point_with_lost_and_found_counts_as_empty(tmp_path: Path) -> None:
+    home = Home(tmp_path, 1).format()
+    mount = tmp_path / "mount"
+    (mount / "lost+found").mkdir(parents=True)
+
+    async def scenario() -> None:
+        async with running(home) as node, connected(node) as client:
+            answer = await add(client, mount)
+            assert (answer.error_code, answer.was_formatted) == (0, True), answer
+        async with running(home) as node:
+            assert len(registered(node)) == 2
+
+    run(scenario)
+
+
+def test_a_half_formatted_directory_is_finished(tmp_path: Path) -> None:
+    home = Home(tmp_path, 1).format()
+    half = tmp_path / "half"
+    half.mkdir()
+    (half / "meta.properties.tmp").write_text("node.i")
+    (half / ".lock").touch()
+
+    async def scenario() -> None:
+        async with running(home) as node, connected(node) as client:
+            assert (await add(client, half)).error_code == 0
+
+    run(scenario)
+
+
+def test_a_repaired_directory_comes_back_with_its_records(tmp_path: Path) -> None:
+    home = Home(tmp_path, 2).format()
+
+    async def scenario() -> None:
+        async with running(home) as node, connected(node) as client:
+            await client.create_topic("t", 2)
+            for index in (0, 1):
+                assert (await client.produce("t", index, batch_of(b"before"))).error_code == 0
+            path = home.directories[1]
+            before = registered(node)
+            refused = await alter(client, DirectoryAction.READMIT, path)
+            assert "is online: there is nothing to re-admit" in refused.error_message
+            fail(node, path)
+            await eventually(lambda: len(registered(node)) == 1)
+            answer = await alter(client, DirectoryAction.READMIT, path)
+            assert (answer.error_code, answer.was_formatted) == (0, False), answer
+            assert registered(node) == before
+            states = [p.state for t in answer.topics for p in t.partitions]
+            assert states == [ReplicaState.FOUND]
+            where = TopicPartition("t", answer.topics[0].partitions[0].partition_index)
+            assert node.broker is not None
+            replicas = node.broker.replicas
+            await eventually(lambda: replicas.lookup(*where).leader is not None)  # type: ignore[union-attr]
+            assert (await client.produce(*where, batch_of(b"after"))).error_code == 0
+            values = [r.value for r in records_in((await client.fetch(*where, 0)).records)]
+            assert values == [b"before", b"after"]
+            fail(node, path)
+            await eventually(lambda: len(registered(node)) == 1)
+            assert (await alter(client, DirectoryAction.READMIT, path)).error_code == 0
+
+    run(scenario)
+
+
+def test_a_replaced_directory_gets_a_new_id(tmp_path: Path) -> None:
+    home = Home(tmp_path, 2).format()
+
+    async def scenario() -> None:
+        async with running(home) as node, connected(node) as client:
+            path = home.directories[1]
+            before = registered(node)
+            fail(node, path)
+            await eventually(lambda: len(registered(node)) == 1)
+            shutil.rmtree(path)
+            path.mkdir()
+            answer = await alter(client, DirectoryAction.READMIT, path)
+            assert (answer.error_code, answer.was_formatted) == (0, True), answer
+            assert answer.directory_id not in before
+            assert answer.directory_id in registered(node)
+            await client.create_topic("t", 2)
+            assert len((await described(client))[str(path)].topics) == 1
+
+    run(scenario)
+
+
+def test_a_directory_is_retired_when_it_is_empty(tmp_path: Path) -> None:
+    home = Home(tmp_path, 3).format()
+    first, second, _ = home.directories
+
+    async def scenario() -> None:
+        async with running(home) as node, connected(node) as client:
+            await client.create_topic("t", 3)
+            in_use = await alter(client, DirectoryAction.RETIRE, second)
+            assert in_use.error_code == ErrorCode.INVALID_REQUEST
+            assert f"{second} has 1 replica; move them" in in_use.error_message
+            assert [p.state for t in in_use.topics for p in t.partitions] == [ReplicaState.PRESENT]
+            metadata = await alter(client, DirectoryAction.RETIRE, first)
+            assert "holds the metadata log" in metadata.error_message
+            absent = await alter(client, DirectoryAction.RETIRE, tmp_path / "absent")
+            assert absent.error_code == ErrorCode.LOG_DIR_NOT_FOUND
+            assert (await add(client, tmp_path / "new")).error_code == 0
+            gone = await alter(client, DirectoryAction.RETIRE, tmp_path / "new")
+            assert gone.error_code == 0, gone
+            assert len(registered(node)) == 3
+            assert await log_dirs(client) == [str(d) for d in home.directories]
+            assert not (tmp_path / "new" / ".lock").exists()
+            assert (await add(client, tmp_path / "new")).error_code == 0
+
+    run(scenario)
+
+
+def test_a_retired_directory_of_the_property_file_stays_retired(tmp_path: Path) -> None:
+    home = Home(tmp_path, 2).format()
+    first, second = home.directories
+    file = first / "spindle-log-dirs.json"
+
+    async def scenario() -> None:
+        async with running(home) as node, connected(node) as client:
+            assert (await alter(client, DirectoryAction.RETIRE, second)).error_code == 0
+            assert json.loads(file.read_text())["retired"] == [str(second)]
+        async with running(home) as node, connected(node) as client:
+            assert list(await described(client)) == [str(first)]
+            assert len(registered(node)) == 1
+            assert (await add(client, second)).was_formatted is False
+            assert json.loads(file.read_text()) == {"version": 1, "added": [], "retired": []}
+
+    run(scenario)
+
+
+def test_two_commands_at_once_are_carried_out_one_after_the_other(tmp_path: Path) -> None:
+    home = Home(tmp_path, 1).format()
+
+    async def scenario() -> None:
+        async with running(home) as node, connected(node) as one, connected(node) as two:
+            paths = [tmp_path / "a", tmp_path / "b"]
+            answers = await asyncio.gather(add(one, paths[0]), add(two, paths[1]))
+            assert [answer.error_code for answer in answers] == [0, 0]
+            assert len(registered(node)) == 3
+            same = await asyncio.gather(add(one, tmp_path / "c"), add(two, tmp_path / "c"))
+            assert sorted(a.error_code for a in same) == [0, ErrorCode.INVALID_REQUEST]
+
+    run(scenario)
+
+
+def test_a_directory_that_fails_while_it_is_added_is_refused(tmp_path: Path) -> None:
+    home = Home(tmp_path, 1).format()
+    locked = tmp_path / "locked"
+    locked.mkdir()
+    (locked / "meta.properties").mkdir()
+
+    async def scenario() -> None:
+        async with running(home) as node, connected(node) as client:
+            answer = await add(client, locked)
+            assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+            assert str(locked) in answer.error_message
+            assert len(registered(node)) == 1
+            (locked / "meta.properties").rmdir()
+            assert (await add(client, locked)).error_code == 0
+
+    run(scenario)
+
+
+def test_a_stop_gives_up_a_change_that_waits_for_the_controller(tmp_path: Path) -> None:
+    home = Home(tmp_path, 1).format()
+
+    async def scenario() -> None:
+        async with running(home) as node:
+            assert node.broker is not None
+            changes = node.broker.directory_changes
+            held = node.broker.mover.lock
+            await held.acquire()
+            task = asyncio.ensure_future(changes.change(DirectoryAction.ADD, str(tmp_path / "a")))
+            await eventually(lambda: len(registered(node)) == 2)
+            await node.stop()
+            with pytest.raises(ApiError, match="starting or stopping"):
+                await task
+            held.release()
+        async with running(home) as node:
+            assert len(registered(node)) == 2
+
+    run(scenario)
+
+
+def test_a_damaged_memory_of_the_directories_ends_the_start(tmp_path: Path) -> None:
+    home = Home(tmp_path, 1).format()
+    (home.directories[0] / "spindle-log-dirs.json").write_text('{"version": 2}')
+
+    async def scenario() -> None:
+        with pytest.raises(ConfigError, match=r"spindle-log-dirs\.json cannot be read"):
+            async with running(home):
+                pass
+
+    run(scenario)
+
+
+def test_a_dead_directory_is_retired_and_its_replicas_are_made_elsewhere(tmp_path: Path) -> None:
+    homes = cluster_homes(tmp_path, [COMBINED] * 2)
+
+    async def scenario() -> None:
+        async with running_cluster(homes) as nodes, connected(nodes[0]) as client:
+            topic = CreateTopicsRequest.CreatableTopic(
+                name="t", num_partitions=4, replication_factor=2
+            )
+            await client.ask(CreateTopicsRequest(timeout_ms=10_000, topics=[topic]))
+            victim, path = nodes[1], homes[1].directories[1]
+            image = nodes[0].publisher
+            await eventually(lambda: len(image.image.cluster.brokers[2].directories) == 2)
+            assert victim.broker is not None
+            replicas = victim.broker.replicas
+            await eventually(lambda: len(replicas) == 4)
+            fail(victim, path)
+            await eventually(lambda: len(image.image.cluster.brokers[2].directories) == 1)
+            done = await victim.broker.directory_changes.change(DirectoryAction.RETIRE, str(path))
+            assert list(done.replicas.values()) == [ReplicaState.CREATED] * 2
+            partitions = image.image.topics.by_name["t"].partitions
+            assert partitions
+            await eventually(
+                lambda: all(
+                    len(p.isr) == 2 for p in image.image.topics.by_name["t"].partitions.values()
+                )
+            )
+            assert [d.path for d in replicas.directories] == [str(homes[1].directories[0])]
+
+    run(scenario)
+
+
+def test_a_directory_is_not_retired_while_a_replica_moves_there(tmp_path: Path) -> None:
+    home = Home(tmp_path, 2, replica_alter_log_dirs_io_max_bytes_per_second="1").format()
+    target = home.directories[1]
+
+    async def scenario() -> None:
+        async with running(home) as node, connected(node) as client:
+            await client.create_topic("t", 1)
+            for _ in range(3):
+                await client.produce("t", 0, batch_of(bytes(100_000)))
+            assert node.broker is not None
+            partition = node.broker.replicas.lookup("t", 0)
+            to = node.broker.replicas.directory_at(str(target))
+            assert partition is not None
+            assert to is not None
+            if partition.directory is to:
+                return
+            assert await node.broker.mover.alter(partition, to) == ErrorCode.NONE
+            answer = await alter(client, DirectoryAction.RETIRE, target)
+            assert "has 1 replica; move them" in answer.error_message
+
+    run(scenario)

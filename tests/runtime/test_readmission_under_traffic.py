@@ -1,0 +1,157 @@
+"""A log directory fails under an idempotent librdkafka producer, and comes back."""
+
+import asyncio
+import os
+import shutil
+import threading
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+from cluster_harness import COMBINED, cluster_homes, eventually, running_cluster
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
+from node_harness import connected, run
+
+from spindle.disks.alteration import DirectoryAction
+from spindle.protocol.messages.create_topics import CreateTopicsRequest
+from spindle.runtime.node import Node
+
+TOPIC = "t"
+PARTITIONS = 6
+
+
+class Writer:
+    """Numbers from 0, in turn to all partitions, from a thread of its own.
+
+    Attributes:
+        acknowledged: (partition, offset, number) in the order of the acknowledgements.
+    """
+
+    def __init__(self, bootstrap: str) -> None:
+        self.acknowledged: list[tuple[int, int, int]] = []
+        self.refused: list[str] = []
+        self.sent = 0
+        self._must_stop = threading.Event()
+        self._producer = Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "enable.idempotence": True,
+                "acks": "all",
+                "linger.ms": 1,
+            }
+        )
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._must_stop.is_set():
+            if len(self._producer) < 500:
+                value = str(self.sent).encode()
+                self._producer.produce(
+                    TOPIC, value, partition=self.sent % PARTITIONS, on_delivery=self._delivered
+                )
+                self.sent += 1
+            self._producer.poll(0.001)
+        assert self._producer.flush(30) == 0
+
+    def _delivered(self, error: Any, message: Any) -> None:
+        if error is not None:
+            self.refused.append(str(error))
+        else:
+            entry = (message.partition(), message.offset(), int(message.value()))
+            self.acknowledged.append(entry)
+
+    async def stop(self) -> None:
+        self._must_stop.set()
+        await asyncio.to_thread(self._thread.join)
+
+    async def more(self) -> None:
+        """Wait until records are acknowledged that were sent from here on."""
+        sent = self.sent
+        await eventually(lambda: any(n > sent + 100 for _, _, n in self.acknowledged[-50:]))
+
+
+def read_all(bootstrap: str, counts: dict[int, int]) -> dict[int, list[tuple[int, int]]]:
+    """Return (offset, number) of all records by partition."""
+    consumer = Consumer(
+        {"bootstrap.servers": bootstrap, "group.id": "g", "enable.auto.commit": False}
+    )
+    consumer.assign([TopicPartition(TOPIC, n, OFFSET_BEGINNING) for n in counts])
+    found: dict[int, list[tuple[int, int]]] = defaultdict(list)
+    while any(len(found[n]) < count for n, count in counts.items()):
+        message = consumer.poll(10)
+        assert message is not None, {n: len(records) for n, records in found.items()}
+        if message.error() is None:
+            found[message.partition()].append((message.offset(), int(message.value())))
+    consumer.close()
+    return found
+
+
+def registration(node: Node, broker: int) -> tuple[bytes, ...]:
+    return node.publisher.image.cluster.brokers[broker].directories
+
+
+def in_sync(node: Node) -> bool:
+    partitions = node.publisher.image.topics.by_name[TOPIC].partitions.values()
+    return all(len(p.isr) == 3 for p in partitions)
+
+
+def test_a_directory_fails_and_comes_back_repaired_and_then_replaced(tmp_path: Path) -> None:
+    homes = cluster_homes(tmp_path, [COMBINED] * 3)
+
+    async def scenario() -> None:
+        async with running_cluster(homes) as nodes:
+            first, victim = nodes[0], nodes[1]
+            assert first.broker is not None
+            assert victim.broker is not None
+            async with connected(first) as client:
+                topic = CreateTopicsRequest.CreatableTopic(
+                    name=TOPIC,
+                    num_partitions=PARTITIONS,
+                    replication_factor=3,
+                    configs=[
+                        CreateTopicsRequest.CreatableTopic.CreatableTopicConfig(
+                            name="min.insync.replicas", value="2"
+                        )
+                    ],
+                )
+                await client.ask(CreateTopicsRequest(timeout_ms=10_000, topics=[topic]))
+            bootstrap = ",".join(
+                f"127.0.0.1:{n.broker.listeners[0].port}" for n in nodes if n.broker is not None
+            )
+            path = str(homes[1].directories[1])
+            writer = Writer(bootstrap)
+            try:
+                for is_replaced in (False, True):
+                    await writer.more()
+                    await eventually(lambda: in_sync(first))
+                    directory = victim.broker.replicas.directory_at(path)
+                    assert directory is not None
+                    assert victim.broker.replicas.in_directory(directory)
+                    directory.executor.fail(OSError(5, "Input/output error"))
+                    await eventually(lambda: len(registration(first, 2)) == 1)
+                    await writer.more()
+                    if is_replaced:
+                        shutil.rmtree(path)
+                        os.mkdir(path)
+                    changed = await victim.broker.directory_changes.change(
+                        DirectoryAction.READMIT, path
+                    )
+                    assert changed.was_formatted is is_replaced
+                    await eventually(lambda: in_sync(first))
+                    await writer.more()
+            finally:
+                await writer.stop()
+            assert not writer.refused
+            assert len(writer.acknowledged) == writer.sent
+            by_partition: dict[int, list[tuple[int, int]]] = defaultdict(list)
+            for partition, offset, number in writer.acknowledged:
+                by_partition[partition].append((offset, number))
+            counts = {n: len(records) for n, records in by_partition.items()}
+            read = await asyncio.to_thread(read_all, bootstrap, counts)
+            for partition, records in by_partition.items():
+                assert read[partition] == sorted(records)
+                numbers = [number for _, number in read[partition]]
+                assert numbers == sorted(numbers)
+
+    run(scenario)
