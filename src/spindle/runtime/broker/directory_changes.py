@@ -213,6 +213,9 @@ class DirectoryChanges:
             raise _refused(f"{path} holds the metadata log; it cannot be retired")
         if all(d is directory or d.is_offline for d in parts.replicas.directories):
             raise _refused(f"{path} is the last log directory of broker {parts.node_id}")
+        if directory.is_offline and directory.directory_id:
+            # Others must lead its partitions before new logs of them are made.
+            await self._until_registered(directory.directory_id, is_wanted=False)
         async with parts.lock:
             was_offline = directory.is_offline
             if not was_offline:
