@@ -7,14 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cluster_harness import COMBINED, cluster_homes, eventually, running_cluster
+from cluster_harness import eventually
 from node_harness import Client, Home, batch_of, connected, records_in, run, running
 
 from spindle.common.errors import ApiError, ConfigError, ErrorCode
 from spindle.common.ids import TopicPartition
 from spindle.disks.alteration import DirectoryAction, ReplicaState
 from spindle.protocol.messages.alter_disks import AlterDisksRequest
-from spindle.protocol.messages.create_topics import CreateTopicsRequest
 from spindle.protocol.messages.describe_configs import DescribeConfigsRequest
 from spindle.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from spindle.runtime.node import Node
@@ -321,33 +320,16 @@ def test_a_damaged_memory_of_the_directories_ends_the_start(tmp_path: Path) -> N
     run(scenario)
 
 
-def test_a_dead_directory_is_retired_and_its_replicas_are_made_elsewhere(tmp_path: Path) -> None:
-    homes = cluster_homes(tmp_path, [COMBINED] * 2)
+def test_a_dead_directory_is_not_retired(tmp_path: Path) -> None:
+    home = Home(tmp_path, 2).format()
 
     async def scenario() -> None:
-        async with running_cluster(homes) as nodes, connected(nodes[0]) as client:
-            topic = CreateTopicsRequest.CreatableTopic(
-                name="t", num_partitions=4, replication_factor=2
-            )
-            await client.ask(CreateTopicsRequest(timeout_ms=10_000, topics=[topic]))
-            victim, path = nodes[1], homes[1].directories[1]
-            image = nodes[0].publisher
-            await eventually(lambda: len(image.image.cluster.brokers[2].directories) == 2)
-            assert victim.broker is not None
-            replicas = victim.broker.replicas
-            await eventually(lambda: len(replicas) == 4)
-            fail(victim, path)
-            await eventually(lambda: len(image.image.cluster.brokers[2].directories) == 1)
-            done = await victim.broker.directory_changes.change(DirectoryAction.RETIRE, str(path))
-            assert list(done.replicas.values()) == [ReplicaState.CREATED] * 2
-            partitions = image.image.topics.by_name["t"].partitions
-            assert partitions
-            await eventually(
-                lambda: all(
-                    len(p.isr) == 2 for p in image.image.topics.by_name["t"].partitions.values()
-                )
-            )
-            assert [d.path for d in replicas.directories] == [str(homes[1].directories[0])]
+        async with running(home) as node, connected(node) as client:
+            fail(node, home.directories[1])
+            await eventually(lambda: len(registered(node)) == 1)
+            answer = await alter(client, DirectoryAction.RETIRE, home.directories[1])
+            assert answer.error_code == ErrorCode.INVALID_REQUEST
+            assert "is offline; re-admit it, or restart" in answer.error_message
 
     run(scenario)
 

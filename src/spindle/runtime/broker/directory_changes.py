@@ -213,30 +213,23 @@ class DirectoryChanges:
             raise _refused(f"{path} holds the metadata log; it cannot be retired")
         if all(d is directory or d.is_offline for d in parts.replicas.directories):
             raise _refused(f"{path} is the last log directory of broker {parts.node_id}")
-        if directory.is_offline and directory.directory_id:
-            # Others must lead its partitions before new logs of them are made.
-            await self._until_registered(directory.directory_id, is_wanted=False)
+        if directory.is_offline:
+            raise _refused(
+                f"{path} is offline; re-admit it, or restart the broker without it in log.dirs"
+            )
         async with parts.lock:
-            was_offline = directory.is_offline
-            if not was_offline:
-                self._check_empty(directory)
+            self._check_empty(directory)
             changed = self._changed.with_retired(path, ports.configured)
             await self._remember(changed)
-            moved = self._recorded_in(directory.directory_id)
-            moved += parts.replicas.remove_directory(directory)
-            if was_offline:
-                await self._host_missing()
+            parts.replicas.remove_directory(directory)
             parts.on_changed()
-        if not was_offline:
-            await self._close(directory)
+        await self._close(directory)
         ports.open_directories.put_away(path)
         log.info("log directory %s is retired", path)
         if directory.directory_id:
             parts.lifecycle.register_again()
             await self._until_registered(directory.directory_id, is_wanted=False)
-        return AlteredDirectory(
-            path, directory.directory_id, replicas=self._states(moved, ()) if was_offline else {}
-        )
+        return AlteredDirectory(path, directory.directory_id)
 
     # -- steps
 
