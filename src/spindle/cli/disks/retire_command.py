@@ -31,7 +31,8 @@ def retire_command(
     """Let a broker use its log directory PATH no longer. It must have no replicas.
 
     If it has some, the command ends with 1 and shows how to move them to the broker's other
-    directories. A directory that has failed is not retired. The property file is not changed: remove the directory from log.dirs there.
+    directories. A directory that has failed is not retired.
+    The property file is not changed: remove the directory from log.dirs there.
     """
     try:
         altered = alter_disks(client, broker, DirectoryAction.RETIRE, path)
