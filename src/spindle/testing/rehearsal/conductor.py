@@ -184,10 +184,9 @@ class Conductor:
         self.note("all replicas are in sync")
 
     def _bring_back(self, node: NodeHandle) -> None:
-        """Restart a node that has offline directories."""
+        """Restart a node that has offline directories, or that the other brokers do not know."""
         with self._client() as client:
-            views = client.describe_log_dirs()[node.node_id]
-        offline = [view.path for view in views if view.error is not ErrorCode.NONE]
-        if offline:
-            self.note(f"  broker {node.node_id} has {len(offline)} offline directories")
+            views = client.describe_log_dirs().get(node.node_id)
+        if views is None or any(view.error is not ErrorCode.NONE for view in views):
+            self.note(f"  broker {node.node_id} is restarted for its directories")
             node.restart()

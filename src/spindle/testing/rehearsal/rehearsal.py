@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from spindle.client.errors import ClientError
+from spindle.common.errors import ApiError
 from spindle.testing.cluster.cluster import Cluster
 from spindle.testing.cluster.errors import ClusterError
 from spindle.testing.rehearsal.checker import Findings, check
@@ -103,7 +105,7 @@ def rehearse(
         clients.await_traffic()
         for episode in schedule.episodes:
             conductor.play(episode)
-    except (TimeoutError, ClusterError) as trouble:
+    except (TimeoutError, ClusterError, ClientError, ApiError) as trouble:
         recorder.trouble(str(trouble))
     clients.stop()
     if not recorder.troubles:
