@@ -10,6 +10,8 @@ PACKAGE = PROJECT / "src" / "spindle"
 GENERATED = PACKAGE / "protocol" / "messages"
 CODE_FOLDERS = ("src", "tests", "benchmarks", "tools", "examples")
 
+DOCUMENT_FOLDERS = (".", "docs", "examples", "deploy", "benchmarks")
+
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -22,6 +24,12 @@ def sources(*folders: str) -> dict[Path, str]:
             if not path.is_relative_to(GENERATED):
                 found[path.relative_to(PROJECT)] = path.read_text()
     return found
+
+
+def documents() -> list[Path]:
+    """Return the documents by their paths in the project."""
+    found = (path for folder in DOCUMENT_FOLDERS for path in (PROJECT / folder).glob("*.md"))
+    return sorted(path.relative_to(PROJECT) for path in found)
 
 
 @cache

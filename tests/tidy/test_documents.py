@@ -5,10 +5,10 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from source_tree import PACKAGE, PROJECT, functions, module_name, public_classes, sources
+from source_tree import PACKAGE, PROJECT, documents, functions, module_name, public_classes, sources
 
 ARCHITECTURE = PROJECT / "ARCHITECTURE.md"
-DOCUMENTS = sorted(path.relative_to(PROJECT) for path in PROJECT.glob("*.md"))
+DOCUMENTS = documents()
 FOLDERS = ("src", "tests", "benchmarks", "tools", "examples")
 
 

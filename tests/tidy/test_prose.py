@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from source_tree import PROJECT, sources
+from source_tree import PROJECT, documents, sources
 
-DOCUMENTS = sorted(path.relative_to(PROJECT) for path in PROJECT.glob("*.md"))
+DOCUMENTS = documents()
 RIDDLE = re.compile(r"(?:^|[.:;!?]\s+)((?:Who|Whoever|Whose|What|Whatever|One of)\b[^.?!]*[.!?]?)")
 """A sentence that begins with a pronoun which has no noun: allowed only as a question."""
 

@@ -167,9 +167,9 @@ class FutureLogs:
         """Return True if no committed record is missing that only this replica may have.
 
         The copy has everything if a swap was interrupted between its two renames. It may lack
-        records if nobody counts on this replica, because it fetches them then. If there is no other
-        replica and all directories are online, the disk of the current log was replaced: the copy
-        is all there is.
+        records if this replica is neither the leader nor in the ISR or the ELR, because it then
+        fetches them. If there is no other replica and all directories are online, the disk of the
+        current log was replaced, and the copy holds all records that are left.
         """
         name = future.path.rpartition("/")[2]
         if replaced_directory(future.topic_partition, name) in self._deleted_at_start:

@@ -24,7 +24,7 @@ class Wishes:
         nodes: brokers.
         dirs: log directories of each node.
         controllers: nodes that are controllers only; 0 gives the role to brokers.
-        racks: the brokers are dealt to so many racks in turn; 0 for none.
+        racks: number of racks, to which the brokers are assigned in turn; 0 for none.
         overrides: further keys of every property file.
         node_overrides: further keys of one node's property file, by node id.
     """

@@ -36,7 +36,7 @@ class Cluster:
         brokers: 1 to 64. Up to three of them are controllers, too.
         directories: log directories of each node, 1 to 64.
         controllers: nodes that are controllers only, 0 to 64; the brokers are none then.
-        racks: the brokers are dealt to so many racks in turn; 0 for none.
+        racks: number of racks, to which the brokers are assigned in turn; 0 for none.
         properties: further keys of every node's property file.
         node_properties: further keys of single nodes, by node id.
         folder: holds the files of the cluster, and stays; a temporary folder by default.
