@@ -10,9 +10,7 @@ from source_tree import Function, functions, module_name, parsed, public_classes
 
 ENTRY_POINTS = re.compile(r"^spindle$|\.__main__$")
 UNUSED_YET = {
-    "ask_spindle": "the commands of spindle disks that change directories will",
     "build_end_transaction": "tests write transactional logs; the broker will with transactions",
-    "promote_future": "moves between log directories end with it",
 }
 """Functions that only tests call, each with the reason why it stays."""
 

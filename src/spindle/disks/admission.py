@@ -87,7 +87,7 @@ def examine_directory(file_system: FileSystem, path: str, owner: Owner) -> MetaP
     )
     if any(is_metadata_directory(name) for name in names):
         raise ConfigError(
-            f"{path} holds a metadata log ({METADATA_PARTITION}), which belongs into the metadata "
+            f"{path} holds a metadata log ({METADATA_PARTITION}), which belongs in the metadata "
             "log directory alone"
         )
     return properties

@@ -69,7 +69,7 @@ class DuplicateLogDirectories(MisplacedDirectory):
 
 
 class UnexpectedDirectory(MisplacedDirectory):
-    """A directory that does not belong into a log directory, such as `photos`."""
+    """A directory that does not belong in a log directory, such as `photos`."""
 
     def __init__(self, path: str, finding: str) -> None:
         super().__init__(f"found directory {path}: {finding}")

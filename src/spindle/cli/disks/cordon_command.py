@@ -1,4 +1,4 @@
-"""`spindle disks cordon`: give a log directory no new replicas."""
+"""`spindle disks cordon`: keep new replicas out of a log directory."""
 
 import json
 import time
@@ -16,7 +16,7 @@ from spindle.config.cordon_notes import CordonNote
 @click.argument("broker", type=click.IntRange(min=0))
 @click.argument("path")
 @click.option("--reason", metavar="TEXT", help="Why it is cordoned.")
-@click.option("--owner", metavar="NAME", help="Who wants it so.")
+@click.option("--owner", metavar="NAME", help="Who is responsible for it.")
 @click.option(
     "--for",
     "duration_ms",
@@ -34,7 +34,7 @@ def cordon_command(
     owner: str | None,
     duration_ms: int | None,
 ) -> None:
-    """Give the log directory PATH of a broker no new replicas; '*' means all its directories.
+    """Keep new replicas out of the log directory PATH of a broker; '*' means all its directories.
 
     Replicas that are there stay. A second cordon of the same directory replaces reason, owner and
     duration.
@@ -60,4 +60,4 @@ def cordon_command(
     elif is_new:
         click.echo(f"Cordoned {path} of broker {broker}.")
     else:
-        click.echo(f"{path} of broker {broker} was cordoned already; its note is replaced.")
+        click.echo(f"{path} of broker {broker} was already cordoned; its note is replaced.")

@@ -12,12 +12,15 @@ disks = LazyGroup(
     sections={
         "Commands": {
             "list": (f"{_DISKS}.list_command:list_command", "Show directories, space and state."),
-            "watch": (f"{_DISKS}.watch_command:watch_command", "Show their work, moves and times."),
-            "cordon": (f"{_DISKS}.cordon_command:cordon_command", "Give one no new replicas."),
-            "add": (f"{_DISKS}.add_command:add_command", "Use a new directory at once."),
-            "readmit": (f"{_DISKS}.readmit_command:readmit_command", "Use one again that failed."),
-            "retire": (f"{_DISKS}.retire_command:retire_command", "Use one no longer."),
-            "uncordon": (f"{_DISKS}.uncordon_command:uncordon_command", "End its cordon."),
+            "watch": (f"{_DISKS}.watch_command:watch_command", "Show traffic, moves and times."),
+            "cordon": (f"{_DISKS}.cordon_command:cordon_command", "Keep new replicas away."),
+            "add": (f"{_DISKS}.add_command:add_command", "Add one to a running broker."),
+            "readmit": (f"{_DISKS}.readmit_command:readmit_command", "Bring a failed one back."),
+            "retire": (f"{_DISKS}.retire_command:retire_command", "Remove one without replicas."),
+            "uncordon": (
+                f"{_DISKS}.uncordon_command:uncordon_command",
+                "Allow new replicas again.",
+            ),
         },
     },
     params=[],

@@ -16,7 +16,7 @@ class CleanedTransactions:
     """The transactions around the present position of a walk.
 
     `still_visible` collects, in order of their markers, the aborted transactions of which something
-    remains: they belong into the transaction index of what is written.
+    remains: they belong in the transaction index of what is written.
     """
 
     __slots__ = ("_aborted", "_next", "_ongoing_aborted", "_ongoing_committed", "still_visible")

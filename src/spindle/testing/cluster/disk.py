@@ -165,7 +165,8 @@ class Disk:
     def heal(self) -> None:
         """End all faults. Stored data stay as they are.
 
-        A directory that the broker has given up stays offline until the broker restarts.
+        A directory that the broker has given up stays offline until it is re-admitted (`spindle
+        disks readmit`) or the broker restarts.
         """
         self._set(DiskFaults(generation=self._faults.generation))
 
@@ -214,8 +215,8 @@ class Disk:
         self._faults = replace(self._faults, tear=None)
         return self._faults
 
-    def take_over(self) -> None:
-        """Take over the faults of the running node: a torn write may have ended in a failure."""
+    def refresh_faults(self) -> None:
+        """Ask the running node for its faults: a torn write may have ended in a failure."""
         if self._faults.tear is AfterTear.FAIL:
             found = self.node.ask("disk", path=str(self.path))
             self._faults = DiskFaults.from_json(found)

@@ -104,7 +104,7 @@ class NodeHandle:
     def _end(self, number: signal.Signals) -> None:
         if not self._is_paused:
             for disk in self.disks:
-                disk.take_over()
+                disk.refresh_faults()
         self._cluster.signal(self, number)
         if self._is_paused and number != signal.SIGKILL:
             self._cluster.signal(self, signal.SIGCONT)
