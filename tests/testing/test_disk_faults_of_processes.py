@@ -69,8 +69,9 @@ def replace(disk: Disk) -> None:
         (replace, "Input/output error"),
     ],
 )
-def test_a_write_takes_the_directory_offline_and_a_restart_brings_it_back(
-    cluster: Cluster, fault: Callable[[Disk], None], reason: str
+@pytest.mark.parametrize("way_back", ["restart", "readmit"])
+def test_a_write_takes_the_directory_offline_and_it_comes_back(
+    cluster: Cluster, fault: Callable[[Disk], None], reason: str, way_back: str
 ) -> None:
     disk, partition = data_disk(cluster)
     send(cluster, [b"before"], partition=partition)
@@ -82,9 +83,12 @@ def test_a_write_takes_the_directory_offline_and_a_restart_brings_it_back(
     assert described(cluster, disk).error == ErrorCode.KAFKA_STORAGE_ERROR
     assert reason in disk.node.log_file.read_text()
     disk.heal()
-    if fault is replace:
-        disk.format()
-    disk.node.restart()
+    if way_back == "readmit":
+        assert disk.readmit() is (fault is replace)
+    else:
+        if fault is replace:
+            disk.format()
+        disk.node.restart()
     cluster.wait_until_in_sync()
     assert described(cluster, disk).error == ErrorCode.NONE
     send(cluster, [b"after"], partition=partition)

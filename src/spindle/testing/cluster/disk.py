@@ -165,8 +165,8 @@ class Disk:
     def heal(self) -> None:
         """End all faults. Stored data stay as they are.
 
-        A directory that the broker has given up stays offline until it is re-admitted (`spindle
-        disks readmit`) or the broker restarts.
+        A directory that the broker has given up stays offline until `readmit`, or until the broker
+        restarts.
         """
         self._set(DiskFaults(generation=self._faults.generation))
 
@@ -192,6 +192,22 @@ class Disk:
         from spindle.testing.cluster.formatting import format_unformatted
 
         format_unformatted(str(self.node.property_file))
+
+    def readmit(self) -> bool:
+        """Let the running broker use this directory again, after it was healed or replaced.
+
+        Return True if the disk was empty, so that the broker has formatted it.
+
+        Raises:
+            ClusterError: the node is no broker.
+            ApiError: the broker refused, because the directory is not offline or still fails.
+        """
+        from spindle.testing.cluster.directories import readmit_directory
+
+        servers = self.node.bootstrap_servers
+        if servers is None:
+            raise ClusterError(f"node {self.node.node_id} is no broker")
+        return readmit_directory(servers, self.node.node_id, str(self.path))
 
     def wait_until_offline(self, timeout_s: float = _WAIT_S) -> str:
         """Return the reason when the node has given up this directory.
