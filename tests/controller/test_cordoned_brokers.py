@@ -113,6 +113,22 @@ def test_a_cordon_counts_for_a_broker_that_is_away_until_it_registers_again() ->
     run(scenario())
 
 
+def test_a_cordon_stays_in_force_while_the_same_process_registers_again() -> None:
+    async def scenario() -> None:
+        node, epochs = await cluster()
+        more = [*directories(1), bytes([1, 3] * 8)]
+        for log_dirs in (directories(1), more):
+            answer: Any = await node.register(1, 101, log_dirs)
+            assert answer.broker_epoch == epochs[1]
+            own = node.publisher.image.cluster.brokers[1]
+            assert own.cordoned_directories == tuple(directories(1))
+        await node.register(1, 101, directories(1))
+        (refused,) = (await node.request(topic("e1", replication_factor=3))).topics
+        assert refused.error_code == ErrorCode.INVALID_REPLICATION_FACTOR
+
+    run(scenario())
+
+
 def test_a_manual_assignment_on_a_cordoned_broker_is_accepted_with_a_warning(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -15,6 +15,7 @@ from spindle.config.values import ConfigValue, invalid_value
 
 _TEXTS: Final = ("path", "reason", "owner")
 _TIMES: Final = ("since_ms", "until_ms")
+_LATEST_MS: Final = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +67,17 @@ def _note(row: Any) -> CordonNote:
             if value is None or (isinstance(value, kind) and not isinstance(value, bool)):
                 continue
             raise ConfigError(f"the {name} of the note of {row['path']} is not {wanted}")
+    for name in _TEXTS:
+        try:
+            (row.get(name) or "").encode()
+        except UnicodeEncodeError as error:
+            raise ConfigError(f"the {name} of a note has half a character: {error}") from None
+    for name in _TIMES:
+        if not 0 <= (row.get(name) or 0) <= _LATEST_MS:
+            raise ConfigError(
+                f"the {name} of the note of {row['path']} is {row[name]}, which is not between "
+                f"0 and {_LATEST_MS} ms"
+            )
     return CordonNote(
         row["path"], row.get("reason"), row.get("owner"), row.get("since_ms"), row.get("until_ms")
     )

@@ -11,6 +11,7 @@ from spindle.controller.leadership import LeadershipChanges
 from spindle.metadata.cluster import BrokerRegistration
 from spindle.metadata.features import (
     CONTROLLER_REGISTRATION_LEVEL,
+    CORDONED_DIRECTORIES_LEVEL,
     DIRECTORY_ASSIGNMENT_LEVEL,
     KRAFT_VERSION,
     METADATA_VERSION,
@@ -86,6 +87,9 @@ def register_broker(
         record.fenced = existing.is_fenced
         record.in_controlled_shutdown = existing.is_in_controlled_shutdown
         record.broker_epoch = existing.epoch
+        if image.metadata_version >= CORDONED_DIRECTORIES_LEVEL:
+            # They stay in force until the next heartbeat, which reports them again.
+            record.cordoned_log_dirs = _cordons_of(existing)
         if knows_directories:
             # A directory that is missing now has failed, whether a heartbeat has said so or not.
             for directory in existing.directories:
@@ -108,6 +112,11 @@ def register_broker(
         changes.records,
         on_append=on_append,
     )
+
+
+def _cordons_of(broker: BrokerRegistration) -> list[Uuid] | None:
+    known = broker.cordoned_directories
+    return None if known is None else list(known)
 
 
 def _record(
