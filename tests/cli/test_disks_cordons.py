@@ -1,7 +1,7 @@
 """`spindle disks cordon` and `uncordon` against a node of `spindle up`."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import click
@@ -11,7 +11,9 @@ from click.testing import CliRunner
 from spindle.cli.disks.durations import DurationMs
 from spindle.cli.main import run
 from spindle.cli.tools.bootstrap import connect
+from spindle.client.admin import cordons
 from spindle.client.admin.configs import alter, describe
+from spindle.client.wire.cluster import WireClient
 from spindle.config.cordon_notes import CordonNote, parse_notes
 from spindle.config.resources import ResourceType
 
@@ -86,6 +88,35 @@ def test_a_cordon_with_a_note_and_its_end(
         "",
         f"no operator has cordoned {third} of broker 1",
     )
+
+
+def test_of_two_cordons_at_the_same_moment_both_stay(
+    up: dict[str, Any], bootstrap: str, directories: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second, third = directories
+    described = cordons.describe
+    others: list[Callable[[WireClient], object]] = [
+        lambda other: cordons.cordon(other, 1, CordonNote(second)),
+        lambda other: cordons.uncordon(other, 1, second),
+    ]
+
+    def meanwhile(*arguments: Any) -> Any:
+        """Answer with what is cordoned now; then another operator changes it."""
+        found = described(*arguments)
+        monkeypatch.setattr(cordons, "describe", described)
+        with connect(bootstrap, {}) as other:
+            others.pop(0)(other)
+        return found
+
+    with connect(bootstrap, {}) as client:
+        cordons.cordon(client, 1, CordonNote(third))
+        monkeypatch.setattr(cordons, "describe", meanwhile)
+        cordons.cordon(client, 1, CordonNote(first))
+        assert set((stored(bootstrap)[CORDONS] or "").split(",")) == set(directories)
+        monkeypatch.setattr(cordons, "describe", meanwhile)
+        cordons.uncordon(client, 1, third)
+        assert stored(bootstrap) == {CORDONS: first}
+        cordons.uncordon(client, 1, first)
 
 
 def test_all_directories_at_once(

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from types import MappingProxyType
 from typing import Final
 
 from spindle.client.admin.refusals import raise_refusal
@@ -23,6 +24,9 @@ from spindle.protocol.messages.list_config_resources import (
 
 _SET: Final = 0
 _DELETE: Final = 1
+_APPEND: Final = 2
+_SUBTRACT: Final = 3
+_NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 _BROKERS_OWN: Final = (ResourceType.BROKER, ResourceType.BROKER_LOGGER)
 
 
@@ -120,8 +124,15 @@ def alter(
     name: str,
     changes: Mapping[str, str],
     deletions: Sequence[str],
+    *,
+    appended: Mapping[str, str] = _NOTHING,
+    subtracted: Mapping[str, str] = _NOTHING,
 ) -> None:
     """Set and remove keys of one resource; a broker is asked for its own.
+
+    Args:
+        appended, subtracted: entries of lists, by key; entries that others change at this moment
+            stay as these wish.
 
     Raises:
         ApiError: the cluster refused; nothing has changed.
@@ -129,8 +140,9 @@ def alter(
     """
     resource = IncrementalAlterConfigsRequest.AlterConfigsResource
     configs = [
-        resource.AlterableConfig(name=key, config_operation=_SET, value=value)
-        for key, value in changes.items()
+        resource.AlterableConfig(name=key, config_operation=operation, value=value)
+        for operation, values in ((_SET, changes), (_APPEND, appended), (_SUBTRACT, subtracted))
+        for key, value in values.items()
     ]
     configs += [
         resource.AlterableConfig(name=key, config_operation=_DELETE, value="") for key in deletions

@@ -146,24 +146,42 @@ def _entry_of(path: str, entries: Sequence[str]) -> str | None:
 def _write(
     client: WireClient, broker_id: int, described: Mapping[str, ReportedConfig], wanted: Cordons
 ) -> None:
-    """Store the cordons and their notes with one request."""
+    """Store the cordons and their notes with one request.
+
+    Cordons that others set or remove at this moment stay as they wish: only what differs from
+    `described` is written. Where the list begins with that of the property file, or becomes `*`,
+    it is written as a whole.
+    """
+    known = _cordons(described).entries
     changes: dict[str, str] = {}
-    deletions: list[str] = []
-    if wanted.entries or _is_static(described.get(_CORDONED)):
+    appended: dict[str, str] = {}
+    subtracted: dict[str, str] = {}
+    more = [entry for entry in wanted.entries if entry not in known]
+    less = [entry for entry in known if entry not in wanted.entries]
+    if _is_of_the_file(described.get(_CORDONED)) or EVERY_DIRECTORY in wanted.entries:
         changes[_CORDONED] = ",".join(wanted.entries)
-    else:
-        deletions.append(_CORDONED)
+    elif more:
+        appended[_CORDONED] = ",".join(more)
+    elif less:
+        subtracted[_CORDONED] = ",".join(less)
     text = notes_text(wanted.notes)
+    deletions: list[str] = []
     if text is not None:
         changes[CORDON_NOTES] = text
     elif CORDON_NOTES in described and described[CORDON_NOTES].value:
         deletions.append(CORDON_NOTES)
-    alter(client, ResourceType.BROKER, str(broker_id), changes, deletions)
+    if changes or appended or subtracted or deletions:
+        alter(
+            client,
+            ResourceType.BROKER,
+            str(broker_id),
+            changes,
+            deletions,
+            appended=appended,
+            subtracted=subtracted,
+        )
 
 
-def _is_static(config: ReportedConfig | None) -> bool:
-    """Return whether the property file has cordons, which an empty value has to overrule."""
-    return config is not None and any(
-        synonym.source is ReportedSource.STATIC_BROKER_CONFIG and synonym.value
-        for synonym in config.synonyms
-    )
+def _is_of_the_file(config: ReportedConfig | None) -> bool:
+    """Return whether the cordons in force are those of the property file."""
+    return config is not None and config.source is ReportedSource.STATIC_BROKER_CONFIG

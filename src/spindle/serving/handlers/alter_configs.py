@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 from spindle.common.errors import ApiError
 from spindle.config.resources import ResourceType
 from spindle.config.validate import validate_broker, validate_own_broker
-from spindle.controller.configs import check_form
+from spindle.controller.configs import APPEND, CORDONED_LOG_DIRS, SUBTRACT, check_form
 from spindle.metadata.configs import ConfigResource
 from spindle.protocol.api import response_class
 from spindle.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
@@ -122,12 +122,21 @@ def _change_own(services: BrokerServices, asked: _Changed, *, validate_only: boo
         check_form([config.name for config in asked.configs], values)
         if asked.resource_name:
             check_own_id(services, asked.resource_name, _OTHER_BROKER, "Node")
+        edits = {
+            c.name: c.config_operation
+            for c in kept
+            if c.name == CORDONED_LOG_DIRS and c.config_operation in (APPEND, SUBTRACT)
+        }
         _check_broker_values(
             services,
             asked.resource_name,
-            {name: v for name, v in values if v is not None},
+            {name: v for name, v in values if v is not None and name not in edits},
             [c.name for c in asked.configs if c.config_operation == _DELETE_OPERATION],
         )
+        # The controller knows the whole list. A path can always be taken from it.
+        added = {n: v for n, v in values if v is not None and edits.get(n) == APPEND}
+        if added:
+            _check_broker_values(services, asked.resource_name, added, [])
     return False
 
 
