@@ -38,7 +38,9 @@ def test_what_the_property_file_says_by_now_is_forgotten() -> None:
 
 @pytest.mark.parametrize(
     "content", [b"", b"{}", b'{"version": 2, "added": [], "retired": []}', b'["x"]',
-                b'{"version": 1, "added": [1], "retired": []}', b"\xff"]
+                b'{"version": 1, "added": [1], "retired": []}', b"\xff",
+                b'{"version": 1, "added": "/", "retired": []}', b"[" * 100_000,
+                b'{"version": 1, "added": ["d"], "retired": []}']
 )  # fmt: skip
 def test_a_damaged_file_is_refused_with_its_name(content: bytes) -> None:
     files = MemoryFileSystem()

@@ -272,3 +272,15 @@ def test_a_replaced_directory_gets_the_lost_single_replica_again_empty(
 
     with caplog.at_level(logging.WARNING):
         run(scenario)
+
+
+def test_a_start_does_not_forget_the_added_directories_because_one_file_cannot_be_read(
+    tmp_path: Path,
+) -> None:
+    home = Home(tmp_path, 2).format()
+
+    async def scenario() -> None:
+        with pytest.raises(ConfigError, match=r"spindle-log-dirs\.json"):
+            await started_with(home, FaultyMachine("spindle-log-dirs.json"))
+
+    run(scenario)

@@ -63,9 +63,13 @@ def read_changed_log_dirs(file_system: FileSystem, metadata_log_dir: str) -> Cha
         if content["version"] != _VERSION:
             raise ValueError(f"version {content['version']}, known is {_VERSION}")
         lists = [content["added"], content["retired"]]
+        if not all(isinstance(entries, list) for entries in lists):
+            raise ValueError("the paths are not in a list")
         if not all(isinstance(each, str) for entries in lists for each in entries):
             raise ValueError("a path is not a text")
-    except (ValueError, KeyError, TypeError) as error:
+        if not all(each.startswith("/") for entries in lists for each in entries):
+            raise ValueError("a path is not absolute")
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ConfigError(
             f"{path} cannot be read: {error!r}. It names the log directories that were added and "
             "retired while the broker ran. Make log.dirs name the directories to be used, and "

@@ -3,8 +3,10 @@
 import logging
 from collections.abc import Sequence
 
+from spindle.common.errors import ConfigError
 from spindle.common.ports import FileSystem
 from spindle.log.formats.changed_log_dirs import ChangedLogDirs, read_changed_log_dirs
+from spindle.log.formats.meta_properties import meta_properties_path
 
 log = logging.getLogger(__name__)
 
@@ -15,12 +17,17 @@ def changed_log_dirs(
     """Return what differs from `log.dirs`, and write it to the log.
 
     Raises:
-        ConfigError: the file that remembers it cannot be understood.
+        ConfigError: the file that remembers it cannot be read or understood.
     """
     try:
         changed = read_changed_log_dirs(file_system, metadata_log_dir).settled(configured)
-    except OSError:  # the checks of the directory say what is wrong with it
-        return ChangedLogDirs()
+    except OSError as error:
+        try:
+            file_system.read_bytes(meta_properties_path(metadata_log_dir))
+        except OSError:  # the checks of the directory say what is wrong with it
+            return ChangedLogDirs()
+        # Without the file, added directories would count as lost and retired ones would be used.
+        raise ConfigError(f"the metadata log directory {metadata_log_dir} fails: {error}") from None
     for path in changed.added:
         log.warning(
             "%s was added while the broker ran, and log.dirs does not name it; it is used. Add it "
