@@ -302,7 +302,7 @@ def test_the_load_counts_what_waits_and_the_time_of_what_runs() -> None:
         later = thread.load()
         assert later.queue_length == 0
         assert later.busy_ns >= second.busy_ns
-        assert later.stood_ms == 0
+        assert later.hang_ms == 0
 
     run(scenario)
 

@@ -46,12 +46,12 @@ class DiskWork:
     Attributes:
         operations: reads, writes and syncs.
         busy_ns: the time of the I/O thread in jobs since the start of the broker.
-        stood_ms: the time for which the disk has not answered.
+        hang_ms: the time for which the disk has not answered.
     """
 
     queue_length: int
     busy_ns: int
-    stood_ms: int
+    hang_ms: int
     operations: tuple[OperationsView, OperationsView, OperationsView]
 
 
@@ -185,7 +185,7 @@ def _disk(disk: DescribeDisksResponse.Disk) -> DiskView:
             )
             for each in disk.cordons
         ),
-        work=DiskWork(disk.queue_length, disk.busy_ns, disk.stood_ms, (reads, writes, syncs)),
+        work=DiskWork(disk.queue_length, disk.busy_ns, disk.hang_ms, (reads, writes, syncs)),
     )
 
 

@@ -133,7 +133,7 @@ def _directories_offline(
         changes.directory_failed(broker.broker_id, directory)
     remaining = [directory for directory in broker.directories if directory not in failed]
     if not remaining:
-        # A record cannot say it: an empty list means "no change". The broker ends by itself.
+        # The record cannot express this: an empty list means "no change". The broker stops itself.
         return
     changes.records.append(
         BrokerRegistrationChangeRecord(

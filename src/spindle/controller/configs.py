@@ -270,7 +270,7 @@ def _change_records(
 
 
 def _without_ended_notes(current: Mapping[str, str], changes: Changes) -> Changes:
-    """Add to a change of the cordons that the notes of those which end are removed.
+    """Extend a change of the cordons: remove the notes of the cordons that it ends.
 
     So an older note never belongs to a later cordon of the same directory, whichever tool changes
     the cordons. A request that changes the notes as well decides about them itself.

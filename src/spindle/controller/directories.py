@@ -62,16 +62,16 @@ def assign_replicas_to_dirs(
             topics.append(_Topic(topic_id=asked.topic_id, partitions=results))
         answers.append(_Directory(id=directory.id, topics=topics))
     if offline:
-        changes.update(_now(changes.settle(), offline), remove=broker.broker_id)
+        changes.update(_registered(changes.settle(), offline), remove=broker.broker_id)
     if leaderless:
-        changes.update(_now(changes.settle(), leaderless))
+        changes.update(_registered(changes.settle(), leaderless))
     return Decision(AssignReplicasToDirsResponse(directories=answers), changes.records)
 
 
-def _now(
+def _registered(
     image: MetadataImage, partitions: list[tuple[Uuid, int]]
 ) -> Iterator[tuple[TopicImage, int, PartitionRegistration]]:
-    """Yield the partitions as they are in the image."""
+    """Yield the partitions with their registrations in the image."""
     for topic_id, index in partitions:
         topic = image.topics.by_id[topic_id]
         yield topic, index, topic.partitions[index]

@@ -24,12 +24,12 @@ class ThreadLoad(NamedTuple):
         queue_length: functions that wait for the thread.
         busy_ns: the time that the thread has spent in functions since the start, that of the
             function that runs now included.
-        stood_ms: how long a thread of the directory has waited for its disk; 0 unless it hangs.
+        hang_ms: how long a thread of the directory has waited for its disk; 0 unless it hangs.
     """
 
     queue_length: int
     busy_ns: int
-    stood_ms: int
+    hang_ms: int
 
 
 class DirectoryExecutor(Protocol):

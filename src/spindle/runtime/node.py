@@ -40,7 +40,7 @@ log = logging.getLogger(__name__)
 _SHUTDOWN_S: Final = 30.0
 """Time for a broker to transfer the leadership of its partitions."""
 _FAREWELL_S: Final = 1.0
-"""Time for a broker that a fault ends to tell the controller, which then waits for no session."""
+"""Time for a failing broker to have the controller fence it, so that its session need not end."""
 _DISK_S: Final = 10.0
 """Time for a directory's thread to finish its work; a thread that hangs longer is abandoned."""
 _QUORUM_STOP_S: Final = 5.0

@@ -1,6 +1,6 @@
-"""Clusters for tests: `from spindle.testing import Cluster`. And stand-ins for the world.
+"""Clusters for tests: `from spindle.testing import Cluster`.
 
-The stand-ins are a file system, a clock and a network that the project's own tests can break.
+The packages besides `cluster` and `faults` are for Spindle's own tests.
 """
 
 from typing import TYPE_CHECKING, Any, Final
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from spindle.testing.cluster.errors import ClusterError
     from spindle.testing.cluster.node import NodeHandle
 
-_HOMES: Final = {
+_MODULES: Final = {
     "Cluster": "spindle.testing.cluster.cluster",
     "ClusterError": "spindle.testing.cluster.errors",
     "NodeHandle": "spindle.testing.cluster.node",
@@ -23,8 +23,8 @@ __all__ = ["Cluster", "ClusterError", "Disk", "NodeHandle"]
 
 def __getattr__(name: str) -> Any:
     """Import a public class when it is first used: pytest imports this package at every start."""
-    if name not in _HOMES:
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(_HOMES[name]), name)
+    return getattr(import_module(_MODULES[name]), name)

@@ -75,7 +75,7 @@ def _work_document(work: DiskWork) -> dict[str, Any]:
     return {
         "queueLength": work.queue_length,
         "busySeconds": work.busy_ns / _NS_PER_S,
-        "hangMs": work.stood_ms,
+        "hangMs": work.hang_ms,
         "operations": operations,
     }
 

@@ -58,13 +58,13 @@ def state_text(disk: DiskView, moves: Sequence[MoveView], now_ms: int) -> str:
 
 def hangs(disk: DiskView) -> bool:
     """Return True if the disk has not answered for some time."""
-    return disk.work is not None and disk.work.stood_ms >= _HANGS_AFTER_MS
+    return disk.work is not None and disk.work.hang_ms >= _HANGS_AFTER_MS
 
 
 def hang_text(disk: DiskView) -> str:
     """Return for how long the disk has not answered."""
-    stood_ms = disk.work.stood_ms if disk.work is not None else 0
-    return f"hangs for {stood_ms // _MS} s"
+    hang_ms = disk.work.hang_ms if disk.work is not None else 0
+    return f"hangs for {hang_ms // _MS} s"
 
 
 def silence_text(report: BrokerReport) -> str:

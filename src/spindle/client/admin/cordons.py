@@ -50,7 +50,7 @@ def cordon(client: WireClient, broker_id: int, wanted: CordonNote) -> bool:
 
     Raises:
         CordonRefused: the broker has no such directory, all of them are cordoned by `*`, or the
-            broker is none of Spindle and keeps no notes.
+            broker is not a Spindle broker and keeps no notes.
         ApiError: the cluster refused; nothing has changed.
         ClientError: the broker could not be asked.
     """

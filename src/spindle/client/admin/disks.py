@@ -25,7 +25,7 @@ def alter_disks(
     Raises:
         DirectoryInUse: replicas are in the directory that is to be retired.
         ApiError: the broker refused; there is no such broker.
-        ClientError: the broker could not be asked, or is none of Spindle.
+        ClientError: the broker could not be asked, or is not a Spindle broker.
     """
     broker = client.metadata(()).broker(str(broker_id))
     request = AlterDisksRequest(action=action, path=path)

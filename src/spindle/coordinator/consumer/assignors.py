@@ -65,11 +65,11 @@ def assign_uniformly(group: AssignorInput) -> Assignment:
     partitions, and partitions move while this makes two members more equal.
     """
     if len({member.topic_ids for member in group.subscribers}) <= 1:
-        return _assign_alike(group)
-    return _assign_unlike(group)
+        return _assign_homogeneous(group)
+    return _assign_heterogeneous(group)
 
 
-def _assign_alike(group: AssignorInput) -> Assignment:
+def _assign_homogeneous(group: AssignorInput) -> Assignment:
     members = sorted(group.subscribers, key=lambda m: m.member_id)
     if not members:
         return {}
@@ -92,7 +92,7 @@ def _assign_alike(group: AssignorInput) -> Assignment:
     return _grouped(kept)
 
 
-def _assign_unlike(group: AssignorInput) -> Assignment:
+def _assign_heterogeneous(group: AssignorInput) -> Assignment:
     members = sorted(group.subscribers, key=lambda m: m.member_id)
     held = _held(group, members)
     taken = {partition for partitions in held.values() for partition in partitions}

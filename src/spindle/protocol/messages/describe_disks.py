@@ -28,7 +28,7 @@ class DescribeDisksResponse(Message):
     FLEXIBLE_FROM = 0
 
     class Disk(Message):
-        __slots__ = ('path', 'directory_id', 'failure', 'failed_at_ms', 'total_bytes', 'usable_bytes', 'size_bytes', 'partition_count', 'future_partition_count', 'leader_count', 'queue_length', 'busy_ns', 'stood_ms', 'cordons', 'operations')
+        __slots__ = ('path', 'directory_id', 'failure', 'failed_at_ms', 'total_bytes', 'usable_bytes', 'size_bytes', 'partition_count', 'future_partition_count', 'leader_count', 'queue_length', 'busy_ns', 'hang_ms', 'cordons', 'operations')
 
         class Cordon(Message):
             __slots__ = ('cause', 'reason', 'owner', 'until_ms')
@@ -107,7 +107,7 @@ class DescribeDisksResponse(Message):
             Field('leader_count', 'int32'),
             Field('queue_length', 'int32'),
             Field('busy_ns', 'int64'),
-            Field('stood_ms', 'int64'),
+            Field('hang_ms', 'int64'),
             Field('cordons', Cordon, is_array=True),
             Field('operations', Operations, is_array=True),
         )
@@ -127,7 +127,7 @@ class DescribeDisksResponse(Message):
             leader_count: int = 0,
             queue_length: int = 0,
             busy_ns: int = 0,
-            stood_ms: int = 0,
+            hang_ms: int = 0,
             cordons: list[DescribeDisksResponse.Disk.Cordon] = EMPTY,
             operations: list[DescribeDisksResponse.Disk.Operations] = EMPTY,
         ) -> None:
@@ -143,7 +143,7 @@ class DescribeDisksResponse(Message):
             self.leader_count = leader_count
             self.queue_length = queue_length
             self.busy_ns = busy_ns
-            self.stood_ms = stood_ms
+            self.hang_ms = hang_ms
             self.cordons = [] if cordons is EMPTY else cordons
             self.operations = [] if operations is EMPTY else operations
 

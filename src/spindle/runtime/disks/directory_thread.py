@@ -73,8 +73,8 @@ class DirectoryThread(SerialExecutor):
             busy_ns += perf_counter_ns() - began_ns
         # The thread may have finished a function between the two reads.
         self._reported_busy_ns = max(self._reported_busy_ns, busy_ns)
-        stood_ms = int(1000 * self.watch.longest_s)
-        return ThreadLoad(self._jobs.qsize(), self._reported_busy_ns, stood_ms)
+        hang_ms = int(1000 * self.watch.longest_s)
+        return ThreadLoad(self._jobs.qsize(), self._reported_busy_ns, hang_ms)
 
     def hangs(self) -> bool:
         """See `DirectoryExecutor`."""

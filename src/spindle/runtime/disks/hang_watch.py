@@ -22,30 +22,30 @@ class WatchedThread:
     Attributes:
         function: the function that the thread runs now, or None. The thread sets it.
         progress: returns a number that changes whenever the thread makes progress.
-        stood_s: the time without progress, in seconds.
+        hang_s: the time without progress, in seconds.
     """
 
-    __slots__ = ("_seen", "function", "progress", "stood_s")
+    __slots__ = ("_seen", "function", "hang_s", "progress")
 
     def __init__(
         self, progress: Callable[[], float], function: Callable[..., object] | None = None
     ) -> None:
         self.function = function
         self.progress = progress
-        self.stood_s = 0.0
+        self.hang_s = 0.0
         self._seen: float | None = None
 
     def look(self) -> float:
         """Return how long the thread had made no progress before it went on just now, in seconds.
 
-        The result is 0 while it makes no progress; `stood_s` is then the time.
+        The result is 0 while it makes no progress; `hang_s` is then the time.
         """
         progress = self.progress()
         if self.function is None or progress != self._seen:
-            stood_s, self.stood_s = self.stood_s, 0.0
+            hang_s, self.hang_s = self.hang_s, 0.0
             self._seen = progress
-            return stood_s
-        self.stood_s += LOOK_S
+            return hang_s
+        self.hang_s += LOOK_S
         return 0.0
 
 
@@ -92,7 +92,7 @@ class HangWatch:
     @property
     def longest_s(self) -> float:
         """The longest time for which a thread has made no progress, in seconds."""
-        return max((thread.stood_s for thread in self._threads), default=0.0)
+        return max((thread.hang_s for thread in self._threads), default=0.0)
 
     def limit(self, limit_s: float) -> None:
         """Lower the time that a thread may make no progress."""
@@ -105,18 +105,18 @@ class HangWatch:
     def look(self) -> None:
         """Check every thread: report one that hangs; after the limit, call `on_hang`."""
         for thread in list(self._threads):
-            stood_before_s = thread.look()
-            if stood_before_s >= _REPORTED_AFTER_S:
-                log.warning("log directory %s goes on after %.0f s", self._path, stood_before_s)
-            if thread.stood_s == _REPORTED_AFTER_S:
+            hung_s = thread.look()
+            if hung_s >= _REPORTED_AFTER_S:
+                log.warning("log directory %s goes on after %.0f s", self._path, hung_s)
+            if thread.hang_s == _REPORTED_AFTER_S:
                 log.error(
                     "log directory %s hangs: its disk has not answered for %.0f s (%s)",
                     self._path,
-                    thread.stood_s,
+                    thread.hang_s,
                     getattr(thread.function, "__qualname__", thread.function),
                 )
-            if thread.stood_s >= self._limit_s:
+            if thread.hang_s >= self._limit_s:
                 self.stop()
                 self._threads.clear()
-                self._on_hang(f"the disk has not answered for {thread.stood_s:.0f} s")
+                self._on_hang(f"the disk has not answered for {thread.hang_s:.0f} s")
                 return

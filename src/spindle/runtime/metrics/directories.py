@@ -65,7 +65,7 @@ def disk_metrics(disks: Iterable[DirectoryExecutor]) -> Iterator[Metric]:
     yield gauges(
         f"{_DIRECTORY}_hang_time_seconds",
         "Time for which a thread has waited for the disk without any progress.",
-        [(labels, load.stood_ms / _MS) for labels, load in loads],
+        [(labels, load.hang_ms / _MS) for labels, load in loads],
     )
     yield gauges(
         f"{_DIRECTORY}_failure",

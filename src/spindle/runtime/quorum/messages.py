@@ -72,13 +72,13 @@ class QuorumMessages:
             future.set_result(reply.response)
 
     def close(self) -> None:
-        """Give up all requests, and refuse those of others."""
+        """Cancel the requests of this node, and refuse those that it has not answered."""
         for exchange in list(self._exchanges):
             exchange.cancel()
         self.refuse()
 
     def refuse(self) -> None:
-        """Refuse the requests of others that have no answer yet."""
+        """Refuse the received requests that have no answer yet."""
         for future in self._answers.values():
             if not future.done():
                 future.set_exception(

@@ -196,7 +196,7 @@ class RaftMetadataQuorum:
             self._on_fault(fault)
 
     def _resign_without_disk(self) -> None:
-        """Ask the voters to elect if this node leads, so that they need not wait for its silence.
+        """If this node leads, ask the other voters to elect, so that no fetch timeout has to pass.
 
         Nothing has to be stored for that: a leader that starts again does not lead its last epoch.
         """

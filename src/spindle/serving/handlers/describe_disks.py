@@ -61,7 +61,7 @@ def _disk(
         leader_count=counts.leaders[directory],
         queue_length=load.queue_length,
         busy_ns=load.busy_ns,
-        stood_ms=load.stood_ms,
+        hang_ms=load.hang_ms,
         operations=_operations(executor.io),
     )
     if failure is not None:

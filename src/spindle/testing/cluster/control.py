@@ -11,7 +11,7 @@ class Refused(Exception):
     """The other side could not do what it was asked. The text says why."""
 
 
-class NobodyThere(Exception):
+class NoReply(Exception):
     """The process at the other end has ended, or gave no answer in time."""
 
 
@@ -20,7 +20,7 @@ def ask(path: str, request: dict[str, Any], timeout_s: float) -> Any:
 
     Raises:
         Refused: the other side could not do it.
-        NobodyThere: it does not listen, has ended meanwhile, or gave no answer in time.
+        NoReply: it does not listen, has ended meanwhile, or gave no answer in time.
     """
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(timeout_s)
@@ -31,9 +31,9 @@ def ask(path: str, request: dict[str, Any], timeout_s: float) -> Any:
         except TimeoutError:
             raise TimeoutError(f"no answer after {timeout_s:g} s") from None
         except OSError as error:
-            raise NobodyThere(str(error)) from error
+            raise NoReply(str(error)) from error
     if not line:
-        raise NobodyThere("the connection was closed")
+        raise NoReply("the connection was closed")
     answer = json.loads(line)
     if "error" in answer:
         raise Refused(answer["error"])

@@ -120,7 +120,7 @@ class Keeper:
             elif fd == self.control.fileno():
                 self._accept()
             elif fd in lives:
-                self._hear(lives[fd])
+                self._read_signs(lives[fd])
             else:
                 # A waiting client sends nothing more: it has given up.
                 self._drop(fd)
@@ -273,8 +273,8 @@ class Keeper:
 
     # -- nodes
 
-    def _hear(self, member: _Member) -> None:
-        """Read the news of a node: it serves, it has left the cluster, or it has ended."""
+    def _read_signs(self, member: _Member) -> None:
+        """Read the signs of a node: it serves, it has left the cluster, or it has ended."""
         life = member.life
         assert life is not None
         news = os.read(life.process.life_fd, 64)

@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 from typing import Any, Final
 
-from spindle.testing.cluster.control import NobodyThere, Refused, ask, listen
+from spindle.testing.cluster.control import NoReply, Refused, ask, listen
 from spindle.testing.cluster.errors import ClusterError
 
 _COMMAND: Final = "from spindle.testing.cluster.keeper import main; main()"
@@ -60,12 +60,14 @@ class KeeperProcess:
             return ask(self._control_path, {"do": what, **fields}, timeout_s)
         except Refused as error:
             raise ClusterError(str(error)) from None
-        except NobodyThere as error:
-            raise ClusterError(f"the cluster's process has ended ({error}){self._words}") from None
+        except NoReply as error:
+            raise ClusterError(
+                f"the cluster's process has ended ({error}){self._log_text}"
+            ) from None
 
     @property
-    def _words(self) -> str:
-        """The last words of a keeper that has ended."""
+    def _log_text(self) -> str:
+        """The log of a keeper that has ended, as the end of an error message."""
         try:
             text = self._log_file.read_text(errors="replace").strip()
         except OSError:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from spindle.testing.cluster.control import NobodyThere, Refused, ask
+from spindle.testing.cluster.control import NoReply, Refused, ask
 from spindle.testing.cluster.disk import Disk
 from spindle.testing.cluster.errors import ClusterError
 
@@ -157,7 +157,7 @@ class NodeHandle:
         """
         try:
             return ask(self._control, {"do": what, **fields}, timeout_s)
-        except NobodyThere:
+        except NoReply:
             raise ClusterError(f"node {self.node_id} does not run") from None
         except Refused as error:
             raise ClusterError(f"node {self.node_id}: {error}") from None
@@ -168,7 +168,7 @@ class NodeHandle:
             raise ClusterError(f"node {self.node_id} is paused; resume it first")
         try:
             ask(self._control, {"do": what, **fields}, _COMMAND_S)
-        except NobodyThere:
+        except NoReply:
             return
         except Refused as error:
             raise ClusterError(f"node {self.node_id}: {error}") from None

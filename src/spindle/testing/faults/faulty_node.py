@@ -49,11 +49,11 @@ class FaultyNode:
 
         def new_loop() -> asyncio.AbstractEventLoop:
             loop = FaultyLoop(network)
-            control.loop_is(loop)
+            control.use_loop(loop)
             return loop
 
         def started(node: Node) -> None:
-            control.node_is(node)
+            control.use_node(node)
             on_ready(node)
 
         return run_node(config, started, machine, new_loop)

@@ -43,12 +43,12 @@ class NodeControl:
         }
         threading.Thread(target=self._serve, name="control", daemon=True).start()
 
-    def loop_is(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Name the event loop, on which network faults are applied."""
+    def use_loop(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Apply network faults on this event loop."""
         self._loop = loop
 
-    def node_is(self, node: Node) -> None:
-        """Name the node, which has started, so that conditions can be awaited."""
+    def use_node(self, node: Node) -> None:
+        """Wait for conditions on this node, which has started."""
         self._node = node
         self._is_ready.set()
 
