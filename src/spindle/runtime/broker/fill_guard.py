@@ -98,7 +98,7 @@ class FillGuard:
             self._watermarks.high,
             "it is cordoned and gets no new replicas"
             if has_effect
-            else "it still gets new replicas: the cluster's metadata.version does not support cordons",
+            else "it still gets new replicas: metadata.version does not support cordons",
         )
 
     def _log_end(self, path: str, space: Space | None) -> None:
