@@ -33,6 +33,7 @@ from benchmarks.items import (
     GIB,
     KAFKA_JVM,
     LIMIT_S,
+    NODE_OF_THREE_DIRECTORIES,
     OVERRIDES,
     Item,
     Metric,
@@ -346,10 +347,6 @@ def restart_without_a_disk(subject: NodeOnDisks, sizes: Sizes) -> Metrics:
     return {"time": time.perf_counter() - begin_s, "cpu": node.cpu_s()}
 
 
-def _three_directories(node_class: type[Node], folder: Path) -> Node:
-    return node_class(folder, 3, overrides=dict(OVERRIDES), jvm_options=KAFKA_JVM)
-
-
 DISK_ITEMS: tuple[Item, ...] = (
     Item(
         "directory-failure",
@@ -371,7 +368,7 @@ DISK_ITEMS: tuple[Item, ...] = (
             Metric("refused", "ms until no replica is placed", False, 1.0),
             Metric("accepted", "ms until replicas are placed again", False, 1.0),
         ),
-        Subject("node of three directories", _three_directories),
+        NODE_OF_THREE_DIRECTORIES,
     ),
     Item(
         "restart-with-a-dead-disk",

@@ -301,8 +301,13 @@ def _one_node(node_class: type[Node], folder: Path) -> Node:
     return node_class(folder, 1, overrides=dict(OVERRIDES), jvm_options=KAFKA_JVM)
 
 
+def _three_directories(node_class: type[Node], folder: Path) -> Node:
+    return node_class(folder, 3, overrides=dict(OVERRIDES), jvm_options=KAFKA_JVM)
+
+
 SHARED_NODE = Subject("node", _one_node, is_shared=True)
 FRESH_NODE = Subject("fresh node", _one_node)
+NODE_OF_THREE_DIRECTORIES = Subject("node of three directories", _three_directories)
 
 ITEMS: tuple[Item, ...] = (
     Item(

@@ -6,21 +6,18 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from pathlib import Path
 
 from confluent_kafka import Message, Producer
 from peers.clients import settings
 from peers.node import Node
 
 from benchmarks.items import (
-    KAFKA_JVM,
     LIMIT_S,
-    OVERRIDES,
+    NODE_OF_THREE_DIRECTORIES,
     Item,
     Metric,
     Metrics,
     Sizes,
-    Subject,
     fill,
     topic_of,
 )
@@ -90,10 +87,6 @@ def move(node: Node, sizes: Sizes) -> Metrics:
     }
 
 
-def _three_directories(node_class: type[Node], folder: Path) -> Node:
-    return node_class(folder, 3, overrides=dict(OVERRIDES), jvm_options=KAFKA_JVM)
-
-
 MOVE_ITEMS: tuple[Item, ...] = (
     Item(
         "move-between-directories",
@@ -103,6 +96,6 @@ MOVE_ITEMS: tuple[Item, ...] = (
             Metric("broker_cpu", "broker CPU-s per GB", False),
             Metric("p99", "ms until acknowledged, p99", False, 1.0),
         ),
-        Subject("node of three directories", _three_directories),
+        NODE_OF_THREE_DIRECTORIES,
     ),
 )

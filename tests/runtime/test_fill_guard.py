@@ -84,7 +84,7 @@ def test_below_the_level_of_cordons_the_log_says_that_nothing_changes(
         disks.has_effect = False
         await FillGuard(values(Home(tmp_path)), disks.ask, disks.cordon).check()
         (warning,) = caplog.messages
-        assert "it still gets new replicas: the cluster's metadata.version has no" in warning
+        assert "it still gets new replicas: metadata.version does not support" in warning
 
     run(scenario)
 

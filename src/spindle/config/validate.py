@@ -156,10 +156,10 @@ def _check_cordon_notes(values: Mapping[str, str]) -> None:
     text = values["cordoned.log.dirs"]
     notes = parse_notes(values[CORDON_NOTES])
     kept = kept_notes(notes, cordon_entries(text))
-    strangers = [note.path for note in notes if note not in kept]
-    if strangers:
+    unknown = [note.path for note in notes if note not in kept]
+    if unknown:
         raise _invalid_request(
-            f"{CORDON_NOTES} has a note of {', '.join(strangers)}, which is no entry of "
+            f"{CORDON_NOTES} has a note of {', '.join(unknown)}, which is no entry of "
             f"cordoned.log.dirs={text}"
         )
 

@@ -94,8 +94,8 @@ class DirectoryExecutor(Protocol):
     def let_go(self, function: Callable[[*Ts], object], *args: *Ts) -> None:
         """Run a function that closes files, although the directory has failed.
 
-        The disk can then be unmounted and repaired.
-        Its errors do not matter. It is not run if the thread is abandoned.
+        The disk can then be unmounted and repaired. Errors of the function are ignored. It is not
+        run if the thread is abandoned.
         """
         ...
 

@@ -117,7 +117,7 @@ class CordonKeeper:
                 metadata_version_name(CORDONED_DIRECTORIES_LEVEL),
                 metadata_version_name(self._level),
             )
-        self._warn_of_strangers()
+        self._warn_of_unknown_entries()
         self._apply()
         self._wake.set()
 
@@ -142,14 +142,14 @@ class CordonKeeper:
         else:
             self._tell({})
 
-    def _warn_of_strangers(self) -> None:
+    def _warn_of_unknown_entries(self) -> None:
         found = match_paths(self._entries, self._paths)
-        strangers = [e for e, path in found.items() if path is None and e != EVERY_DIRECTORY]
-        if strangers:
+        unknown = [e for e, path in found.items() if path is None and e != EVERY_DIRECTORY]
+        if unknown:
             log.warning(
                 "%s names %s, which is no log directory of this broker; the entry has no effect",
                 CORDONED_LOG_DIRS,
-                ", ".join(strangers),
+                ", ".join(unknown),
             )
 
     # -- ending cordons
@@ -162,8 +162,10 @@ class CordonKeeper:
                 await self._wake.wait()
 
     async def _end_cordons(self) -> float | None:
-        """End the cordons whose time is over; return the ms after which to look again, if any
-        cordon has an end."""
+        """End the cordons whose time is over; return the ms until the next end of a cordon.
+
+        The result is None if no cordon has an end.
+        """
         now_ms = self._now_ms()
         over = [n for n in kept_notes(self._notes, self._entries) if n.is_expired(now_ms)]
         ended = [note.path for note in over]

@@ -195,17 +195,17 @@ class BrokerLifecycle:
             )
 
     async def leave_at_once(self, timeout_s: float) -> bool:
-        """Ask to be fenced, because the broker cannot serve; return True if the controller has.
+        """Ask to be fenced, because the broker cannot serve; return True if it has been fenced.
 
-        Otherwise the controller would notice the end of the broker only with that of its session.
+        Without this request the controller would fence the broker only when its session ends.
         """
         self._is_ready = False
         return await self.controlled_shutdown(timeout_s)
 
     async def controlled_shutdown(self, timeout_s: float = _CONTROLLED_SHUTDOWN_S) -> bool:
-        """Have the leaderships moved away; return True when the controller lets the broker go.
+        """Ask the controller to move the leaderships away; return True when it has.
 
-        Return False at once if nobody can answer: no controller has done so for the time of a
+        Return False at once if no controller can grant it: none has answered for the time of a
         session, or the broker is not registered any more.
         """
         if self.state is not BrokerState.RUNNING:
@@ -353,15 +353,15 @@ class BrokerLifecycle:
                 raise ApiError(ErrorCode(response.error_code))
         except ApiError as error:
             log.info("heartbeat failed: %s", error)
-            self._end_vain_shutdown(error)
+            self._give_up_shutdown(error)
             return self._backoff.next_ms() / 1000
         self._backoff.reset()
         self._answered_s = asyncio.get_running_loop().time()
         self._acknowledged_offline.update(dict.fromkeys(offline))
         return self._follow(response)
 
-    def _end_vain_shutdown(self, error: ApiError) -> None:
-        """End a controlled shutdown that nobody will grant, so that the broker can stop."""
+    def _give_up_shutdown(self, error: ApiError) -> None:
+        """End a controlled shutdown that no controller will grant, so that the broker can stop."""
         if self.state is not BrokerState.PENDING_CONTROLLED_SHUTDOWN:
             return
         is_gone = error.code is ErrorCode.STALE_BROKER_EPOCH
