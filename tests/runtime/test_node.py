@@ -306,8 +306,8 @@ def test_what_is_advertised_is_served(tmp_path: Path) -> None:
             )
             keys = [row.api_key for row in versions.api_keys]
             assert keys == sorted(keys)
-            assert {0, 1, 2, 3, 8, 9, 10, 11, 12, 13, 14, 18, 19, 20, 22, 32, 35} <= set(keys)
-            assert not {24, 26, 68} & set(keys)
+            assert {0, 1, 2, 3, 8, 9, 10, 11, 12, 13, 14, 18, 19, 20, 22, 32, 35, 68} <= set(keys)
+            assert not {24, 26, 76} & set(keys)
             finalized = {f.name: f.max_version_level for f in versions.finalized_features}
             assert finalized["metadata.version"] == 30
 
