@@ -51,7 +51,9 @@ def test_an_offline_directory_has_its_reason_and_a_cordoned_one_its_cause(tmp_pa
     async def scenario() -> None:
         home = Home(tmp_path, cordoned_log_dirs=str(tmp_path / "disk3")).format()
         async with running(home) as node, connected(node) as client:
-            node._directories.thread(str(home.directories[1])).fail(OSError(5, "Input/output error", "/x/y"))
+            node._directories.thread(str(home.directories[1])).fail(
+                OSError(5, "Input/output error", "/x/y")
+            )
             await asyncio.sleep(0)
             disks = by_path(await client.ask(DescribeDisksRequest()))
             offline = disks[str(home.directories[1])]
