@@ -74,10 +74,47 @@ def test_a_good_history_has_no_faults(seed: int) -> None:
     assert verdict.redelivered == 2 * PARTITIONS
 
 
+def test_an_acknowledgement_without_an_offset_is_no_fault() -> None:
+    history = good_history(1)
+    forget_offset(history)
+    verdict = check(history)
+    assert verdict.faults == ()
+    assert verdict.without_offset == 1
+    assert "(1 without an offset)" in verdict.text
+
+
 def drop_from_log(history: ClientHistory) -> None:
     event = history.events[index_of(history, Acknowledged, 3)]
     assert isinstance(event, Acknowledged)
     del history.logs[event.partition][event.offset]
+
+
+def forget_offset(history: ClientHistory, number: int = 3) -> Acknowledged:
+    """Let an acknowledgement come without its offset; return it as it was."""
+    at = index_of(history, Acknowledged, number)
+    event = history.events[at]
+    assert isinstance(event, Acknowledged)
+    history.events[at] = event._replace(offset=None)
+    return event
+
+
+def drop_what_has_no_offset(history: ClientHistory) -> None:
+    event = forget_offset(history)
+    assert event.offset is not None
+    del history.logs[event.partition][event.offset]
+
+
+def store_elsewhere_without_offset(history: ClientHistory) -> None:
+    event = forget_offset(history)
+    assert event.offset is not None
+    log = history.logs[(event.partition + 1) % PARTITIONS]
+    log[len(log)] = history.logs[event.partition].pop(event.offset)
+
+
+def store_twice_without_offset(history: ClientHistory) -> None:
+    event = forget_offset(history)
+    log = history.logs[event.partition]
+    log[len(log)] = event.record
 
 
 def store_twice(history: ClientHistory) -> None:
@@ -153,6 +190,9 @@ def deliver_without_assignment(history: ClientHistory) -> None:
 
 DEFECTS: tuple[tuple[Callable[[ClientHistory], None], str], ...] = (
     (drop_from_log, "lost: "),
+    (drop_what_has_no_offset, "lost: "),
+    (store_elsewhere_without_offset, "lost: "),
+    (store_twice_without_offset, "duplicated: "),
     (store_twice, "duplicated: "),
     (store_twice_elsewhere, "duplicated: "),
     (exchange, "out of order: "),

@@ -46,6 +46,40 @@ def test_only_disks_that_were_hurt_are_replaced() -> None:
                     hurt.add(step.disk)
 
 
+def test_only_disks_that_were_broken_since_are_readmitted() -> None:
+    for seed in SEEDS:
+        for episode in draw_schedule(seed).episodes:
+            broken = set()
+            for step in episode.steps:
+                if step.deed is Deed.READMIT:
+                    assert step.disk in broken
+                    assert step.disk != METADATA_DISK
+                    broken.remove(step.disk)
+                elif step.deed.has_disk and step.deed not in {*HARMLESS, Deed.SLOW}:
+                    broken.add(step.disk)
+
+
+def test_disks_come_back_both_ways() -> None:
+    schedules = list(map(draw_schedule, SEEDS))
+    ways = {episode.with_readmission for one in schedules for episode in one.episodes}
+    assert ways == {True, False}
+    for way in ("by re-admission", "by a restart"):
+        assert any(f"mend everything, directories {way}" in one.text for one in schedules)
+
+
+def test_empty_disks_and_disks_with_logs_are_readmitted() -> None:
+    before = set()
+    for seed in SEEDS:
+        for episode in draw_schedule(seed).episodes:
+            last: dict[int, Deed] = {}
+            for step in episode.steps:
+                if step.deed is Deed.READMIT:
+                    before.add(last[step.disk])
+                if step.deed.has_disk and step.deed not in HARMLESS:
+                    last[step.disk] = step.deed
+    assert {Deed.FAIL, Deed.FILL, Deed.PROTECT, Deed.TEAR, Deed.REPLACE} <= before
+
+
 def test_every_deed_and_place_comes_up() -> None:
     steps = [
         step for seed in SEEDS for episode in draw_schedule(seed).episodes for step in episode.steps

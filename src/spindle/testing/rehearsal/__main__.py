@@ -33,8 +33,9 @@ _SCHEDULES_OF_A_CLUSTER = 25
 def main(schedules: int, seed: int, kafka_libs: Path | None, java: str, keep: Path | None) -> None:
     """Play random schedules of faults on real brokers, under traffic of unmodified clients.
 
-    Disks fail, run full, turn read-only, become slow and are replaced; brokers are killed, paused,
-    restarted and cut off; directories are cordoned and replicas moved. A checker knows every
+    Disks fail, run full, turn read-only, become slow and are replaced, and come back on the running
+    broker or at a restart; brokers are killed, paused, restarted and cut off; directories are
+    cordoned and replicas moved. A checker knows every
     acknowledged record. The exit code is 1 if one was lost, duplicated or out of order.
     """
     console = Console(highlight=False)

@@ -2,7 +2,8 @@
 
 The rules:
 
-* An acknowledged record is in the log, at the acknowledged partition and offset.
+* An acknowledged record is in the log, at the acknowledged partition and offset. If the producer
+  was not told the offset, it is anywhere in that partition.
 * No record is in the log twice, and none that nobody has sent.
 * The records of a producer are in the order of their numbers in each partition.
 * A member of a group gets the records of a partition one after the other, without a gap, as they
@@ -38,7 +39,7 @@ class Findings:
 
     Attributes:
         faults: one sentence for each; empty if all rules hold.
-        acknowledged: records that were acknowledged.
+        acknowledged: records that were acknowledged, `without_offset` of them at no known offset.
         stored: records in the log.
         delivered: records that members of groups got, `redelivered` of them not for the first time
             (after a rebalance, from the committed offset on).
@@ -49,12 +50,14 @@ class Findings:
     stored: int
     delivered: int
     redelivered: int
+    without_offset: int = 0
 
     @property
     def text(self) -> str:
         """One line for people."""
+        unknown = f" ({self.without_offset:,} without an offset)" if self.without_offset else ""
         return (
-            f"{self.acknowledged:,} records acknowledged, {self.stored:,} stored, "
+            f"{self.acknowledged:,} records acknowledged{unknown}, {self.stored:,} stored, "
             f"{self.delivered:,} delivered ({self.redelivered:,} again after a rebalance), "
             f"{len(self.faults)} faults"
         )
@@ -76,18 +79,28 @@ def check(history: ClientHistory) -> Findings:
         faults += kind[:_SHOWN]
         if len(kind) > _SHOWN:
             faults.append(f"... and {len(kind) - _SHOWN} more of this kind")
+    acknowledged = [event for event in history.events if isinstance(event, Acknowledged)]
     return Findings(
         tuple(faults),
-        sum(isinstance(event, Acknowledged) for event in history.events),
+        len(acknowledged),
         sum(map(len, history.logs.values())),
         deliveries.count,
         deliveries.repeated,
+        sum(event.offset is None for event in acknowledged),
     )
 
 
 def _lost(history: ClientHistory) -> Iterator[str]:
+    stored = {partition: set(log.values()) for partition, log in history.logs.items()}
     for event in history.events:
         if isinstance(event, Acknowledged):
+            if event.offset is None:
+                if event.record not in stored.get(event.partition, ()):
+                    yield (
+                        f"lost: {event.record} was acknowledged without an offset in partition "
+                        f"{event.partition}, where it is not"
+                    )
+                continue
             found = history.logs.get(event.partition, {}).get(event.offset)
             if found != event.record:
                 yield (

@@ -29,6 +29,8 @@ from spindle.testing.cluster.node import NodeHandle
 from spindle.testing.rehearsal.schedule import Deed, Episode, FaultStep
 
 _IN_SYNC_S: Final = 90.0
+_NOTICED_S: Final = 3.0
+"""A disk that the broker does not use is not noticed to be broken; nobody waits longer."""
 _SLOW_MS: Final = 100.0
 _ADMIN_S: Final = 5.0
 _CORDONED: Final = "cordoned.log.dirs"
@@ -57,12 +59,13 @@ class Conductor:
         Raises:
             TimeoutError: the replicas do not come in sync.
             ClusterError: a node does not start.
+            ApiError: a broker does not take back a directory that is offline and well.
         """
         for step in episode.steps:
             time.sleep(step.pause_s)
             self._do(step)
         time.sleep(episode.rest_s)
-        self.mend()
+        self.mend(with_readmission=episode.with_readmission)
 
     def _do(self, step: FaultStep) -> None:
         node = self._cluster.broker(step.broker)
@@ -85,6 +88,7 @@ class Conductor:
             Deed.SLOW: lambda: disk.slow(_SLOW_MS),
             Deed.TEAR: lambda: disk.tear("fail"),
             Deed.REPLACE: disk.replace,
+            Deed.READMIT: lambda: self._heal_and_readmit(disk),
             Deed.KILL: lambda: self._kill(node, later_s),
             Deed.PAUSE: lambda: self._pause(node, later_s),
             Deed.RESTART: lambda: self._restart(node),
@@ -125,6 +129,17 @@ class Conductor:
 
     # -- directories
 
+    def _heal_and_readmit(self, disk: Disk) -> None:
+        try:
+            disk.wait_until_offline(_NOTICED_S)
+        finally:
+            disk.heal()
+        self._readmit(disk)
+
+    def _readmit(self, disk: Disk) -> None:
+        kind = "an empty directory" if disk.readmit() else "a directory with its logs"
+        self.note(f"  broker {disk.node.node_id} has re-admitted {disk.path.name}, {kind}")
+
     def _cordon(self, node: NodeHandle, path: str | None) -> None:
         operation = AlterConfigOpType.DELETE if path is None else AlterConfigOpType.SET
         entry = ConfigEntry(_CORDONED, path or "", incremental_operation=operation)
@@ -159,8 +174,13 @@ class Conductor:
 
     # -- the end of an episode
 
-    def mend(self) -> None:
-        """End all faults, bring everything up, and wait until all replicas are in sync."""
+    def mend(self, *, with_readmission: bool) -> None:
+        """End all faults, bring everything up, and wait until all replicas are in sync.
+
+        Args:
+            with_readmission: running brokers re-admit directories, new disks included; otherwise
+                they are restarted.
+        """
         self.note("everything is mended")
         self._cluster.heal_network()
         for node in self._cluster.nodes:
@@ -168,14 +188,16 @@ class Conductor:
                 node.resume()
             for disk in node.disks:
                 disk.heal()
-                if disk.directory_id is None:
-                    disk.format()
+                if not with_readmission:
+                    _format_if_new(disk)
         for node in self._cluster.nodes:
             if not node.is_running:
+                for disk in node.disks:
+                    _format_if_new(disk)
                 node.start()
         self._cluster.await_ready(self._cluster.nodes)
         for node in self._cluster.nodes:
-            self._bring_back(node)
+            self._bring_back(node, with_readmission=with_readmission)
             try:
                 self._cordon(node, None)
             except KafkaException as refused:
@@ -183,10 +205,24 @@ class Conductor:
         self._cluster.wait_until_in_sync(timeout_s=_IN_SYNC_S)
         self.note("all replicas are in sync")
 
-    def _bring_back(self, node: NodeHandle) -> None:
-        """Restart a node that has offline directories, or that the other brokers do not know."""
+    def _bring_back(self, node: NodeHandle, *, with_readmission: bool) -> None:
+        """Bring back offline directories of a node, or a node that the others do not know."""
         with self._client() as client:
             views = client.describe_log_dirs().get(node.node_id)
-        if views is None or any(view.error is not ErrorCode.NONE for view in views):
+        failed = {view.path for view in views or () if view.error is not ErrorCode.NONE}
+        if with_readmission and views is not None:
+            for disk in node.disks:
+                if str(disk.path) in failed:
+                    self._readmit(disk)
+                    failed.remove(str(disk.path))
+        new = [disk for disk in node.disks if disk.directory_id is None]
+        if views is None or failed or new:
+            for disk in new:
+                _format_if_new(disk)
             self.note(f"  broker {node.node_id} is restarted for its directories")
             node.restart()
+
+
+def _format_if_new(disk: Disk) -> None:
+    if disk.directory_id is None:
+        disk.format()

@@ -18,11 +18,15 @@ class NumberedRecord(NamedTuple):
 
 
 class Acknowledged(NamedTuple):
-    """A producer was told that its record is safe at this offset."""
+    """A producer was told that its record is safe at this offset.
+
+    The offset is None if the producer was not told it: a batch that was sent again, and was in the
+    log already, may be acknowledged in this way.
+    """
 
     record: NumberedRecord
     partition: int
-    offset: int
+    offset: int | None
 
 
 class Assigned(NamedTuple):

@@ -88,7 +88,8 @@ class JavaProducer(JavaClient):
             case "producer_send_success":
                 producer, _, number = event["value"].partition(".")
                 record = NumberedRecord(producer, int(number))
-                self.recorder.note(Acknowledged(record, event["partition"], event["offset"]))
+                offset = event["offset"] if event["offset"] >= 0 else None
+                self.recorder.note(Acknowledged(record, event["partition"], offset))
             case "producer_send_error":
                 self.recorder.trouble(f"Java producer: {event['message']}")
 

@@ -40,6 +40,18 @@ def parsed(value: bytes) -> NumberedRecord:
     return NumberedRecord(producer, int(number))
 
 
+def acknowledgement(message: Message) -> Acknowledged:
+    """Return what a delivery report without an error says.
+
+    librdkafka gives no offset, or a negative one, for a batch that the broker had already.
+    """
+    value, partition, offset = message.value(), message.partition(), message.offset()
+    assert value is not None
+    assert partition is not None
+    is_known = offset is not None and offset >= 0
+    return Acknowledged(parsed(value), partition, offset if is_known else None)
+
+
 class ClientThread(ABC):
     """A client on a thread of its own. An exception that it does not expect is a trouble."""
 
@@ -103,11 +115,7 @@ class ProducerThread(ClientThread):
         if error is not None:
             self.recorder.trouble(f"producer {self.name}: {error}")
             return
-        value, partition, offset = message.value(), message.partition(), message.offset()
-        assert value is not None
-        assert partition is not None
-        assert offset is not None
-        self.recorder.note(Acknowledged(parsed(value), partition, offset))
+        self.recorder.note(acknowledgement(message))
 
 
 class MemberThread(ClientThread):

@@ -27,6 +27,7 @@ class Deed(StrEnum):
     SLOW = "slow down"
     TEAR = "tear a write of"
     REPLACE = "replace"
+    READMIT = "heal and re-admit"
     KILL = "kill"
     PAUSE = "pause"
     RESTART = "restart"
@@ -45,7 +46,7 @@ class Deed(StrEnum):
 _DISK_FAULTS: Final = (Deed.FAIL, Deed.FILL, Deed.PROTECT, Deed.SLOW, Deed.TEAR)
 _BROKER_FAULTS: Final = (Deed.KILL, Deed.PAUSE, Deed.RESTART, Deed.CUT_PEERS, Deed.CUT_CLIENTS)
 _HARMLESS: Final = (Deed.CORDON, Deed.CORDON, Deed.UNCORDON, Deed.MOVE, Deed.MOVE, Deed.MOVE)
-_OF_DISKS: Final = (*_DISK_FAULTS, Deed.REPLACE, Deed.CORDON, Deed.MOVE)
+_OF_DISKS: Final = (*_DISK_FAULTS, Deed.REPLACE, Deed.READMIT, Deed.CORDON, Deed.MOVE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +69,17 @@ class FaultStep:
 
 @dataclass(frozen=True, slots=True)
 class Episode:
-    """The steps while one broker suffers, and the time until it is mended."""
+    """The steps while one broker suffers, and the time until it is mended.
+
+    Attributes:
+        with_readmission: at the end, a running broker re-admits its offline directories; otherwise
+            a restart brings them back.
+    """
 
     victim: int
     steps: tuple[FaultStep, ...]
     rest_s: float
+    with_readmission: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +97,8 @@ class FaultSchedule:
         for number, episode in enumerate(self.episodes, 1):
             lines.append(f"episode {number}, broker {episode.victim} suffers")
             lines += [f"  {step}" for step in episode.steps]
-            lines.append(f"  after {episode.rest_s:.2f} s: mend everything")
+            way = "by re-admission" if episode.with_readmission else "by a restart"
+            lines.append(f"  after {episode.rest_s:.2f} s: mend everything, directories {way}")
         return "\n".join(lines)
 
 
@@ -105,23 +113,33 @@ def _draw_episode(random: Random) -> Episode:
     victim = random.randint(1, BROKERS)
     steps: list[FaultStep] = []
     hurt: list[int] = []
+    broken: set[int] = set()
     for _ in range(random.randint(1, 4)):
         steps += [
             _step(random, random.choice(_HARMLESS), random.randint(1, BROKERS))
             for _ in range(random.choice((0, 0, 1, 2)))
         ]
         roll = random.random()
-        if hurt and roll < 0.35:
-            steps.append(_step(random, Deed.REPLACE, victim, random.choice(hurt)))
+        if hurt and roll < 0.25:
+            disk = random.choice(hurt)
+            broken.add(disk)
+            steps.append(_step(random, Deed.REPLACE, victim, disk))
+        elif broken and roll < 0.5:
+            disk = random.choice(sorted(broken))
+            broken.remove(disk)
+            hurt = [other for other in hurt if other != disk]
+            steps.append(_step(random, Deed.READMIT, victim, disk))
         elif roll < 0.8:
             step = _step(random, random.choice(_DISK_FAULTS), victim)
             # An empty metadata directory makes a voter another one, and the quorum would lose it.
             if step.disk != METADATA_DISK:
                 hurt.append(step.disk)
+                if step.deed is not Deed.SLOW:
+                    broken.add(step.disk)
             steps.append(step)
         else:
             steps.append(_step(random, random.choice(_BROKER_FAULTS), victim))
-    return Episode(victim, tuple(steps), random.uniform(0.2, 2.0))
+    return Episode(victim, tuple(steps), random.uniform(0.2, 2.0), random.random() < 0.5)
 
 
 def _step(random: Random, deed: Deed, broker: int, disk: int = 0) -> FaultStep:
