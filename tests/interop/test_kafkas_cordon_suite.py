@@ -76,7 +76,7 @@ def play(nodes: dict[int, Node], test: str) -> list[str]:
     controllers = {n: node for n, node in nodes.items() if "controller" in node.roles}
     command = [
         *java_command("-Xmx256m", extra_path=f"{kafka_suite_jars()}/*"),
-        str(JAVA_SOURCES / "KafkaSuite.java"),
+        str(JAVA_SOURCES / "suite" / "KafkaSuite.java"),
         SUITE,
         test,
         ",".join(node.bootstrap for node in brokers.values()),

@@ -26,7 +26,6 @@ EASY = (
     "high watermark by one follower",
     "leader without a controller",
     "metadata committed alone",
-    "moves neither truncate nor compare",
     "moves without the controller",
     "producers forgotten by followers",
     "records of an earlier level",

@@ -9,13 +9,12 @@ from spindle.disks.directory_store import DirectoryStore
 from spindle.log.cleaning.cleaning import KeyOffsets
 from spindle.log.log import Log
 from spindle.metadata.cluster import BrokerRegistration
-from spindle.replicas import replica_copy, replica_manager
+from spindle.replicas import replica_manager
 from spindle.replicas.partition import Partition
 from spindle.replicas.replica_manager import Replicas
 from spindle.replication.replica_move import MoveState, ReplicaMove
 from spindle.runtime.broker.broker_server import BrokerServer
 from spindle.runtime.broker.lifecycle import BrokerLifecycle
-from spindle.runtime.broker.replica_mover import MoveTask
 from spindle.runtime.disks.hang_watch import HangWatch
 from spindle.testing.simulation.mutant import Function, Mutant, always, nothing
 
@@ -94,25 +93,6 @@ def _place_anywhere(original: Function) -> Function:
 # ---------------------------------------------------------------- moves between directories
 
 
-def _append_without_truncation(original: Function) -> Function:
-    """Keep the records in a future log that were truncated in the current one."""
-
-    def truncate_as_read(log: Any, chunk: Any, now_ms: int) -> Any:
-        kept = chunk._replace(truncated_to=log.log_end_offset, log_end_offset=log.log_end_offset)
-        return original(log, kept, now_ms)
-
-    return truncate_as_read
-
-
-def _compare_nothing(original: Function) -> Function:
-    """Count all copies as equal, without comparing them."""
-
-    async def verify(self: Any, end_offset: int) -> bool:
-        return bool(self._move.course.is_under_way)
-
-    return verify
-
-
 def _ask_nobody(original: Function) -> Function:
     """Swap the logs before the controller has committed the directory."""
 
@@ -161,12 +141,6 @@ DISK_MUTANTS: Final[dict[str, Mutant]] = {
     ),
     "hang beside the thread not seen": Mutant(HangWatch, "add", _watch_the_thread_alone),
     "hang not seen": Mutant(HangWatch, "look", nothing),
-    "moves neither truncate nor compare": Mutant(
-        replica_copy,
-        "truncate_as_read",
-        _append_without_truncation,
-        (Mutant(MoveTask, "_verify", _compare_nothing),),
-    ),
     "moves without the controller": Mutant(ReplicaMove, "_assign", _ask_nobody),
     "appends go on during a swap": Mutant(
         Partition, "hold", nothing, (Mutant(Partition, "replace_log", _replace_log),)
