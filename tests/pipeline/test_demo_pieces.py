@@ -36,7 +36,7 @@ from spindle.pipeline.demo.node import (
     stop_left_over,
 )
 from spindle.pipeline.demo.proof import Fingerprint, InputFingerprint, record_checksum
-from spindle.pipeline.demo.screen import Screen, size_text
+from spindle.pipeline.demo.screen import Screen
 
 SOME_RECORDS = st.lists(
     st.builds(
@@ -261,20 +261,6 @@ def test_output_without_a_terminal_is_plain() -> None:
     assert "five things" in text
     assert "\x1b" not in text
     assert "\r" not in text
-
-
-@pytest.mark.parametrize(
-    ("size_bytes", "text"),
-    [
-        (0, "0 B"),
-        (1023, "1023 B"),
-        (1536, "1.5 KiB"),
-        (10 * 1024**2, "10.0 MiB"),
-        (5e12, "4656.6 GiB"),
-    ],
-)
-def test_sizes_for_people(size_bytes: float, text: str) -> None:
-    assert size_text(size_bytes) == text
 
 
 def test_a_failed_demo_says_why_and_exits_with_1(

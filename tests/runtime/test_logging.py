@@ -9,7 +9,6 @@ import pytest
 from node_harness import Home, connected, run, running
 
 from spindle.common.errors import ConfigError
-from spindle.runtime.banner import size_text
 from spindle.runtime.logging_setup import JsonFormatter, TextFormatter
 
 
@@ -79,17 +78,3 @@ def test_the_banner_names_real_ports_ids_and_sizes(
             run(scenario)
     finally:
         logger.propagate = before
-
-
-@pytest.mark.parametrize(
-    ("size_bytes", "text"),
-    [
-        (0, "0 B"),
-        (1023, "1023 B"),
-        (1536, "1.5 KiB"),
-        (3 << 30, "3.0 GiB"),
-        (1 << 70, "1048576.0 PiB"),
-    ],
-)
-def test_sizes(size_bytes: int, text: str) -> None:
-    assert size_text(size_bytes) == text

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import click
 
 from spindle.cli.cluster_command import cluster_command
-from spindle.cli.table import size_text, table_lines
+from spindle.cli.table import table_lines
 from spindle.client.admin.cluster import (
     ClusterDescription,
     QuorumDescription,
@@ -19,6 +19,7 @@ from spindle.client.log_dirs import LogDirView
 from spindle.client.wire.cluster import WireClient
 from spindle.common.errors import ErrorCode
 from spindle.common.ids import TopicPartition
+from spindle.common.sizes import size_text
 
 
 class Status(NamedTuple):

@@ -1,11 +1,9 @@
-"""Tables and sizes as text for people."""
+"""Tables as text for people."""
 
 import re
 from collections.abc import Sequence
 from typing import Final
 
-_UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
-_STEP: Final = 1024
 _NUMBER: Final = re.compile(r"-|[\d.]+( [KMGTP]?i?B)?")
 
 
@@ -25,15 +23,3 @@ def table_lines(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]
         ).rstrip()
         for row in (head, *rows)
     ]
-
-
-def size_text(size_bytes: int) -> str:
-    """Return a size with a binary unit, such as 1.5 GiB; `-` for a negative (unknown) one."""
-    if size_bytes < 0:
-        return "-"
-    size = float(size_bytes)
-    for unit in _UNITS[:-1]:
-        if size < _STEP:
-            return f"{size_bytes} B" if unit == "B" else f"{size:.1f} {unit}"
-        size /= _STEP
-    return f"{size:.1f} {_UNITS[-1]}"

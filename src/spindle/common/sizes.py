@@ -1,4 +1,4 @@
-"""Sizes in bytes as log lines show them."""
+"""Sizes in bytes as text for people."""
 
 from typing import Final
 
@@ -6,7 +6,9 @@ _UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
 def size_text(size_bytes: int) -> str:
-    """Return a size as people read it, such as `1.5 GiB`."""
+    """Return a size with a binary unit, such as `1.5 GiB`; `-` for a negative (unknown) one."""
+    if size_bytes < 0:
+        return "-"
     size = float(size_bytes)
     for unit in _UNITS:
         if size < 1024 or unit == _UNITS[-1]:

@@ -88,7 +88,7 @@ def register_broker(
         record.in_controlled_shutdown = existing.is_in_controlled_shutdown
         record.broker_epoch = existing.epoch
         if image.metadata_version >= CORDONED_DIRECTORIES_LEVEL:
-            # They stay in force until the next heartbeat, which reports them again.
+            # The cordons stay in force until the next heartbeat, which reports them again.
             record.cordoned_log_dirs = _cordons_of(existing)
         if knows_directories:
             # A directory that is missing now has failed, whether a heartbeat has said so or not.

@@ -14,9 +14,10 @@ from spindle.cli.disks.documents import report_document
 from spindle.cli.disks.state_text import silence_text, state_text
 from spindle.cli.disks.survey import BrokerReport, Survey
 from spindle.cli.failure import CommandFailed
-from spindle.cli.table import size_text, table_lines
+from spindle.cli.table import table_lines
 from spindle.client.disks import DiskView
 from spindle.client.wire.cluster import WireClient
+from spindle.common.sizes import size_text
 from spindle.common.uuids import uuid_text
 
 SOME_ARE_SILENT: Final = 1

@@ -16,8 +16,8 @@ from spindle.cli.disks.state_text import (
     silence_text,
 )
 from spindle.cli.disks.survey import BrokerReport
-from spindle.cli.table import size_text
 from spindle.client.disks import DiskView, MoveView
+from spindle.common.sizes import size_text
 
 BAD: Final = "red"
 UNUSUAL: Final = "yellow"

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import click
 
-from spindle.cli.table import size_text, table_lines
+from spindle.cli.table import table_lines
 from spindle.cli.tools.bootstrap import connect_as
 from spindle.cli.tools.command import ToolCommand
 from spindle.cli.tools.failures import ToolFailed
@@ -23,6 +23,7 @@ from spindle.client.admin.refusals import exception_class
 from spindle.client.log_dirs import LogDirView
 from spindle.common.errors import ErrorCode
 from spindle.common.ids import TopicPartition
+from spindle.common.sizes import size_text
 
 _FORMAT_VERSION: Final = 1
 

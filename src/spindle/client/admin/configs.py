@@ -132,7 +132,7 @@ def alter(
 
     Args:
         appended, subtracted: entries of lists, by key; entries that others change at this moment
-            stay as these wish.
+            are kept.
 
     Raises:
         ApiError: the cluster refused; nothing has changed.

@@ -148,9 +148,8 @@ def _write(
 ) -> None:
     """Store the cordons and their notes with one request.
 
-    Cordons that others set or remove at this moment stay as they wish: only what differs from
-    `described` is written. Where the list begins with that of the property file, or becomes `*`,
-    it is written as a whole.
+    Only what differs from `described` is written, so that changes of others at this moment are
+    kept. The whole list is written if it was that of the property file, or if it becomes `*`.
     """
     known = _cordons(described).entries
     changes: dict[str, str] = {}
@@ -158,7 +157,7 @@ def _write(
     subtracted: dict[str, str] = {}
     more = [entry for entry in wanted.entries if entry not in known]
     less = [entry for entry in known if entry not in wanted.entries]
-    if _is_of_the_file(described.get(_CORDONED)) or EVERY_DIRECTORY in wanted.entries:
+    if _is_from_property_file(described.get(_CORDONED)) or EVERY_DIRECTORY in wanted.entries:
         changes[_CORDONED] = ",".join(wanted.entries)
     elif more:
         appended[_CORDONED] = ",".join(more)
@@ -182,6 +181,6 @@ def _write(
         )
 
 
-def _is_of_the_file(config: ReportedConfig | None) -> bool:
+def _is_from_property_file(config: ReportedConfig | None) -> bool:
     """Return whether the cordons in force are those of the property file."""
     return config is not None and config.source is ReportedSource.STATIC_BROKER_CONFIG

@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from spindle.common.sizes import size_text
 from spindle.pipeline.demo.proof import Fingerprint, fingerprint_of_rows
-from spindle.pipeline.demo.screen import Screen, size_text
+from spindle.pipeline.demo.screen import Screen
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -97,12 +97,3 @@ def _console() -> Console:
     if plain.is_terminal:
         return plain
     return Console(highlight=False, width=_WIDTH_WITHOUT_TERMINAL, soft_wrap=False)
-
-
-def size_text(size_bytes: float) -> str:
-    """Return a size for people, such as 1.5 MiB."""
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if size_bytes < 1024 or unit == "GiB":
-            break
-        size_bytes /= 1024
-    return f"{size_bytes:.0f} {unit}" if unit == "B" else f"{size_bytes:.1f} {unit}"

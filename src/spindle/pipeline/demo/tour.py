@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 
 from spindle.client.wire.cluster import WireClient
 from spindle.client.wire.settings import client_settings
+from spindle.common.sizes import size_text
 from spindle.pipeline.demo import flights, questions, sending
 from spindle.pipeline.demo.copies import Copies
 from spindle.pipeline.demo.node import LOG_DIRECTORIES, DemoError, DemoLayout, DemoNode
 from spindle.pipeline.demo.proof import Fingerprint
-from spindle.pipeline.demo.screen import Screen, size_text
+from spindle.pipeline.demo.screen import Screen
 from spindle.pipeline.demo.sending import PARTITIONS, TOPIC
 
 if TYPE_CHECKING:

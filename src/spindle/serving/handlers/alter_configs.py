@@ -133,7 +133,7 @@ def _change_own(services: BrokerServices, asked: _Changed, *, validate_only: boo
             {name: v for name, v in values if v is not None and name not in edits},
             [c.name for c in asked.configs if c.config_operation == _DELETE_OPERATION],
         )
-        # The controller knows the whole list. A path can always be taken from it.
+        # Only the controller knows the whole list, so only the added paths are checked here.
         added = {n: v for n, v in values if v is not None and edits.get(n) == APPEND}
         if added:
             _check_broker_values(services, asked.resource_name, added, [])
