@@ -34,8 +34,8 @@ def test_notes_come_back_as_they_were_written() -> None:
         ('[{"path":"/a"},{"path":"/a"}]', "two notes have the same path"),
         (f'[{{"path":"/a","until_ms":{1 << 63}}}]', "not between 0 and 9223372036854775807 ms"),
         ('[{"path":"/a","since_ms":-1}]', "the since_ms of the note of /a is -1"),
-        (r'[{"path":"/a","reason":"\ud800"}]', "the reason of a note has half a character"),
-        (r'[{"path":"/\udfff"}]', "the path of a note has half a character"),
+        (r'[{"path":"/a","reason":"\ud800"}]', "the reason of a note is not valid Unicode"),
+        (r'[{"path":"/\udfff"}]', "the path of a note is not valid Unicode"),
     ],
 )
 def test_notes_that_cannot_be_read_are_refused(text: str, reason: str) -> None:

@@ -71,7 +71,7 @@ def _note(row: Any) -> CordonNote:
         try:
             (row.get(name) or "").encode()
         except UnicodeEncodeError as error:
-            raise ConfigError(f"the {name} of a note has half a character: {error}") from None
+            raise ConfigError(f"the {name} of a note is not valid Unicode: {error}") from None
     for name in _TIMES:
         if not 0 <= (row.get(name) or 0) <= _LATEST_MS:
             raise ConfigError(
