@@ -35,7 +35,7 @@ class Disks(MemoryFileSystem):
 
 
 def admit(files: MemoryFileSystem, path: str) -> Uuid:
-    found = examine_directory(files, path, OWNER)
+    found = examine_directory(files, path, OWNER, may_make=True)
     return format_directory(files, path, found, OWNER, lambda: B, NOW_MS)
 
 
@@ -50,6 +50,14 @@ def test_an_absent_directory_is_made_and_an_empty_one_is_formatted() -> None:
     assert admit(files, "/disks/new") == B
     assert admit(files, "/disks/empty") == B
     assert b"directory.id=YmJiYmJiYmJiYmJiYmJiYg" in files.read_bytes("/disks/new/meta.properties")
+
+
+def test_an_absent_directory_is_made_only_when_it_is_wanted() -> None:
+    files = MemoryFileSystem()
+    files.make_directories("/disks")
+    with pytest.raises(ConfigError, match="there is no directory /disks/gone: mount its disk"):
+        examine_directory(files, "/disks/gone", OWNER, may_make=False)
+    assert files.list_directory("/disks") == []
 
 
 def test_a_directory_of_this_broker_keeps_its_id() -> None:

@@ -199,6 +199,10 @@ def test_a_replaced_directory_gets_a_new_id(tmp_path: Path) -> None:
             fail(node, path)
             await eventually(lambda: len(registered(node)) == 1)
             shutil.rmtree(path)
+            refused = await alter(client, DirectoryAction.READMIT, path)
+            assert refused.error_code == ErrorCode.INVALID_REQUEST
+            assert "mount its disk" in str(refused.error_message)
+            assert not path.exists()
             path.mkdir()
             answer = await alter(client, DirectoryAction.READMIT, path)
             assert (answer.error_code, answer.was_formatted) == (0, True), answer

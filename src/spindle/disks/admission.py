@@ -57,16 +57,25 @@ def check_apart(path: str, others: Mapping[str, str]) -> None:
             raise ConfigError(f"{path} contains {other}, which is a log directory")
 
 
-def examine_directory(file_system: FileSystem, path: str, owner: Owner) -> MetaProperties | None:
+def examine_directory(
+    file_system: FileSystem, path: str, owner: Owner, *, may_make: bool
+) -> MetaProperties | None:
     """Return the identity of a directory that the broker may use; None if it is to be formatted.
 
-    A directory that does not exist is made; its parent must be there.
+    Args:
+        may_make: a directory that does not exist is made; its parent must be there. False for a
+            directory that has failed: its disk may not be mounted, and its replicas must not be
+            copied to the file system of the mount point.
 
     Raises:
         ConfigError: it belongs to others, or holds what does not belong there.
         OSError: the disk refuses.
     """
     if not file_system.exists(path):
+        if not may_make:
+            raise ConfigError(
+                f"there is no directory {path}: mount its disk, or make an empty directory there"
+            )
         parent = posixpath.dirname(path)
         if not file_system.is_directory(parent):
             raise ConfigError(f"{path} cannot be made: there is no directory {parent}")

@@ -21,6 +21,7 @@ def readmit_command(client: WireClient, as_json: bool, broker: int, path: str) -
 
     A repaired disk keeps its directory id and its logs, which catch up as followers. An empty one
     in its place is formatted with a new id, and its replicas are made anew from their leaders.
+    Without a directory at PATH the command refuses, because the disk may not be mounted.
     """
     altered = alter_disks(client, broker, DirectoryAction.READMIT, path)
     if as_json:

@@ -10,6 +10,7 @@ import logging
 import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from spindle.common.errors import ApiError, ConfigError, ErrorCode, LogDirectoryFailed
@@ -260,7 +261,8 @@ class DirectoryChanges:
                 # The former thread uses these files no more.
                 await thread.submit(failed.store.abandon)
             await thread.submit(_check_apart, path, [p for p in paths if p != path])
-            found = await thread.submit(examine_directory, files, path, owner)
+            examine = partial(examine_directory, may_make=failed is None)
+            found = await thread.submit(examine, files, path, owner)
             await doors.lock(path, thread)
             directory_id = await thread.submit(
                 format_directory, files, path, found, owner, parts.new_uuid, parts.now_ms()
