@@ -6,6 +6,7 @@ import subprocess
 import sys
 import urllib.request
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -155,6 +156,24 @@ def test_a_killed_broker_comes_back_with_its_records() -> None:
             broker.start()
         cluster.wait_until_in_sync()
         assert read(cluster, 2) == [b"before", b"meanwhile"]
+
+
+def test_a_node_may_end_while_a_test_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Cluster(brokers=3) as cluster:
+        cluster.create_topic("t")
+        leader = cluster.wait_for_leader("t")
+        broker = cluster.broker(leader)
+        asked = broker.await_condition
+
+        def die_first(timeout_s: float, **condition: Any) -> Any:
+            broker.kill()
+            return asked(timeout_s, **condition)
+
+        monkeypatch.setattr(broker, "await_condition", die_first)
+        assert cluster.wait_for_leader("t", other_than=leader) != leader
+        broker.start()
+        cluster.wait_for_leader("t")
+        cluster.wait_until_fenced(leader)
 
 
 def test_a_stopped_broker_ends_in_order() -> None:

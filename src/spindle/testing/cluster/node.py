@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from spindle.testing.cluster.control import NoReply, Refused, ask
 from spindle.testing.cluster.disk import Disk
-from spindle.testing.cluster.errors import ClusterError
+from spindle.testing.cluster.errors import ClusterError, NodeGone
 
 if TYPE_CHECKING:
     from spindle.testing.cluster.cluster import Cluster
@@ -158,7 +158,7 @@ class NodeHandle:
         try:
             return ask(self._control, {"do": what, **fields}, timeout_s)
         except NoReply:
-            raise ClusterError(f"node {self.node_id} does not run") from None
+            raise NodeGone(f"node {self.node_id} does not run") from None
         except Refused as error:
             raise ClusterError(f"node {self.node_id}: {error}") from None
 
