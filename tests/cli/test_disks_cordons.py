@@ -90,6 +90,21 @@ def test_a_cordon_with_a_note_and_its_end(
     )
 
 
+def test_a_cordon_of_every_directory_is_named_in_words(
+    up: dict[str, Any], bootstrap: str, directories: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = directories[0]
+    assert outcome(capsys, "cordon", "1", first)[0] == 0
+    assert outcome(capsys, "uncordon", "1", "*") == (
+        1,
+        "",
+        f"no operator has cordoned every log directory (*) of broker 1; cordoned: {first}",
+    )
+    everything = "every log directory (*) of broker 1."
+    assert outcome(capsys, "cordon", "1", "*") == (0, f"Cordoned {everything}", "")
+    assert outcome(capsys, "uncordon", "1", "*") == (0, f"Uncordoned {everything}", "")
+
+
 def test_of_two_cordons_at_the_same_moment_both_stay(
     up: dict[str, Any], bootstrap: str, directories: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -163,7 +178,7 @@ def test_what_cannot_be_cordoned_is_named(
     )
     code, _, error = outcome(capsys, "cordon", "7", directories[0])
     assert code == 1
-    assert "broker '7'; brokers now: 1" in error
+    assert "broker '7' is unknown or down; brokers that serve: 1" in error
     assert stored(bootstrap) == {CORDONS: ""}
 
 

@@ -76,7 +76,9 @@ def test_partitions_without_a_leader(partition: TopicPartition, code: ErrorCode)
 def test_brokers_by_the_name_of_a_resource(node_id: str) -> None:
     view = cluster_view(metadata())
     assert view.broker("4").port == 9
-    with pytest.raises(ApiError, match=f"broker '{node_id}'; brokers now: 4"):
+    with pytest.raises(
+        ApiError, match=f"broker '{node_id}' is unknown or down; brokers that serve: 4"
+    ):
         view.broker(node_id)
 
 

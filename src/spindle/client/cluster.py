@@ -77,7 +77,8 @@ class ClusterView:
         if found is None:
             known = ", ".join(map(str, sorted(self.brokers))) or "none"
             raise ApiError(
-                ErrorCode.BROKER_NOT_AVAILABLE, f"broker {node_id!r}; brokers now: {known}"
+                ErrorCode.BROKER_NOT_AVAILABLE,
+                f"broker {node_id!r} is unknown or down; brokers that serve: {known}",
             )
         return found
 

@@ -7,7 +7,7 @@ import click
 
 from spindle.cli.cluster_command import cluster_command
 from spindle.cli.disks.durations import DurationMs
-from spindle.client.admin.cordons import cordon
+from spindle.client.admin.cordons import cordon, shown_path
 from spindle.client.wire.cluster import WireClient
 from spindle.config.cordon_notes import CordonNote
 
@@ -58,6 +58,7 @@ def cordon_command(
             )
         )
     elif is_new:
-        click.echo(f"Cordoned {path} of broker {broker}.")
+        click.echo(f"Cordoned {shown_path(path)} of broker {broker}.")
     else:
-        click.echo(f"{path} of broker {broker} was already cordoned; its note is replaced.")
+        shown = shown_path(path)
+        click.echo(f"{shown} of broker {broker} was already cordoned; its note is replaced.")

@@ -5,7 +5,7 @@ import json
 import click
 
 from spindle.cli.cluster_command import cluster_command
-from spindle.client.admin.cordons import uncordon
+from spindle.client.admin.cordons import shown_path, uncordon
 from spindle.client.wire.cluster import WireClient
 
 
@@ -22,4 +22,4 @@ def uncordon_command(client: WireClient, as_json: bool, broker: int, path: str) 
     if as_json:
         click.echo(json.dumps({"broker": broker, "path": path}))
     else:
-        click.echo(f"Uncordoned {path} of broker {broker}.")
+        click.echo(f"Uncordoned {shown_path(path)} of broker {broker}.")

@@ -99,9 +99,17 @@ def uncordon(client: WireClient, broker_id: int, path: str) -> None:
     entry = _entry_of(os.path.normpath(path), known.entries)
     if entry is None:
         _known_path(client, broker_id, path)
-        raise CordonRefused(f"no operator has cordoned {path} of broker {broker_id}")
+        others = f"; cordoned: {', '.join(known.entries)}" if known.entries else ""
+        raise CordonRefused(
+            f"no operator has cordoned {shown_path(path)} of broker {broker_id}{others}"
+        )
     entries = tuple(each for each in known.entries if each != entry)
     _write(client, broker_id, described, Cordons(entries, kept_notes(known.notes, entries)))
+
+
+def shown_path(path: str) -> str:
+    """Return a path, or what `*` means, for a sentence."""
+    return "every log directory (*)" if path == EVERY_DIRECTORY else path
 
 
 def _own_configs(client: WireClient, broker_id: int) -> Mapping[str, ReportedConfig]:
