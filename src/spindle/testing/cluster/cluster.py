@@ -3,22 +3,22 @@
 import os
 import time
 import weakref
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from signal import Signals
 from types import TracebackType
 from typing import Any, Final, Self
 
 from spindle.testing.cluster.disk import Disk
-from spindle.testing.cluster.errors import ClusterError, NodeGone
+from spindle.testing.cluster.errors import ClusterError
 from spindle.testing.cluster.keeper_process import KeeperProcess
 from spindle.testing.cluster.node import NodeHandle
 from spindle.testing.cluster.properties import property_texts
+from spindle.testing.cluster.survivors import outlive_nodes
 from spindle.testing.faults.network_faults import Cut, NetworkFaults
 
 _WAIT_S: Final = 60.0
 _REQUEST_S: Final = 60.0
-_ENDING_S: Final = 0.05
 _MAX_NODES: Final = 64
 _DEFAULTS: Final = {
     # A broker that is killed is fenced after this time; Kafka waits 9 s.
@@ -253,7 +253,7 @@ class Cluster:
                 other_than=others,
             )
 
-        return int(_outlive_nodes(attempt, timeout_s)[-1])
+        return int(outlive_nodes(attempt, timeout_s)[-1])
 
     def wait_until_fenced(self, broker: int, timeout_s: float = _WAIT_S) -> None:
         """Return when the controller has fenced a broker, and the others know it.
@@ -265,7 +265,7 @@ class Cluster:
         def attempt(left_s: float) -> list[Any]:
             return self._await_all(left_s, f"broker {broker} fenced", name="fenced", broker=broker)
 
-        _outlive_nodes(attempt, timeout_s)
+        outlive_nodes(attempt, timeout_s)
 
     def directory_of(self, node: NodeHandle, topic: str, partition: int) -> str:
         """Return the id of the directory of a replica, or an empty text if the node has none.
@@ -435,24 +435,6 @@ class Cluster:
     def _check_ids(self, node_properties: Mapping[int, Mapping[str, object]]) -> None:
         for number in node_properties:
             self.node(number)
-
-
-def _outlive_nodes(attempt: Callable[[float], list[Any]], timeout_s: float) -> list[Any]:
-    """Repeat an attempt with those that are left when a node ends in the middle of it.
-
-    Args:
-        attempt: takes the seconds that are left.
-    """
-    end_s = time.monotonic() + timeout_s
-    left_s = timeout_s
-    while True:
-        try:
-            return attempt(left_s)
-        except NodeGone:
-            left_s = end_s - time.monotonic() - _ENDING_S
-            if left_s <= 0:
-                raise
-            time.sleep(_ENDING_S)
 
 
 def _check(name: str, value: int, least: int) -> None:
