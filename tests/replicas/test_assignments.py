@@ -143,3 +143,17 @@ def test_a_replica_that_goes_back_while_its_assignment_is_sent_is_assigned_again
     revert = queue.next_request(1)
     assert revert is not None
     assert content(revert) == {(TOPIC, 0): DIR_B}
+
+
+def test_a_repeated_assignment_is_sent_again_after_the_one_under_way() -> None:
+    queue = Assignments(1, everything)
+    queue.add(TOPIC, 0, DIR_A)
+    first = queue.next_request(1)
+    assert first is not None
+    queue.add(TOPIC, 0, DIR_A)
+    assert not queue.has_ready
+    queue.repeat(TOPIC, 0, DIR_A)
+    queue.answered(answer(first))
+    again = queue.next_request(1)
+    assert again is not None
+    assert content(again) == {(TOPIC, 0): DIR_A}

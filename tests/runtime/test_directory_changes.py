@@ -14,6 +14,7 @@ from spindle.common.errors import ApiError, ConfigError, ErrorCode
 from spindle.common.ids import TopicPartition
 from spindle.disks.alteration import DirectoryAction, ReplicaState
 from spindle.protocol.messages.alter_disks import AlterDisksRequest
+from spindle.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
 from spindle.protocol.messages.describe_configs import DescribeConfigsRequest
 from spindle.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from spindle.runtime.node import Node
@@ -92,6 +93,9 @@ def test_directories_that_must_not_be_used_are_refused_and_left_as_they_were(
     cases = {
         "relative": "no absolute path",
         tmp_path / "a,b": "has a comma",
+        tmp_path / "a\nb": "has a control character",
+        f"{tmp_path}/a ": "ends with a space",
+        f"/{home.directories[1]}": f"{home.directories[1]} is a log directory of broker 1 already",
         tmp_path / "absent" / "deep": f"there is no directory {tmp_path / 'absent'}",
         full: "is not empty: it contains photos",
         home.directories[0] / "inner": f"is inside of {home.directories[0]}",
@@ -357,5 +361,59 @@ def test_a_directory_is_not_retired_while_a_replica_moves_there(tmp_path: Path) 
             assert await node.broker.mover.alter(partition, to) == ErrorCode.NONE
             answer = await alter(client, DirectoryAction.RETIRE, target)
             assert "has 1 replica; move them" in answer.error_message
+
+    run(scenario)
+
+
+def test_a_late_report_of_a_failure_leaves_no_partition_without_a_leader(tmp_path: Path) -> None:
+    home = Home(tmp_path, 2).format()
+
+    async def scenario() -> None:
+        async with running(home) as node, connected(node) as client:
+            await client.create_topic("t", 2)
+            assert node.broker is not None
+            assert node.controller is not None
+            directory = node.broker.replicas.directory_at(str(home.directories[1]))
+            assert directory is not None
+            before, own = registered(node), node.publisher.image.cluster.brokers[1]
+            late = BrokerHeartbeatRequest(
+                broker_id=1,
+                broker_epoch=own.epoch,
+                current_metadata_offset=node.broker.metadata.offset,
+                offline_log_dirs=[directory.directory_id],
+            )
+            assert (await node.controller.channel.request(late)).error_code == 0
+            await eventually(lambda: registered(node) == before)
+
+            def leaders() -> list[int]:
+                partitions = node.publisher.image.topics.by_name["t"].partitions
+                return [partition.leader for partition in partitions.values()]
+
+            await eventually(lambda: leaders() == [1, 1])
+
+    run(scenario)
+
+
+def test_a_directory_that_fails_while_it_is_announced_holds_up_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = Home(tmp_path, 1).format()
+
+    async def scenario() -> None:
+        async with running(home) as node, connected(node) as client:
+            assert node.broker is not None
+            changes, lifecycle = node.broker.directory_changes, node.broker.lifecycle
+            register_again = lifecycle.register_again
+
+            def fail_first(readmitted: bytes | None = None) -> None:
+                assert changes.joining is not None
+                changes.joining.executor.fail(OSError(5, "Input/output error"))
+                register_again(readmitted)
+
+            monkeypatch.setattr(lifecycle, "register_again", fail_first)
+            answer = await add(client, tmp_path / "a")
+            assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+            monkeypatch.setattr(lifecycle, "register_again", register_again)
+            assert (await add(client, tmp_path / "b")).error_code == 0
 
     run(scenario)

@@ -6,6 +6,7 @@ directory that the next attempt finishes: `meta.properties` is written as a whol
 """
 
 import posixpath
+import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
@@ -36,6 +37,20 @@ class Owner:
     cluster_id: str
     node_id: int
     directory_ids: Mapping[str, Uuid]
+
+
+def plain_path(path: str) -> str:
+    """Return the path as `log.dirs` can name it, without double and trailing slashes.
+
+    Raises:
+        ConfigError: it is not absolute, or has a character that no entry of `log.dirs` can have.
+    """
+    if not path.startswith("/") or "," in path or "\0" in path:
+        raise ConfigError(f"{path!r} is no absolute path, or has a comma, which separates log.dirs")
+    if path != path.strip() or any(unicodedata.category(each) == "Cc" for each in path):
+        raise ConfigError(f"{path!r} begins or ends with a space, or has a control character")
+    # `normpath` keeps two slashes at the beginning.
+    return posixpath.normpath(f"/{path.lstrip('/')}")
 
 
 def check_apart(path: str, others: Mapping[str, str]) -> None:

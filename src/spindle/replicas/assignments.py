@@ -46,6 +46,13 @@ class Assignments:
         else:
             self._ready[key] = directory_id
 
+    def repeat(self, topic_id: Uuid, partition: int, directory_id: Uuid) -> None:
+        """Queue an assignment, also if the request under way has it.
+
+        The controller may have answered that one while it took the directory for offline.
+        """
+        self._ready[topic_id, partition] = directory_id
+
     def next_request(self, broker_epoch: int) -> AssignReplicasToDirsRequest | None:
         """Return the next request; None without one.
 

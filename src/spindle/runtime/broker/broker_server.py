@@ -180,7 +180,7 @@ class BrokerServer:
             log_config_of=lambda topic: self._settings_of(topic).log_config,
             followed=lambda: self._followed,
             settle_moves=self.mover.settle,
-            assign=self.directory_reports.assign,
+            ask_for_leader=self.directory_reports.ask_for_leader,
             on_changed=self._directories_changed,
             on_failed=self.directory_failed,
             now_ms=env.now_ms,
@@ -376,8 +376,8 @@ class BrokerServer:
             await self.replicas.put_aside_strays()
             await self.mover.settle()
             self._followed = publication.image
-        is_newest = publication.image is self.metadata.image
-        self.replicas.resume_waiting(all_is_done=is_newest)
+        self.directory_changes.ask_for_leaders(delta.cluster)
+        self.replicas.resume_waiting(all_is_done=publication.image is self.metadata.image)
         if delta.cluster.changed_brokers:
             self.replicas.review_isrs()
         if is_broker_changed:

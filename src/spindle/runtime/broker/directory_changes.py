@@ -17,7 +17,13 @@ from spindle.common.errors import ApiError, ConfigError, ErrorCode, LogDirectory
 from spindle.common.ids import NO_LEADER, TopicPartition
 from spindle.common.ports import FileSystem
 from spindle.common.uuids import Uuid, UuidSource, uuid_text
-from spindle.disks.admission import Owner, check_apart, examine_directory, format_directory
+from spindle.disks.admission import (
+    Owner,
+    check_apart,
+    examine_directory,
+    format_directory,
+    plain_path,
+)
 from spindle.disks.alteration import (
     AlteredDirectory,
     DirectoryAction,
@@ -31,10 +37,12 @@ from spindle.log.errors import MisplacedDirectory
 from spindle.log.formats.changed_log_dirs import ChangedLogDirs, write_changed_log_dirs
 from spindle.log.log import Log
 from spindle.log.log_config import LogConfig
+from spindle.metadata.cluster import ClusterDelta, amended_directories
 from spindle.metadata.features import DIRECTORY_ASSIGNMENT_LEVEL
 from spindle.metadata.image import MetadataImage
 from spindle.metadata.local_changes import hosted_replicas, local_changes
 from spindle.publication.initial import initial_publication
+from spindle.replicas.partition import Partition
 from spindle.replicas.replica_manager import Replicas
 from spindle.runtime.background import end
 from spindle.runtime.broker.broker_metadata import BrokerMetadata
@@ -75,7 +83,7 @@ class BrokerParts:
         log_config_of: the settings of a topic by name.
         followed: the image that the replicas have followed.
         settle_moves: goes on with the moves between directories; called under the lock.
-        assign: reports the directory of a replica to the controller.
+        ask_for_leader: reports the directory of a replica without a leader to the controller.
         on_changed: called after the list of directories has changed.
         on_failed: called for a directory that failed before it was in use.
     """
@@ -89,7 +97,7 @@ class BrokerParts:
     log_config_of: Callable[[str], LogConfig]
     followed: Callable[[], MetadataImage]
     settle_moves: Callable[[], Awaitable[None]]
-    assign: Callable[[Uuid, int, Uuid], None]
+    ask_for_leader: Callable[[Uuid, int, Uuid], None]
     on_changed: Callable[[], None]
     on_failed: Callable[[LogDirectoryFailed], None]
     now_ms: Callable[[], int]
@@ -149,6 +157,13 @@ class DirectoryChanges:
                 raise
             raise _stopping() from None
 
+    def ask_for_leaders(self, delta: ClusterDelta) -> None:
+        """Report replicas whose directory came back after a late report of its failure."""
+        kept = dict(amended_directories(delta)).get(self._parts.node_id)
+        for partition in () if kept is None else self._parts.replicas:
+            if not partition.is_offline and partition.directory.directory_id not in (kept or ()):
+                self._ask_for_leader(partition)
+
     async def stop(self) -> None:
         """Give up what is under way; the next start finds each directory old or new."""
         self._is_stopped = True
@@ -161,7 +176,7 @@ class DirectoryChanges:
             if self._is_stopped or self._parts.lifecycle.state is not BrokerState.RUNNING:
                 raise _stopping()
             try:
-                return await work(_checked(path))
+                return await work(plain_path(path))
             except LogDirectoryFailed as failure:
                 raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(failure)) from None
             except (ConfigError, MisplacedDirectory) as error:
@@ -301,6 +316,8 @@ class DirectoryChanges:
         node_id = self._parts.node_id
 
         def is_so(image: MetadataImage) -> bool:
+            if self.joining is not None and self.joining.is_offline:
+                return True  # it failed meanwhile: no registration will name it
             if image.metadata_version < DIRECTORY_ASSIGNMENT_LEVEL:
                 return True
             own = image.cluster.brokers.get(node_id)
@@ -365,9 +382,14 @@ class DirectoryChanges:
         """
         found = {id(each): None for each in opened.logs}
         for partition in self._parts.replicas.in_directory(opened.directory):
-            if partition.leader_id == NO_LEADER and id(partition.log) in found:
-                index = partition.topic_partition.partition
-                self._parts.assign(partition.topic_id, index, opened.directory.directory_id)
+            if id(partition.log) in found:
+                self._ask_for_leader(partition)
+
+    def _ask_for_leader(self, partition: Partition) -> None:
+        directory_id = partition.directory.directory_id
+        if partition.leader_id == NO_LEADER and directory_id is not None:
+            _, index = partition.topic_partition
+            self._parts.ask_for_leader(partition.topic_id, index, directory_id)
 
     def _recorded_in(self, directory_id: Uuid) -> list[TopicPartition]:
         """Return the replicas of this broker that the metadata records in a directory."""
@@ -414,12 +436,6 @@ class DirectoryChanges:
         except LogDirectoryFailed as failure:
             log.warning("%s", failure)
         directory.executor.fail("it was retired")
-
-
-def _checked(path: str) -> str:
-    if not path.startswith("/") or "," in path or "\0" in path:
-        raise _refused(f"{path!r} is no absolute path, or has a comma, which separates log.dirs")
-    return os.path.normpath(path)
 
 
 def _check_apart(path: str, others: Sequence[str]) -> None:

@@ -62,6 +62,14 @@ class DirectoryReports:
     def assign(self, topic_id: Uuid, partition: int, directory_id: Uuid) -> None:
         """Report a replica whose directory the metadata does not record, once it can."""
         self._assignments.add(topic_id, partition, directory_id)
+        self._wake()
+
+    def ask_for_leader(self, topic_id: Uuid, partition: int, directory_id: Uuid) -> None:
+        """Report a replica without a leader: the controller may elect it where it is."""
+        self._assignments.repeat(topic_id, partition, directory_id)
+        self._wake()
+
+    def _wake(self) -> None:
         if self._newest().metadata_version >= DIRECTORY_ASSIGNMENT_LEVEL:
             self._sender.wake()
 
