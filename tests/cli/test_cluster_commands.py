@@ -191,17 +191,22 @@ def test_the_status_counts_what_needs_attention() -> None:
         ClusterDescription("id", 1, nodes),
         QuorumDescription(1, 4, 9, (voter,), (), {}),
         ClusterView(topics={"t": TopicView("t", ZERO_UUID, False, partitions)}),
-        {1: [LogDirView("/d", ErrorCode.KAFKA_STORAGE_ERROR, -1, -1, False, {})]},
+        {
+            1: [
+                LogDirView("/d", ErrorCode.KAFKA_STORAGE_ERROR, -1, -1, False, {}),
+                LogDirView("/e", ErrorCode.NONE, -1, -1, True, {}),
+            ]
+        },
     )
     assert status_lines(found) == [
         "cluster     id",
         "controller  1 leads in epoch 4, voters 1",
         "topics      1 with 2 partitions",
-        "attention   fenced brokers: 1, offline directories: 1, partitions without a leader: 1, "
-        "under-replicated partitions: 1",
+        "attention   fenced brokers: 1, offline directories: 1, cordoned directories: 1, "
+        "partitions without a leader: 1, under-replicated partitions: 1",
         "",
         "BROKER  ADDRESS  RACK  STATE    REPLICAS  LEADS  DIRECTORIES   FREE",
-        "     1  a:9092   r1    serving         1      1  1, 1 offline     -",
+        "     1  a:9092   r1    serving         1      1  2, 1 offline     -",
         "     2  b:9092   -     fenced          2      0  -                -",
     ]
 

@@ -136,9 +136,11 @@ def _attention(found: Status) -> str:
     offline = sum(
         each.error is not ErrorCode.NONE for views in found.directories.values() for each in views
     )
+    cordoned = sum(each.is_cordoned for views in found.directories.values() for each in views)
     counts = {
         "fenced brokers": fenced,
         "offline directories": offline,
+        "cordoned directories": cordoned,
         "partitions without a leader": len(found.leaderless),
         "under-replicated partitions": len(found.under_replicated),
     }
@@ -183,6 +185,11 @@ def status_document(found: Status) -> dict[str, Any]:
                     each.path
                     for each in found.directories.get(node.node_id, ())
                     if each.error is not ErrorCode.NONE
+                ],
+                "cordonedDirectories": [
+                    each.path
+                    for each in found.directories.get(node.node_id, ())
+                    if each.is_cordoned
                 ],
             }
             for node in found.cluster.nodes
