@@ -21,6 +21,7 @@ FULL = Cordon(CordonCause.WATERMARK)
         ("/a", ["/a"]),
         (" /b , /a,", ["/b", "/a"]),
         ("*", ["/a", "/b", "/c"]),
+        ("*,/b", ["/b", "/a", "/c"]),
         ("/gone", []),
         ("/a,/gone", ["/a"]),
     ],

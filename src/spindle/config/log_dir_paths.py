@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 EVERY_DIRECTORY: Final = "*"
-"""An entry of `cordoned.log.dirs` that stands, alone, for every log directory."""
+"""An entry of `cordoned.log.dirs` that stands for every log directory."""
 
 
 def resolve_path(path: str) -> str:

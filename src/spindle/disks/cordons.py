@@ -41,10 +41,10 @@ def cordons_of(
     """
     noted = {note.path: note for note in notes}
     cordons: dict[str, list[Cordon]] = {}
-    if tuple(entries) == (EVERY_DIRECTORY,):
-        found = [(EVERY_DIRECTORY, path) for path in paths]
-    else:
-        found = [(e, path) for e, path in match_paths(entries, paths).items() if path is not None]
+    found = [(e, path) for e, path in match_paths(entries, paths).items() if path is not None]
+    if EVERY_DIRECTORY in entries:
+        # It stays in force beside an entry that another client appends.
+        found += [(EVERY_DIRECTORY, path) for path in paths]
     for entry, path in found:
         note = noted.get(entry, CordonNote(entry))
         cordon = Cordon(CordonCause.CONFIGURATION, note.reason, note.owner, note.until_ms)
