@@ -241,6 +241,19 @@ def test_what_wakes_a_follower_and_what_only_goes_into_its_next_answer() -> None
     assert len(woken) == 3
 
 
+def test_followers_begin_new_sessions_and_consumers_do_not() -> None:
+    cache = Cache()
+    consumer = cache.open(request(wanted={"a": [0]}), NAMES, 0).session_id
+    follower = cache.open(request(wanted={"a": [0]}), NAMES, 0, is_replica=True)
+    cache.renew_replicas()
+    assert not follower.session.is_closed
+    assert refused(cache, request(follower.session_id, 1)) is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert follower.session.is_closed
+    assert cache.open(request(consumer, 1), NAMES, 0).is_incremental
+    again = cache.open(request(wanted={"a": [0]}), NAMES, 0, is_replica=True).session_id
+    assert cache.open(request(again, 1), NAMES, 0, is_replica=True).is_incremental
+
+
 def test_a_follower_takes_the_place_of_a_consumer() -> None:
     cache = Cache(slots=2)
     consumers = [cache.open(request(wanted={"a": [0]}), NAMES, 0).session_id for _ in range(2)]

@@ -4,6 +4,7 @@ Pure bookkeeping: one request at a time; proposals that come meanwhile go into t
 sends what `next_request` gives and reports the result.
 """
 
+from collections.abc import Collection, Iterable
 from typing import Final
 
 from spindle.common.errors import ErrorCode
@@ -130,3 +131,15 @@ class IsrChanges:
         partition.isr_committed(
             proposal, answer.leader_epoch, answer.partition_epoch, tuple(answer.isr)
         )
+
+
+def distrust_followers(
+    partitions: Iterable[Partition], broker_id: int, trusted: Collection[Uuid]
+) -> None:
+    """Let the replicas of a broker join ISRs only after they have fetched again.
+
+    Args:
+        trusted: directories that have been online all the time.
+    """
+    for partition in partitions:
+        partition.distrust(broker_id, trusted)

@@ -136,6 +136,7 @@ class FetchSession:
     Attributes:
         dirty: partitions to look at, in the order in which they are to be served.
         full_look_ms: when all partitions were last looked at.
+        is_outdated: the next request is refused, so that the fetcher begins a new session.
         on_dirty: wakes the fetch that waits; None while none does.
         last_used_ms: when the last request came.
         serves_consumers: consumers read from this follower and wait for its high watermark
@@ -147,6 +148,7 @@ class FetchSession:
         "epoch",
         "full_look_ms",
         "is_closed",
+        "is_outdated",
         "is_replica",
         "last_used_ms",
         "on_dirty",
@@ -164,6 +166,7 @@ class FetchSession:
         self.is_replica = is_replica
         self.serves_consumers = False
         self.is_closed = False
+        self.is_outdated = False
         self.epoch = 1
         self.last_used_ms = self.full_look_ms = now_ms
         self.partitions: dict[PartitionKey, FetchedPartition] = {}
@@ -293,6 +296,9 @@ class FetchSessionCache:
         session = self.sessions.get(request.session_id)
         if session is None:
             raise SessionError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        if session.is_outdated:
+            self.forget(session)
+            raise SessionError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         if session.epoch != epoch:
             raise SessionError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
         if session.uses_topic_ids != uses_topic_ids:
@@ -318,6 +324,15 @@ class FetchSessionCache:
         if self.sessions.pop(session.session_id, None) is not None:
             self._partition_count -= len(session.partitions)
         session.close()
+
+    def renew_replicas(self) -> None:
+        """Have followers begin new sessions, in which each names all its offsets again.
+
+        A follower with everything names no partition in its session, and so does not tell what its
+        log holds after its directory was away. A fetch that waits is served as ever.
+        """
+        for session in self.sessions.values():
+            session.is_outdated = session.is_replica
 
     def _open_full(
         self, request: FetchRequest, uses_topic_ids: bool, now_ms: int, is_replica: bool

@@ -17,7 +17,7 @@ from spindle.metadata.features import DIRECTORY_ASSIGNMENT_LEVEL, SUPPORTED_FEAT
 from spindle.metadata.image import EMPTY_IMAGE, MetadataImage
 from spindle.metadata.local_changes import local_changes
 from spindle.publication.loader import Publication
-from spindle.replicas.isr_changes import IsrChanges
+from spindle.replicas.isr_changes import IsrChanges, distrust_followers
 from spindle.replicas.partition import Partition
 from spindle.replicas.replica_manager import Replicas
 from spindle.replicas.replication_context import ReplicationContext
@@ -363,8 +363,8 @@ class BrokerServer:
         delta = publication.delta
         self._cordons.follow(publication.image)
         for broker_id, trusted in amended_directories(delta.cluster):
-            for partition in self.replicas:
-                partition.distrust(broker_id, trusted)
+            self.services.fetch_sessions.renew_replicas()
+            distrust_followers(self.replicas, broker_id, trusted)
         self.lifecycle.registration_changed(delta.cluster.changed_brokers.get(self._config.node_id))
         changed = delta.configs.changed
         is_broker_changed = any(r.resource_type == BROKER_RESOURCE for r in changed)
