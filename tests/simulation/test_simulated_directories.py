@@ -35,6 +35,14 @@ def stale(seed: int) -> SimulationOutcome:
     return simulate(only(seed, Chances(stale=0.5), Deeds(), rough_s=8.0))
 
 
+def readmitted(seed: int) -> SimulationOutcome:
+    return simulate(only(seed, Chances(readmitted=0.5), Deeds(), rough_s=8.0))
+
+
+def added(seed: int) -> SimulationOutcome:
+    return simulate(only(seed, Chances(added=0.5), Deeds(), rough_s=8.0))
+
+
 @pytest.mark.parametrize("seed", range(1, 11))
 def test_a_cluster_survives_its_directories(seed: int) -> None:
     outcome = simulate(draw_disks(seed))
@@ -42,7 +50,7 @@ def test_a_cluster_survives_its_directories(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(1, 5))
-@pytest.mark.parametrize("run", [quiet_failure, cordoned, dead, stale])
+@pytest.mark.parametrize("run", [quiet_failure, cordoned, dead, stale, readmitted, added])
 def test_no_fault_alone_breaks_a_promise(run: Run, seed: int) -> None:
     outcome = run(seed)
     assert outcome.violation is None, outcome.report

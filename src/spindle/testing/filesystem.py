@@ -219,6 +219,10 @@ class MemoryFileSystem:
         """Return a copy of a directory's content, for `put_back`."""
         return copy.deepcopy(self._directory(path))
 
+    def empty(self) -> object:
+        """Return the content of a new disk, for `put_back`."""
+        return _Directory()
+
     def put_back(self, path: str, content: object) -> None:
         """Replace a directory's content by that of an earlier time."""
         assert isinstance(content, _Directory)

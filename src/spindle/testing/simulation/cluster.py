@@ -142,6 +142,7 @@ class SimulatedNode:
         self.is_stopping = False
         self.is_down.clear()
         self.machine.executors.clear()
+        self.machine.retired.clear()
         self.machine.disks.broken.clear()
         life = Life(self.host, self._lives, self.machine.clock)
         self.life = life

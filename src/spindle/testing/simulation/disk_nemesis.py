@@ -11,14 +11,20 @@ from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING, Final
 
+from spindle.common.errors import ApiError
+from spindle.disks.alteration import DirectoryAction
+from spindle.log.formats.meta_properties import meta_properties_path
 from spindle.testing.filesystem import Fault
 from spindle.testing.simulation.cluster import SimulatedCluster, SimulatedNode
 from spindle.testing.simulation.history import History
 from spindle.testing.simulation.invariants import Invariants
+from spindle.testing.simulation.loop import SimulatedLoop
 
 if TYPE_CHECKING:
     from spindle.testing.simulation.nemesis import Nemesis
 
+_CHANGED_S: Final = 10.0
+"""A directory that the controller does not hear of is not in use either; nobody waits longer."""
 _ERRORS: Final = (errno.EIO, errno.EIO, errno.ENODEV, errno.EACCES)
 
 
@@ -31,8 +37,10 @@ class DiskNemesis:
         cluster: SimulatedCluster,
         invariants: Invariants,
         history: History,
+        loop: SimulatedLoop,
         random: Random,
     ) -> None:
+        self._loop = loop
         self._nemesis = nemesis
         self._cluster = cluster
         self._chances = cluster.scenario.chances
@@ -49,6 +57,8 @@ class DiskNemesis:
             (chances.read_only, self._protect),
             (chances.stale, self._let_age),
             (chances.shuffled, self._shuffle),
+            (chances.readmitted, self._let_recover),
+            (chances.added, self._add),
         )
 
     def _place(self) -> tuple[SimulatedNode, str] | None:
@@ -165,6 +175,73 @@ class DiskNemesis:
             node.machine.disks.swap(first, second)
             self._history.note(f"{node}: the disks of {first} and {second} are swapped")
         await self._nemesis.restart(node, random.uniform(0.05, 1.0))
+
+    # -- directories that come and go while the node runs
+
+    def _let_recover(self) -> None:
+        place = self._place()
+        if place is not None:
+            node, path = place
+            node.machine.disks.faults.append(Fault(path))
+            self._history.note(f"{node}: {path} dies")
+            self._nemesis.later(self._readmit(node, path))
+
+    async def _readmit(self, node: SimulatedNode, path: str) -> None:
+        """Re-admit a directory; a restart brings back what cannot be re-admitted."""
+        disks, life = node.machine.disks, node.life
+        await self._wait(3.0)
+        is_lost = path in node.machine.offline_directories and self._random.random() < 0.5
+        if is_lost and self._can_spare(node) and node.life is life:
+            disks.heal(path)
+            disks.put_back(path, disks.empty())
+            self._history.note(f"{node} has an empty disk at {path}")
+        disks.heal(path)
+        if node.life is life:
+            await self._alter(node, DirectoryAction.READMIT, path)
+        await self._wait(2.0)
+        await self._end(node)
+        with disks.observed():
+            is_formatted = disks.exists(meta_properties_path(path))
+        if not is_formatted:
+            node.lose_disk(path, self._cluster.cluster_id)
+        await self._nemesis.restart(node, self._random.uniform(0.05, 1.0))
+
+    def _add(self) -> None:
+        node = self._nemesis.any_up()
+        if node is not None and node.config.is_broker:
+            self._nemesis.later(self._add_and_retire(node))
+
+    async def _add_and_retire(self, node: SimulatedNode) -> None:
+        """Add a directory; one that has no replicas is retired after a while, maybe."""
+        disks, path = node.machine.disks, f"/more{self._random.randint(1, 3)}"
+        with disks.observed():
+            disks.make_directories(path)
+            disks.sync_directory("/")
+        await self._alter(node, DirectoryAction.ADD, path)
+        await self._wait(4.0)
+        if self._random.random() < 0.5:
+            await self._alter(node, DirectoryAction.RETIRE, path)
+
+    async def _alter(self, node: SimulatedNode, action: DirectoryAction, path: str) -> None:
+        """Let a running node change its directories, and wait a while for the end of that."""
+        if node.node is None or node.node.broker is None or node.life is None:
+            return
+        self._history.note(f"{node} is to {action.name} {path}")
+        machine = node.machine
+        was_retired = path in machine.retired
+        if action is DirectoryAction.RETIRE:
+            machine.retired.add(path)
+        task = self._loop.create_task(
+            node.node.broker.directory_changes.change(action, path), context=node.life.context()
+        )
+        await asyncio.wait([task], timeout=_CHANGED_S)
+        if task.done() and not task.cancelled():
+            error = task.exception()
+            if error is not None and not isinstance(error, ApiError):
+                raise error
+            if not was_retired if error is not None else action is DirectoryAction.ADD:
+                machine.retired.discard(path)
+            self._history.note(f"{node}: {action.name} {path}: {error or 'done'}")
 
     # -- parts of several faults
 

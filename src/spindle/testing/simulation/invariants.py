@@ -180,13 +180,12 @@ class Invariants:
 
     def _look_at_directories(self, watched: _Watched) -> None:
         machine = watched.simulated.machine
-        for path, executor in machine.executors.items():
-            if executor.failure is not None:
-                self._verdict.check(
-                    path in machine.disks.broken,
-                    f"{watched.simulated} has given up {path}, whose disk works: "
-                    f"{executor.failure}",
-                )
+        for path in machine.offline_directories:
+            self._verdict.check(
+                path in machine.disks.broken,
+                f"{watched.simulated} has given up {path}, whose disk works: "
+                f"{machine.executors[path].failure}",
+            )
 
     def _look_at_quorum(self, watched: _Watched, core: QuorumCore) -> None:
         if isinstance(core.role, Leader) and core.epoch != watched.led_epoch:

@@ -48,7 +48,7 @@ class Nemesis:
         self._random = random
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._disks = DiskNemesis(
-            self, cluster, invariants, history, Random(f"disks of {cluster.scenario.seed}")
+            self, cluster, invariants, history, loop, Random(f"disks of {cluster.scenario.seed}")
         )
 
     async def run(self, duration_s: float) -> None:

@@ -35,7 +35,7 @@ class PlacementTruth:
         disks = self._simulated.machine.disks
         found = set()
         with disks.observed():
-            for path in self._simulated.config.log_dirs:
+            for path in (f"/{name}" for name in disks.list_directory("/")):
                 if disks.is_directory(path):
                     found |= {(path, name.partition(".")[0]) for name in disks.list_directory(path)}
         return found

@@ -64,6 +64,8 @@ class Chances:
         full: a directory runs full, in the middle of a write; later it has space, at a restart.
         read_only: a directory cannot be written any more until a restart.
         stale: a log directory fails or its process is killed, and it returns with old content.
+        readmitted: a log directory fails and is re-admitted while its node runs, empty or not.
+        added: a running node gets one more directory, which it may have to retire later.
         shuffled: log.dirs has another order after a restart, or its disks are swapped.
         clock: a clock is set.
         loss: per segment: it is lost.
@@ -85,6 +87,8 @@ class Chances:
     full: float = 0.0
     read_only: float = 0.0
     stale: float = 0.0
+    readmitted: float = 0.0
+    added: float = 0.0
     shuffled: float = 0.0
     clock: float = 0.0
     loss: float = 0.0
@@ -98,7 +102,7 @@ class Chances:
 
         Then the cluster keeps its promises only with the ELR (KIP-966).
         """
-        return bool(self.power or self.new_disk or self.stale)
+        return bool(self.power or self.new_disk or self.stale or self.readmitted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,6 +250,8 @@ def draw_disks(seed: int) -> Scenario:
         stale=sometimes(0.2, 0.3),
         shuffled=sometimes(0.2, 0.3),
         hold_metadata=sometimes(0.2, 0.5),
+        readmitted=sometimes(0.4, 0.3),
+        added=sometimes(0.3, 0.3),
     )
     deeds = Deeds(
         directories=random.random() < 0.4,
