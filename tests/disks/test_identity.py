@@ -198,6 +198,15 @@ def test_a_zookeeper_era_directory(disks: Disks) -> None:
         disks.identify()
 
 
+@pytest.mark.parametrize("text", ["", "version=0\nbroker.id=1\n"])
+def test_a_file_without_a_cluster_id_is_not_changed(disks: Disks, text: str) -> None:
+    path = Path(disks.paths[1], "meta.properties")
+    path.write_text(text)
+    with pytest.raises(ConfigError, match="is missing"):
+        disks.identify()
+    assert path.read_text() == text
+
+
 def test_the_metadata_log_in_another_directory(disks: Disks) -> None:
     Path(disks.paths[1], "__cluster_metadata-0").mkdir()
     with pytest.raises(ConfigError) as caught:

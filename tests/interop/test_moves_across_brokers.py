@@ -85,7 +85,8 @@ class Plan:
 
     def until_complete(self) -> Answer:
         self._trio.until(
-            lambda lines: not any("in progress" in line for line in lines),
+            # A broker may not know the new replicas yet: "... rather than ...".
+            lambda lines: not any("in progress" in li or "rather than" in li for li in lines),
             *("reassign-partitions", *self._words, "--verify", "--preserve-throttles"),
         )
         return self.answer("--verify")

@@ -151,10 +151,11 @@ def identify_directories(
             f"formatted; run `spindle storage format -t {_cluster_id_of(ensemble)} "
             "--ignore-formatted -c FILE`, or take it out of log.dirs"
         )
+    cluster_id = _cluster_id_of(ensemble)
     ids, refused = _directory_ids(file_system, ensemble, new_uuid, now_ms)
     offline = {**ensemble.failed, **refused}
     _require_metadata_directory(offline, metadata_log_dir)
-    return DirectoryIdentities(_cluster_id_of(ensemble), ids, offline)
+    return DirectoryIdentities(cluster_id, ids, offline)
 
 
 def _require_metadata_directory(offline: Mapping[str, str], metadata_log_dir: str) -> None:
