@@ -272,6 +272,8 @@ class Up:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            # Under `nohup` the tests ignore SIGHUP, and a node would inherit that.
+            preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),
         )
         os.close(life)
         self.timer = threading.Timer(60, self.process.kill)
