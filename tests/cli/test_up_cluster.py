@@ -261,7 +261,13 @@ _REAL = "from spindle.cli.main import main; main()"
 class Up:
     """A running `spindle up --json`."""
 
-    def __init__(self, folder: Path, *arguments: str, program: str = _STAND_IN) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *arguments: str,
+        program: str = _STAND_IN,
+        on_hangup: signal.Handlers = signal.SIG_DFL,
+    ) -> None:
         # Every descendant of the command holds this pipe open.
         self.alive, life = os.pipe()
         is_there = any((folder / name).exists() for name in ("node-1", "server.properties"))
@@ -272,8 +278,8 @@ class Up:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            # Under `nohup` the tests ignore SIGHUP, and a node would inherit that.
-            preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),
+            # A test run under `nohup` ignores SIGHUP, and the command would inherit that.
+            preexec_fn=lambda: signal.signal(signal.SIGHUP, on_hangup),
         )
         os.close(life)
         self.timer = threading.Timer(60, self.process.kill)
@@ -304,8 +310,8 @@ class Up:
 def start_up(tmp_path: Path) -> Iterator[Callable[..., Up]]:
     started: list[Up] = []
 
-    def start(*arguments: str, program: str = _STAND_IN) -> Up:
-        started.append(Up(tmp_path, *arguments, program=program))
+    def start(*arguments: str, **options: Any) -> Up:
+        started.append(Up(tmp_path, *arguments, **options))
         return started[-1]
 
     yield start
@@ -353,12 +359,7 @@ def test_one_node_is_a_child_that_logs_to_a_file(
 
 
 def test_nohup_is_respected(start_up: Callable[..., Up]) -> None:
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    try:
-        # Children inherit an ignored signal.
-        up = start_up("--nodes", "2")
-    finally:
-        signal.signal(signal.SIGHUP, before)
+    up = start_up("--nodes", "2", on_hangup=signal.SIG_IGN)
     node = up.event("ready")["nodes"][1]
     up.process.send_signal(signal.SIGHUP)
     os.kill(node["pid"], signal.SIGKILL)
