@@ -1,6 +1,6 @@
 """The group coordinators of a broker, as request handlers see them."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from typing import Protocol
 
 from spindle.coordinator.consumer.descriptions import DescribedConsumerGroup
@@ -20,6 +20,10 @@ from spindle.protocol.messages.offset_commit import OffsetCommitRequest, OffsetC
 from spindle.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from spindle.protocol.messages.offset_fetch import OffsetFetchRequest
 from spindle.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from spindle.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+)
 
 
 class GroupCoordinatorPort(Protocol):
@@ -46,6 +50,30 @@ class GroupCoordinatorPort(Protocol):
         self, request: OffsetCommitRequest, client: Client
     ) -> OffsetCommitResponse:
         """Commit offsets. Every topic has its name, and its id if the cluster knows one."""
+        ...
+
+    async def commit_transactional_offsets(
+        self, request: TxnOffsetCommitRequest, client: Client
+    ) -> TxnOffsetCommitResponse:
+        """Append offsets to the producer's transaction. Every topic of the request exists."""
+        ...
+
+    def complete_transaction(
+        self,
+        partition: int,
+        producer_id: int,
+        producer_epoch: int,
+        coordinator_epoch: int,
+        is_commit: bool,
+        transaction_version: int,
+    ) -> Awaitable[None]:
+        """Append the marker of a producer's transaction to a partition of `__consumer_offsets`.
+
+        The result comes when the marker is committed and the transaction's offsets are visible.
+
+        Raises:
+            ApiError: also INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED.
+        """
         ...
 
     async def fetch_offsets(

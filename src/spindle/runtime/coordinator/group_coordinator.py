@@ -39,6 +39,10 @@ from spindle.protocol.messages.offset_commit import OffsetCommitRequest, OffsetC
 from spindle.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from spindle.protocol.messages.offset_fetch import OffsetFetchRequest
 from spindle.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from spindle.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+)
 from spindle.replicas.metadata_view import MetadataView
 from spindle.runtime.coordinator.shard_driver import Operation, ShardDriver, ShardState
 from spindle.runtime.coordinator.shard_writer import Clock, CoordinatorLog, ShardSettings
@@ -266,6 +270,32 @@ class GroupCoordinator:
             lambda token, now_ms: core.commit_offsets(token, request, client, now_ms)
         )
         return response
+
+    async def commit_transactional_offsets(
+        self, request: TxnOffsetCommitRequest, client: Client
+    ) -> TxnOffsetCommitResponse:
+        """Refuse a transactional commit, with which the shards cannot deal yet."""
+        shard = await self._wait_for_shard(request.group_id)
+        shard.check_active()
+        raise ApiError(
+            ErrorCode.COORDINATOR_NOT_AVAILABLE, "transactional commits are not supported"
+        )
+
+    async def complete_transaction(
+        self,
+        partition: int,
+        producer_id: int,
+        producer_epoch: int,
+        coordinator_epoch: int,
+        is_commit: bool,
+        transaction_version: int,
+    ) -> None:
+        """Refuse a marker, with which the shards cannot deal yet."""
+        raise ApiError(
+            ErrorCode.NOT_LEADER_OR_FOLLOWER
+            if partition not in self.shards
+            else ErrorCode.COORDINATOR_NOT_AVAILABLE
+        )
 
     async def fetch_offsets(
         self, request: OffsetFetchRequest.OffsetFetchRequestGroup, *, require_stable: bool
