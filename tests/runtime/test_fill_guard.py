@@ -3,6 +3,7 @@
 import os
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ HIGH = "spindle.log.dir.cordon.high.watermark"
 LOW = "spindle.log.dir.cordon.low.watermark"
 SIZE_BYTES = 1 << 30
 SMALL_BYTES = 8 << 20
+AMPLE_BYTES = 256 << 20
 
 
 class Disks:
@@ -143,22 +145,26 @@ def test_the_watermarks_are_checked_against_each_other(tmp_path: Path) -> None:
     run(scenario)
 
 
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """Mount a small tmpfs; only root can."""
+@contextmanager
+def mounted(place: Path, size_bytes: int) -> Iterator[None]:
+    """Mount a tmpfs; only root can."""
     if os.geteuid() != 0:
         pytest.skip("mounting a file system needs root")
-    place = tmp_path / "disk2"
     place.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", f"size={SMALL_BYTES}", "tmpfs", str(place)], check=False
-    )
-    if mounted.returncode != 0:
+    command = ["mount", "-t", "tmpfs", "-o", f"size={size_bytes}", "tmpfs", str(place)]
+    if subprocess.run(command, check=False).returncode != 0:
         pytest.skip("this machine does not let root mount a tmpfs")
     try:
-        yield place
+        yield
     finally:
         subprocess.run(["umount", str(place)], check=True)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """Mount both log directories: the file system of this machine may be full."""
+    with mounted(tmp_path / "disk1", AMPLE_BYTES), mounted(tmp_path / "disk2", SMALL_BYTES):
+        yield tmp_path / "disk2"
 
 
 def cordoned_in_metadata(node: Node) -> int:
@@ -170,7 +176,6 @@ def test_a_small_file_system_that_fills_and_empties(
     tmp_path: Path, small_disk: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("spindle.runtime.broker.fill_guard.CHECK_S", 0.01)
-    # The other directory is on the file system of this machine, which may be well filled.
     home = Home(tmp_path, directories=2).format()
     ballast = small_disk / "ballast"
 
