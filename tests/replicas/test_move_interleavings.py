@@ -193,3 +193,22 @@ def test_moves_that_wait_for_their_turn_go_in_the_order_of_their_names() -> None
         assert ended == ["quinces", "apples", "orders", "pears"]
 
     run(scenario)
+
+
+def test_a_request_for_a_move_that_is_dropped_with_its_loop_awaits_nothing_more() -> None:
+    async def scenario() -> None:
+        broker = MovingBroker(Disks(), new_cluster(3), 3, executor=HangingExecutor)
+        await broker.start()
+        executor = broker.directories[1].executor
+        assert isinstance(executor, HangingExecutor)
+        executor.hangs_at = "create_future"
+        request = broker.mover.alter(broker.partition, broker.directories[1])
+        while not executor.waiting:
+            request.send(None)
+            await asyncio.sleep(0)
+        async with broker.mover.lock:
+            # A coroutine that waits for the lock in spite of this raises RuntimeError.
+            request.close()
+        await broker.stop()
+
+    run(scenario)

@@ -99,10 +99,15 @@ class ReplicaMover:
                     busy.begin(where)
                     break
             await earlier.wait()
+        is_abandoned = False
         try:
             yield
+        except GeneratorExit:
+            # The event loop runs no more, so nothing can be awaited.
+            is_abandoned = True
+            raise
         finally:
-            if not self._is_stopped:
+            if not self._is_stopped and not is_abandoned:
                 async with self.lock:
                     await self._replicas.apply(busy.end(where))
 
