@@ -32,7 +32,6 @@ DELIBERATE: list[tuple[str, str]] = [
         "Spindle waits until it can answer; Kafka has the client ask again",
     ),
     (r"^init_producer_id / .*producer_id: 0 -> ", "follows from the one before"),
-    (r"^fetch / from a follower", "LIMITATIONS: fetch from followers"),
     (r"^(fetch|list_offsets) / isolation 2", "Kafka fails with UNKNOWN_SERVER_ERROR"),
     (
         r"^metadata / null name and no id|^describe_topic_partitions / 14"

@@ -343,7 +343,8 @@ class _Fetch:
             topics[key].partitions.append(data)
             if data.current_leader.leader_id >= 0:
                 leaders[data.current_leader.leader_id] = None
-        self._add_endpoints(response, leaders)
+        if not self.fetcher.is_replica:  # a replica knows its leaders from the metadata
+            self._add_endpoints(response, leaders)
         return response, shown
 
     def _add_endpoints(self, response: FetchResponse, leaders: dict[int, None]) -> None:
