@@ -4,7 +4,7 @@
 
 Needs confluent-kafka. Starts three brokers with three log directories each, writes records with an
 idempotent producer, lets the disk of a leader fail with I/O errors half way, and reads every record
-back. Then the disk is mended, and its broker gets all its replicas in sync again.
+back. Then the disk is mended, and the broker takes it back while it runs.
 """
 
 from collections import Counter
@@ -92,7 +92,7 @@ def main() -> None:
         found = read_all(cluster.bootstrap_servers)
         print(f"{len(found)} of {RECORDS} records are there, {max(found.values())} time each")
         disk.heal()
-        disk.node.restart()
+        disk.readmit()
         cluster.wait_until_in_sync()
         print("the disk is mended, and all replicas are in sync")
 

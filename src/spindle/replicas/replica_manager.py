@@ -214,10 +214,10 @@ class Replicas:
         self.directories[self.directories.index(failed)] = by
         return self._forget_directory(failed)
 
-    def remove_directory(self, directory: LogDirectory) -> list[TopicPartition]:
-        """Place nothing in this directory any more, and let go of its replicas; return these."""
+    def remove_directory(self, directory: LogDirectory) -> None:
+        """Place nothing in this directory any more, and let go of its replicas."""
         self.directories.remove(directory)
-        return self._forget_directory(directory)
+        self._forget_directory(directory)
 
     def _forget_directory(self, gone: LogDirectory) -> list[TopicPartition]:
         partitions = self.in_directory(gone)
