@@ -127,7 +127,9 @@ class Scenario:
 
     def _finish(self, outcome: Outcome, code: ErrorCode) -> None:
         if code is ErrorCode.NONE:
-            committed = self.shard.committed(outcome.records, len(self.log), self.now_ms)
+            committed = self.shard.committed(
+                outcome.records, len(self.log), outcome.transaction, self.now_ms
+            )
             self._execute(committed)
             self.log += outcome.records
         for token, response in outcome.answers_after_commit:

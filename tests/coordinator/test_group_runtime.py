@@ -18,9 +18,10 @@ from coordinator_log import (
 from spindle.common.errors import ApiError, CorruptRecords, ErrorCode
 from spindle.common.ids import OFFSETS_TOPIC, TopicPartition
 from spindle.common.uuids import ZERO_UUID
-from spindle.coordinator.outcome import Client, Outcome, TimerKey, Token
+from spindle.coordinator.effects import Token
+from spindle.coordinator.outcome import Client, Outcome, TimerKey
 from spindle.coordinator.partitioning import partition_for
-from spindle.coordinator.records import CommittedOffset, OffsetRecord, encode_record
+from spindle.coordinator.records import GROUP_RECORDS, CommittedOffset, OffsetRecord, encode_record
 from spindle.coordinator.shard import GroupShard
 from spindle.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from spindle.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
@@ -778,6 +779,7 @@ def test_timers_leave_the_event_loop_to_others(fails: bool) -> None:
             partition_of(GROUP),
             0,
             shard,
+            GROUP_RECORDS,
             MemoryLog(),
             standing_clock,
             ShardSettings(retry_ms=10),

@@ -3,7 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spindle.coordinator.outcome import TimerChange, TimerKey
+from spindle.coordinator.effects import TimerChange
+from spindle.coordinator.outcome import TimerKey
 from spindle.coordinator.timers import TimerQueue
 
 KEYS = [

@@ -16,8 +16,9 @@ from enum import Enum
 from typing import Final
 
 from spindle.common.errors import ApiError, ErrorCode, ProtocolViolation
+from spindle.coordinator.effects import Token
 from spindle.coordinator.member import ClassicMember, Protocols, protocol_names
-from spindle.coordinator.outcome import AssignmentStored, Token
+from spindle.coordinator.outcome import AssignmentStored
 from spindle.protocol.codec import decode
 from spindle.protocol.messages.group_protocol import ConsumerProtocolSubscription
 

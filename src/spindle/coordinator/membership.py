@@ -11,17 +11,11 @@ from spindle.common.errors import ApiError, ErrorCode
 from spindle.coordinator.classic_group import ClassicGroup, GroupState
 from spindle.coordinator.config import GroupCoordinatorConfig
 from spindle.coordinator.consumer.group import ConsumerGroup
+from spindle.coordinator.effects import Token
 from spindle.coordinator.group_record import group_record, new_group_record
 from spindle.coordinator.group_table import GroupTable
 from spindle.coordinator.member import ClassicMember, protocols_of
-from spindle.coordinator.outcome import (
-    AssignmentStored,
-    Client,
-    GroupCreated,
-    Outcome,
-    TimerKey,
-    Token,
-)
+from spindle.coordinator.outcome import AssignmentStored, Client, GroupCreated, Outcome, TimerKey
 from spindle.coordinator.rebalance import (
     Rebalances,
     answer_join,

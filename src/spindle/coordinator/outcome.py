@@ -1,20 +1,9 @@
-"""The result of a group coordinator's operation, as data.
+"""The result of a group coordinator's operation, as data: what `Effects` mean for groups."""
 
-The driver executes an `Outcome` in this order: timers, answers, then one append of all records.
-When the append is committed, the driver hands the records back to the shard
-(`GroupShard.committed`) and sends `answers_after_commit`. When it fails, the tokens of
-`answers_after_commit` get the error. In both cases `GroupShard.complete` is then called for each of
-the `completions`.
-"""
-
-from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
 
+from spindle.coordinator.effects import Effects
 from spindle.coordinator.records import CoordinatorRecord
-from spindle.protocol.message import Message
-
-Token: TypeAlias = object
-"""Names one waiting request. The coordinator only hands it back; it never looks into it."""
 
 
 class Client(NamedTuple):
@@ -25,13 +14,6 @@ class Client(NamedTuple):
     """As Kafka writes it: a slash and the address, `/127.0.0.1`."""
     api_version: int
     """Version of the request: older clients get older error codes."""
-
-
-class Answer(NamedTuple):
-    """A response, and the request that it answers."""
-
-    token: Token
-    response: Message
 
 
 class TimerKey(NamedTuple):
@@ -46,13 +28,6 @@ class TimerKey(NamedTuple):
     kind: Literal["heartbeat", "join", "sync", "consumer_session", "revocation", "expiration"]
     group_id: str = ""
     member_id: str = ""
-
-
-class TimerChange(NamedTuple):
-    """Set the timer to fire at `at_ms`, in place of an earlier time; None cancels it."""
-
-    key: TimerKey
-    at_ms: int | None
 
 
 class GroupCreated(NamedTuple):
@@ -85,39 +60,7 @@ class StaticMemberStored(NamedTuple):
 Completion: TypeAlias = GroupCreated | AssignmentStored | StaticMemberStored
 
 
-@dataclass(slots=True)
-class Outcome:
+class Outcome(Effects[CoordinatorRecord, TimerKey, Completion]):
     """The effects of one operation; the functions of an operation add to it."""
 
-    records: list[CoordinatorRecord]
-    answers: list[Answer]
-    answers_after_commit: list[Answer]
-    completions: list[Completion]
-    timers: list[TimerChange]
-    is_atomic: bool
-    """False if the records are independent of each other, so that several batches may hold them."""
-
-    def __init__(self) -> None:
-        self.records = []
-        self.answers = []
-        self.answers_after_commit = []
-        self.completions = []
-        self.timers = []
-        self.is_atomic = True
-
-    def answer(self, token: Token, response: Message) -> None:
-        """Send a response that depends on no record."""
-        self.answers.append(Answer(token, response))
-
-    def answer_after_commit(self, token: Token, response: Message) -> None:
-        """Send a response when this operation's records are committed; at once if it has none."""
-        if self.records:
-            self.answers_after_commit.append(Answer(token, response))
-        else:
-            self.answers.append(Answer(token, response))
-
-    def set_timer(self, key: TimerKey, at_ms: int) -> None:
-        self.timers.append(TimerChange(key, at_ms))
-
-    def cancel_timer(self, key: TimerKey) -> None:
-        self.timers.append(TimerChange(key, None))
+    __slots__ = ()

@@ -11,6 +11,7 @@ groups (KIP-848) are exclusive, so a consumer group has no soft state that is ah
 """
 
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from spindle.common.errors import ErrorCode
 from spindle.common.ids import TopicPartition
@@ -26,6 +27,7 @@ from spindle.coordinator.descriptions import (
     describe_group,
     list_groups,
 )
+from spindle.coordinator.effects import EndOfTransaction, Token, Transaction
 from spindle.coordinator.group_record import group_of
 from spindle.coordinator.group_table import GroupTable
 from spindle.coordinator.membership import Memberships
@@ -38,7 +40,6 @@ from spindle.coordinator.outcome import (
     Outcome,
     StaticMemberStored,
     TimerKey,
-    Token,
 )
 from spindle.coordinator.rebalance import (
     Rebalances,
@@ -62,10 +63,9 @@ from spindle.protocol.messages.offset_commit import OffsetCommitRequest
 from spindle.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from spindle.protocol.messages.offset_fetch import OffsetFetchRequest
 from spindle.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from spindle.protocol.records.batch import NO_PRODUCER_ID
 
-NO_PRODUCER_ID = -1
-EXCLUSIVE_TIMERS = frozenset({"expiration", *CONSUMER_TIMERS})
-"""Kinds of timers whose operation is exclusive."""
+_EXCLUSIVE_TIMERS: Final = frozenset({"expiration", *CONSUMER_TIMERS})
 
 
 class GroupShard:
@@ -207,7 +207,7 @@ class GroupShard:
     # ------------------------------------------------------------ time
 
     def on_timer(self, key: TimerKey, now_ms: int) -> Outcome:
-        """Handle a timer that fired. Those in `EXCLUSIVE_TIMERS` are exclusive."""
+        """Handle a timer that fired."""
         out = Outcome()
         if key.kind == "expiration":
             out.is_atomic = False
@@ -224,6 +224,10 @@ class GroupShard:
             elif group is not None:
                 self.rebalances.on_sync_timer(group, now_ms, out)
         return out
+
+    def is_exclusive_timer(self, key: TimerKey) -> bool:
+        """Return True if the timer's operation is exclusive."""
+        return key.kind in _EXCLUSIVE_TIMERS
 
     def _schedule_expiration(self, now_ms: int, out: Outcome) -> None:
         interval_ms = self._config.offsets_retention_check_interval_ms
@@ -292,16 +296,25 @@ class GroupShard:
         return out
 
     def committed(
-        self, records: Sequence[CoordinatorRecord], base_offset: int, now_ms: int
+        self,
+        records: Sequence[CoordinatorRecord],
+        base_offset: int,
+        transaction: Transaction,
+        now_ms: int,
     ) -> Outcome:
-        """Apply records of this shard's own outcomes, committed from `base_offset` on."""
+        """Apply a batch of this shard's own outcomes, committed from `base_offset` on."""
         out = Outcome()
+        producer_id = NO_PRODUCER_ID
+        if isinstance(transaction, EndOfTransaction):
+            self.replay_marker(transaction.producer_id, transaction.marker.is_commit)
+        elif transaction is not None:
+            producer_id = transaction.producer_id
         for record_offset, record in enumerate(records, base_offset):
             if isinstance(record, OffsetRecord):
                 group_id, partition, committed = record
                 if committed is not None:
                     committed = CommittedOffset(*committed[:-1], record_offset)
-                self._replay_offset(group_id, partition, committed, NO_PRODUCER_ID)
+                self._replay_offset(group_id, partition, committed, producer_id)
             elif isinstance(record, ConsumerGroupRecord):
                 self.groups.replay_consumer(record)
             elif record.value is None:

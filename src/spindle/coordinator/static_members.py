@@ -9,10 +9,11 @@ from typing import Final
 
 from spindle.common.errors import ErrorCode
 from spindle.coordinator.classic_group import ClassicGroup, GroupState
+from spindle.coordinator.effects import Token
 from spindle.coordinator.group_record import group_record
 from spindle.coordinator.group_table import GroupTable
 from spindle.coordinator.member import ClassicMember, protocols_of
-from spindle.coordinator.outcome import Client, Outcome, StaticMemberStored, TimerKey, Token
+from spindle.coordinator.outcome import Client, Outcome, StaticMemberStored, TimerKey
 from spindle.coordinator.rebalance import (
     Rebalances,
     answer_join,

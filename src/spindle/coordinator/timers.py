@@ -5,22 +5,23 @@ the entry is put back with its new time when it comes to the top.
 """
 
 from heapq import heappop, heappush
+from typing import Generic
 
-from spindle.coordinator.outcome import TimerChange, TimerKey
+from spindle.coordinator.effects import TimerChange, TimerKeyT
 
 
-class TimerQueue:
+class TimerQueue(Generic[TimerKeyT]):
     """Deadlines in ms; all times must come from the same clock."""
 
     __slots__ = ("_deadlines", "_heap", "_order", "_queued")
 
     def __init__(self) -> None:
-        self._deadlines: dict[TimerKey, int] = {}
-        self._queued: dict[TimerKey, int] = {}
-        self._heap: list[tuple[int, int, TimerKey]] = []
+        self._deadlines: dict[TimerKeyT, int] = {}
+        self._queued: dict[TimerKeyT, int] = {}
+        self._heap: list[tuple[int, int, TimerKeyT]] = []
         self._order = 0
 
-    def apply(self, change: TimerChange) -> None:
+    def apply(self, change: TimerChange[TimerKeyT]) -> None:
         """Set, move or cancel a timer."""
         key, at_ms = change
         if at_ms is None:
@@ -42,7 +43,7 @@ class TimerQueue:
             return None
         return self._heap[0][0]
 
-    def pop_due(self, now_ms: int) -> TimerKey | None:
+    def pop_due(self, now_ms: int) -> TimerKeyT | None:
         """Remove and return the timer that has been due for longest, or None."""
         while self._heap and self._heap[0][0] <= now_ms:
             at_ms, _, key = heappop(self._heap)
@@ -59,13 +60,13 @@ class TimerQueue:
             return key
         return None
 
-    def __contains__(self, key: TimerKey) -> bool:
+    def __contains__(self, key: TimerKeyT) -> bool:
         return key in self._deadlines
 
     def __len__(self) -> int:
         return len(self._deadlines)
 
-    def _push(self, key: TimerKey, at_ms: int) -> None:
+    def _push(self, key: TimerKeyT, at_ms: int) -> None:
         self._queued[key] = at_ms
         self._order += 1
         heappush(self._heap, (at_ms, self._order, key))

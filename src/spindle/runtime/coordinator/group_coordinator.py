@@ -19,9 +19,11 @@ from spindle.coordinator.consumer.descriptions import DescribedConsumerGroup, de
 from spindle.coordinator.consumer.draft import TopicsView
 from spindle.coordinator.consumer.requests import check_request
 from spindle.coordinator.descriptions import DescribedGroup, describe_error
+from spindle.coordinator.effects import Token
 from spindle.coordinator.offset_requests import FetchedGroup
-from spindle.coordinator.outcome import Client, Outcome, Token
+from spindle.coordinator.outcome import Client, Outcome
 from spindle.coordinator.partitioning import partition_for
+from spindle.coordinator.records import GROUP_RECORDS
 from spindle.coordinator.shard import GroupShard
 from spindle.metadata.configs import GROUP_RESOURCE, ConfigResource
 from spindle.metadata.features import GROUP_VERSION
@@ -57,7 +59,7 @@ class _LoadTotals(NamedTuple):
     groups: int
     records: int
 
-    def plus(self, shard: ShardDriver) -> "_LoadTotals":
+    def plus(self, shard: ShardDriver[GroupShard]) -> "_LoadTotals":
         return _LoadTotals(
             self.partitions + 1,
             self.groups + len(shard.shard.groups),
@@ -81,7 +83,7 @@ class GroupCoordinator:
         new_uuid: Callable[[], Uuid],
         settings: ShardSettings | None = None,
     ) -> None:
-        self.shards: dict[int, ShardDriver] = {}
+        self.shards: dict[int, ShardDriver[GroupShard]] = {}
         self._node_id = node_id
         self._config = config
         self._log = coordinator_log
@@ -111,13 +113,14 @@ class GroupCoordinator:
             TopicPartition(OFFSETS_TOPIC, partition),
             leader_epoch,
             GroupShard(self._config, self._new_member_suffix),
+            GROUP_RECORDS,
             self._log,
             self._clock,
             self._settings,
             self._on_loaded,
         )
 
-    def _on_loaded(self, shard: ShardDriver) -> None:
+    def _on_loaded(self, shard: ShardDriver[GroupShard]) -> None:
         """Count the loaded records, and log the totals when no other shard is loading."""
         if shard.state is ShardState.ACTIVE:
             self._loaded = self._loaded.plus(shard)
@@ -367,7 +370,7 @@ class GroupCoordinator:
         return results
 
     async def _delete_in(
-        self, shard: ShardDriver, group_ids: list[str]
+        self, shard: ShardDriver[GroupShard], group_ids: list[str]
     ) -> list[DeleteGroupsResponse.DeletableGroupResult]:
         core = shard.shard
         try:
@@ -380,7 +383,7 @@ class GroupCoordinator:
 
     # ------------------------------------------------------------ look-up
 
-    def _shard_of(self, group_id: str, *, allow_empty: bool = False) -> ShardDriver:
+    def _shard_of(self, group_id: str, *, allow_empty: bool = False) -> ShardDriver[GroupShard]:
         if not allow_empty:
             _check_group_id(group_id)
         topic = self._metadata.image.topics.by_name.get(OFFSETS_TOPIC)
@@ -392,7 +395,9 @@ class GroupCoordinator:
             raise ApiError(self._missing_shard_error(topic.partitions.get(at)))
         return shard
 
-    async def _wait_for_shard(self, group_id: str, *, allow_empty: bool = False) -> ShardDriver:
+    async def _wait_for_shard(
+        self, group_id: str, *, allow_empty: bool = False
+    ) -> ShardDriver[GroupShard]:
         """Return the group's shard; wait if this broker is about to lead its partition."""
         try:
             return self._shard_of(group_id, allow_empty=allow_empty)

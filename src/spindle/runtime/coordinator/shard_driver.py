@@ -1,4 +1,4 @@
-"""Runs one group coordinator shard: loading, operations, timers.
+"""Runs one shard of a coordinator: loading, operations, timers.
 
 An operation is decided at once, also while an append is under way; `ShardWriter` appends its
 records. An exclusive operation waits until no append is under way, and later operations wait until
@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from enum import Enum
 from struct import error as StructError
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeVar
 
 from spindle.common.errors import (
     ApiError,
@@ -23,28 +23,26 @@ from spindle.common.errors import (
 )
 from spindle.common.ids import TopicPartition
 from spindle.common.ports import Bytes
-from spindle.coordinator.outcome import Answer, Outcome, TimerChange, TimerKey, Token
-from spindle.coordinator.records import CoordinatorRecord, parse_record
-from spindle.coordinator.shard import EXCLUSIVE_TIMERS, NO_PRODUCER_ID, GroupShard
+from spindle.coordinator.effects import Answer, TimerChange, Token, Transaction
+from spindle.coordinator.shards import Shard, ShardRecordFormat
 from spindle.coordinator.timers import TimerQueue
-from spindle.protocol.records.batch import BatchHeader, batches
+from spindle.protocol.records.batch import NO_PRODUCER_ID, BatchHeader, batches
 from spindle.protocol.records.control import read_end_transaction
 from spindle.protocol.records.record import decode_records
 from spindle.runtime import background
 from spindle.runtime.coordinator.shard_writer import (
+    AnyEffects,
     Clock,
     CoordinatorLog,
     ShardSettings,
     ShardWriter,
-    encode_records,
 )
 
 log = logging.getLogger(__name__)
 
-Operation = Callable[[Token, int], Outcome]
+ShardT = TypeVar("ShardT", bound=Shard[Any, Any, Any])
+Operation = Callable[[Token, int], AnyEffects]
 """Decides on a request at a time in ms; the token names the request."""
-OnLoaded = Callable[["ShardDriver"], None]
-"""Called once, when loading has succeeded or failed."""
 
 MAX_RECORDS_PER_TURN: Final = 1_000
 """Records that loading replays (in about 6 ms) before it yields to the event loop."""
@@ -67,7 +65,11 @@ class ShardState(Enum):
 
 
 class _Work:
-    """An operation that waits for its turn. `future` is None if a timer started it."""
+    """An operation that waits for its turn.
+
+    If a timer started it, `timer` is the timer's key and `future` is None; otherwise `timer` is
+    None.
+    """
 
     __slots__ = ("deadline", "future", "is_exclusive", "operation", "submitted_s", "timer")
 
@@ -78,7 +80,7 @@ class _Work:
         submitted_s: float,
         *,
         is_exclusive: bool,
-        timer: TimerKey | None = None,
+        timer: Any = None,
     ) -> None:
         self.future = future
         self.operation = operation
@@ -88,38 +90,41 @@ class _Work:
         self.deadline: asyncio.TimerHandle | None = None
 
 
-class ShardDriver:
-    """Owns a `GroupShard` while this broker leads its partition."""
+class ShardDriver(Generic[ShardT]):
+    """Owns a shard while this broker leads its partition."""
 
     def __init__(
         self,
         partition: TopicPartition,
         leader_epoch: int,
-        shard: GroupShard,
+        shard: ShardT,
+        record_format: ShardRecordFormat[Any],
         coordinator_log: CoordinatorLog,
         clock: Clock,
         settings: ShardSettings,
-        on_loaded: OnLoaded,
+        on_loaded: Callable[["ShardDriver[ShardT]"], None],
     ) -> None:
+        """Begin to load the shard; call `on_loaded` once, when that has succeeded or failed."""
         self.partition = partition
         self.leader_epoch = leader_epoch
         self.shard = shard
         self.state = ShardState.LOADING
         self.loaded_records = 0
         """Records that loading has replayed."""
+        self._format = record_format
         self._log = coordinator_log
         self._clock = clock
         self._settings = settings
         self._on_loaded = on_loaded
         self._loop = asyncio.get_running_loop()
-        self._timers = TimerQueue()
+        self._timers: TimerQueue[Any] = TimerQueue()
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_ms = 0
         self._waiting: deque[_Work] = deque()
         self._next_turn: asyncio.Handle | None = None
         self._is_exclusive = False
-        self._writer = ShardWriter(self, partition, coordinator_log, clock, settings)
-        self._loader = background.run_once(self._load(), f"loading groups of {partition}")
+        self._writer = ShardWriter(self, partition, record_format, coordinator_log, clock, settings)
+        self._loader = background.run_once(self._load(), f"loading {partition}")
 
     # ------------------------------------------------------------ life
 
@@ -127,7 +132,7 @@ class ShardDriver:
         try:
             await self._read_log()
         except (ApiError, LogDirectoryFailed, CorruptRecords, CorruptLog) as error:
-            log.error("Loading groups of %s failed: %s", self.partition, error)
+            log.error("Loading %s failed: %s", self.partition, error)
             self._loading_failed()
             return
         except Exception:
@@ -168,7 +173,7 @@ class ShardDriver:
             return len(records)
         producer_id = header.producer_id if header.is_transactional else NO_PRODUCER_ID
         for record in records:
-            parsed = parse_record(record.key, record.value, record.offset)
+            parsed = self._format.parse(record.key, record.value, record.offset)
             if parsed is not None:
                 self.shard.replay(parsed, producer_id)
         return len(records)
@@ -313,31 +318,34 @@ class ShardDriver:
         self._execute(outcome, now_ms, work.submitted_s, is_exclusive=work.is_exclusive)
 
     def _execute(
-        self, outcome: Outcome, now_ms: int, submitted_s: float, *, is_exclusive: bool = False
+        self, outcome: AnyEffects, now_ms: int, submitted_s: float, *, is_exclusive: bool = False
     ) -> None:
         code = ErrorCode.NONE
-        try:
-            records = encode_records(outcome.records)
-        except StructError as error:
-            # Nothing was appended yet, so treat this like a failed append.
-            log.error("Records for %s cannot be encoded: %s", self.partition, error)
-            code = ErrorCode.UNKNOWN_SERVER_ERROR
+        if outcome.is_appended:
+            try:
+                self._writer.submit(outcome, submitted_s)
+            except StructError as error:
+                # Nothing was queued, so treat this like a failed append.
+                log.error("Records for %s cannot be encoded: %s", self.partition, error)
+                code = ErrorCode.UNKNOWN_SERVER_ERROR
+            else:
+                self._is_exclusive = is_exclusive
         self._set_timers(outcome.timers, now_ms)
         self._answer(outcome.answers)
         if code is not ErrorCode.NONE:
             self.write_finished(outcome, code)
-        elif records:
-            self._is_exclusive = is_exclusive
-            self._writer.submit(outcome, records, submitted_s)
 
     # ------------------------------------------------------------ appends
 
-    def records_committed(self, records: Sequence[CoordinatorRecord], base_offset: int) -> None:
-        """Apply committed records to the shard."""
+    def batch_committed(
+        self, records: Sequence[Any], base_offset: int, transaction: Transaction
+    ) -> None:
+        """Apply a committed batch to the shard."""
         now_ms = self._clock()
-        self._set_timers(self.shard.committed(records, base_offset, now_ms).timers, now_ms)
+        applied = self.shard.committed(records, base_offset, transaction, now_ms)
+        self._set_timers(applied.timers, now_ms)
 
-    def write_finished(self, outcome: Outcome, code: ErrorCode) -> None:
+    def write_finished(self, outcome: AnyEffects, code: ErrorCode) -> None:
         """Answer the requests that waited for the append, and tell the shard its result."""
         if code is ErrorCode.NONE:
             self._answer(outcome.answers_after_commit)
@@ -366,7 +374,7 @@ class ShardDriver:
 
     # ------------------------------------------------------------ timers
 
-    def _set_timers(self, changes: list[TimerChange], now_ms: int) -> None:
+    def _set_timers(self, changes: list[TimerChange[Any]], now_ms: int) -> None:
         """Set timers for an operation that was decided at `now_ms` of the wall clock.
 
         Deadlines are converted to the event loop's clock, so that setting the time of day neither
@@ -405,12 +413,12 @@ class ShardDriver:
         finally:
             self._set_alarm()
 
-    def _fire(self, key: TimerKey) -> None:
+    def _fire(self, key: Any) -> None:
         work = _Work(
             None,
             self._timer_operation(key),
             self._loop.time(),
-            is_exclusive=key.kind in EXCLUSIVE_TIMERS,
+            is_exclusive=self.shard.is_exclusive_timer(key),
             timer=key,
         )
         if self._must_wait(work.is_exclusive):
@@ -418,7 +426,7 @@ class ShardDriver:
         else:
             self._run(work)
 
-    def _timer_operation(self, key: TimerKey) -> Operation:
+    def _timer_operation(self, key: Any) -> Operation:
         return lambda _, now_ms: self.shard.on_timer(key, now_ms)
 
 

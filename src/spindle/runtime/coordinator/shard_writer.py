@@ -1,7 +1,8 @@
-"""The appends of one group coordinator shard: many writes in one batch, each with a time limit.
+"""The appends of one coordinator shard: many writes in one batch, each with a time limit.
 
 There is one append at a time, so the log has the order of the decisions; writes that come meanwhile
-go into the next batch. The time limit of a write starts when its request arrives, so a request is
+go into the next batch. Writes of different transactions do not share a batch, and a marker has its
+own. The time limit of a write starts when its request arrives, so a request is
 answered although an append hangs; its records may still be committed later.
 """
 
@@ -9,16 +10,17 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from typing import Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 from spindle.common.errors import ApiError, ErrorCode, LogDirectoryFailed
 from spindle.common.ids import TopicPartition
 from spindle.common.ports import Bytes
 from spindle.coordinator.append_errors import coordinator_error
-from spindle.coordinator.outcome import Outcome
-from spindle.coordinator.records import CoordinatorRecord, encode_record
-from spindle.protocol.records.batch import HEADER_BYTES
+from spindle.coordinator.effects import Effects, EndOfTransaction, InTransaction, Transaction
+from spindle.coordinator.shards import ShardRecordFormat
+from spindle.protocol.records.batch import HEADER_BYTES, NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from spindle.protocol.records.builder import SimpleRecord, build_batch
+from spindle.protocol.records.control import build_end_transaction
 from spindle.runtime import background
 
 log = logging.getLogger(__name__)
@@ -28,11 +30,13 @@ Clock = Callable[[], int]
 
 RECORD_OVERHEAD_BYTES: Final = 24
 """Upper bound of what a batch of less than 2 GiB needs for a record besides key and value."""
-_BASE_SEQUENCE: Final = 0
+
+AnyEffects: TypeAlias = Effects[Any, Any, Any]
+"""The effects of an operation of any kind of shard."""
 
 
 class CoordinatorLog(Protocol):
-    """The partitions of `__consumer_offsets` that this broker leads."""
+    """The partitions of internal topics that this broker leads."""
 
     async def append(self, partition: TopicPartition, batch: bytes) -> int:
         """Append one batch, wait until it is committed, and return the offset of its last record.
@@ -55,9 +59,12 @@ class ShardSettings(NamedTuple):
     """Limits of one shard."""
 
     commit_timeout_ms: int = 5_000
-    """`offsets.commit.timeout.ms`: a request that waits longer gets an error to retry."""
+    """Time after which a waiting request gets an error to retry.
+
+    `offsets.commit.timeout.ms` for groups, `request.timeout.ms` for transactions.
+    """
     codec: int = 0
-    """`offsets.topic.compression.codec`."""
+    """Codec of the records; `offsets.topic.compression.codec` for groups."""
     max_pending_bytes: int = 32 * 1024 * 1024
     """Limit of the records that wait for an append; above it requests get
     COORDINATOR_NOT_AVAILABLE."""
@@ -70,7 +77,7 @@ class ShardSettings(NamedTuple):
 class EncodedRecord(NamedTuple):
     """A record with its key and value as they stand in the log."""
 
-    record: CoordinatorRecord
+    record: Any
     key: bytes
     value: bytes | None
 
@@ -80,21 +87,12 @@ class EncodedRecord(NamedTuple):
         return len(self.key) + len(self.value or b"") + RECORD_OVERHEAD_BYTES
 
 
-def encode_records(records: Sequence[CoordinatorRecord]) -> list[EncodedRecord]:
-    """Encode the records as they stand in the log.
-
-    Raises:
-        StructError: a value does not fit its field.
-    """
-    return [EncodedRecord(record, *encode_record(record)) for record in records]
-
-
 class _Write:
     """The records of one operation. `is_finished` is True when its requests have an answer."""
 
     __slots__ = ("deadline", "is_finished", "outcome", "records", "size_bytes")
 
-    def __init__(self, outcome: Outcome, records: list[EncodedRecord]) -> None:
+    def __init__(self, outcome: AnyEffects, records: list[EncodedRecord]) -> None:
         self.outcome = outcome
         self.records = records
         self.size_bytes = sum([record.size_bytes for record in records])
@@ -105,11 +103,13 @@ class _Write:
 class ShardOwner(Protocol):
     """The driver of the shard, as the writer sees it."""
 
-    def records_committed(self, records: Sequence[CoordinatorRecord], base_offset: int) -> None:
-        """Apply records that are in the log from `base_offset` on."""
+    def batch_committed(
+        self, records: Sequence[Any], base_offset: int, transaction: Transaction
+    ) -> None:
+        """Apply a batch that is committed in the log from `base_offset` on."""
         ...
 
-    def write_finished(self, outcome: Outcome, code: ErrorCode) -> None:
+    def write_finished(self, outcome: AnyEffects, code: ErrorCode) -> None:
         """Answer the requests of a write, whose records are committed if `code` is NONE."""
         ...
 
@@ -125,6 +125,7 @@ class ShardWriter:
         self,
         owner: ShardOwner,
         partition: TopicPartition,
+        record_format: ShardRecordFormat[Any],
         coordinator_log: CoordinatorLog,
         clock: Clock,
         settings: ShardSettings,
@@ -133,6 +134,7 @@ class ShardWriter:
         """Size of the records that wait for an append or are in one."""
         self._owner = owner
         self._partition = partition
+        self._format = record_format
         self._log = coordinator_log
         self._clock = clock
         self._settings = settings
@@ -146,17 +148,23 @@ class ShardWriter:
         """True if no write waits or is being appended."""
         return not self._queue and not self._in_flight
 
-    def submit(self, outcome: Outcome, records: list[EncodedRecord], submitted_s: float) -> None:
-        """Queue the records of an outcome whose request arrived at `submitted_s` (loop time)."""
-        write = _Write(outcome, records)
+    def submit(self, outcome: AnyEffects, submitted_s: float) -> None:
+        """Queue the batch of an outcome whose request arrived at `submitted_s` (loop time).
+
+        Raises:
+            struct.error: a record cannot be encoded. Nothing is queued.
+        """
+        encode = self._format.encode
+        encoded = [EncodedRecord(record, *encode(record)) for record in outcome.records]
+        write = _Write(outcome, encoded)
         deadline_s = submitted_s + self._settings.commit_timeout_ms / 1000
         write.deadline = self._loop.call_at(deadline_s, self._time_out, write)
         self._queue.append(write)
         self.pending_bytes += write.size_bytes
         if self._task is None:
-            self._task = background.run_once(self._run(), f"writing groups of {self._partition}")
+            self._task = background.run_once(self._run(), f"writing {self._partition}")
 
-    def close(self) -> list[Outcome]:
+    def close(self) -> list[AnyEffects]:
         """Stop at once, and return the outcomes whose requests have no answer yet."""
         if self._task is not None:
             self._task.cancel()
@@ -184,8 +192,15 @@ class ShardWriter:
     def _take_writes(self) -> list[_Write]:
         """Take as many writes as fit into one batch, or a single write that needs several."""
         taken = [self._queue.popleft()]
+        transaction = taken[0].outcome.transaction
+        if isinstance(transaction, EndOfTransaction):
+            return taken
         left = self._most_record_bytes() - taken[0].size_bytes
-        while self._queue and self._queue[0].size_bytes <= left:
+        while (
+            self._queue
+            and self._queue[0].outcome.transaction == transaction
+            and self._queue[0].size_bytes <= left
+        ):
             left -= self._queue[0].size_bytes
             taken.append(self._queue.popleft())
         return taken
@@ -195,8 +210,9 @@ class ShardWriter:
 
     async def _append_all(self, writes: list[_Write]) -> ErrorCode:
         records = [record for write in writes for record in write.records]
-        for batch in [records] if writes[0].outcome.is_atomic else self._split(records):
-            code = await self._append(batch)
+        first = writes[0].outcome
+        for batch in [records] if first.is_atomic else self._split(records):
+            code = await self._append(batch, first.transaction)
             if code is not ErrorCode.NONE:
                 return code
         return ErrorCode.NONE
@@ -214,13 +230,8 @@ class ShardWriter:
             left -= record.size_bytes
         yield batch
 
-    async def _append(self, records: list[EncodedRecord]) -> ErrorCode:
-        now_ms = self._clock()
-        batch = build_batch(
-            [SimpleRecord(record.key, record.value, now_ms) for record in records],
-            codec=self._settings.codec,
-            base_sequence=_BASE_SEQUENCE,
-        )
+    async def _append(self, records: list[EncodedRecord], transaction: Transaction) -> ErrorCode:
+        batch = self._build(records, transaction)
         try:
             last_offset = await self._log.append(self._partition, batch)
         except ApiError as error:
@@ -230,8 +241,23 @@ class ShardWriter:
             log.warning("Append to %s failed: %s", self._partition, error)
             return ErrorCode.NOT_COORDINATOR
         base_offset = last_offset - len(records) + 1
-        self._owner.records_committed([record.record for record in records], base_offset)
+        self._owner.batch_committed([r.record for r in records], base_offset, transaction)
         return ErrorCode.NONE
+
+    def _build(self, records: list[EncodedRecord], transaction: Transaction) -> bytes:
+        now_ms = self._clock()
+        if isinstance(transaction, EndOfTransaction):
+            producer_id, producer_epoch, marker = transaction
+            return build_end_transaction(marker, producer_id, producer_epoch, now_ms)
+        producer = transaction or InTransaction(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
+        return build_batch(
+            [SimpleRecord(record.key, record.value, now_ms) for record in records],
+            codec=self._settings.codec,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch,
+            base_sequence=self._format.base_sequence,
+            is_transactional=transaction is not None,
+        )
 
     # ------------------------------------------------------------ answers
 
