@@ -6,7 +6,7 @@ from typing import cast
 import pytest
 from confluent_kafka import Message
 
-from spindle.testing.rehearsal.history import Acknowledged, NumberedRecord
+from spindle.testing.histories import Acknowledged, NumberedRecord, TopicPartition
 from spindle.testing.rehearsal.librdkafka_clients import acknowledgement
 
 
@@ -16,6 +16,9 @@ class Report:
 
     def value(self) -> bytes:
         return b"1.27"
+
+    def topic(self) -> str:
+        return "t"
 
     def partition(self) -> int:
         return 2
@@ -28,5 +31,5 @@ class Report:
     ("told", "noted"), [(5, 5), (0, 0), (None, None), (-1, None), (-1001, None)]
 )
 def test_only_real_offsets_are_noted(told: int | None, noted: int | None) -> None:
-    expected = Acknowledged(NumberedRecord("1", 27), 2, noted)
+    expected = Acknowledged(NumberedRecord("1", 27), TopicPartition("t", 2), noted)
     assert acknowledgement(cast(Message, Report(told))) == expected

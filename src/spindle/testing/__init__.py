@@ -1,6 +1,6 @@
-"""Clusters for tests: `from spindle.testing import Cluster`.
+"""Clusters for tests: `from spindle.testing import Cluster`; checks in `spindle.testing.histories`.
 
-The packages besides `cluster` and `faults` are for Spindle's own tests.
+The packages besides `cluster`, `faults` and `histories` are for Spindle's own tests.
 """
 
 from typing import TYPE_CHECKING, Any, Final

@@ -8,13 +8,14 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any, Final
 
-from spindle.testing.rehearsal.history import (
+from spindle.common.ids import TopicPartition
+from spindle.testing.histories.events import (
     Acknowledged,
     Assigned,
-    CommitSent,
-    Committed,
     Delivered,
     NumberedRecord,
+    OffsetCommitted,
+    OffsetSent,
 )
 from spindle.testing.rehearsal.recorder import Recorder
 
@@ -89,7 +90,7 @@ class JavaProducer(JavaClient):
                 producer, _, number = event["value"].partition(".")
                 record = NumberedRecord(producer, int(number))
                 offset = event["offset"] if event["offset"] >= 0 else None
-                self.recorder.note(Acknowledged(record, event["partition"], offset))
+                self.recorder.note(Acknowledged(record, _place(event), offset))
             case "producer_send_error":
                 self.recorder.trouble(f"Java producer: {event['message']}")
 
@@ -112,13 +113,17 @@ class JavaMember(JavaClient):
         match event["name"]:
             case "partitions_assigned":
                 for row in event["partitions"]:
-                    note(Assigned(self.group, "java", row["partition"]))
+                    note(Assigned(self.group, "java", _place(row)))
             case "record_data":
                 producer, _, number = event["value"].partition(".")
                 record = NumberedRecord(producer, int(number))
-                note(Delivered(self.group, "java", event["partition"], event["offset"], record))
+                note(Delivered(self.group, "java", _place(event), event["offset"], record))
             case "offsets_committed":
                 for row in event["offsets"]:
-                    note(CommitSent(self.group, row["partition"], row["offset"]))
+                    note(OffsetSent(self.group, _place(row), row["offset"]))
                     if event["success"]:
-                        note(Committed(self.group, row["partition"], row["offset"]))
+                        note(OffsetCommitted(self.group, _place(row), row["offset"]))
+
+
+def _place(row: dict[str, Any]) -> TopicPartition:
+    return TopicPartition(row["topic"], row["partition"])

@@ -14,15 +14,17 @@ from confluent_kafka import (
     TopicPartition,
 )
 
-from spindle.testing.rehearsal.history import (
+from spindle.common import ids
+from spindle.testing.histories.events import (
     Acknowledged,
     Assigned,
-    CommitSent,
-    Committed,
     Delivered,
     NumberedRecord,
+    OffsetCommitted,
     OffsetRead,
     OffsetsAsked,
+    OffsetSent,
+    RecordSent,
 )
 from spindle.testing.rehearsal.recorder import Recorder
 
@@ -45,11 +47,18 @@ def acknowledgement(message: Message) -> Acknowledged:
 
     librdkafka gives no offset, or a negative one, for a batch that the broker had already.
     """
-    value, partition, offset = message.value(), message.partition(), message.offset()
+    value, offset = message.value(), message.offset()
     assert value is not None
-    assert partition is not None
     is_known = offset is not None and offset >= 0
-    return Acknowledged(parsed(value), partition, offset if is_known else None)
+    return Acknowledged(parsed(value), place(message), offset if is_known else None)
+
+
+def place(message: Message) -> ids.TopicPartition:
+    """Return the partition of a message that has been in one."""
+    topic, partition = message.topic(), message.partition()
+    assert topic is not None
+    assert partition is not None
+    return ids.TopicPartition(topic, partition)
 
 
 class ClientThread(ABC):
@@ -101,10 +110,10 @@ class ProducerThread(ClientThread):
         )
         number = 0
         while not self.is_over.is_set():
-            value = f"{self.name}.{number}".encode()
-            producer.produce(self.topic, value, on_delivery=self._delivered)
+            record = NumberedRecord(self.name, number)
+            self.recorder.note(RecordSent(record, self.topic))
+            producer.produce(self.topic, str(record).encode(), on_delivery=self._delivered)
             number += 1
-            self.recorder.history.sent[self.name] = number
             producer.poll(0)
             self.is_over.wait(_PACE_S)
         left = producer.flush(_READ_S)
@@ -146,9 +155,8 @@ class MemberThread(ClientThread):
             message = consumer.poll(_POLL_S)
             if message is None or message.error() is not None:
                 continue
-            value, partition, offset = message.value(), message.partition(), message.offset()
+            value, partition, offset = message.value(), place(message), message.offset()
             assert value is not None
-            assert partition is not None
             assert offset is not None
             self.recorder.note(Delivered(self.group, self.name, partition, offset, parsed(value)))
             got += 1
@@ -158,18 +166,19 @@ class MemberThread(ClientThread):
 
     def _assigned(self, consumer: Any, partitions: list[TopicPartition]) -> None:
         for partition in partitions:
-            self.recorder.note(Assigned(self.group, self.name, partition.partition))
+            where = ids.TopicPartition(partition.topic, partition.partition)
+            self.recorder.note(Assigned(self.group, self.name, where))
 
-    def _commit(self, consumer: Any, partition: int, offset: int) -> None:
-        self.recorder.note(CommitSent(self.group, partition, offset))
+    def _commit(self, consumer: Any, partition: ids.TopicPartition, offset: int) -> None:
+        self.recorder.note(OffsetSent(self.group, partition, offset))
         try:
             answer = consumer.commit(
-                offsets=[TopicPartition(self.topic, partition, offset)], asynchronous=False
+                offsets=[TopicPartition(*partition, offset)], asynchronous=False
             )
         except KafkaException:
             return  # whether it was committed is not known
         if answer and answer[0].error is None:
-            self.recorder.note(Committed(self.group, partition, offset))
+            self.recorder.note(OffsetCommitted(self.group, partition, offset))
 
 
 class OffsetReader(ClientThread):
@@ -195,7 +204,8 @@ class OffsetReader(ClientThread):
             for row in answer:
                 if row.error is None:
                     offset = max(row.offset, -1)
-                    self.recorder.note(OffsetRead(self.group, question, row.partition, offset))
+                    where = ids.TopicPartition(row.topic, row.partition)
+                    self.recorder.note(OffsetRead(self.group, question, where, offset))
         consumer.close()
 
 

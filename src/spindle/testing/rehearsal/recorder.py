@@ -2,12 +2,9 @@
 
 import threading
 
-from spindle.testing.rehearsal.history import (
-    Acknowledged,
-    ClientHistory,
-    Delivered,
-    Event,
-)
+from spindle.common.ids import TopicPartition
+from spindle.testing.histories.events import Acknowledged, Delivered, Event
+from spindle.testing.histories.history import ClientHistory
 
 
 class Recorder:
@@ -22,7 +19,7 @@ class Recorder:
         self.troubles: list[str] = []
         self._lock = threading.Lock()
         self._acknowledged = 0
-        self._next: dict[tuple[str, int], int] = {}
+        self._next: dict[tuple[str, TopicPartition], int] = {}
         self._questions = 0
 
     def note(self, event: Event) -> None:
@@ -52,6 +49,6 @@ class Recorder:
         """The number of acknowledged records."""
         return self._acknowledged
 
-    def next_offset(self, group: str, partition: int) -> int:
+    def next_offset(self, group: str, partition: TopicPartition) -> int:
         """Return the offset behind the last record that a group got."""
         return self._next.get((group, partition), 0)

@@ -8,9 +8,11 @@ from typing import Final
 
 from spindle.client.errors import ClientError
 from spindle.common.errors import ApiError
+from spindle.common.ids import TopicPartition
 from spindle.testing.cluster.cluster import Cluster
 from spindle.testing.cluster.errors import ClusterError
-from spindle.testing.rehearsal.checker import Findings, check
+from spindle.testing.histories.checker import check
+from spindle.testing.histories.findings import Findings
 from spindle.testing.rehearsal.conductor import Conductor
 from spindle.testing.rehearsal.java_clients import JavaClient, JavaMember, JavaProducer
 from spindle.testing.rehearsal.librdkafka_clients import (
@@ -74,7 +76,7 @@ class RehearsalOutcome:
                 *self.story,
                 self.findings.text,
                 *self.troubles,
-                *self.findings.faults,
+                *self.findings.lines,
             )
         )
 
@@ -147,7 +149,7 @@ class _Clients:
         self._members.append(JavaMember(group, *where))
 
     def _add_group(self, group: str) -> None:
-        self._recorder.history.groups.append(group)
+        self._recorder.history.must_read[group] = [self._topic]
         self._readers.append(
             OffsetReader(group, PARTITIONS, self._bootstrap, self._topic, self._recorder)
         )
@@ -158,14 +160,17 @@ class _Clients:
         Raises:
             TimeoutError: it does not come to that.
         """
-        groups = self._recorder.history.groups
+        groups = self._recorder.history.must_read
         self._await(
             lambda: self._recorder.acknowledged > 20 and all(map(self._has_begun, groups)),
             "no traffic",
         )
 
     def _has_begun(self, group: str) -> bool:
-        return any(self._recorder.next_offset(group, index) for index in range(PARTITIONS))
+        return any(
+            self._recorder.next_offset(group, TopicPartition(self._topic, index))
+            for index in range(PARTITIONS)
+        )
 
     def stop(self) -> None:
         """Stop the producers, read the logs, let the groups read everything, and stop them."""
@@ -177,7 +182,9 @@ class _Clients:
         logs = recorder.history.logs
         try:
             for index in range(PARTITIONS):
-                logs[index] = read_log(self._bootstrap, self._topic, index)
+                logs[TopicPartition(self._topic, index)] = read_log(
+                    self._bootstrap, self._topic, index
+                )
             self._await(self._have_read_all, "the groups have not read everything")
         except TimeoutError as late:
             recorder.trouble(str(late))
@@ -188,9 +195,9 @@ class _Clients:
 
     def _have_read_all(self) -> bool:
         return all(
-            self._recorder.next_offset(group, index) > max(log, default=-1)
-            for group in self._recorder.history.groups
-            for index, log in self._recorder.history.logs.items()
+            self._recorder.next_offset(group, partition) > max(log, default=-1)
+            for group in self._recorder.history.must_read
+            for partition, log in self._recorder.history.logs.items()
         )
 
     def _await(self, is_so: Callable[[], bool], what_if_not: str) -> None:
