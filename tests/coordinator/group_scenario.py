@@ -33,6 +33,10 @@ from spindle.protocol.messages.offset_commit import OffsetCommitRequest, OffsetC
 from spindle.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from spindle.protocol.messages.offset_fetch import OffsetFetchRequest
 from spindle.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from spindle.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+)
 
 GROUP = "orders"
 SESSION_MS = 10_000
@@ -315,6 +319,54 @@ class Scenario:
         except ApiError as error:
             return error.code
         response: OffsetCommitResponse = self.answers.pop(token)
+        (code,) = {p.error_code for topic in response.topics for p in topic.partitions}
+        return ErrorCode(code)
+
+    def add_offsets(
+        self,
+        offsets: dict[tuple[str, int], int],
+        *,
+        producer_id: int = 7,
+        member_id: str = "",
+        generation: int = -1,
+        instance_id: str | None = None,
+        metadata: str = "",
+        topic_ids: dict[str, bytes] | None = None,
+        group: str = GROUP,
+    ) -> ErrorCode:
+        """Commit offsets in a producer's transaction; return the one error of all partitions."""
+        topic_type = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
+        request = TxnOffsetCommitRequest(
+            transactional_id="tx",
+            group_id=group,
+            producer_id=producer_id,
+            generation_id=generation,
+            member_id=member_id,
+            group_instance_id=instance_id,
+            topics=[
+                topic_type(
+                    name=topic,
+                    partitions=[
+                        topic_type.TxnOffsetCommitRequestPartition(
+                            partition_index=partition,
+                            committed_offset=offset,
+                            committed_metadata=metadata,
+                        )
+                    ],
+                )
+                for (topic, partition), offset in offsets.items()
+            ],
+        )
+        ids = topic_ids or {}
+        try:
+            token = self._ask(
+                lambda token: self.shard.commit_transactional_offsets(
+                    token, request, ids.get, self.now_ms
+                )
+            )
+        except ApiError as error:
+            return error.code
+        response: TxnOffsetCommitResponse = self.answers.pop(token)
         (code,) = {p.error_code for topic in response.topics for p in topic.partitions}
         return ErrorCode(code)
 

@@ -322,9 +322,18 @@ class ClassicGroup:
             raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID)
 
     def check_offset_commit(
-        self, member_id: str, instance_id: str | None, generation_id: int
+        self,
+        member_id: str,
+        instance_id: str | None,
+        generation_id: int,
+        *,
+        is_transactional: bool = False,
     ) -> None:
-        """Raise ApiError unless this caller may commit offsets now."""
+        """Raise ApiError unless this caller may commit offsets now.
+
+        Transactional commits of old clients have no member, and none depends on the group's state
+        (KIP-447).
+        """
         if self.state is GroupState.DEAD:
             raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         if generation_id < 0 and self.state is GroupState.EMPTY:
@@ -333,10 +342,10 @@ class ClassicGroup:
             self.check_member(member_id, instance_id)
             if generation_id != self.generation_id:
                 raise ApiError(ErrorCode.ILLEGAL_GENERATION)
-        else:
+        elif not is_transactional:
             # A client without membership may commit only while the group has no members.
             raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID)
-        if self.state is GroupState.COMPLETING_REBALANCE:
+        if self.state is GroupState.COMPLETING_REBALANCE and not is_transactional:
             raise ApiError(ErrorCode.REBALANCE_IN_PROGRESS)
 
     def check_offset_delete(self) -> None:

@@ -54,6 +54,7 @@ from spindle.coordinator.records import (
     GroupRecord,
     OffsetRecord,
 )
+from spindle.coordinator.transactional_offsets import TransactionalOffsets
 from spindle.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from spindle.protocol.messages.delete_groups import DeleteGroupsResponse
 from spindle.protocol.messages.heartbeat import HeartbeatRequest
@@ -63,6 +64,8 @@ from spindle.protocol.messages.offset_commit import OffsetCommitRequest
 from spindle.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from spindle.protocol.messages.offset_fetch import OffsetFetchRequest
 from spindle.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from spindle.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
+from spindle.protocol.messages.write_txn_markers import WriteTxnMarkersResponse
 from spindle.protocol.records.batch import NO_PRODUCER_ID
 
 _EXCLUSIVE_TIMERS: Final = frozenset({"expiration", *CONSUMER_TIMERS})
@@ -75,6 +78,7 @@ class GroupShard:
         "_config",
         "_memberships",
         "_requests",
+        "_transactional",
         "consumers",
         "groups",
         "offsets",
@@ -90,6 +94,7 @@ class GroupShard:
         self.consumers = ConsumerGroups(config.consumer, self.groups, new_id)
         self._memberships = Memberships(config, self.groups, self.rebalances, new_id)
         self._requests = OffsetRequests(config, self.groups, self.offsets)
+        self._transactional = TransactionalOffsets(config, self.groups)
 
     # ------------------------------------------------------------ members
 
@@ -142,6 +147,21 @@ class GroupShard:
         out = Outcome()
         response = self._requests.commit(request, client, now_ms, out)
         out.answer_after_commit(token, response)
+        return out
+
+    def commit_transactional_offsets(
+        self, token: Token, request: TxnOffsetCommitRequest, topic_id_of: TopicIdOf, now_ms: int
+    ) -> Outcome:
+        """Decide on TxnOffsetCommit. Raises ApiError if the caller may not commit for the group."""
+        out = Outcome()
+        response = self._transactional.commit(request, topic_id_of, now_ms, out)
+        out.answer_after_commit(token, response)
+        return out
+
+    def complete_transaction(self, token: Token, transaction: EndOfTransaction) -> Outcome:
+        """End a producer's transaction; the answer, without content, comes after the commit."""
+        out = Outcome(transaction)
+        out.answer_after_commit(token, WriteTxnMarkersResponse())
         return out
 
     def fetch_offsets(

@@ -49,6 +49,7 @@ from spindle.serving.handlers.offsets import (
 )
 from spindle.serving.handlers.offsets_of_logs import list_offsets, offset_for_leader_epoch
 from spindle.serving.handlers.produce import produce
+from spindle.serving.handlers.transactional_offsets import handle_txn_offset_commit
 from spindle.serving.ports import CATCH_UP_S
 from spindle.serving.services import BrokerServices
 
@@ -75,6 +76,7 @@ _LOCAL: Final[dict[int, Any]] = {
     ApiKey.ALTER_REPLICA_LOG_DIRS: alter_replica_log_dirs,
     ApiKey.DESCRIBE_LOG_DIRS: describe_log_dirs,
     ApiKey.DELETE_GROUPS: handle_delete_groups,
+    ApiKey.TXN_OFFSET_COMMIT: handle_txn_offset_commit,
     ApiKey.CONSUMER_GROUP_HEARTBEAT: handle_consumer_group_heartbeat,
     ApiKey.CONSUMER_GROUP_DESCRIBE: handle_consumer_group_describe,
     ApiKey.INCREMENTAL_ALTER_CONFIGS: incremental_alter_configs,
@@ -114,6 +116,7 @@ _OF_A_COORDINATOR: Final[tuple[int, ...]] = (
     ApiKey.DESCRIBE_GROUPS,
     ApiKey.DELETE_GROUPS,
     ApiKey.OFFSET_DELETE,
+    ApiKey.TXN_OFFSET_COMMIT,
 )
 """Requests to the broker that FindCoordinator named."""
 _COORDINATOR_WAIT_S: Final = 1.0

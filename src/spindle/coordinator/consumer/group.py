@@ -29,6 +29,8 @@ from spindle.protocol.messages.coordinator_records import (
 OFFSET_COMMIT_FROM_VERSION = 9
 """Members of the consumer protocol must commit with this version of OffsetCommit or a newer one."""
 
+NO_EPOCH = -1
+"""Epoch or generation in the requests of clients that are not members."""
 LEFT_EPOCH = -1
 """Epoch of a member whose assignment was deleted; the tombstone of the member follows."""
 
@@ -141,13 +143,24 @@ class ConsumerGroup:
                 f"OffsetCommit version {OFFSET_COMMIT_FROM_VERSION} or above must be used by "
                 "members using the modern group protocol",
             )
-        if member_epoch == member.epoch:
+        _check_epoch(member, member_epoch, partitions)
+
+    def check_transactional_commit(
+        self,
+        member_id: str,
+        instance_id: str | None,
+        member_epoch: int,
+        partitions: Iterable[tuple[Uuid, int]],
+    ) -> None:
+        """Raise ApiError unless the caller may add offsets of these partitions to a transaction.
+
+        Old clients name no member, and may always (KIP-447).
+        """
+        if member_epoch < 0 and not self.members:
             return
-        if member_epoch < member.epoch:
-            since = [member.epoch_of(topic_id, index) for topic_id, index in partitions]
-            if all(epoch is not None and epoch <= member_epoch for epoch in since):
-                return
-        raise _stale(member_epoch, member)
+        if member_epoch == NO_EPOCH and not member_id and instance_id is None:
+            return
+        _check_epoch(self.member(member_id), member_epoch, partitions)
 
     def check_offset_fetch(self, member_id: str | None, member_epoch: int) -> None:
         """Raise ApiError unless the caller may fetch offsets; one without a member id may."""
@@ -262,6 +275,19 @@ def _owned_by(member: ConsumerMember) -> Iterator[tuple[Uuid, int]]:
         for topic_id, epochs in owned.items():
             for partition in epochs:
                 yield topic_id, partition
+
+
+def _check_epoch(
+    member: ConsumerMember, member_epoch: int, partitions: Iterable[tuple[Uuid, int]]
+) -> None:
+    """Raise ApiError STALE_MEMBER_EPOCH unless the member has owned the partitions since then."""
+    if member_epoch == member.epoch:
+        return
+    if member_epoch < member.epoch:
+        since = [member.epoch_of(topic_id, index) for topic_id, index in partitions]
+        if all(epoch is not None and epoch <= member_epoch for epoch in since):
+            return
+    raise _stale(member_epoch, member)
 
 
 def _stale(received: int, member: ConsumerMember) -> ApiError:

@@ -19,7 +19,7 @@ from spindle.coordinator.consumer.descriptions import DescribedConsumerGroup, de
 from spindle.coordinator.consumer.draft import TopicsView
 from spindle.coordinator.consumer.requests import check_request
 from spindle.coordinator.descriptions import DescribedGroup, describe_error
-from spindle.coordinator.effects import Token
+from spindle.coordinator.effects import EndOfTransaction, Token
 from spindle.coordinator.offset_requests import FetchedGroup
 from spindle.coordinator.outcome import Client, Outcome
 from spindle.coordinator.partitioning import partition_for
@@ -45,6 +45,7 @@ from spindle.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
 )
+from spindle.protocol.records.control import EndTransactionMarker
 from spindle.replicas.metadata_view import MetadataView
 from spindle.runtime.coordinator.shard_driver import Operation, ShardDriver, ShardState
 from spindle.runtime.coordinator.shard_writer import Clock, CoordinatorLog, ShardSettings
@@ -277,12 +278,14 @@ class GroupCoordinator:
     async def commit_transactional_offsets(
         self, request: TxnOffsetCommitRequest, client: Client
     ) -> TxnOffsetCommitResponse:
-        """Refuse a transactional commit, with which the shards cannot deal yet."""
         shard = await self._wait_for_shard(request.group_id)
-        shard.check_active()
-        raise ApiError(
-            ErrorCode.COORDINATOR_NOT_AVAILABLE, "transactional commits are not supported"
+        core = shard.shard
+        response: TxnOffsetCommitResponse = await shard.submit(
+            lambda token, now_ms: core.commit_transactional_offsets(
+                token, request, self._topic_id_of, now_ms
+            )
         )
+        return response
 
     async def complete_transaction(
         self,
@@ -293,12 +296,14 @@ class GroupCoordinator:
         is_commit: bool,
         transaction_version: int,
     ) -> None:
-        """Refuse a marker, with which the shards cannot deal yet."""
-        raise ApiError(
-            ErrorCode.NOT_LEADER_OR_FOLLOWER
-            if partition not in self.shards
-            else ErrorCode.COORDINATOR_NOT_AVAILABLE
-        )
+        """Append a marker; the offsets of its transaction are visible or dropped afterwards."""
+        shard = self.shards.get(partition)
+        if shard is None:
+            raise ApiError(ErrorCode.NOT_COORDINATOR)
+        marker = EndTransactionMarker(is_commit, coordinator_epoch)
+        transaction = EndOfTransaction(producer_id, producer_epoch, marker)
+        core = shard.shard
+        await shard.submit(lambda token, _: core.complete_transaction(token, transaction))
 
     async def fetch_offsets(
         self, request: OffsetFetchRequest.OffsetFetchRequestGroup, *, require_stable: bool

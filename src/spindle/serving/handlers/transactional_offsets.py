@@ -1,0 +1,84 @@
+"""TxnOffsetCommit: offsets that a producer commits together with its records."""
+
+from typing import Final
+
+from spindle.common.errors import ApiError, ErrorCode
+from spindle.coordinator.append_errors import coordinator_error
+from spindle.coordinator.transactional_offsets import (
+    TransactionalPartition,
+    TransactionalTopic,
+    transactional_error,
+)
+from spindle.metadata.image import MetadataImage
+from spindle.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+)
+from spindle.serving.context import RequestContext
+from spindle.serving.handlers.groups import GroupServices, client_of
+
+_LOADING_FROM_VERSION: Final = 2
+"""Producers that send an older version know no COORDINATOR_LOAD_IN_PROGRESS (KAFKA-7296)."""
+
+
+async def handle_txn_offset_commit(
+    services: GroupServices, context: RequestContext, request: TxnOffsetCommitRequest
+) -> TxnOffsetCommitResponse:
+    """Add the offsets of partitions that exist to a transaction; the others get an error."""
+    refused: list[TransactionalTopic] = []
+    request.topics = _known_topics(services.metadata.image, request, refused)
+    if not request.topics:
+        return TxnOffsetCommitResponse(topics=refused)
+    try:
+        response = await services.groups.commit_transactional_offsets(request, client_of(context))
+    except ApiError as error:
+        code = coordinator_error(error.code)
+        if (
+            code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            and context.api_version < _LOADING_FROM_VERSION
+        ):
+            code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        response = transactional_error(request, code)
+    if refused:
+        response.topics = _merged(refused, response.topics)
+    return response
+
+
+def _known_topics(
+    image: MetadataImage, request: TxnOffsetCommitRequest, refused: list[TransactionalTopic]
+) -> list[TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic]:
+    """Return the topics with their partitions that exist; add the others to `refused`."""
+    known = []
+    for topic in request.topics:
+        found = image.topics.by_name.get(topic.name)
+        partitions = {} if found is None else found.partitions
+        unknown = [p for p in topic.partitions if p.partition_index not in partitions]
+        if unknown or found is None:
+            refused.append(
+                TransactionalTopic(
+                    name=topic.name,
+                    partitions=[
+                        TransactionalPartition(
+                            partition_index=p.partition_index,
+                            error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                        )
+                        for p in unknown
+                    ],
+                )
+            )
+        topic.partitions = [p for p in topic.partitions if p.partition_index in partitions]
+        if topic.partitions:
+            known.append(topic)
+    return known
+
+
+def _merged(
+    refused: list[TransactionalTopic], done: list[TransactionalTopic]
+) -> list[TransactionalTopic]:
+    """Merge the refused partitions with the coordinator's answers, in this order."""
+    topics = {topic.name: topic for topic in refused}
+    for topic in done:
+        present = topics.setdefault(topic.name, topic)
+        if present is not topic:
+            present.partitions += topic.partitions
+    return list(topics.values())
