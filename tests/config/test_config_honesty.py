@@ -90,9 +90,9 @@ def test_only_dynamic_keys_are_marked_as_read_at_the_start() -> None:
 
 
 def test_the_documentation_says_that_a_key_has_no_effect() -> None:
-    documentation = DYNAMIC_KEYS["log.cleaner.io.max.bytes.per.second"].documentation
+    documentation = DYNAMIC_KEYS["log.cleaner.threads"].documentation
     assert documentation.endswith(
-        " This key has no effect in Spindle: compaction is not throttled and sizes its own buffers."
+        " This key has no effect in Spindle: the number of threads is fixed."
     )
     assert "no effect" not in DYNAMIC_KEYS["log.cleaner.backoff.ms"].documentation
     assert "a dynamic value has no effect." in DYNAMIC_KEYS["listeners"].documentation

@@ -4,7 +4,13 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, cast
 
+import pytest
+
+from spindle.config.broker_values import BrokerValues
 from spindle.config.node_config import NodeConfig
+from spindle.disks.log_directory import LogDirectory
+from spindle.log.cleaning.abort import CleaningSignal
+from spindle.log.cleaning.cleaning import Cleaning, CleaningSettings
 from spindle.replicas.replica_manager import Replicas
 from spindle.runtime.broker.housekeeping import Housekeeping
 
@@ -21,7 +27,7 @@ class FaultyPass:
 
     plan = "the plan"
 
-    def run(self) -> None:
+    def advance(self, most_bytes: int | None) -> int:
         raise LookupError("a mistake")
 
 
@@ -42,7 +48,7 @@ class Directory:
 
     submit_beside = submit
 
-    def next_pass(self, now_ms: int, map_bytes: int) -> FaultyPass | None:
+    def next_pass(self, now_ms: int, settings: CleaningSettings) -> FaultyPass | None:
         return next(self.passes, None)
 
     def give_up_uncleanable(self, plan: str) -> None:
@@ -60,8 +66,8 @@ class Directory:
         return []
 
 
-def housekeeping(directory: Directory, **properties: str) -> Housekeeping:
-    replicas = cast(Replicas, type("Replicas", (), {"directories": [directory]}))
+def housekeeping(*directories: Directory, **properties: str) -> Housekeeping:
+    replicas = cast(Replicas, type("Replicas", (), {"directories": directories}))
     overrides = {key.replace("_", "."): value for key, value in properties.items()}
     node = NodeConfig.from_properties({**PROPERTIES, **overrides})
     return Housekeeping(replicas, node, lambda: 0)
@@ -75,6 +81,66 @@ def test_a_compaction_pass_ends_whatever_it_meets() -> None:
         keeping.start()
         await asyncio.wait_for(directory.given_up.wait(), 20)
         await keeping.stop()
+
+    asyncio.run(scenario())
+
+
+class SlowPass:
+    """A pass of three steps of 1 MB."""
+
+    def __init__(self) -> None:
+        self.plan = type("Plan", (), {"signal": CleaningSignal(), "path": "/disk/a-0"})
+        self.result: str | None = None
+        self.steps: list[int | None] = []
+
+    def advance(self, most_bytes: int | None) -> int:
+        self.steps.append(most_bytes)
+        if len(self.steps) == 3:
+            self.result = "done"
+        return 1_000_000
+
+
+def test_a_pass_pauses_to_keep_to_its_rate_which_can_change() -> None:
+    pauses: list[float] = []
+
+    async def scenario() -> None:
+        compaction = housekeeping(Directory()).compaction
+        node = NodeConfig.from_properties(PROPERTIES)
+        limit = "log.cleaner.io.max.bytes.per.second"
+        compaction.update(BrokerValues(node, {limit: "1000000"}))
+        slow = SlowPass()
+        directory = cast(LogDirectory, Directory())
+
+        async def sleep(pause_s: float) -> None:
+            pauses.append(pause_s)
+            compaction.update(BrokerValues(node, {limit: "4000000"}))
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(asyncio, "sleep", sleep)
+            assert await compaction._run(cast(Cleaning, slow), directory) == "done"
+        assert slow.steps == [300_000, 1_200_000, 1_200_000]
+        compaction.update(BrokerValues(node))
+        slow = SlowPass()
+        assert await compaction._run(cast(Cleaning, slow), directory) == "done"
+        assert slow.steps == [None] * 3
+
+    asyncio.run(scenario())
+    assert 0.99 < pauses[0] <= 1.0
+    assert 1.2 < pauses[1] <= 1.25
+
+
+def test_the_memory_of_compaction_is_for_all_directories_together() -> None:
+    async def scenario() -> None:
+        directories = [Directory(), Directory()]
+        seen: asyncio.Queue[CleaningSettings] = asyncio.Queue()
+        for directory in directories:
+            directory.passes = iter(())
+            directory.next_pass = lambda now_ms, settings: seen.put_nowait(settings)  # type: ignore[method-assign, assignment]
+        keeping = housekeeping(*directories, log_initial_task_delay_ms="0")
+        keeping.start()
+        found = [await asyncio.wait_for(seen.get(), 20) for _ in range(2)]
+        await keeping.stop()
+        assert set(found) == {CleaningSettings(64 * 2**20, 0.9, 256 * 1024)}
 
     asyncio.run(scenario())
 

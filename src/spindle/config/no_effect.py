@@ -30,7 +30,6 @@ NO_CONNECTION_RATE: Final = "the rate of new connections is not limited"
 OWN_METRICS: Final = "metrics are served to Prometheus, without samples, levels and reporters"
 NO_EVENT_TIMES: Final = "the controller does not log how long its events take"
 
-UNTHROTTLED_COMPACTION: Final = "compaction is not throttled and sizes its own buffers"
 ONE_LZ4_LEVEL: Final = "lz4 compresses with a single level"
 NO_PREALLOCATION: Final = "segment files grow as records are appended"
 GROUP_WRITES: Final = "a group coordinator appends its records at once"

@@ -7,58 +7,57 @@ their base and last offsets. Nothing here touches the log: the pass runs in any 
 directory's thread puts the result in place (`replacement.put_in_place`).
 """
 
+from collections.abc import Generator, Iterator
 from struct import error as StructError
 from typing import Final, NamedTuple
 
 from spindle.common.errors import CorruptLog, CorruptRecords
 from spindle.common.ports import FileSystem
+from spindle.log.cleaning.batch_filter import BatchFilter
+from spindle.log.cleaning.key_map import CopyRules, DictKeyMap, KeyMap, MapSize
+from spindle.log.cleaning.native_kernel import NativeKeyMap, load_library
 from spindle.log.cleaning.plan import CleaningPlan, SourceSegment
 from spindle.log.cleaning.transactions import CleanedTransactions
 from spindle.log.errors import CleaningAborted, UncleanableLog
-from spindle.log.formats.index_entries import MAX_RELATIVE_OFFSET
+from spindle.log.formats.index_entries import (
+    MAX_RELATIVE_OFFSET,
+    OFFSET_ENTRY,
+    TIME_ENTRY,
+)
 from spindle.log.formats.names import CLEANED_SUFFIX
 from spindle.log.handles import FileHandles
 from spindle.log.segments.segment import ScannedBatch, Segment
-from spindle.protocol.records.batch import BatchHeader, check_crc, read_header
-from spindle.protocol.records.builder import empty_batch, rebuild_batch
-from spindle.protocol.records.record import Record, decode_records
+from spindle.protocol.records.batch import HEADER_BYTES, check_crc, read_header
+from spindle.protocol.records.compression import decompress
+from spindle.protocol.records.record import decode_records
 
-DEFAULT_MAP_BYTES: Final = 128 * 1024 * 1024
-_BYTES_PER_KEY: Final = 120
-"""Memory of one entry of the map, without the bytes of its key; estimated."""
 _OPEN_FILES: Final = 16
+_LEAST_READ_BYTES: Final = 64 * 1024
 
 
-class KeyOffsets:
-    """The newest offset of each key in the part of a log that was read."""
+class CleaningSettings(NamedTuple):
+    """The memory of a pass.
 
-    __slots__ = ("_left_bytes", "_offsets", "end_offset")
+    Attributes:
+        map_bytes: for the key map.
+        load_factor: the share of the key map that may be filled, 0 to 1.
+        buffer_bytes: for reading and writing.
+    """
 
-    def __init__(self, start_offset: int, limit_bytes: int) -> None:
-        self._offsets: dict[bytes, int] = {}
-        self._left_bytes = limit_bytes
-        self.end_offset = start_offset
+    map_bytes: int = 128 * 1024 * 1024
+    load_factor: float = 0.9
+    buffer_bytes: int = 512 * 1024
 
-    @property
-    def is_full(self) -> bool:
-        return self._left_bytes <= 0
 
-    def put(self, key: bytes, offset: int) -> None:
-        if key not in self._offsets:
-            self._left_bytes -= len(key) + _BYTES_PER_KEY
-        self._offsets[key] = offset
+class CleaningStats(NamedTuple):
+    """The work of a pass. `mapped_bytes` were read for the keys, `read_bytes` to be copied."""
 
-    def is_newest(self, record: Record) -> bool:
-        """Return whether no later record with the same key was read; False without a key.
-
-        A record without a key is not.
-        """
-        if record.offset >= self.end_offset:
-            return True
-        return record.key is not None and record.offset >= self._offsets.get(record.key, -1)
-
-    def __len__(self) -> int:
-        return len(self._offsets)
+    mapped_bytes: int
+    read_bytes: int
+    written_bytes: int
+    records_read: int
+    records_kept: int
+    map_use: float
 
 
 class CleanedGroup(NamedTuple):
@@ -74,87 +73,201 @@ class CleaningResult(NamedTuple):
     plan: CleaningPlan
     groups: list[CleanedGroup]
     end_offset: int
-    bytes_before: int
-    bytes_after: int
+    stats: CleaningStats
+
+
+DEFAULT_SETTINGS: Final = CleaningSettings()
+
+
+def new_key_map(size: MapSize) -> KeyMap:
+    """Return an empty key map, in compiled code where that was installed."""
+    library = load_library()
+    return DictKeyMap(size) if library is None else NativeKeyMap(library, size)
 
 
 class Cleaning:
-    """One compaction pass over one log."""
+    """One compaction pass over one log.
 
-    __slots__ = ("_handles", "_keys", "_now_ms", "_transactions", "plan")
+    It is done in steps (`advance`), so that the caller can limit its I/O. `result` is there when it
+    is over.
+    """
 
     def __init__(
         self,
         file_system: FileSystem,
         plan: CleaningPlan,
         now_ms: int,
-        map_bytes: int = DEFAULT_MAP_BYTES,
+        settings: CleaningSettings = DEFAULT_SETTINGS,
     ) -> None:
-        self._handles = FileHandles(file_system, _OPEN_FILES)
         self.plan = plan
+        self.result: CleaningResult | None = None
+        self._handles = FileHandles(file_system, _OPEN_FILES)
         self._now_ms = now_ms
-        self._keys = KeyOffsets(plan.dirty.first_dirty_offset, map_bytes)
+        self._settings = settings
+        self._read_chunk_bytes = max(settings.buffer_bytes // 4, _LEAST_READ_BYTES)
         self._transactions = CleanedTransactions(plan.aborted)
+        self._known_end = plan.dirty.first_dirty_offset
+        self._mapped_bytes = self._read_bytes = self._written_bytes = 0
+        self._records_read = self._records_kept = 0
+        self._work = self._pass()
 
     def run(self) -> CleaningResult:
-        """Do the pass. May run in any thread.
+        """Do the whole pass; see `advance`."""
+        while self.result is None:
+            self.advance()
+        return self.result
+
+    def advance(self, most_bytes: int | None = None) -> int:
+        """Go on until about `most_bytes` are read and written, or the pass is over (`result`).
+
+        May run in any thread. Return the bytes that were read and written.
 
         Raises:
             CleaningAborted: the log was truncated, renamed or deleted meanwhile.
             UncleanableLog: a batch is damaged, or holds what no batch can (a client's records are
-                not parsed when they are appended); the log stays as it is.
+                not parsed when they are appended), or has more keys than the map has room for; the
+                log stays as it is.
             OSError: the disk fails.
         """
+        done = 0
         try:
-            self._read_keys()
-            groups = [CleanedGroup(group, self._write(group)) for group in self._groups()]
+            for step_bytes in self._work:
+                done += step_bytes
+                self._raise_if_aborted()
+                if most_bytes is not None and done >= most_bytes:
+                    break
         except FileNotFoundError:
             self._raise_if_aborted()
             raise
         except (CorruptLog, CorruptRecords, StructError) as error:
             self._raise_if_aborted()
             raise UncleanableLog(self.plan.path, str(error)) from error
-        finally:
-            self._handles.close()
-        return CleaningResult(
-            self.plan,
-            groups,
-            self._keys.end_offset,
-            sum(source.size_bytes for group in groups for source in group.sources),
-            sum(group.cleaned.size_bytes for group in groups),
-        )
+        return done
+
+    def close(self) -> None:
+        """Close the files and give the memory back, if the pass is given up between two steps."""
+        self._work.close()
 
     def _raise_if_aborted(self) -> None:
         if self.plan.signal.is_aborted:
             raise CleaningAborted(self.plan.path)
 
-    def _read_keys(self) -> None:
+    def _pass(self) -> Generator[int, None, None]:
+        """Do the pass; yield how many bytes were read and written since the last time."""
+        plan, settings = self.plan, self._settings
+        dirty = plan.dirty
+        self._raise_if_aborted()
+        most_keys = dirty.end_offset - dirty.first_dirty_offset
+        keys = new_key_map(MapSize(settings.map_bytes, settings.load_factor, most_keys))
+        try:
+            yield from self._read_keys(keys)
+            rules = CopyRules(
+                self._known_end,
+                dirty.end_offset,
+                self._now_ms,
+                self._now_ms + plan.config.delete_retention_ms,
+                sorted({last.last_data_offset for last in plan.last_records.values()}),
+                plan.config.index_interval_bytes,
+            )
+            groups = []
+            for group in self._groups():
+                cleaned = self._new_segment(group[0].base_offset)
+                yield from self._write(group, cleaned, keys, rules)
+                groups.append(CleanedGroup(group, cleaned))
+            stats = CleaningStats(
+                self._mapped_bytes,
+                self._read_bytes,
+                self._written_bytes,
+                self._records_read,
+                self._records_kept,
+                keys.use,
+            )
+            self.result = CleaningResult(plan, groups, self._known_end, stats)
+        finally:
+            keys.close()
+            self._handles.close()
+
+    # The keys of the dirty part.
+
+    def _read_keys(self, keys: KeyMap) -> Iterator[int]:
         dirty = self.plan.dirty
-        keys = self._keys
         transactions = CleanedTransactions(self.plan.aborted)
         for source in self.plan.sources:
             if source.end_offset <= dirty.first_dirty_offset:
                 continue
-            for batch in self._open(source).scan():
-                self._raise_if_aborted()
-                header = batch.header
-                if header.last_offset < dirty.first_dirty_offset:
-                    continue
-                if keys.is_full or header.last_offset >= dirty.end_offset:
+            segment = self._open(source)
+            position = 0
+            read_bytes = self._read_chunk_bytes
+            while position < segment.size_bytes:
+                data = self._read(segment, position, read_bytes)
+                at, is_over = self._note_chunk(keys, transactions, segment, data, position)
+                self._mapped_bytes += at
+                yield at
+                if is_over:
                     return
+                if at == 0:
+                    read_bytes = _size_of_first(segment, data, position)
+                    if read_bytes <= len(data):
+                        break
+                position += at
+            self._known_end = max(self._known_end, min(source.end_offset, dirty.end_offset))
+
+    def _note_chunk(
+        self,
+        keys: KeyMap,
+        transactions: CleanedTransactions,
+        segment: Segment,
+        data: bytes,
+        position: int,
+    ) -> tuple[int, bool]:
+        """Note the keys of the whole batches in a chunk.
+
+        Return where they end, and whether the pass reads no further.
+        """
+        dirty = self.plan.dirty
+        view = memoryview(data)
+        at = 0
+        while True:
+            at, mapped_end = keys.put_batches(data, at, dirty.first_dirty_offset, dirty.end_offset)
+            self._known_end = max(self._known_end, mapped_end)
+            batch = _batch_at(segment, view, at, position)
+            if batch is None:
+                return at, False
+            header = batch.header
+            if header.last_offset >= dirty.first_dirty_offset:
+                if keys.is_full or header.last_offset >= dirty.end_offset:
+                    return at, True
                 check_crc(batch.data, 0, header)
                 if header.is_control:
                     transactions.is_marker_of_nothing(header, batch.data)
-                elif not transactions.is_aborted(header):
-                    self._note_keys(batch)
-                keys.end_offset = header.next_offset
-            keys.end_offset = min(source.end_offset, dirty.end_offset)
+                elif not transactions.is_aborted(header) and not self._note_keys(keys, batch):
+                    return at, True
+                self._known_end = header.next_offset
+            at += len(batch.data)
 
-    def _note_keys(self, batch: ScannedBatch) -> None:
+    def _note_keys(self, keys: KeyMap, batch: ScannedBatch) -> bool:
+        """Note the keys of one batch; return False if the map has no room for them.
+
+        Some may be noted then. That is harmless: the records that they point to stay.
+        """
         first = self.plan.dirty.first_dirty_offset
+        payload = decompress(batch.header.codec, batch.data[HEADER_BYTES:])
+        if keys.put_records(batch.header, payload, first):
+            return True
         for record in decode_records(batch.data, 0, batch.header):
-            if record.key is not None and record.offset >= first:
-                self._keys.put(record.key, record.offset)
+            if record.key is None or record.offset < first:
+                continue
+            if not keys.put(record.key, record.offset):
+                if self._known_end > first:
+                    return False
+                raise UncleanableLog(
+                    self.plan.path,
+                    "log.cleaner.dedupe.buffer.size has no room for the keys of the batch at "
+                    f"offset {batch.header.base_offset}",
+                )
+        return True
+
+    # The copies.
 
     def _groups(self) -> list[list[SourceSegment]]:
         """Return groups of neighbouring segments that fit into one segment each, in order, up to
@@ -162,96 +275,116 @@ class Cleaning:
         """
         config = self.plan.config
         groups: list[list[SourceSegment]] = []
-        size = index_bytes = 0
+        size = offset_entries = time_entries = 0
         for source in self.plan.sources:
-            if source.base_offset >= self._keys.end_offset:
+            if source.base_offset >= self._known_end:
                 break
             size += source.size_bytes
-            index_bytes += source.index_bytes
+            offset_entries += source.offset_entries
+            time_entries += source.time_entries
             if (
                 not groups
                 or size > config.segment_bytes
-                or index_bytes > config.segment_index_bytes
-                or source.end_offset - groups[-1][0].base_offset > MAX_RELATIVE_OFFSET
+                or offset_entries * OFFSET_ENTRY.size > config.segment_index_bytes
+                or time_entries * TIME_ENTRY.size > config.segment_index_bytes
+                or source.end_offset - 1 - groups[-1][0].base_offset > MAX_RELATIVE_OFFSET
             ):
                 groups.append([])
-                size, index_bytes = source.size_bytes, source.index_bytes
+                size = source.size_bytes
+                offset_entries, time_entries = source.offset_entries, source.time_entries
             groups[-1].append(source)
         return groups
 
     def _open(self, source: SourceSegment) -> Segment:
-        config = self.plan.config
-        segment = Segment(self._handles, self.plan.path, source.base_offset, config, 0)
+        plan = self.plan
+        segment = Segment(self._handles, plan.path, source.base_offset, plan.config, 0)
         segment.size_bytes = source.size_bytes
         return segment
 
-    def _write(self, group: list[SourceSegment]) -> Segment:
-        plan = self.plan
-        base_offset = group[0].base_offset
+    def _read(self, segment: Segment, position: int, size_bytes: int) -> bytes:
+        want = min(size_bytes, segment.size_bytes - position)
+        return self._handles.get(segment.path).pread(want, position)
+
+    def _new_segment(self, base_offset: int) -> Segment:
         cleaned = Segment(
-            self._handles, plan.path, base_offset, plan.config, self._now_ms, CLEANED_SUFFIX
+            self._handles,
+            self.plan.path,
+            base_offset,
+            self.plan.config,
+            self._now_ms,
+            CLEANED_SUFFIX,
         )
         cleaned.create()
         cleaned.transaction_index.reset()
-        for source in group:
-            for batch in self._open(source).scan():
-                self._raise_if_aborted()
-                check_crc(batch.data, 0, batch.header)
-                kept = self._filter(batch)
-                if kept is not None:
-                    cleaned.append(kept, [(0, read_header(kept))])
-                for transaction in self._transactions.still_visible:
-                    cleaned.transaction_index.append(transaction)
-                self._transactions.still_visible.clear()
-        cleaned.become_inactive()
-        cleaned.sync()
         return cleaned
 
-    def _filter(self, batch: ScannedBatch) -> bytes | memoryview | None:
-        """Return what stays of a batch: the batch, a smaller one, an empty one, or None."""
-        header = batch.header
-        if header.is_control:
-            is_done = self._transactions.is_marker_of_nothing(header, batch.data)
-            horizon_ms = header.delete_horizon_ms
-            has_expired = horizon_ms is not None and horizon_ms <= self._now_ms
-            drops_all = is_done and has_expired
-            needs_horizon = is_done and horizon_ms is None
-        else:
-            drops_all = self._transactions.is_aborted(header)
-            needs_horizon = False
-        records = decode_records(batch.data, 0, header)
-        kept = [] if drops_all else [r for r in records if self._stays(header, r)]
-        if not kept:
-            return empty_batch(header) if self._must_remain(header) else None
-        if not header.is_control and header.delete_horizon_ms is None:
-            needs_horizon = any(record.value is None for record in kept)
-        if len(kept) == len(records) and not needs_horizon:
-            return batch.data
-        new_horizon_ms = self._now_ms + self.plan.config.delete_retention_ms
-        return rebuild_batch(
-            header, kept, delete_horizon_ms=new_horizon_ms if needs_horizon else None
-        )
+    def _write(
+        self, group: list[SourceSegment], cleaned: Segment, keys: KeyMap, rules: CopyRules
+    ) -> Iterator[int]:
+        batch_filter = BatchFilter(keys, rules, self._transactions, self.plan.last_records)
+        copier = keys.copier(rules, self._read_chunk_bytes)
+        for source in group:
+            segment = self._open(source)
+            position = 0
+            read_bytes = self._read_chunk_bytes
+            while position < segment.size_bytes:
+                data = self._read(segment, position, read_bytes)
+                view = memoryview(data)
+                written_before = cleaned.size_bytes
+                at = 0
+                while True:
+                    if copier is not None:
+                        copied = copier.copy(data, at, cleaned.index_progress)
+                        at = copied.next_position
+                        self._records_read += copied.records_read
+                        self._records_kept += copied.records_kept
+                        if copied.data:
+                            cleaned.append_indexed(copied.data, copied.points, copied.progress)
+                    batch = _batch_at(segment, view, at, position)
+                    if batch is None:
+                        break
+                    self._copy(batch, cleaned, batch_filter)
+                    at += len(batch.data)
+                written = cleaned.size_bytes - written_before
+                self._read_bytes += at
+                self._written_bytes += written
+                yield at + written
+                if at == 0:
+                    read_bytes = _size_of_first(segment, data, position)
+                    if read_bytes <= len(data):
+                        break
+                position += at
+        cleaned.become_inactive()
+        cleaned.sync()
 
-    def _stays(self, header: BatchHeader, record: Record) -> bool:
-        if header.is_control or record.offset >= self._keys.end_offset:
-            return True
-        if not self._keys.is_newest(record):
-            return False
-        horizon_ms = header.delete_horizon_ms
-        return record.value is not None or horizon_ms is None or self._now_ms < horizon_ms
+    def _copy(self, batch: ScannedBatch, cleaned: Segment, batch_filter: BatchFilter) -> None:
+        check_crc(batch.data, 0, batch.header)
+        kept = batch_filter.filter(batch)
+        self._records_read += batch.header.record_count
+        if kept is not None:
+            header = read_header(kept)
+            self._records_kept += header.record_count
+            cleaned.append(kept, [(0, header)])
+        for transaction in self._transactions.still_visible:
+            cleaned.transaction_index.append(transaction)
+        self._transactions.still_visible.clear()
 
-    def _must_remain(self, header: BatchHeader) -> bool:
-        """Return whether the batch has to stay, if need be without records.
 
-        The last batch of a producer keeps its sequences known, the last one of the clean part keeps
-        its last offset known.
-        """
-        last = self.plan.last_records.get(header.producer_id)
-        if header.has_producer_id and last is not None:
-            if last.last_data_offset >= 0:
-                is_last = header.last_offset == last.last_data_offset
-            else:
-                is_last = header.is_control and header.producer_epoch == last.producer_epoch
-            if is_last:
-                return True
-        return header.next_offset == self._keys.end_offset
+def _batch_at(segment: Segment, data: memoryview, at: int, position: int) -> ScannedBatch | None:
+    """Return the whole batch at `at` of a chunk that was read at `position`, if there is one."""
+    if len(data) - at < HEADER_BYTES:
+        return None
+    header = segment.header_at(data, at, position)
+    end = at + header.size_bytes
+    return None if end > len(data) else ScannedBatch(position + at, header, data[at:end])
+
+
+def _size_of_first(segment: Segment, data: bytes, position: int) -> int:
+    """Return the size of the batch that a chunk begins with and does not hold.
+
+    0 if the segment does not hold it either.
+    """
+    if len(data) < HEADER_BYTES:
+        return 0
+    size = segment.header_at(data, 0, position).size_bytes
+    return size if position + size <= segment.size_bytes else 0

@@ -11,6 +11,7 @@ from spindle.log.formats.transaction_index import AbortedTransaction
 from spindle.log.log import Log
 from spindle.log.log_config import LogConfig
 from spindle.log.segments.segment import Segment
+from spindle.protocol.records.validation import NO_LIMIT_MS
 
 
 class DirtyRange(NamedTuple):
@@ -20,7 +21,8 @@ class DirtyRange(NamedTuple):
     end_offset: int
     clean_bytes: int
     dirty_bytes: int
-    must_clean_now: bool
+    overdue_ms: int
+    """How much longer than `max.compaction.lag.ms` the oldest dirty record has waited."""
 
     @property
     def dirty_ratio(self) -> float:
@@ -34,7 +36,8 @@ class SourceSegment(NamedTuple):
     base_offset: int
     end_offset: int
     size_bytes: int
-    index_bytes: int
+    offset_entries: int
+    time_entries: int
     segment: Segment
 
 
@@ -69,37 +72,46 @@ def dirty_range(log: Log, cleaner_offset: int | None, now_ms: int) -> DirtyRange
         first_dirty = start
     end = _first_uncleanable_offset(log, first_dirty, now_ms)
     clean_bytes = dirty_bytes = 0
-    oldest_ms: int | None = None
+    oldest_ms = NO_LIMIT_MS
     for segment in log.segments:
+        next_base = log.segments.next_base(segment)
+        if next_base is None:
+            break
         if segment.base_offset < first_dirty:
             clean_bytes += segment.size_bytes
-        elif segment.base_offset < end:
-            dirty_bytes += segment.size_bytes
-            if oldest_ms is None and segment.size_bytes:
-                oldest_ms = segment.first_timestamp()
-    is_overdue = (
-        oldest_ms is not None
-        and oldest_ms >= 0
-        and now_ms - oldest_ms > log.config.max_compaction_lag_ms
-    )
-    return DirtyRange(first_dirty, max(end, first_dirty), clean_bytes, dirty_bytes, is_overdue)
+        if next_base > first_dirty:
+            if segment.base_offset < end:
+                dirty_bytes += segment.size_bytes
+            first_ms = segment.first_timestamp()
+            if first_ms > 0:
+                oldest_ms = min(oldest_ms, first_ms)
+    overdue_ms = max(0, now_ms - log.config.max_compaction_lag_ms - oldest_ms)
+    return DirtyRange(first_dirty, max(end, first_dirty), clean_bytes, dirty_bytes, overdue_ms)
 
 
 def _first_uncleanable_offset(log: Log, first_dirty: int, now_ms: int) -> int:
+    """Return the base offset of the first segment that stays as it is."""
     end = min(log.last_stable_offset, log.segments.active.base_offset)
     lag_ms = log.config.min_compaction_lag_ms
-    if lag_ms > 0:
-        for segment in log.segments.from_offset(first_dirty):
-            if segment.largest_timestamp() > now_ms - lag_ms:
-                return min(end, segment.base_offset)
-    return end
+    base_offset = log.segments.first.base_offset
+    for segment in log.segments:
+        if segment.base_offset > end:
+            break
+        base_offset = segment.base_offset
+        next_base = log.segments.next_base(segment)
+        if next_base is None:
+            break
+        is_dirty = next_base > first_dirty
+        if lag_ms > 0 and is_dirty and segment.largest_timestamp() > now_ms - lag_ms:
+            break
+    return base_offset
 
 
 def is_due(log: Log, dirty: DirtyRange) -> bool:
     """Return whether the dirty part is large enough, or its records have waited too long."""
     if dirty.dirty_bytes == 0 or dirty.end_offset <= dirty.first_dirty_offset:
         return False
-    return dirty.must_clean_now or dirty.dirty_ratio > log.config.min_cleanable_dirty_ratio
+    return dirty.overdue_ms > 0 or dirty.dirty_ratio > log.config.min_cleanable_dirty_ratio
 
 
 def plan_cleaning(log: Log, dirty: DirtyRange) -> CleaningPlan:
@@ -114,9 +126,15 @@ def plan_cleaning(log: Log, dirty: DirtyRange) -> CleaningPlan:
         next_base = log.segments.next_base(segment)
         if next_base is None or segment.base_offset >= dirty.end_offset:
             break
-        index_bytes = 12 * max(segment.offset_index.file.count, segment.time_index.file.count)
         sources.append(
-            SourceSegment(segment.base_offset, next_base, segment.size_bytes, index_bytes, segment)
+            SourceSegment(
+                segment.base_offset,
+                next_base,
+                segment.size_bytes,
+                segment.offset_index.file.count,
+                segment.time_index.file.count,
+                segment,
+            )
         )
     return CleaningPlan(
         log,

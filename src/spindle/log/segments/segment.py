@@ -23,6 +23,8 @@ from spindle.log.formats.names import (
 )
 from spindle.log.handles import FileHandles
 from spindle.log.log_config import LogConfig
+from spindle.log.segments.batch_cut import cut_at_batch
+from spindle.log.segments.index_progress import IndexPoint, IndexProgress
 from spindle.log.segments.offset_index import OffsetIndex
 from spindle.log.segments.time_index import TimeIndex
 from spindle.log.segments.transaction_index import TransactionIndex
@@ -247,6 +249,30 @@ class Segment:
             self.note_batch(start + position, header)
         self.size_bytes = start + len(records)
 
+    @property
+    def index_progress(self) -> IndexProgress:
+        """The state that decides about the next index entries."""
+        return IndexProgress(
+            self.max_timestamp, self.max_timestamp_offset, self._bytes_since_index_entry
+        )
+
+    def append_indexed(
+        self, records: Bytes, points: Sequence[IndexPoint], progress: IndexProgress
+    ) -> None:
+        """Write whole batches at the end, with index entries at `points` (counted from the
+        beginning of `records`); `progress` is `index_progress` after them.
+        """
+        start = self.size_bytes
+        self._handles.get(self.path, create=True).pwrite(records, start)
+        self._is_dirty = True
+        if start == 0:
+            self.roll_timestamp = None
+        for point in points:
+            self.offset_index.append(point.last_offset, start + point.position)
+            self.time_index.append_if_later(point.max_timestamp, point.max_timestamp_offset)
+        self.size_bytes = start + len(records)
+        self.max_timestamp, self.max_timestamp_offset, self._bytes_since_index_entry = progress
+
     def note_batch(self, position: int, header: BatchHeader) -> None:
         """Index a batch that starts at `position`. Call it once for each batch, in order."""
         last_offset = header.base_offset + header.last_offset_delta
@@ -341,7 +367,7 @@ class Segment:
             data = memoryview(self._handles.get(self.path).pread(want, position))
             at = 0
             while len(data) - at >= HEADER_BYTES:
-                header = self._header(data, at, position)
+                header = self.header_at(data, at, position)
                 next_at = at + header.batch_length + LOG_OVERHEAD_BYTES
                 if next_at > len(data):
                     break
@@ -351,7 +377,7 @@ class Segment:
                 # Not even one batch fitted: read just that one, if the file has all of it.
                 if len(data) < HEADER_BYTES:
                     return
-                read_bytes = self._header(data, 0, position).size_bytes
+                read_bytes = self.header_at(data, 0, position).size_bytes
                 if read_bytes > limit - position:
                     return
             position += at
@@ -394,7 +420,7 @@ class Segment:
                 return _NOTHING
             data = memoryview(file.pread(size, position))
         try:
-            cut = _cut_at_batch(data, end_offset)
+            cut = cut_at_batch(data, end_offset)
         except CorruptRecords as error:
             raise CorruptLog(self.path, position, str(error)) from error
         (delta,) = _LAST_OFFSET_DELTA.unpack_from(data, cut.last + _LAST_OFFSET_DELTA_POSITION)
@@ -450,16 +476,12 @@ class Segment:
         self._bytes_since_index_entry = size_bytes
 
     def _headers(self, position: int) -> Iterator[tuple[int, BatchHeader]]:
-        """Yield position and header of each whole batch from `position` on, without reading large
-        batches.
-
-        Large ones are not read.
-        """
+        """Yield positions and headers of whole batches. Batches that are large are not read."""
         while self.size_bytes - position >= HEADER_BYTES:
             data = self._handles.get(self.path).pread(LOOKUP_BYTES, position)
             at = 0
             while len(data) - at >= HEADER_BYTES:
-                header = self._header(data, at, position)
+                header = self.header_at(data, at, position)
                 size = header.batch_length + LOG_OVERHEAD_BYTES
                 if position + at + size > self.size_bytes:
                     return
@@ -469,8 +491,12 @@ class Segment:
                 return
             position += at
 
-    def _header(self, data: Bytes, at: int, position: int) -> BatchHeader:
-        """Return the header at `at` of data that was read from `position` of the file."""
+    def header_at(self, data: Bytes, at: int, position: int) -> BatchHeader:
+        """Return the header at `at` of data that was read from `position` of the file.
+
+        Raises:
+            CorruptLog: no batch has such a header.
+        """
         try:
             return read_header(data, at)
         except CorruptRecords as error:
@@ -511,31 +537,3 @@ class Segment:
             next_offset = header.next_offset
             end = position + header.size_bytes
         return next_offset, end
-
-
-class _Cut(NamedTuple):
-    end: int
-    last: int
-    last_base_offset: int
-
-
-def _cut_at_batch(data: memoryview, end_offset: int) -> _Cut:
-    """Return how much of `data` is whole batches below `end_offset`.
-
-    The first one is known to be both.
-    """
-    position = 0
-    last = 0
-    last_base_offset = 0
-    limit = len(data) - LOG_OVERHEAD_BYTES
-    unpack = _OFFSET_AND_LENGTH.unpack_from
-    while position <= limit:
-        base_offset, length = unpack(data, position)
-        if base_offset >= end_offset or position + length > limit:
-            break
-        if length < HEADER_BYTES - LOG_OVERHEAD_BYTES:
-            raise CorruptRecords(f"batch at byte {position} of a read: length {length}")
-        last = position
-        last_base_offset = base_offset
-        position += length + LOG_OVERHEAD_BYTES
-    return _Cut(position, last, last_base_offset)

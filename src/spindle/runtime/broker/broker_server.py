@@ -113,7 +113,7 @@ class BrokerServer:
         self.replicas.on_leadership(self._on_leadership)
         self._followed = EMPTY_IMAGE
         self._producer_ids = ProducerIds(config.node_id, env.channel)
-        self._housekeeping = Housekeeping(self.replicas, config, env.now_ms)
+        self.housekeeping = Housekeeping(self.replicas, config, env.now_ms)
         self.traffic = Traffic()
         self.quotas = ClientQuotas(
             config.integer("quota.window.num"),
@@ -275,7 +275,7 @@ class BrokerServer:
         await self.lifecycle.unfenced
         # Unfencing elects leaders: lead the partitions before the first client comes.
         await self.metadata.catch_up(_NEVER_S)
-        self._housekeeping.start()
+        self.housekeeping.start()
         self._cordons.start()
         for server in self._servers:
             await server.open()
@@ -296,7 +296,7 @@ class BrokerServer:
         await self.directory_changes.stop()
         for server in self._servers:
             await server.close()
-        await self._housekeeping.stop()
+        await self.housekeeping.stop()
         await self._cordons.stop()
         await self.mover.stop()
         self.groups.close()
@@ -398,7 +398,7 @@ class BrokerServer:
     def _directories_changed(self) -> None:
         """Work in the directories that the broker has now."""
         self.services.config = self._config.with_log_dirs(d.path for d in self._env.directories)
-        self._housekeeping.follow_directories()
+        self.housekeeping.follow_directories()
         self._cordons.directories_changed(self._followed)
 
     def _update_values(self, image: MetadataImage) -> None:
@@ -410,7 +410,7 @@ class BrokerServer:
         )
         self.replication_quotas.update(values)
         self.replica_fetchers.resize(values.integer("num.replica.fetchers"))
-        self._housekeeping.update(values)
+        self.housekeeping.update(values)
         self._cordons.update(values)
         self.limits.update(values)
 

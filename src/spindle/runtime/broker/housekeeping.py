@@ -1,7 +1,7 @@
-"""Periodic work of a broker: checkpoints, flushes, retention, compaction, deletions.
+"""Periodic work of a broker: checkpoints, flushes, retention, deletions; it also starts compaction.
 
-Flushing and the copying of a compaction run beside the directories' I/O threads, all the rest on
-them; the event loop only keeps the time.
+Flushing runs beside the directories' I/O threads, all the rest on them; the event loop only keeps
+the time.
 """
 
 import asyncio
@@ -14,12 +14,11 @@ from spindle.common.errors import LogDirectoryFailed
 from spindle.config.broker_values import BrokerValues
 from spindle.config.node_config import NodeConfig
 from spindle.disks.log_directory import LogDirectory
-from spindle.log.cleaning.cleaning import Cleaning, CleaningResult
-from spindle.log.errors import CleaningAborted, UncleanableLog
 from spindle.log.flushing import FlushTask
 from spindle.log.log import Log
 from spindle.replicas.replica_manager import Replicas
 from spindle.runtime import background
+from spindle.runtime.broker.compaction import Compaction
 
 log = logging.getLogger(__name__)
 
@@ -64,18 +63,16 @@ class Housekeeping:
             ),
         )
         self._is_cleaner_enabled = config.flag("log.cleaner.enable")
-        self._initial_delay_ms = initial_ms
+        self.compaction = Compaction(replicas, initial_ms, now_ms)
         self._tasks: list[asyncio.Task[None]] = []
-        self._compacting: dict[LogDirectory, asyncio.Task[None]] = {}
         self._flushing: dict[LogDirectory, asyncio.Task[None]] = {}
         self._is_started = False
 
         self.update(BrokerValues(config))
 
     def update(self, values: BrokerValues) -> None:
-        """Use these values from the next compaction on."""
-        self._cleaner_backoff_ms = values.integer("log.cleaner.backoff.ms")
-        self._cleaner_map_bytes = values.integer("log.cleaner.dedupe.buffer.size")
+        """Use these values from now on."""
+        self.compaction.update(values)
 
     def start(self) -> None:
         """Begin all periodic tasks."""
@@ -92,77 +89,20 @@ class Housekeeping:
 
     def follow_directories(self) -> None:
         """Compact in every directory of the broker, and in no other any more."""
-        if not self._is_started or not self._is_cleaner_enabled:
-            return
-        for gone in [d for d in self._compacting if d not in self._replicas.directories]:
-            self._compacting.pop(gone).cancel()
-        for directory in self._replicas.directories:
-            if directory not in self._compacting:
-                self._compacting[directory] = background.run_forever(
-                    partial(self._compact, directory),
-                    f"compaction in {directory.path}",
-                    delay_s=self._initial_delay_ms / 1000,
-                )
+        if self._is_started and self._is_cleaner_enabled:
+            self.compaction.follow_directories()
 
     async def stop(self) -> None:
         """End all tasks; return when none of them submits anything more."""
         self._is_started = False
-        await background.end(*self._tasks, *self._compacting.values(), *self._flushing.values())
+        await self.compaction.stop()
+        await background.end(*self._tasks, *self._flushing.values())
 
     async def _turn(self, period_ms: int, function: Callable[[LogDirectory], None]) -> None:
         await asyncio.sleep(min(period_ms / 1000, _LONGEST_SLEEP_S))
         for directory in list(self._replicas.directories):
             if not directory.is_offline:
                 function(directory)
-
-    # Compaction.
-
-    async def _compact(self, directory: LogDirectory) -> None:
-        """Compact the dirtiest log of a directory; wait if there is none."""
-        has_compacted = False
-        if not directory.is_offline:
-            try:
-                has_compacted = await self._compact_one(directory)
-            except LogDirectoryFailed as failure:
-                log.warning("compaction: %s", failure)
-        if not has_compacted:
-            await asyncio.sleep(min(self._cleaner_backoff_ms / 1000, _LONGEST_SLEEP_S))
-
-    async def _compact_one(self, directory: LogDirectory) -> bool:
-        """Compact the dirtiest log; return False if there was none, or its pass was given up.
-
-        Raises:
-            LogDirectoryFailed: the directory is offline.
-        """
-        executor, cleaner = directory.executor, directory.cleaner
-        cleaning = await executor.submit(cleaner.next_pass, self._now_ms(), self._cleaner_map_bytes)
-        if cleaning is None:
-            return False
-        try:
-            result = await self._run(cleaning, directory)
-        except CleaningAborted as aborted:
-            log.info("%s", aborted)
-            await executor.submit(cleaner.give_up, cleaning.plan)
-            return False
-        except UncleanableLog as error:
-            log.error("%s; it is not compacted until the next start", error)
-            await executor.submit(cleaner.give_up_uncleanable, cleaning.plan)
-            return False
-        except LogDirectoryFailed:
-            raise
-        except Exception:
-            # A pass without an end would keep retention from this log, too.
-            await executor.submit(cleaner.give_up_uncleanable, cleaning.plan)
-            raise
-        return await executor.submit(cleaner.finish, result, self._now_ms())
-
-    async def _run(self, cleaning: Cleaning, directory: LogDirectory) -> CleaningResult:
-        """Do the pass beside the directory's thread; abort it when this broker stops."""
-        try:
-            return await directory.executor.submit_beside(cleaning.run)
-        except asyncio.CancelledError:
-            cleaning.plan.signal.abort()
-            raise
 
     # Flushes.
 

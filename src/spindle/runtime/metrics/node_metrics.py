@@ -15,6 +15,7 @@ from prometheus_client.registry import Collector
 from spindle import __version__
 from spindle.config.node_config import NodeConfig
 from spindle.runtime.metrics.broker import broker_metrics
+from spindle.runtime.metrics.cleaner import cleaner_metrics
 from spindle.runtime.metrics.cluster import (
     cluster_metrics,
     controller_metrics,
@@ -127,6 +128,7 @@ class NodeMetrics:
         metrics += broker_metrics(broker)
         metrics += fetcher_metrics(broker.replica_fetchers)
         metrics += move_metrics(broker.replicas.moves)
+        metrics += cleaner_metrics(broker.housekeeping.compaction, parts.now_ms)
         replicas = await count_replicas(broker.replicas)
         metrics += replica_metrics(broker, replicas)
         capacities = await broker.capacities.ask(broker.replicas.directories)

@@ -6,7 +6,8 @@ from spindle.controller import leadership
 from spindle.controller.leadership import LeadershipChanges
 from spindle.disks import replica_placement
 from spindle.disks.directory_store import DirectoryStore
-from spindle.log.cleaning.cleaning import KeyOffsets
+from spindle.log.cleaning import cleaning, plan
+from spindle.log.cleaning.key_map import DictKeyMap
 from spindle.log.log import Log
 from spindle.metadata.cluster import BrokerRegistration
 from spindle.replicas import replica_manager
@@ -41,7 +42,30 @@ def _watch_the_thread_alone(original: Function) -> Function:
 
 def _drop_newest_records(original: Function) -> Function:
     """Let compaction remove the newest record of a key."""
-    return lambda self, record: record.offset >= self.end_offset
+
+    class Map(DictKeyMap):
+        def newest_offset(self, key: bytes) -> int:
+            return super().newest_offset(key) + 1
+
+    return Map
+
+
+def _confuse_keys(original: Function) -> Function:
+    """Let compaction take keys of one length for the same key."""
+
+    class Map(DictKeyMap):
+        def put(self, key: bytes, offset: int) -> bool:
+            return super().put(bytes(len(key)), offset)
+
+        def newest_offset(self, key: bytes) -> int:
+            return super().newest_offset(bytes(len(key)))
+
+    return Map
+
+
+def _compact_to_the_end(original: Function) -> Function:
+    """Let compaction read records that are not committed."""
+    return lambda log, first_dirty, now_ms: log.segments.active.base_offset
 
 
 def _elect_only(original: Function) -> Function:
@@ -119,7 +143,11 @@ def _keep_name(original: Function) -> Function:
 
 DISK_MUTANTS: Final[dict[str, Mutant]] = {
     "compaction not aborted": Mutant(Log, "_abort_cleaning", nothing),
-    "compaction drops newest records": Mutant(KeyOffsets, "is_newest", _drop_newest_records),
+    "compaction drops newest records": Mutant(cleaning, "new_key_map", _drop_newest_records),
+    "compaction confuses keys": Mutant(cleaning, "new_key_map", _confuse_keys),
+    "compaction of uncommitted records": Mutant(
+        plan, "_first_uncleanable_offset", _compact_to_the_end
+    ),
     "flush request lost by a roll": Mutant(
         DirectoryStore, "complete_flushes", _serve_requests_at_the_end
     ),

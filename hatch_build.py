@@ -1,0 +1,48 @@
+"""The build step of the package: compile the inner loops of compaction, if there is a C compiler.
+
+Without a compiler the package is built all the same, and compaction runs in plain Python.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import sysconfig
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+_FOLDER = Path("src", "spindle", "log", "cleaning")
+_OPTIONS = ("-std=c11", "-O3", "-fPIC", "-shared", "-fvisibility=hidden")
+
+
+class CompiledLoops(BuildHookInterface):
+    """Hatchling's hook; it also runs for an editable installation."""
+
+    PLUGIN_NAME = "custom"
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """Compile `kernel.c` to a library beside it, and name the platform in the wheel's tag."""
+        folder = Path(self.root) / _FOLDER
+        library = folder / "_kernel.so"
+        library.unlink(missing_ok=True)
+        command = shlex.split(os.environ.get("CC", "")) or [shutil.which("cc") or "gcc"]
+        try:
+            subprocess.run(
+                [*command, *_OPTIONS, str(folder / "kernel.c"), "-o", str(library)],
+                check=True,
+                capture_output=True,
+                text=True,
+            )
+        except (OSError, subprocess.CalledProcessError) as error:
+            reason = error.stderr if isinstance(error, subprocess.CalledProcessError) else error
+            self.app.display_warning(f"compaction will run without compiled code: {reason}")
+            return
+        if version != "editable":
+            platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
+            build_data["tag"] = f"py3-none-{platform}"
+            build_data["pure_python"] = False
+        build_data["artifacts"].append(f"/{_FOLDER.as_posix()}/_kernel.so")

@@ -1,0 +1,507 @@
+/* The inner loops of compaction: the key map, and the records of uncompressed batches.
+ *
+ * `native_kernel.py` loads this through ctypes, which lets other threads run meanwhile. Every
+ * function here gives up in front of what it does not handle (a compressed, transactional, control
+ * or damaged batch); `cleaning.py` then handles that batch itself. So this file decides nothing
+ * that the Python code does not decide as well.
+ */
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#if defined(_MSC_VER)
+#define EXPORT __declspec(dllexport)
+#else
+#define EXPORT __attribute__((visibility("default")))
+#endif
+
+#define HEADER_BYTES 61
+#define LOG_OVERHEAD_BYTES 12
+#define NEEDS_PYTHON_FLAGS 0x37 /* a codec, transactional, control */
+#define APPEND_TIME_FLAG 0x08
+#define DELETE_HORIZON_FLAG 0x40
+#define MOST_GROWTH_OF_A_RECORD 16 /* its length and its timestamp may need longer numbers */
+
+/* ---- bytes ---- */
+
+static uint32_t get32(const uint8_t *p) {
+    return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
+}
+
+static uint64_t get64(const uint8_t *p) { return (uint64_t)get32(p) << 32 | get32(p + 4); }
+
+static void put16(uint8_t *p, uint32_t v) { p[0] = (uint8_t)(v >> 8); p[1] = (uint8_t)v; }
+
+static void put32(uint8_t *p, uint32_t v) { put16(p, v >> 16); put16(p + 2, v); }
+
+static void put64(uint8_t *p, uint64_t v) { put32(p, (uint32_t)(v >> 32)); put32(p + 4, (uint32_t)v); }
+
+/* A zig-zag number of at most 10 bytes; NULL if it does not end before `end`. */
+static const uint8_t *read_number(const uint8_t *p, const uint8_t *end, int64_t *value) {
+    uint64_t raw = 0;
+    unsigned shift = 0;
+    while (p < end) {
+        uint8_t byte = *p++;
+        if (shift == 63 && byte > 1) return NULL;
+        raw |= (uint64_t)(byte & 0x7f) << shift;
+        if (byte < 0x80) {
+            *value = (int64_t)(raw >> 1) ^ -(int64_t)(raw & 1);
+            return p;
+        }
+        shift += 7;
+        if (shift > 63) return NULL;
+    }
+    return NULL;
+}
+
+static uint8_t *write_number(uint8_t *p, int64_t value) {
+    uint64_t raw = ((uint64_t)value << 1) ^ (uint64_t)(value >> 63);
+    while (raw >= 0x80) {
+        *p++ = (uint8_t)(raw | 0x80);
+        raw >>= 7;
+    }
+    *p++ = (uint8_t)raw;
+    return p;
+}
+
+static int size_of_number(int64_t value) {
+    uint64_t raw = ((uint64_t)value << 1) ^ (uint64_t)(value >> 63);
+    int size = 1;
+    while (raw >= 0x80) {
+        raw >>= 7;
+        size++;
+    }
+    return size;
+}
+
+/* ---- CRC-32C ---- */
+
+static uint32_t crc_tables[8][256];
+
+static void make_crc_tables(void) {
+    for (uint32_t n = 0; n < 256; n++) {
+        uint32_t crc = n;
+        for (int k = 0; k < 8; k++) crc = crc & 1 ? crc >> 1 ^ 0x82f63b78u : crc >> 1;
+        crc_tables[0][n] = crc;
+    }
+    for (uint32_t n = 0; n < 256; n++)
+        for (int k = 1; k < 8; k++)
+            crc_tables[k][n] = crc_tables[k - 1][n] >> 8 ^ crc_tables[0][crc_tables[k - 1][n] & 0xff];
+}
+
+static uint32_t crc_by_table(const uint8_t *p, int64_t size) {
+    uint32_t crc = 0xffffffffu;
+    for (; size >= 8; p += 8, size -= 8) {
+        uint32_t low = crc ^ ((uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24);
+        crc = crc_tables[7][low & 0xff] ^ crc_tables[6][low >> 8 & 0xff] ^ crc_tables[5][low >> 16 & 0xff] ^
+              crc_tables[4][low >> 24] ^ crc_tables[3][p[4]] ^ crc_tables[2][p[5]] ^ crc_tables[1][p[6]] ^
+              crc_tables[0][p[7]];
+    }
+    for (; size > 0; p++, size--) crc = crc >> 8 ^ crc_tables[0][(crc ^ *p) & 0xff];
+    return ~crc;
+}
+
+#if defined(__x86_64__) && defined(__GNUC__)
+__attribute__((target("sse4.2"))) static uint32_t crc_by_instruction(const uint8_t *p, int64_t size) {
+    uint64_t crc = 0xffffffffu;
+    for (; size >= 8; p += 8, size -= 8) {
+        uint64_t word;
+        memcpy(&word, p, 8);
+        crc = __builtin_ia32_crc32di(crc, word);
+    }
+    for (; size > 0; p++, size--) crc = __builtin_ia32_crc32qi((uint32_t)crc, *p);
+    return ~(uint32_t)crc;
+}
+#endif
+
+static uint32_t (*crc32c)(const uint8_t *, int64_t) = crc_by_table;
+
+/* Call it once before anything else. */
+EXPORT void spindle_cleaning_begin(void) {
+    make_crc_tables();
+#if defined(__x86_64__) && defined(__GNUC__)
+    __builtin_cpu_init();
+    if (__builtin_cpu_supports("sse4.2")) crc32c = crc_by_instruction;
+#endif
+}
+
+/* ---- the key map ---- */
+
+/* SipHash-2-4 with 128 bits: with a secret key nobody can choose two keys with the same hash. */
+
+#define ROTATE(x, b) ((x) << (b) | (x) >> (64 - (b)))
+#define SIP_ROUND                                                                     \
+    do {                                                                              \
+        v0 += v1; v1 = ROTATE(v1, 13); v1 ^= v0; v0 = ROTATE(v0, 32);                 \
+        v2 += v3; v3 = ROTATE(v3, 16); v3 ^= v2;                                      \
+        v0 += v3; v3 = ROTATE(v3, 21); v3 ^= v0;                                      \
+        v2 += v1; v1 = ROTATE(v1, 17); v1 ^= v2; v2 = ROTATE(v2, 32);                 \
+    } while (0)
+
+static uint64_t little64(const uint8_t *p) {
+    uint64_t v = 0;
+    for (int i = 7; i >= 0; i--) v = v << 8 | p[i];
+    return v;
+}
+
+typedef struct {
+    uint64_t low, high;
+} hash128;
+
+static hash128 hash_of(const uint8_t *key, int64_t size, uint64_t k0, uint64_t k1) {
+    uint64_t v0 = 0x736f6d6570736575ULL ^ k0, v1 = 0x646f72616e646f6dULL ^ k1 ^ 0xee;
+    uint64_t v2 = 0x6c7967656e657261ULL ^ k0, v3 = 0x7465646279746573ULL ^ k1;
+    uint64_t last = (uint64_t)size << 56;
+    hash128 hash;
+    for (; size >= 8; key += 8, size -= 8) {
+        uint64_t word = little64(key);
+        v3 ^= word;
+        SIP_ROUND; SIP_ROUND;
+        v0 ^= word;
+    }
+    for (int i = 0; i < size; i++) last |= (uint64_t)key[i] << (8 * i);
+    v3 ^= last;
+    SIP_ROUND; SIP_ROUND;
+    v0 ^= last;
+    v2 ^= 0xee;
+    SIP_ROUND; SIP_ROUND; SIP_ROUND; SIP_ROUND;
+    hash.low = v0 ^ v1 ^ v2 ^ v3;
+    v1 ^= 0xdd;
+    SIP_ROUND; SIP_ROUND; SIP_ROUND; SIP_ROUND;
+    hash.high = v0 ^ v1 ^ v2 ^ v3;
+    return hash;
+}
+
+typedef struct {
+    uint64_t low, high;
+    int64_t next_offset; /* of the newest record, plus one; 0: free */
+} slot;
+
+typedef struct {
+    slot *slots;
+    uint64_t slot_count, used, k0, k1;
+} key_map;
+
+/* Memory that is not written to is not used: the system gives it page by page. */
+EXPORT key_map *spindle_map_new(uint64_t slot_count, uint64_t k0, uint64_t k1) {
+    key_map *map = malloc(sizeof *map);
+    if (map == NULL) return NULL;
+    map->slots = calloc(slot_count, sizeof(slot));
+    if (map->slots == NULL) {
+        free(map);
+        return NULL;
+    }
+    map->slot_count = slot_count;
+    map->used = 0;
+    map->k0 = k0;
+    map->k1 = k1;
+    return map;
+}
+
+EXPORT void spindle_map_free(key_map *map) {
+    free(map->slots);
+    free(map);
+}
+
+EXPORT uint64_t spindle_map_used(const key_map *map) { return map->used; }
+
+/* The slot of the key, or the free one where it belongs. One slot is always free. */
+static slot *slot_of(const key_map *map, hash128 hash) {
+#if defined(__SIZEOF_INT128__)
+    uint64_t i = (uint64_t)((unsigned __int128)hash.low * map->slot_count >> 64);
+#else
+    uint64_t i = hash.low % map->slot_count;
+#endif
+    for (;;) {
+        slot *s = &map->slots[i];
+        if (s->next_offset == 0 || (s->low == hash.low && s->high == hash.high)) return s;
+        if (++i == map->slot_count) i = 0;
+    }
+}
+
+/* Return 0 if the map has no room for another key. */
+EXPORT int spindle_map_put(key_map *map, const uint8_t *key, int64_t size, int64_t offset) {
+    hash128 hash = hash_of(key, size, map->k0, map->k1);
+    slot *s = slot_of(map, hash);
+    if (s->next_offset == 0) {
+        if (map->used + 1 >= map->slot_count) return 0;
+        map->used++;
+        s->low = hash.low;
+        s->high = hash.high;
+    }
+    s->next_offset = offset + 1;
+    return 1;
+}
+
+/* The offset of the newest record with the key, -1 if there is none. */
+EXPORT int64_t spindle_map_get(const key_map *map, const uint8_t *key, int64_t size) {
+    return slot_of(map, hash_of(key, size, map->k0, map->k1))->next_offset - 1;
+}
+
+/* ---- records ---- */
+
+typedef struct {
+    const uint8_t *body;   /* its attributes */
+    const uint8_t *rest;   /* what follows the timestamp delta */
+    const uint8_t *end;
+    const uint8_t *key;    /* NULL: without a key */
+    int64_t key_bytes, timestamp_delta, offset_delta;
+    int is_tombstone;
+} record;
+
+static const uint8_t *skip_field(const uint8_t *p, const uint8_t *end, int64_t *size) {
+    p = read_number(p, end, size);
+    if (p == NULL || *size < -1 || *size > end - p) return NULL;
+    return *size > 0 ? p + *size : p;
+}
+
+/* Read the record at `p`; return where the next one starts, NULL if it is not exactly a record. */
+static const uint8_t *read_record(const uint8_t *p, const uint8_t *end, record *r) {
+    int64_t size, value_bytes, headers;
+    p = read_number(p, end, &size);
+    if (p == NULL || size < 6 || size > end - p) return NULL;
+    end = p + size;
+    r->body = p;
+    r->end = end;
+    p = read_number(p + 1, end, &r->timestamp_delta);
+    if (p == NULL) return NULL;
+    r->rest = p;
+    p = read_number(p, end, &r->offset_delta);
+    if (p == NULL || r->offset_delta < 0 || r->offset_delta > INT32_MAX) return NULL;
+    p = skip_field(p, end, &r->key_bytes);
+    if (p == NULL) return NULL;
+    r->key = r->key_bytes < 0 ? NULL : p - r->key_bytes;
+    p = skip_field(p, end, &value_bytes);
+    if (p == NULL) return NULL;
+    r->is_tombstone = value_bytes < 0;
+    p = read_number(p, end, &headers);
+    if (p == NULL || headers < 0 || headers > end - p) return NULL;
+    for (; headers > 0; headers--) {
+        int64_t bytes;
+        p = skip_field(p, end, &bytes);
+        if (p == NULL || bytes < 0) return NULL;
+        p = skip_field(p, end, &bytes);
+        if (p == NULL) return NULL;
+    }
+    return p == end ? end : NULL;
+}
+
+/* Note the keys of a batch's records, from `first_offset` on.
+ * Return 1; 0 if the map is full (some keys may be noted then); -1 if the records do not parse. */
+EXPORT int spindle_map_records(key_map *map, const uint8_t *data, int64_t size, int64_t count,
+                               int64_t base_offset, int64_t first_offset) {
+    const uint8_t *p = data, *end = data + size;
+    record r;
+    for (int64_t i = 0; i < count; i++) {
+        p = read_record(p, end, &r);
+        if (p == NULL) return -1;
+        if (r.key != NULL && base_offset + r.offset_delta >= first_offset &&
+            !spindle_map_put(map, r.key, r.key_bytes, base_offset + r.offset_delta))
+            return 0;
+    }
+    return p == end ? 1 : -1;
+}
+
+typedef struct {
+    /* what is given */
+    int64_t count, base_offset, base_timestamp, max_timestamp;
+    int64_t has_append_time, has_horizon;
+    int64_t known_end;      /* keys are known below this offset; records from here on stay */
+    int64_t now_ms, new_horizon_ms;
+    /* what is found */
+    int64_t kept, sets_horizon, is_unchanged;
+    int64_t new_base_timestamp, new_max_timestamp;
+} filter;
+
+static int stays(const key_map *map, const filter *f, const record *r) {
+    int64_t offset = f->base_offset + r->offset_delta;
+    if (offset >= f->known_end) return 1;
+    if (r->key == NULL || offset < spindle_map_get(map, r->key, r->key_bytes)) return 0;
+    return !(r->is_tombstone && f->has_horizon && f->base_timestamp <= f->now_ms);
+}
+
+/* Write the records that stay to `out`, if some go or the batch gets a delete horizon.
+ * Return the count of bytes written; -1 if the records do not parse, have a time that no batch can
+ * hold, or do not fit. `is_kept` has room for `count` bytes. */
+EXPORT int64_t spindle_filter_records(const key_map *map, const uint8_t *data, int64_t size, filter *f,
+                                      uint8_t *is_kept, uint8_t *out, int64_t room) {
+    const uint8_t *p = data, *end = data + size;
+    uint8_t *q = out;
+    record r;
+    int64_t tombstones = 0, timestamp, delta, body;
+    f->kept = f->sets_horizon = f->is_unchanged = 0;
+    f->new_base_timestamp = f->new_max_timestamp = -1;
+    for (int64_t i = 0; i < f->count; i++) {
+        p = read_record(p, end, &r);
+        if (p == NULL) return -1;
+        is_kept[i] = (uint8_t)stays(map, f, &r);
+        if (!is_kept[i]) continue;
+        timestamp = f->max_timestamp;
+        if (!f->has_append_time && __builtin_add_overflow(f->base_timestamp, r.timestamp_delta, &timestamp))
+            return -1;
+        if (f->kept == 0) f->new_base_timestamp = timestamp;
+        if (f->kept == 0 || timestamp > f->new_max_timestamp) f->new_max_timestamp = timestamp;
+        f->kept++;
+        tombstones += r.is_tombstone;
+    }
+    if (p != end) return -1;
+    f->sets_horizon = tombstones > 0 && !f->has_horizon;
+    f->is_unchanged = f->kept == f->count && !f->sets_horizon;
+    if (f->kept == 0 || f->is_unchanged) return 0;
+    if (f->has_append_time) f->new_max_timestamp = f->max_timestamp;
+    if (f->sets_horizon) f->new_base_timestamp = f->new_horizon_ms;
+    else if (f->has_horizon) f->new_base_timestamp = f->base_timestamp;
+    if (size + f->kept * MOST_GROWTH_OF_A_RECORD > room) return -1;
+    p = data;
+    for (int64_t i = 0; i < f->count; i++) {
+        p = read_record(p, end, &r);
+        if (!is_kept[i]) continue;
+        timestamp = f->has_append_time ? f->max_timestamp : f->base_timestamp + r.timestamp_delta;
+        if (__builtin_sub_overflow(timestamp, f->new_base_timestamp, &delta)) return -1;
+        body = 1 + size_of_number(delta) + (r.end - r.rest);
+        q = write_number(q, body);
+        *q++ = 0;
+        q = write_number(q, delta);
+        memcpy(q, r.rest, (size_t)(r.end - r.rest));
+        q += r.end - r.rest;
+    }
+    return q - out;
+}
+
+/* ---- whole batches ---- */
+
+typedef struct {
+    int64_t last_offset, position, max_timestamp, max_timestamp_offset;
+} index_point;
+
+typedef struct {
+    /* what is given */
+    int64_t first_offset;         /* keys of records below are not noted */
+    int64_t end_offset;           /* batches that end here or later are not mapped */
+    int64_t key_limit;            /* the map is full with this many keys */
+    int64_t known_end, now_ms, new_horizon_ms; /* see filter */
+    int64_t index_interval_bytes, point_room;
+    int64_t round_end;            /* a batch that ends right before it stays, if need be empty */
+    const int64_t *last_offsets;  /* ascending; batches that end there may have to stay as well */
+    int64_t last_offset_count;
+    /* what goes on from call to call */
+    int64_t mapped_end;           /* the end of the last batch that was mapped */
+    int64_t max_timestamp, max_timestamp_offset, bytes_since_point;
+    int64_t records_read, records_kept;
+    /* what one call gives */
+    int64_t written, points;
+} walk;
+
+/* The size of the whole batch at `p` if this file handles it, else 0. */
+static int64_t plain_batch(const uint8_t *p, int64_t left) {
+    int64_t size;
+    int32_t length;
+    if (left < HEADER_BYTES) return 0;
+    length = (int32_t)get32(p + 8);
+    if (length < HEADER_BYTES - LOG_OVERHEAD_BYTES) return 0;
+    size = (int64_t)length + LOG_OVERHEAD_BYTES;
+    if (size > left || p[16] != 2 || (p[22] & NEEDS_PYTHON_FLAGS) || (int32_t)get32(p + 23) < 0) return 0;
+    if ((int64_t)(int32_t)get32(p + 57) < 0 || (int64_t)(int32_t)get32(p + 57) > size / 7) return 0;
+    if (crc32c(p + 21, size - 21) != get32(p + 17)) return 0;
+    return size;
+}
+
+/* Map the batches of `data` from `at` on; return where the first one starts that was not mapped. */
+EXPORT int64_t spindle_map_batches(key_map *map, const uint8_t *data, int64_t size, int64_t at, walk *w) {
+    for (;;) {
+        const uint8_t *p = data + at;
+        int64_t bytes = plain_batch(p, size - at), base_offset, last_offset, count;
+        if (bytes == 0) return at;
+        base_offset = (int64_t)get64(p);
+        last_offset = base_offset + (int32_t)get32(p + 23);
+        count = (int32_t)get32(p + 57);
+        if (last_offset >= w->end_offset) return at;
+        if (last_offset >= w->first_offset) {
+            if ((int64_t)map->used + count > w->key_limit) return at;
+            if (spindle_map_records(map, p + HEADER_BYTES, bytes - HEADER_BYTES, count, base_offset,
+                                    w->first_offset) != 1)
+                return at;
+            w->mapped_end = last_offset + 1;
+        }
+        at += bytes;
+    }
+}
+
+static void note_point(walk *w, index_point *points, const uint8_t *header, int64_t position, int64_t bytes) {
+    int64_t last_offset = (int64_t)get64(header) + (int32_t)get32(header + 23);
+    int64_t max_timestamp = (int64_t)get64(header + 35);
+    if (max_timestamp > w->max_timestamp) {
+        w->max_timestamp = max_timestamp;
+        w->max_timestamp_offset = last_offset;
+    }
+    if (w->bytes_since_point > w->index_interval_bytes) {
+        index_point point = {last_offset, position, w->max_timestamp, w->max_timestamp_offset};
+        points[w->points++] = point;
+        w->bytes_since_point = 0;
+    }
+    w->bytes_since_point += bytes;
+}
+
+static int may_have_to_stay(const walk *w, const uint8_t *header) {
+    int64_t last_offset = (int64_t)get64(header) + (int32_t)get32(header + 23);
+    int64_t low = 0, high = w->last_offset_count;
+    if (last_offset + 1 == w->round_end) return 1;
+    while (low < high) {
+        int64_t middle = (low + high) / 2;
+        if (w->last_offsets[middle] < last_offset) low = middle + 1;
+        else high = middle;
+    }
+    return low < w->last_offset_count && w->last_offsets[low] == last_offset;
+}
+
+/* Write what stays of the batches of `data` from `at` on to `out`, and note where the index needs
+ * an entry (positions count from the beginning of `out`). Return where the first batch starts that
+ * was not handled: one that is not plain, one that may have to stay empty, or one without room.
+ * `is_kept` has room for `room` bytes. */
+EXPORT int64_t spindle_copy_batches(const key_map *map, const uint8_t *data, int64_t size, int64_t at, walk *w,
+                                    uint8_t *is_kept, uint8_t *out, int64_t room, index_point *points) {
+    w->written = w->points = 0;
+    for (;;) {
+        const uint8_t *p = data + at;
+        uint8_t *q = out + w->written;
+        int64_t bytes = plain_batch(p, size - at), written, left = room - w->written;
+        filter f;
+        if (bytes == 0 || w->points >= w->point_room) return at;
+        f.count = (int32_t)get32(p + 57);
+        if (left < bytes + f.count * MOST_GROWTH_OF_A_RECORD) return at;
+        f.base_offset = (int64_t)get64(p);
+        f.base_timestamp = (int64_t)get64(p + 27);
+        f.max_timestamp = (int64_t)get64(p + 35);
+        f.has_append_time = (p[22] & APPEND_TIME_FLAG) != 0;
+        f.has_horizon = (p[22] & DELETE_HORIZON_FLAG) != 0;
+        f.known_end = w->known_end;
+        f.now_ms = w->now_ms;
+        f.new_horizon_ms = w->new_horizon_ms;
+        written = spindle_filter_records(map, p + HEADER_BYTES, bytes - HEADER_BYTES, &f, is_kept,
+                                         q + HEADER_BYTES, left - HEADER_BYTES);
+        if (written < 0 || (f.kept == 0 && may_have_to_stay(w, p))) return at;
+        w->records_read += f.count;
+        w->records_kept += f.kept;
+        if (f.kept == 0) {
+            at += bytes;
+            continue;
+        }
+        if (f.is_unchanged) {
+            memcpy(q, p, (size_t)bytes);
+            written = bytes;
+        } else {
+            written += HEADER_BYTES;
+            memcpy(q, p, HEADER_BYTES);
+            put32(q + 8, (uint32_t)(written - LOG_OVERHEAD_BYTES));
+            if (f.sets_horizon) q[22] |= DELETE_HORIZON_FLAG;
+            put64(q + 27, (uint64_t)f.new_base_timestamp);
+            put64(q + 35, (uint64_t)f.new_max_timestamp);
+            put32(q + 57, (uint32_t)f.kept);
+            put32(q + 17, crc32c(q + 21, written - 21));
+        }
+        note_point(w, points, q, w->written, written);
+        w->written += written;
+        at += bytes;
+    }
+}

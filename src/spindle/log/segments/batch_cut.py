@@ -1,0 +1,42 @@
+"""How much of a read is whole batches."""
+
+from struct import Struct
+from typing import Final, NamedTuple
+
+from spindle.common.errors import CorruptRecords
+from spindle.protocol.records.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES
+
+_OFFSET_AND_LENGTH: Final = Struct(">qi")
+
+
+class WholeBatches(NamedTuple):
+    """Where the whole batches end, and where the last of them begins, with its base offset."""
+
+    end: int
+    last: int
+    last_base_offset: int
+
+
+def cut_at_batch(data: memoryview, end_offset: int) -> WholeBatches:
+    """Return how much of `data` is whole batches below `end_offset`.
+
+    The first one is known to be both.
+
+    Raises:
+        CorruptRecords: the bytes are not batches.
+    """
+    position = 0
+    last = 0
+    last_base_offset = 0
+    limit = len(data) - LOG_OVERHEAD_BYTES
+    unpack = _OFFSET_AND_LENGTH.unpack_from
+    while position <= limit:
+        base_offset, length = unpack(data, position)
+        if base_offset >= end_offset or position + length > limit:
+            break
+        if length < HEADER_BYTES - LOG_OVERHEAD_BYTES:
+            raise CorruptRecords(f"batch at byte {position} of a read: length {length}")
+        last = position
+        last_base_offset = base_offset
+        position += length + LOG_OVERHEAD_BYTES
+    return WholeBatches(position, last, last_base_offset)

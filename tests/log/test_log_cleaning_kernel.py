@@ -1,0 +1,240 @@
+"""The compiled loops of compaction do what the Python code does, or leave the batch to it."""
+
+import shutil
+from struct import pack_into
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from log_builders import NOW_MS, new_log, new_storage
+
+from spindle.log.cleaning import cleaning
+from spindle.log.cleaning.cleaning import Cleaning, CleaningSettings
+from spindle.log.cleaning.key_map import CopyRules, DictKeyMap, MapSize
+from spindle.log.cleaning.native_kernel import LIBRARY, NativeKeyMap, load_library
+from spindle.log.cleaning.plan import dirty_range, plan_cleaning
+from spindle.log.cleaning.replacement import put_in_place
+from spindle.log.errors import UncleanableLog
+from spindle.log.log import Log
+from spindle.log.log_config import LogConfig
+from spindle.log.segments.index_progress import IndexProgress
+from spindle.protocol.records.batch import HEADER_BYTES, read_header
+from spindle.protocol.records.builder import SimpleRecord, build_batch, seal_batch
+from spindle.testing.filesystem import MemoryFileSystem
+
+SIZE = MapSize(1 << 20, 0.9, 1000)
+CONFIG = LogConfig(
+    segment_bytes=2000,
+    segment_index_bytes=240,
+    index_interval_bytes=300,
+    cleanup_policy=("compact",),
+    delete_retention_ms=1000,
+)
+
+compiled = pytest.mark.skipif(load_library() is None, reason="this checkout was not compiled")
+
+
+def test_a_machine_with_a_compiler_has_the_compiled_loops() -> None:
+    assert LIBRARY.exists() or shutil.which("cc") is None
+    assert (load_library() is not None) == LIBRARY.exists()
+
+
+def native(size: MapSize = SIZE) -> NativeKeyMap:
+    library = load_library()
+    assert library is not None
+    return NativeKeyMap(library, size)
+
+
+@compiled
+@given(st.lists(st.tuples(st.binary(max_size=40), st.integers(0, 2**40)), max_size=60))
+def test_the_map_is_a_dict(pairs: list[tuple[bytes, int]]) -> None:
+    table, expected = native(), dict[bytes, int]()
+    for key, offset in pairs:
+        assert table.put(key, offset)
+        expected[key] = offset
+    assert {key: table.newest_offset(key) for key in expected} == expected
+    assert table.newest_offset(b"x" * 50) == -1
+
+
+@compiled
+def test_the_map_keeps_to_its_memory() -> None:
+    table = native(MapSize(24 * 100, 0.5, 10**6))
+    put = 0
+    while table.put(b"%d" % put, put):
+        put += 1
+        assert table.is_full == (put >= 50)
+    assert put == 99
+    assert all(table.newest_offset(b"%d" % key) == key for key in range(put))
+    assert native(MapSize(24 * 10**9, 0.9, 5)).use == 0.0, "it is no larger than it has to be"
+
+
+times = st.integers(-(2**62), 2**62) | st.integers(NOW_MS - 10, NOW_MS + 10_000)
+records = st.lists(
+    st.builds(
+        SimpleRecord,
+        st.none() | st.sampled_from([b"", b"a", b"b", b"c" * 9, b"d" * 200]),
+        st.none() | st.binary(max_size=200),
+        times,
+        st.lists(st.tuples(st.text(max_size=3), st.none() | st.binary(max_size=3)), max_size=2),
+    ),
+    min_size=1,
+    max_size=6,
+)
+
+
+def produce_all(log: Log, produced: list[tuple[list[SimpleRecord], int, bool, int]]) -> None:
+    for some, codec, has_append_time, producer_id in produced:
+        log.append_as_leader(
+            build_batch(
+                some,
+                codec=codec,
+                log_append_time_ms=NOW_MS if has_append_time else None,
+                producer_id=producer_id,
+                producer_epoch=min(producer_id, 0),
+            ),
+            0,
+            NOW_MS,
+            validated=True,
+        )
+
+
+def files_after(
+    produced: list[tuple[list[SimpleRecord], int, bool, int]], buffer_bytes: int, *, compiled: bool
+) -> dict[str, bytes]:
+    """Two passes, the second after the delete horizon; the bytes of all files."""
+    files = MemoryFileSystem()
+    log = new_log(CONFIG, new_storage(files))
+    produce_all(log, produced)
+    cleaner_offset = None
+    patch = pytest.MonkeyPatch()
+    if not compiled:
+        patch.setattr(cleaning, "new_key_map", DictKeyMap)
+    patch.setattr(cleaning, "_LEAST_READ_BYTES", 1)
+    with patch.context():
+        for now_ms in (NOW_MS, NOW_MS + 1001):
+            log.roll(NOW_MS)
+            produce_all(log, produced[:1])
+            log.update_high_watermark(log.log_end_offset)
+            plan = plan_cleaning(log, dirty_range(log, cleaner_offset, now_ms))
+            settings = CleaningSettings(buffer_bytes=buffer_bytes)
+            result = Cleaning(files, plan, now_ms, settings).run()
+            assert put_in_place(result, now_ms)
+            cleaner_offset = result.end_offset
+    patch.undo()
+    names = [n for n in files.list_directory(log.path) if not n.endswith(".deleted")]
+    return {name: files.read_bytes(f"{log.path}/{name}") for name in names}
+
+
+@compiled
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(
+        st.tuples(records, st.sampled_from([0, 0, 0, 1, 4]), st.booleans(), st.just(-1)),
+        min_size=1,
+        max_size=12,
+    ),
+    st.sampled_from([4, 1000, 1 << 20]),
+)
+def test_every_byte_is_the_same_with_and_without_compiled_code(
+    produced: list[tuple[list[SimpleRecord], int, bool, int]], buffer_bytes: int
+) -> None:
+    expected = files_after(produced, buffer_bytes, compiled=False)
+    assert files_after(produced, buffer_bytes, compiled=True) == expected
+
+
+def rules(end: int) -> CopyRules:
+    return CopyRules(end, end, NOW_MS, NOW_MS + 1000, [], 4096)
+
+
+def built(count: int = 3, **fields: int | bool) -> bytes:
+    some = [SimpleRecord(b"k%d" % n, b"v", NOW_MS) for n in range(count)]
+    return build_batch(some, **fields)  # type: ignore[arg-type]
+
+
+@compiled
+@pytest.mark.parametrize(
+    "batch",
+    [
+        built(codec=4),
+        built(is_transactional=True, producer_id=1, producer_epoch=0),
+        built(is_control=True),
+        built()[:-3],
+        built()[:60],
+        b"\1" + built()[1:17] + b"\0\0\0\0" + built()[21:],
+        built()[:16] + b"\1" + built()[17:],
+        seal_batch(read_header(built()), built()[HEADER_BYTES:] + b"\0"),
+        seal_batch(read_header(built()), built()[HEADER_BYTES:-1]),
+        seal_batch(read_header(built())._replace(record_count=2**31 - 1), built()[HEADER_BYTES:]),
+        seal_batch(read_header(built())._replace(record_count=-1), built()[HEADER_BYTES:]),
+        seal_batch(read_header(built())._replace(last_offset_delta=-1), built()[HEADER_BYTES:]),
+    ],
+    ids=[
+        "compressed",
+        "transactional",
+        "control",
+        "cut",
+        "header cut",
+        "checksum",
+        "magic",
+        "longer",
+        "shorter",
+        "many records",
+        "negative count",
+        "negative delta",
+    ],
+)
+def test_it_gives_up_in_front_of_what_it_cannot_handle(batch: bytes) -> None:
+    table = native()
+    before = built()
+    data = before + batch + built()
+    position, end = table.put_batches(data, 0, 0, 100)
+    assert (position, end) == (len(before), 3)
+    copied = table.copier(rules(3), 1 << 16).copy(data, 0, IndexProgress(-1, 0, 0))
+    assert copied.next_position == len(before)
+    assert bytes(copied.data) == before
+
+
+@compiled
+@given(st.binary(max_size=80), st.integers(0, 10))
+def test_arbitrary_bytes_are_no_records(payload: bytes, count: int) -> None:
+    header = read_header(built())._replace(record_count=count)
+    table = native()
+    parsed = table.put_records(header, payload, 0)
+    assert (table.filter_records(header, payload, rules(0)) is not None) == parsed
+
+
+@compiled
+@given(st.lists(st.tuples(st.integers(61, 300), st.integers(0, 255)), max_size=8))
+def test_damaged_records_never_lead_out_of_the_buffer(damages: list[tuple[int, int]]) -> None:
+    batch = bytearray(built(20))
+    for position, byte in damages:
+        batch[min(position, len(batch) - 1)] = byte
+    sealed = seal_batch(read_header(batch), batch[HEADER_BYTES:])
+    table = native()
+    position, _ = table.put_batches(sealed, 0, 0, 100)
+    copied = table.copier(rules(20), 1 << 16).copy(sealed, 0, IndexProgress(-1, 0, 0))
+    assert (copied.next_position == len(sealed)) >= (position == len(sealed))
+
+
+def test_a_batch_with_more_keys_than_memory_is_named() -> None:
+    log = new_log(LogConfig(cleanup_policy=("compact",)))
+    log.append_as_leader(built(1000), 0, NOW_MS)
+    log.roll(NOW_MS)
+    log.append_as_leader(built(1), 0, NOW_MS)
+    log.update_high_watermark(log.log_end_offset)
+    plan = plan_cleaning(log, dirty_range(log, None, NOW_MS))
+    pass_ = Cleaning(log.handles.file_system, plan, NOW_MS, CleaningSettings(map_bytes=2400))
+    if load_library() is None:
+        assert pass_.run().end_offset == 1000, "a dict has room for one batch more"
+        return
+    with pytest.raises(UncleanableLog, match=r"log\.cleaner\.dedupe\.buffer\.size has no room"):
+        pass_.run()
+
+
+def test_pack_into_keeps_the_position_of_the_count() -> None:
+    """The compiled code reads the count of records at byte 57 of a batch, and flags at byte 22."""
+    batch = bytearray(built(5))
+    pack_into(">i", batch, 57, 4)
+    assert read_header(batch).record_count == 4
+    batch[22] = 0x40
+    assert read_header(batch).delete_horizon_ms is not None
