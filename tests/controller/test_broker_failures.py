@@ -211,6 +211,24 @@ def test_controlled_stop_moves_leadership_before_the_broker_is_fenced() -> None:
     run(scenario())
 
 
+def test_a_stopped_broker_counts_for_the_replicas_of_a_new_topic_once_it_is_fenced() -> None:
+    async def scenario() -> None:
+        c = Cluster()
+        await c.start()
+        await c.heartbeat(3, c.epochs[3], want_shut_down=True)
+        topic = TOPIC(name="new", num_partitions=1, replication_factor=3)
+        request = CreateTopicsRequest(topics=[topic])
+        refused = (await c.request(request)).topics[0]
+        assert refused.error_code == ErrorCode.INVALID_REPLICATION_FACTOR
+        await c.beat_all(3)
+        done = await c.heartbeat(3, c.epochs[3], want_shut_down=True)
+        assert done.should_shut_down
+        created = (await c.request(request)).topics[0]
+        assert created.error_code == ErrorCode.NONE
+
+    run(scenario())
+
+
 def test_a_silent_broker_loses_leadership_and_isr_then_is_fenced() -> None:
     async def scenario() -> None:
         c = Cluster()

@@ -11,12 +11,14 @@ from spindle.protocol.messages.metadata_records import PartitionRecord
 
 
 def usable_brokers(image: MetadataImage) -> list[UsableBroker]:
-    """Return the brokers for new replicas, without those whose directories are all cordoned
-    (KIP-1066)."""
+    """Return the brokers for new replicas, without those that are about to stop and those whose
+    directories are all cordoned (KIP-1066). A fenced broker counts, also after an orderly stop.
+    """
     return [
         UsableBroker(broker.broker_id, broker.rack, broker.is_fenced)
         for broker in image.cluster.brokers.values()
-        if not broker.is_in_controlled_shutdown and broker.has_uncordoned_directory()
+        if (broker.is_fenced or not broker.is_in_controlled_shutdown)
+        and broker.has_uncordoned_directory()
     ]
 
 
