@@ -1,12 +1,22 @@
 import java.io.BufferedReader;
 import java.io.FileReader;
 import java.io.InputStreamReader;
+import java.io.PrintStream;
 import java.io.Reader;
+import java.lang.annotation.Annotation;
+import java.lang.reflect.Constructor;
 import java.lang.reflect.InvocationHandler;
 import java.lang.reflect.InvocationTargetException;
+import java.lang.reflect.Method;
+import java.lang.reflect.Parameter;
 import java.lang.reflect.Proxy;
+import java.util.ArrayList;
+import java.util.EnumSet;
 import java.util.HashMap;
+import java.util.LinkedHashMap;
+import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import java.util.Properties;
 import java.util.Set;
 import java.util.TreeMap;
@@ -14,46 +24,136 @@ import java.util.TreeSet;
 import kafka.server.KafkaBroker;
 import kafka.server.KafkaConfig;
 import org.apache.kafka.clients.admin.Admin;
+import org.apache.kafka.clients.admin.NewTopic;
+import org.apache.kafka.clients.admin.TopicDescription;
+import org.apache.kafka.clients.consumer.GroupProtocol;
 import org.apache.kafka.common.test.ClusterInstance;
+import org.apache.kafka.common.test.api.ClusterConfigProperty;
+import org.apache.kafka.common.test.api.ClusterTest;
+import org.apache.kafka.common.test.api.ClusterTestDefaults;
+import org.apache.kafka.test.TestUtils;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeEach;
 
 /**
- * Runs one test of an integration test class of Kafka on a cluster that runs elsewhere.
+ * Runs tests of Kafka's integration test classes on clusters that run elsewhere.
  *
- * Arguments: class, test, addresses of brokers, of controllers, ids of controllers, and for each
- * broker its id and its property file. To stop or start a broker it prints "stop 0" or "start 0"
- * and waits for a line on its standard input. The last line is "passed" or "failed".
+ * Every line of the standard input is a command, with tabs between its words:
+ * "list CLASS" prints each test with a cluster, its number of brokers and its broker keys;
+ * "run CLASS TEST BROKERS CONTROLLERS CONTROLLER_IDS ID=FILE..." runs one test, with the addresses
+ * of brokers and controllers and the property file of each broker. To stop or start a broker it
+ * prints "stop 0" or "start 0" and waits for a line. The last line of an answer is "passed",
+ * "failed" or "listed".
  */
 public final class KafkaSuite {
     private static final BufferedReader INPUT = new BufferedReader(new InputStreamReader(System.in));
+    /** Some tests replace System.out for a while. */
+    private static final PrintStream OUTPUT = System.out;
 
     public static void main(String[] arguments) throws Exception {
+        String line;
+        while ((line = INPUT.readLine()) != null) {
+            String[] words = line.split("\t");
+            OUTPUT.println(words[0].equals("list") ? list(words[1]) : run(words));
+            OUTPUT.flush();
+        }
+        System.exit(0);
+    }
+
+    private static String list(String name) throws Exception {
+        Class<?> suite = Class.forName(name);
+        ClusterTestDefaults defaults = suite.getAnnotation(ClusterTestDefaults.class);
+        for (Method method : suite.getDeclaredMethods()) {
+            ClusterTest test = method.getAnnotation(ClusterTest.class);
+            if (test == null) {
+                continue;
+            }
+            Map<String, String> keys = new LinkedHashMap<>();
+            if (defaults != null) {
+                add(keys, defaults.serverProperties());
+            }
+            add(keys, test.serverProperties());
+            StringBuilder text = new StringBuilder(method.getName() + "\t" + Math.max(1, test.brokers()));
+            keys.forEach((key, value) -> text.append('\t').append(key).append('=').append(value));
+            OUTPUT.println(text);
+        }
+        return "listed";
+    }
+
+    private static void add(Map<String, String> keys, ClusterConfigProperty[] properties) {
+        for (ClusterConfigProperty each : properties) {
+            keys.put(each.key(), each.value());
+        }
+    }
+
+    private static String run(String[] words) throws Exception {
         Set<Integer> controllerIds = new TreeSet<>();
-        for (String id : arguments[4].split(",")) {
+        for (String id : words[5].split(",")) {
             controllerIds.add(Integer.parseInt(id));
         }
         Map<Integer, KafkaBroker> brokers = new TreeMap<>();
-        for (int i = 5; i < arguments.length; i++) {
-            String[] parts = arguments[i].split("=", 2);
+        for (int i = 6; i < words.length; i++) {
+            String[] parts = words[i].split("=", 2);
             int id = Integer.parseInt(parts[0]);
             brokers.put(id, broker(id, parts[1]));
         }
         try {
-            Class<?> suite = Class.forName(arguments[0]);
-            ClusterInstance cluster = cluster(arguments[2], arguments[3], controllerIds, brokers);
-            Object test = suite.getConstructor(ClusterInstance.class).newInstance(cluster);
-            suite.getMethod("setup").invoke(test);
-            suite.getMethod(arguments[1]).invoke(test);
+            Class<?> suite = Class.forName(words[1]);
+            ClusterInstance cluster = cluster(words[3], words[4], controllerIds, brokers);
+            Constructor<?> constructor = suite.getDeclaredConstructors()[0];
+            constructor.setAccessible(true);
+            Object test = constructor.newInstance(given(constructor.getParameters(), cluster));
+            try {
+                callAnnotated(test, BeforeEach.class, cluster);
+                call(test, method(suite, words[2]), cluster);
+            } finally {
+                callAnnotated(test, AfterEach.class, cluster);
+            }
         } catch (InvocationTargetException failure) {
-            failure.getCause().printStackTrace();
-            System.out.println("failed");
-            System.exit(1);
+            failure.getCause().printStackTrace(OUTPUT);
+            return "failed";
         }
-        System.out.println("passed");
-        System.exit(0);
+        return "passed";
     }
 
+    private static void callAnnotated(Object test, Class<? extends Annotation> annotation, ClusterInstance cluster)
+            throws Exception {
+        for (Method method : test.getClass().getDeclaredMethods()) {
+            if (method.isAnnotationPresent(annotation)) {
+                call(test, method, cluster);
+            }
+        }
+    }
+
+    private static void call(Object test, Method method, ClusterInstance cluster) throws Exception {
+        method.setAccessible(true);
+        method.invoke(test, given(method.getParameters(), cluster));
+    }
+
+    private static Method method(Class<?> suite, String name) {
+        for (Method method : suite.getDeclaredMethods()) {
+            if (method.getName().equals(name)) {
+                return method;
+            }
+        }
+        throw new IllegalArgumentException(suite + " has no test " + name);
+    }
+
+    private static Object[] given(Parameter[] parameters, ClusterInstance cluster) {
+        List<Object> values = new ArrayList<>();
+        for (Parameter parameter : parameters) {
+            if (parameter.getType() != ClusterInstance.class) {
+                throw new IllegalArgumentException("parameter: " + parameter);
+            }
+            values.add(cluster);
+        }
+        return values.toArray();
+    }
+
+    @SuppressWarnings("unchecked")
     private static ClusterInstance cluster(
             String servers, String controllers, Set<Integer> controllerIds, Map<Integer, KafkaBroker> brokers) {
+        Set<Integer> alive = new TreeSet<>(brokers.keySet());
         return fake(ClusterInstance.class, (proxy, method, given) -> {
             switch (method.getName()) {
                 case "brokers":
@@ -66,11 +166,33 @@ public final class KafkaSuite {
                     return servers;
                 case "bootstrapControllers":
                     return controllers;
+                case "supportedGroupProtocols":
+                    return EnumSet.allOf(GroupProtocol.class);
+                case "firstFatalException":
+                case "firstNonFatalException":
+                    return Optional.empty();
+                case "setClientSaslConfig":
+                    return given[0];
+                case "shutdownBroker":
+                    alive.remove((Integer) given[0]);
+                    return ask("stop " + given[0]);
+                case "startBroker":
+                    alive.add((Integer) given[0]);
+                    return ask("start " + given[0]);
                 case "admin":
                     boolean direct = given != null && given.length == 2 && (Boolean) given[1];
                     Map<String, Object> settings = new HashMap<>();
+                    if (given != null) {
+                        settings.putAll((Map<String, Object>) given[0]);
+                    }
                     settings.put(direct ? "bootstrap.controllers" : "bootstrap.servers", direct ? controllers : servers);
                     return Admin.create(settings);
+                case "createTopic":
+                    createTopic(servers, alive, given);
+                    return null;
+                case "waitTopicCreation":
+                    waitForTopic(servers, alive, (String) given[0], (Integer) given[1]);
+                    return null;
                 default:
                     if (method.isDefault()) {
                         return InvocationHandler.invokeDefault(proxy, method, given);
@@ -78,6 +200,39 @@ public final class KafkaSuite {
                     throw new UnsupportedOperationException("cluster: " + method);
             }
         });
+    }
+
+    @SuppressWarnings("unchecked")
+    private static void createTopic(String servers, Set<Integer> alive, Object[] given) throws Exception {
+        NewTopic topic = new NewTopic((String) given[0], (Integer) given[1], (Short) given[2]);
+        if (given.length == 4) {
+            topic.configs((Map<String, String>) given[3]);
+        }
+        try (Admin admin = Admin.create(Map.of("bootstrap.servers", servers))) {
+            admin.createTopics(List.of(topic)).all().get();
+        }
+        waitForTopic(servers, alive, topic.name(), topic.numPartitions());
+    }
+
+    /** Waits until every broker that runs knows the topic; the addresses are in the order of ids. */
+    private static void waitForTopic(String servers, Set<Integer> alive, String name, int partitions) throws Exception {
+        String[] addresses = servers.split(",");
+        for (int id : alive) {
+            if (id >= addresses.length) {
+                continue;
+            }
+            try (Admin admin = Admin.create(Map.of("bootstrap.servers", addresses[id]))) {
+                TestUtils.waitForCondition(() -> {
+                    try {
+                        TopicDescription found = admin.describeTopics(List.of(name)).allTopicNames().get().get(name);
+                        return found.partitions().size() == partitions
+                            && found.partitions().stream().allMatch(p -> p.leader() != null);
+                    } catch (java.util.concurrent.ExecutionException notYet) {
+                        return false;
+                    }
+                }, "broker " + id + " does not know " + name);
+            }
+        }
     }
 
     private static KafkaBroker broker(int id, String file) throws Exception {
@@ -103,7 +258,8 @@ public final class KafkaSuite {
     }
 
     private static Object ask(String what) throws Exception {
-        System.out.println(what);
+        OUTPUT.println(what);
+        OUTPUT.flush();
         INPUT.readLine();
         return null;
     }
