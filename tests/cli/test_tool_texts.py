@@ -2,6 +2,7 @@
 
 import pytest
 
+from spindle.cli.table import tabbed_lines
 from spindle.cli.tools.api_versions import broker_lines, known_apis, range_text
 from spindle.cli.tools.cluster import endpoint_lines
 from spindle.cli.tools.config_entities import CLIENTS, IPS, TOPICS, USERS, Entities
@@ -16,7 +17,7 @@ from spindle.cli.tools.java_order import in_map_order, partition_hash, string_ha
 from spindle.cli.tools.java_text import java_double
 from spindle.cli.tools.leader_election import outcome_lines
 from spindle.cli.tools.log_dirs import document
-from spindle.cli.tools.quorum import replica_rows, status_lines, table
+from spindle.cli.tools.quorum import replica_rows, status_lines
 from spindle.cli.tools.topics import parse_assignment, parse_topic_configs
 from spindle.cli.tools.topics_text import DescribedTopic, partition_lines, summary_line
 from spindle.client.admin.cluster import (
@@ -269,7 +270,7 @@ def test_the_quorum() -> None:
         ("0", "50 ms ago", "50 ms ago", "Leader"),
         ("2", "60 ms ago", "80 ms ago", "Follower"),
     ]
-    assert table([("a", "bb"), ("ccc", "d")]) == ["a  \tbb\t", "ccc\td \t"]
+    assert tabbed_lines([("a", "bb"), ("ccc", "d")]) == ["a  \tbb\t", "ccc\td \t"]
 
 
 def test_nodes_of_the_cluster() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from peers.compare import Pair
+from peers.home_scripts import make_home
 from peers.java_tools import JavaTools
 from peers.node import KafkaNode, Node, SpindleNode
 from peers.paths import PeerUnavailable, java, kafka_libs
@@ -46,6 +47,12 @@ def kafka_is_available() -> None:
 def java_tools() -> Iterator[JavaTools]:
     with JavaTools() as tools:
         yield tools
+
+
+@pytest.fixture(scope="session")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of `spindle home`; its name has a space."""
+    return make_home(tmp_path_factory.mktemp("homes") / "a home")
 
 
 NodeFactory = Callable[..., Node]

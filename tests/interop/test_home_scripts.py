@@ -2,64 +2,11 @@
 
 from __future__ import annotations
 
-import re
-import subprocess
 from pathlib import Path
 
 import pytest
-from peers.compare import Answer, Pair, difference, plain, tool_answer
-from peers.java_tools import ToolResult
-from peers.paths import SPINDLE
-
-SCRIPT_OF = {
-    "topics": "kafka-topics",
-    "configs": "kafka-configs",
-    "groups": "kafka-consumer-groups",
-    "get-offsets": "kafka-get-offsets",
-    "log-dirs": "kafka-log-dirs",
-    "metadata-quorum": "kafka-metadata-quorum",
-    "features": "kafka-features",
-    "broker-api-versions": "kafka-broker-api-versions",
-    "leader-election": "kafka-leader-election",
-}
-_TIME = re.compile(r"^\[[\d ,:-]+\] ")
-_JAVA_EXCEPTION = re.compile(r"^(java|joptsimple|org\.apache\.kafka)\.[\w.$]+(Exception|Error)\b")
-
-
-@pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("homes") / "a home"
-    subprocess.run([str(SPINDLE), "home", str(folder)], check=True, capture_output=True)
-    return folder
-
-
-def run_script(home: Path, tool: str, *words: str) -> ToolResult:
-    done = subprocess.run(
-        [str(home / "bin" / f"{SCRIPT_OF[tool]}.sh"), *words],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-        stdin=subprocess.DEVNULL,
-    )
-    return ToolResult(done.returncode, done.stdout, done.stderr)
-
-
-def comparable(result: ToolResult) -> Answer:
-    """Return the answer without usage tables, traces and clock times, which differ by program."""
-    answer = tool_answer(result)
-    lines: list[str] = []
-    for line in answer["stderr"]:
-        if line.startswith("Option  "):
-            break
-        text = _TIME.sub("", line)
-        if not _JAVA_EXCEPTION.match(text) and "\tSuppressed: " not in text:
-            lines.append(text)
-    answer["stderr"] = lines
-    # Kafka's metadata log grows by itself.
-    answer["stdout"] = [re.sub(r"Epoch: \d+$", "Epoch: <n>", line) for line in answer["stdout"]]
-    return answer
-
+from peers.compare import Pair, difference, plain
+from peers.home_scripts import comparable, run_script
 
 READ_ONLY = [
     ("topics", "--list"),

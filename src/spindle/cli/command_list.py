@@ -21,6 +21,11 @@ SECTIONS: Final = {
         "produce": (f"{_TOOLS}.produce:produce", "Send the lines of standard input."),
         "consume": (f"{_TOOLS}.consume:consume", "Print the records of topics."),
         "groups": (f"{_TOOLS}.groups:groups", "List, describe, reset and delete consumer groups."),
+        "all-groups": (f"{_TOOLS}.all_groups:all_groups", "List the groups of every type."),
+        "transactions": (
+            f"{_TOOLS}.transactions:transactions",
+            "List and describe transactions; find and end those that hang.",
+        ),
         "configs": (f"{_TOOLS}.configs:configs", "Show and change configurations and quotas."),
         "topics": (f"{_TOOLS}.topics:topics", "Work on topics with the options of kafka-topics."),
         "get-offsets": (f"{_TOOLS}.get_offsets:get_offsets", "Show offsets of partitions."),

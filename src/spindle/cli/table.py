@@ -23,3 +23,12 @@ def table_lines(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]
         ).rstrip()
         for row in (head, *rows)
     ]
+
+
+def tabbed_lines(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return rows as some of Kafka's tools print them: padded columns, each followed by a tab."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "".join(f"{cell:<{width}}\t" for cell, width in zip(row, widths, strict=True))
+        for row in rows
+    ]

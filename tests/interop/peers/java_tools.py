@@ -32,6 +32,7 @@ MAIN_CLASSES = {
     "configs": "kafka.admin.ConfigCommand",
     "acls": "kafka.admin.AclCommand",
     "groups": f"{TOOLS}.consumer.group.ConsumerGroupCommand",
+    "all-groups": f"{TOOLS}.GroupsCommand",
     "get-offsets": f"{TOOLS}.GetOffsetShell",
     "delete-records": f"{TOOLS}.DeleteRecordsCommand",
     "log-dirs": f"{TOOLS}.LogDirsCommand",

@@ -21,7 +21,7 @@ _LAST_LINES = ("passed", "failed", "listed")
 
 @dataclass(frozen=True, slots=True)
 class SuiteCase:
-    """What a test of Kafka asks of its cluster."""
+    """The cluster that a test of Kafka needs."""
 
     broker_count: int
     properties: Mapping[str, str]

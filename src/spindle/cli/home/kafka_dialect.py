@@ -226,8 +226,15 @@ def _consume(found: Failure, cause: Exception, words: Sequence[str]) -> int:
     return 0
 
 
+def _all_groups(found: Failure, cause: Exception, words: Sequence[str]) -> int:
+    click.echo(f"Error while executing groups command : {found.text}")
+    log_line("ERROR", f"{found}\n", "org.apache.kafka.tools.GroupsCommand")
+    return _FAILED
+
+
 _PLAIN: Final = Texts(_plain)
 _TEXTS: Final = {
+    "all-groups": Texts(_uncaught, _as_usage, _all_groups),
     "cluster": Texts(_refusal_with_class),
     "configs": Texts(_plain, execution=_configs),
     "consume": Texts(_with_class, _as_usage, _consume),

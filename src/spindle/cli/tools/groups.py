@@ -14,6 +14,7 @@ from spindle.cli.tools.groups_reset import SCENARIOS, new_positions, plan_lines
 from spindle.cli.tools.groups_text import (
     failed_deletion_lines,
     group_json,
+    listing_json,
     listing_lines,
     member_lines,
     offset_lines,
@@ -33,7 +34,6 @@ from spindle.cli.tools.options import (
 )
 from spindle.client.admin.groups import (
     GroupDescription,
-    GroupListing,
     commit_offsets,
     committed_offsets,
     delete_group,
@@ -65,7 +65,7 @@ _STATES: Final = (
     "Empty",
 )
 _TYPES: Final = ("Consumer", "Classic")
-_DEFAULT_TIMEOUT_MS: Final = 5000
+_DEFAULT_TIMEOUT_MS: Final = 30_000
 _REBALANCING: Final = ("PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling")
 
 DECLARATION: Final = Declaration(
@@ -81,7 +81,7 @@ DECLARATION: Final = Declaration(
         Option("describe", "Show positions and lag, members, or the state of groups."),
         Option("all-groups", "All groups."),
         Option("delete", "Delete groups with their positions."),
-        Option("timeout", "How long to wait for the coordinator, 5000 by default.", "ms"),
+        Option("timeout", "How long to wait for the coordinator, 30000 by default.", "ms"),
         Option("reset-offsets", "Set the positions of groups without members."),
         Option("delete-offsets", "Forget the positions of a group in topics."),
         Option("validate-regex", "Say whether a pattern for subscriptions is valid.", "regex"),
@@ -192,7 +192,7 @@ def _list(options: Options, client: WireClient) -> None:
     )
     groups = in_map_order(found, lambda group: string_hash(group.group_id))
     if options.has("json"):
-        click.echo(json.dumps([_listing_json(group) for group in found]))
+        click.echo(json.dumps([listing_json(group) for group in found]))
     elif not groups and not options.is_kafka:
         click.echo("There are no groups.", err=True)
     elif with_type or with_state:
@@ -201,15 +201,6 @@ def _list(options: Options, client: WireClient) -> None:
     else:
         for group in groups:
             click.echo(group.group_id)
-
-
-def _listing_json(group: GroupListing) -> dict[str, str]:
-    return {
-        "group": group.group_id,
-        "type": group.group_type,
-        "state": group.state,
-        "protocol": group.protocol_type,
-    }
 
 
 def _chosen(text: str | None, known: Sequence[str], what: str) -> list[str]:

@@ -170,15 +170,25 @@ def listing_lines(
     cells = [
         [
             group.group_id,
-            *([_titled(group.group_type)] if with_type else []),
-            *([_titled(group.state)] if with_state else []),
+            *([titled(group.group_type)] if with_type else []),
+            *([titled(group.state)] if with_state else []),
         ]
         for group in groups
     ]
     return _aligned([head, *cells], [width, 20, 20])
 
 
-def _titled(text: str) -> str:
+def listing_json(group: GroupListing) -> dict[str, str]:
+    """Return a group of a listing as a document."""
+    return {
+        "group": group.group_id,
+        "type": group.group_type,
+        "state": group.state,
+        "protocol": group.protocol_type,
+    }
+
+
+def titled(text: str) -> str:
     """Return a type or state with a capital letter, in whatever case the broker writes it."""
     return text[:1].upper() + text[1:] if text else "Unknown"
 

@@ -20,6 +20,8 @@ KAFKA_TOOLS: Final = (
     KafkaTool(
         "kafka-consumer-groups", f"{_TOOLS}.consumer.group.ConsumerGroupCommand", ("groups",)
     ),
+    KafkaTool("kafka-groups", f"{_TOOLS}.GroupsCommand", ("all-groups",)),
+    KafkaTool("kafka-transactions", f"{_TOOLS}.TransactionsCommand", ("transactions",)),
     KafkaTool("kafka-get-offsets", f"{_TOOLS}.GetOffsetShell", ("get-offsets",)),
     KafkaTool("kafka-delete-records", f"{_TOOLS}.DeleteRecordsCommand", ("delete-records",)),
     KafkaTool("kafka-log-dirs", f"{_TOOLS}.LogDirsCommand", ("log-dirs",)),

@@ -7,6 +7,7 @@ from typing import Final
 
 import click
 
+from spindle.cli.table import tabbed_lines
 from spindle.cli.tools.bootstrap import connect, connect_either, properties_of
 from spindle.cli.tools.command import ToolCommand, ToolGroup
 from spindle.cli.tools.failures import ToolFailed, UsageError
@@ -91,7 +92,7 @@ def _describe(options: Options) -> None:
         click.echo("\n".join(status_lines(cluster_id, quorum)))
     else:
         now_ms = int(time.time() * _MS) if options.has("human-readable") else None
-        click.echo("\n".join(table([_COLUMNS, *replica_rows(quorum, now_ms)])))
+        click.echo("\n".join(tabbed_lines([_COLUMNS, *replica_rows(quorum, now_ms)])))
 
 
 def status_lines(cluster_id: str, quorum: QuorumDescription) -> list[str]:
@@ -139,15 +140,6 @@ def replica_rows(quorum: QuorumDescription, now_ms: int | None) -> list[Sequence
         )
         for status, replicas in parts
         for replica in replicas
-    ]
-
-
-def table(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return the rows with columns padded by spaces, each followed by a tab."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "".join(f"{cell:<{width}}\t" for cell, width in zip(row, widths, strict=True))
-        for row in rows
     ]
 
 

@@ -4,10 +4,11 @@ Groups of the classic protocol and of the new protocol (KIP-848) are described b
 requests: the newer one is sent first if the broker serves it, as by Kafka's clients.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Final
 
+from spindle.client.admin.coordinators import coordinated
 from spindle.client.admin.refusals import raise_refusal, refusal
 from spindle.client.cluster import BrokerAddress
 from spindle.client.wire.cluster import WireClient
@@ -21,22 +22,16 @@ from spindle.protocol.messages.consumer_group_describe import (
 )
 from spindle.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from spindle.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
-from spindle.protocol.messages.find_coordinator import (
-    FindCoordinatorRequest,
-    FindCoordinatorResponse,
-)
 from spindle.protocol.messages.group_protocol import ConsumerProtocolAssignment
 from spindle.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from spindle.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from spindle.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from spindle.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 
-_GROUP: Final = 0
 _LAST_VERSION_BY_NAME: Final = TOPIC_IDS_FROM[ApiKey.OFFSET_COMMIT] - 1
-_CONSUMER_PROTOCOLS: Final = ("", "consumer")
+CONSUMER_PROTOCOLS: Final = ("", "consumer")
 _FIRST_VERSION_WITH_EPOCH_AND_GROUPS: Final = 8
 _NOT_OF_THIS_KIND: Final = (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION)
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,27 +80,6 @@ class GroupOffset:
     metadata: str
 
 
-def find_coordinator(client: WireClient, group_id: str) -> BrokerAddress:
-    """Return the broker that coordinates a group; no retry.
-
-    Raises:
-        ApiError: there is no coordinator now.
-        ClientError: no broker could be asked.
-    """
-    request = FindCoordinatorRequest(key=group_id, key_type=_GROUP, coordinator_keys=[group_id])
-    answer = client.ask(request, FindCoordinatorResponse)
-    raise_refusal(answer.error_code, answer.error_message)
-    for found in answer.coordinators:
-        raise_refusal(found.error_code, found.error_message)
-        return BrokerAddress(found.node_id, found.host, found.port)
-    return BrokerAddress(answer.node_id, answer.host, answer.port)
-
-
-def _coordinated(client: WireClient, group_id: str, ask: Callable[[BrokerAddress], T]) -> T:
-    """Send a request to the coordinator of a group; find it again if it moves."""
-    return client.retrying(lambda: ask(find_coordinator(client, group_id)))
-
-
 def list_groups(
     client: WireClient, *, states: Sequence[str] = (), types: Sequence[str] = ()
 ) -> list[GroupListing]:
@@ -113,6 +87,22 @@ def list_groups(
 
     Args:
         states, types: Return only groups with one of these; an empty sequence means all groups.
+
+    Raises:
+        ApiError: a broker refused.
+        ClientError: a broker could not be asked, or is too old for the filters.
+    """
+    found = list_all_groups(client, states=states, types=types)
+    return [group for group in found if group.protocol_type in CONSUMER_PROTOCOLS]
+
+
+def list_all_groups(
+    client: WireClient, *, states: Sequence[str] = (), types: Sequence[str] = ()
+) -> list[GroupListing]:
+    """Return the groups of every protocol of all brokers, in order of their ids.
+
+    Args:
+        states, types: as in `list_groups`.
 
     Raises:
         ApiError: a broker refused.
@@ -134,8 +124,7 @@ def list_groups(
             ]
         return listed
 
-    consumers = (g for g in client.retrying(attempt) if g.protocol_type in _CONSUMER_PROTOCOLS)
-    return sorted(consumers, key=lambda g: g.group_id)
+    return sorted(client.retrying(attempt), key=lambda group: group.group_id)
 
 
 def describe_group(client: WireClient, group_id: str) -> GroupDescription:
@@ -165,7 +154,7 @@ def describe_group(client: WireClient, group_id: str) -> GroupDescription:
         raise_refusal(described.error_code, described.error_message)
         return _classic_protocol(described, coordinator)
 
-    return _coordinated(client, group_id, ask)
+    return coordinated(client, group_id, ask)
 
 
 def _new_protocol(
@@ -205,7 +194,7 @@ def _assigned(
 def _classic_protocol(
     group: DescribeGroupsResponse.DescribedGroup, coordinator: BrokerAddress
 ) -> GroupDescription:
-    if group.protocol_type not in _CONSUMER_PROTOCOLS:
+    if group.protocol_type not in CONSUMER_PROTOCOLS:
         raise ApiError(
             ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
             f"group {group.group_id!r} has the protocol {group.protocol_type!r}, "
@@ -278,7 +267,7 @@ def committed_offsets(client: WireClient, group_id: str) -> dict[TopicPartition,
                 )
         return dict(sorted(offsets.items()))
 
-    return _coordinated(client, group_id, ask)
+    return coordinated(client, group_id, ask)
 
 
 def commit_offsets(
@@ -321,7 +310,7 @@ def commit_offsets(
             for each in topic.partitions:
                 raise_refusal(each.error_code)
 
-    _coordinated(client, group_id, ask)
+    coordinated(client, group_id, ask)
 
 
 def delete_offsets(
@@ -348,7 +337,7 @@ def delete_offsets(
             for each in topic.partitions
         }
 
-    return _coordinated(client, group_id, ask)
+    return coordinated(client, group_id, ask)
 
 
 def delete_group(client: WireClient, group_id: str) -> None:
@@ -364,4 +353,4 @@ def delete_group(client: WireClient, group_id: str) -> None:
         for result in client.ask(request, DeleteGroupsResponse, broker=coordinator).results:
             raise_refusal(result.error_code)
 
-    _coordinated(client, group_id, ask)
+    coordinated(client, group_id, ask)

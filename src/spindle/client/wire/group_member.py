@@ -7,12 +7,8 @@ heartbeat that reports a rebalance.
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from spindle.client.admin.groups import (
-    commit_offsets,
-    committed_offsets,
-    find_coordinator,
-    read_assignment,
-)
+from spindle.client.admin.coordinators import find_coordinator
+from spindle.client.admin.groups import commit_offsets, committed_offsets, read_assignment
 from spindle.client.errors import raise_for
 from spindle.client.wire.cluster import WireClient
 from spindle.common.errors import ApiError, ErrorCode

@@ -1,0 +1,97 @@
+"""`kafka-groups`: list the groups of every type."""
+
+import json
+from typing import Final
+
+import click
+
+from spindle.cli.table import table_lines
+from spindle.cli.tools.bootstrap import connect_as
+from spindle.cli.tools.command import ToolCommand
+from spindle.cli.tools.failures import ToolFailed, UsageError, executing
+from spindle.cli.tools.groups_text import listing_json, titled
+from spindle.cli.tools.java_order import in_map_order, string_hash
+from spindle.cli.tools.options import (
+    BOOTSTRAP_SERVER,
+    COMMAND_CONFIG,
+    JSON,
+    WHERE_IS_THE_CLUSTER,
+    Declaration,
+    Option,
+    Options,
+)
+from spindle.client.admin.groups import CONSUMER_PROTOCOLS, GroupListing, list_all_groups
+
+_HEAD: Final = ("GROUP", "TYPE", "PROTOCOL")
+_TYPES: Final = ("classic", "consumer", "share", "streams")
+_LEAST_WIDTH: Final = 20
+
+DECLARATION: Final = Declaration(
+    "List the groups of every type.",
+    [
+        BOOTSTRAP_SERVER,
+        COMMAND_CONFIG,
+        JSON,
+        Option("list", "List the groups."),
+        Option("group-type", f"Only groups of this type: {', '.join(_TYPES)}.", "type"),
+        Option("protocol", "Only groups of this protocol.", "protocol"),
+        Option("consumer", "Only groups of consumers, whatever their protocol and type."),
+        Option("share", "Only share groups."),
+        Option("streams", "Only streams groups."),
+    ],
+)
+
+
+def _run(options: Options) -> None:
+    _check(options)
+    with executing():
+        with connect_as(options) as client:
+            listed = list_all_groups(client)
+        groups = [
+            each
+            for each in in_map_order(listed, lambda group: string_hash(group.group_id))
+            if _is_wanted(options, each)
+        ]
+    if options.has("json"):
+        click.echo(json.dumps([listing_json(each) for each in groups]))
+        return
+    rows = [(each.group_id, titled(each.group_type), each.protocol_type) for each in groups]
+    if not options.is_kafka:
+        for line in table_lines(_HEAD, sorted(rows)):
+            click.echo(line)
+        return
+    width = max([_LEAST_WIDTH, *(len(cell) for row in rows for cell in row)])
+    click.echo(" ".join(f"{title:<{width}}" for title in _HEAD))
+    for row in rows:
+        click.echo("".join(f"{cell:<{width}} " for cell in row))
+
+
+def _check(options: Options) -> None:
+    if not options.has("bootstrap-server"):
+        raise UsageError("Missing required option(s) [bootstrap-server]", WHERE_IS_THE_CLUSTER)
+    if options.is_kafka and not options.has("list"):
+        raise UsageError("Command must include exactly one action: --list.")
+    if options.has("group-type") and options.text("group-type").lower() not in _TYPES:
+        raise ToolFailed(
+            "--group-type must be a valid group type.",
+            plainly=f"--group-type {options.text('group-type')}: known are {', '.join(_TYPES)}",
+        )
+    options.forbid("consumer", "group-type", "protocol", "share", "streams")
+    options.forbid("share", "consumer", "group-type", "protocol", "streams")
+    options.forbid("streams", "consumer", "group-type", "protocol", "share")
+
+
+def _is_wanted(options: Options, group: GroupListing) -> bool:
+    """Return whether a group passes the filters; an unknown type is that of an old broker."""
+    kind = group.group_type.lower()
+    if options.has("consumer"):
+        return group.protocol_type in CONSUMER_PROTOCOLS or kind == "consumer"
+    for name in ("share", "streams"):
+        if options.has(name):
+            return kind == name
+    if options.has("group-type") and kind != options.text("group-type").lower():
+        return False
+    return not options.has("protocol") or group.protocol_type == options.text("protocol")
+
+
+all_groups = ToolCommand("all-groups", DECLARATION, _run)

@@ -1,0 +1,195 @@
+"""kafka-transactions: our tool and Kafka's, against one node of Kafka."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+from peers.compare import Answer, difference, plain
+from peers.home_scripts import comparable, run_script
+from peers.java_tools import JavaTools, ToolResult
+from peers.node import KafkaNode, Node
+
+from spindle.cli.tools.bootstrap import connect
+from spindle.client.producing import produce_request
+from spindle.common.ids import TopicPartition
+from spindle.common.uuids import ZERO_UUID
+from spindle.protocol.messages.produce import ProduceResponse
+from spindle.protocol.records.builder import SimpleRecord, build_batch
+
+TOPIC = "moved"
+HANGING_ID = 4711
+_LAST_VERSION_WITHOUT_IMPLICIT_PARTITIONS = 11
+_TRANSACTION_LIMIT_MS = 60_000
+_DURATION = re.compile(rf"({_TRANSACTION_LIMIT_MS}\s+\d+\s+)\d+\s*")
+_CLIENT_LOG = re.compile(r"(ERROR|WARN) \[AdminClient ")
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory, java_tools: JavaTools) -> Iterator[Node]:
+    """A node of Kafka with a committed, an open and a hanging transaction."""
+    overrides = {"transaction.partition.verification.enable": "false"}
+    kafka = KafkaNode(tmp_path_factory.mktemp("txn") / "kafka", overrides=overrides)
+    try:
+        with kafka:
+            java_tools.run(
+                "topics", "--bootstrap-server", kafka.bootstrap,
+                "--create", "--topic", TOPIC, "--partitions", "3",
+            ).check()  # fmt: skip
+            committed, opened = (producer(kafka, name) for name in ("committed", "opened"))
+            for each in (committed, opened):
+                each.init_transactions()
+                each.begin_transaction()
+                for partition in (0, 1):
+                    each.produce(TOPIC, b"value", partition=partition)
+                each.flush()
+            committed.commit_transaction()
+            hang(kafka)
+            yield kafka
+            opened.abort_transaction()
+    finally:
+        kafka.remove()
+
+
+def producer(node: Node, transactional_id: str) -> Producer:
+    return Producer(
+        {
+            "bootstrap.servers": node.bootstrap,
+            "log_level": 0,
+            "transactional.id": transactional_id,
+            "transaction.timeout.ms": _TRANSACTION_LIMIT_MS,
+        }
+    )
+
+
+def hang(node: Node) -> None:
+    """Open a transaction in a partition that no coordinator knows of."""
+    partition = TopicPartition(TOPIC, 2)
+    record = SimpleRecord(value=b"lost", timestamp_ms=int(time.time() * 1000) - 3_600_000)
+    batch = build_batch(
+        [record],
+        producer_id=HANGING_ID,
+        producer_epoch=0,
+        base_sequence=0,
+        is_transactional=True,
+    )
+    request = produce_request(partition, ZERO_UUID, batch, acks=-1, timeout_ms=5000)
+    request.transactional_id = "lost"
+    with connect(node.bootstrap, {}) as client:
+        leader = client.current_view((TOPIC,)).leader_of(partition)
+        answer = client.ask(
+            request,
+            ProduceResponse,
+            broker=leader,
+            last_version=_LAST_VERSION_WITHOUT_IMPLICIT_PARTITIONS,
+        )
+    assert answer.responses[0].partition_responses[0].error_code == 0
+
+
+def shown(result: ToolResult, node: Node) -> Answer:
+    """Return the answer with durations replaced, and only the reason of a usage error."""
+    answer = plain(comparable(result), node)
+    answer["stdout"] = sorted(_DURATION.sub(r"\1<ms>", line) for line in answer["stdout"])
+    answer["stderr"] = [line for line in answer["stderr"] if not _CLIENT_LOG.match(line)]
+    text = " ".join(" ".join(answer["stderr"]).split())
+    _, found, reason = text.partition("error: ")
+    answer["stderr"] = reason if found else text
+    return answer
+
+
+COMMANDS = [
+    ("list",),
+    ("list", "--duration-filter", "-1"),
+    ("list", "--duration-filter", "0"),
+    ("list", "--duration-filter", "3600000"),
+    ("list", "--duration-filter", "soon"),
+    ("list", "--transactional-id-pattern", "comm.*"),
+    ("list", "--transactional-id-pattern", "comm"),
+    ("list", "--transactional-id-pattern", ""),
+    ("list", "--transactional-id-pattern", "("),
+    ("list", "--nosuch"),
+    ("describe",),
+    ("describe", "--transactional-id", "committed"),
+    ("describe", "--transactional-id", "opened"),
+    ("describe", "--transactional-id", "missing"),
+    ("describe-producers",),
+    ("describe-producers", "--topic", TOPIC),
+    ("describe-producers", "--topic", TOPIC, "--partition", "one"),
+    ("describe-producers", "--topic", TOPIC, "--partition", "0"),
+    ("describe-producers", "--topic", TOPIC, "--partition", "0", "--broker-id", "1"),
+    ("describe-producers", "--topic", TOPIC, "--partition", "2"),
+    ("abort", "--topic", TOPIC, "--partition", "2"),
+    ("abort", "--topic", TOPIC, "--partition", "2", "--start-offset", "77"),
+    ("abort", "--topic", TOPIC, "--partition", "2", "--producer-id", "4711"),
+    (
+        "abort", "--topic", TOPIC, "--partition", "2", "--producer-id", "4711",
+        "--producer-epoch", "0",
+    ),
+    (
+        "abort", "--topic", TOPIC, "--partition", "2", "--producer-id", "4711",
+        "--producer-epoch", "70000",
+    ),
+    ("find-hanging",),
+    ("find-hanging", "--partition", "0"),
+    ("find-hanging", "--broker-id", "1", "--partition", "0"),
+    ("find-hanging", "--broker-id", "1"),
+    ("find-hanging", "--broker-id", "1", "--max-transaction-timeout", "0"),
+    ("find-hanging", "--broker-id", "1", "--topic", TOPIC),
+    ("find-hanging", "--topic", TOPIC),
+    ("find-hanging", "--topic", TOPIC, "--partition", "2"),
+    ("find-hanging", "--topic", TOPIC, "--partition", "0"),
+    ("find-hanging", "--topic", TOPIC, "--max-transaction-timeout", "600"),
+    ("forceTerminateTransaction",),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_the_same_lines(
+    node: Node, java_tools: JavaTools, home: Path, command: tuple[str, ...]
+) -> None:
+    words = ("--bootstrap-server", node.bootstrap, *command)
+    theirs = shown(java_tools.run("transactions", *words), node)
+    ours = shown(run_script(home, "transactions", *words), node)
+    assert theirs == ours, difference(theirs, ours)
+
+
+def test_a_hanging_transaction_is_found_and_aborted(
+    node: Node, java_tools: JavaTools, home: Path
+) -> None:
+    at = ("--bootstrap-server", node.bootstrap)
+    search = (*at, "find-hanging", "--topic", TOPIC)
+    lines = run_script(home, "transactions", *search).check().lines
+    assert lines[0].split()[:3] == ["Topic", "Partition", "ProducerId"]
+    found = lines[1].split()
+    assert found[:3] == [TOPIC, "2", str(HANGING_ID)]
+    abort = ("abort", "--topic", TOPIC, "--partition", "2", "--start-offset", found[5])
+    run_script(home, "transactions", *at, *abort).check()
+    theirs = java_tools.run("transactions", *search)
+    assert len(theirs.check().lines) == 1
+
+
+@pytest.mark.parametrize("kind", ["ours", "theirs"])
+def test_a_terminated_transaction_is_aborted(
+    node: Node, java_tools: JavaTools, home: Path, kind: str
+) -> None:
+    stuck = producer(node, f"stuck-{kind}")
+    stuck.init_transactions()
+    stuck.begin_transaction()
+    stuck.produce(TOPIC, b"value", partition=0)
+    stuck.flush()
+    at = ("--bootstrap-server", node.bootstrap)
+    words = (*at, "forceTerminateTransaction", "--transactionalId", f"stuck-{kind}")
+    if kind == "ours":
+        run_script(home, "transactions", *words).check()
+    else:
+        java_tools.run("transactions", *words).check()
+    describe = (*at, "describe", "--transactional-id", f"stuck-{kind}")
+    for _ in range(50):
+        answer = run_script(home, "transactions", *describe).check()
+        if answer.lines[1].split()[4] in ("CompleteAbort", "Empty"):
+            return
+    raise AssertionError(answer.stdout)
