@@ -51,6 +51,14 @@ def test_a_mutant_of_groups_is_caught(name: str) -> None:
     assert any(run_seed(seed, name).violation is not None for seed in seeds)
 
 
+@pytest.mark.parametrize(
+    "name", ["partitions given before they are released", "revocations not awaited"]
+)
+def test_a_mutant_of_consumer_groups_is_caught(name: str) -> None:
+    seeds = [seed for seed in range(1, SEEDS + 1) if draw(seed).deeds.consumers]
+    assert any(run_seed(seed, name).violation is not None for seed in seeds)
+
+
 @pytest.mark.parametrize("name", MUTANTS)
 def test_every_mutant_changes_code_that_exists(name: str) -> None:
     with applied(MUTANTS[name]):

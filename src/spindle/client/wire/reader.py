@@ -7,6 +7,7 @@ from spindle.client.admin.refusals import refusal
 from spindle.client.cluster import BrokerAddress
 from spindle.client.errors import ClientError
 from spindle.client.fetching import AbortedProducer
+from spindle.client.isolation import shown_batches
 from spindle.client.offsets import READ_COMMITTED
 from spindle.client.wire.cluster import WireClient
 from spindle.common.errors import ApiError, ErrorCode
@@ -15,8 +16,6 @@ from spindle.common.ports import Bytes
 from spindle.common.uuids import ZERO_UUID, Uuid
 from spindle.protocol.api import TOPIC_IDS_FROM, ApiKey
 from spindle.protocol.messages.fetch import FetchRequest, FetchResponse
-from spindle.protocol.records.batch import batches, check_crc
-from spindle.protocol.records.control import ControlType, read_control_type
 from spindle.protocol.records.record import RecordHeaders, decode_records
 
 _WITHOUT_SESSION: Final = -1
@@ -157,20 +156,10 @@ class Reader:
     def _decoded(
         self, partition: TopicPartition, data: Bytes, aborted: list[AbortedProducer]
     ) -> Iterator[ConsumedRecord]:
-        committed_only = self._isolation_level == READ_COMMITTED
-        waiting = sorted(aborted, key=lambda each: -each.first_offset)
-        open_aborted: set[int] = set()
-        for at, header in batches(data):
-            check_crc(data, at, header)
-            while waiting and waiting[-1].first_offset <= header.last_offset:
-                open_aborted.add(waiting.pop().producer_id)
+        is_committed_only = self._isolation_level == READ_COMMITTED
+        for at, header, is_shown in shown_batches(data, aborted if is_committed_only else ()):
             start, self.positions[partition] = self.positions[partition], header.next_offset
-            if header.is_control:
-                marker = decode_records(data, at, header)[0]
-                if read_control_type(marker.key) == ControlType.ABORT:
-                    open_aborted.discard(header.producer_id)
-                continue
-            if committed_only and header.is_transactional and header.producer_id in open_aborted:
+            if not is_shown:
                 continue
             for record in decode_records(data, at, header):
                 if record.offset >= start:

@@ -41,10 +41,15 @@ class PeerLink:
                 case SendAgain(parts):
                     self._stream.write(parts)
 
-    async def request(self, message: Message, *, first_version: int = 0) -> Message:
-        """Return the answer, in the newest version that both sides know."""
+    async def request(
+        self, message: Message, *, first_version: int = 0, last_version: int | None = None
+    ) -> Message:
+        """Return the answer, in the newest version that both sides know, up to the last one."""
         _, parts = self._state.request(
-            message, response_class(message.API_KEY), first_version=first_version
+            message,
+            response_class(message.API_KEY),
+            first_version=first_version,
+            last_version=last_version,
         )
         self._stream.write(parts)
         received = self._state.receive_frame(await self._stream.read())

@@ -24,7 +24,9 @@ class PeerPool:
         self._idle: dict[Destination, list[PeerLink]] = {}
         self._is_closed = False
 
-    async def request(self, destination: Destination, message: Message) -> Message:
+    async def request(
+        self, destination: Destination, message: Message, last_version: int | None = None
+    ) -> Message:
         """Send and wait for the answer.
 
         Raises:
@@ -34,14 +36,16 @@ class PeerPool:
         async with self._turns:
             try:
                 async with asyncio.timeout(self._timeout_s):
-                    return await self._ask(destination, message)
+                    return await self._ask(destination, message, last_version)
             except LINK_ERRORS as error:
                 raise peer_error(destination, error) from error
 
-    async def _ask(self, destination: Destination, message: Message) -> Message:
+    async def _ask(
+        self, destination: Destination, message: Message, last_version: int | None
+    ) -> Message:
         link = self._take(destination) or await open_link(destination, self._client_id)
         try:
-            answer = await link.request(message)
+            answer = await link.request(message, last_version=last_version)
         except BaseException:
             link.close()
             raise

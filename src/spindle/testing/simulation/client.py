@@ -38,13 +38,15 @@ class SimulatedClient:
         self._leaders: dict[tuple[Uuid, int], PartitionLeader] = {}
         self._newest_epochs: dict[tuple[Uuid, int], int] = {}
 
-    async def ask(self, destination: Destination, message: Message) -> Any:
-        """Return the answer.
+    async def ask(
+        self, destination: Destination, message: Message, last_version: int | None = None
+    ) -> Any:
+        """Return the answer, in the newest version up to the last one.
 
         Raises:
             PeerUnavailable: there is none.
         """
-        return await self._pool.request(destination, message)
+        return await self._pool.request(destination, message, last_version)
 
     async def ask_any(self, message: Message) -> Any:
         """Return the answer of any node; it raises as `ask` does."""

@@ -1,15 +1,14 @@
 """A consumer that reads a partition from its beginning, and commits how far it has come."""
 
-from typing import Any, Final
+from typing import Final
 
 from spindle.common.errors import ErrorCode
 from spindle.protocol.messages.fetch import FetchRequest
-from spindle.protocol.messages.find_coordinator import FindCoordinatorRequest
 from spindle.protocol.messages.offset_commit import OffsetCommitRequest
 from spindle.protocol.messages.offset_fetch import OffsetFetchRequest
-from spindle.raft.ready import Destination
 from spindle.runtime.peers.port import PeerUnavailable
 from spindle.testing.simulation.client import SimulatedClient
+from spindle.testing.simulation.coordinator_link import OF_GROUPS, CoordinatorLink
 from spindle.testing.simulation.record_truth import RecordTruth
 from spindle.testing.simulation.topic import Topic
 from spindle.testing.simulation.verdict import Verdict
@@ -136,11 +135,10 @@ class GroupOffsets:
         self.committed = -1
         self._attempted = -1
         self._group_id = group_id
-        self._client = client
         self._topic = topic
         self._index = index
         self._verdict = verdict
-        self._coordinator: Destination | None = None
+        self._link = CoordinatorLink(client, group_id, OF_GROUPS)
 
     @property
     def is_over(self) -> bool:
@@ -151,7 +149,7 @@ class GroupOffsets:
         """Try once, as a member of the group or for oneself; True if the coordinator took it."""
         kind = OffsetCommitRequest.OffsetCommitRequestTopic
         self._attempted = max(self._attempted, offset)
-        answer = await self._ask(
+        answer = await self._link.ask(
             OffsetCommitRequest(
                 group_id=self._group_id,
                 member_id=member_id,
@@ -170,7 +168,7 @@ class GroupOffsets:
             )
         )
         if answer is None or answer.topics[0].partitions[0].error_code:
-            self._coordinator = None
+            self._link.forget()
             return False
         self.committed = max(self.committed, offset)
         return True
@@ -182,11 +180,11 @@ class GroupOffsets:
             topic_id=self._topic.topic_id, name=self._topic.name, partition_indexes=[self._index]
         )
         before = self.committed
-        answer = await self._ask(
+        answer = await self._link.ask(
             OffsetFetchRequest(groups=[kind(group_id=self._group_id, topics=[row])])
         )
         if answer is None or answer.groups[0].error_code:
-            self._coordinator = None
+            self._link.forget()
             return False
         partition = answer.groups[0].topics[0].partitions[0]
         if partition.error_code or self._topic.is_deleted:
@@ -200,18 +198,3 @@ class GroupOffsets:
         # A record that was seen once is committed.
         self.committed = max(self.committed, partition.committed_offset)
         return True
-
-    async def _ask(self, request: Any) -> Any:
-        try:
-            if self._coordinator is None:
-                found = await self._client.ask_any(
-                    FindCoordinatorRequest(coordinator_keys=[self._group_id], key_type=0)
-                )
-                row = found.coordinators[0]
-                if row.error_code:
-                    return None
-                self._coordinator = Destination(row.node_id, row.host, row.port)
-            return await self._client.ask(self._coordinator, request)
-        except PeerUnavailable:
-            self._coordinator = None
-            return None

@@ -255,7 +255,7 @@ class RecordTruth:
     ) -> None:
         lineage.batches[batch.base_offset] = batch
         lineage.end_offset = batch.next_offset
-        if truth.topic.startswith("__"):
+        if truth.topic.startswith("__") or header.is_control:
             return
         for delta, record in enumerate(decode_records(data, position, header)):
             payload = Payload.decode(record.value or b"")

@@ -143,6 +143,7 @@ class Simulation:
         self.traffic.finish()
         await self._settle()
         self.invariants.compare_all()
+        await self.traffic.audit()
         self.verdict.raise_if_violated()
         await self.traffic.stop()
 

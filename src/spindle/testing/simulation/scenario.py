@@ -15,6 +15,10 @@ _SETTINGS: Final = {
     "controller.quorum.request.timeout.ms": "2000",
     "default.replication.factor": "3",
     "min.insync.replicas": "2",
+    "transaction.state.log.num.partitions": "2",
+    "transaction.state.log.replication.factor": "3",
+    "transaction.state.log.min.isr": "2",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
     "offsets.topic.num.partitions": "2",
     "offsets.topic.replication.factor": "3",
     "replica.lag.time.max.ms": "2000",
@@ -23,6 +27,10 @@ _SETTINGS: Final = {
     "replica.fetch.wait.max.ms": "300",
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "500",
+    "group.consumer.session.timeout.ms": "3000",
+    "group.consumer.min.session.timeout.ms": "3000",
+    "group.consumer.heartbeat.interval.ms": "500",
+    "group.consumer.min.heartbeat.interval.ms": "500",
     "log.initial.task.delay.ms": "1000",
     "log.cleaner.backoff.ms": "300",
     "log.retention.check.interval.ms": "700",
@@ -115,6 +123,8 @@ class Deeds:
         features: raises and lowers feature levels.
         configs: changes dynamic configurations of brokers and topics.
         returns: removes a replica of a partition and adds the same one again.
+        consumers: a group of the consumer protocol (KIP-848).
+        transactions: transactional producers and copiers that are to be exact.
         directories: moves replicas between the directories of their brokers.
         cordons: sets and removes cordons.
         quiet_failure: at the end, one directory fails while nothing else goes wrong.
@@ -137,6 +147,8 @@ class Deeds:
     compacts: bool = False
     trims: bool = False
     returns: bool = False
+    consumers: bool = False
+    transactions: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +228,9 @@ def draw(seed: int) -> Scenario:
         nodes = tuple(replace(plan, directories=max(plan.directories, 2)) for plan in nodes)
         rate = moves_random.choice(("300", "3000", "1000000"))
         properties["replica.alter.log.dirs.io.max.bytes.per.second"] = rate
+    release = None if is_dynamic or chances.is_lossy or random.random() < 0.7 else "3.7"
+    if release is None:
+        deeds = replace(deeds, consumers=Random(f"consumers {seed}").random() < 0.3)
     return Scenario(
         seed,
         nodes,
@@ -225,7 +240,7 @@ def draw(seed: int) -> Scenario:
         disk_s=disk_s,
         rough_s=rough_s,
         deeds=deeds,
-        release=None if is_dynamic or chances.is_lossy or random.random() < 0.7 else "3.7",
+        release=release,
     )
 
 
@@ -261,6 +276,8 @@ def draw_disks(seed: int) -> Scenario:
         compacts=random.random() < 0.2,
         trims=random.random() < 0.2,
         returns=random.random() < 0.1,
+        consumers=Random(f"consumers {seed}").random() < 0.2,
+        transactions=base.deeds.transactions,
     )
     nodes = tuple(
         replace(plan, directories=random.choice((2, 3, 3, 4))) if "broker" in plan.roles else plan

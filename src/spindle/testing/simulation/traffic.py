@@ -12,6 +12,11 @@ from spindle.testing.simulation.client import SimulatedClient
 from spindle.testing.simulation.clock import SkewedClock
 from spindle.testing.simulation.cluster import BROKER_PORT, SimulatedCluster
 from spindle.testing.simulation.consumer import Consumer, GroupOffsets
+from spindle.testing.simulation.consumer_group_members import (
+    ConsumerGroupMember,
+    ConsumerGroupMembers,
+    ConsumerGroupTruth,
+)
 from spindle.testing.simulation.group_members import (
     ANSWER_S,
     REBALANCE_MS,
@@ -28,6 +33,7 @@ from spindle.testing.simulation.loop import SimulatedLoop
 from spindle.testing.simulation.producer import Producer
 from spindle.testing.simulation.settings import SettingsAdmin
 from spindle.testing.simulation.topic import Topic
+from spindle.testing.simulation.transaction_traffic import TransactionTraffic
 from spindle.testing.simulation.verdict import Verdict
 from spindle.testing.simulation.voters import VoterAdmin
 
@@ -71,10 +77,18 @@ class SimulatedTraffic:
         self._settings = SettingsAdmin(
             self._client, invariants.metadata, verdict, history, Random(random.randbytes(8))
         )
+        self._transactions = TransactionTraffic(
+            cluster.scenario.seed,
+            invariants.metadata,
+            verdict,
+            self._spawn,
+            lambda name: self._context.run(self._new_client, name),
+        )
         self._tasks: list[asyncio.Task[None]] = []
         self._writers: list[tuple[Producer, asyncio.Task[None]]] = []
         self._consumers: list[tuple[Topic, Consumer]] = []
         self._groups: list[MembersOfGroup] = []
+        self._consumer_groups: list[ConsumerGroupMembers] = []
         self._is_writing = True
         self._is_administering = True
         self._finished_s = 0.0
@@ -107,7 +121,11 @@ class SimulatedTraffic:
             unrest = group.unrest(self._finished_s)
             if unrest is not None:
                 return unrest
-        return None
+        for consumers in self._consumer_groups:
+            unrest = consumers.unrest(self._finished_s, self._invariants.metadata.newest)
+            if unrest is not None:
+                return unrest
+        return self._transactions.unfinished
 
     @property
     def acknowledged(self) -> int:
@@ -135,7 +153,12 @@ class SimulatedTraffic:
     def finish(self) -> None:
         """Begin nothing new."""
         self._is_administering = self._is_writing = False
+        self._transactions.finish()
         self._finished_s = self._loop.now_s
+
+    async def audit(self) -> None:
+        """Check the history of the transactional clients, which have finished."""
+        await self._transactions.audit()
 
     async def stop(self) -> None:
         self._is_over = True
@@ -168,6 +191,10 @@ class SimulatedTraffic:
             await self._open(name, random.randint(1, 2), factor)
         if self._cluster.scenario.deeds.members:
             self._open_group("members", Random(f"{self._cluster.scenario.seed}: members"))
+        if self._cluster.scenario.deeds.consumers:
+            self._open_consumer_group("consumers", names)
+        if self._cluster.scenario.deeds.transactions:
+            await self._transactions.open(admin, factor)
         while self._is_administering:
             await asyncio.sleep(random.uniform(0.2, 2.0))
             chance = random.random()
@@ -314,6 +341,23 @@ class SimulatedTraffic:
         impostor = Impostor(truth, own_link, members, Random(random.randbytes(8)))
         self._spawn(impostor.run(lambda: self._is_writing))
         self._groups.append(MembersOfGroup(truth, members))
+
+    def _open_consumer_group(self, group_id: str, topics: list[str]) -> None:
+        """Start three members of the consumer protocol."""
+        random = Random(f"{self._cluster.scenario.seed}: {group_id}")
+        truth = ConsumerGroupTruth(group_id, self._verdict)
+        assignor = random.choice(("uniform", "range"))
+        for number in range(3):
+            name = f"consumer{number}"
+            source = Random(random.randbytes(8))
+            client = self._context.run(
+                SimulatedClient, name, self._cluster.bootstrap, Random(random.randbytes(8))
+            )
+            member = ConsumerGroupMember(
+                name, truth, client, topics, assignor, source, self._verdict
+            )
+            self._spawn(member.run(lambda: self._is_writing, lambda: self._loop.now_s))
+        self._consumer_groups.append(ConsumerGroupMembers(truth, topics))
 
     def _life_of(self, node_id: int) -> object:
         return self._cluster.nodes[node_id].life

@@ -1,0 +1,216 @@
+"""Members of a group of the consumer protocol (KIP-848): heartbeats alone, assigned by the broker.
+
+They join, leave, crash and are cut off. Each answer is compared with what the other members were
+told: a partition has one owner at a time.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from random import Random
+from typing import Any, Final, NamedTuple
+
+from spindle.common.errors import ErrorCode
+from spindle.common.uuids import Uuid, uuid_text
+from spindle.metadata.image import MetadataImage
+from spindle.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from spindle.testing.simulation.client import SimulatedClient
+from spindle.testing.simulation.coordinator_link import MOVED, OF_GROUPS, CoordinatorLink
+from spindle.testing.simulation.verdict import Verdict
+
+_JOIN: Final = 0
+_LEAVE: Final = -1
+_REBALANCE_MS: Final = 3_000
+_HEARTBEAT_S: Final = (0.1, 0.4)
+_FENCED: Final = (ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID)
+
+
+class _Given(NamedTuple):
+    """When a member sent the heartbeat that gave it a partition, and when it was answered."""
+
+    asked_s: float
+    got_s: float
+
+
+_Owned = frozenset[tuple[Uuid, int]]
+
+
+class ConsumerGroupTruth:
+    """The owners of partitions, by the answers that the members got.
+
+    Attributes:
+        members: all that live.
+    """
+
+    def __init__(self, group_id: str, verdict: Verdict) -> None:
+        self.group_id = group_id
+        self.members: list[ConsumerGroupMember] = []
+        self._verdict = verdict
+
+    def confirmed(self, member: "ConsumerGroupMember", asked_s: float) -> None:
+        """Check a member whose heartbeat, sent at that time, was answered without an error."""
+        for other in self.members:
+            if other is member:
+                continue
+            for partition in sorted(member.given.keys() & other.owned):
+                # The other one asked after this one had got the partition, and got it before this
+                # heartbeat was sent: the coordinator gave it away before this one released it.
+                given = other.given[partition]
+                if member.given[partition].got_s < given.asked_s and given.got_s < asked_s:
+                    topic_id, index = partition
+                    self._verdict.violated(
+                        f"{self.group_id}: {member.name} in epoch {member.epoch} and {other.name} "
+                        f"in epoch {other.epoch} both own partition {index} of "
+                        f"{uuid_text(topic_id)}"
+                    )
+
+
+class ConsumerGroupMember:
+    """One member, through several lives.
+
+    Attributes:
+        epoch: its member epoch; 0 while it joins.
+        owned: its partitions.
+        given: since when it holds them; a partition that it has to release counts until the
+            coordinator has answered the heartbeat which says so.
+        confirmed_s: when a heartbeat was last answered without an error.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        truth: ConsumerGroupTruth,
+        client: SimulatedClient,
+        topics: list[str],
+        assignor: str,
+        random: Random,
+        verdict: Verdict,
+    ) -> None:
+        self.name = name
+        self.epoch = _JOIN
+        self.owned: _Owned = frozenset()
+        self.given: dict[tuple[Uuid, int], _Given] = {}
+        self.confirmed_s = -1.0
+        self._truth = truth
+        self._client = client
+        self._link = CoordinatorLink(client, truth.group_id, OF_GROUPS)
+        self._topics = topics
+        self._assignor = assignor
+        self._random = random
+        self._verdict = verdict
+        self._is_known = False
+        self._lives = 0
+        truth.members.append(self)
+
+    @property
+    def member_id(self) -> str:
+        """The id that it has made up for its present life."""
+        return f"{self.name}.{self._lives}"
+
+    async def run(self, is_rough: Callable[[], bool], now_s: Callable[[], float]) -> None:
+        """Take part for ever; leave, crash and pause at times while it `is_rough`."""
+        while True:
+            chance = self._random.random() if is_rough() else 1.0
+            if chance < 0.02:
+                await self._heartbeat(_LEAVE, now_s)
+            if chance < 0.04:
+                self._forget()
+                self._lives += 1
+            if 0.04 <= chance < 0.05:
+                await asyncio.sleep(self._random.uniform(0.0, 5.0))
+            await self._heartbeat(self.epoch, now_s)
+            await asyncio.sleep(self._random.uniform(*_HEARTBEAT_S))
+
+    def _forget(self) -> None:
+        self.epoch = _JOIN
+        self.owned = frozenset()
+        self.given.clear()
+        self._is_known = False
+
+    async def _heartbeat(self, epoch: int, now_s: Callable[[], float]) -> None:
+        """Send one heartbeat; in full unless the last one was answered."""
+        is_full, asked_s, reported = not self._is_known, now_s(), self.owned
+        answer = await self._link.ask(self._request(epoch, is_full=is_full))
+        self._is_known = answer is not None and answer.error_code == ErrorCode.NONE
+        if answer is None:
+            return
+        code = answer.error_code
+        if code in MOVED:
+            self._link.forget()
+        elif code in _FENCED:
+            self._forget()
+        elif code not in (ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT) and epoch != _LEAVE:
+            self._verdict.violated(f"{self.member_id} was told {ErrorCode(code).name}")
+        if code or epoch == _LEAVE:
+            return
+        self._verdict.check(
+            answer.member_epoch >= self.epoch,
+            f"the epoch of {self.member_id} went from {self.epoch} to {answer.member_epoch}",
+        )
+        self._truth.confirmed(self, asked_s)
+        self.given = {partition: self.given[partition] for partition in self.owned}
+        self.epoch = answer.member_epoch
+        self.confirmed_s = now_s()
+        if answer.assignment is not None:
+            self._take(frozenset(_partitions(answer.assignment.topic_partitions)), asked_s, now_s())
+            # The coordinator may give a revoked partition away only after it was told.
+            self._is_known &= self.owned == reported
+
+    def _take(self, owned: _Owned, asked_s: float, now_s: float) -> None:
+        new = _Given(asked_s, now_s)
+        self.given |= dict.fromkeys(owned - self.owned, new)
+        self.owned = owned
+
+    def _request(self, epoch: int, *, is_full: bool) -> ConsumerGroupHeartbeatRequest:
+        request = ConsumerGroupHeartbeatRequest(
+            group_id=self._truth.group_id,
+            member_id=self.member_id,
+            member_epoch=epoch,
+            topic_partitions=None,
+        )
+        if is_full:
+            request.rebalance_timeout_ms = _REBALANCE_MS
+            request.subscribed_topic_names = self._topics
+            request.server_assignor = self._assignor
+            by_topic: dict[Uuid, list[int]] = {}
+            for topic_id, index in sorted(self.owned):
+                by_topic.setdefault(topic_id, []).append(index)
+            kind = ConsumerGroupHeartbeatRequest.TopicPartitions
+            request.topic_partitions = [
+                kind(topic_id=topic_id, partitions=indexes)
+                for topic_id, indexes in by_topic.items()
+            ]
+        return request
+
+
+class ConsumerGroupMembers:
+    """The members of one group, and whether they have come to rest."""
+
+    def __init__(self, truth: ConsumerGroupTruth, topics: list[str]) -> None:
+        self._truth = truth
+        self._topics = topics
+
+    def unrest(self, since_s: float, image: MetadataImage) -> str | None:
+        """Return why the partitions are not divided between all members; None if they are."""
+        group_id, members = self._truth.group_id, self._truth.members
+        for member in members:
+            if member.epoch <= 0 or member.confirmed_s < since_s:
+                return f"{group_id}: {member.member_id} is not in the group"
+        epochs = {member.epoch for member in members}
+        if len(epochs) > 1:
+            return f"{group_id}: its members are in epochs {sorted(epochs)}"
+        expected = {
+            (topic.topic_id, index)
+            for topic in image.topics.by_name.values()
+            if topic.name in self._topics
+            for index in topic.partitions
+        }
+        owned = [partition for member in members for partition in member.owned]
+        if len(owned) != len(expected) or set(owned) != expected:
+            return f"{group_id}: its members own {len(owned)} of {len(expected)} partitions"
+        return None
+
+
+def _partitions(rows: list[Any]) -> Iterator[tuple[Uuid, int]]:
+    for row in rows:
+        for index in row.partitions:
+            yield row.topic_id, index
