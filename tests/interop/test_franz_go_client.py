@@ -24,7 +24,7 @@ OLDER_RELEASES = ["v2.1", "v2.8", "v3.6"]
 
 # APIs that LIMITATIONS names as not served: each must be absent, not partly implemented.
 NOT_SERVED = {
-    "AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn", "WriteTxnMarkers", "TxnOffsetCommit",
+    "AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn", "TxnOffsetCommit",
     "DescribeTransactions", "ListTransactions", "ConsumerGroupHeartbeat", "ConsumerGroupDescribe",
     "SASLHandshake", "SASLAuthenticate", "CreateDelegationToken", "RenewDelegationToken",
     "ExpireDelegationToken", "DescribeDelegationToken", "ShareGroupHeartbeat",

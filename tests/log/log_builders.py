@@ -4,8 +4,9 @@ from spindle.common.ids import TopicPartition
 from spindle.log.loading import create_log, load_log
 from spindle.log.log import Log
 from spindle.log.log_config import LogConfig
+from spindle.log.producers.verification import NO_TERMS, TransactionTerms
 from spindle.log.storage import LogStorage
-from spindle.protocol.records.batch import batches
+from spindle.protocol.records.batch import batches, read_header
 from spindle.protocol.records.builder import SimpleRecord, build_batch
 from spindle.protocol.records.control import EndTransactionMarker, build_end_transaction
 from spindle.protocol.records.record import Record, decode_records
@@ -83,17 +84,42 @@ def batch(
 
 
 def append(log: Log, *values: str, leader_epoch: int = 0, **fields: int) -> int:
-    """Append one batch; the offset of its first record."""
-    return log.append_as_leader(batch(*values, **fields), leader_epoch, NOW_MS).first_offset
+    """Append one batch, verified if it is transactional; the offset of its first record."""
+    data = batch(*values, **fields)
+    info = log.append_as_leader(data, leader_epoch, NOW_MS, terms=verified(log, data))
+    return info.first_offset
+
+
+def verified(log: Log, data: bytes, *, adds_partitions: bool = False) -> TransactionTerms:
+    """Begin the verification of a batch; the terms of its append."""
+    header = read_header(data, 0)
+    if not header.is_transactional:
+        return NO_TERMS
+    return TransactionTerms(
+        log.producers.begin_verification(
+            header.producer_id,
+            header.producer_epoch,
+            header.base_sequence,
+            NOW_MS,
+            adds_partitions=adds_partitions,
+        )
+    )
 
 
 def end_transaction(
-    log: Log, producer_id: int, *, is_commit: bool, epoch: int = 0, coordinator_epoch: int = 0
+    log: Log,
+    producer_id: int,
+    *,
+    is_commit: bool,
+    epoch: int = 0,
+    coordinator_epoch: int = 0,
+    transaction_version: int = 0,
 ) -> int:
     marker = build_end_transaction(
         EndTransactionMarker(is_commit, coordinator_epoch), producer_id, epoch, NOW_MS
     )
-    info = log.append_as_leader(marker, 0, NOW_MS, origin=AppendOrigin.COORDINATOR)
+    terms = TransactionTerms(transaction_version=transaction_version)
+    info = log.append_as_leader(marker, 0, NOW_MS, origin=AppendOrigin.COORDINATOR, terms=terms)
     return info.first_offset
 
 

@@ -60,7 +60,9 @@ def produce(log: Log, at_ms: int, *pairs: tuple[str, str | None], **fields: int)
         for key, value in pairs
     ]
     producer = {"producer_epoch": 0, "is_transactional": True} if fields else {}
-    log.append_as_leader(build_batch(records, **fields, **producer), 0, at_ms)
+    # Offsets of a group are transactional as well; their coordinator has verified them.
+    origin = AppendOrigin.COORDINATOR if fields else AppendOrigin.CLIENT
+    log.append_as_leader(build_batch(records, **fields, **producer), 0, at_ms, origin=origin)
 
 
 def shape(log: Log, segment_index: int) -> list[tuple[int, int, int, int, int]]:

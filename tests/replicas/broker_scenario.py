@@ -288,10 +288,15 @@ class BrokerScenario:
         leader_epoch: int = -1,
         **batch: int,
     ) -> Answer:
-        """Append records as a client of the leader would; see `batch_of` for `batch`."""
+        """Append records as a client of the leader would; see `batch_of` for `batch`.
+
+        Transactional ones are those of a coordinator, which verifies them itself.
+        """
         answer = Answer()
+        is_transactional = batch.get("is_transactional", False)
+        origin = AppendOrigin.COORDINATOR if is_transactional else AppendOrigin.CLIENT
         self.partition(topic).append(
-            batch_of(*values, **batch), acks, NOW_MS, AppendOrigin.CLIENT, answer, leader_epoch
+            batch_of(*values, **batch), acks, NOW_MS, origin, answer, leader_epoch
         )
         self.settle()
         return answer

@@ -17,8 +17,9 @@ from spindle.replicas.partition import ACKS_ALL, Partition
 NOW_MS = 1_700_000_000_000
 
 
-async def append(partition: Partition, records: bytes, origin: AppendOrigin) -> None:
+async def append(partition: Partition, records: bytes) -> None:
     done: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    origin = AppendOrigin.COORDINATOR
     partition.append(records, ACKS_ALL, NOW_MS, origin, lambda *result: done.set_result(result))
     _, error = await done
     assert error is None
@@ -27,9 +28,9 @@ async def append(partition: Partition, records: bytes, origin: AppendOrigin) -> 
 async def abort_one(partition: Partition) -> None:
     """Append a transaction of producer 7 that is aborted."""
     fields = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0}
-    await append(partition, batch_of(b"no", is_transactional=True, **fields), AppendOrigin.CLIENT)
+    await append(partition, batch_of(b"no", is_transactional=True, **fields))
     marker = build_end_transaction(EndTransactionMarker(False, 0), 7, 0, NOW_MS)
-    await append(partition, marker, AppendOrigin.COORDINATOR)
+    await append(partition, marker)
 
 
 def test_what_is_committed_during_a_read_hides_no_aborted_transaction(

@@ -28,6 +28,7 @@ from spindle.serving.fetch_memory import FetchMemory
 from spindle.serving.handlers.fetch import fetch
 from spindle.serving.handlers.produce import produce
 from spindle.serving.producer_ids import ProducerIds
+from spindle.serving.producer_turns import ProducerTurns
 from spindle.serving.quotas.enforcement import ClientQuotas
 from spindle.serving.quotas.replication import ReplicationQuotas
 from spindle.serving.refusal_log import RefusalLog
@@ -76,7 +77,9 @@ class ServingScenario(BrokerScenario):
             controller=_UNUSED,
             fetch_sessions=FetchSessionCache(10, lambda: next(ids)),
             producer_ids=ProducerIds(ME, _UNUSED),
+            producer_turns=ProducerTurns(),
             groups=_UNUSED,
+            verification=_UNUSED,
             ensure_internal_topic=_UNUSED,
             fetch_memory=FetchMemory(50 * 1024 * 1024),
             replica_memory=FetchMemory(50 * 1024 * 1024),
@@ -132,6 +135,7 @@ class ServingScenario(BrokerScenario):
         version: int = PRODUCE_VERSION,
         client_id: str = "app",
         records: bytes | None = None,
+        transactional_id: str | None = None,
         **batch: int,
     ) -> str:
         """Produce one batch to one partition; the id is that of the newest topic of the name."""
@@ -143,6 +147,7 @@ class ServingScenario(BrokerScenario):
             index=index, records=batch_of(*values, **batch) if records is None else records
         )
         request = ProduceRequest(
+            transactional_id=transactional_id,
             acks=acks,
             timeout_ms=timeout_ms,
             topic_data=[

@@ -246,13 +246,6 @@ def test_a_damaged_batch_is_refused_and_the_log_stays() -> None:
     assert s.partition().log.log_end_offset == 0
 
 
-def test_transactional_records_are_refused_while_nobody_could_end_the_transaction() -> None:
-    s = leading(1)
-    batch = s.batch("a", producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)
-    code = code_of(s.produce(records=batch))
-    assert code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-
-
 def test_what_is_appended_is_counted_by_topic() -> None:
     s = leading(1)
     s.produce("a", "b", producer_id=7, producer_epoch=0, base_sequence=0)

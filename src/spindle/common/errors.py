@@ -281,3 +281,12 @@ class LogDirectoryFailed(Exception):
 
 class ConfigError(Exception):
     """A configuration that cannot be used. The text names key, value and what is allowed."""
+
+
+def error_code(error: BaseException) -> ErrorCode:
+    """Return the code that tells a client of a failed append or read."""
+    if isinstance(error, ApiError):
+        return error.code
+    if isinstance(error, LogDirectoryFailed):
+        return ErrorCode.KAFKA_STORAGE_ERROR
+    return ErrorCode.UNKNOWN_SERVER_ERROR

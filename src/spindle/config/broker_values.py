@@ -38,6 +38,12 @@ class BrokerValues:
         assert isinstance(value, int), name
         return value
 
+    def flag(self, name: str) -> bool:
+        """Return the value of a key of type BOOLEAN."""
+        value = self._value(name)
+        assert isinstance(value, bool), name
+        return value
+
     def decimal(self, name: str) -> float:
         """Return the value of a key of type DOUBLE."""
         value = self._value(name)

@@ -28,6 +28,7 @@ from spindle.log.producers.append import CompletedTransaction
 from spindle.log.producers.changes import find_duplicate, producer_changes, replay_producers
 from spindle.log.producers.entry import BatchMetadata, ProducerStateEntry
 from spindle.log.producers.state import ProducerState
+from spindle.log.producers.verification import NO_TERMS, TransactionTerms
 from spindle.log.segments.lookup import TimestampOffset, find_max_timestamp, find_timestamp
 from spindle.log.segments.retention import deletable_segments
 from spindle.log.segments.segment import Segment
@@ -191,12 +192,14 @@ class Log:
         now_ms: int,
         *,
         origin: AppendOrigin = AppendOrigin.CLIENT,
+        terms: TransactionTerms = NO_TERMS,
         validated: bool = False,
     ) -> AppendInfo:
         """Check the batches, give them offsets and the epoch, and write them.
 
         Args:
             records: whole batches; a writable buffer is patched in place, another is copied once.
+            terms: of transactional records and of markers.
             validated: the checks of `validate_for_append` were made already.
 
         Raises:
@@ -217,7 +220,7 @@ class Log:
             if duplicate is not None:
                 return self._duplicate_info(*duplicate)
         placed = place_batches(buffer, found, self.log_end_offset, leader_epoch)
-        return self._append(buffer, placed, origin, now_ms)
+        return self._append(buffer, placed, origin, now_ms, terms)
 
     def append_as_follower(self, records: Bytes, leader_epoch: int, now_ms: int = 0) -> AppendInfo:
         """Write batches as the leader has them; offsets and epochs stay.
@@ -242,11 +245,19 @@ class Log:
         placed: Sequence[tuple[int, BatchHeader]],
         origin: AppendOrigin,
         now_ms: int,
+        terms: TransactionTerms = NO_TERMS,
     ) -> AppendInfo:
         if self.is_deleted:
             raise LogDeleted(self.topic_partition)
         first, last = placed[0][1], placed[-1][1]
-        changes, completed = producer_changes(self.producers, records, placed, origin)
+        changes, completed = producer_changes(
+            self.producers,
+            records,
+            placed,
+            origin,
+            terms,
+            must_be_verified=(origin is AppendOrigin.CLIENT and self.config.verifies_transactions),
+        )
         max_timestamp = max([header.max_timestamp for _, header in placed])
         last_offset = last.base_offset + last.last_offset_delta
         segment = self.segments.active

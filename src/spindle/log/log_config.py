@@ -41,6 +41,7 @@ class LogConfig:
     message_timestamp_before_max_ms: int = NO_LIMIT_MS
     message_timestamp_after_max_ms: int = 3_600_000
     producer_id_expiration_ms: int = _DAY_MS
+    verifies_transactions: bool = True
     append_rules: AppendRules = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

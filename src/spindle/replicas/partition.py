@@ -8,15 +8,16 @@ import logging
 from collections.abc import Callable, Collection
 from functools import partial
 from heapq import heappop, heappush
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
-from spindle.common.errors import ApiError, ErrorCode, LogDirectoryFailed
+from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import TopicPartition
 from spindle.common.ports import Bytes
 from spindle.common.uuids import Uuid
 from spindle.disks.executor import Callback
 from spindle.disks.log_directory import LogDirectory
 from spindle.log.log import AppendInfo, Log
+from spindle.log.producers.verification import NO_TERMS, TransactionTerms
 from spindle.metadata.partitions import PartitionRegistration
 from spindle.protocol.records.validation import AppendOrigin
 from spindle.replicas.replication_context import CommittedEligibility, ReplicationContext
@@ -25,6 +26,7 @@ from spindle.replication.leader_state import IsrProposal, LeaderState
 
 _log = logging.getLogger(__name__)
 
+T = TypeVar("T")
 ACKS_ALL: Final = -1
 
 Appended = Callable[[AppendInfo | None, BaseException | None], None]
@@ -258,6 +260,7 @@ class Partition:
         origin: AppendOrigin,
         callback: Appended,
         expected_leader_epoch: int = -1,
+        terms: TransactionTerms = NO_TERMS,
     ) -> None:
         """Append as leader; call back on the event loop when `required_acks` is satisfied.
 
@@ -270,6 +273,7 @@ class Partition:
             callback: is given (info, None), or (None, error) with an ApiError or
                 LogDirectoryFailed.
             expected_leader_epoch: refuse the append in any other epoch; -1 for any.
+            terms: of transactional records and of markers.
         """
         leader = self.leader
         if self.is_offline:
@@ -294,14 +298,15 @@ class Partition:
 
         if self._held is not None:
             again = partial(self.append, records, required_acks, now_ms, origin, callback)
-            self._held.append(partial(again, expected_leader_epoch))
+            self._held.append(partial(again, expected_leader_epoch, terms))
             return
 
         def appended(result: Any, error: BaseException | None) -> None:
             self._appended(leader, result, error, required_acks, callback)
 
+        epoch = leader.leader_epoch
         self.directory.executor.call(
-            appended, self._append_on_thread, records, leader, leader.leader_epoch, now_ms, origin
+            appended, self._append_on_thread, records, leader, epoch, now_ms, origin, terms
         )
 
     def _append_on_thread(
@@ -311,13 +316,14 @@ class Partition:
         leader_epoch: int,
         now_ms: int,
         origin: AppendOrigin,
+        terms: TransactionTerms,
     ) -> AppendInfo:
         log = self.log
         latest = log.latest_epoch()
         if latest is not None and latest > leader_epoch:
             # A newer epoch has begun in the log since the append was submitted.
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        info = log.append_as_leader(records, leader_epoch, now_ms, origin=origin)
+        info = log.append_as_leader(records, leader_epoch, now_ms, origin=origin, terms=terms)
         if leader.is_sole_replica:
             # No other replica has to have it, so it is committed as soon as it is written.
             log.update_high_watermark(log.log_end_offset)
@@ -400,7 +406,7 @@ class Partition:
         for begin in held or ():
             begin()
 
-    def change_log(self, change: Callable[[Log], None], callback: Callback[None]) -> None:
+    def change_log(self, change: Callable[[Log], T], callback: Callback[T]) -> None:
         """Run `change` with the log on its directory's thread, then `callback` on the loop."""
         if self._held is not None:
             self._held.append(partial(self.change_log, change, callback))
@@ -578,12 +584,3 @@ class Partition:
         self._low_waiters = [w for w in self._low_waiters if w[0] > low]
         for reached in ready:
             reached(low, None)
-
-
-def error_code(error: BaseException) -> ErrorCode:
-    """Return the code that tells a client of a failed append or read."""
-    if isinstance(error, ApiError):
-        return error.code
-    if isinstance(error, LogDirectoryFailed):
-        return ErrorCode.KAFKA_STORAGE_ERROR
-    return ErrorCode.UNKNOWN_SERVER_ERROR

@@ -50,6 +50,7 @@ from spindle.serving.handlers.offsets import (
 from spindle.serving.handlers.offsets_of_logs import list_offsets, offset_for_leader_epoch
 from spindle.serving.handlers.produce import produce
 from spindle.serving.handlers.transactional_offsets import handle_txn_offset_commit
+from spindle.serving.handlers.write_txn_markers import write_txn_markers
 from spindle.serving.ports import CATCH_UP_S
 from spindle.serving.services import BrokerServices
 
@@ -69,6 +70,7 @@ _LOCAL: Final[dict[int, Any]] = {
     ApiKey.LIST_GROUPS: handle_list_groups,
     ApiKey.DELETE_RECORDS: delete_records,
     ApiKey.INIT_PRODUCER_ID: init_producer_id,
+    ApiKey.WRITE_TXN_MARKERS: write_txn_markers,
     ApiKey.OFFSET_FOR_LEADER_EPOCH: offset_for_leader_epoch,
     ApiKey.DESCRIBE_ACLS: describe_acls,
     ApiKey.DESCRIBE_CONFIGS: describe_configs,

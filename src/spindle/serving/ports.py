@@ -1,8 +1,10 @@
 """Ports through which handlers use the runtime, which implements them over asyncio."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, Final, Protocol, TypeVar, TypeVarTuple
 
+from spindle.common.errors import ErrorCode
+from spindle.common.ids import TopicPartition
 from spindle.config.node_config import NodeConfig
 from spindle.metadata.image import MetadataImage
 from spindle.protocol.message import Message
@@ -22,6 +24,7 @@ class EventLoop(Protocol):
     """The part of the event loop that handlers use."""
 
     def create_future(self) -> Any: ...
+    def create_task(self, work: Coroutine[Any, Any, None], /) -> Any: ...
     def call_later(self, delay_s: float, callback: Callable[..., Any], *args: Any) -> Timer: ...
 
 
@@ -33,6 +36,30 @@ class ControllerChannel(Protocol):
 
         Raises:
             ApiError: NOT_CONTROLLER or REQUEST_TIMED_OUT when no controller answers in time.
+        """
+        ...
+
+
+class TransactionVerification(Protocol):
+    """The coordinators of transactions, as the leaders of partitions ask them (KIP-890)."""
+
+    async def verify(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Sequence[TopicPartition],
+        *,
+        adds: bool,
+    ) -> Mapping[TopicPartition, ErrorCode]:
+        """Return for each partition NONE if it belongs to the producer's open transaction.
+
+        The other codes are those of the coordinator, with PRODUCER_FENCED as
+        INVALID_PRODUCER_EPOCH. COORDINATOR_NOT_AVAILABLE and NETWORK_EXCEPTION mean that no
+        coordinator answered.
+
+        Args:
+            adds: add the partitions to the transaction, and begin it if it is not open.
         """
         ...
 

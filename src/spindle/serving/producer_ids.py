@@ -14,11 +14,15 @@ class ProducerIds:
     """The rest of the block that the controller allocated to this broker."""
 
     def __init__(self, broker_id: int, controller: ControllerChannel) -> None:
-        self.broker_epoch = -1
+        self._broker_epoch = -1
         self._broker_id = broker_id
         self._controller = controller
         self._next = 0
         self._end = 0
+
+    def begin_epoch(self, broker_epoch: int) -> None:
+        """Ask for further blocks in this epoch of the broker."""
+        self._broker_epoch = broker_epoch
 
     async def take(self) -> int:
         """Return a producer id that no other producer of the cluster has.
@@ -34,7 +38,7 @@ class ProducerIds:
 
     async def _allocate(self) -> None:
         request = AllocateProducerIdsRequest(
-            broker_id=self._broker_id, broker_epoch=self.broker_epoch
+            broker_id=self._broker_id, broker_epoch=self._broker_epoch
         )
         try:
             response: AllocateProducerIdsResponse = await self._controller.request(request)

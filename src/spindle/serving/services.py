@@ -14,8 +14,9 @@ from spindle.replicas.partition import Partition
 from spindle.replicas.replica_manager import Replicas
 from spindle.replication.fetch_session import FetchSessionCache
 from spindle.serving.fetch_memory import FetchMemory
-from spindle.serving.ports import ControllerChannel, EventLoop
+from spindle.serving.ports import ControllerChannel, EventLoop, TransactionVerification
 from spindle.serving.producer_ids import ProducerIds
+from spindle.serving.producer_turns import ProducerTurns
 from spindle.serving.quotas.enforcement import ClientQuotas
 from spindle.serving.quotas.replication import ReplicationQuota
 from spindle.serving.refusal_log import RefusalLog
@@ -54,7 +55,9 @@ class BrokerServices:
     controller: ControllerChannel
     fetch_sessions: FetchSessionCache
     producer_ids: ProducerIds
+    producer_turns: ProducerTurns
     groups: GroupCoordinatorPort
+    verification: TransactionVerification
     ensure_internal_topic: Callable[[str], Awaitable[None]]
     fetch_memory: FetchMemory
     replica_memory: FetchMemory

@@ -7,11 +7,10 @@ from spindle.config.validators import Range
 # fmt: off
 TRANSACTIONS_KEYS = (
     ConfigKey("add.partitions.to.txn.retry.backoff.max.ms", INT, 100, Range(0), READ_ONLY,
-              "Longest pause before adding a partition to a transaction is tried again.",
-              no_effect=NO_TRANSACTIONS),
+              "Time for which adding a partition is tried again while the producer's last "
+              "transaction is being ended."),
     ConfigKey("add.partitions.to.txn.retry.backoff.ms", INT, 20, Range(1), READ_ONLY,
-              "First pause before adding a partition to a transaction is tried again.",
-              no_effect=NO_TRANSACTIONS),
+              "Pause before a partition is added to a transaction again."),
     ConfigKey("transaction.abort.timed.out.transaction.cleanup.interval.ms", INT, 10_000, Range(1),
               READ_ONLY,
               "Pause between two searches for transactions that ran out of time.",
@@ -21,7 +20,7 @@ TRANSACTIONS_KEYS = (
               no_effect=NO_TRANSACTIONS),
     ConfigKey("transaction.partition.verification.enable", BOOLEAN, True, None, CLUSTER_WIDE,
               "Whether a partition checks that a transactional write belongs to a running "
-              "transaction.", no_effect=NO_TRANSACTIONS),
+              "transaction."),
     ConfigKey("transaction.remove.expired.transaction.cleanup.interval.ms", INT, 3_600_000,
               Range(1), READ_ONLY,
               "Pause between two removals of expired transactional ids.",

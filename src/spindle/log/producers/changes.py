@@ -2,10 +2,12 @@
 
 from collections.abc import Sequence
 
+from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ports import Bytes
 from spindle.log.producers.append import CompletedTransaction, ProducerAppend
 from spindle.log.producers.entry import BatchMetadata
 from spindle.log.producers.state import ProducerState
+from spindle.log.producers.verification import TransactionTerms
 from spindle.log.segments.segment_list import Segments
 from spindle.protocol.records.batch import BatchHeader
 from spindle.protocol.records.control import read_end_transaction
@@ -32,8 +34,15 @@ def producer_changes(
     records: Bytes,
     placed: Sequence[tuple[int, BatchHeader]],
     origin: AppendOrigin,
+    terms: TransactionTerms,
+    *,
+    must_be_verified: bool,
 ) -> tuple[list[ProducerAppend], list[CompletedTransaction]]:
     """Return the changes of the batches and the transactions that they end; apply nothing.
+
+    Args:
+        must_be_verified: transactional records need an open transaction or the verification of
+            the terms (KIP-890).
 
     Raises:
         ApiError: a sequence, an epoch or the state of a transaction forbids the append.
@@ -48,15 +57,30 @@ def producer_changes(
         if change is None:
             change = changes[producer_id] = producers.prepare(producer_id, origin)
         if not header.is_control:
+            if must_be_verified and header.is_transactional:
+                _check_verified(producers, header, terms)
             change.add_data(header, header.base_offset)
             continue
         control_records = decode_records(records, position, header)
         marker = read_end_transaction(control_records[0]) if control_records else None
         if marker is not None:
-            transaction = change.add_marker(marker, header, header.base_offset)
+            transaction = change.add_marker(
+                marker, header, header.base_offset, terms.transaction_version
+            )
             if transaction is not None:
                 completed.append(transaction)
     return list(changes.values()), completed
+
+
+def _check_verified(producers: ProducerState, header: BatchHeader, terms: TransactionTerms) -> None:
+    producer_id = header.producer_id
+    if producers.has_open_transaction(producer_id, header.producer_epoch):
+        return
+    producers.check_epoch(producer_id, header.producer_epoch)
+    if terms.verification is None or (
+        producers.verification_of(producer_id) is not terms.verification
+    ):
+        raise ApiError(ErrorCode.INVALID_TXN_STATE, "Record was not part of an ongoing transaction")
 
 
 def replay_producers(segments: Segments, producers: ProducerState, end_offset: int) -> None:

@@ -7,7 +7,7 @@ closed; loading takes the newest snapshot and replays the records after it.
 from bisect import insort
 from collections.abc import Iterable
 
-from spindle.common.errors import CorruptLog
+from spindle.common.errors import ApiError, CorruptLog, ErrorCode
 from spindle.common.ports import FileSystem
 from spindle.log.formats.names import (
     DELETED_SUFFIX,
@@ -18,6 +18,7 @@ from spindle.log.formats.names import (
 from spindle.log.formats.producer_snapshot import encode_producer_snapshot, read_producer_snapshot
 from spindle.log.producers.append import CompletedTransaction, ProducerAppend
 from spindle.log.producers.entry import ProducerStateEntry
+from spindle.log.producers.verification import NO_TERMS, Verification
 from spindle.protocol.records.batch import BatchHeader
 from spindle.protocol.records.control import read_end_transaction
 from spindle.protocol.records.record import decode_records
@@ -34,6 +35,7 @@ class ProducerState:
         "_producers",
         "_snapshots",
         "_unreplicated",
+        "_verifications",
         "_where",
         "map_end_offset",
     )
@@ -47,6 +49,8 @@ class ProducerState:
         """First offset of each open transaction -> producer id; ascending."""
         self._unreplicated: dict[int, CompletedTransaction] = {}
         """First offset -> transaction whose marker the high watermark has not passed."""
+        self._verifications: dict[int, Verification] = {}
+        """Producer id -> verification under way; never stored."""
         self._snapshots: list[int] = []
         self.map_end_offset = 0
 
@@ -81,16 +85,77 @@ class ProducerState:
                 return first_offset
         return completed.last_offset + 1
 
+    def has_open_transaction(self, producer_id: int, producer_epoch: int) -> bool:
+        """Return whether a transaction of this producer and epoch is open.
+
+        Other threads may ask as well. For them the answer can be out of date.
+        """
+        entry = self._producers.get(producer_id)
+        return (
+            entry is not None
+            and entry.current_transaction_first_offset is not None
+            and entry.producer_epoch == producer_epoch
+        )
+
+    # Verifications (KIP-890).
+
+    def begin_verification(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        sequence: int,
+        now_ms: int,
+        *,
+        adds_partitions: bool,
+    ) -> Verification | None:
+        """Return the verification that the next append of a transaction needs.
+
+        None if the transaction is open already. All batches that wait for the first append share
+        one verification.
+
+        Raises:
+            ApiError: INVALID_PRODUCER_EPOCH.
+        """
+        self.check_epoch(producer_id, producer_epoch)
+        if self.has_open_transaction(producer_id, producer_epoch):
+            return None
+        known = self._verifications.get(producer_id)
+        if known is None:
+            known = self._verifications[producer_id] = Verification(
+                now_ms, sequence, producer_epoch, adds_partitions=adds_partitions
+            )
+        known.note(sequence, producer_epoch)
+        return known
+
+    def verification_of(self, producer_id: int) -> Verification | None:
+        """Return the verification under way of a producer."""
+        return self._verifications.get(producer_id)
+
+    def check_epoch(self, producer_id: int, producer_epoch: int) -> None:
+        """Raise ApiError INVALID_PRODUCER_EPOCH if a higher epoch of the producer is known."""
+        entry = self._producers.get(producer_id)
+        if entry is not None and producer_epoch < entry.producer_epoch:
+            raise ApiError(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"Epoch of producer {producer_id} in {self._where} is {producer_epoch}, which is "
+                f"smaller than the last seen epoch {entry.producer_epoch}",
+            )
+
     # Changing it.
 
     def prepare(self, producer_id: int, origin: AppendOrigin) -> ProducerAppend:
         """Begin the changes that an append makes for a producer."""
-        return ProducerAppend(producer_id, self._producers.get(producer_id), origin, self._where)
+        before = self._producers.get(producer_id)
+        verification = self._verifications.get(producer_id)
+        return ProducerAppend(producer_id, before, origin, self._where, verification)
 
     def apply(self, append: ProducerAppend) -> None:
         """Apply the changes of an append."""
         entry = append.entry
         self._producers[entry.producer_id] = entry
+        if append.is_transactional:
+            # The transaction is open from now on, or it is over.
+            self._verifications.pop(entry.producer_id, None)
         for first_offset in append.started_transactions:
             self._ongoing[first_offset] = entry.producer_id
 
@@ -122,7 +187,9 @@ class ProducerState:
             marker = read_end_transaction(records[0]) if records else None
             if marker is None:
                 return None
-            completed = append.add_marker(marker, header, header.base_offset)
+            completed = append.add_marker(
+                marker, header, header.base_offset, NO_TERMS.transaction_version
+            )
         else:
             append.add_data(header, header.base_offset)
         self.apply(append)
@@ -131,7 +198,10 @@ class ProducerState:
         return completed
 
     def remove_expired(self, now_ms: int, expiration_ms: int) -> None:
-        """Forget producers that wrote nothing for so long and have no open transaction."""
+        """Forget producers that wrote nothing for so long and have no open transaction.
+
+        Forget verifications that have been under way for so long as well.
+        """
         expired = [
             producer_id
             for producer_id, entry in self._producers.items()
@@ -139,6 +209,9 @@ class ProducerState:
         ]
         for producer_id in expired:
             del self._producers[producer_id]
+        for producer_id, verification in list(self._verifications.items()):
+            if now_ms - verification.begun_ms >= expiration_ms:
+                del self._verifications[producer_id]
 
     def on_log_start(self, log_start_offset: int) -> None:
         """Forget transactions whose markers lie below the log start."""
@@ -159,6 +232,7 @@ class ProducerState:
         self._producers = dict(other._producers)
         self._ongoing = dict(other._ongoing)
         self._unreplicated = dict(other._unreplicated)
+        self._verifications = dict(other._verifications)
         if self.map_end_offset in self._snapshots:
             self._remove_snapshot(self.map_end_offset)
         self.take_snapshot()
@@ -205,6 +279,7 @@ class ProducerState:
         self._producers.clear()
         self._ongoing.clear()
         self._unreplicated.clear()
+        self._verifications.clear()
         self.map_end_offset = log_start_offset
         for offset in self._snapshots[::-1]:
             if not log_start_offset < offset <= end_offset:
@@ -236,6 +311,7 @@ class ProducerState:
         self._producers.clear()
         self._ongoing.clear()
         self._unreplicated.clear()
+        self._verifications.clear()
         self.map_end_offset = offset
 
     def remove_stray_snapshots(self, segment_base_offsets: Iterable[int]) -> None:

@@ -262,7 +262,8 @@ def _apply_rules(
     where: object,
 ) -> BatchHeader | bytes:
     """Return the header after patches in place, or the bytes of a rebuilt batch."""
-    must_convert = rules.codec is not None and rules.codec != header.codec
+    # Control records stay as their coordinator wrote them, as in Kafka.
+    must_convert = rules.codec not in (None, header.codec) and not header.is_control
     # Records of this broker itself are not decoded: coordinators write keys and current times.
     is_foreign = origin is AppendOrigin.CLIENT
     if must_convert or (is_foreign and _must_see_records(header, rules, now_ms)):

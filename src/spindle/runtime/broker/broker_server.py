@@ -45,6 +45,7 @@ from spindle.runtime.broker.topic_settings import SettingsOfTopics
 from spindle.runtime.coordinator.group_coordinator import GroupCoordinator
 from spindle.runtime.coordinator.replica_log import ReplicaCoordinatorLog
 from spindle.runtime.coordinator.settings import group_coordinator_config, shard_settings
+from spindle.runtime.coordinator.transaction_verification import CoordinatorQuestions
 from spindle.runtime.disks.capacity import DirectoryCapacities
 from spindle.runtime.disks.directory_logs import close_logs, load_logs
 from spindle.runtime.metrics.requests import RequestMetrics
@@ -56,6 +57,7 @@ from spindle.serving.fetch_memory import FetchMemory
 from spindle.serving.handler_table import broker_handlers
 from spindle.serving.handlers.auto_topics import request_topics
 from spindle.serving.producer_ids import ProducerIds
+from spindle.serving.producer_turns import ProducerTurns
 from spindle.serving.quotas.enforcement import ClientQuotas
 from spindle.serving.quotas.replication import ReplicationQuotas
 from spindle.serving.read_replicas import RACK_AWARE_SELECTOR
@@ -110,6 +112,7 @@ class BrokerServer:
             env.new_uuid,
             shard_settings(config),
         )
+        self.verification = CoordinatorQuestions(config, self.metadata, env.connect)
         self.replicas.on_leadership(self._on_leadership)
         self._followed = EMPTY_IMAGE
         self._producer_ids = ProducerIds(config.node_id, env.channel)
@@ -177,7 +180,7 @@ class BrokerServer:
             metadata=self.metadata,
             lifecycle=self.lifecycle,
             lock=self.mover.lock,
-            log_config_of=lambda topic: self._settings_of(topic).log_config,
+            log_config_of=self._log_config_of,
             followed=lambda: self._followed,
             settle_moves=self.mover.settle,
             ask_for_leader=self.directory_reports.ask_for_leader,
@@ -220,7 +223,9 @@ class BrokerServer:
                 lambda: env.random.randrange(1, 2**31),
             ),
             producer_ids=self._producer_ids,
+            producer_turns=ProducerTurns(),
             groups=self.groups,
+            verification=self.verification,
             ensure_internal_topic=self._ensure_internal_topic,
             fetch_memory=FetchMemory(config.integer("fetch.max.bytes")),
             replica_memory=FetchMemory(config.integer("fetch.max.bytes")),
@@ -241,12 +246,8 @@ class BrokerServer:
         )
 
     def _server(self, listener: Listener) -> RequestServer:
-        return RequestServer(
-            listener,
-            limits=self.limits,
-            metrics=self._metrics,
-            quotas=self.quotas,
-        )
+        limits, metrics = self.limits, self._metrics
+        return RequestServer(listener, limits=limits, metrics=metrics, quotas=self.quotas)
 
     @property
     def state(self) -> BrokerState:
@@ -300,6 +301,7 @@ class BrokerServer:
         await self._cordons.stop()
         await self.mover.stop()
         self.groups.close()
+        await self.verification.stop()
         await self.directory_reports.stop()
         await self._isr_expiration.stop()
         await self._isr_sender.stop()
@@ -325,29 +327,27 @@ class BrokerServer:
             LifecycleTimes.of(config),
             env.channel,
             lambda: self.metadata.offset,
-            self._on_epoch,
+            self._producer_ids.begin_epoch,
             env.on_fatal,
             env.random,
         )
-
-    def _on_epoch(self, broker_epoch: int) -> None:
-        self._producer_ids.broker_epoch = broker_epoch
 
     def advertised(self) -> list[Endpoint]:
         """Return the advertised listeners, with the bound port instead of port 0."""
         return reachable(self._config.advertised_listeners, self.listeners)
 
     async def _load_logs(self) -> None:
-        def log_config_of(topic: str) -> LogConfig:
-            return self._settings_of(topic).log_config
-
-        found = await load_logs(self._env.directories, log_config_of, self._env.now_ms())
+        env = self._env
+        found = await load_logs(env.directories, self._log_config_of, env.now_ms())
         for directory, logs in found:
             self.replicas.add_loaded(logs, directory)
             self.replicas.futures.add(directory)
 
     def _settings_of(self, topic: str) -> TopicSettings:
         return self._settings.of(self.metadata.newest, topic)
+
+    def _log_config_of(self, topic: str) -> LogConfig:
+        return self._settings_of(topic).log_config
 
     async def _close_logs(self) -> None:
         epoch = self.lifecycle.broker_epoch

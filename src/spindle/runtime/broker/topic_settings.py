@@ -40,16 +40,21 @@ class SettingsOfTopics:
         broker, cluster = image.configs.broker(node.node_id), image.configs.default_broker()
         settings = topic_config(node, own, broker=broker, cluster=cluster)
         values = BrokerValues(node, broker, cluster)
-        expiration_ms = values.integer("producer.id.expiration.ms")
         return TopicSettings(
-            log_config(settings, expiration_ms),
+            log_config(
+                settings,
+                producer_id_expiration_ms=values.integer("producer.id.expiration.ms"),
+                verifies_transactions=values.flag("transaction.partition.verification.enable"),
+            ),
             settings.min_insync_replicas,
             throttled_partitions(settings.leader_replication_throttled_replicas, node.node_id),
             throttled_partitions(settings.follower_replication_throttled_replicas, node.node_id),
         )
 
 
-def log_config(settings: TopicConfig, producer_id_expiration_ms: int) -> LogConfig:
+def log_config(
+    settings: TopicConfig, *, producer_id_expiration_ms: int, verifies_transactions: bool
+) -> LogConfig:
     """Return the settings of a topic as its logs use them."""
     return LogConfig(
         segment_bytes=settings.effective_segment_bytes,
@@ -74,4 +79,5 @@ def log_config(settings: TopicConfig, producer_id_expiration_ms: int) -> LogConf
         message_timestamp_before_max_ms=settings.message_timestamp_before_max_ms,
         message_timestamp_after_max_ms=settings.message_timestamp_after_max_ms,
         producer_id_expiration_ms=producer_id_expiration_ms,
+        verifies_transactions=verifies_transactions,
     )

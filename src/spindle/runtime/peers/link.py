@@ -8,11 +8,18 @@ from typing import Final
 from spindle.client.connection import ClientConnection, Negotiated, ReceivedAnswer, SendAgain
 from spindle.client.errors import ClientError, UnsupportedByPeer
 from spindle.common.errors import ApiError, ProtocolViolation
-from spindle.protocol.api import response_class
+from spindle.protocol.api import TOPIC_IDS_FROM, ApiKey, response_class
 from spindle.protocol.message import Message
+from spindle.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
+from spindle.protocol.messages.fetch import FetchRequest
+from spindle.protocol.messages.vote import VoteRequest
 from spindle.raft.ready import Destination
 from spindle.runtime.peers.frames import FrameStream
 from spindle.runtime.peers.port import PeerGone, PeerLacksVersion, PeerUnavailable
+
+_PRE_VOTE_VERSION: Final = 2
+_TOPIC_ID_VERSION: Final = TOPIC_IDS_FROM[ApiKey.FETCH]
+_VERIFICATION_VERSION: Final = 4
 
 
 class PeerLink:
@@ -41,14 +48,12 @@ class PeerLink:
                 case SendAgain(parts):
                     self._stream.write(parts)
 
-    async def request(
-        self, message: Message, *, first_version: int = 0, last_version: int | None = None
-    ) -> Message:
+    async def request(self, message: Message, *, last_version: int | None = None) -> Message:
         """Return the answer, in the newest version that both sides know, up to the last one."""
         _, parts = self._state.request(
             message,
             response_class(message.API_KEY),
-            first_version=first_version,
+            first_version=_oldest_version(message),
             last_version=last_version,
         )
         self._stream.write(parts)
@@ -98,3 +103,20 @@ def peer_error(destination: Destination, error: Exception) -> Exception:
     if isinstance(error, ConnectionRefusedError):
         return PeerGone(f"{destination}: {error!r}")
     return PeerUnavailable(f"{destination}: {error!r}")
+
+
+def _oldest_version(message: Message) -> int:
+    """Return the lowest version in which a peer cannot misread the request.
+
+    An older version has no field for a pre-vote, for the id of a topic, or for the verification of
+    transactions.
+    """
+    if isinstance(message, VoteRequest) and any(
+        partition.pre_vote for topic in message.topics for partition in topic.partitions
+    ):
+        return _PRE_VOTE_VERSION
+    if isinstance(message, FetchRequest) and any(not topic.topic for topic in message.topics):
+        return _TOPIC_ID_VERSION
+    if isinstance(message, AddPartitionsToTxnRequest) and message.transactions:
+        return _VERIFICATION_VERSION
+    return 0

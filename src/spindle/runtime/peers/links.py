@@ -5,17 +5,10 @@ request again.
 """
 
 import asyncio
-from typing import Final
 
-from spindle.protocol.api import TOPIC_IDS_FROM, ApiKey
 from spindle.protocol.message import Message
-from spindle.protocol.messages.fetch import FetchRequest
-from spindle.protocol.messages.vote import VoteRequest
 from spindle.raft.ready import Destination
 from spindle.runtime.peers.link import LINK_ERRORS, PeerLink, open_link, peer_error
-
-_PRE_VOTE_VERSION: Final = 2
-_TOPIC_ID_VERSION: Final = TOPIC_IDS_FROM[ApiKey.FETCH]
 
 
 class PeerLinks:
@@ -41,7 +34,7 @@ class PeerLinks:
         try:
             async with asyncio.timeout(self._timeout_s):
                 link = self._idle_link(destination) or await self._connect(destination)
-                return await link.request(message, first_version=_oldest_version(message))
+                return await link.request(message)
         except LINK_ERRORS as error:
             raise peer_error(destination, error) from error
 
@@ -71,17 +64,3 @@ class PeerLinks:
         link = self._links.pop(destination, None)
         if link is not None:
             link.close()
-
-
-def _oldest_version(message: Message) -> int:
-    """Return the lowest version in which a peer cannot misread the request.
-
-    An older version has no field for a pre-vote, or for the id of a topic.
-    """
-    if isinstance(message, VoteRequest) and any(
-        partition.pre_vote for topic in message.topics for partition in topic.partitions
-    ):
-        return _PRE_VOTE_VERSION
-    if isinstance(message, FetchRequest) and any(not topic.topic for topic in message.topics):
-        return _TOPIC_ID_VERSION
-    return 0

@@ -3,14 +3,14 @@
 from collections.abc import Awaitable, Sequence
 from typing import Final, NamedTuple
 
-from spindle.common.errors import ApiError, ErrorCode, LogDirectoryFailed
+from spindle.common.errors import ApiError, ErrorCode, LogDirectoryFailed, error_code
 from spindle.common.ids import INTERNAL_TOPICS
 from spindle.log.log import Log
 from spindle.protocol.messages.delete_records import (
     DeleteRecordsRequest,
     DeleteRecordsResponse,
 )
-from spindle.replicas.partition import LowWatermarkReached, Partition, error_code
+from spindle.replicas.partition import LowWatermarkReached, Partition
 from spindle.serving.context import RequestContext
 from spindle.serving.services import BrokerServices
 

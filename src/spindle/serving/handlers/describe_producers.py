@@ -1,13 +1,12 @@
 """DescribeProducers: the active producers of partitions led here (KIP-664)."""
 
-from spindle.common.errors import ApiError, ErrorCode, LogDirectoryFailed
+from spindle.common.errors import ApiError, ErrorCode, LogDirectoryFailed, error_code
 from spindle.controller.topic_names import check_topic_name
 from spindle.controller.topics import UNKNOWN_TOPIC_TEXT
 from spindle.protocol.messages.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
 )
-from spindle.replicas.partition import error_code
 from spindle.serving.context import RequestContext
 from spindle.serving.services import BrokerServices
 

@@ -10,12 +10,11 @@ one hop for each, within the limits of the request.
 from collections.abc import Awaitable
 from typing import Any
 
-from spindle.common.errors import ApiError, ErrorCode
+from spindle.common.errors import ApiError, ErrorCode, error_code
 from spindle.log.log import Log
 from spindle.protocol.codec import encode_parts
 from spindle.protocol.messages.fetch import FetchRequest, FetchResponse
 from spindle.protocol.records.batch import HEADER_BYTES
-from spindle.replicas.partition import error_code
 from spindle.replication.fetch_session import (
     INVALID_SESSION_ID,
     FetchContext,

@@ -5,14 +5,14 @@ KIP-79, KIP-734 (max timestamp), KIP-405 (earliest local, latest tiered), KIP-32
 
 from typing import Any, Final
 
-from spindle.common.errors import ApiError, ErrorCode, LogDirectoryFailed
+from spindle.common.errors import ApiError, ErrorCode, LogDirectoryFailed, error_code
 from spindle.log.log import Log
 from spindle.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from spindle.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
 )
-from spindle.replicas.partition import Partition, error_code
+from spindle.replicas.partition import Partition
 from spindle.serving.context import RequestContext
 from spindle.serving.pacing import paced
 from spindle.serving.services import BrokerServices

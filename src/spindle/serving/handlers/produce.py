@@ -1,36 +1,40 @@
 """Produce: one append per partition, answered when `acks` is satisfied (KIP-98, KIP-951, KIP-516).
 
 No record is decoded here. The appends of a request are handed to the directories' I/O threads at
-once and in order; the answer is complete when the last partition is.
+once and in order; the answer is complete when the last partition is. Only transactional appends
+may have to be verified first.
 """
 
 from collections.abc import Awaitable
 from typing import Any, Final
 
-from spindle.common.errors import ApiError, ErrorCode, ProtocolViolation
+from spindle.common.errors import ApiError, ErrorCode, ProtocolViolation, error_code
 from spindle.common.ids import INTERNAL_TOPICS
 from spindle.common.uuids import ZERO_UUID
 from spindle.log.log import AppendInfo
 from spindle.protocol.api import TOPIC_IDS_FROM, ApiKey
 from spindle.protocol.messages.produce import ProduceRequest, ProduceResponse
-from spindle.protocol.records.batch import MAGIC, TRANSACTIONAL_FLAG
 from spindle.protocol.records.validation import (
     AppendOrigin,
     RecordsRejected,
     check_produce_request,
 )
-from spindle.replicas.partition import ACKS_ALL, Partition, error_code
+from spindle.replicas.partition import ACKS_ALL, Partition
 from spindle.serving.context import RequestContext
 from spindle.serving.ports import CATCH_UP_S
-from spindle.serving.refusal_log import warn_of_transactions
 from spindle.serving.services import BrokerServices
 from spindle.serving.topology import endpoint_of
+from spindle.serving.transactional_produce import (
+    ProducerOfRequest,
+    VerificationFailed,
+    VerifiedAppends,
+    is_transactional,
+    transactional_producer,
+)
 
 Topic = ProduceResponse.TopicProduceResponse
 PartitionResponse = Topic.PartitionProduceResponse
 
-_MAGIC_BYTE: Final = 16
-_ATTRIBUTES_LOW_BYTE: Final = 22
 _FIRST_TOPIC_ID_VERSION: Final = TOPIC_IDS_FROM[ApiKey.PRODUCE]
 _FIRST_CURRENT_LEADER_VERSION: Final = 10
 _INTERNAL_WRITER: Final = "__admin_client"
@@ -51,8 +55,9 @@ class _Produce:
     """One request under way.
 
     Attributes:
-        left: appends without a result, plus one while the appends are being started.
+        left: appends without a result, plus one until all appends are started.
         is_waiting: an append waits for a replica that is being created or elected.
+        verified: takes the appends of a transactional request.
     """
 
     __slots__ = (
@@ -64,6 +69,7 @@ class _Produce:
         "response",
         "services",
         "timer",
+        "verified",
     )
 
     def __init__(
@@ -73,17 +79,23 @@ class _Produce:
         self.context = context
         self.acks = request.acks
         self.response = ProduceResponse()
-        self.left = 0
+        self.left = 1
         self.is_waiting = False
-        self.promise: Any = None
+        self.promise: Any = services.loop.create_future()
+        self.verified: VerifiedAppends | None = None
         self.timer: Any = None
+
+    @property
+    def promised(self) -> Awaitable[ProduceResponse | None]:
+        """The answer to come."""
+        promise: Awaitable[ProduceResponse | None] = self.promise
+        return promise
 
     def start(self, request: ProduceRequest) -> None:
         """Hand every partition's records to its log."""
         services = self.services
         by_id = self.context.api_version >= _FIRST_TOPIC_ID_VERSION
         image = services.metadata.image
-        self.left = 1
         for topic in request.topic_data:
             if not topic.partition_data:
                 continue
@@ -102,6 +114,8 @@ class _Produce:
                     self._append_later(answer, data, part, missing)
                 else:
                     self._append(answer, data, part, missing)
+        if self.verified is not None:
+            self.verified.begin()
         self._finish_one()
 
     def _append_later(
@@ -113,6 +127,8 @@ class _Produce:
 
         def here() -> None:
             self._append(answer, data, part, missing)
+            if self.verified is not None:
+                self.verified.begin()
             self._finish_one()
 
         self.services.replicas.when_hosted(answer.name, data.index, here)
@@ -154,11 +170,16 @@ class _Produce:
                 self._failed(partition, part, error)
             self._finish_one()
 
+        if self.verified is not None:
+            self.verified.append(partition, data.records, done)
+            return
         partition.append(data.records, self.acks, self.services.now_ms(), AppendOrigin.CLIENT, done)
 
     def _failed(self, partition: Partition, part: PartitionResponse, error: BaseException) -> None:
         part.error_code = error_code(error)
-        if part.error_code not in _ERRORS_BEFORE_THE_LOG:
+        if isinstance(error, VerificationFailed):
+            part.error_message = error.shown
+        elif part.error_code not in _ERRORS_BEFORE_THE_LOG:
             part.log_start_offset = partition.log.log_start_offset
         if isinstance(error, RecordsRejected):
             part.error_message = _rejection_text(error)
@@ -199,7 +220,7 @@ class _Produce:
         if self.left == 0:
             if self.timer is not None:
                 self.timer.cancel()
-            if self.promise is not None and not self.promise.done():
+            if not self.promise.done():
                 self._settle()
 
     def _settle(self) -> None:
@@ -245,39 +266,41 @@ def produce(
     """
     if request.acks not in (ACKS_ALL, 0, 1):
         return _refuse_all(context, request, ErrorCode.INVALID_REQUIRED_ACKS)
-    if _is_transactional(request):
-        # Without EndTxn the transaction stays open, and read_committed consumers wait for it.
-        warn_of_transactions(services.refusals, context, "a transactional batch")
-        code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-        return _refuse_all(context, request, code)
-    return _start(services, context, request)
-
-
-def _is_transactional(request: ProduceRequest) -> bool:
-    return any(
-        data.records is not None
-        and len(data.records) > _ATTRIBUTES_LOW_BYTE
-        and data.records[_ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL_FLAG
-        and data.records[_MAGIC_BYTE] == MAGIC
-        for topic in request.topic_data
-        for data in topic.partition_data
-    )
-
-
-def _start(
-    services: BrokerServices, context: RequestContext, request: ProduceRequest
-) -> Awaitable[ProduceResponse | None]:
     operation = _Produce(services, context, request)
-    operation.promise = services.loop.create_future()
+    if not is_transactional(request):
+        _begin(operation, request)
+        return operation.promised
+    try:
+        producer = transactional_producer(request)
+    except ApiError as refusal:
+        return _refuse_all(context, request, refusal.code)
+    _begin_in_turn(operation, request, producer)
+    return operation.promised
+
+
+def _begin(operation: _Produce, request: ProduceRequest) -> None:
     operation.start(request)
-    promise: Awaitable[ProduceResponse | None] = operation.promise
     if operation.left and (request.acks == ACKS_ALL or operation.is_waiting):
         timeout_s = max(request.timeout_ms, 0) / 1000
         if request.acks != ACKS_ALL:
             # The client's timeout is for other replicas. Here it waits for this broker's own.
             timeout_s = max(timeout_s, CATCH_UP_S)
-        operation.timer = services.loop.call_later(timeout_s, operation.expire)
-    return promise
+        operation.timer = operation.services.loop.call_later(timeout_s, operation.expire)
+
+
+def _begin_in_turn(
+    operation: _Produce, request: ProduceRequest, producer: ProducerOfRequest
+) -> None:
+    """Begin when the verifications of the producer's earlier requests are over."""
+    turns, transactional_id = operation.services.producer_turns, producer.transactional_id
+    operation.verified = VerifiedAppends(
+        operation.services,
+        producer,
+        operation.context.api_version,
+        operation.acks,
+        lambda: turns.leave(transactional_id),
+    )
+    turns.take(transactional_id, lambda: _begin(operation, request))
 
 
 def _refuse_all(
