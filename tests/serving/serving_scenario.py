@@ -79,6 +79,7 @@ class ServingScenario(BrokerScenario):
             producer_ids=ProducerIds(ME, _UNUSED),
             producer_turns=ProducerTurns(),
             groups=_UNUSED,
+            transactions=_UNUSED,
             verification=_UNUSED,
             ensure_internal_topic=_UNUSED,
             fetch_memory=FetchMemory(50 * 1024 * 1024),

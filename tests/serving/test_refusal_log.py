@@ -1,19 +1,10 @@
 """Log lines about clients that ask for transactions or for APIs that are not served."""
 
-import asyncio
 import logging
-from types import SimpleNamespace
-from typing import Any, cast
 
 import pytest
 
-from spindle.common.errors import ErrorCode
-from spindle.protocol.messages.init_producer_id import (
-    InitProducerIdRequest,
-    InitProducerIdResponse,
-)
 from spindle.serving.context import RequestContext
-from spindle.serving.handlers.init_producer_id import init_producer_id
 from spindle.serving.refusal_log import RefusalLog
 
 MINUTE_MS = 60_000
@@ -44,21 +35,6 @@ def context(client_id: str = "orders", address: str = "10.0.0.7") -> RequestCont
 
 def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
-
-
-def test_a_transactional_producer_is_named_with_the_cause(
-    refusals: RefusalLog, caplog: pytest.LogCaptureFixture
-) -> None:
-    request = InitProducerIdRequest(transactional_id="tx-1", transaction_timeout_ms=1)
-    services = cast(Any, SimpleNamespace(refusals=refusals))
-    response: InitProducerIdResponse = asyncio.run(init_producer_id(services, context(), request))
-    assert response.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    assert warnings(caplog) == [
-        "client 'orders' at 10.0.0.7 (librdkafka 2.16.0): transactions are not supported: "
-        "InitProducerId with transactional.id 'tx-1' is answered with "
-        "TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which is not about ACLs here; use an idempotent "
-        "producer without transactional.id"
-    ]
 
 
 def test_a_client_is_named_once_in_ten_minutes(

@@ -352,6 +352,10 @@ class GroupShard:
                     group.is_stored = True
         return out
 
+    def failed(self, _: Sequence[CoordinatorRecord], _code: ErrorCode, _now_ms: int) -> Outcome:
+        """Return nothing: the completions of an outcome undo what its records would have stored."""
+        return Outcome()
+
     def complete(self, completion: Completion, code: ErrorCode, now_ms: int) -> Outcome:
         """Finish what waited for an append that ended with `code` (NONE: it is committed)."""
         out = Outcome()

@@ -65,6 +65,16 @@ class Shard(Protocol[RecordT, TimerKeyT, CompletionT]):
         """Apply the shard's own batch, which is committed from `base_offset` on."""
         ...
 
+    def failed(
+        self, records: Sequence[RecordT], code: ErrorCode, now_ms: int
+    ) -> Effects[RecordT, TimerKeyT, CompletionT]:
+        """Take note that the shard's own records were not appended, and never will be.
+
+        A request that waits too long is answered before the result of its append is known:
+        `complete` tells the result of the request, `committed` and `failed` that of the records.
+        """
+        ...
+
     def complete(
         self, completion: CompletionT, code: ErrorCode, now_ms: int
     ) -> Effects[RecordT, TimerKeyT, CompletionT]:

@@ -5,12 +5,12 @@ from functools import partial
 from typing import Any, Final
 
 from spindle.common.errors import ApiError
-from spindle.common.ids import OFFSETS_TOPIC
+from spindle.common.ids import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from spindle.controller.error_answers import error_answer
 from spindle.controller.operations import OPERATIONS
-from spindle.metadata.image import MetadataImage
 from spindle.protocol.api import APIS, ApiKey
 from spindle.protocol.message import Message
+from spindle.protocol.messages.init_producer_id import InitProducerIdRequest
 from spindle.serving.context import Handler, RequestContext
 from spindle.serving.handlers.alter_configs import alter_configs, incremental_alter_configs
 from spindle.serving.handlers.alter_disks import alter_disks
@@ -50,6 +50,13 @@ from spindle.serving.handlers.offsets import (
 from spindle.serving.handlers.offsets_of_logs import list_offsets, offset_for_leader_epoch
 from spindle.serving.handlers.produce import produce
 from spindle.serving.handlers.transactional_offsets import handle_txn_offset_commit
+from spindle.serving.handlers.transactions import (
+    handle_add_offsets,
+    handle_add_partitions,
+    handle_describe_transactions,
+    handle_end_transaction,
+    handle_list_transactions,
+)
 from spindle.serving.handlers.write_txn_markers import write_txn_markers
 from spindle.serving.ports import CATCH_UP_S
 from spindle.serving.services import BrokerServices
@@ -72,6 +79,9 @@ _LOCAL: Final[dict[int, Any]] = {
     ApiKey.INIT_PRODUCER_ID: init_producer_id,
     ApiKey.WRITE_TXN_MARKERS: write_txn_markers,
     ApiKey.OFFSET_FOR_LEADER_EPOCH: offset_for_leader_epoch,
+    ApiKey.ADD_PARTITIONS_TO_TXN: handle_add_partitions,
+    ApiKey.ADD_OFFSETS_TO_TXN: handle_add_offsets,
+    ApiKey.END_TXN: handle_end_transaction,
     ApiKey.DESCRIBE_ACLS: describe_acls,
     ApiKey.DESCRIBE_CONFIGS: describe_configs,
     ApiKey.ALTER_CONFIGS: alter_configs,
@@ -87,6 +97,8 @@ _LOCAL: Final[dict[int, Any]] = {
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: describe_user_scram_credentials,
     ApiKey.DESCRIBE_CLUSTER: describe_cluster,
     ApiKey.DESCRIBE_PRODUCERS: describe_producers,
+    ApiKey.DESCRIBE_TRANSACTIONS: handle_describe_transactions,
+    ApiKey.LIST_TRANSACTIONS: handle_list_transactions,
     ApiKey.LIST_CONFIG_RESOURCES: list_config_resources,
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: describe_topic_partitions,
     ApiKey.DESCRIBE_DISKS: describe_disks,
@@ -108,19 +120,23 @@ _OF_REPLICAS: Final[tuple[int, ...]] = (
 )
 """Requests about replicas: they wait until the replicas have followed the metadata. Produce and
 Fetch are not among them, because they wait for the replicas that they name only."""
-_OF_A_COORDINATOR: Final[tuple[int, ...]] = (
-    ApiKey.OFFSET_COMMIT,
-    ApiKey.OFFSET_FETCH,
-    ApiKey.JOIN_GROUP,
-    ApiKey.HEARTBEAT,
-    ApiKey.LEAVE_GROUP,
-    ApiKey.SYNC_GROUP,
-    ApiKey.DESCRIBE_GROUPS,
-    ApiKey.DELETE_GROUPS,
-    ApiKey.OFFSET_DELETE,
-    ApiKey.TXN_OFFSET_COMMIT,
-)
-"""Requests to the broker that FindCoordinator named."""
+_OF_A_COORDINATOR: Final[dict[int, str]] = {
+    ApiKey.OFFSET_COMMIT: OFFSETS_TOPIC,
+    ApiKey.OFFSET_FETCH: OFFSETS_TOPIC,
+    ApiKey.JOIN_GROUP: OFFSETS_TOPIC,
+    ApiKey.HEARTBEAT: OFFSETS_TOPIC,
+    ApiKey.LEAVE_GROUP: OFFSETS_TOPIC,
+    ApiKey.SYNC_GROUP: OFFSETS_TOPIC,
+    ApiKey.DESCRIBE_GROUPS: OFFSETS_TOPIC,
+    ApiKey.DELETE_GROUPS: OFFSETS_TOPIC,
+    ApiKey.OFFSET_DELETE: OFFSETS_TOPIC,
+    ApiKey.TXN_OFFSET_COMMIT: OFFSETS_TOPIC,
+    ApiKey.ADD_PARTITIONS_TO_TXN: TRANSACTIONS_TOPIC,
+    ApiKey.ADD_OFFSETS_TO_TXN: TRANSACTIONS_TOPIC,
+    ApiKey.END_TXN: TRANSACTIONS_TOPIC,
+    ApiKey.DESCRIBE_TRANSACTIONS: TRANSACTIONS_TOPIC,
+}
+"""Requests to the broker that FindCoordinator named, with the topic of that coordinator."""
 _COORDINATOR_WAIT_S: Final = 1.0
 
 
@@ -133,8 +149,9 @@ def broker_handlers(
     }
     for key in _OF_REPLICAS:
         handlers[key] = partial(_when_caught_up, services, _LOCAL[key])
-    for key in _OF_A_COORDINATOR:
-        handlers[key] = partial(_when_there_are_coordinators, services, _LOCAL[key])
+    for key, topic in _OF_A_COORDINATOR.items():
+        handlers[key] = partial(_when_there_are_coordinators, services, topic, _LOCAL[key])
+    handlers[ApiKey.INIT_PRODUCER_ID] = partial(_when_transactions_exist, services)
     for key in (*OPERATIONS, *_QUORUM_FORWARDED):
         if APIS[key].is_forwarded and APIS[key].on_broker and key not in handlers:
             handlers[key] = partial(_forward, services)
@@ -164,18 +181,31 @@ async def _when_caught_up(
 
 
 async def _when_there_are_coordinators(
-    services: BrokerServices, function: Any, context: RequestContext, request: Message
+    services: BrokerServices,
+    topic: str,
+    function: Any,
+    context: RequestContext,
+    request: Message,
 ) -> Message:
-    """Answer when this broker knows of `__consumer_offsets`, or after a second.
+    """Answer when this broker knows of the coordinators' topic, or after a second.
 
-    Another broker named this one as coordinator of the cluster's first group, and may have heard of
-    the topic a moment earlier. Some clients give up at NOT_COORDINATOR in that moment.
+    Another broker named this one as the cluster's first coordinator, and may have heard of the
+    topic a moment earlier. Some clients give up at NOT_COORDINATOR in that moment.
     """
-    if not _has_coordinators(services.metadata.image):
-        await services.metadata.wait_for(_has_coordinators, _COORDINATOR_WAIT_S)
+    if topic not in services.metadata.image.topics.by_name:
+        await services.metadata.wait_for(
+            lambda image: topic in image.topics.by_name, _COORDINATOR_WAIT_S
+        )
     response: Message = await function(services, context, request)
     return response
 
 
-def _has_coordinators(image: MetadataImage) -> bool:
-    return OFFSETS_TOPIC in image.topics.by_name
+async def _when_transactions_exist(
+    services: BrokerServices, context: RequestContext, request: InitProducerIdRequest
+) -> Message:
+    """Answer a transactional producer like other requests of its coordinator."""
+    if request.transactional_id is None:
+        return await init_producer_id(services, context, request)
+    return await _when_there_are_coordinators(
+        services, TRANSACTIONS_TOPIC, init_producer_id, context, request
+    )

@@ -10,6 +10,13 @@ from spindle.protocol.messages.allocate_producer_ids import (
 from spindle.serving.ports import ControllerChannel
 
 
+class NoProducerId(ApiError):
+    """This broker has no unused producer id at the moment."""
+
+    def __init__(self) -> None:
+        super().__init__(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "no producer id is left")
+
+
 class ProducerIds:
     """The rest of the block that the controller allocated to this broker."""
 
@@ -31,10 +38,28 @@ class ProducerIds:
             ApiError: COORDINATOR_LOAD_IN_PROGRESS while the controller allocates no block; clients
                 ask again.
         """
-        while self._next == self._end:
-            await self._allocate()
+        await self.prepare()
+        return self.take_now()
+
+    def take_now(self) -> int:
+        """Return a producer id that no other producer of the cluster has.
+
+        Raises:
+            NoProducerId: none is left; `prepare` asks for more.
+        """
+        if self._next == self._end:
+            raise NoProducerId
         self._next += 1
         return self._next - 1
+
+    async def prepare(self) -> None:
+        """Ask the controller for a block if no producer id is left.
+
+        Raises:
+            ApiError: as `take`.
+        """
+        while self._next == self._end:
+            await self._allocate()
 
     async def _allocate(self) -> None:
         request = AllocateProducerIdsRequest(

@@ -8,6 +8,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
+from spindle.common.ids import TRANSACTIONS_TOPIC
 from spindle.serving.context import RequestContext
 
 log = logging.getLogger(__name__)
@@ -15,8 +16,6 @@ log = logging.getLogger(__name__)
 _INTERVAL_MS: Final = 10 * 60 * 1000
 _MAX_ENTRIES: Final = 1000
 _SHOWN_CHARACTERS: Final = 100
-_CAUSE: Final = "transactions are not supported"
-_ADVICE: Final = "use an idempotent producer without transactional.id"
 
 
 class RefusalLog:
@@ -63,16 +62,6 @@ def quoted(text: str) -> str:
     return repr(text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}...")
 
 
-def warn_of_transactions(refusals: RefusalLog, context: RequestContext, asked_for: str) -> None:
-    """Warn that a transactional request was refused with an error that reads like an ACL."""
-    refusals.warn(
-        context,
-        _CAUSE,
-        f"{asked_for} is answered with TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which is not about "
-        f"ACLs here; {_ADVICE}",
-    )
-
-
 def warn_of_no_transactions_topic(
     refusals: RefusalLog, context: RequestContext, transactional_id: str
 ) -> None:
@@ -82,7 +71,8 @@ def warn_of_no_transactions_topic(
     """
     refusals.warn(
         context,
-        _CAUSE,
-        f"there is no coordinator for transactional.id {quoted(transactional_id)}, so "
-        f"init_transactions times out; {_ADVICE}",
+        "transactions have no coordinator",
+        f"{TRANSACTIONS_TOPIC} cannot be created, so init_transactions of transactional.id "
+        f"{quoted(transactional_id)} times out; start more brokers, or lower "
+        "transaction.state.log.replication.factor",
     )

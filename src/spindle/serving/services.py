@@ -7,6 +7,7 @@ from spindle.common.errors import ErrorCode
 from spindle.common.ports import RandomSource
 from spindle.config.node_config import NodeConfig
 from spindle.coordinator.ports import GroupCoordinatorPort
+from spindle.coordinator.transactions.port import TransactionCoordinatorPort
 from spindle.disks.alteration import AlteredDirectory, DirectoryAction
 from spindle.disks.log_directory import LogDirectory
 from spindle.replicas.metadata_view import MetadataView
@@ -57,6 +58,7 @@ class BrokerServices:
     producer_ids: ProducerIds
     producer_turns: ProducerTurns
     groups: GroupCoordinatorPort
+    transactions: TransactionCoordinatorPort
     verification: TransactionVerification
     ensure_internal_topic: Callable[[str], Awaitable[None]]
     fetch_memory: FetchMemory

@@ -4,7 +4,8 @@ from collections.abc import Iterable, Mapping
 from hashlib import blake2b
 from typing import Final
 
-from spindle.common.errors import ApiError, ErrorCode
+from spindle.common.errors import ApiError
+from spindle.coordinator.regular_expressions import compile_regex
 from spindle.metadata.topics import TopicImage, TopicsImage
 
 REFRESH_MIN_MS: Final = 10_000
@@ -14,18 +15,7 @@ _HASH_BYTES: Final = 8
 
 def check_regex(regex: str) -> None:
     """Raise ApiError INVALID_REGULAR_EXPRESSION unless RE2 accepts the expression."""
-    # Imported here, because most nodes never need it.
-    import re2
-
-    try:
-        re2.compile(regex, _quiet())
-    except re2.error as error:
-        reason = error.args[0]
-        text = reason.decode() if isinstance(reason, bytes) else str(reason)
-        raise ApiError(
-            ErrorCode.INVALID_REGULAR_EXPRESSION,
-            f"SubscribedTopicRegex `{regex}` is not a valid regular expression: {text}.",
-        ) from None
+    compile_regex(regex, "SubscribedTopicRegex")
 
 
 def topics_matching(regexes: Iterable[str], topics: TopicsImage) -> dict[str, frozenset[str]]:
@@ -33,25 +23,15 @@ def topics_matching(regexes: Iterable[str], topics: TopicsImage) -> dict[str, fr
 
     An expression that another coordinator has accepted and RE2 does not know matches nothing.
     """
-    import re2
-
     found = {}
     for regex in regexes:
         try:
-            pattern = re2.compile(regex, _quiet())
-        except re2.error:
+            pattern = compile_regex(regex, "SubscribedTopicRegex")
+        except ApiError:
             found[regex] = frozenset[str]()
             continue
         found[regex] = frozenset(name for name in topics.by_name if pattern.fullmatch(name))
     return found
-
-
-def _quiet() -> object:
-    import re2
-
-    options = re2.Options()
-    options.log_errors = False
-    return options
 
 
 def hash_of_topics(topics: Iterable[TopicImage]) -> int:

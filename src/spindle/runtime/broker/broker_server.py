@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from spindle.common.errors import LogDirectoryFailed
-from spindle.common.ids import OFFSETS_TOPIC, Endpoint
+from spindle.common.ids import Endpoint
 from spindle.config.broker_values import BrokerValues
 from spindle.disks.cordons import Cordon
 from spindle.log.formats.clean_shutdown import UNKNOWN_BROKER_EPOCH
@@ -26,6 +26,7 @@ from spindle.replication.fetch_session import FetchSessionCache
 from spindle.replication.leader_state import IsrProposal
 from spindle.runtime.backoff import Backoff
 from spindle.runtime.broker.broker_metadata import BrokerMetadata
+from spindle.runtime.broker.coordinators import Coordinators
 from spindle.runtime.broker.cordon_keeper import CordonKeeper
 from spindle.runtime.broker.directory_changes import BrokerParts, DirectoryChanges
 from spindle.runtime.broker.directory_reports import DirectoryReports
@@ -42,9 +43,6 @@ from spindle.runtime.broker.replica_fetchers import ReplicaFetchers
 from spindle.runtime.broker.replica_mover import ReplicaMover
 from spindle.runtime.broker.report_sender import Reports, ReportSender
 from spindle.runtime.broker.topic_settings import SettingsOfTopics
-from spindle.runtime.coordinator.group_coordinator import GroupCoordinator
-from spindle.runtime.coordinator.replica_log import ReplicaCoordinatorLog
-from spindle.runtime.coordinator.settings import group_coordinator_config, shard_settings
 from spindle.runtime.coordinator.transaction_verification import CoordinatorQuestions
 from spindle.runtime.disks.capacity import DirectoryCapacities
 from spindle.runtime.disks.directory_logs import close_logs, load_logs
@@ -103,19 +101,11 @@ class BrokerServer:
             env.new_uuid,
         )
         self.mover = self._make_mover()
-        self.groups = GroupCoordinator(
-            config.node_id,
-            group_coordinator_config(config),
-            ReplicaCoordinatorLog(self.replicas, env.now_ms),
-            self.metadata,
-            env.now_ms,
-            env.new_uuid,
-            shard_settings(config),
-        )
         self.verification = CoordinatorQuestions(config, self.metadata, env.connect)
-        self.replicas.on_leadership(self._on_leadership)
-        self._followed = EMPTY_IMAGE
         self._producer_ids = ProducerIds(config.node_id, env.channel)
+        self.coordinators = Coordinators(env, self.replicas, self.metadata, self._producer_ids)
+        self.groups = self.coordinators.groups
+        self._followed = EMPTY_IMAGE
         self.housekeeping = Housekeeping(self.replicas, config, env.now_ms)
         self.traffic = Traffic()
         self.quotas = ClientQuotas(
@@ -226,6 +216,7 @@ class BrokerServer:
             producer_turns=ProducerTurns(),
             groups=self.groups,
             verification=self.verification,
+            transactions=self.coordinators.transactions,
             ensure_internal_topic=self._ensure_internal_topic,
             fetch_memory=FetchMemory(config.integer("fetch.max.bytes")),
             replica_memory=FetchMemory(config.integer("fetch.max.bytes")),
@@ -300,7 +291,7 @@ class BrokerServer:
         await self.housekeeping.stop()
         await self._cordons.stop()
         await self.mover.stop()
-        self.groups.close()
+        await self.coordinators.close()
         await self.verification.stop()
         await self.directory_reports.stop()
         await self._isr_expiration.stop()
@@ -419,15 +410,6 @@ class BrokerServer:
         ids = {each.path: each.directory_id for each in self._env.directories}
         # A directory that could not be read at the start has no id to report.
         self.lifecycle.set_cordoned([ids[path] for path in cordons if ids[path]])
-
-    def _on_leadership(self, partition: Partition, is_leader: bool) -> None:
-        where = partition.topic_partition
-        if where.topic != OFFSETS_TOPIC:
-            return
-        if is_leader:
-            self.groups.on_elected(where.partition, partition.leader_epoch)
-        else:
-            self.groups.on_resigned(where.partition)
 
     def _propose(self, partition: Partition, proposal: IsrProposal) -> None:
         self.isr_changes.add(partition, proposal)

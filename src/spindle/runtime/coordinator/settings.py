@@ -1,7 +1,8 @@
-"""The group coordinator's settings, from the node's configuration."""
+"""The settings of the coordinators, from the node's configuration."""
 
 from spindle.config.node_config import NodeConfig
 from spindle.coordinator.config import ConsumerGroupConfig, GroupCoordinatorConfig
+from spindle.coordinator.transactions.config import TransactionsConfig
 from spindle.runtime.coordinator.shard_writer import ShardSettings
 
 
@@ -40,3 +41,22 @@ def shard_settings(node: NodeConfig) -> ShardSettings:
         commit_timeout_ms=node.integer("offsets.commit.timeout.ms"),
         codec=node.integer("offsets.topic.compression.codec"),
     )
+
+
+def transactions_config(node: NodeConfig) -> TransactionsConfig:
+    """Return the limits and intervals of transactions."""
+    integer = node.integer
+    return TransactionsConfig(
+        max_timeout_ms=integer("transaction.max.timeout.ms"),
+        abort_interval_ms=integer("transaction.abort.timed.out.transaction.cleanup.interval.ms"),
+        expiration_ms=integer("transactional.id.expiration.ms"),
+        expiration_interval_ms=integer(
+            "transaction.remove.expired.transaction.cleanup.interval.ms"
+        ),
+        allows_two_phase_commit=node.flag("transaction.two.phase.commit.enable"),
+    )
+
+
+def transaction_shard_settings(node: NodeConfig) -> ShardSettings:
+    """Return the limits for appends to `__transaction_state`, which is never compressed."""
+    return ShardSettings(commit_timeout_ms=node.integer("request.timeout.ms"))

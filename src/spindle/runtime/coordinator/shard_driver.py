@@ -328,6 +328,7 @@ class ShardDriver(Generic[ShardT]):
                 # Nothing was queued, so treat this like a failed append.
                 log.error("Records for %s cannot be encoded: %s", self.partition, error)
                 code = ErrorCode.UNKNOWN_SERVER_ERROR
+                self.batch_failed(outcome.records, code)
             else:
                 self._is_exclusive = is_exclusive
         self._set_timers(outcome.timers, now_ms)
@@ -344,6 +345,11 @@ class ShardDriver(Generic[ShardT]):
         now_ms = self._clock()
         applied = self.shard.committed(records, base_offset, transaction, now_ms)
         self._set_timers(applied.timers, now_ms)
+
+    def batch_failed(self, records: Sequence[Any], code: ErrorCode) -> None:
+        """Tell the shard that records were not appended, and never will be."""
+        now_ms = self._clock()
+        self._set_timers(self.shard.failed(records, code, now_ms).timers, now_ms)
 
     def write_finished(self, outcome: AnyEffects, code: ErrorCode) -> None:
         """Answer the requests that waited for the append, and tell the shard its result."""

@@ -109,6 +109,10 @@ class ShardOwner(Protocol):
         """Apply a batch that is committed in the log from `base_offset` on."""
         ...
 
+    def batch_failed(self, records: Sequence[Any], code: ErrorCode) -> None:
+        """Take note that records were not appended, and never will be."""
+        ...
+
     def write_finished(self, outcome: AnyEffects, code: ErrorCode) -> None:
         """Answer the requests of a write, whose records are committed if `code` is NONE."""
         ...
@@ -211,10 +215,13 @@ class ShardWriter:
     async def _append_all(self, writes: list[_Write]) -> ErrorCode:
         records = [record for write in writes for record in write.records]
         first = writes[0].outcome
+        done = 0
         for batch in [records] if first.is_atomic else self._split(records):
             code = await self._append(batch, first.transaction)
             if code is not ErrorCode.NONE:
+                self._owner.batch_failed([r.record for r in records[done:]], code)
                 return code
+            done += len(batch)
         return ErrorCode.NONE
 
     def _split(self, records: list[EncodedRecord]) -> Iterator[list[EncodedRecord]]:

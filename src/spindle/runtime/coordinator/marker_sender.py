@@ -1,0 +1,230 @@
+"""Writes the markers of ended transactions to the leaders of their partitions (WriteTxnMarkers).
+
+There is one open request for each broker, this one included; markers that come meanwhile go into
+the next. A marker is sent until it is written, its partition is deleted, or another broker is the
+coordinator of its transaction.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+
+from spindle.common.errors import ApiError, ErrorCode
+from spindle.common.ids import TopicPartition
+from spindle.coordinator.transactions.marker_answers import (
+    RETRIED,
+    MarkerResult,
+    PartitionMarker,
+    codes_of,
+    markers_request,
+    result_of,
+)
+from spindle.coordinator.transactions.shard import TransactionShard
+from spindle.coordinator.transactions.transactions import MarkedTransaction
+from spindle.metadata.image import MetadataImage
+from spindle.protocol.messages.write_txn_markers import WriteTxnMarkersResponse
+from spindle.raft.ready import Destination
+from spindle.replicas.metadata_view import MetadataView
+from spindle.runtime import background
+from spindle.runtime.coordinator.shard_driver import Operation, ShardDriver, ShardState
+from spindle.runtime.peers.port import PeerLacksVersion, Peers, PeerUnavailable
+from spindle.serving.topology import endpoint_of
+
+log = logging.getLogger(__name__)
+
+_CODES: Final = frozenset(ErrorCode)
+_RETRY_S: Final = 0.1
+_MOST_IN_REQUEST: Final = 10_000
+"""Markers in one request. The receiver limits the elements of a request."""
+
+DriverOf = Callable[[int], ShardDriver[TransactionShard] | None]
+"""Returns the driver of a partition of `__transaction_state` that this broker leads."""
+
+
+class _Marker(NamedTuple):
+    """A marker that waits to be written, and the shard that wants it."""
+
+    at: int
+    shard: TransactionShard
+    transaction: MarkedTransaction
+    partition: TopicPartition
+
+
+class MarkerSender:
+    """Queues of markers by destination. All calls must come from one event loop."""
+
+    def __init__(
+        self, metadata: MetadataView, listener: str, peers: Peers, driver_of: DriverOf
+    ) -> None:
+        """Create a sender that reaches other brokers, and this one, on the listener."""
+        self._metadata = metadata
+        self._listener = listener
+        self._peers = peers
+        self._driver_of = driver_of
+        self._queues: dict[int, list[_Marker]] = {}
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._retries: list[_Marker] = []
+        self._retry: asyncio.TimerHandle | None = None
+        self._is_closed = False
+
+    def add(
+        self,
+        at: int,
+        shard: TransactionShard,
+        transaction: MarkedTransaction,
+        partitions: Sequence[TopicPartition],
+    ) -> None:
+        """Send the markers of a transaction of the shard of partition `at`."""
+        # In the next turn, because the shard is in the middle of an operation.
+        markers = [_Marker(at, shard, transaction, partition) for partition in partitions]
+        asyncio.get_running_loop().call_soon(self._route, markers)
+
+    async def close(self) -> None:
+        """Send nothing any more."""
+        self._is_closed = True
+        if self._retry is not None:
+            self._retry.cancel()
+        await background.end(*self._tasks.values())
+        self._peers.close()
+
+    # ------------------------------------------------------------ routing
+
+    def _route(self, markers: Sequence[_Marker]) -> None:
+        image = self._metadata.image
+        deleted: list[_Marker] = []
+        for marker in markers:
+            if self._is_closed or self._driver(marker) is None:
+                continue
+            leader = _leader_of(image, marker.partition)
+            if leader is None:
+                deleted.append(marker)
+            elif endpoint_of(image, leader, self._listener) is None:
+                self._try_later(marker)
+            else:
+                self._enqueue(leader, marker)
+        for marker in deleted:
+            log.info(
+                "%s needs no marker of %r: it is deleted",
+                marker.partition,
+                marker.transaction.transactional_id,
+            )
+        self._report(deleted)
+
+    def _enqueue(self, broker_id: int, marker: _Marker) -> None:
+        self._queues.setdefault(broker_id, []).append(marker)
+        if broker_id not in self._tasks:
+            self._tasks[broker_id] = background.run_once(
+                self._run(broker_id), f"sending markers to broker {broker_id}"
+            )
+
+    def _try_later(self, marker: _Marker) -> None:
+        self._retries.append(marker)
+        if self._retry is None:
+            loop = asyncio.get_running_loop()
+            self._retry = loop.call_later(_RETRY_S, self._route_again)
+
+    def _route_again(self) -> None:
+        self._retry = None
+        markers, self._retries = self._retries, []
+        self._route(markers)
+
+    def _driver(self, marker: _Marker) -> ShardDriver[TransactionShard] | None:
+        """Return the driver of the marker's shard; None if nobody waits for the marker any more."""
+        driver = self._driver_of(marker.at)
+        if driver is None or driver.shard is not marker.shard:
+            return None
+        is_wanted = driver.state is ShardState.ACTIVE and marker.shard.is_marking(
+            marker.transaction
+        )
+        return driver if is_wanted else None
+
+    # ------------------------------------------------------------ requests
+
+    async def _run(self, broker_id: int) -> None:
+        try:
+            while queue := self._queues.pop(broker_id, None):
+                if len(queue) > _MOST_IN_REQUEST:
+                    self._queues[broker_id] = queue[_MOST_IN_REQUEST:]
+                await self._send(broker_id, queue[:_MOST_IN_REQUEST])
+        finally:
+            del self._tasks[broker_id]
+
+    async def _send(self, broker_id: int, queue: list[_Marker]) -> None:
+        endpoint = endpoint_of(self._metadata.image, broker_id, self._listener)
+        sent = [(marker, driver) for marker in queue if (driver := self._driver(marker))]
+        if not sent:
+            return
+        codes: dict[tuple[int, TopicPartition], int] = {}
+        if endpoint is not None:
+            request = markers_request(
+                PartitionMarker(marker.transaction, marker.partition, driver.leader_epoch)
+                for marker, driver in sent
+            )
+            destination = Destination(broker_id, endpoint.host, endpoint.port)
+            try:
+                response = await self._peers.request(destination, request)
+            except (PeerUnavailable, PeerLacksVersion) as error:
+                log.info("Markers are sent again: %s", error)
+            else:
+                assert isinstance(response, WriteTxnMarkersResponse)
+                codes = codes_of(response)
+        self._receive([marker for marker, _ in sent], codes)
+
+    def _receive(
+        self, sent: Sequence[_Marker], codes: dict[tuple[int, TopicPartition], int]
+    ) -> None:
+        written = []
+        for marker in sent:
+            key = (marker.transaction.producer_id, marker.partition)
+            code = codes.get(key, ErrorCode.REQUEST_TIMED_OUT)
+            match result_of(code):
+                case MarkerResult.WRITTEN:
+                    written.append(marker)
+                case MarkerResult.RETRY:
+                    if code not in RETRIED:
+                        _warn(marker, code, "it is sent again")
+                    self._try_later(marker)
+                case MarkerResult.FENCED:
+                    _warn(marker, code, "it is not sent any more")
+        self._report(written)
+
+    def _report(self, markers: Sequence[_Marker]) -> None:
+        """Tell the shards that these markers are written, or not needed."""
+        by_transaction: dict[MarkedTransaction, list[_Marker]] = {}
+        for marker in markers:
+            by_transaction.setdefault(marker.transaction, []).append(marker)
+        for transaction, written in by_transaction.items():
+            driver = self._driver(written[0])
+            if driver is None:
+                continue
+            shard, partitions = driver.shard, [marker.partition for marker in written]
+            try:
+                driver.submit(_markers_written(shard, transaction, partitions))
+            except ApiError as error:
+                log.info("Markers of %r are reported again: %s", transaction, error)
+                for marker in written:
+                    self._try_later(marker)
+
+
+def _markers_written(
+    shard: TransactionShard, transaction: MarkedTransaction, partitions: list[TopicPartition]
+) -> Operation:
+    return lambda _, now_ms: shard.markers_written(transaction, partitions, now_ms)
+
+
+def _leader_of(image: MetadataImage, at: TopicPartition) -> int | None:
+    """Return the leader, -1 if there is none now, and None if the partition does not exist."""
+    topic = image.topics.by_name.get(at.topic)
+    partition = None if topic is None else topic.partitions.get(at.partition)
+    return None if partition is None else partition.leader
+
+
+def _warn(marker: _Marker, code: int, consequence: str) -> None:
+    log.warning(
+        "%s answered a marker of %r with %s: %s",
+        marker.partition,
+        marker.transaction.transactional_id,
+        ErrorCode(code).name if code in _CODES else code,
+        consequence,
+    )

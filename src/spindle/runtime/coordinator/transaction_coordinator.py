@@ -1,0 +1,256 @@
+"""All shards of the transaction coordinator on this broker.
+
+A shard exists for each partition of `__transaction_state` that this broker leads. Requests for
+transactional ids of other partitions get NOT_COORDINATOR. While a partition is loaded, requests of
+producers wait, up to `request.timeout.ms`.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TypeVar
+
+from spindle.common.errors import ApiError, ErrorCode
+from spindle.common.ids import TRANSACTIONS_TOPIC, TopicPartition
+from spindle.coordinator.transactions.config import TransactionsConfig
+from spindle.coordinator.transactions.descriptions import (
+    DescribedTransaction,
+    TransactionFilter,
+    transaction_error,
+    unknown_states,
+)
+from spindle.coordinator.transactions.ending import EndRequest
+from spindle.coordinator.transactions.initialization import check_initialization
+from spindle.coordinator.transactions.records import TRANSACTION_RECORDS
+from spindle.coordinator.transactions.shard import TransactionShard
+from spindle.metadata.features import TRANSACTION_VERSION
+from spindle.protocol.messages.end_txn import EndTxnResponse
+from spindle.protocol.messages.init_producer_id import (
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
+from spindle.protocol.messages.list_transactions import (
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+)
+from spindle.replicas.metadata_view import MetadataView
+from spindle.runtime import background
+from spindle.runtime.coordinator.marker_sender import MarkerSender
+from spindle.runtime.coordinator.shard_driver import ShardDriver, ShardState
+from spindle.runtime.coordinator.shard_table import ShardTable
+from spindle.runtime.coordinator.shard_writer import Clock, CoordinatorLog, ShardSettings
+from spindle.runtime.peers.port import Peers
+from spindle.serving.producer_ids import NoProducerId, ProducerIds
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class TransactionCoordinator:
+    """Implements `TransactionCoordinatorPort`. All calls must come from one event loop."""
+
+    def __init__(
+        self,
+        node_id: int,
+        config: TransactionsConfig,
+        coordinator_log: CoordinatorLog,
+        metadata: MetadataView,
+        clock: Clock,
+        settings: ShardSettings,
+        producer_ids: ProducerIds,
+        listener: str,
+        peers: Peers,
+    ) -> None:
+        """Create a coordinator without shards; markers go to brokers on `listener`."""
+        self.shards: ShardTable[TransactionShard] = ShardTable(
+            node_id, TRANSACTIONS_TOPIC, metadata, lambda: settings.commit_timeout_ms / 1000
+        )
+        self._config = config
+        self._log = coordinator_log
+        self._metadata = metadata
+        self._clock = clock
+        self._settings = settings
+        self._producer_ids = producer_ids
+        self._markers = MarkerSender(metadata, listener, peers, self.shards.by_partition.get)
+        self._is_allocating = False
+
+    # ------------------------------------------------------------ leadership
+
+    def on_elected(self, partition: int, leader_epoch: int) -> None:
+        """Load a partition of `__transaction_state` that this broker now leads.
+
+        A shard of an earlier epoch is loaded again, because an append of that epoch may have failed
+        although its record stays in the log.
+        """
+        shard = self.shards.by_partition.get(partition)
+        if shard is not None and leader_epoch <= shard.leader_epoch:
+            return
+        self.shards.close(partition)
+        core = TransactionShard(
+            self._config,
+            self._take_producer_id,
+            self._transaction_version,
+            lambda transaction, partitions: self._markers.add(
+                partition, core, transaction, partitions
+            ),
+        )
+        log.debug("Loading %s-%d at epoch %d", TRANSACTIONS_TOPIC, partition, leader_epoch)
+        self.shards.by_partition[partition] = ShardDriver(
+            TopicPartition(TRANSACTIONS_TOPIC, partition),
+            leader_epoch,
+            core,
+            TRANSACTION_RECORDS,
+            self._log,
+            self._clock,
+            self._settings,
+            _log_loaded,
+        )
+
+    def on_resigned(self, partition: int) -> None:
+        """Close the shard of a partition that this broker no longer leads."""
+        self.shards.close(partition)
+
+    async def close(self) -> None:
+        """Close all shards, and send no markers any more."""
+        for shard in self.shards:
+            self.on_resigned(shard.partition.partition)
+        await self._markers.close()
+
+    # ------------------------------------------------------------ requests of producers
+
+    async def init_producer_id(self, request: InitProducerIdRequest) -> InitProducerIdResponse:
+        """Pass InitProducerId to the shard of the transactional id."""
+        check_initialization(request, self._config)
+        name = request.transactional_id or ""
+
+        async def ask() -> InitProducerIdResponse:
+            shard = await self.shards.wait_for(name)
+            core = shard.shard
+            response: InitProducerIdResponse = await shard.submit(
+                lambda token, now_ms: core.init_producer_id(token, request, now_ms)
+            )
+            return response
+
+        return await self._with_producer_id(ask)
+
+    def add_partitions(
+        self,
+        transactional_id: str,
+        producer: tuple[int, int],
+        partitions: Sequence[TopicPartition],
+        client_version: int,
+    ) -> Awaitable[Mapping[TopicPartition, ErrorCode]]:
+        """Begin to add partitions to a transaction; they have NONE when that is committed."""
+
+        async def add() -> Mapping[TopicPartition, ErrorCode]:
+            shard = await self._shard_of(transactional_id)
+            core = shard.shard
+            await shard.submit(
+                lambda token, now_ms: core.add_partitions(
+                    token, transactional_id, producer, partitions, client_version, now_ms
+                )
+            )
+            return dict.fromkeys(partitions, ErrorCode.NONE)
+
+        return asyncio.ensure_future(add())
+
+    async def verify_partitions(
+        self, transactional_id: str, producer: tuple[int, int], partitions: Sequence[TopicPartition]
+    ) -> dict[TopicPartition, ErrorCode]:
+        """Return NONE for each partition that belongs to the producer's transaction."""
+        shard = await self._shard_of(transactional_id)
+        shard.check_active()
+        return shard.shard.verify_partitions(transactional_id, producer, partitions)
+
+    async def end_transaction(self, transactional_id: str, request: EndRequest) -> EndTxnResponse:
+        """Pass EndTxn to the shard of the transactional id."""
+
+        async def ask() -> EndTxnResponse:
+            shard = await self._shard_of(transactional_id)
+            core = shard.shard
+            response: EndTxnResponse = await shard.submit(
+                lambda token, now_ms: core.end_transaction(token, transactional_id, request, now_ms)
+            )
+            return response
+
+        return await self._with_producer_id(ask)
+
+    async def _shard_of(self, transactional_id: str) -> ShardDriver[TransactionShard]:
+        if not transactional_id:
+            raise ApiError(ErrorCode.INVALID_REQUEST)
+        return await self.shards.wait_for(transactional_id)
+
+    # ------------------------------------------------------------ questions
+
+    def describe(self, transactional_id: str) -> DescribedTransaction:
+        """Describe a transactional id. Never raises: it has its own error."""
+        if not transactional_id:
+            return transaction_error(transactional_id, ErrorCode.INVALID_REQUEST)
+        try:
+            shard = self.shards.of(transactional_id)
+            shard.check_active()
+        except ApiError as error:
+            return transaction_error(transactional_id, error.code)
+        return shard.shard.describe(transactional_id)
+
+    def list_transactions(self, request: ListTransactionsRequest) -> ListTransactionsResponse:
+        """List the transactional ids of all shards.
+
+        Raises:
+            ApiError: a shard is loading, or the pattern is not a regular expression.
+        """
+        if self.shards.is_loading:
+            raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        wanted = TransactionFilter(request)
+        response = ListTransactionsResponse(unknown_state_filters=unknown_states(request))
+        now_ms = self._clock()
+        for shard in self.shards:
+            if shard.state is ShardState.ACTIVE:
+                response.transaction_states += shard.shard.list_ids(wanted, now_ms)
+        return response
+
+    # ------------------------------------------------------------ what the shards need
+
+    def _transaction_version(self) -> int:
+        return self._metadata.image.features.levels.get(TRANSACTION_VERSION, 0)
+
+    def _take_producer_id(self) -> int:
+        """Return an unused producer id; ask the controller for more if there is none.
+
+        Raises:
+            NoProducerId: there will be one later.
+        """
+        try:
+            return self._producer_ids.take_now()
+        except NoProducerId:
+            if not self._is_allocating:
+                self._is_allocating = True
+                background.run_once(self._allocate(), "allocating producer ids")
+            raise
+
+    async def _allocate(self) -> None:
+        try:
+            await self._producer_ids.prepare()
+        except ApiError as error:
+            log.info("No producer ids from the controller: %s", error)
+        finally:
+            self._is_allocating = False
+
+    async def _with_producer_id(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """Return the answer; ask again when there are producer ids if it needs a new one."""
+        try:
+            return await ask()
+        except NoProducerId:
+            await self._producer_ids.prepare()
+        return await ask()
+
+
+def _log_loaded(shard: ShardDriver[TransactionShard]) -> None:
+    log.log(
+        logging.INFO if shard.loaded_records else logging.DEBUG,
+        "Loaded %d transactional ids of %s (%d records)",
+        len(shard.shard.ids),
+        shard.partition,
+        shard.loaded_records,
+    )

@@ -1,0 +1,323 @@
+"""The transaction coordinator on the event loop: elections, markers, producer ids."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from coordinator_log import MemoryLog, View, image_of, run, standing_clock, topic
+
+from spindle.common.errors import ApiError, ErrorCode
+from spindle.common.ids import TRANSACTIONS_TOPIC, TopicPartition
+from spindle.coordinator.transactions.config import TransactionsConfig
+from spindle.coordinator.transactions.ending import EndRequest
+from spindle.metadata.feature_image import FeaturesImage
+from spindle.metadata.features import TRANSACTION_VERSION
+from spindle.metadata.image import MetadataImage
+from spindle.protocol.message import Message
+from spindle.protocol.messages.allocate_producer_ids import AllocateProducerIdsResponse
+from spindle.protocol.messages.init_producer_id import InitProducerIdRequest
+from spindle.protocol.messages.list_transactions import ListTransactionsRequest
+from spindle.protocol.messages.write_txn_markers import (
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+from spindle.raft.ready import Destination
+from spindle.runtime.coordinator.shard_writer import ShardSettings
+from spindle.runtime.coordinator.transaction_coordinator import TransactionCoordinator
+from spindle.runtime.peers.port import PeerUnavailable
+from spindle.serving.producer_ids import ProducerIds
+
+P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
+LISTENER = "PLAINTEXT"
+
+
+async def settle() -> None:
+    """Let every task that is ready run."""
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+class Controller:
+    """Allocates blocks of two producer ids; refuses while `is_down`."""
+
+    def __init__(self) -> None:
+        self.next = 0
+        self.is_down = False
+
+    async def request(self, _: Message, context: object = None) -> AllocateProducerIdsResponse:
+        if self.is_down:
+            raise ApiError(ErrorCode.NOT_CONTROLLER)
+        self.next += 2
+        return AllocateProducerIdsResponse(producer_id_start=self.next - 2, producer_id_len=2)
+
+
+class Leaders:
+    """The leaders of partitions: answers are `codes` in turn, then NONE; None is no answer."""
+
+    def __init__(self) -> None:
+        self.codes: list[int | None] = []
+        self.requests: list[WriteTxnMarkersRequest] = []
+        self.gate: asyncio.Event | None = None
+        self.is_closed = False
+
+    async def request(self, _: Destination, message: Message) -> Message:
+        assert isinstance(message, WriteTxnMarkersRequest)
+        self.requests.append(message)
+        if self.gate is not None:
+            await self.gate.wait()
+        code = self.codes.pop(0) if self.codes else ErrorCode.NONE
+        if code is None:
+            raise PeerUnavailable("no answer")
+        result = WriteTxnMarkersResponse.WritableTxnMarkerResult
+        topic_type = result.WritableTxnMarkerTopicResult
+        partition = topic_type.WritableTxnMarkerPartitionResult
+        return WriteTxnMarkersResponse(
+            markers=[
+                result(
+                    producer_id=marker.producer_id,
+                    topics=[
+                        topic_type(
+                            name=each.name,
+                            partitions=[
+                                partition(partition_index=index, error_code=code)
+                                for index in each.partition_indexes
+                            ],
+                        )
+                        for each in marker.topics
+                    ],
+                )
+                for marker in message.markers
+            ]
+        )
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+class TransactionBroker:
+    """A broker that leads all partitions of `__transaction_state`."""
+
+    def __init__(self, log: MemoryLog | None = None) -> None:
+        self.log = log or MemoryLog()
+        self.view = View(self.image())
+        self.controller = Controller()
+        self.leaders = Leaders()
+        self.transactions = TransactionCoordinator(
+            1,
+            TransactionsConfig(append_retry_ms=1),
+            self.log,
+            self.view,  # type: ignore[arg-type]
+            standing_clock,
+            ShardSettings(retry_ms=1),
+            ProducerIds(1, self.controller),
+            LISTENER,
+            self.leaders,
+        )
+        for partition in range(2):
+            self.transactions.on_elected(partition, 3)
+
+    def image(self, data_partitions: int = 2, data_leader: int = 1) -> MetadataImage:
+        image = image_of(
+            topic(TRANSACTIONS_TOPIC, b"x" * 16, 2),
+            topic("t", b"t" * 16, data_partitions, data_leader),
+        )
+        return replace(image, features=FeaturesImage({TRANSACTION_VERSION: 2}))
+
+    async def init(self, name: str = "tx") -> tuple[int, int]:
+        response = await self.transactions.init_producer_id(
+            InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=60_000)
+        )
+        if response.error_code:
+            raise ApiError(ErrorCode(response.error_code))
+        return response.producer_id, response.producer_epoch
+
+    async def begin(self, name: str = "tx") -> tuple[int, int]:
+        producer = await self.init(name)
+        await self.transactions.add_partitions(name, producer, [P0, P1], 2)
+        return producer
+
+    async def end(self, producer: tuple[int, int], name: str = "tx") -> tuple[int, int]:
+        request = EndRequest(*producer, is_commit=True, client_version=2)
+        response = await self.transactions.end_transaction(name, request)
+        return response.producer_id, response.producer_epoch
+
+    async def until(self, state: str, name: str = "tx") -> None:
+        """Wait until a record brings the transactional id into this state."""
+        while self.transactions.describe(name).transaction_state != state:
+            self.log.grown.clear()
+            await self.log.grown.wait()
+            await settle()
+
+
+def with_broker(story: Callable[[TransactionBroker], Coroutine[Any, Any, None]]) -> None:
+    async def whole() -> None:
+        broker = TransactionBroker()
+        await story(broker)
+        await broker.transactions.close()
+        assert broker.leaders.is_closed
+
+    run(whole)
+
+
+def test_a_transaction_from_its_producer_id_to_its_completion() -> None:
+    async def story(broker: TransactionBroker) -> None:
+        producer = await broker.begin()
+        assert producer == (0, 0)
+        assert await broker.end(producer) == (0, 1)
+        await broker.until("CompleteCommit")
+        (request,) = broker.leaders.requests
+        (marker,) = request.markers
+        assert (marker.producer_id, marker.producer_epoch) == (0, 1)
+        assert (marker.coordinator_epoch, marker.transaction_version) == (3, 2)
+        assert marker.transaction_result
+        assert [(t.name, t.partition_indexes) for t in marker.topics] == [("t", [0, 1])]
+
+    with_broker(story)
+
+
+def test_markers_of_many_transactions_share_a_request() -> None:
+    async def story(broker: TransactionBroker) -> None:
+        broker.leaders.gate = asyncio.Event()
+        names = [f"tx{n}" for n in range(5)]
+        producers = {name: await broker.begin(name) for name in names}
+        for name, producer in producers.items():
+            await broker.end(producer, name)
+        await settle()
+        assert len(broker.leaders.requests) == 1
+        broker.leaders.gate.set()
+        for name in names:
+            await broker.until("CompleteCommit", name)
+        assert [len(request.markers) for request in broker.leaders.requests] == [1, 4]
+
+    with_broker(story)
+
+
+@pytest.mark.parametrize(
+    "code", [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_SERVER_ERROR, None]
+)
+def test_markers_are_sent_until_they_are_written(code: int | None) -> None:
+    async def story(broker: TransactionBroker) -> None:
+        broker.leaders.codes = [code, code]
+        await broker.end(await broker.begin())
+        await broker.until("CompleteCommit")
+        assert len(broker.leaders.requests) == 3
+
+    with_broker(story)
+
+
+def test_markers_wait_for_a_leader() -> None:
+    async def story(broker: TransactionBroker) -> None:
+        producer = await broker.begin()
+        broker.view.image = broker.image(data_leader=-1)
+        await broker.end(producer)
+        await settle()
+        assert broker.leaders.requests == []
+        broker.view.image = broker.image()
+        await broker.until("CompleteCommit")
+
+    with_broker(story)
+
+
+def test_deleted_partitions_need_no_marker() -> None:
+    async def story(broker: TransactionBroker) -> None:
+        producer = await broker.begin()
+        broker.view.image = broker.image(data_partitions=0)
+        await broker.end(producer)
+        await broker.until("CompleteCommit")
+        assert broker.leaders.requests == []
+
+    with_broker(story)
+
+
+def test_a_fenced_coordinator_sends_no_more_markers() -> None:
+    async def story(broker: TransactionBroker) -> None:
+        broker.leaders.codes = [ErrorCode.TRANSACTION_COORDINATOR_FENCED]
+        await broker.end(await broker.begin())
+        await settle()
+        assert broker.transactions.describe("tx").transaction_state == "PrepareCommit"
+        assert len(broker.leaders.requests) == 1
+
+    with_broker(story)
+
+
+def test_a_new_coordinator_writes_the_markers_that_are_missing() -> None:
+    async def story(broker: TransactionBroker) -> None:
+        broker.leaders.gate = asyncio.Event()
+        await broker.end(await broker.begin())
+        for partition in range(2):
+            broker.transactions.on_resigned(partition)
+        with pytest.raises(ApiError, match="NOT_COORDINATOR"):
+            await broker.init()
+        second = TransactionBroker(broker.log)
+        await second.until("CompleteCommit")
+        assert second.leaders.requests[0].markers[0].producer_epoch == 1
+        await second.transactions.close()
+        broker.leaders.gate.set()
+
+    with_broker(story)
+
+
+def test_a_new_epoch_of_the_same_coordinator_loads_again() -> None:
+    async def story(broker: TransactionBroker) -> None:
+        broker.leaders.gate = asyncio.Event()
+        await broker.end(await broker.begin())
+        for partition in range(2):
+            broker.transactions.on_elected(partition, 4)
+        broker.leaders.gate.set()
+        await broker.until("CompleteCommit")
+        epochs = [request.markers[0].coordinator_epoch for request in broker.leaders.requests]
+        assert epochs[-1] == 4
+
+    with_broker(story)
+
+
+def test_producer_ids_come_in_blocks() -> None:
+    async def story(broker: TransactionBroker) -> None:
+        ids = [(await broker.init(f"tx{n}"))[0] for n in range(5)]
+        assert ids == [0, 1, 2, 3, 4]
+        broker.controller.is_down = True
+        assert await broker.init("tx5") == (5, 0)
+        with pytest.raises(ApiError, match="COORDINATOR_LOAD_IN_PROGRESS"):
+            await broker.init("tx6")
+        broker.controller.is_down = False
+        assert await broker.init("tx6") == (6, 0)
+
+    with_broker(story)
+
+
+def test_an_append_that_fails_is_told_and_changes_nothing() -> None:
+    async def story(broker: TransactionBroker) -> None:
+        producer = await broker.begin()
+        broker.log.failure = ErrorCode.NOT_ENOUGH_REPLICAS
+        with pytest.raises(ApiError, match="COORDINATOR_NOT_AVAILABLE"):
+            await broker.end(producer)
+        broker.log.failure = None
+        assert await broker.end(producer) == (0, 1)
+
+    with_broker(story)
+
+
+def test_a_name_that_no_record_can_hold_is_refused() -> None:
+    async def story(broker: TransactionBroker) -> None:
+        name = "x" * 40_000
+        for _ in range(2):
+            with pytest.raises(ApiError, match="UNKNOWN_SERVER_ERROR"):
+                await broker.init(name)
+
+    with_broker(story)
+
+
+def test_questions_while_a_partition_is_loading() -> None:
+    async def story(broker: TransactionBroker) -> None:
+        with pytest.raises(ApiError, match="COORDINATOR_LOAD_IN_PROGRESS"):
+            broker.transactions.list_transactions(ListTransactionsRequest())
+        loading = broker.transactions.describe("tx")
+        assert loading.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        await broker.begin()
+        listed = broker.transactions.list_transactions(ListTransactionsRequest())
+        assert [each.transactional_id for each in listed.transaction_states] == ["tx"]
+        assert broker.transactions.describe("").error_code == ErrorCode.INVALID_REQUEST
+
+    with_broker(story)
