@@ -210,6 +210,23 @@ class TestTransactions:
         log.increment_log_start_offset(2)
         assert log.last_stable_offset == 3
 
+    def test_the_last_stable_offset_is_not_below_the_log_start(self) -> None:
+        log = new_log(BIG)
+        append(log, "t", producer_id=7, sequence=0, transactional=True)
+        append(log, "a")
+        log.update_high_watermark(2)
+        log.increment_log_start_offset(1)
+        assert (log.log_start_offset, log.last_stable_offset) == (1, 1)
+
+    def test_a_transaction_stays_open_if_the_log_begins_inside_of_its_batch(self) -> None:
+        log = new_log(BIG)
+        append(log, "t", "u", producer_id=7, sequence=0, transactional=True)
+        append(log, "a")
+        log.update_high_watermark(2)
+        log.increment_log_start_offset(1)
+        log.truncate_to(2)
+        assert log.last_stable_offset == 1
+
 
 def test_silent_producers_are_forgotten_but_not_their_open_transactions() -> None:
     log = new_log(LogConfig(producer_id_expiration_ms=100))

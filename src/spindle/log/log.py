@@ -348,7 +348,8 @@ class Log:
 
     def _note_unstable(self) -> None:
         first = self.producers.first_unstable_offset
-        self._first_unstable_offset = _NO_UNSTABLE_OFFSET if first is None else first
+        start = self.log_start_offset  # the first records of a transaction may be deleted
+        self._first_unstable_offset = _NO_UNSTABLE_OFFSET if first is None else max(first, start)
 
     def active_producers(self) -> list[ProducerStateEntry]:
         """Return the state of every known producer."""

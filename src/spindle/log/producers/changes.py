@@ -89,6 +89,7 @@ def replay_producers(segments: Segments, producers: ProducerState, end_offset: i
     if start_offset < end_offset:
         for segment in segments.from_offset(start_offset):
             for _, header, data in segment.scan(segment.position_near(start_offset)):
-                if start_offset <= header.base_offset < end_offset:
+                # The log may begin inside a batch.
+                if start_offset < header.next_offset and header.base_offset < end_offset:
                     producers.replay(data, 0, header)
     producers.map_end_offset = end_offset
