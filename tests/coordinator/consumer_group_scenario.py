@@ -7,7 +7,7 @@ from group_scenario import GROUP, Scenario
 
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.uuids import Uuid
-from spindle.coordinator.config import ConsumerGroupConfig
+from spindle.coordinator.config import ConsumerGroupConfig, GroupCoordinatorConfig
 from spindle.coordinator.consumer.draft import TopicsView
 from spindle.coordinator.consumer.group import ConsumerGroup
 from spindle.coordinator.consumer.requests import check_request
@@ -53,10 +53,14 @@ class Consumer:
 class ConsumerScenario(Scenario):
     """A scenario of consumer groups. `topics` are the topics of the cluster."""
 
-    def __init__(self, **counts: int) -> None:
+    def __init__(self, config: GroupCoordinatorConfig | None = None, **counts: int) -> None:
         self.consumer_config = ConsumerGroupConfig()
         self.topics = topics_image(**(counts or {"t": 4}))
-        super().__init__()
+        super().__init__(config)
+
+    def start(self) -> None:
+        super().start()
+        self.shard.consumers.view = TopicsView(self.topics, 7)
 
     def consumer_group(self) -> ConsumerGroup:
         return self.shard.groups.consumer[GROUP]

@@ -287,13 +287,6 @@ def test_empty_group_changes_its_protocol_both_ways() -> None:
     assert list(s.consumer_group().members) == ["a"]
 
 
-def test_member_of_the_other_protocol_is_refused_while_the_group_has_members() -> None:
-    s = ConsumerScenario()
-    s.join("a")
-    answer = s.joined(s.ask_join())
-    assert answer.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-
-
 def test_session_without_heartbeats_does_not_survive_a_rejoin_in_epoch_zero() -> None:
     s = ConsumerScenario(t=2)
     a = s.join("a")

@@ -14,7 +14,8 @@ from spindle.coordinator.shard import GroupShard
 from spindle.protocol.messages.heartbeat import HeartbeatResponse
 from spindle.protocol.records.batch import BatchHeader, read_header
 from spindle.protocol.records.control import EndTransactionMarker
-from spindle.runtime.coordinator.shard_driver import Operation, ShardDriver
+from spindle.runtime.coordinator.shard_driver import ShardDriver
+from spindle.runtime.coordinator.shard_work import Operation
 from spindle.runtime.coordinator.shard_writer import ShardSettings
 
 AT = TopicPartition(OFFSETS_TOPIC, 0)

@@ -15,7 +15,6 @@ NO_PLACEHOLDERS: Final = "placeholders in values are not replaced"
 NO_TIERED_STORAGE: Final = "tiered storage is not supported"
 NO_SHARE_GROUPS: Final = "share groups and streams groups are not supported"
 ASSIGNED_AT_ONCE: Final = "a consumer group gets its new assignment at once"
-NO_MIGRATION: Final = "a group changes its protocol only while it is empty"
 REGEX_BY_CHANGE: Final = "regular expressions are compared again when topics change"
 NO_TELEMETRY: Final = "client metrics are not collected"
 

@@ -2,6 +2,26 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from enum import Enum
+
+
+class MigrationPolicy(Enum):
+    """How a group with members may change its protocol: `group.consumer.migration.policy`."""
+
+    DISABLED = "disabled"
+    UPGRADE = "upgrade"
+    DOWNGRADE = "downgrade"
+    BIDIRECTIONAL = "bidirectional"
+
+    @property
+    def allows_upgrade(self) -> bool:
+        """True if a classic group may become a consumer group."""
+        return self in (MigrationPolicy.UPGRADE, MigrationPolicy.BIDIRECTIONAL)
+
+    @property
+    def allows_downgrade(self) -> bool:
+        """True if a consumer group may become a classic group."""
+        return self in (MigrationPolicy.DOWNGRADE, MigrationPolicy.BIDIRECTIONAL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +46,8 @@ class GroupCoordinatorConfig:
     """`offsets.retention.check.interval.ms`."""
     consumer: "ConsumerGroupConfig" = field(default_factory=lambda: ConsumerGroupConfig())
     """Settings of consumer groups that have none of their own."""
+    migration: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
+    """`group.consumer.migration.policy`."""
     serves_consumer_groups: bool = True
     """False if `group.coordinator.rebalance.protocols` does not contain `consumer`."""
 

@@ -73,9 +73,6 @@ class Memberships:
         is_new_group = group is None
         consumer_group = self._groups.consumer.get(request.group_id)
         if group is None:
-            if consumer_group is not None and consumer_group.members:
-                out.answer(token, join_error(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id))
-                return
             if member_id:
                 out.answer(token, join_error(ErrorCode.UNKNOWN_MEMBER_ID, member_id))
                 return

@@ -1,6 +1,6 @@
 """The result of a group coordinator's operation, as data: what `Effects` mean for groups."""
 
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 from spindle.coordinator.effects import Effects
 from spindle.coordinator.records import CoordinatorRecord
@@ -22,16 +22,33 @@ class TimerKey(NamedTuple):
     `heartbeat`: the session of a member or a pending member times out. `join`: the join phase of a
     rebalance ends. `sync`: members that have not sent SyncGroup are removed. `consumer_session`:
     the session of a consumer group's member times out. `revocation`: such a member has not given up
-    partitions in time. `expiration`: expired offsets and empty groups of the shard are deleted.
+    partitions in time. `consumer_join`, `consumer_sync`: a classic member of a consumer group has
+    not sent JoinGroup or SyncGroup in time. `expiration`: expired offsets and empty groups of the
+    shard are deleted.
     """
 
-    kind: Literal["heartbeat", "join", "sync", "consumer_session", "revocation", "expiration"]
+    kind: Literal[
+        "heartbeat",
+        "join",
+        "sync",
+        "consumer_session",
+        "revocation",
+        "consumer_join",
+        "consumer_sync",
+        "expiration",
+    ]
     group_id: str = ""
     member_id: str = ""
 
 
+CONSUMER_STEP_TIMERS: Final[
+    tuple[Literal["revocation"], Literal["consumer_join"], Literal["consumer_sync"]]
+] = ("revocation", "consumer_join", "consumer_sync")
+"""Kinds of the timers with which a consumer group waits for the next step of a member."""
+
+
 class GroupCreated(NamedTuple):
-    """A group was created by a join, and its first record is appended."""
+    """A classic group was created, by a join or from a consumer group; its record is appended."""
 
     group_id: str
 

@@ -91,7 +91,7 @@ class GroupShard:
         self.groups = GroupTable()
         self.offsets = OffsetStore()
         self.rebalances = Rebalances(config)
-        self.consumers = ConsumerGroups(config.consumer, self.groups, new_id)
+        self.consumers = ConsumerGroups(config, self.groups, self.rebalances, new_id)
         self._memberships = Memberships(config, self.groups, self.rebalances, new_id)
         self._requests = OffsetRequests(config, self.groups, self.offsets)
         self._transactional = TransactionalOffsets(config, self.groups)
@@ -99,27 +99,43 @@ class GroupShard:
     # ------------------------------------------------------------ members
 
     def join(self, token: Token, request: JoinGroupRequest, client: Client, now_ms: int) -> Outcome:
-        """Decide on JoinGroup. A later outcome may hold the answer."""
+        """Decide on JoinGroup (exclusive in a consumer group). A later outcome may hold the answer.
+
+        Raises ApiError if a consumer group refuses the member.
+        """
         out = Outcome()
-        self._memberships.join(token, request, client, now_ms, out)
+        if self.consumers.serves(request.group_id):
+            response = self.consumers.join(request, client, now_ms, out)
+            out.answer_after_commit(token, response)
+        else:
+            self._memberships.join(token, request, client, now_ms, out)
         return out
 
     def sync(self, token: Token, request: SyncGroupRequest, now_ms: int) -> Outcome:
         """Decide on SyncGroup. A later outcome may hold the answer."""
         out = Outcome()
-        self._memberships.sync(token, request, now_ms, out)
+        if self.consumers.serves(request.group_id):
+            out.answer(token, self.consumers.sync(request, now_ms, out))
+        else:
+            self._memberships.sync(token, request, now_ms, out)
         return out
 
     def heartbeat(self, token: Token, request: HeartbeatRequest, now_ms: int) -> Outcome:
         """Decide on Heartbeat. Raises ApiError if the member or its generation is unknown."""
         out = Outcome()
-        out.answer(token, self._memberships.heartbeat(request, now_ms, out))
+        if self.consumers.serves(request.group_id):
+            out.answer(token, self.consumers.classic_heartbeat(request, now_ms, out))
+        else:
+            out.answer(token, self._memberships.heartbeat(request, now_ms, out))
         return out
 
     def leave(self, token: Token, request: LeaveGroupRequest, now_ms: int) -> Outcome:
         """Decide on LeaveGroup. Raises ApiError UNKNOWN_MEMBER_ID if there is no such group."""
         out = Outcome()
-        response = self._memberships.leave(request, now_ms, out)
+        if self.consumers.serves(request.group_id):
+            response = self.consumers.leave(request, now_ms, out)
+        else:
+            response = self._memberships.leave(request, now_ms, out)
         out.answer_after_commit(token, response)
         return out
 
@@ -338,7 +354,7 @@ class GroupShard:
             elif isinstance(record, ConsumerGroupRecord):
                 self.groups.replay_consumer(record)
             elif record.value is None:
-                self.groups.remove(record.group_id)
+                self._remove_classic(record.group_id, out)
             else:
                 group = self.groups.get(record.group_id)
                 if group is None:
@@ -355,6 +371,11 @@ class GroupShard:
     def failed(self, _: Sequence[CoordinatorRecord], _code: ErrorCode, _now_ms: int) -> Outcome:
         """Return nothing: the completions of an outcome undo what its records would have stored."""
         return Outcome()
+
+    def _remove_classic(self, group_id: str, out: Outcome) -> None:
+        if self.groups.remove(group_id) is not None:
+            out.cancel_timer(TimerKey("join", group_id))
+            out.cancel_timer(TimerKey("sync", group_id))
 
     def complete(self, completion: Completion, code: ErrorCode, now_ms: int) -> Outcome:
         """Finish what waited for an append that ended with `code` (NONE: it is committed)."""

@@ -16,7 +16,6 @@ from spindle.config.no_effect import (
     FIXED_LOAD_BUFFER,
     FIXED_THREADS,
     GROUP_WRITES,
-    NO_MIGRATION,
     REGEX_BY_CHANGE,
 )
 from spindle.config.validators import ListOf, OneOfIgnoringCase, Range
@@ -41,8 +40,7 @@ GROUPS_KEYS = (
               "Maximum number of members of a consumer group."),
     ConfigKey("group.consumer.migration.policy", STRING, "bidirectional",
               OneOfIgnoringCase("DISABLED", "DOWNGRADE", "UPGRADE", "BIDIRECTIONAL"), READ_ONLY,
-              "Conversions between classic and consumer groups that are allowed.",
-              no_effect=NO_MIGRATION),
+              "Conversions between classic and consumer groups that are allowed."),
     ConfigKey("group.consumer.min.assignment.interval.ms", INT, 0, Range(0), READ_ONLY,
               "Lower limit of group.consumer.assignment.interval.ms.",
               no_effect=ASSIGNED_AT_ONCE),

@@ -13,8 +13,9 @@ from spindle.protocol.messages.list_groups import ListGroupsResponse
 
 CONSUMER_TYPE: Final = "consumer"
 _PROTOCOL_TYPE: Final = "consumer"
+_CLASSIC_MEMBER: Final = 0
 _CONSUMER_MEMBER: Final = 1
-"""Member type of a member that uses the consumer protocol."""
+"""Member types by the protocol that a member uses."""
 
 DescribedConsumerGroup = ConsumerGroupDescribeResponse.DescribedGroup
 _Assignment = ConsumerGroupDescribeResponse.DescribedGroup.Member.Assignment
@@ -73,7 +74,7 @@ def _described_member(
         subscribed_topic_regex=member.topic_regex,
         assignment=_assignment(present, topics),
         target_assignment=_assignment(group.targets.get(member.member_id, {}), topics),
-        member_type=_CONSUMER_MEMBER,
+        member_type=_CONSUMER_MEMBER if member.classic is None else _CLASSIC_MEMBER,
     )
 
 

@@ -54,6 +54,7 @@ class ConsumerGroup:
         regexes: topics that match each regular expression of a member.
         topics_seen, regexes_checked_ms: soft state: the metadata for which the topics were last
             compared, and the time at which the regular expressions were.
+        rejoin_deadlines_ms: soft state: until when a classic member has to join again.
     """
 
     def __init__(self, group_id: str) -> None:
@@ -67,6 +68,7 @@ class ConsumerGroup:
         self.regexes: dict[str, frozenset[str]] = {}
         self.topics_seen: object = None
         self.regexes_checked_ms: int | None = None
+        self.rejoin_deadlines_ms: dict[str, int] = {}
         self._owners: dict[tuple[Uuid, int], str] = {}
 
     @property
@@ -112,6 +114,24 @@ class ConsumerGroup:
             return member.topic_names
         return member.topic_names | self.regexes.get(member.topic_regex, frozenset())
 
+    def supports_classic(self, protocols: Iterable[str]) -> bool:
+        """Return True if all classic members speak one of these protocols."""
+        spoken = [
+            {name for name, _ in member.classic.protocols}
+            for member in self.members.values()
+            if member.classic is not None
+        ]
+        return any(all(name in names for names in spoken) for name in protocols)
+
+    def waits_for_partitions(self, member: ConsumerMember) -> bool:
+        """Return True if another member still owns a partition of the member's target."""
+        return any(
+            partition not in member.assigned.get(topic_id, {})
+            and not self.is_free(topic_id, partition)
+            for topic_id, partitions in self.targets.get(member.member_id, {}).items()
+            for partition in partitions
+        )
+
     def preferred_assignor(self, members: Iterable[ConsumerMember], default: str) -> str:
         """Return the assignor that most of the members wish for."""
         votes: dict[str, int] = {}
@@ -137,7 +157,7 @@ class ConsumerGroup:
         if member_epoch < 0 and not self.members:
             return
         member = self.member(member_id)
-        if api_version < OFFSET_COMMIT_FROM_VERSION:
+        if member.classic is None and api_version < OFFSET_COMMIT_FROM_VERSION:
             raise ApiError(
                 ErrorCode.UNSUPPORTED_VERSION,
                 f"OffsetCommit version {OFFSET_COMMIT_FROM_VERSION} or above must be used by "
@@ -247,6 +267,8 @@ class ConsumerGroup:
                 and self.static_members.get(old.instance_id) == member_id
             ):
                 del self.static_members[old.instance_id]
+            if member is None:
+                self.rejoin_deadlines_ms.pop(member_id, None)
         if member is not None:
             self.members[member_id] = member
             for name in _owned_by(member):
@@ -280,7 +302,7 @@ def _owned_by(member: ConsumerMember) -> Iterator[tuple[Uuid, int]]:
 def _check_epoch(
     member: ConsumerMember, member_epoch: int, partitions: Iterable[tuple[Uuid, int]]
 ) -> None:
-    """Raise ApiError STALE_MEMBER_EPOCH unless the member has owned the partitions since then."""
+    """Raise ApiError unless the member has owned the partitions since the epoch."""
     if member_epoch == member.epoch:
         return
     if member_epoch < member.epoch:
@@ -292,7 +314,7 @@ def _check_epoch(
 
 def _stale(received: int, member: ConsumerMember) -> ApiError:
     return ApiError(
-        ErrorCode.STALE_MEMBER_EPOCH,
+        ErrorCode.STALE_MEMBER_EPOCH if member.classic is None else ErrorCode.ILLEGAL_GENERATION,
         f"The received member epoch {received} does not match the expected member epoch "
         f"{member.epoch}.",
     )

@@ -5,23 +5,31 @@ from typing import Final
 
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.coordinator.classic_group import ClassicGroup, GroupState
-from spindle.coordinator.config import ConsumerGroupConfig
+from spindle.coordinator.config import ConsumerGroupConfig, GroupCoordinatorConfig
 from spindle.coordinator.consumer import descriptions
+from spindle.coordinator.consumer.classic_members import ClassicMembers
+from spindle.coordinator.consumer.conversions import check_upgrade, upgrade_records
+from spindle.coordinator.consumer.departures import Departures
 from spindle.coordinator.consumer.descriptions import DescribedConsumerGroup
 from spindle.coordinator.consumer.draft import TopicsView
 from spindle.coordinator.consumer.group import ConsumerGroup
 from spindle.coordinator.consumer.member import JOINING_EPOCH, ConsumerMember, MemberState
 from spindle.coordinator.consumer.memberships import ConsumerMemberships
 from spindle.coordinator.group_table import GroupTable
-from spindle.coordinator.outcome import Client, Outcome, TimerKey
+from spindle.coordinator.outcome import CONSUMER_STEP_TIMERS, Client, Outcome, TimerKey
+from spindle.coordinator.rebalance import Rebalances, answer_join, answer_sync, join_error
 from spindle.coordinator.records import GroupRecord
 from spindle.metadata.topics import EMPTY_TOPICS
 from spindle.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
+from spindle.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from spindle.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from spindle.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from spindle.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
-CONSUMER_TIMERS: Final = ("consumer_session", "revocation")
+CONSUMER_TIMERS: Final = ("consumer_session", *CONSUMER_STEP_TIMERS)
 """Kinds of the timers of members of consumer groups."""
 
 
@@ -32,15 +40,31 @@ class ConsumerGroups:
         view: the topics of the latest request, for the timers that fire after it.
     """
 
-    __slots__ = ("_config", "_configs", "_groups", "_memberships", "view")
+    __slots__ = (
+        "_classic",
+        "_config",
+        "_configs",
+        "_departures",
+        "_groups",
+        "_memberships",
+        "view",
+    )
 
     def __init__(
-        self, config: ConsumerGroupConfig, groups: GroupTable, new_id: Callable[[], str]
+        self,
+        config: GroupCoordinatorConfig,
+        groups: GroupTable,
+        rebalances: Rebalances,
+        new_id: Callable[[], str],
     ) -> None:
         self._config = config
         self._configs: dict[str, ConsumerGroupConfig] = {}
         self._groups = groups
-        self._memberships = ConsumerMemberships(new_id)
+        self._departures = Departures(config, groups, rebalances)
+        self._memberships = ConsumerMemberships(self._departures, new_id)
+        self._classic = ClassicMembers(
+            config.migration, self._memberships, self._departures, new_id
+        )
         self.view = TopicsView(EMPTY_TOPICS, -1)
 
     def heartbeat(
@@ -58,31 +82,86 @@ class ConsumerGroups:
             ApiError: the request is refused; the message says why.
         """
         self.view = view
-        group = self._group_of(request, out)
+        group = self._group_of(request, now_ms, out)
         if request.member_epoch < JOINING_EPOCH:
-            return self._memberships.leave(group, request, view.topics, out)
+            return self._memberships.leave(group, request, view.topics, now_ms, out)
         self._configs[group.group_id] = config
         return self._memberships.heartbeat(group, config, request, client, view, now_ms, out)
 
-    def _group_of(self, request: ConsumerGroupHeartbeatRequest, out: Outcome) -> ConsumerGroup:
+    def _group_of(
+        self, request: ConsumerGroupHeartbeatRequest, now_ms: int, out: Outcome
+    ) -> ConsumerGroup:
         """Return the group, a new one for a member that joins.
 
-        An empty classic group becomes a consumer group, and keeps its offsets.
+        A classic group becomes a consumer group with the first member that uses the consumer
+        protocol, and keeps its offsets.
         """
         group_id = request.group_id
         classic = self._groups.get(group_id)
         group = self._groups.consumer.get(group_id)
         if classic is None and group is not None:
             return group
-        if request.member_epoch != JOINING_EPOCH or (classic is not None and not _is_idle(classic)):
+        if request.member_epoch != JOINING_EPOCH:
             kind = "Group" if request.member_epoch < JOINING_EPOCH else "Consumer group"
             reason = f"{kind} {group_id} not found."
             if classic is not None:
                 reason = f"Group {group_id} is not a consumer group."
             raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, reason)
-        if classic is not None:
+        if classic is None:
+            return ConsumerGroup(group_id)
+        if classic.state is GroupState.EMPTY:
             out.records.append(GroupRecord(group_id, None))
-        return ConsumerGroup(group_id)
+            return ConsumerGroup(group_id)
+        return self._upgrade(classic, now_ms, out)
+
+    def _upgrade(self, classic: ClassicGroup, now_ms: int, out: Outcome) -> ConsumerGroup:
+        """Return the consumer group that a classic group with members becomes."""
+        check_upgrade(classic, self._config)
+        records = upgrade_records(classic, self.view.topics, now_ms)
+        group = ConsumerGroup(classic.group_id)
+        for record in records:
+            group.replay(record)
+        out.records.append(GroupRecord(classic.group_id, None))
+        out.records += records
+        code = ErrorCode.REBALANCE_IN_PROGRESS
+        for member in classic.members.values():
+            answer_join(classic, member, join_error(code, member.member_id), out)
+            answer_sync(member, SyncGroupResponse(error_code=code), out)
+        for upgraded in group.members.values():
+            self._begin_session(group, upgraded, now_ms, out)
+        return group
+
+    # ------------------------------------------------------------ members of the classic protocol
+
+    def serves(self, group_id: str) -> bool:
+        """Return True if classic members of the group are members of a consumer group."""
+        group = self._groups.consumer.get(group_id)
+        return group is not None and bool(group.members) and self._groups.get(group_id) is None
+
+    def join(
+        self, request: JoinGroupRequest, client: Client, now_ms: int, out: Outcome
+    ) -> JoinGroupResponse:
+        """Decide on JoinGroup. Raises ApiError if it is refused."""
+        group = self._groups.consumer[request.group_id]
+        config = self._config_of(group)
+        return self._classic.join(group, config, request, client, self.view, now_ms, out)
+
+    def sync(self, request: SyncGroupRequest, now_ms: int, out: Outcome) -> SyncGroupResponse:
+        """Decide on SyncGroup. Raises ApiError if it is refused."""
+        group = self._groups.consumer[request.group_id]
+        return self._classic.sync(group, request, self.view.topics, now_ms, out)
+
+    def classic_heartbeat(
+        self, request: HeartbeatRequest, now_ms: int, out: Outcome
+    ) -> HeartbeatResponse:
+        """Decide on Heartbeat. Raises ApiError if it is refused."""
+        group = self._groups.consumer[request.group_id]
+        return self._classic.heartbeat(group, request, now_ms, out)
+
+    def leave(self, request: LeaveGroupRequest, now_ms: int, out: Outcome) -> LeaveGroupResponse:
+        """Decide on LeaveGroup."""
+        group = self._groups.consumer[request.group_id]
+        return self._classic.leave(group, request, self.view.topics, now_ms, out)
 
     def describe(self, group_id: str) -> DescribedConsumerGroup:
         """Answer ConsumerGroupDescribe for one group."""
@@ -91,22 +170,22 @@ class ConsumerGroups:
             return descriptions.missing(group_id, f"Group {group_id} is not a consumer group.")
         if group is None:
             return descriptions.missing(group_id, f"Group {group_id} not found.")
-        return descriptions.described(group, self._config.assignors[0], self.view.topics)
+        return descriptions.described(group, self._config.consumer.assignors[0], self.view.topics)
 
     # ------------------------------------------------------------ time
 
     def on_timer(self, key: TimerKey, now_ms: int, out: Outcome) -> None:
-        """Remove a member that was silent for too long, or did not give up its partitions."""
+        """Remove a member that was silent for too long, or that did not take its next step."""
         group = self._groups.consumer.get(key.group_id)
         member = None if group is None else group.members.get(key.member_id)
-        if group is None or member is None:
+        if group is None or member is None or self._groups.get(key.group_id) is not None:
             return
         if key.kind == "revocation" and member.state is not MemberState.UNREVOKED_PARTITIONS:
             return
-        self._memberships.remove(group, member.member_id, self.view.topics, out)
+        self._departures.remove(group, [member.member_id], self.view.topics, now_ms, out)
         # If the removal is not committed, the session timer tries again.
         key = TimerKey("consumer_session", group.group_id, member.member_id)
-        out.set_timer(key, now_ms + self._config_of(group).session_timeout_ms)
+        out.set_timer(key, now_ms + self._session_ms(group, member))
 
     def loaded(self, now_ms: int, out: Outcome) -> None:
         """Begin the sessions of all members, and the time of those that give up partitions."""
@@ -118,14 +197,15 @@ class ConsumerGroups:
         self, group: ConsumerGroup, member: ConsumerMember, now_ms: int, out: Outcome
     ) -> None:
         session = TimerKey("consumer_session", group.group_id, member.member_id)
-        out.set_timer(session, now_ms + self._config_of(group).session_timeout_ms)
+        out.set_timer(session, now_ms + self._session_ms(group, member))
         if member.state is MemberState.UNREVOKED_PARTITIONS:
             revocation = TimerKey("revocation", group.group_id, member.member_id)
             out.set_timer(revocation, now_ms + member.rebalance_timeout_ms)
 
+    def _session_ms(self, group: ConsumerGroup, member: ConsumerMember) -> int:
+        if member.classic is not None:
+            return member.classic.session_timeout_ms
+        return self._config_of(group).session_timeout_ms
+
     def _config_of(self, group: ConsumerGroup) -> ConsumerGroupConfig:
-        return self._configs.get(group.group_id, self._config)
-
-
-def _is_idle(group: ClassicGroup) -> bool:
-    return group.state is GroupState.EMPTY and not group.pending_joins
+        return self._configs.get(group.group_id, self._config.consumer)

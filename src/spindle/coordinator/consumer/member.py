@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from spindle.common.uuids import Uuid
 
@@ -17,6 +17,14 @@ LEAVING_EPOCH: Final = -1
 STATIC_LEAVING_EPOCH: Final = -2
 """Member epoch of a static member that has left and may come back within its session timeout."""
 JOINING_EPOCH: Final = 0
+
+
+class ClassicSettings(NamedTuple):
+    """The part of its last JoinGroup that only a member of the classic protocol has."""
+
+    session_timeout_ms: int
+    protocols: tuple[tuple[str, bytes], ...]
+    """Name and metadata of each protocol that it speaks, in its order of preference."""
 
 
 class MemberState(Enum):
@@ -45,6 +53,7 @@ class ConsumerMember:
             answer was lost still sends the latter.
         assigned: partitions that it may read.
         revoking: partitions that it has been told to give up.
+        classic: settings of a member that uses the classic protocol, None for the others.
     """
 
     member_id: str
@@ -61,6 +70,7 @@ class ConsumerMember:
     state: MemberState = MemberState.STABLE
     assigned: Owned = field(default_factory=dict)
     revoking: Owned = field(default_factory=dict)
+    classic: ClassicSettings | None = None
 
     @property
     def has_left(self) -> bool:

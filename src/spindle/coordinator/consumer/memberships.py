@@ -10,6 +10,7 @@ from dataclasses import replace
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.uuids import Uuid
 from spindle.coordinator.config import ConsumerGroupConfig
+from spindle.coordinator.consumer.departures import Departures, stop_step_timers
 from spindle.coordinator.consumer.draft import GroupDraft, TopicsView
 from spindle.coordinator.consumer.group import ConsumerGroup
 from spindle.coordinator.consumer.member import (
@@ -42,9 +43,10 @@ _TopicPartitions = ConsumerGroupHeartbeatResponse.Assignment.TopicPartitions
 class ConsumerMemberships:
     """Decides on the members of all consumer groups of a shard."""
 
-    __slots__ = ("_new_id",)
+    __slots__ = ("_departures", "_new_id")
 
-    def __init__(self, new_id: Callable[[], str]) -> None:
+    def __init__(self, departures: Departures, new_id: Callable[[], str]) -> None:
+        self._departures = departures
         self._new_id = new_id
 
     def heartbeat(
@@ -63,22 +65,14 @@ class ConsumerMemberships:
             ApiError: the member is not known, fenced, or its group is full.
         """
         member_id = request.member_id or self._new_id()
-        if len(group.members) >= config.max_size and member_id not in group.members:
-            raise ApiError(
-                ErrorCode.GROUP_MAX_SIZE_REACHED,
-                f"The consumer group has reached its maximum capacity of {config.max_size} "
-                "members.",
-            )
+        check_size(group, member_id, config)
         old = member_before(group, request, member_id)
         member = member_after(old, request, client)
-        draft = GroupDraft(group, out)
-        draft.put(member, replaced_member(group, request))
-        draft.refresh(old, member, view, now_ms)
-        if draft.epoch > group.assignment_epoch:
-            draft.assign(config, view.topics, now_ms)
-        moved = _next_step(draft, member, claimed_partitions(request.topic_partitions))
-        if moved != member or moved.epoch != old.epoch:
-            out.records.append(current_record(group.group_id, moved))
+        replaced = replaced_member(group, request)
+        if old.classic is not None:
+            stop_step_timers(group, member_id, out)
+        owned = claimed_partitions(request.topic_partitions)
+        moved = self.advance(group, old, member, replaced, owned, config, view, now_ms, out)
         key = TimerKey("consumer_session", group.group_id, member_id)
         out.set_timer(key, now_ms + config.session_timeout_ms)
         key = TimerKey("revocation", group.group_id, member_id)
@@ -96,11 +90,39 @@ class ConsumerMemberships:
             response.assignment = _assignment(moved)
         return response
 
+    def advance(
+        self,
+        group: ConsumerGroup,
+        old: ConsumerMember,
+        member: ConsumerMember,
+        replaced: ConsumerMember | None,
+        owned: Partitions | None,
+        config: ConsumerGroupConfig,
+        view: TopicsView,
+        now_ms: int,
+        out: Outcome,
+    ) -> ConsumerMember:
+        """Add or update a member, in place of an earlier one, and return it after its next step.
+
+        Args:
+            owned: partitions that the member says it owns; None if it did not say.
+        """
+        draft = GroupDraft(group, out)
+        draft.put(member, replaced)
+        draft.refresh(old, member, view, now_ms)
+        if draft.epoch > group.assignment_epoch:
+            draft.assign(config, view.topics, now_ms)
+        moved = _next_step(draft, member, owned)
+        if moved != member or moved.epoch != old.epoch:
+            out.records.append(current_record(group.group_id, moved))
+        return moved
+
     def leave(
         self,
         group: ConsumerGroup,
         request: ConsumerGroupHeartbeatRequest,
         topics: TopicsImage,
+        now_ms: int,
         out: Outcome,
     ) -> ConsumerGroupHeartbeatResponse:
         """Remove a member that leaves; a static one may leave for a while.
@@ -120,22 +142,34 @@ class ConsumerMemberships:
             out.records.append(current_record(group.group_id, away))
             out.cancel_timer(TimerKey("revocation", group.group_id, member.member_id))
         else:
-            self.remove(group, member.member_id, topics, out)
+            self._departures.remove(group, [member.member_id], topics, now_ms, out)
         return ConsumerGroupHeartbeatResponse(
             member_id=member.member_id, member_epoch=request.member_epoch
         )
 
-    def remove(
-        self, group: ConsumerGroup, member_id: str, topics: TopicsImage, out: Outcome
-    ) -> None:
-        """Remove a member and begin a new epoch, in which the others get its partitions.
 
-        Its session timer stays, so that the removal is tried again if it is not committed.
-        """
-        draft = GroupDraft(group, out)
-        draft.remove(member_id)
-        draft.drop_unused_regexes()
-        draft.begin_epoch(group.epoch + 1, topics)
+def check_size(group: ConsumerGroup, member_id: str, config: ConsumerGroupConfig) -> None:
+    """Raise ApiError GROUP_MAX_SIZE_REACHED if the group has no room for a new member."""
+    if len(group.members) >= config.max_size and member_id not in group.members:
+        raise ApiError(
+            ErrorCode.GROUP_MAX_SIZE_REACHED,
+            f"The consumer group has reached its maximum capacity of {config.max_size} members.",
+        )
+
+
+def epoch_with(
+    group: ConsumerGroup,
+    old: ConsumerMember,
+    member: ConsumerMember,
+    replaced: ConsumerMember,
+    view: TopicsView,
+    now_ms: int,
+) -> int:
+    """Return the group's epoch after a member with an instance id has taken another one's place."""
+    draft = GroupDraft(group, Outcome())
+    draft.put(member, replaced)
+    draft.refresh(old, member, view, now_ms)
+    return draft.epoch
 
 
 def _next_step(

@@ -11,7 +11,13 @@ from enum import IntEnum
 from typing import Final, NamedTuple
 
 from spindle.common.uuids import Uuid
-from spindle.coordinator.consumer.member import ConsumerMember, MemberState, Owned, Partitions
+from spindle.coordinator.consumer.member import (
+    ClassicSettings,
+    ConsumerMember,
+    MemberState,
+    Owned,
+    Partitions,
+)
 from spindle.protocol.message import Message
 from spindle.protocol.messages.coordinator_records import (
     ConsumerGroupCurrentMemberAssignmentValue,
@@ -21,6 +27,8 @@ from spindle.protocol.messages.coordinator_records import (
     ConsumerGroupTargetAssignmentMemberValue,
     ConsumerGroupTargetAssignmentMetadataValue,
 )
+
+_ClassicValue = ConsumerGroupMemberMetadataValue.ClassicMemberMetadata
 
 
 class RecordKind(IntEnum):
@@ -83,6 +91,7 @@ def member_record(group_id: str, member: ConsumerMember) -> ConsumerGroupRecord:
         subscribed_topic_regex=member.topic_regex,
         rebalance_timeout_ms=member.rebalance_timeout_ms,
         server_assignor=member.server_assignor,
+        classic_member_metadata=None if member.classic is None else _classic_value(member.classic),
     )
     return ConsumerGroupRecord(group_id, RecordKind.MEMBER, member.member_id, value)
 
@@ -175,6 +184,9 @@ def with_subscription(
         topic_regex=value.subscribed_topic_regex or "",
         rebalance_timeout_ms=value.rebalance_timeout_ms,
         server_assignor=value.server_assignor,
+        classic=None
+        if value.classic_member_metadata is None
+        else _classic_settings(value.classic_member_metadata),
     )
 
 
@@ -193,6 +205,25 @@ def with_assignment(
         state=state,
         assigned=_owned(value.assigned_partitions, value.member_epoch),
         revoking=_owned(value.partitions_pending_revocation, value.member_epoch),
+    )
+
+
+def _classic_value(classic: ClassicSettings) -> _ClassicValue:
+    return _ClassicValue(
+        session_timeout_ms=classic.session_timeout_ms,
+        supported_protocols=[
+            _ClassicValue.ClassicProtocol(name=name, metadata=metadata)
+            for name, metadata in classic.protocols
+        ],
+    )
+
+
+def _classic_settings(value: _ClassicValue) -> ClassicSettings:
+    return ClassicSettings(
+        value.session_timeout_ms,
+        tuple(
+            [(protocol.name, bytes(protocol.metadata)) for protocol in value.supported_protocols]
+        ),
     )
 
 

@@ -96,7 +96,7 @@ def member_before(
     if is_joining:
         current = group.static_member(instance_id)
         assert current is not None
-        if not current.has_left:
+        if not current.has_left and current.classic is None:
             raise ApiError(
                 ErrorCode.UNRELEASED_INSTANCE_ID,
                 f"Static member {member_id} with instance id {instance_id} cannot join the group "
@@ -184,6 +184,7 @@ def member_after(
         topic_regex=member.topic_regex if regex is None else regex,
         rebalance_timeout_ms=member.rebalance_timeout_ms if timeout_ms == -1 else timeout_ms,
         server_assignor=request.server_assignor or member.server_assignor,
+        classic=None,
     )
 
 

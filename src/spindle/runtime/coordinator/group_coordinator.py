@@ -9,7 +9,7 @@ requests that describe, list or delete groups get it at once.
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple
+from typing import Any
 
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import OFFSETS_TOPIC, TopicPartition
@@ -22,12 +22,10 @@ from spindle.coordinator.descriptions import DescribedGroup, describe_error
 from spindle.coordinator.effects import EndOfTransaction, Token
 from spindle.coordinator.offset_requests import FetchedGroup
 from spindle.coordinator.outcome import Client, Outcome
-from spindle.coordinator.partitioning import partition_for
 from spindle.coordinator.records import GROUP_RECORDS
 from spindle.coordinator.shard import GroupShard
 from spindle.metadata.configs import GROUP_RESOURCE, ConfigResource
 from spindle.metadata.features import GROUP_VERSION
-from spindle.metadata.partitions import PartitionRegistration
 from spindle.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
@@ -47,28 +45,18 @@ from spindle.protocol.messages.txn_offset_commit import (
 )
 from spindle.protocol.records.control import EndTransactionMarker
 from spindle.replicas.metadata_view import MetadataView
-from spindle.runtime.coordinator.shard_driver import Operation, ShardDriver, ShardState
-from spindle.runtime.coordinator.shard_writer import Clock, CoordinatorLog, ShardSettings
+from spindle.runtime.coordinator.load_totals import NOTHING_LOADED
+from spindle.runtime.coordinator.shard_driver import ShardDriver, ShardState
+from spindle.runtime.coordinator.shard_table import ShardTable
+from spindle.runtime.coordinator.shard_work import Operation
+from spindle.runtime.coordinator.shard_writer import (
+    AnyEffects,
+    Clock,
+    CoordinatorLog,
+    ShardSettings,
+)
 
 log = logging.getLogger(__name__)
-
-
-class _LoadTotals(NamedTuple):
-    """Totals of the shards that were loaded together, for one line in the log."""
-
-    partitions: int
-    groups: int
-    records: int
-
-    def plus(self, shard: ShardDriver[GroupShard]) -> "_LoadTotals":
-        return _LoadTotals(
-            self.partitions + 1,
-            self.groups + len(shard.shard.groups),
-            self.records + shard.loaded_records,
-        )
-
-
-_NOTHING_LOADED: Final = _LoadTotals(0, 0, 0)
 
 
 class GroupCoordinator:
@@ -84,15 +72,18 @@ class GroupCoordinator:
         new_uuid: Callable[[], Uuid],
         settings: ShardSettings | None = None,
     ) -> None:
-        self.shards: dict[int, ShardDriver[GroupShard]] = {}
-        self._node_id = node_id
         self._config = config
         self._log = coordinator_log
         self._metadata = metadata
         self._clock = clock
         self._new_uuid = new_uuid
         self._settings = settings or ShardSettings()
-        self._loaded = _NOTHING_LOADED
+        wait_s = self._settings.commit_timeout_ms / 1000
+        self._table: ShardTable[GroupShard] = ShardTable(
+            node_id, OFFSETS_TOPIC, metadata, lambda: wait_s
+        )
+        self.shards = self._table.by_partition
+        self._loaded = NOTHING_LOADED
 
     # ------------------------------------------------------------ leadership
 
@@ -127,12 +118,13 @@ class GroupCoordinator:
             self._loaded = self._loaded.plus(shard)
             # Nobody was there to hear of topics that were deleted before the election.
             core = shard.shard
+            self._refresh(core)
             shard.submit_background(
                 lambda token, _: core.delete_missing_topics(token, self._topic_id_of)
             )
         if any(other.state is ShardState.LOADING for other in self.shards.values()):
             return
-        loaded, self._loaded = self._loaded, _NOTHING_LOADED
+        loaded, self._loaded = self._loaded, NOTHING_LOADED
         log.log(
             logging.INFO if loaded.records else logging.DEBUG,
             "Loaded %d groups of %d partitions of %s (%d records)",
@@ -167,7 +159,7 @@ class GroupCoordinator:
 
     async def wait_loaded(self) -> None:
         """Return when no shard is loading."""
-        await asyncio.gather(*[shard.wait_loaded() for shard in self.shards.values()])
+        await self._table.wait_loaded()
 
     # ------------------------------------------------------------ requests of members
 
@@ -182,17 +174,17 @@ class GroupCoordinator:
                 f"session timeout of {timeout_ms} ms is not between {low_ms} and {high_ms} ms",
             )
         shard = await self._wait_for_shard(request.group_id)
-        core = shard.shard
-        response: JoinGroupResponse = await shard.submit(
-            lambda token, now_ms: core.join(token, request, client, now_ms)
+        response: JoinGroupResponse = await self._ask(
+            shard,
+            request.group_id,
+            lambda token, now_ms: shard.shard.join(token, request, client, now_ms),
         )
         return response
 
     async def sync_group(self, request: SyncGroupRequest) -> SyncGroupResponse:
         shard = await self._wait_for_shard(request.group_id)
-        core = shard.shard
-        response: SyncGroupResponse = await shard.submit(
-            lambda token, now_ms: core.sync(token, request, now_ms)
+        response: SyncGroupResponse = await self._ask(
+            shard, request.group_id, lambda token, now_ms: shard.shard.sync(token, request, now_ms)
         )
         return response
 
@@ -201,19 +193,31 @@ class GroupCoordinator:
         # While the shard is loading, a heartbeat is refused at once; its handler answers it without
         # error.
         shard.check_active()
-        core = shard.shard
-        response: HeartbeatResponse = await shard.submit(
-            lambda token, now_ms: core.heartbeat(token, request, now_ms)
+        response: HeartbeatResponse = await self._ask(
+            shard,
+            request.group_id,
+            lambda token, now_ms: shard.shard.heartbeat(token, request, now_ms),
         )
         return response
 
     async def leave_group(self, request: LeaveGroupRequest) -> LeaveGroupResponse:
         shard = await self._wait_for_shard(request.group_id)
-        core = shard.shard
-        response: LeaveGroupResponse = await shard.submit(
-            lambda token, now_ms: core.leave(token, request, now_ms)
+        response: LeaveGroupResponse = await self._ask(
+            shard, request.group_id, lambda token, now_ms: shard.shard.leave(token, request, now_ms)
         )
         return response
+
+    async def _ask(
+        self, shard: ShardDriver[GroupShard], group_id: str, operation: Operation
+    ) -> Any:
+        """Run an operation of a member's request; in a consumer group it is exclusive."""
+        core = shard.shard
+
+        def decide(token: Token, now_ms: int) -> AnyEffects:
+            self._refresh(core)
+            return operation(token, now_ms)
+
+        return await shard.submit(decide, is_exclusive=lambda: core.consumers.serves(group_id))
 
     async def consumer_heartbeat(
         self, request: ConsumerGroupHeartbeatRequest, client: Client
@@ -242,7 +246,7 @@ class GroupCoordinator:
             except ApiError as error:
                 described.append(description_error(group_id, error.code))
             else:
-                shard.shard.consumers.view = self._view()
+                self._refresh(shard.shard)
                 described.append(shard.shard.consumers.describe(group_id))
         return described
 
@@ -256,6 +260,10 @@ class GroupCoordinator:
         """Return the settings of a group: its own dynamic ones over the broker's."""
         own = self._metadata.image.configs.of(ConfigResource(GROUP_RESOURCE, group_id))
         return self._config.consumer.of_group(own) if own else self._config.consumer
+
+    def _refresh(self, core: GroupShard) -> None:
+        """Let the shard's consumer groups see the present topics."""
+        core.consumers.view = self._view()
 
     def _view(self) -> TopicsView:
         image = self._metadata.image
@@ -391,33 +399,15 @@ class GroupCoordinator:
     def _shard_of(self, group_id: str, *, allow_empty: bool = False) -> ShardDriver[GroupShard]:
         if not allow_empty:
             _check_group_id(group_id)
-        topic = self._metadata.image.topics.by_name.get(OFFSETS_TOPIC)
-        if topic is None:
-            raise ApiError(ErrorCode.NOT_COORDINATOR, f"{OFFSETS_TOPIC} does not exist")
-        at = partition_for(group_id, len(topic.partitions))
-        shard = self.shards.get(at)
-        if shard is None:
-            raise ApiError(self._missing_shard_error(topic.partitions.get(at)))
-        return shard
+        return self._table.of(group_id)
 
     async def _wait_for_shard(
         self, group_id: str, *, allow_empty: bool = False
     ) -> ShardDriver[GroupShard]:
         """Return the group's shard; wait if this broker is about to lead its partition."""
-        try:
-            return self._shard_of(group_id, allow_empty=allow_empty)
-        except ApiError as error:
-            if error.code is not ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-                raise
-        await self._metadata.catch_up(self._settings.commit_timeout_ms / 1000)
-        return self._shard_of(group_id, allow_empty=allow_empty)
-
-    def _missing_shard_error(self, partition: PartitionRegistration | None) -> ErrorCode:
-        """Return why there is no shard: it will be loaded here, or another broker has it."""
-        is_ours = partition is not None and partition.leader == self._node_id
-        if is_ours and self._metadata.is_behind:
-            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        return ErrorCode.NOT_COORDINATOR
+        if not allow_empty:
+            _check_group_id(group_id)
+        return await self._table.wait_for(group_id)
 
     def _topic_id_of(self, topic: str) -> Uuid | None:
         found = self._metadata.image.topics.by_name.get(topic)

@@ -27,7 +27,8 @@ from spindle.protocol.messages.write_txn_markers import WriteTxnMarkersResponse
 from spindle.raft.ready import Destination
 from spindle.replicas.metadata_view import MetadataView
 from spindle.runtime import background
-from spindle.runtime.coordinator.shard_driver import Operation, ShardDriver, ShardState
+from spindle.runtime.coordinator.shard_driver import ShardDriver, ShardState
+from spindle.runtime.coordinator.shard_work import Operation
 from spindle.runtime.peers.port import PeerLacksVersion, Peers, PeerUnavailable
 from spindle.serving.topology import endpoint_of
 

@@ -1,7 +1,7 @@
 """The settings of the coordinators, from the node's configuration."""
 
 from spindle.config.node_config import NodeConfig
-from spindle.coordinator.config import ConsumerGroupConfig, GroupCoordinatorConfig
+from spindle.coordinator.config import ConsumerGroupConfig, GroupCoordinatorConfig, MigrationPolicy
 from spindle.coordinator.transactions.config import TransactionsConfig
 from spindle.runtime.coordinator.shard_writer import ShardSettings
 
@@ -31,6 +31,7 @@ def group_coordinator_config(node: NodeConfig) -> GroupCoordinatorConfig:
             max_size=integer("group.consumer.max.size"),
             assignors=tuple(node.names("group.consumer.assignors")),
         ),
+        migration=MigrationPolicy(node.text("group.consumer.migration.policy").lower()),
         serves_consumer_groups="consumer" in node.names("group.coordinator.rebalance.protocols"),
     )
 

@@ -23,13 +23,14 @@ from spindle.common.errors import (
 )
 from spindle.common.ids import TopicPartition
 from spindle.common.ports import Bytes
-from spindle.coordinator.effects import Answer, TimerChange, Token, Transaction
+from spindle.coordinator.effects import Answer, TimerChange, Transaction
 from spindle.coordinator.shards import Shard, ShardRecordFormat
 from spindle.coordinator.timers import TimerQueue
 from spindle.protocol.records.batch import NO_PRODUCER_ID, BatchHeader, batches
 from spindle.protocol.records.control import read_end_transaction
 from spindle.protocol.records.record import decode_records
 from spindle.runtime import background
+from spindle.runtime.coordinator.shard_work import Exclusivity, Operation, ShardWork
 from spindle.runtime.coordinator.shard_writer import (
     AnyEffects,
     Clock,
@@ -41,8 +42,6 @@ from spindle.runtime.coordinator.shard_writer import (
 log = logging.getLogger(__name__)
 
 ShardT = TypeVar("ShardT", bound=Shard[Any, Any, Any])
-Operation = Callable[[Token, int], AnyEffects]
-"""Decides on a request at a time in ms; the token names the request."""
 
 MAX_RECORDS_PER_TURN: Final = 1_000
 """Records that loading replays (in about 6 ms) before it yields to the event loop."""
@@ -62,32 +61,6 @@ class ShardState(Enum):
     ACTIVE = "active"
     FAILED = "failed"
     CLOSED = "closed"
-
-
-class _Work:
-    """An operation that waits for its turn.
-
-    If a timer started it, `timer` is the timer's key and `future` is None; otherwise `timer` is
-    None.
-    """
-
-    __slots__ = ("deadline", "future", "is_exclusive", "operation", "submitted_s", "timer")
-
-    def __init__(
-        self,
-        future: "asyncio.Future[Any] | None",
-        operation: Operation,
-        submitted_s: float,
-        *,
-        is_exclusive: bool,
-        timer: Any = None,
-    ) -> None:
-        self.future = future
-        self.operation = operation
-        self.submitted_s = submitted_s
-        self.is_exclusive = is_exclusive
-        self.timer = timer
-        self.deadline: asyncio.TimerHandle | None = None
 
 
 class ShardDriver(Generic[ShardT]):
@@ -120,7 +93,7 @@ class ShardDriver(Generic[ShardT]):
         self._timers: TimerQueue[Any] = TimerQueue()
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_ms = 0
-        self._waiting: deque[_Work] = deque()
+        self._waiting: deque[ShardWork] = deque()
         self._next_turn: asyncio.Handle | None = None
         self._is_exclusive = False
         self._writer = ShardWriter(self, partition, record_format, coordinator_log, clock, settings)
@@ -213,9 +186,12 @@ class ShardDriver(Generic[ShardT]):
         if self.state is not ShardState.ACTIVE:
             raise ApiError(ErrorCode.NOT_COORDINATOR)
 
-    def submit(self, operation: Operation, *, is_exclusive: bool = False) -> "asyncio.Future[Any]":
-        """Run an operation now, or when the shard is loaded and no exclusive operation is under
-        way.
+    def submit(
+        self, operation: Operation, *, is_exclusive: Exclusivity = False
+    ) -> "asyncio.Future[Any]":
+        """Run an operation now, or when the shard is loaded and no exclusive one is under way.
+
+        A condition for `is_exclusive` is asked again when the operation's turn comes.
 
         Return a future of the answer. It fails with COORDINATOR_LOAD_IN_PROGRESS if loading takes
         longer than a request may wait, with COORDINATOR_NOT_AVAILABLE if an append does.
@@ -229,16 +205,17 @@ class ShardDriver(Generic[ShardT]):
             raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "too many records wait")
         future: asyncio.Future[Any] = self._loop.create_future()
         now_s = self._loop.time()
-        if self._must_wait(is_exclusive):
+        work = ShardWork(future, operation, now_s, is_exclusive=is_exclusive)
+        is_exclusive_now = work.is_exclusive
+        if self._must_wait(is_exclusive_now):
             if len(self._waiting) >= self._settings.max_waiting_operations:
                 raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "too many requests wait")
-            work = _Work(future, operation, now_s, is_exclusive=is_exclusive)
             deadline_s = now_s + self._settings.commit_timeout_ms / 1000
             work.deadline = self._loop.call_at(deadline_s, self._give_up, work)
             self._waiting.append(work)
         else:
             now_ms = self._clock()
-            self._execute(operation(future, now_ms), now_ms, now_s, is_exclusive=is_exclusive)
+            self._execute(operation(future, now_ms), now_ms, now_s, is_exclusive=is_exclusive_now)
         return future
 
     def submit_background(self, operation: Operation) -> None:
@@ -248,7 +225,7 @@ class ShardDriver(Generic[ShardT]):
         """
         done: asyncio.Future[Any] = self._loop.create_future()
         done.add_done_callback(lambda done: self._background_done(done, operation))
-        work = _Work(done, operation, self._loop.time(), is_exclusive=True)
+        work = ShardWork(done, operation, self._loop.time(), is_exclusive=True)
         if self._must_wait(is_exclusive=True):
             self._waiting.append(work)
         else:
@@ -264,7 +241,7 @@ class ShardDriver(Generic[ShardT]):
         if self.state is ShardState.ACTIVE:
             self.submit_background(operation)
 
-    def _give_up(self, work: _Work) -> None:
+    def _give_up(self, work: ShardWork) -> None:
         is_loading = self.state is ShardState.LOADING
         _fail(
             work.future,
@@ -293,7 +270,7 @@ class ShardDriver(Generic[ShardT]):
             self._run(self._waiting.popleft())
         self._next_turn = self._loop.call_soon(self._run_some)
 
-    def _run(self, work: _Work) -> None:
+    def _run(self, work: ShardWork) -> None:
         if work.deadline is not None:
             work.deadline.cancel()
         if work.future is not None and work.future.done():
@@ -302,6 +279,8 @@ class ShardDriver(Generic[ShardT]):
             # The timer was set again meanwhile: the member showed in time that it is alive.
             return
         now_ms = self._clock()
+        # Ask before the operation runs: it may change what the condition depends on.
+        is_exclusive = work.is_exclusive
         try:
             outcome = work.operation(work.future, now_ms)
         except (
@@ -315,7 +294,7 @@ class ShardDriver(Generic[ShardT]):
                 self._timers.apply(TimerChange(work.timer, retry_ms))
                 self._set_alarm()
             return
-        self._execute(outcome, now_ms, work.submitted_s, is_exclusive=work.is_exclusive)
+        self._execute(outcome, now_ms, work.submitted_s, is_exclusive=is_exclusive)
 
     def _execute(
         self, outcome: AnyEffects, now_ms: int, submitted_s: float, *, is_exclusive: bool = False
@@ -420,7 +399,7 @@ class ShardDriver(Generic[ShardT]):
             self._set_alarm()
 
     def _fire(self, key: Any) -> None:
-        work = _Work(
+        work = ShardWork(
             None,
             self._timer_operation(key),
             self._loop.time(),

@@ -1,0 +1,45 @@
+"""An operation of a shard that waits for its turn."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from spindle.coordinator.effects import Token
+from spindle.runtime.coordinator.shard_writer import AnyEffects
+
+Operation = Callable[[Token, int], AnyEffects]
+"""Decides on a request at a time in ms; the token names the request."""
+Exclusivity: TypeAlias = bool | Callable[[], bool]
+"""Whether an operation is exclusive, or the condition under which it is."""
+
+
+class ShardWork:
+    """An operation that waits for its turn.
+
+    If a timer started it, `timer` is the timer's key and `future` is None; otherwise `timer` is
+    None.
+    """
+
+    __slots__ = ("_exclusivity", "deadline", "future", "operation", "submitted_s", "timer")
+
+    def __init__(
+        self,
+        future: "asyncio.Future[Any] | None",
+        operation: Operation,
+        submitted_s: float,
+        *,
+        is_exclusive: Exclusivity,
+        timer: Any = None,
+    ) -> None:
+        self.future = future
+        self.operation = operation
+        self.submitted_s = submitted_s
+        self._exclusivity = is_exclusive
+        self.timer = timer
+        self.deadline: asyncio.TimerHandle | None = None
+
+    @property
+    def is_exclusive(self) -> bool:
+        """True if the operation must run alone, as of now."""
+        condition = self._exclusivity
+        return condition if isinstance(condition, bool) else condition()
