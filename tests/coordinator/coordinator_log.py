@@ -1,7 +1,7 @@
 """A log of `__consumer_offsets` in memory, and the cluster's metadata, for tests of the runtime."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -106,6 +106,41 @@ class View:
         return True
 
 
+class Verifier:
+    """The transaction coordinators: they answer with one code, and note the questions.
+
+    Attributes:
+        on_question: called with each question, before its answer.
+    """
+
+    def __init__(self) -> None:
+        self.code = ErrorCode.NONE
+        self.asked: list[tuple[str, int, int, TopicPartition, bool]] = []
+        self.on_question: Callable[[], None] | None = None
+
+    async def verify(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Sequence[TopicPartition],
+        *,
+        adds: bool,
+    ) -> dict[TopicPartition, ErrorCode]:
+        for partition in partitions:
+            self.asked.append((transactional_id, producer_id, producer_epoch, partition, adds))
+        if self.on_question is not None:
+            self.on_question()
+        return dict.fromkeys(partitions, self.code)
+
+
+class NoReplicas:
+    """No replica is hosted."""
+
+    def lookup(self, topic: str, partition: int) -> None:
+        return None
+
+
 @dataclass
 class Broker:
     """The services that the handlers use."""
@@ -113,6 +148,8 @@ class Broker:
     groups: GroupCoordinator
     metadata: View
     log: MemoryLog
+    verification: Verifier = field(default_factory=Verifier)
+    replicas: Any = field(default_factory=NoReplicas)
     refusals: RefusalLog = field(default_factory=lambda: RefusalLog(standing_clock))
     created: list[str] = field(default_factory=list)
     on_create: Callable[[str], None] | None = None

@@ -9,6 +9,7 @@ from coordinator_log import Broker, MemoryLog, context, run, start_broker, topic
 from group_scenario import Scenario, with_config
 
 from spindle.common.errors import ApiError, ErrorCode
+from spindle.common.ids import OFFSETS_TOPIC, TopicPartition
 from spindle.coordinator.partitioning import partition_for
 from spindle.protocol.codec import decode, encode
 from spindle.protocol.messages.offset_fetch import OffsetFetchRequest
@@ -287,5 +288,78 @@ def test_a_stable_fetch_waits_for_a_marker_that_is_being_appended() -> None:
         gate.set()
         await ending
         assert await fetching == {("t", 0): 5, ("u", 0): -1}
+
+    run(story)
+
+
+# ---------------------------------------------------------------- verification (KIP-890)
+
+
+@pytest.mark.parametrize(("version", "adds"), [(3, False), (4, False), (5, True)])
+def test_the_coordinator_of_the_transaction_is_asked(version: int, adds: bool) -> None:
+    async def story() -> None:
+        client = Client(start(), version)
+        await client.add({("t", 0): 5})
+        where = TopicPartition(OFFSETS_TOPIC, partition_for("g", 2))
+        (question,) = client.broker.verification.asked
+        assert question[1:] == (7, 3, where, adds)
+
+    run(story)
+
+
+@pytest.mark.parametrize(
+    ("version", "code", "told"),
+    [
+        (5, ErrorCode.INVALID_TXN_STATE, ErrorCode.INVALID_TXN_STATE),
+        (4, ErrorCode.TRANSACTION_ABORTABLE, ErrorCode.TRANSACTION_ABORTABLE),
+        (3, ErrorCode.TRANSACTION_ABORTABLE, ErrorCode.INVALID_TXN_STATE),
+        (5, ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.CONCURRENT_TRANSACTIONS),
+        (5, ErrorCode.NETWORK_EXCEPTION, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
+    ],
+)
+def test_offsets_outside_of_a_transaction_are_refused(
+    version: int, code: ErrorCode, told: ErrorCode
+) -> None:
+    async def story() -> None:
+        client = Client(start(), version)
+        client.broker.verification.code = code
+        assert await client.add({("t", 0): 5}) == {("t", 0): told}
+        assert await client.fetch() == {("t", 0): -1, ("u", 0): -1}
+
+    run(story)
+
+
+def test_a_marker_during_the_verification_makes_the_answer_worthless() -> None:
+    """The marker may have ended the verified transaction; its offsets would stay pending."""
+
+    async def story() -> None:
+        broker = start()
+        await broker.groups.wait_loaded()
+        at = partition_for("g", 2)
+        verification = broker.verification
+        endings: list[asyncio.Future[None]] = []
+
+        def end() -> None:
+            if not endings:
+                ending = broker.groups.complete_transaction(at, 7, 3, 1, False, 2)
+                endings.append(asyncio.ensure_future(ending))
+                verification.on_question = refuse
+
+        def refuse() -> None:
+            verification.code = ErrorCode.INVALID_TXN_STATE
+
+        answer = verification.verify
+
+        async def slow(*args: object, **options: object) -> dict[TopicPartition, ErrorCode]:
+            codes = await answer(*args, **options)  # type: ignore[arg-type]
+            await asyncio.sleep(0)
+            return codes
+
+        verification.verify = slow  # type: ignore[method-assign,assignment]
+        verification.on_question = end
+        client = Client(broker, 5)
+        assert await client.add({("t", 0): 5}) == {("t", 0): ErrorCode.INVALID_TXN_STATE}
+        await asyncio.gather(*endings)
+        assert len(verification.asked) == 2
 
     run(story)

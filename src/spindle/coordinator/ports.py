@@ -1,8 +1,9 @@
 """The group coordinators of a broker, as request handlers see them."""
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
+from spindle.common.ids import TopicPartition
 from spindle.coordinator.consumer.descriptions import DescribedConsumerGroup
 from spindle.coordinator.descriptions import DescribedGroup
 from spindle.coordinator.offset_requests import FetchedGroup
@@ -53,9 +54,17 @@ class GroupCoordinatorPort(Protocol):
         ...
 
     async def commit_transactional_offsets(
-        self, request: TxnOffsetCommitRequest, client: Client
+        self,
+        request: TxnOffsetCommitRequest,
+        client: Client,
+        verify: Callable[[TopicPartition], Awaitable[None]] | None = None,
     ) -> TxnOffsetCommitResponse:
-        """Append offsets to the producer's transaction. Every topic of the request exists."""
+        """Append offsets to the producer's transaction. Every topic of the request exists.
+
+        Args:
+            verify: raises ApiError unless the partition of `__consumer_offsets` belongs to the
+                transaction (KIP-890); None to append without asking.
+        """
         ...
 
     def complete_transaction(

@@ -46,6 +46,7 @@ from spindle.protocol.messages.txn_offset_commit import (
 from spindle.protocol.records.control import EndTransactionMarker
 from spindle.replicas.metadata_view import MetadataView
 from spindle.runtime.coordinator.load_totals import NOTHING_LOADED
+from spindle.runtime.coordinator.marker_watch import MarkerWatch, VerifyOffsets
 from spindle.runtime.coordinator.shard_driver import ShardDriver, ShardState
 from spindle.runtime.coordinator.shard_table import ShardTable
 from spindle.runtime.coordinator.shard_work import Operation
@@ -84,6 +85,7 @@ class GroupCoordinator:
         )
         self.shards = self._table.by_partition
         self._loaded = NOTHING_LOADED
+        self._markers = MarkerWatch()
 
     # ------------------------------------------------------------ leadership
 
@@ -284,9 +286,11 @@ class GroupCoordinator:
         return response
 
     async def commit_transactional_offsets(
-        self, request: TxnOffsetCommitRequest, client: Client
+        self, request: TxnOffsetCommitRequest, client: Client, verify: VerifyOffsets | None = None
     ) -> TxnOffsetCommitResponse:
         shard = await self._wait_for_shard(request.group_id)
+        if verify is not None:
+            await self._markers.verify(shard.partition, request.producer_id, verify)
         core = shard.shard
         response: TxnOffsetCommitResponse = await shard.submit(
             lambda token, now_ms: core.commit_transactional_offsets(
@@ -308,6 +312,7 @@ class GroupCoordinator:
         shard = self.shards.get(partition)
         if shard is None:
             raise ApiError(ErrorCode.NOT_COORDINATOR)
+        self._markers.has_come(partition, producer_id)
         marker = EndTransactionMarker(is_commit, coordinator_epoch)
         transaction = EndOfTransaction(producer_id, producer_epoch, marker)
         core = shard.shard

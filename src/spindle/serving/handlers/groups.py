@@ -35,9 +35,11 @@ from spindle.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupR
 from spindle.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from spindle.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from spindle.replicas.metadata_view import MetadataView
+from spindle.replicas.replica_manager import Replicas
 from spindle.serving.authorized_operations import GROUP_OPERATIONS
 from spindle.serving.context import RequestContext
 from spindle.serving.pacing import paced
+from spindle.serving.ports import TransactionVerification
 from spindle.serving.refusal_log import RefusalLog, warn_of_no_transactions_topic
 
 COORDINATOR_TOPICS: Final = {0: OFFSETS_TOPIC, 1: TRANSACTIONS_TOPIC}
@@ -56,6 +58,10 @@ class GroupServices(Protocol):
 
     @property
     def groups(self) -> GroupCoordinatorPort: ...
+    @property
+    def verification(self) -> TransactionVerification: ...
+    @property
+    def replicas(self) -> Replicas: ...
     @property
     def metadata(self) -> MetadataView: ...
     @property

@@ -1,8 +1,10 @@
 """TxnOffsetCommit: offsets that a producer commits together with its records."""
 
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from spindle.common.errors import ApiError, ErrorCode
+from spindle.common.ids import TopicPartition
 from spindle.coordinator.append_errors import coordinator_error
 from spindle.coordinator.transactional_offsets import (
     TransactionalPartition,
@@ -17,6 +19,10 @@ from spindle.protocol.messages.txn_offset_commit import (
 from spindle.serving.context import RequestContext
 from spindle.serving.handlers.groups import GroupServices, client_of
 
+_FIRST_ADDING_VERSION: Final = 5
+"""From this version of TxnOffsetCommit on, the group coordinator adds its partition."""
+_FIRST_ABORTABLE_VERSION: Final = 4
+"""From this version on, clients know TRANSACTION_ABORTABLE."""
 _LOADING_FROM_VERSION: Final = 2
 """Producers that send an older version know no COORDINATOR_LOAD_IN_PROGRESS (KAFKA-7296)."""
 
@@ -30,7 +36,9 @@ async def handle_txn_offset_commit(
     if not request.topics:
         return TxnOffsetCommitResponse(topics=refused)
     try:
-        response = await services.groups.commit_transactional_offsets(request, client_of(context))
+        response = await services.groups.commit_transactional_offsets(
+            request, client_of(context), _verification(services, context.api_version, request)
+        )
     except ApiError as error:
         code = coordinator_error(error.code)
         if (
@@ -42,6 +50,32 @@ async def handle_txn_offset_commit(
     if refused:
         response.topics = _merged(refused, response.topics)
     return response
+
+
+def _verification(
+    services: GroupServices, version: int, request: TxnOffsetCommitRequest
+) -> Callable[[TopicPartition], Awaitable[None]]:
+    """Return the question to the coordinator of the transaction (KIP-890)."""
+    adds = version >= _FIRST_ADDING_VERSION
+
+    async def verify(partition: TopicPartition) -> None:
+        hosted = services.replicas.lookup(*partition)
+        if not adds and hosted is not None and not hosted.log.config.verifies_transactions:
+            return
+        codes = await services.verification.verify(
+            request.transactional_id,
+            request.producer_id,
+            request.producer_epoch,
+            [partition],
+            adds=adds,
+        )
+        code = codes[partition]
+        if code is ErrorCode.TRANSACTION_ABORTABLE and version < _FIRST_ABORTABLE_VERSION:
+            code = ErrorCode.INVALID_TXN_STATE
+        if code is not ErrorCode.NONE:
+            raise ApiError(code)
+
+    return verify
 
 
 def _known_topics(
