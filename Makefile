@@ -22,7 +22,7 @@ $(UV_STAMP):
 	@command -v uv >/dev/null 2>&1 || test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet uv==$(UV_VERSION)
 	@touch $@
 
-$(STAMP): requirements.lock pyproject.toml | $(UV_STAMP)
+$(STAMP): requirements.lock pyproject.toml hatch_build.py src/spindle/log/cleaning/kernel.c | $(UV_STAMP)
 	@echo "dependencies (1.4 GB on disk; the first time takes a minute or two)"
 	@$(UV) pip install --require-hashes -r requirements.lock
 	@echo "spindle itself"
