@@ -311,17 +311,30 @@ def _cordons(places: Places, entity: tuple[str, ...], *how: str) -> Answer:
     return places.answer("configs", *words, "--describe")
 
 
+def _described(places: Places, entity: tuple[str, ...], value: str | None) -> Answer:
+    """Describe the cordons of a broker when it knows that they were set to a value or deleted."""
+    describe = ("configs", "--entity-type", "brokers", *entity, "--describe")
+    setting = "  cordoned.log.dirs="
+
+    def is_known(lines: list[str]) -> bool:
+        if value is None:
+            return not any(setting in line for line in lines)
+        return any(line.startswith(f"{setting}{value} ") for line in lines)
+
+    places.trio.until(is_known, *describe)
+    return places.answer(*describe)
+
+
 TWO = ("--entity-name", "2")
 
 
 def test_a_directory_is_cordoned_and_uncordoned(clusters: TrioPair) -> None:
     def script(trio: Trio) -> Answer:
         places = Places(trio, "cancelled")
-        cordon = f"cordoned.log.dirs={places.path(2, 1)}"
-        both = f"cordoned.log.dirs=[{places.path(2, 1)},{places.path(2, 0)}]"
+        first, both = places.path(2, 1), f"{places.path(2, 1)},{places.path(2, 0)}"
         answers = [
-            _cordons(places, TWO, "--add-config", cordon),
-            _cordons(places, TWO),
+            _cordons(places, TWO, "--add-config", f"cordoned.log.dirs={first}"),
+            _described(places, TWO, first),
             _cordoned_line(places),
         ]
         create(trio, "beside", "2,2,2,2", records=1)
@@ -330,15 +343,15 @@ def test_a_directory_is_cordoned_and_uncordoned(clusters: TrioPair) -> None:
         answers += [
             sorted(used),
             places.answer("reassign-partitions", *plan, "--execute", "--timeout", "1000"),
-            _cordons(places, TWO, "--add-config", both),
-            _cordons(places, TWO),
+            _cordons(places, TWO, "--add-config", f"cordoned.log.dirs=[{both}]"),
+            _described(places, TWO, both),
             _cordons(places, TWO, "--add-config", "cordoned.log.dirs=*"),
-            _cordons(places, TWO),
+            _described(places, TWO, "*"),
             _cordons(places, TWO, "--add-config", "cordoned.log.dirs="),
-            _cordons(places, TWO),
+            _described(places, TWO, ""),
             _cordons(places, TWO, "--delete-config", "cordoned.log.dirs"),
             _cordons(places, TWO, "--delete-config", "cordoned.log.dirs"),
-            _cordons(places, TWO),
+            _described(places, TWO, None),
             _cordoned_line(places),
         ]
         return answers
@@ -424,7 +437,7 @@ def test_a_disk_that_dies(clusters: TrioPair, disks: dict[str, FailingDisk]) -> 
             places.answer("leader-election", "--election-type", "preferred", "--topic", "hit",
                           "--partition", "0"),
             _cordons(places, three, "--add-config", offline),
-            _cordons(places, three),
+            _described(places, three, places.path(3, 0)),
             _cordons(places, three, "--delete-config", "cordoned.log.dirs"),
             places.answer("topics", "--describe", "--topic", "late"),
         ]  # fmt: skip

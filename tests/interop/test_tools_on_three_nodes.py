@@ -121,7 +121,7 @@ def test_a_reassignment_with_a_throttle(clusters: TrioPair) -> None:
         begun = trio.answer(*reassign, "--execute", "--throttle", "5000000")
         limited = trio.answer("configs", "--describe", "--entity-type", "brokers", "--all")[0]
         trio.until(
-            lambda lines: not any("in progress" in line for line in lines),
+            lambda lines: sum("is completed" in line for line in lines) == 2,
             *(*reassign, "--verify", "--preserve-throttles"),
         )
         return [
