@@ -168,11 +168,7 @@ def test_records_of_share_and_streams_groups_are_passed_over(kind: int) -> None:
 
 
 def test_records_of_a_consumer_group_have_the_sizes_that_kafka_wrote() -> None:
-    """Apache Kafka 4.3.1 wrote these records when the first member joined a group.
-
-    The member's own record (28 bytes) is 3 bytes shorter than Kafka's: the tagged field of classic
-    members is left out where Kafka writes that it is null.
-    """
+    """Apache Kafka 4.3.1 wrote these records when the first member joined a group."""
     topic_id = bytes(range(16))
     member = ConsumerMember(
         "DWbnxnQ7RSGUpSGZ6Hj9DQ",
@@ -198,7 +194,28 @@ def test_records_of_a_consumer_group_have_the_sizes_that_kafka_wrote() -> None:
         sizes.append((int.from_bytes(key[:2], "big"), len(key), len(value)))
         assert parse_record(key, value, 0) is not None
         assert parse_record(key, None, 0) == record._replace(value=None)
-    assert sizes == [(5, 30, 28), (3, 6, 17), (7, 30, 30), (6, 6, 17), (8, 30, 51)]
+    assert sizes == [(5, 30, 31), (3, 6, 17), (7, 30, 30), (6, 6, 17), (8, 30, 51)]
+
+
+def test_a_member_of_the_consumer_protocol_as_kafka_wrote_it() -> None:
+    """The tagged field of classic members is there and null; without it, Kafka takes the member
+    for a classic one."""
+    key = b"\0\5\0\1g\0\1m"
+    value = (
+        b"\0\0\0\0\x08rdkafka\x0b/127.0.0.1\x02\x02t\x01\x00\x04\x93\xe0\x00"  # up to the assignor
+        b"\x01\x00\x01\x00"  # one tagged field, number 0, of one byte: null
+    )
+    member = ConsumerMember(
+        "m",
+        client_id="rdkafka",
+        client_host="/127.0.0.1",
+        topic_names=frozenset({"t"}),
+        topic_regex="",
+        rebalance_timeout_ms=300_000,
+    )
+    record = member_record("g", member)
+    assert parse_record(key, value, 0) == record
+    assert encode_record(record) == (key, value)
 
 
 def test_topics_of_an_older_consumer_group_are_read_as_nothing() -> None:

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 
 from spindle.common.errors import ProtocolViolation
 from spindle.common.ports import Bytes
-from spindle.protocol.message import EMPTY, Field, Message, default_of
+from spindle.protocol.message import EMPTY, NEVER, Field, Message, default_of
 
 MAX_ELEMENTS: Final = 1_000_000
 MAX_TAGGED_FIELDS: Final = 10_000
@@ -185,7 +185,7 @@ def _read_value(
         reader = src.bind("r", _reader(kind, version, flexible))
         if version >= field.nullable and not field.is_array:
             src.add(depth, "k = b[p]; p += 1")
-            src.add(depth, f"if k > 127: {target} = None")
+            src.add(depth, f"if k {'< 1' if version >= field.tagged else '> 127'}: {target} = None")
             src.add(depth, f"else: {target}, p = {reader}(b, p, n, c)")
         else:
             src.add(depth, f"{target}, p = {reader}(b, p, n, c)")
@@ -373,9 +373,9 @@ def _write_value(
     if not isinstance(kind, str):
         writer = src.bind("w", _writer(kind, version, flexible))
         if nullable:
-            src.add(depth, f"if {value} is None: out.append(255)")
-            src.add(depth, "else:")
-            src.add(depth + 1, "out.append(1)")
+            null = 0 if version >= field.tagged else 255  # -1 as a byte
+            src.add(depth, f"out.append({null} if {value} is None else 1)")
+            src.add(depth, f"if {value} is not None:")
             depth += 1
         src.add(depth, f"{writer}({value}, out, refs)")
         return
@@ -437,8 +437,8 @@ def _differs(src: _Source, field: Field, value: str) -> str:
     default = default_of(field)
     if isinstance(default, Message):
         # Compare field by field: equality of messages takes as long as writing the rest of them.
-        inner = [_differs(src, f, f"{value}.{f.name}") for f in default.FIELDS]
-        return " or ".join(inner)
+        null = [f"{value} is None"] if field.nullable != NEVER else []
+        return " or ".join(null + [_differs(src, f, f"{value}.{f.name}") for f in default.FIELDS])
     return f"{value} != {src.bind('d', default)}"
 
 

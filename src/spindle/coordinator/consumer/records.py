@@ -91,6 +91,7 @@ def member_record(group_id: str, member: ConsumerMember) -> ConsumerGroupRecord:
         subscribed_topic_regex=member.topic_regex,
         rebalance_timeout_ms=member.rebalance_timeout_ms,
         server_assignor=member.server_assignor,
+        # Kafka takes a member whose record lacks this field for one of the classic protocol.
         classic_member_metadata=None if member.classic is None else _classic_value(member.classic),
     )
     return ConsumerGroupRecord(group_id, RecordKind.MEMBER, member.member_id, value)

@@ -237,7 +237,7 @@ class ConsumerGroupMemberMetadataValue(Message):
         Field('subscribed_topic_regex', 'string', nullable=0),
         Field('rebalance_timeout_ms', 'int32', default=-1),
         Field('server_assignor', 'string', nullable=0),
-        Field('classic_member_metadata', ClassicMemberMetadata, nullable=0, tag=0, tagged=0, default=None),
+        Field('classic_member_metadata', ClassicMemberMetadata, nullable=0, tag=0, tagged=0),
     )
 
     def __init__(
@@ -251,7 +251,7 @@ class ConsumerGroupMemberMetadataValue(Message):
         subscribed_topic_regex: str | None = "",
         rebalance_timeout_ms: int = -1,
         server_assignor: str | None = "",
-        classic_member_metadata: ConsumerGroupMemberMetadataValue.ClassicMemberMetadata | None = None,
+        classic_member_metadata: ConsumerGroupMemberMetadataValue.ClassicMemberMetadata | None = EMPTY,
     ) -> None:
         self.instance_id = instance_id
         self.rack_id = rack_id
@@ -261,7 +261,7 @@ class ConsumerGroupMemberMetadataValue(Message):
         self.subscribed_topic_regex = subscribed_topic_regex
         self.rebalance_timeout_ms = rebalance_timeout_ms
         self.server_assignor = server_assignor
-        self.classic_member_metadata = classic_member_metadata
+        self.classic_member_metadata = ConsumerGroupMemberMetadataValue.ClassicMemberMetadata() if classic_member_metadata is EMPTY else classic_member_metadata
 
 
 class ConsumerGroupTargetAssignmentMetadataValue(Message):
@@ -332,7 +332,7 @@ class ConsumerGroupCurrentMemberAssignmentValue(Message):
         FIELDS = (
             Field('topic_id', 'uuid'),
             Field('partitions', 'int32', is_array=True),
-            Field('assignment_epochs', 'int32', is_array=True, nullable=0, tag=0, tagged=0, default=None),
+            Field('assignment_epochs', 'int32', is_array=True, nullable=0, tag=0, tagged=0),
         )
 
         def __init__(
@@ -340,18 +340,18 @@ class ConsumerGroupCurrentMemberAssignmentValue(Message):
             *,
             topic_id: bytes = ZERO_UUID,
             partitions: list[int] = EMPTY,
-            assignment_epochs: list[int] | None = None,
+            assignment_epochs: list[int] | None = EMPTY,
         ) -> None:
             self.topic_id = topic_id
             self.partitions = [] if partitions is EMPTY else partitions
-            self.assignment_epochs = assignment_epochs
+            self.assignment_epochs = [] if assignment_epochs is EMPTY else assignment_epochs
 
     class RevokedPartitions(Message):
         __slots__ = ('topic_id', 'partitions', 'assignment_epochs')
         FIELDS = (
             Field('topic_id', 'uuid'),
             Field('partitions', 'int32', is_array=True),
-            Field('assignment_epochs', 'int32', is_array=True, nullable=0, tag=0, tagged=0, default=None),
+            Field('assignment_epochs', 'int32', is_array=True, nullable=0, tag=0, tagged=0),
         )
 
         def __init__(
@@ -359,11 +359,11 @@ class ConsumerGroupCurrentMemberAssignmentValue(Message):
             *,
             topic_id: bytes = ZERO_UUID,
             partitions: list[int] = EMPTY,
-            assignment_epochs: list[int] | None = None,
+            assignment_epochs: list[int] | None = EMPTY,
         ) -> None:
             self.topic_id = topic_id
             self.partitions = [] if partitions is EMPTY else partitions
-            self.assignment_epochs = assignment_epochs
+            self.assignment_epochs = [] if assignment_epochs is EMPTY else assignment_epochs
 
     FIELDS = (
         Field('member_epoch', 'int32'),
