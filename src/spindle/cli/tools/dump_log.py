@@ -6,6 +6,13 @@ from typing import Final
 import click
 
 from spindle.cli.tools.command import ToolCommand
+from spindle.cli.tools.dump_records import (
+    Decoder,
+    group_record,
+    metadata_record,
+    plain_text,
+    transaction_record,
+)
 from spindle.cli.tools.dump_segment import SegmentDump
 from spindle.cli.tools.failures import ToolFailed
 from spindle.cli.tools.options import Declaration, Option, Options
@@ -20,6 +27,13 @@ from spindle.log.formats.transaction_index import (
 
 _FAILED: Final = 1
 _SUFFIXES: Final = (".log", ".index", ".timeindex", ".txnindex", ".snapshot", ".checkpoint")
+_DECODERS: Final[dict[str, Decoder]] = {
+    "offsets-decoder": group_record,
+    "transaction-log-decoder": transaction_record,
+    "cluster-metadata-decoder": metadata_record,
+    "print-data-log": plain_text,
+}
+"""By their options; the first one that is given is used."""
 
 DECLARATION: Final = Declaration(
     "Print the content of segments, indexes and snapshots.",
@@ -32,6 +46,8 @@ DECLARATION: Final = Declaration(
         Option("deep-iteration", "Show records, not only batches."),
         Option("print-data-log", "Show keys and values, too."),
         Option("skip-record-metadata", "Leave out the numbers of records."),
+        Option("offsets-decoder", "Show records of __consumer_offsets as JSON."),
+        Option("transaction-log-decoder", "Show records of __transaction_state as JSON."),
         Option("cluster-metadata-decoder", "Show metadata records as JSON."),
         Option("index-sanity-check", "Only check that indexes are well formed."),
         Option("verify-index-only", "Check that indexes agree with their segment."),
@@ -75,16 +91,11 @@ def _dump(path: Path, options: Options) -> int:
 
 
 def _dump_segment(path: Path, options: Options) -> int:
+    decoder = next((_DECODERS[name] for name in _DECODERS if options.has(name)), None)
     dump = SegmentDump(
-        with_records=any(
-            map(
-                options.has,
-                ("deep-iteration", "print-data-log", "cluster-metadata-decoder"),
-            )
-        ),
-        with_data=options.has("print-data-log") or options.has("cluster-metadata-decoder"),
+        with_records=decoder is not None or options.has("deep-iteration"),
         with_numbers=not options.has("skip-record-metadata"),
-        as_metadata=options.has("cluster-metadata-decoder"),
+        decoder=decoder,
     )
     for line in dump.head(path.name):
         click.echo(line)
@@ -130,7 +141,7 @@ def _dump_offset_index(path: Path, options: Options) -> int:
 
 def _batch_starts(segment: Path) -> dict[int, int]:
     """Return the base offsets of the batches by position."""
-    dump = SegmentDump(with_records=False, with_data=False, with_numbers=True, as_metadata=False)
+    dump = SegmentDump(with_records=False, with_numbers=True)
     return dump.batch_starts(_read(segment))
 
 

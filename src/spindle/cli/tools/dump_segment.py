@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 from typing import Final
 
-from spindle.cli.tools.message_json import frame_json, message_json
+from spindle.cli.tools.dump_records import Decoder
+from spindle.cli.tools.message_json import message_json
 from spindle.common.errors import CorruptRecords
 from spindle.protocol.codec import decode
 from spindle.protocol.message import Message
@@ -14,7 +15,6 @@ from spindle.protocol.messages.raft_records import (
     SnapshotHeaderRecord,
     VotersRecord,
 )
-from spindle.protocol.metadata_frame import parse_frame
 from spindle.protocol.records.batch import BatchHeader, batches, check_crc
 from spindle.protocol.records.compression import Codec
 from spindle.protocol.records.control import (
@@ -39,18 +39,17 @@ class SegmentDump:
 
     Args:
         with_records: the records of each batch, too.
-        with_data: their keys and values.
-        with_numbers: offset, timestamp and sizes of records.
-        as_metadata: values are metadata records.
+        with_numbers: offset, timestamp and sizes of records; without them, control records are
+            empty lines.
+        decoder: shows keys and values, which are left out without one.
     """
 
     def __init__(
-        self, *, with_records: bool, with_data: bool, with_numbers: bool, as_metadata: bool
+        self, *, with_records: bool, with_numbers: bool, decoder: Decoder | None = None
     ) -> None:
         self._with_records = with_records
-        self._with_data = with_data
         self._with_numbers = with_numbers
-        self._as_metadata = as_metadata
+        self._decoder = decoder
         self.trailing_bytes = 0
         self.invalid = 0
 
@@ -89,25 +88,16 @@ class SegmentDump:
         return True
 
     def _record_line(self, header: BatchHeader, record: Record) -> str:
-        parts = ["|"]
+        parts = []
         if self._with_numbers:
             parts.append(_numbers(header, record))
         if header.is_control:
-            parts.append(_control_text(record))
-        elif self._with_data:
-            if record.key is not None:
-                parts.append(f"key: {_text(record.key)}")
-            if record.value is not None:
-                parts.append(f"payload: {self._payload(record.value)}")
-        return " ".join(parts)
-
-    def _payload(self, value: bytes) -> str:
-        if not self._as_metadata:
-            return _text(value)
-        try:
-            return frame_json(*parse_frame(value))
-        except CorruptRecords as error:
-            return f"Error at {error}, skipping."
+            parts += [_control_text(record)] if self._with_numbers else []
+        elif self._decoder is not None:
+            key, value = self._decoder(record)
+            parts += [] if key is None else [f"key: {key}"]
+            parts += [] if value is None else [f"payload: {value}"]
+        return " ".join(["|", *parts]) if parts else ""
 
 
 def _batch_line(position: int, header: BatchHeader, *, is_valid: bool) -> str:
@@ -156,10 +146,6 @@ def _control_text(record: Record) -> str:
 
 def _size(data: bytes | None) -> int:
     return -1 if data is None else len(data)
-
-
-def _text(data: bytes) -> str:
-    return data.decode("utf-8", "replace")
 
 
 def _bool(value: bool) -> str:
