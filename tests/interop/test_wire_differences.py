@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import wire_cases
 import wire_cases_consumer_groups
+import wire_cases_transactions
 from peers.compare import Difference, Pair
 from wire_exchange import KEYS, Case, Wire, differences, play
 
@@ -16,13 +17,14 @@ from spindle.protocol.api import APIS
 CHAPTERS: dict[str, list[Case]] = {
     **wire_cases.CHAPTERS,
     "consumer groups": wire_cases_consumer_groups.CASES,
+    "transactions": wire_cases_transactions.CASES,
 }
 
 # Intended differences: (pattern of the line, reason).
 DELIBERATE: list[tuple[str, str]] = [
     (
-        r"^(alter_client_quotas|api_versions|consumer_group_describe|create_partitions|create_topics|delete_groups"
-        r"|delete_topics|describe_acls|describe_client_quotas|describe_configs|elect_leaders"
+        r"^(add_partitions_to_txn|alter_client_quotas|api_versions|consumer_group_describe|create_partitions|create_topics|delete_groups"
+        r"|delete_topics|describe_acls|describe_client_quotas|describe_configs|describe_transactions|elect_leaders"
         r"|list_config_resources|list_groups|metadata|offset_fetch) / .*: order ",
         "Kafka's order is that of a hash",
     ),

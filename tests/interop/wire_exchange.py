@@ -53,6 +53,7 @@ _ANY_VALUE = {"throttle_time_ms"}
 _SIGN_ONLY = {
     "total_bytes", "usable_bytes", "last_fetch_timestamp", "last_caught_up_timestamp",
     "log_end_offset", "session_id", "producer_id", "finalized_features_epoch", "log_append_time_ms",
+    "transaction_start_time_ms",
 }  # fmt: skip
 
 
@@ -72,7 +73,8 @@ Body = dict[str, Any]
 class Case:
     """One request. `{v}` in its strings is the version; `keep` stores parts of the answer.
 
-    Kafka's brokers see a change a moment later: `settle_s` is waited after a change. A request that
+    Kafka's brokers see a change a moment later: `settle_s` is waited after a change. Both nodes
+    answer before the markers of a transaction are written: `pause_s` is waited. A request that
     is `patient` is sent again while the answer shows that the node does not know of a change yet.
     """
 
@@ -82,6 +84,7 @@ class Case:
     versions: range | None = None
     keep: Callable[[State, Any], None] | None = None
     settle_s: float = 0.0
+    pause_s: float = 0.0
     patient: bool = False
 
 
@@ -177,8 +180,7 @@ def play(node: Node, cases: list[Case], versions: dict[str, range]) -> dict[str,
                 if case.keep is not None:
                     case.keep(state, answer)
                 answers[f"{case.api} / {case.name} v{version}"] = comparable(answer, state)
-                if case.settle_s and node.kind == "kafka":
-                    time.sleep(case.settle_s)
+                time.sleep(case.pause_s + (case.settle_s if node.kind == "kafka" else 0))
     finally:
         wire.close()
     return answers
