@@ -59,6 +59,21 @@ def test_a_mutant_of_consumer_groups_is_caught(name: str) -> None:
     assert any(run_seed(seed, name).violation is not None for seed in seeds)
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "aborted transactions committed",
+        "aborted transactions not indexed",
+        "decided transactions not continued",
+        "last stable offset past open transactions",
+        "offsets of aborted transactions kept",
+    ],
+)
+def test_a_mutant_of_transactions_is_caught(name: str) -> None:
+    seeds = [seed for seed in range(1, SEEDS + 1) if draw(seed).deeds.transactions]
+    assert any(run_seed(seed, name).violation is not None for seed in seeds)
+
+
 @pytest.mark.parametrize("name", MUTANTS)
 def test_every_mutant_changes_code_that_exists(name: str) -> None:
     with applied(MUTANTS[name]):

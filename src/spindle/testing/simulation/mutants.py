@@ -39,6 +39,7 @@ from spindle.runtime.coordinator.replica_log import ReplicaCoordinatorLog
 from spindle.runtime.quorum import metadata_quorum
 from spindle.testing.simulation.disk_mutants import DISK_MUTANTS
 from spindle.testing.simulation.mutant import Function, Mutant, always, nothing
+from spindle.testing.simulation.transaction_mutants import TRANSACTION_MUTANTS
 
 # ---------------------------------------------------------------- the quorum
 
@@ -375,6 +376,7 @@ MUTANTS: Final[dict[str, Mutant]] = {
     "revocations not awaited": Mutant(reconciliation, "_owns_any", always(False)),
     "offsets outlive their topic": Mutant(OffsetRequests, "delete_missing_topics", nothing),
     **DISK_MUTANTS,
+    **TRANSACTION_MUTANTS,
 }
 
 QUORUM_MUTANTS: Final[dict[str, Mutant]] = {

@@ -231,6 +231,7 @@ def draw(seed: int) -> Scenario:
     release = None if is_dynamic or chances.is_lossy or random.random() < 0.7 else "3.7"
     if release is None:
         deeds = replace(deeds, consumers=Random(f"consumers {seed}").random() < 0.3)
+    deeds = replace(deeds, transactions=Random(f"transactions {seed}").random() < 0.35)
     return Scenario(
         seed,
         nodes,

@@ -118,9 +118,10 @@ class TransactionTraffic:
         for reader in self._readers:
             if not reader.is_at_end:
                 return reader.waits_for
-            ends[reader.where] = max(reader.position, ends.get(reader.where, 0))
+            if reader.position:
+                ends[reader.where] = reader.position
         for where, end in ends.items():
-            if where.topic == LEDGER and self._committed.get(where, 0) < end:
+            if where.topic == LEDGER and self._committed.get(where, -1) < end:
                 waits = "; ".join(copier.waits_for for copier in self._copiers)
                 return f"the copiers of {where}: at {self._committed.get(where)} of {end}: {waits}"
         return None
