@@ -30,6 +30,7 @@ from rich.progress import (
 
 from benchmarks import native_client, spark
 from benchmarks.cluster_items import CLUSTER_ITEMS
+from benchmarks.compaction import COMPACTION_ITEMS
 from benchmarks.disks import DISK_ITEMS
 from benchmarks.items import GIB, ITEMS, MIB, Item, Sizes, Skipped, Subject, warm_up
 from benchmarks.moves import MOVE_ITEMS
@@ -74,7 +75,8 @@ def main(
     # Leave as after Ctrl-C: the nodes are stopped and their folders removed.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     console = Console(width=140 if not sys.stdout.isatty() else None)
-    known = {item.name: item for item in (*ITEMS, *MOVE_ITEMS, *DISK_ITEMS, *CLUSTER_ITEMS)}
+    items = (*ITEMS, *MOVE_ITEMS, *COMPACTION_ITEMS, *DISK_ITEMS, *CLUSTER_ITEMS)
+    known = {item.name: item for item in items}
     if list_items:
         console.print("\n".join([*known, spark.NAME]))
         return
@@ -92,17 +94,17 @@ def main(
         native_client.executable()
     except PeerUnavailable as missing:
         raise click.ClickException(str(missing)) from None
-    items = [known[name] for name in wanted if name in known]
+    chosen = [known[name] for name in wanted if name in known]
     results = Results(classes[0].kind)
     rates: spark.Rates = {}
     with _folder(data) as folder, _progress(console) as progress:
-        _measure(items, classes, sizes, runs, folder, results, progress)
+        _measure(chosen, classes, sizes, runs, folder, results, progress)
         if spark.NAME in wanted:
             rates = spark.measure(folder, 400_000 if quick else 4_000_000, runs, results, progress)
-    show(items, results, console)
+    show(chosen, results, console)
     spark.show(rates, console)
     if json_file is not None:
-        document = as_json(items, results) | {"spark_rows_per_s": rates}
+        document = as_json(chosen, results) | {"spark_rows_per_s": rates}
         json_file.write_text(json.dumps(document, indent=1))
     sys.exit(1 if results.failures else 0)
 

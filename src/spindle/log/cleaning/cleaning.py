@@ -104,7 +104,7 @@ class Cleaning:
         self._handles = FileHandles(file_system, _OPEN_FILES)
         self._now_ms = now_ms
         self._settings = settings
-        self._read_chunk_bytes = max(settings.buffer_bytes // 4, _LEAST_READ_BYTES)
+        self._chunk_bytes = max(settings.buffer_bytes // 2, _LEAST_READ_BYTES)
         self._transactions = CleanedTransactions(plan.aborted)
         self._known_end = plan.dirty.first_dirty_offset
         self._mapped_bytes = self._read_bytes = self._written_bytes = 0
@@ -197,18 +197,19 @@ class Cleaning:
                 continue
             segment = self._open(source)
             position = 0
-            read_bytes = self._read_chunk_bytes
             while position < segment.size_bytes:
-                data = self._read(segment, position, read_bytes)
+                data = self._read(segment, position, self._chunk_bytes)
                 at, is_over = self._note_chunk(keys, transactions, segment, data, position)
                 self._mapped_bytes += at
                 yield at
                 if is_over:
                     return
                 if at == 0:
-                    read_bytes = _size_of_first(segment, data, position)
-                    if read_bytes <= len(data):
+                    size_bytes = _size_of_first(segment, data, position)
+                    if size_bytes <= len(data):
                         break
+                    # The next batches may be as large.
+                    self._chunk_bytes = 2 * size_bytes
                 position += at
             self._known_end = max(self._known_end, min(source.end_offset, dirty.end_offset))
 
@@ -322,13 +323,15 @@ class Cleaning:
         self, group: list[SourceSegment], cleaned: Segment, keys: KeyMap, rules: CopyRules
     ) -> Iterator[int]:
         batch_filter = BatchFilter(keys, rules, self._transactions, self.plan.last_records)
-        copier = keys.copier(rules, self._read_chunk_bytes)
+        copier, copied_bytes = None, 0
         for source in group:
             segment = self._open(source)
             position = 0
-            read_bytes = self._read_chunk_bytes
             while position < segment.size_bytes:
-                data = self._read(segment, position, read_bytes)
+                if copied_bytes < self._chunk_bytes:
+                    copied_bytes = self._chunk_bytes
+                    copier = keys.copier(rules, copied_bytes)
+                data = self._read(segment, position, self._chunk_bytes)
                 view = memoryview(data)
                 written_before = cleaned.size_bytes
                 at = 0
@@ -350,9 +353,11 @@ class Cleaning:
                 self._written_bytes += written
                 yield at + written
                 if at == 0:
-                    read_bytes = _size_of_first(segment, data, position)
-                    if read_bytes <= len(data):
+                    size_bytes = _size_of_first(segment, data, position)
+                    if size_bytes <= len(data):
                         break
+                    # The next batches may be as large.
+                    self._chunk_bytes = 2 * size_bytes
                 position += at
         cleaned.become_inactive()
         cleaned.sync()

@@ -6,9 +6,14 @@
  * that the Python code does not decide as well.
  */
 
+#define _DEFAULT_SOURCE
+
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
 
 #if defined(_MSC_VER)
 #define EXPORT __declspec(dllexport)
@@ -21,6 +26,8 @@
 #define NEEDS_PYTHON_FLAGS 0x37 /* a codec, transactional, control */
 #define APPEND_TIME_FLAG 0x08
 #define DELETE_HORIZON_FLAG 0x40
+#define HUGE_PAGE_BYTES ((size_t)2 << 20)
+#define GROUP 16 /* keys whose slots are brought into the cache at the same time */
 #define MOST_GROWTH_OF_A_RECORD 16 /* its length and its timestamp may need longer numbers */
 
 /* ---- bytes ---- */
@@ -38,9 +45,13 @@ static void put32(uint8_t *p, uint32_t v) { put16(p, v >> 16); put16(p + 2, v); 
 static void put64(uint8_t *p, uint64_t v) { put32(p, (uint32_t)(v >> 32)); put32(p + 4, (uint32_t)v); }
 
 /* A zig-zag number of at most 10 bytes; NULL if it does not end before `end`. */
-static const uint8_t *read_number(const uint8_t *p, const uint8_t *end, int64_t *value) {
+static inline const uint8_t *read_number(const uint8_t *p, const uint8_t *end, int64_t *value) {
     uint64_t raw = 0;
     unsigned shift = 0;
+    if (p < end && *p < 0x80) {
+        *value = (int64_t)(*p >> 1) ^ -(int64_t)(*p & 1);
+        return p + 1;
+    }
     while (p < end) {
         uint8_t byte = *p++;
         if (shift == 63 && byte > 1) return NULL;
@@ -140,9 +151,15 @@ EXPORT void spindle_cleaning_begin(void) {
     } while (0)
 
 static uint64_t little64(const uint8_t *p) {
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+    uint64_t v;
+    memcpy(&v, p, 8);
+    return v;
+#else
     uint64_t v = 0;
     for (int i = 7; i >= 0; i--) v = v << 8 | p[i];
     return v;
+#endif
 }
 
 typedef struct {
@@ -192,6 +209,13 @@ EXPORT key_map *spindle_map_new(uint64_t slot_count, uint64_t k0, uint64_t k1) {
         free(map);
         return NULL;
     }
+#if defined(MADV_HUGEPAGE)
+    if (slot_count * sizeof(slot) >= 4 * HUGE_PAGE_BYTES) {
+        uintptr_t first = ((uintptr_t)map->slots + HUGE_PAGE_BYTES - 1) / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES;
+        uintptr_t end = (uintptr_t)(map->slots + slot_count) / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES;
+        madvise((void *)first, end - first, MADV_HUGEPAGE); /* only faster: an error does no harm */
+    }
+#endif
     map->slot_count = slot_count;
     map->used = 0;
     map->k0 = k0;
@@ -206,13 +230,25 @@ EXPORT void spindle_map_free(key_map *map) {
 
 EXPORT uint64_t spindle_map_used(const key_map *map) { return map->used; }
 
+static uint64_t place_of(const key_map *map, hash128 hash) {
+#if defined(__SIZEOF_INT128__)
+    return (uint64_t)((unsigned __int128)hash.low * map->slot_count >> 64);
+#else
+    return hash.low % map->slot_count;
+#endif
+}
+
+static hash128 begin_look_up(const key_map *map, const uint8_t *key, int64_t size) {
+    hash128 hash = hash_of(key, size, map->k0, map->k1);
+#if defined(__GNUC__)
+    __builtin_prefetch(&map->slots[place_of(map, hash)], 1);
+#endif
+    return hash;
+}
+
 /* The slot of the key, or the free one where it belongs. One slot is always free. */
 static slot *slot_of(const key_map *map, hash128 hash) {
-#if defined(__SIZEOF_INT128__)
-    uint64_t i = (uint64_t)((unsigned __int128)hash.low * map->slot_count >> 64);
-#else
-    uint64_t i = hash.low % map->slot_count;
-#endif
+    uint64_t i = place_of(map, hash);
     for (;;) {
         slot *s = &map->slots[i];
         if (s->next_offset == 0 || (s->low == hash.low && s->high == hash.high)) return s;
@@ -220,9 +256,7 @@ static slot *slot_of(const key_map *map, hash128 hash) {
     }
 }
 
-/* Return 0 if the map has no room for another key. */
-EXPORT int spindle_map_put(key_map *map, const uint8_t *key, int64_t size, int64_t offset) {
-    hash128 hash = hash_of(key, size, map->k0, map->k1);
+static int put(key_map *map, hash128 hash, int64_t offset) {
     slot *s = slot_of(map, hash);
     if (s->next_offset == 0) {
         if (map->used + 1 >= map->slot_count) return 0;
@@ -232,6 +266,11 @@ EXPORT int spindle_map_put(key_map *map, const uint8_t *key, int64_t size, int64
     }
     s->next_offset = offset + 1;
     return 1;
+}
+
+/* Return 0 if the map has no room for another key. */
+EXPORT int spindle_map_put(key_map *map, const uint8_t *key, int64_t size, int64_t offset) {
+    return put(map, hash_of(key, size, map->k0, map->k1), offset);
 }
 
 /* The offset of the newest record with the key, -1 if there is none. */
@@ -292,13 +331,20 @@ static const uint8_t *read_record(const uint8_t *p, const uint8_t *end, record *
 EXPORT int spindle_map_records(key_map *map, const uint8_t *data, int64_t size, int64_t count,
                                int64_t base_offset, int64_t first_offset) {
     const uint8_t *p = data, *end = data + size;
+    hash128 hashes[GROUP];
+    int64_t offsets[GROUP];
     record r;
-    for (int64_t i = 0; i < count; i++) {
-        p = read_record(p, end, &r);
-        if (p == NULL) return -1;
-        if (r.key != NULL && base_offset + r.offset_delta >= first_offset &&
-            !spindle_map_put(map, r.key, r.key_bytes, base_offset + r.offset_delta))
-            return 0;
+    while (count > 0) {
+        int held = 0;
+        for (; count > 0 && held < GROUP; count--) {
+            p = read_record(p, end, &r);
+            if (p == NULL) return -1;
+            if (r.key == NULL || base_offset + r.offset_delta < first_offset) continue;
+            hashes[held] = begin_look_up(map, r.key, r.key_bytes);
+            offsets[held++] = base_offset + r.offset_delta;
+        }
+        for (int i = 0; i < held; i++)
+            if (!put(map, hashes[i], offsets[i])) return 0;
     }
     return p == end ? 1 : -1;
 }
@@ -314,10 +360,10 @@ typedef struct {
     int64_t new_base_timestamp, new_max_timestamp;
 } filter;
 
-static int stays(const key_map *map, const filter *f, const record *r) {
+static int stays(const key_map *map, const filter *f, const record *r, hash128 hash) {
     int64_t offset = f->base_offset + r->offset_delta;
     if (offset >= f->known_end) return 1;
-    if (r->key == NULL || offset < spindle_map_get(map, r->key, r->key_bytes)) return 0;
+    if (r->key == NULL || offset < slot_of(map, hash)->next_offset - 1) return 0;
     return !(r->is_tombstone && f->has_horizon && f->base_timestamp <= f->now_ms);
 }
 
@@ -328,22 +374,31 @@ EXPORT int64_t spindle_filter_records(const key_map *map, const uint8_t *data, i
                                       uint8_t *is_kept, uint8_t *out, int64_t room) {
     const uint8_t *p = data, *end = data + size;
     uint8_t *q = out;
-    record r;
-    int64_t tombstones = 0, timestamp, delta, body;
+    record group[GROUP], r;
+    hash128 hashes[GROUP];
+    int64_t tombstones = 0, timestamp, delta, body, i = 0;
     f->kept = f->sets_horizon = f->is_unchanged = 0;
     f->new_base_timestamp = f->new_max_timestamp = -1;
-    for (int64_t i = 0; i < f->count; i++) {
-        p = read_record(p, end, &r);
-        if (p == NULL) return -1;
-        is_kept[i] = (uint8_t)stays(map, f, &r);
-        if (!is_kept[i]) continue;
-        timestamp = f->max_timestamp;
-        if (!f->has_append_time && __builtin_add_overflow(f->base_timestamp, r.timestamp_delta, &timestamp))
-            return -1;
-        if (f->kept == 0) f->new_base_timestamp = timestamp;
-        if (f->kept == 0 || timestamp > f->new_max_timestamp) f->new_max_timestamp = timestamp;
-        f->kept++;
-        tombstones += r.is_tombstone;
+    while (i < f->count) {
+        int held = 0;
+        for (; held < GROUP && i + held < f->count; held++) {
+            p = read_record(p, end, &group[held]);
+            if (p == NULL) return -1;
+            if (group[held].key != NULL)
+                hashes[held] = begin_look_up(map, group[held].key, group[held].key_bytes);
+        }
+        for (int n = 0; n < held; n++, i++) {
+            is_kept[i] = (uint8_t)stays(map, f, &group[n], hashes[n]);
+            if (!is_kept[i]) continue;
+            timestamp = f->max_timestamp;
+            if (!f->has_append_time &&
+                __builtin_add_overflow(f->base_timestamp, group[n].timestamp_delta, &timestamp))
+                return -1;
+            if (f->kept == 0) f->new_base_timestamp = timestamp;
+            if (f->kept == 0 || timestamp > f->new_max_timestamp) f->new_max_timestamp = timestamp;
+            f->kept++;
+            tombstones += group[n].is_tombstone;
+        }
     }
     if (p != end) return -1;
     f->sets_horizon = tombstones > 0 && !f->has_horizon;
@@ -354,7 +409,7 @@ EXPORT int64_t spindle_filter_records(const key_map *map, const uint8_t *data, i
     else if (f->has_horizon) f->new_base_timestamp = f->base_timestamp;
     if (size + f->kept * MOST_GROWTH_OF_A_RECORD > room) return -1;
     p = data;
-    for (int64_t i = 0; i < f->count; i++) {
+    for (i = 0; i < f->count; i++) {
         p = read_record(p, end, &r);
         if (!is_kept[i]) continue;
         timestamp = f->has_append_time ? f->max_timestamp : f->base_timestamp + r.timestamp_delta;
