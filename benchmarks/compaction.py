@@ -32,6 +32,8 @@ from benchmarks.items import (
 )
 
 _PAUSE_S = 0.01
+_SETTLE_S = 3.0
+"""The device writes what was produced; the measurement must not include that."""
 _RECORDS_PER_KEY = 4
 _HELD_BACK = {
     "cleanup.policy": "compact",
@@ -60,6 +62,7 @@ def _cleaned(node: Node, topic: str, volume: int, value_bytes: int, codec: str) 
     create(node, topic, 1, _HELD_BACK | {"segment.bytes": str(max(MIB, volume // 16))})
     count = volume // value_bytes
     _fill(node, topic, count, value_bytes, codec)
+    time.sleep(_SETTLE_S)
     folder = next(path / f"{topic}-0" for path in node.log_dirs if (path / f"{topic}-0").exists())
     segments = sorted(folder.glob("*.log"))
     end_offset = int(segments[-1].stem)
@@ -141,7 +144,10 @@ def _peak_memory(node: Node) -> Iterator[list[int]]:
 
 
 def _node(node_class: type[Node], folder: Path) -> Node:
-    overrides = OVERRIDES | {"log.cleaner.backoff.ms": "50"}
+    overrides = OVERRIDES | {
+        "log.cleaner.backoff.ms": "50",
+        "log.cleaner.dedupe.buffer.size": str(128 * MIB),
+    }
     return node_class(folder, 1, overrides=overrides, jvm_options=KAFKA_JVM)
 
 

@@ -1,0 +1,202 @@
+"""A compaction pass that is stopped after any operation on a file loses nothing, whatever stopped
+it: the end of the process, a power failure, or the disk.
+"""
+
+import errno
+from typing import Any
+
+import pytest
+from log_builders import (
+    NOW_MS,
+    ROOT,
+    TOPIC_ID,
+    TOPIC_PARTITION,
+    end_transaction,
+    read_all,
+    reload,
+)
+
+from spindle.common.ports import File
+from spindle.disks.cleaner import Cleaner
+from spindle.disks.directory_store import DirectoryStore
+from spindle.log.errors import CleaningAborted
+from spindle.log.log import Log
+from spindle.log.log_config import LogConfig
+from spindle.protocol.records.builder import SimpleRecord, build_batch
+from spindle.testing.filesystem import MemoryFileSystem
+
+CONFIG = LogConfig(
+    segment_bytes=600,
+    segment_index_bytes=240,
+    index_interval_bytes=50,
+    cleanup_policy=("compact",),
+    delete_retention_ms=1000,
+    min_cleanable_dirty_ratio=0.0,
+)
+_CHANGES = ("create", "pwrite", "truncate", "sync", "rename", "remove", "sync_directory", "write")
+
+
+class Stop(BaseException):
+    """The process ends here."""
+
+
+class Counted(MemoryFileSystem):
+    """Counts the operations that change something; `error` is raised before one of them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.left: int | None = None
+        self.error: BaseException = Stop()
+
+    def check(self, operation: str, path: str) -> None:
+        super().check(operation, path)
+        if self.left is not None and operation.startswith(_CHANGES):
+            if self.left == 0:
+                raise self.error
+            self.left -= 1
+
+
+def filled(files: MemoryFileSystem) -> tuple[Log, Cleaner, DirectoryStore]:
+    files.make_directories(ROOT)
+    files.sync_directory("/")
+    directory = DirectoryStore(files, ROOT)
+    directory.load(lambda topic: CONFIG, NOW_MS)
+    log = directory.create(TOPIC_PARTITION, TOPIC_ID, CONFIG, NOW_MS)
+    for number in range(24):
+        some = [SimpleRecord(b"k%d" % (number % 5), b"%d" % number * 9, NOW_MS)]
+        is_transactional = number % 3 == 0
+        producer: dict[str, Any] = {}
+        if is_transactional:
+            producer = {
+                "producer_id": 9,
+                "producer_epoch": 0,
+                "base_sequence": number // 3,
+                "is_transactional": True,
+            }
+        log.append_as_leader(build_batch(some, **producer), 0, NOW_MS)
+        if is_transactional:
+            end_transaction(log, 9, is_commit=number % 2 == 0)
+    log.roll(NOW_MS)
+    log.append_as_leader(build_batch([SimpleRecord(b"last", b"x", NOW_MS)]), 0, NOW_MS)
+    log.update_high_watermark(log.log_end_offset)
+    log.flush()
+    return log, Cleaner(directory), directory
+
+
+def newest(log: Log) -> dict[bytes | None, tuple[int, bytes | None]]:
+    """The newest committed record of each key."""
+    aborted = {
+        (a.producer_id, offset)
+        for a in log.aborted_transactions(0, log.log_end_offset)
+        for offset in range(a.first_offset, a.last_offset)
+    }
+    return {
+        record.key: (record.offset, record.value)
+        for record in read_all(log)
+        if (9, record.offset) not in aborted and record.value is not None
+    }
+
+
+def run_pass(cleaner: Cleaner) -> None:
+    cleaning = cleaner.next_pass(NOW_MS)
+    assert cleaning is not None
+    assert cleaner.finish(cleaning.run(), NOW_MS)
+
+
+def check_loaded(files: MemoryFileSystem, expected: Log, known: dict[Any, Any]) -> None:
+    loaded = reload(files, CONFIG, is_clean=False, recovery_point=expected.log_end_offset)
+    assert newest(loaded) == known
+    assert loaded.log_end_offset == expected.log_end_offset
+    names = files.list_directory(loaded.path)
+    assert not [n for n in names if n.endswith((".cleaned", ".swap", ".deleted"))]
+    read_all(loaded)
+
+
+@pytest.mark.parametrize("has_power", [True, False], ids=["kill", "power failure"])
+def test_a_stop_after_any_change_of_a_file_loses_nothing(has_power: bool) -> None:
+    steps = 0
+    while True:
+        files = Counted()
+        log, cleaner, _ = filled(files)
+        known = newest(log)
+
+        files.left, files.error = steps, Stop()
+        try:
+            run_pass(cleaner)
+            is_complete = True
+        except Stop:
+            is_complete = False
+        files.left = None
+        if not has_power:
+            files.crash()
+        check_loaded(files, log, known)
+        if is_complete:
+            break
+        steps += 1
+    assert steps > 40
+
+
+@pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC])
+def test_an_error_of_the_disk_at_any_change_loses_nothing(error: int) -> None:
+    steps = 0
+    while True:
+        files = Counted()
+        log, cleaner, _ = filled(files)
+        known = newest(log)
+
+        files.left, files.error = steps, OSError(error, "injected")
+        try:
+            run_pass(cleaner)
+            is_complete = True
+        except OSError:
+            is_complete = False
+        files.left = None
+        check_loaded(files, log, known)
+        if is_complete:
+            break
+        steps += 1
+    assert steps > 40
+
+
+class TruncatedAt(MemoryFileSystem):
+    """Truncates a log when a number of files has been opened."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.left = -1
+        self.log: Log | None = None
+
+    def open(self, path: str, *, create: bool = False, writable: bool = True) -> File:
+        log = self.log
+        if log is not None:
+            if self.left == 0:
+                self.log = None
+                log.truncate_to(10)
+            self.left -= 1
+        return super().open(path, create=create, writable=writable)
+
+
+def test_a_truncation_between_any_two_steps_of_a_pass_wins() -> None:
+    steps = 0
+    while True:
+        files = TruncatedAt()
+        log, cleaner, directory = filled(files)
+        cleaning = cleaner.next_pass(NOW_MS)
+        assert cleaning is not None
+        files.left, files.log = steps, log
+        result = None
+        try:
+            result = cleaning.run()
+        except CleaningAborted:
+            cleaner.give_up(cleaning.plan)
+        if files.log is not None:
+            files.log = None
+            assert result is not None
+            assert cleaner.finish(result, NOW_MS)
+            break
+        assert result is None or not cleaner.finish(result, NOW_MS)
+        assert log.log_end_offset <= 10
+        assert directory.cleaner_offset(TOPIC_PARTITION) is None
+        assert [r.offset for r in read_all(log)] == list(range(log.log_end_offset))
+        steps += 1
+    assert steps > 5
