@@ -6,7 +6,7 @@ from spindle.controller import leadership
 from spindle.controller.leadership import LeadershipChanges
 from spindle.disks import replica_placement
 from spindle.disks.directory_store import DirectoryStore
-from spindle.log.cleaning import cleaning, plan
+from spindle.log.cleaning import cleaning
 from spindle.log.cleaning.key_map import DictKeyMap
 from spindle.log.log import Log
 from spindle.metadata.cluster import BrokerRegistration
@@ -61,11 +61,6 @@ def _confuse_keys(original: Function) -> Function:
             return super().newest_offset(bytes(len(key)))
 
     return Map
-
-
-def _compact_to_the_end(original: Function) -> Function:
-    """Let compaction read records that are not committed."""
-    return lambda log, first_dirty, now_ms: log.segments.active.base_offset
 
 
 def _elect_only(original: Function) -> Function:
@@ -145,9 +140,6 @@ DISK_MUTANTS: Final[dict[str, Mutant]] = {
     "compaction not aborted": Mutant(Log, "_abort_cleaning", nothing),
     "compaction drops newest records": Mutant(cleaning, "new_key_map", _drop_newest_records),
     "compaction confuses keys": Mutant(cleaning, "new_key_map", _confuse_keys),
-    "compaction of uncommitted records": Mutant(
-        plan, "_first_uncleanable_offset", _compact_to_the_end
-    ),
     "flush request lost by a roll": Mutant(
         DirectoryStore, "complete_flushes", _serve_requests_at_the_end
     ),
