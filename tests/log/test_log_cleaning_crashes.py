@@ -14,6 +14,7 @@ from log_builders import (
     end_transaction,
     read_all,
     reload,
+    verified,
 )
 
 from spindle.common.ports import File
@@ -22,6 +23,7 @@ from spindle.disks.directory_store import DirectoryStore
 from spindle.log.errors import CleaningAborted
 from spindle.log.log import Log
 from spindle.log.log_config import LogConfig
+from spindle.log.producers.verification import NO_TERMS
 from spindle.protocol.records.builder import SimpleRecord, build_batch
 from spindle.testing.filesystem import MemoryFileSystem
 
@@ -73,7 +75,9 @@ def filled(files: MemoryFileSystem) -> tuple[Log, Cleaner, DirectoryStore]:
                 "base_sequence": number // 3,
                 "is_transactional": True,
             }
-        log.append_as_leader(build_batch(some, **producer), 0, NOW_MS)
+        data = build_batch(some, **producer)
+        terms = verified(log, data) if is_transactional else NO_TERMS
+        log.append_as_leader(data, 0, NOW_MS, terms=terms)
         if is_transactional:
             end_transaction(log, 9, is_commit=number % 2 == 0)
     log.roll(NOW_MS)
