@@ -20,6 +20,8 @@ from spindle.protocol.records.record import decode_records
 LIMIT_S = 30.0
 CONTROL_FLAG = 0x20
 INDEX_ENTRY = struct.Struct(">hqqqq")
+SNAPSHOT_ENTRY = struct.Struct(">qhiqiqiq")
+SNAPSHOT_HEAD_BYTES = 10
 
 
 def transactional(node: Node, name: str, **config: object) -> Producer:
@@ -245,3 +247,33 @@ def test_open_transactions_are_described(pair: Pair) -> None:
         ]
 
     assert pair.compare(script)[2] == "0"
+
+
+def test_a_clean_stop_leaves_the_same_producer_snapshot(pair: Pair) -> None:
+    """One transaction is open, one was aborted, and one was committed."""
+
+    def script(node: Node) -> Answer:
+        topic = "tp-snapshot"
+        create(node, topic, 1)
+        producers = [transactional(node, f"tp-snapshot-{number}") for number in range(3)]
+        for number, producer in enumerate(producers):
+            producer.begin_transaction()
+            send(producer, topic, *(f"{number}{letter}" for letter in "abc"[: number + 1]))
+        producers[0].abort_transaction(LIMIT_S)
+        producers[1].commit_transaction(LIMIT_S)
+        wait_for_offsets(node, topic, [8, 3])
+        node.stop()
+        try:
+            return stored_producers(node, topic, 8)
+        finally:
+            node.start()
+
+    assert len(pair.compare(script)) == 3
+
+
+def stored_producers(node: Node, topic: str, offset: int) -> list[Answer]:
+    """Return the entries of a snapshot in the order of their ids, without ids and times."""
+    data = (folder(node, topic) / f"{offset:020}.snapshot").read_bytes()
+    entries = sorted(SNAPSHOT_ENTRY.iter_unpack(data[SNAPSHOT_HEAD_BYTES:]))
+    # (id, epoch, last sequence, last offset, offset delta, time, coordinator epoch, first offset)
+    return [[*entry[1:5], *entry[6:]] for entry in entries]
