@@ -62,7 +62,7 @@ def test_members() -> None:
     lines = member_lines(group(MEMBER, static), verbose=True)
     assert "GROUP-INSTANCE-ID" in lines[1]
     assert lines[2].split() == ["g", "m-1", "/h", "c", "2", "-", "t:0,1", "-", "-"]
-    assert lines[3].split() == ["g", "m-2", "i", "/h", "c", "0", "5", "-", "5", "t:0"]
+    assert lines[3].split() == ["g", "m-2", "i", "/h", "c", "0", "5", "-", "-", "t:0"]
     assert assignment_text([U0, T1, T0]) == "t:0,1;u:0"
 
 

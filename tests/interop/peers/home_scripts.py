@@ -52,7 +52,7 @@ def comparable(result: ToolResult) -> Answer:
     answer = tool_answer(result)
     lines: list[str] = []
     for line in answer["stderr"]:
-        if line.startswith("Option  "):
+        if line.startswith(("Option  ", "Option (* = required)")):
             break
         text = _TIME.sub("", line)
         if not _JAVA_EXCEPTION.match(text) and "\tSuppressed: " not in text:

@@ -68,6 +68,14 @@ _TYPES: Final = ("Consumer", "Classic")
 _DEFAULT_TIMEOUT_MS: Final = 30_000
 _REBALANCING: Final = ("PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling")
 
+_REGEX_REASONS: Final = {
+    "bad repetition operator": "invalid nested repetition operator",
+    "invalid perl operator": "invalid or unsupported Perl syntax",
+    "missing )": "missing closing )",
+    "missing ]": "missing closing ]",
+}
+"""The words of RE2 for Java, which Kafka uses, by those of RE2."""
+
 DECLARATION: Final = Declaration(
     "List and describe consumer groups, delete them, and reset or delete their offsets.",
     [
@@ -130,7 +138,10 @@ def _act(options: Options, client: WireClient) -> bool:
         return _reset(options, client)
     if options.has("delete-offsets"):
         group_id, topics = options.text("group"), options.all("topic")
-        return delete_offsets_of_group(client, group_id, topics, as_json=options.has("json"))
+        try:
+            return delete_offsets_of_group(client, group_id, topics, as_json=options.has("json"))
+        except ToolFailed as error:
+            raise UsageError(error.message) from None
     if options.has("list"):
         _list(options, client)
     else:
@@ -224,7 +235,7 @@ def _group_ids(options: Options, client: WireClient) -> list[str]:
     if options.has("all-groups"):
         found = (group.group_id for group in list_groups(client))
         return in_map_order(found, string_hash)
-    return list(dict.fromkeys(options.all("group")))
+    return in_map_order(dict.fromkeys(options.all("group")), string_hash)
 
 
 def _describe(options: Options, client: WireClient) -> None:
@@ -360,7 +371,9 @@ def _validate(pattern: str) -> None:
     try:
         check_regex(pattern)
     except ApiError as error:
-        reason = (error.message or "").rpartition(": ")[2].rstrip(".")
+        text = (error.message or "").partition("regular expression: ")[2]
+        found = text.rpartition(": ")[0] or text.rstrip(".")
+        reason = _REGEX_REASONS.get(found, found)
         click.echo(f"The regular expression `{pattern}` is invalid: {reason}.")
         return
     click.echo(f"The regular expression `{pattern}` is valid.")

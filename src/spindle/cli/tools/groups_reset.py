@@ -15,8 +15,10 @@ from spindle.cli.tools.java_order import in_map_order, partition_hash
 from spindle.cli.tools.kafka_log import log_line
 from spindle.cli.tools.options import Options
 from spindle.client.admin.groups import committed_offsets
+from spindle.client.admin.refusals import exception_class
 from spindle.client.offsets import EARLIEST, LATEST
 from spindle.client.wire.cluster import WireClient
+from spindle.common.errors import ErrorCode
 from spindle.common.ids import TopicPartition
 
 SCENARIOS: Final = (
@@ -45,10 +47,11 @@ def new_positions(
 
     Raises:
         UsageError: no scenario was given.
-        ToolFailed: a value cannot be read.
-        ApiError: a partition does not exist.
+        ToolFailed: a value cannot be read, or a partition does not exist or has no leader.
+        ApiError: a broker refused.
     """
     wanted = list(partitions)
+    _check_partitions(client, wanted)
     if options.has("to-offset"):
         offset = options.integer("to-offset") or 0
         found = _within_bounds(client, dict.fromkeys(wanted, offset))
@@ -74,6 +77,33 @@ def new_positions(
             f"Option '[reset-offsets]' requires one of the following scenarios: [{names}]"
         )
     return {p: found[p] for p in in_map_order(found, partition_hash)}
+
+
+def _check_partitions(client: WireClient, wanted: Iterable[TopicPartition]) -> None:
+    """Refuse partitions that do not exist or have no leader, before their leaders are asked.
+
+    Raises:
+        ToolFailed: names them.
+    """
+    chosen = list(wanted)
+    view = client.metadata(sorted({each.topic for each in chosen})) if chosen else None
+    if view is None:
+        return
+    known = {
+        TopicPartition(topic.name, each.partition): each.leader
+        for topic in view.topics.values()
+        for each in topic.partitions.values()
+    }
+    missing = [each for each in chosen if each not in known]
+    if missing:
+        text = ",".join(map(str, missing))
+        unknown = exception_class(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        raise ToolFailed(f'The partitions "{text}" do not exist', unknown)
+    leaderless = [each for each in chosen if known[each] < 0]
+    if leaderless:
+        text = ",".join(map(str, leaderless))
+        no_leader = exception_class(ErrorCode.LEADER_NOT_AVAILABLE)
+        raise ToolFailed(f'The partitions "{text}" have no leader', no_leader)
 
 
 def _offsets(client: WireClient, times: Mapping[TopicPartition, int]) -> Positions:

@@ -98,6 +98,7 @@ def _offset_cells(row: PartitionRow, *, verbose: bool) -> list[str]:
 def member_lines(group: GroupDescription, *, verbose: bool) -> list[str]:
     """Return the table of members, below an empty line."""
     with_instances = any(member.instance_id for member in group.members)
+    is_mixed = {True, False} <= {member.uses_consumer_protocol for member in group.members}
     head = ["GROUP", "CONSUMER-ID"]
     head += ["GROUP-INSTANCE-ID"] if with_instances else []
     head += ["HOST", "CLIENT-ID", "#PARTITIONS"]
@@ -105,10 +106,14 @@ def member_lines(group: GroupDescription, *, verbose: bool) -> list[str]:
     growing = list(range(len(widths) - 1))
     if verbose:
         head += ["CURRENT-EPOCH", "CURRENT-ASSIGNMENT", "TARGET-EPOCH", "TARGET-ASSIGNMENT"]
+        head += ["UPGRADED"] if is_mixed else []
         growing += [len(widths) + 1, len(widths) + 3]
-        widths += [15, 20, 15, 20]
+        widths += [15, 20, 15, 20, *([0] if is_mixed else [])]
     cells = [
-        _member_cells(group.group_id, member, with_instances=with_instances, verbose=verbose)
+        [
+            *_member_cells(group, member, with_instances=with_instances, verbose=verbose),
+            *([_upgraded(member)] if verbose and is_mixed else []),
+        ]
         for member in group.members
     ]
     for column in growing:
@@ -117,10 +122,10 @@ def member_lines(group: GroupDescription, *, verbose: bool) -> list[str]:
 
 
 def _member_cells(
-    group_id: str, member: MemberDescription, *, with_instances: bool, verbose: bool
+    group: GroupDescription, member: MemberDescription, *, with_instances: bool, verbose: bool
 ) -> list[str]:
     cells = [
-        group_id,
+        group.group_id,
         member.member_id,
         *([member.instance_id or ""] if with_instances else []),
         member.host,
@@ -131,10 +136,16 @@ def _member_cells(
         cells += [
             _shown(member.epoch),
             assignment_text(member.assignment) or MISSING,
-            MISSING if member.target is None else _shown(member.epoch),
-            MISSING if member.target is None else assignment_text(member.target) or MISSING,
+            _shown(group.target_epoch),
+            assignment_text(member.target or ()) or MISSING,
         ]
     return cells
+
+
+def _upgraded(member: MemberDescription) -> str:
+    """Return whether a member has changed over to the consumer protocol, as Java prints it."""
+    known = member.uses_consumer_protocol
+    return MISSING if known is None else str(known).lower()
 
 
 def assignment_text(partitions: Iterable[TopicPartition]) -> str:
@@ -236,11 +247,15 @@ def group_json(group: GroupDescription, rows: Sequence[PartitionRow] | None) -> 
         "type": group.group_type,
         "state": group.state,
         "assignor": group.assignor,
+        "epoch": group.epoch,
+        "targetEpoch": group.target_epoch,
         "coordinator": group.coordinator.node_id,
         "members": [
             {
                 "consumerId": m.member_id,
                 "groupInstanceId": m.instance_id,
+                "epoch": m.epoch,
+                "usesConsumerProtocol": m.uses_consumer_protocol,
                 "host": m.host,
                 "clientId": m.client_id,
                 "assignment": [{"topic": t, "partition": p} for t, p in sorted(m.assignment)],

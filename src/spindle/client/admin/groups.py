@@ -28,6 +28,7 @@ from spindle.protocol.messages.offset_commit import OffsetCommitRequest, OffsetC
 from spindle.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from spindle.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 
+_CONSUMER_MEMBER: Final = 1
 _LAST_VERSION_BY_NAME: Final = TOPIC_IDS_FROM[ApiKey.OFFSET_COMMIT] - 1
 CONSUMER_PROTOCOLS: Final = ("", "consumer")
 _FIRST_VERSION_WITH_EPOCH_AND_GROUPS: Final = 8
@@ -46,7 +47,10 @@ class GroupListing:
 
 @dataclass(frozen=True, slots=True)
 class MemberDescription:
-    """A member. `epoch` and `target` are None in a classic group."""
+    """A member. `epoch` and `target` are None in a classic group.
+
+    `uses_consumer_protocol` is None in a classic group, and if the broker does not tell it.
+    """
 
     member_id: str
     instance_id: str | None
@@ -55,6 +59,7 @@ class MemberDescription:
     assignment: tuple[TopicPartition, ...]
     epoch: int | None = None
     target: tuple[TopicPartition, ...] | None = None
+    uses_consumer_protocol: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +180,7 @@ def _new_protocol(
                 _assigned(m.assignment.topic_partitions),
                 m.member_epoch,
                 _assigned(m.target_assignment.topic_partitions),
+                None if m.member_type < 0 else m.member_type == _CONSUMER_MEMBER,
             )
             for m in group.members
         ),
