@@ -44,7 +44,7 @@ class MemoryLog:
         self.grown.set()
         return self.ends[partition] - 1
 
-    async def append(self, partition: TopicPartition, batch: bytes) -> int:
+    async def append(self, partition: TopicPartition, batch: bytes, _: object = None) -> int:
         if self.gate is not None:
             await self.gate.wait()
         if self.failure is not None:

@@ -1,11 +1,15 @@
-"""The batches that a coordinator reads of its partition, from the log of a real node."""
+"""A coordinator's partition, in the log of a real node: what is read of it and appended to it."""
 
 from pathlib import Path
 
+import pytest
 from node_harness import Home, batch_of, connected, records_in, run, running
 
+from spindle.common.errors import ApiError
 from spindle.common.ids import TopicPartition
+from spindle.coordinator.effects import EndOfTransaction, InTransaction
 from spindle.protocol.messages.delete_records import DeleteRecordsRequest
+from spindle.protocol.records.control import EndTransactionMarker, build_end_transaction
 from spindle.runtime.coordinator.replica_log import ReplicaCoordinatorLog
 
 
@@ -34,5 +38,29 @@ def test_loading_goes_on_where_retention_has_moved_the_log_start(tmp_path: Path)
             assert (await client.ask(deletion)).topics[0].partitions[0].error_code == 0
             rest = [record.offset async for piece in pieces for record in records_in(piece)]
             assert ([record.offset for record in first], rest) == ([0], [2])
+
+    run(scenario)
+
+
+def test_a_marker_of_version_2_needs_an_epoch_above_its_transaction(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running(Home(tmp_path, 1).format()) as node, connected(node) as client:
+            await client.create_topic("t")
+            await client.produce("t", 0, batch_of(b"z"))  # answered when the partition is led
+            assert node.broker is not None
+            log = ReplicaCoordinatorLog(node.broker.replicas, lambda: 0)
+            at = TopicPartition("t", 0)
+            opened = InTransaction(7, 3)
+            fields = {"producer_id": 7, "producer_epoch": 3, "base_sequence": 0}
+            await log.append(at, batch_of(b"a", is_transactional=True, **fields), opened)
+            marker = EndTransactionMarker(True, 1)
+
+            async def end(epoch: int) -> int:
+                batch = build_end_transaction(marker, 7, epoch, 0)
+                return await log.append(at, batch, EndOfTransaction(7, epoch, marker, 2))
+
+            with pytest.raises(ApiError, match="INVALID_PRODUCER_EPOCH"):
+                await end(3)
+            assert await end(4) == 2
 
     run(scenario)

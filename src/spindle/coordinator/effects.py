@@ -56,6 +56,8 @@ class EndOfTransaction(NamedTuple):
     producer_id: int
     producer_epoch: int
     marker: EndTransactionMarker
+    transaction_version: int = 0
+    """Version of the transaction's coordinator; from 2 on, the marker has a higher epoch."""
 
 
 Transaction: TypeAlias = InTransaction | EndOfTransaction | None

@@ -314,7 +314,7 @@ class GroupCoordinator:
             raise ApiError(ErrorCode.NOT_COORDINATOR)
         self._markers.has_come(partition, producer_id)
         marker = EndTransactionMarker(is_commit, coordinator_epoch)
-        transaction = EndOfTransaction(producer_id, producer_epoch, marker)
+        transaction = EndOfTransaction(producer_id, producer_epoch, marker, transaction_version)
         core = shard.shard
         await shard.submit(lambda token, _: core.complete_transaction(token, transaction))
 

@@ -7,7 +7,9 @@ from typing import Final
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import TopicPartition
 from spindle.common.ports import Bytes
+from spindle.coordinator.effects import EndOfTransaction, Transaction
 from spindle.log.log import AppendInfo, FetchedRecords, Log
+from spindle.log.producers.verification import NO_TERMS, TransactionTerms
 from spindle.protocol.records.batch import batches
 from spindle.protocol.records.validation import AppendOrigin
 from spindle.replicas.partition import ACKS_ALL, Partition
@@ -25,7 +27,9 @@ class ReplicaCoordinatorLog:
         self._replicas = replicas
         self._now_ms = now_ms
 
-    async def append(self, partition: TopicPartition, batch: bytes) -> int:
+    async def append(
+        self, partition: TopicPartition, batch: bytes, transaction: Transaction = None
+    ) -> int:
         """Append a batch, wait until it is committed, and return its last offset.
 
         Raises:
@@ -44,8 +48,16 @@ class ReplicaCoordinatorLog:
             else:
                 done.set_exception(ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)))
 
+        terms = NO_TERMS
+        if isinstance(transaction, EndOfTransaction):
+            terms = TransactionTerms(transaction_version=transaction.transaction_version)
         hosted.append(
-            bytearray(batch), ACKS_ALL, self._now_ms(), AppendOrigin.COORDINATOR, appended
+            bytearray(batch),
+            ACKS_ALL,
+            self._now_ms(),
+            AppendOrigin.COORDINATOR,
+            appended,
+            terms=terms,
         )
         return await done
 

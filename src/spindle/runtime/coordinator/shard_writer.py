@@ -38,7 +38,9 @@ AnyEffects: TypeAlias = Effects[Any, Any, Any]
 class CoordinatorLog(Protocol):
     """The partitions of internal topics that this broker leads."""
 
-    async def append(self, partition: TopicPartition, batch: bytes) -> int:
+    async def append(
+        self, partition: TopicPartition, batch: bytes, transaction: Transaction
+    ) -> int:
         """Append one batch, wait until it is committed, and return the offset of its last record.
 
         Raises:
@@ -240,7 +242,7 @@ class ShardWriter:
     async def _append(self, records: list[EncodedRecord], transaction: Transaction) -> ErrorCode:
         batch = self._build(records, transaction)
         try:
-            last_offset = await self._log.append(self._partition, batch)
+            last_offset = await self._log.append(self._partition, batch, transaction)
         except ApiError as error:
             log.warning("Append to %s failed: %s", self._partition, error)
             return coordinator_error(error.code)
@@ -254,7 +256,7 @@ class ShardWriter:
     def _build(self, records: list[EncodedRecord], transaction: Transaction) -> bytes:
         now_ms = self._clock()
         if isinstance(transaction, EndOfTransaction):
-            producer_id, producer_epoch, marker = transaction
+            producer_id, producer_epoch, marker, _ = transaction
             return build_end_transaction(marker, producer_id, producer_epoch, now_ms)
         producer = transaction or InTransaction(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
         return build_batch(
