@@ -73,6 +73,8 @@ class TransactionTraffic:
         self._readers: list[PartitionReader] = []
         self._committed: dict[TopicPartition, int] = {}
         self._copiers: list[Copier] = []
+        self._zombies: list[asyncio.Task[None]] = []
+        self._stage = 0
         self._is_writing = True
         self._instances = 0
         self._questions = 0
@@ -114,6 +116,10 @@ class TransactionTraffic:
         for name, task in self._writers:
             if not task.done():
                 return f"{name}: {self._working[name].waits_for}"
+        if not all(task.done() for task in self._zombies):
+            return "a zombie"
+        # An end that a reader saw earlier may not be the end any more.
+        self._look_again(stage=1)
         ends: dict[TopicPartition, int] = {}
         for reader in self._readers:
             if not reader.is_at_end:
@@ -124,7 +130,15 @@ class TransactionTraffic:
             if where.topic == LEDGER and self._committed.get(where, -1) < end:
                 waits = "; ".join(copier.waits_for for copier in self._copiers)
                 return f"the copiers of {where}: at {self._committed.get(where)} of {end}: {waits}"
-        return None
+        self._look_again(stage=2)
+        return next((each.waits_for for each in self._readers if not each.is_at_end), None)
+
+    def _look_again(self, *, stage: int) -> None:
+        """Let all readers find the end of their logs again, once in each stage of the end."""
+        if self._stage < stage:
+            self._stage = stage
+            for reader in self._readers:
+                reader.is_at_end = False
 
     async def audit(self) -> None:
         """Read all logs once more from their beginning, and check the history."""
@@ -167,7 +181,8 @@ class TransactionTraffic:
                     if chance < 0.08:
                         break  # the process hangs, and a new one takes its place
                     if chance < 0.15:
-                        self._spawn(self._go_on(producer, topic, number, random))
+                        zombie = self._go_on(producer, topic, number, random)
+                        self._zombies.append(self._spawn(zombie))
                         break
                     await (producer.abort() if chance < 0.3 else producer.commit())
                     await asyncio.sleep(random.uniform(0.0, 0.4))
