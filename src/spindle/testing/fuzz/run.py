@@ -15,7 +15,9 @@ from spindle.testing.fuzz.attack import attack
 from spindle.testing.fuzz.canary import Canary
 from spindle.testing.fuzz.cases import Case, CaseMaker
 from spindle.testing.fuzz.members import HostileMembers
+from spindle.testing.fuzz.producers import HostileProducers
 from spindle.testing.fuzz.target import TargetNode
+from spindle.testing.fuzz.transactional_canary import TransactionalCanary
 from spindle.testing.fuzz.values import TOPICS, Known
 from spindle.testing.fuzz.wire import Finding, RawConnection
 
@@ -90,17 +92,24 @@ class _Run:
         canary = Canary(await RawConnection.connect(plan.host, plan.port))
         await canary.prepare()
         self.outcome.latencies_ms = canary.latencies_ms
+        transactions = TransactionalCanary(await RawConnection.connect(plan.host, plan.port))
+        await transactions.prepare()
         try:
+            producers = HostileProducers(plan.host, plan.port, plan.seed)
             members = HostileMembers(plan.host, plan.port, plan.seed)
             await self._until_over(
                 maker,
                 self._listen(canary),
                 self._tend(gardener),
                 members.play(lambda: self.is_over),
+                producers.play(lambda: self.is_over),
+                self._sing_transactions(transactions),
             )
             await canary.sing()
+            await transactions.sing()
         finally:
             canary.close()
+            transactions.close()
             gardener.close()
 
     async def _controller(self) -> None:
@@ -138,6 +147,11 @@ class _Run:
             worst = max(canary.latencies_ms[-16:])
             if worst > self.plan.most_latency_ms:
                 raise Finding(f"a request of the canary took {worst:.0f} ms")
+            await asyncio.sleep(_CANARY_PAUSE_S)
+
+    async def _sing_transactions(self, canary: TransactionalCanary) -> None:
+        while not self.is_over:
+            await canary.sing()
             await asyncio.sleep(_CANARY_PAUSE_S)
 
     async def _watch(self) -> None:

@@ -20,6 +20,7 @@ CLUSTER_ID: Final = "4L6g3nShT-eMCtK--X86sw"
 """The cluster id of the node that a run starts itself."""
 _QUORUM_REQUESTS: Final = ("Vote", "BeginQuorum", "EndQuorum", "FetchSnapshot", "DescribeQuorum")
 GROUPS: Final = ("fuzz-group-a", "fuzz-group-b", "fuzz-group-c")
+TRANSACTIONAL_IDS: Final = ("fuzz-txn-a", "fuzz-txn-b", "fuzz-txn-c")
 LONG_TEXT: Final = "y" * 32_000
 STRANGE_TEXTS: Final = (
     "",
@@ -59,6 +60,8 @@ _RANGES: Final = {
     "uint32": (0, (1 << 32) - 1),
     "int64": (-(1 << 63), (1 << 63) - 1),
 }
+_OLD_FORM: Final = "v3_and_below_"
+"""Begins the names of fields that AddPartitionsToTxn has twice."""
 _TIMES: Final = ("max_wait_ms", "timeout_ms", "rebalance_timeout_ms", "session_timeout_ms")
 _MOST_FINITE_MS: Final = 400
 _MOSTLY: Final = {
@@ -154,8 +157,9 @@ class Values:
             # A session has a limit. Other requests could correctly wait that long for their answer.
             most = high if field.name == "session_timeout_ms" else _MOST_FINITE_MS
             return random.choice((low, -1, 0, 1, most, random.randrange(_MOST_FINITE_MS)))
-        if field.name in self.known.numbers and random.random() < 0.7:
-            return max(low, min(high, self.known.numbers[field.name]))
+        known = self.known.numbers.get(field.name.removeprefix(_OLD_FORM))
+        if known is not None and random.random() < 0.7:
+            return max(low, min(high, known))
         if field.name in _PARTITIONS and random.random() < 0.8:
             return random.choice((0, 0, 0, 1, 2))
         if field.name in ("num_partitions", "count"):
@@ -185,6 +189,10 @@ class Values:
             return random.choice(_CONFIG_KEYS if name == "name" else _CONFIG_VALUES)
         if name == "cluster_id":
             return random.choice((CLUSTER_ID, CLUSTER_ID, "other"))
+        if "transactional_id" in name:
+            return random.choice(TRANSACTIONAL_IDS)
+        if name in ("key", "coordinator_keys"):
+            return random.choice((*GROUPS, *TRANSACTIONAL_IDS))
         if "group" in name:
             return random.choice(GROUPS)
         if name == "protocol_type":
@@ -244,9 +252,11 @@ class Values:
             base_offset=random.choice((0, 0, 0, 1, -1, 1 << 40)),
             codec=random.choice((0, 0, 1, 2, 3, 4)),
             producer_id=numbers.get("producer_id", 7) if has_producer else -1,
-            producer_epoch=random.choice((0, -1, 3)) if has_producer else -1,
+            producer_epoch=random.choice((numbers.get("producer_epoch", 0), 0, -1, 3))
+            if has_producer
+            else -1,
             base_sequence=random.choice((0, 1, -1, 2**31 - 1)) if has_producer else -1,
-            is_transactional=random.random() < 0.05,
+            is_transactional=random.random() < (0.5 if has_producer else 0.05),
             is_control=random.random() < 0.03,
         )
         if pick < 0.6:
