@@ -3,11 +3,15 @@
  *   client produce BOOTSTRAP TOPIC COUNT SIZE [key=value ...]
  *   client consume BOOTSTRAP TOPIC COUNT 0    [key=value ...]
  *   client latency BOOTSTRAP TOPIC COUNT SIZE [key=value ...]
+ *   client transactions BOOTSTRAP TOPIC COUNT SIZE producers=N records=N [key=value ...]
  *
- * Further words are configuration of librdkafka, but for partition=N (default 0). Prints one JSON
- * object.
+ * Further words are configuration of librdkafka, but for partition=N (default 0) and, for `transactions`, partitions=N (default 1). Prints one JSON
+ * object. `transactions` commits COUNT transactions of `records` records; its producers share them,
+ * each in a thread of its own, and each writes to one of the partitions.
  * The few declarations that are needed stand here, so that no header has to be installed.
  */
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -47,12 +51,19 @@ int rd_kafka_outq_len(rd_kafka_t *);
 int rd_kafka_consume_start(rd_kafka_topic_t *, int32_t, int64_t);
 ssize_t rd_kafka_consume_batch(rd_kafka_topic_t *, int32_t, int, rd_kafka_message_t **, size_t);
 void rd_kafka_message_destroy(rd_kafka_message_t *);
+typedef struct rd_kafka_error_s rd_kafka_error_t;
+const char *rd_kafka_error_string(const rd_kafka_error_t *);
+rd_kafka_error_t *rd_kafka_init_transactions(rd_kafka_t *, int);
+rd_kafka_error_t *rd_kafka_begin_transaction(rd_kafka_t *);
+rd_kafka_error_t *rd_kafka_commit_transaction(rd_kafka_t *, int);
+rd_kafka_conf_t *rd_kafka_conf_dup(const rd_kafka_conf_t *);
 
 #define BATCH 2000
 #define POOL (8u << 20)
 
-static int64_t delivered, failed;
-static int32_t partition;
+static _Atomic int64_t delivered, failed;
+static int32_t partition, producers = 1, partitions = 1;
+static int64_t records = 1;
 
 static void on_delivery(rd_kafka_t *rk, const rd_kafka_message_t *message, void *opaque) {
     (void)rk;
@@ -190,6 +201,91 @@ static void latency(rd_kafka_t *rk, rd_kafka_topic_t *topic, int64_t count, size
            (long long)count);
 }
 
+static struct {
+    const char *topic;
+    const rd_kafka_conf_t *conf;
+    char *pool;
+    size_t size;
+    int64_t count;
+    double *times;
+    atomic_int_fast64_t begun;
+    pthread_barrier_t ready;
+} shared;
+
+static void check(rd_kafka_error_t *error) {
+    if (error)
+        die(rd_kafka_error_string(error));
+}
+
+/* Each producer takes the next transaction until none is left. */
+static void *run_transactions(void *argument) {
+    int number = (int)(intptr_t)argument;
+    int32_t to = partition + number % partitions;
+    char error[512], id[64];
+    rd_kafka_conf_t *conf = rd_kafka_conf_dup(shared.conf);
+    rd_kafka_topic_t *topic;
+    rd_kafka_t *rk;
+    int64_t mine;
+
+    snprintf(id, sizeof id, "bench-%d", number);
+    if (rd_kafka_conf_set(conf, "transactional.id", id, error, sizeof error) ||
+        !(rk = rd_kafka_new(PRODUCER, conf, error, sizeof error)))
+        die(error);
+    topic = rd_kafka_topic_new(rk, shared.topic, NULL);
+    check(rd_kafka_init_transactions(rk, 60000));
+    /* One that is not measured opens the connections. */
+    for (int is_measured = 0; is_measured < 2; is_measured++) {
+        for (;;) {
+            double start = now_s();
+            if (is_measured && (mine = atomic_fetch_add(&shared.begun, 1)) >= shared.count)
+                break;
+            check(rd_kafka_begin_transaction(rk));
+            for (int64_t i = 0; i < (is_measured ? records : 1); i++) {
+                char *value = shared.pool + (size_t)i * shared.size % POOL;
+                while (rd_kafka_produce(topic, to, 0, value, shared.size, NULL, 0, NULL))
+                    rd_kafka_poll(rk, 5);
+            }
+            check(rd_kafka_commit_transaction(rk, 60000));
+            if (!is_measured)
+                break;
+            shared.times[mine] = now_s() - start;
+        }
+        if (!is_measured) {
+            pthread_barrier_wait(&shared.ready);
+            pthread_barrier_wait(&shared.ready);
+        }
+    }
+    return NULL;
+}
+
+static void transactions(const char *topic, const rd_kafka_conf_t *conf, int64_t count, size_t size) {
+    pthread_t *threads = malloc((size_t)producers * sizeof *threads);
+    double cpu, start, end;
+
+    shared.topic = topic;
+    shared.conf = conf;
+    shared.pool = random_pool();
+    shared.size = size;
+    shared.count = count;
+    shared.times = malloc((size_t)count * sizeof *shared.times);
+    pthread_barrier_init(&shared.ready, NULL, (unsigned)producers + 1);
+    for (int i = 0; i < producers; i++)
+        if (pthread_create(&threads[i], NULL, run_transactions, (void *)(intptr_t)i))
+            die("no thread");
+    pthread_barrier_wait(&shared.ready);
+    cpu = cpu_s();
+    start = now_s();
+    pthread_barrier_wait(&shared.ready);
+    for (int i = 0; i < producers; i++)
+        pthread_join(threads[i], NULL);
+    end = now_s();
+    if (failed || delivered != count * records + producers)
+        die("records were not delivered");
+    qsort(shared.times, (size_t)count, sizeof *shared.times, by_value);
+    printf("{\"seconds\": %.6f, \"client_cpu_s\": %.4f, \"p50_ms\": %.4f, \"p99_ms\": %.4f}\n", end - start,
+           cpu_s() - cpu, shared.times[count / 2] * 1e3, shared.times[count * 99 / 100] * 1e3);
+}
+
 int main(int argc, char **argv) {
     char error[512];
     rd_kafka_conf_t *conf = rd_kafka_conf_new();
@@ -198,7 +294,7 @@ int main(int argc, char **argv) {
     int consuming;
 
     if (argc < 6)
-        die("usage: client produce|consume|latency BOOTSTRAP TOPIC COUNT SIZE [key=value ...]");
+        die("usage: client produce|consume|latency|transactions BOOTSTRAP TOPIC COUNT SIZE [key=value ...]");
     consuming = !strcmp(argv[1], "consume");
     if (rd_kafka_conf_set(conf, "bootstrap.servers", argv[2], error, sizeof error))
         die(error);
@@ -209,11 +305,22 @@ int main(int argc, char **argv) {
         *value++ = 0;
         if (!strcmp(argv[i], "partition"))
             partition = atoi(value);
+        else if (!strcmp(argv[i], "partitions"))
+            partitions = atoi(value);
+        else if (!strcmp(argv[i], "producers"))
+            producers = atoi(value);
+        else if (!strcmp(argv[i], "records"))
+            records = atoll(value);
         else if (rd_kafka_conf_set(conf, argv[i], value, error, sizeof error))
             die(error);
     }
     if (!consuming)
         rd_kafka_conf_set_dr_msg_cb(conf, on_delivery);
+    if (!strcmp(argv[1], "transactions")) {
+        transactions(argv[3], conf, atoll(argv[4]), (size_t)atoll(argv[5]));
+        fflush(stdout);
+        _Exit(0);
+    }
     rk = rd_kafka_new(consuming ? CONSUMER : PRODUCER, conf, error, sizeof error);
     if (!rk)
         die(error);

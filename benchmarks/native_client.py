@@ -29,8 +29,8 @@ def executable() -> Path:
     library = _librdkafka()
     subprocess.run(
         [
-            compiler, "-O2", "-Wall", "-Wextra", "-o", str(target), str(SOURCE), str(library),
-            f"-Wl,-rpath,{library.parent}",
+            compiler, "-O2", "-Wall", "-Wextra", "-pthread", "-o", str(target), str(SOURCE),
+            str(library), f"-Wl,-rpath,{library.parent}",
         ],
         check=True,
     )  # fmt: skip

@@ -35,6 +35,7 @@ from benchmarks.disks import DISK_ITEMS
 from benchmarks.items import GIB, ITEMS, MIB, Item, Sizes, Skipped, Subject, warm_up
 from benchmarks.moves import MOVE_ITEMS
 from benchmarks.report import Results, as_json, show
+from benchmarks.transactions import TRANSACTION_ITEMS
 
 NodeClasses = tuple[type[Node], type[Node]]
 QUICK = Sizes(
@@ -75,13 +76,15 @@ def main(
     # Leave as after Ctrl-C: the nodes are stopped and their folders removed.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     console = Console(width=140 if not sys.stdout.isatty() else None)
-    items = (*ITEMS, *MOVE_ITEMS, *COMPACTION_ITEMS, *DISK_ITEMS, *CLUSTER_ITEMS)
-    known = {item.name: item for item in items}
+    everything = (
+        *ITEMS, *MOVE_ITEMS, *COMPACTION_ITEMS, *DISK_ITEMS, *CLUSTER_ITEMS, *TRANSACTION_ITEMS
+    )  # fmt: skip
+    known = {item.name: item for item in everything}
     if list_items:
         console.print("\n".join([*known, spark.NAME]))
         return
-    everything = [*known, *([spark.NAME] if against is None else [])]
-    wanted = [name.strip() for name in names.split(",")] if names else everything
+    all_names = [*known, *([spark.NAME] if against is None else [])]
+    wanted = [name.strip() for name in names.split(",")] if names else all_names
     unknown = [name for name in wanted if name not in known and name != spark.NAME]
     if unknown:
         raise click.UsageError(f"unknown item {unknown[0]!r}; known: {', '.join(known)}, spark")
