@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import wire_cases
 import wire_cases_consumer_groups
+import wire_cases_transactional_states
 import wire_cases_transactions
 from peers.compare import Difference, Pair
 from wire_exchange import KEYS, Case, Wire, differences, play
@@ -18,14 +19,17 @@ CHAPTERS: dict[str, list[Case]] = {
     **wire_cases.CHAPTERS,
     "consumer groups": wire_cases_consumer_groups.CASES,
     "transactions": wire_cases_transactions.CASES,
+    **wire_cases_transactional_states.CHAPTERS,
 }
 
 # Intended differences: (pattern of the line, reason).
 DELIBERATE: list[tuple[str, str]] = [
     (
         r"^(add_partitions_to_txn|alter_client_quotas|api_versions|consumer_group_describe|create_partitions|create_topics|delete_groups"
-        r"|delete_topics|describe_acls|describe_client_quotas|describe_configs|describe_transactions|elect_leaders"
-        r"|list_config_resources|list_groups|metadata|offset_fetch) / .*: order ",
+        r"|delete_topics|describe_acls|describe_client_quotas|describe_configs|describe_producers"
+        r"|describe_transactions|elect_leaders"
+        r"|list_config_resources|list_groups|list_offsets|list_transactions|metadata"
+        r"|offset_fetch|write_txn_markers) / .*: order ",
         "Kafka's order is that of a hash",
     ),
     (r"^api_versions / .*api_keys: 75 -> ", "LIMITATIONS: APIs that are not served"),
@@ -73,8 +77,21 @@ DELIBERATE: list[tuple[str, str]] = [
     ),
     (r"^describe_quorum / metadata.*high_watermark", "the logs of two clusters"),
     (
-        r"^produce / sequence again.*log_append_time_ms",
+        r"^produce / (sequence again|repeated|plain batch of another|older client)"
+        r".*log_append_time_ms",
         "a repeated batch is answered without a time; clients do not read it",
+    ),
+    (
+        r"^produce / older client, .*'Partition was not added to the transaction'",
+        "the error is the same, its text is worded differently",
+    ),
+    (
+        r"^add_partitions_to_txn / same twice",
+        "a partition that is named twice is told once",
+    ),
+    (
+        r"^write_txn_markers / older epoch.*error_code: -1 -> 47",
+        "Kafka fails with UNKNOWN_SERVER_ERROR at a negative epoch",
     ),
     (
         r"^produce / magic 3.*(error_code: 2 -> 87|error_message: 'Invalid magic)",

@@ -95,7 +95,11 @@ SETUP = [
     Case("producer id", "init_producer_id", {"transactional_id": None}, range(4, 5), patient=True),
     Case("group coordinator", "find_coordinator", {"key": "g", "key_type": 0}, range(1, 2),
          patient=True),
-    # Groups of all partitions, so that each shard is loaded.
+    Case("transaction coordinator", "find_coordinator", {"key": "t", "key_type": 1}, range(1, 2),
+         patient=True),
+    # Groups and transactional ids of all partitions, so that each shard is loaded.
+    *(Case(f"transactions {i}", "end_txn", {"transactional_id": f"t{i}"}, range(1, 2), patient=True)
+      for i in range(10)),
     *(Case(f"group {i}", "describe_groups", {"groups": [f"g{i}"]}, range(5, 6), patient=True)
       for i in range(20)),
 ]  # fmt: skip

@@ -23,6 +23,7 @@ from spindle.protocol.api import APIS, request_class, response_class, response_h
 from spindle.protocol.codec import decode, encode
 from spindle.protocol.framing import request_prefix
 from spindle.protocol.message import Field, Message
+from spindle.protocol.records.batch import batches
 
 KEYS = {api.name: api.key for api in APIS.values()}
 LIMIT_S = 4.0
@@ -35,6 +36,12 @@ EARLY = {
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_COORDINATOR,
 }
+UNSETTLED = {
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.CONCURRENT_TRANSACTIONS,
+}
 CLOSED = "<connection closed>"
 NO_ANSWER = "<no answer>"
 NOT_WRITABLE = "<the version cannot say this>"
@@ -44,7 +51,7 @@ _BASE64_ID = re.compile(r"(?<![A-Za-z0-9_-])[A-Za-z0-9_-]{21}[AQgw](?![A-Za-z0-9
 
 _NAMING = (
     "name", "topic", "topic_name", "group_id", "resource_name", "resource_type",
-    "member_id", "entity_type",
+    "member_id", "entity_type", "transactional_id",
     "partition_index", "key", "log_dir", "broker_id", "feature", "user",
 )  # fmt: skip
 
@@ -53,7 +60,7 @@ _ANY_VALUE = {"throttle_time_ms"}
 _SIGN_ONLY = {
     "total_bytes", "usable_bytes", "last_fetch_timestamp", "last_caught_up_timestamp",
     "log_end_offset", "session_id", "producer_id", "finalized_features_epoch", "log_append_time_ms",
-    "transaction_start_time_ms",
+    "transaction_start_time_ms", "last_timestamp",
 }  # fmt: skip
 
 
@@ -75,7 +82,8 @@ class Case:
 
     Kafka's brokers see a change a moment later: `settle_s` is waited after a change. Both nodes
     answer before the markers of a transaction are written: `pause_s` is waited. A request that
-    is `patient` is sent again while the answer shows that the node does not know of a change yet.
+    is `patient` is sent again while the answer shows that the node does not know of a change yet,
+    one with `until` while that is not true of the answer.
     """
 
     name: str
@@ -86,6 +94,13 @@ class Case:
     settle_s: float = 0.0
     pause_s: float = 0.0
     patient: bool = False
+    until: Callable[[Any], bool] | None = None
+
+    def is_early(self, answer: Any) -> bool:
+        """Return True if the request has to be sent again."""
+        if self.until is not None:
+            return not self.until(answer)
+        return self.patient and is_early(answer)
 
 
 def build(cls: type[Message], values: Body) -> Message:
@@ -174,7 +189,7 @@ def play(node: Node, cases: list[Case], versions: dict[str, range]) -> dict[str,
                 body = case.body(state) if callable(case.body) else case.body
                 answer = wire.ask(case.api, version, with_version(body, version))
                 deadline = time.monotonic() + PATIENCE_S
-                while case.patient and is_early(answer) and time.monotonic() < deadline:
+                while case.is_early(answer) and time.monotonic() < deadline:
                     time.sleep(0.1)
                     answer = wire.ask(case.api, version, with_version(body, version))
                 if case.keep is not None:
@@ -188,12 +203,22 @@ def play(node: Node, cases: list[Case], versions: dict[str, range]) -> dict[str,
 
 def is_early(value: Any) -> bool:
     """Return True if there is no answer yet, or only an error that will pass by itself."""
+    return _has_error(value, EARLY) or value is NO_ANSWER
+
+
+def is_settled(value: Any) -> bool:
+    """Return True unless the coordinator is still loading or completing a transaction."""
+    return not _has_error(value, UNSETTLED)
+
+
+def _has_error(value: Any, errors: set[ErrorCode]) -> bool:
     if isinstance(value, Message):
-        parts = [getattr(value, one.name) for one in value.FIELDS]
-        return getattr(value, "error_code", None) in EARLY or any(map(is_early, parts))
-    if isinstance(value, list):
-        return any(map(is_early, value))
-    return value is NO_ANSWER
+        return any(
+            (one.name.endswith("error_code") and getattr(value, one.name) in errors)
+            or _has_error(getattr(value, one.name), errors)
+            for one in value.FIELDS
+        )
+    return isinstance(value, list) and any(_has_error(one, errors) for one in value)
 
 
 def learn_topic_ids(wire: Wire, state: State, case: Case) -> None:
@@ -221,8 +246,20 @@ def comparable(value: Any, state: State, name: str = "") -> Any:
     if isinstance(value, str):
         return _text(value, state.node)
     if isinstance(value, bytes | bytearray | memoryview):
-        return bytes(value).hex()
+        return (without_producers(value) if name == "records" else bytes(value)).hex()
     return value
+
+
+def without_producers(records: bytes | bytearray | memoryview) -> bytes:
+    """Return records without producer ids, checksums that contain one, and times of markers."""
+    data = bytearray(records)
+    for position, header in batches(records):
+        if header.producer_id >= 0:
+            data[position + 17 : position + 21] = bytes(4)
+            data[position + 43 : position + 51] = bytes(8)
+        if header.is_control:
+            data[position + 27 : position + 43] = bytes(16)
+    return bytes(data)
 
 
 def _field(message: Message, one: Field, state: State) -> Any:
@@ -271,6 +308,8 @@ def _title(element: Any, index: int = 0) -> str:
         found = [element[key] for key in _NAMING if element.get(key)]
         if found:
             return " ".join(map(str, found))
+        if "last_sequence" in element:
+            return repr(element)
         if "entity" in element:
             return repr(sorted(map(repr, element["entity"])))
     return str(index) if isinstance(element, dict | list) else str(element)

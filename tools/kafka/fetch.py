@@ -4,7 +4,8 @@ They are peers for tests and measurements; Spindle itself needs none of them. A 
 nothing: a folder whose stamp equals its pom is complete. Exit code 3 means that Maven is not
 installed.
 
-    python tools/kafka/fetch.py [kafka] [kafka-shell] [kafka-suite] [spark-connector]
+    python tools/kafka/fetch.py [kafka] [kafka-shell] [kafka-suite] [streams] [clients-2.1]
+        [clients-3.9] [spark-connector]
 """
 
 from __future__ import annotations
@@ -21,12 +22,17 @@ HERE = Path(__file__).resolve().parent
 KAFKA_LIBS = ROOT / "build" / "kafka" / "4.3.1" / "libs"
 KAFKA_SHELL_JARS = ROOT / "build" / "kafka-shell"
 KAFKA_SUITE_JARS = ROOT / "build" / "kafka-suite"
+STREAMS_JARS = ROOT / "build" / "kafka-streams"
+OLD_CLIENT_JARS = ROOT / "build" / "kafka-clients"
 SPARK_CONNECTOR_JARS = ROOT / "build" / "spark-kafka"
 
 TARGETS: dict[str, tuple[Path, Path]] = {
     "kafka": (HERE / "pom.xml", KAFKA_LIBS),
     "kafka-shell": (HERE / "shell-pom.xml", KAFKA_SHELL_JARS),
     "kafka-suite": (HERE / "suite-pom.xml", KAFKA_SUITE_JARS),
+    "streams": (HERE / "streams-pom.xml", STREAMS_JARS),
+    "clients-2.1": (HERE / "clients-2.1-pom.xml", OLD_CLIENT_JARS / "2.1"),
+    "clients-3.9": (HERE / "clients-3.9-pom.xml", OLD_CLIENT_JARS / "3.9"),
     "spark-connector": (HERE / "spark-pom.xml", SPARK_CONNECTOR_JARS),
 }
 

@@ -23,6 +23,7 @@ from peers.paths import (
     java,
     java_can_compile,
     kafka_libs,
+    old_client_jars,
 )
 
 TOOLS = "org.apache.kafka.tools"
@@ -99,8 +100,18 @@ def java_command(*jvm_options: str, log4j: Path = LOG4J_CONFIG, extra_path: str 
 
 def run_in_new_jvm(tool: str, *arguments: str, timeout_s: float = 120) -> ToolResult:
     """Run one tool in its own process."""
+    return _run([*java_command(*QUICK_JVM), main_class(tool), *arguments], timeout_s)
+
+
+def run_with_client(release: str, script: str, *arguments: str) -> ToolResult:
+    """Run a compiled class of this package with the jars of an old client, and no other ones."""
+    path = os.pathsep.join([str(compiled_classes()), f"{old_client_jars(release)}/*"])
+    return _run([java(), *QUICK_JVM, "-cp", path, script, *arguments], 120)
+
+
+def _run(command: list[str], timeout_s: float) -> ToolResult:
     done = subprocess.run(
-        [*java_command(*QUICK_JVM), main_class(tool), *arguments],
+        command,
         capture_output=True,
         text=True,
         timeout=timeout_s,
@@ -110,10 +121,14 @@ def run_in_new_jvm(tool: str, *arguments: str, timeout_s: float = 120) -> ToolRe
     return ToolResult(done.returncode, done.stdout, done.stderr)
 
 
-def compiled_classes() -> Path:
-    """Return the folder of the compiled Java sources of this package, compiled after a change."""
-    target = BUILD / "interop" / "classes"
-    sources = sorted(JAVA_SOURCES.glob("*.java"))
+def compiled_classes(part: str = "", *more_jars: Path) -> Path:
+    """Return the folder of the compiled Java sources of this package, compiled after a change.
+
+    Args:
+        part: a folder of further sources, which need `more_jars`.
+    """
+    target = BUILD / "interop" / f"classes{part}"
+    sources = sorted((JAVA_SOURCES / part).glob("*.java"))
     stamp = target / ".stamp"
     newest = max(source.stat().st_mtime_ns for source in sources)
     if stamp.is_file() and stamp.read_text() == str(newest):
@@ -127,7 +142,7 @@ def compiled_classes() -> Path:
             "-d",
             str(target),
             "-cp",
-            os.pathsep.join(str(jar) for jar in sorted(kafka_libs().glob("*.jar"))),
+            os.pathsep.join(map(str, [*sorted(kafka_libs().glob("*.jar")), *more_jars])),
             *[str(source) for source in sources],
         ],
         capture_output=True,

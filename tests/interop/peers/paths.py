@@ -40,6 +40,18 @@ def kafka_suite_jars() -> Path:
 
 
 @cache
+def streams_jars() -> Path:
+    """Return the folder of Kafka Streams and of what it needs besides Kafka's jars."""
+    return _fetched("streams", BUILD / "kafka-streams")
+
+
+@cache
+def old_client_jars(release: str) -> Path:
+    """Return the folder of an old Java client: "2.1" or "3.9"."""
+    return _fetched(f"clients-{release}", BUILD / "kafka-clients" / release)
+
+
+@cache
 def spark_connector_jars() -> list[Path]:
     """Return the jars of Spark's built-in Kafka connector for PySpark 4.2."""
     return sorted(_fetched("spark-connector", BUILD / "spark-kafka").glob("*.jar"))

@@ -62,7 +62,7 @@ class _Markers:
         finally:
             timer.cancel()
         return WriteTxnMarkersResponse(
-            markers=[_result(producer_id, codes) for producer_id, codes in self._codes.items()]
+            markers=[_result(number, codes) for number, codes in self._codes.items() if codes]
         )
 
     def _append_when_hosted(self, marker: Marker, codes: Codes, topic: str, index: int) -> None:

@@ -1,0 +1,78 @@
+"""What a reader with read_committed gets, and how far a group has read."""
+
+from __future__ import annotations
+
+import time
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, TopicPartition
+
+LIMIT_S = 90.0
+
+
+def _consumer(bootstrap: str, group: str) -> Consumer:
+    return Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": group,
+            "isolation.level": "read_committed",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "log_level": 0,
+        }
+    )
+
+
+def committed_records(bootstrap: str, topic: str, partitions: int) -> dict[int, list[Message]]:
+    """Return the records up to the last stable offset, by partition."""
+    found: dict[int, list[Message]] = {partition: [] for partition in range(partitions)}
+    unread = set(found)
+    deadline = time.monotonic() + LIMIT_S
+    consumer = _consumer(bootstrap, "reader of committed records")
+    try:
+        consumer.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in found])
+        while unread:
+            assert time.monotonic() < deadline, f"{topic}: no end of {unread}"
+            for record in consumer.consume(1000, 0.2):
+                partition, error = record.partition(), record.error()
+                assert partition is not None
+                if error is None:
+                    found[partition].append(record)
+                else:
+                    assert error.code() == KafkaError._PARTITION_EOF, error
+                    unread.discard(partition)
+    finally:
+        consumer.close()
+    return found
+
+
+def committed_values(bootstrap: str, topic: str, partitions: int) -> dict[int, list[bytes | None]]:
+    """Return the values of `committed_records`."""
+    records = committed_records(bootstrap, topic, partitions)
+    return {partition: [one.value() for one in part] for partition, part in records.items()}
+
+
+def wait_all_read(bootstrap: str, topic: str, partitions: int, group: str) -> None:
+    """Return when the committed offsets of the group are the ends of the topic."""
+    places = [TopicPartition(topic, partition) for partition in range(partitions)]
+    deadline = time.monotonic() + LIMIT_S
+    consumer = _consumer(bootstrap, group)
+    try:
+        ends = [consumer.get_watermark_offsets(place, 30)[1] for place in places]
+        while True:
+            offsets = [place.offset for place in consumer.committed(places, 30)]
+            if offsets == ends:
+                return
+            assert time.monotonic() < deadline, f"{topic}: {offsets} of {ends} are read"
+            time.sleep(0.2)
+    finally:
+        consumer.close()
+
+
+def stable_end(bootstrap: str, topic: str, partitions: int) -> int:
+    """Return the sum of the last stable offsets of a topic."""
+    consumer = _consumer(bootstrap, "reader of ends")
+    try:
+        places = [TopicPartition(topic, partition) for partition in range(partitions)]
+        return sum(consumer.get_watermark_offsets(place, 30)[1] for place in places)
+    finally:
+        consumer.close()

@@ -1,0 +1,129 @@
+"""A Kafka Streams application with exactly_once_v2: every record is counted once.
+
+Its two instances and the brokers are killed meanwhile, and a log directory dies.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from peers.cluster import QUICK_FAILOVER, Cluster
+from peers.committed_reader import committed_records, stable_end
+from peers.failing_disk import FailingDisk, why_no_failing_disks
+from peers.java_process import JavaProcess
+from peers.java_tools import compiled_classes
+from peers.node import KafkaNode, Node
+from peers.paths import java_can_compile, streams_jars
+from peers.steady_input import KEYS, SteadyInput
+
+pytestmark = [
+    pytest.mark.timeout(300),
+    pytest.mark.skipif(not java_can_compile(), reason="a development kit of Java is needed"),
+]
+PARTITIONS = 4
+LIMIT_S = 90.0
+SOURCE, TARGET, APPLICATION = "words", "counts", "counter"
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[FailingDisk | None]:
+    """Return a disk that can fail, or None where there are no loop devices."""
+    if why_no_failing_disks():
+        yield None
+        return
+    disk = FailingDisk(tmp_path / "disk")
+    yield disk
+    disk.remove()
+
+
+@pytest.fixture
+def cluster(
+    tmp_path: Path, candidate_class: type[Node], disk: FailingDisk | None
+) -> Iterator[Cluster]:
+    """Run three nodes; the second directory of node 2 is on the disk."""
+    overrides = {**QUICK_FAILOVER, "min.insync.replicas": "2", "num.partitions": str(PARTITIONS)}
+    program = "kafka" if candidate_class is KafkaNode else "spindle"
+    cluster = Cluster(tmp_path / "nodes", [program] * 3, overrides)
+    if disk is not None:
+        cluster.seats[2].log_dirs[1] = disk.path
+        cluster.seats[2].write_properties()
+    with cluster:
+        yield cluster
+
+
+def instance(cluster: Cluster, folder: Path, number: int) -> JavaProcess:
+    jars = streams_jars()
+    classes = compiled_classes("streams", *sorted(jars.glob("*.jar")))
+    return JavaProcess(
+        folder / f"streams{number}.txt",
+        "StreamsCount",
+        cluster.bootstrap,
+        SOURCE,
+        TARGET,
+        APPLICATION,
+        str(folder / f"state{number}"),
+        extra_path=os.pathsep.join([str(classes), f"{jars}/*"]),
+    )
+
+
+def wait_more(cluster: Cluster, records: int) -> None:
+    """Return after this many more offsets of the output are stable."""
+    wanted = stable_end(cluster.bootstrap, TARGET, PARTITIONS) + records
+    deadline = time.monotonic() + LIMIT_S
+    while stable_end(cluster.bootstrap, TARGET, PARTITIONS) < wanted:
+        assert time.monotonic() < deadline, "the application does not go on"
+        time.sleep(0.1)
+
+
+def counts(cluster: Cluster) -> dict[bytes, list[int]]:
+    """Return the counts of each key, in the order of the output."""
+    found: dict[bytes, list[int]] = defaultdict(list)
+    for part in committed_records(cluster.bootstrap, TARGET, PARTITIONS).values():
+        for record in part:
+            key, value = record.key(), record.value()
+            assert isinstance(key, bytes)
+            assert value is not None
+            found[key].append(int(value))
+    return found
+
+
+def test_every_record_is_counted_once(
+    cluster: Cluster, disk: FailingDisk | None, tmp_path: Path
+) -> None:
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
+    new = [NewTopic(name, PARTITIONS, 3) for name in (SOURCE, TARGET)]
+    for future in admin.create_topics(new).values():
+        future.result(30)
+    cluster.wait_in_sync([SOURCE, TARGET])
+    instances = [instance(cluster, tmp_path, number) for number in (1, 2)]
+    with instances[0], instances[1], SteadyInput(cluster.bootstrap, SOURCE, PARTITIONS) as written:
+        wait_more(cluster, 200)
+        instances[0].restart()
+        wait_more(cluster, 200)
+        cluster.restart(1, is_killed=True)
+        wait_more(cluster, 200)
+        if disk is not None:
+            disk.fail()
+            wait_more(cluster, 200)
+        instances[1].stop()
+        instances[1].start()
+        cluster.restart(3, is_killed=False)
+        wait_more(cluster, 200)
+    expected: Counter[bytes] = Counter()
+    for values in written.written.values():
+        for value in values:
+            expected[f"key{int(value.split(b'-')[1]) % KEYS}".encode()] += 1
+    deadline = time.monotonic() + LIMIT_S
+    with instances[0], instances[1]:
+        while (total := sum(map(len, counts(cluster).values()))) < expected.total():
+            assert time.monotonic() < deadline, f"{total} of {expected.total()} are counted"
+            time.sleep(0.5)
+    found = counts(cluster)
+    assert expected.total() > 1000
+    assert found == {key: list(range(1, count + 1)) for key, count in expected.items()}
