@@ -1,4 +1,4 @@
-"""What a reader with read_committed gets, and how far a group has read."""
+"""Read the records of committed transactions, and tell how far a group has read."""
 
 from __future__ import annotations
 
