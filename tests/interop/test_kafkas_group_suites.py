@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from peers.kafka_suite import KafkaSuites, SuiteCase, suite_cluster
-from peers.node import Node, SpindleNode
+from peers.node import Node
 from peers.paths import java_can_compile
 
 pytestmark = [
@@ -117,9 +117,6 @@ TESTS = {
     ),
 }
 """Every test with a cluster, by class."""
-_NOT_YET = {
-    "testDescribeGroupMemberWithMigration": "groups with members keep their protocol",
-}
 
 
 @pytest.fixture(scope="module")
@@ -147,10 +144,7 @@ def test_of_kafka(
     candidate_class: type[Node],
     suites: KafkaSuites,
     cases: dict[str, dict[str, SuiteCase]],
-    request: pytest.FixtureRequest,
 ) -> None:
-    if test in _NOT_YET and candidate_class is SpindleNode:
-        request.applymarker(pytest.mark.xfail(reason=_NOT_YET[test], strict=True))
     case = cases[suite][test]
     roles = dict.fromkeys(range(case.broker_count), "broker")
     if case.broker_count == 1:
