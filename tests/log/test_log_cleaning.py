@@ -527,6 +527,20 @@ class TestCleaner:
         assert cleaner.next_pass(NOW_MS) is not None
 
 
+def test_a_tombstone_after_a_cleaned_aborted_transaction_of_its_producer_deletes_its_key() -> None:
+    log = new_log(COMPACT)
+    produce(log, T0, ("k", "old"))
+    produce(log, T0, ("x", "aborted"), producer_id=5, base_sequence=0)
+    end_transaction(log, 5, is_commit=False)
+    log.roll(T0)
+    end_offset = clean(log, T0).end_offset
+    produce(log, T0, ("k", None), producer_id=5, base_sequence=1)
+    end_transaction(log, 5, is_commit=True)
+    log.roll(T0)
+    clean(log, T0, end_offset)
+    assert [r.value for r in read_all(log) if r.key == b"k"] == [None]
+
+
 def test_few_descriptors_are_used() -> None:
     files = MemoryFileSystem()
     files.make_directories("/data")

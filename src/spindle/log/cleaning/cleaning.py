@@ -191,7 +191,10 @@ class Cleaning:
 
     def _read_keys(self, keys: KeyMap) -> Iterator[int]:
         dirty = self.plan.dirty
-        transactions = CleanedTransactions(self.plan.aborted)
+        # The walk does not meet the markers that end earlier transactions.
+        transactions = CleanedTransactions(
+            [t for t in self.plan.aborted if t.last_offset >= dirty.first_dirty_offset]
+        )
         for source in self.plan.sources:
             if source.end_offset <= dirty.first_dirty_offset:
                 continue
