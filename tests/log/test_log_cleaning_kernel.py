@@ -167,6 +167,8 @@ def built(count: int = 3, **fields: int | bool) -> bytes:
         seal_batch(read_header(built())._replace(record_count=2**31 - 1), built()[HEADER_BYTES:]),
         seal_batch(read_header(built())._replace(record_count=-1), built()[HEADER_BYTES:]),
         seal_batch(read_header(built())._replace(last_offset_delta=-1), built()[HEADER_BYTES:]),
+        seal_batch(read_header(built())._replace(base_offset=2**63 - 2), built()[HEADER_BYTES:]),
+        seal_batch(read_header(built())._replace(base_offset=-(2**63)), built()[HEADER_BYTES:]),
     ],
     ids=[
         "compressed",
@@ -181,6 +183,8 @@ def built(count: int = 3, **fields: int | bool) -> bytes:
         "many records",
         "negative count",
         "negative delta",
+        "overflowing offset",
+        "negative offset",
     ],
 )
 def test_it_gives_up_in_front_of_what_it_cannot_handle(batch: bytes) -> None:

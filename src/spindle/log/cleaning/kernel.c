@@ -27,6 +27,7 @@
 #define APPEND_TIME_FLAG 0x08
 #define DELETE_HORIZON_FLAG 0x40
 #define HUGE_PAGE_BYTES ((size_t)2 << 20)
+#define LARGEST_BASE_OFFSET (INT64_MAX - INT32_MAX - 1) /* so that no offset in a batch overflows */
 #define GROUP 16 /* keys whose slots are brought into the cache at the same time */
 #define MOST_GROWTH_OF_A_RECORD 16 /* its length and its timestamp may need longer numbers */
 
@@ -326,6 +327,8 @@ static const uint8_t *read_record(const uint8_t *p, const uint8_t *end, record *
     return p == end ? end : NULL;
 }
 
+static int is_base_offset(int64_t offset) { return offset >= 0 && offset <= LARGEST_BASE_OFFSET; }
+
 /* Note the keys of a batch's records, from `first_offset` on.
  * Return 1; 0 if the map is full (some keys may be noted then); -1 if the records do not parse. */
 EXPORT int spindle_map_records(key_map *map, const uint8_t *data, int64_t size, int64_t count,
@@ -334,6 +337,7 @@ EXPORT int spindle_map_records(key_map *map, const uint8_t *data, int64_t size, 
     hash128 hashes[GROUP];
     int64_t offsets[GROUP];
     record r;
+    if (!is_base_offset(base_offset)) return -1;
     while (count > 0) {
         int held = 0;
         for (; count > 0 && held < GROUP; count--) {
@@ -379,6 +383,7 @@ EXPORT int64_t spindle_filter_records(const key_map *map, const uint8_t *data, i
     int64_t tombstones = 0, timestamp, delta, body, i = 0;
     f->kept = f->sets_horizon = f->is_unchanged = 0;
     f->new_base_timestamp = f->new_max_timestamp = -1;
+    if (!is_base_offset(f->base_offset)) return -1;
     while (i < f->count) {
         int held = 0;
         for (; held < GROUP && i + held < f->count; held++) {
@@ -452,7 +457,7 @@ typedef struct {
 static int64_t plain_batch(const uint8_t *p, int64_t left) {
     int64_t size;
     int32_t length;
-    if (left < HEADER_BYTES) return 0;
+    if (left < HEADER_BYTES || !is_base_offset((int64_t)get64(p))) return 0;
     length = (int32_t)get32(p + 8);
     if (length < HEADER_BYTES - LOG_OVERHEAD_BYTES) return 0;
     size = (int64_t)length + LOG_OVERHEAD_BYTES;
