@@ -151,7 +151,7 @@ def _held(group: AssignorInput, members: Sequence[Subscriber]) -> dict[str, list
                 continue
             for partition in sorted(current[topic_id]):
                 name = (topic_id, partition)
-                if partition < group.partition_counts[topic_id] and name not in taken:
+                if 0 <= partition < group.partition_counts[topic_id] and name not in taken:
                     taken.add(name)
                     mine.append(name)
     return held
