@@ -174,6 +174,26 @@ def test_an_assignment_that_cannot_be_kept_prevents_the_upgrade(
     assert reason in refusal(s)
 
 
+def test_two_members_with_one_partition_prevent_the_upgrade() -> None:
+    s = scenario(t=4)
+    clients = ClassicConsumer(s), ClassicConsumer(s)
+    settle(s, *clients)
+    for member in s.group().members.values():
+        member.assignment = assignment_bytes({"t": {0}})
+    assert "a partition is assigned to two members" in refusal(s)
+
+
+def test_a_member_without_the_protocol_of_the_last_generation_is_upgraded() -> None:
+    s = scenario(t=4)
+    subscription = ClassicConsumer(s).subscription()
+    _, join = Scenario.join(s, protocols=(("range", subscription), ("roundrobin", subscription)))
+    s.advance_until_joined(join)
+    Scenario.join(s, protocols=(("roundrobin", subscription),))
+    assert s.group().protocol_name == "range"
+    s.join("a")
+    assert member_types(s) == [0, 0, 1]
+
+
 def test_an_upgrade_that_is_not_committed_changes_nothing() -> None:
     s = scenario(t=4)
     old = ClassicConsumer(s)

@@ -43,13 +43,24 @@ def upgrade_records(
     """Return the records of the consumer group: each member has what the leader assigned to it.
 
     Raises:
-        ApiError: GROUP_ID_NOT_FOUND, the subscriptions or assignments cannot be read, or an
-            assignor of the application has put data of its own into them.
+        ApiError: GROUP_ID_NOT_FOUND, the subscriptions or assignments cannot be read, an
+            assignor of the application has put data of its own into them, or two members have
+            the same partition.
     """
+    # The protocol of the last generation may be unknown to a member that has joined since.
+    name = group.select_protocol() if group.members else ""
     try:
-        members = [_upgraded(group, member, topics) for member in group.members.values()]
+        members = [_upgraded(group, member, name, topics) for member in group.members.values()]
     except ProtocolViolation:
         raise _no_upgrade(group, "the embedded consumer protocol is malformed.") from None
+    owned = [
+        (topic_id, partition)
+        for member in members
+        for topic_id, epochs in member.assigned.items()
+        for partition in epochs
+    ]
+    if len(owned) != len(set(owned)):
+        raise _no_upgrade(group, "a partition is assigned to two members.")
     group_id, epoch = group.group_id, group.generation_id
     targets = {
         member.member_id: {topic_id: frozenset(p) for topic_id, p in member.assigned.items()}
@@ -66,7 +77,9 @@ def upgrade_records(
     ]
 
 
-def _upgraded(group: ClassicGroup, member: ClassicMember, topics: TopicsImage) -> ConsumerMember:
+def _upgraded(
+    group: ClassicGroup, member: ClassicMember, protocol_name: str, topics: TopicsImage
+) -> ConsumerMember:
     assigned = read_assignment(member.assignment, topics)
     if assigned is None:
         raise _no_upgrade(
@@ -74,9 +87,7 @@ def _upgraded(group: ClassicGroup, member: ClassicMember, topics: TopicsImage) -
             "an unsupported custom assignor is in use. Please refer to the documentation or "
             "switch to a default assignor before re-attempting the upgrade.",
         )
-    # A group that never finished a rebalance has no protocol yet.
-    name = group.protocol_name or group.select_protocol()
-    subscription = read_subscription(member.metadata(name), topics)
+    subscription = read_subscription(member.metadata(protocol_name), topics)
     epoch = group.generation_id
     return ConsumerMember(
         member.member_id,
