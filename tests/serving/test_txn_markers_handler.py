@@ -21,9 +21,13 @@ class Groups:
     def __init__(self) -> None:
         self.completed: list[tuple[object, ...]] = []
         self.error: ErrorCode | None = None
+        self.hanging: Awaitable[None] | None = None
+        """Makes partition 3 wait."""
 
     def complete_transaction(self, *arguments: object) -> Awaitable[None]:
         async def complete() -> None:
+            if self.hanging is not None and arguments[0] == 3:
+                await self.hanging
             if self.error is not None:
                 raise ApiError(self.error)
             self.completed.append(arguments)
@@ -211,3 +215,17 @@ def test_a_group_coordinator_that_is_not_ready_is_told_as_a_partition_without_le
     for error, told in expected:
         s.groups.error = error
         assert only(s.codes(s.ask(marker((OFFSETS_TOPIC, 3))))) == told
+
+
+def test_a_group_coordinator_that_hangs_holds_up_no_other_marker() -> None:
+    s = MarkerScenario()
+    s.groups.hanging = s.loop.create_future()
+    token = s.ask(marker((OFFSETS_TOPIC, 3), (OFFSETS_TOPIC, 4)))
+    assert [at for at, *_ in s.groups.completed] == [4]
+    s.pass_time(30_000)
+    assert s.codes(token) == {
+        PRODUCER: {
+            (OFFSETS_TOPIC, 3): ErrorCode.REQUEST_TIMED_OUT,
+            (OFFSETS_TOPIC, 4): ErrorCode.NONE,
+        }
+    }

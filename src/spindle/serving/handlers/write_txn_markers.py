@@ -38,7 +38,7 @@ class _Markers:
         self._codes: dict[int, Codes] = {}
         self._left = 1
         self._done: Any = services.loop.create_future()
-        self._completions: list[tuple[Codes, int, Awaitable[None]]] = []
+        self._completions: list[Any] = []
 
     async def write(self, markers: list[Marker]) -> WriteTxnMarkersResponse:
         """Append the markers; return the result of each partition."""
@@ -56,8 +56,6 @@ class _Markers:
         timeout_s = self._services.config.integer("request.timeout.ms") / 1000
         timer = self._services.loop.call_later(timeout_s, self._finish)
         try:
-            for completion in self._completions:
-                await self._wait_for_offsets(*completion)
             await self._done
         finally:
             timer.cancel()
@@ -111,19 +109,25 @@ class _Markers:
             marker.transaction_result,
             marker.transaction_version,
         )
-        self._completions.append((codes, index, completion))
+        self._left += 1
+        # All are begun at once, because one of them may hang.
+        waiting = self._wait_for_offsets(codes[OFFSETS_TOPIC], index, completion)
+        self._completions.append(self._services.loop.create_task(waiting))
 
     async def _wait_for_offsets(
-        self, codes: Codes, index: int, completion: Awaitable[None]
+        self, codes: dict[int, ErrorCode], index: int, completion: Awaitable[None]
     ) -> None:
-        code = ErrorCode.NONE
+        code = ErrorCode.UNKNOWN_SERVER_ERROR
         try:
             await completion
+            code = ErrorCode.NONE
         except ApiError as error:
             # The sender knows only the errors of a partition.
             is_elsewhere = error.code in _NO_GROUPS_HERE
             code = ErrorCode.NOT_LEADER_OR_FOLLOWER if is_elsewhere else error.code
-        codes[OFFSETS_TOPIC][index] = code
+        finally:
+            codes[index] = code
+            self._finish_one()
 
     def _finish_one(self) -> None:
         self._left -= 1
