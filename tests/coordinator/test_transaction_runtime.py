@@ -60,6 +60,8 @@ class Leaders:
         self.codes: list[int | None] = []
         self.requests: list[WriteTxnMarkersRequest] = []
         self.gate: asyncio.Event | None = None
+        self.failure: Exception | None = None
+        """Is raised by the next request."""
         self.is_closed = False
 
     async def request(self, _: Destination, message: Message) -> Message:
@@ -67,6 +69,9 @@ class Leaders:
         self.requests.append(message)
         if self.gate is not None:
             await self.gate.wait()
+        failure, self.failure = self.failure, None
+        if failure is not None:
+            raise failure
         code = self.codes.pop(0) if self.codes else ErrorCode.NONE
         if code is None:
             raise PeerUnavailable("no answer")
@@ -203,6 +208,17 @@ def test_markers_are_sent_until_they_are_written(code: int | None) -> None:
         await broker.end(await broker.begin())
         await broker.until("CompleteCommit")
         assert len(broker.leaders.requests) == 3
+
+    with_broker(story)
+
+
+def test_an_unexpected_failure_loses_no_marker() -> None:
+    async def story(broker: TransactionBroker) -> None:
+        broker.leaders.failure = RuntimeError("unexpected")
+        asyncio.get_running_loop().set_exception_handler(lambda *_: None)
+        await broker.end(await broker.begin())
+        await broker.until("CompleteCommit")
+        assert len(broker.leaders.requests) == 2
 
     with_broker(story)
 

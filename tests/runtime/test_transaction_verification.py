@@ -263,3 +263,20 @@ def test_what_waits_at_the_end_gets_an_answer() -> None:
         assert codes == [ErrorCode.NETWORK_EXCEPTION] * 2
 
     run(story)
+
+
+def test_an_unexpected_failure_leaves_no_question_without_an_answer() -> None:
+    async def story(c: Coordinators) -> None:
+        c.gate = asyncio.Event()
+        c.failure = RuntimeError("unexpected")
+        asyncio.get_running_loop().set_exception_handler(lambda *_: None)
+        first = c.start(A)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        second = c.start(A, name="another")
+        await asyncio.sleep(0)
+        c.gate.set()
+        answers = await asyncio.wait_for(asyncio.gather(first, second), 5)
+        assert answers == [{A: ErrorCode.NETWORK_EXCEPTION}] * 2
+
+    run(story)

@@ -120,6 +120,8 @@ class MarkerSender:
             )
 
     def _try_later(self, marker: _Marker) -> None:
+        if self._is_closed:
+            return
         self._retries.append(marker)
         if self._retry is None:
             loop = asyncio.get_running_loop()
@@ -157,20 +159,21 @@ class MarkerSender:
         if not sent:
             return
         codes: dict[tuple[int, TopicPartition], int] = {}
-        if endpoint is not None:
-            request = markers_request(
-                PartitionMarker(marker.transaction, marker.partition, driver.leader_epoch)
-                for marker, driver in sent
-            )
-            destination = Destination(broker_id, endpoint.host, endpoint.port)
-            try:
+        try:
+            if endpoint is not None:
+                request = markers_request(
+                    PartitionMarker(marker.transaction, marker.partition, driver.leader_epoch)
+                    for marker, driver in sent
+                )
+                destination = Destination(broker_id, endpoint.host, endpoint.port)
                 response = await self._peers.request(destination, request)
-            except (PeerUnavailable, PeerLacksVersion) as error:
-                log.info("Markers are sent again: %s", error)
-            else:
                 assert isinstance(response, WriteTxnMarkersResponse)
                 codes = codes_of(response)
-        self._receive([marker for marker, _ in sent], codes)
+        except (PeerUnavailable, PeerLacksVersion) as error:
+            log.info("Markers are sent again: %s", error)
+        finally:
+            # Also after an unexpected failure: without its markers a transaction would never end.
+            self._receive([marker for marker, _ in sent], codes)
 
     def _receive(
         self, sent: Sequence[_Marker], codes: dict[tuple[int, TopicPartition], int]

@@ -115,14 +115,18 @@ class _Coordinator:
         self._fail_waiting()
 
     async def _send_all(self) -> None:
-        while self._waiting:
-            questions, self._waiting = self._waiting, {}
-            try:
-                await self._send(questions)
-            finally:
-                # Ignored by those that have an answer.
-                for question in questions.values():
-                    question.answer_all(ErrorCode.NETWORK_EXCEPTION)
+        try:
+            while self._waiting:
+                questions, self._waiting = self._waiting, {}
+                try:
+                    await self._send(questions)
+                finally:
+                    # Ignored by those that have an answer.
+                    for question in questions.values():
+                        question.answer_all(ErrorCode.NETWORK_EXCEPTION)
+        finally:
+            # Only after an error of this program does one wait: nobody would send it.
+            self._fail_waiting()
 
     async def _send(self, questions: Mapping[str, _Question]) -> None:
         request = AddPartitionsToTxnRequest(
