@@ -223,19 +223,23 @@ def parse_date_time(text: str) -> int:
     """
     if "T" not in text:
         raise _not_a_time(
-            "Error parsing timestamp. It does not contain a 'T' according to ISO8601 format"
+            text, "Error parsing timestamp. It does not contain a 'T' according to ISO8601 format"
         )
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        raise _not_a_time(f'Unparseable date: "{text}"') from None
+        raise _not_a_time(text, f'Unparseable date: "{text}"') from None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     return round(moment.timestamp() * _MS)
 
 
-def _not_a_time(message: str) -> ToolFailed:
-    return ToolFailed(f"java.text.ParseException: {message}", "java.lang.RuntimeException")
+def _not_a_time(text: str, message: str) -> ToolFailed:
+    return ToolFailed(
+        f"java.text.ParseException: {message}",
+        "java.lang.RuntimeException",
+        f"{text} is no time of the form YYYY-MM-DDTHH:mm:SS.sss",
+    )
 
 
 def parse_duration_ms(text: str) -> int:
@@ -247,7 +251,9 @@ def parse_duration_ms(text: str) -> int:
     match = _DURATION.fullmatch(text)
     if match is None or not any(match[group] for group in (2, 4, 5, 6)) or match[3] == "T":
         raise ToolFailed(
-            "Text cannot be parsed to a Duration", "java.time.format.DateTimeParseException"
+            "Text cannot be parsed to a Duration",
+            "java.time.format.DateTimeParseException",
+            f"{text} is no duration of the form PnDTnHnMnS, such as P1D or PT2H30M",
         )
     days, hours, minutes = (int(match[group] or 0) for group in (2, 4, 5))
     seconds = float(match[6] or 0) + 60 * (minutes + 60 * (hours + 24 * days))

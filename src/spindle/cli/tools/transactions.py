@@ -40,6 +40,7 @@ from spindle.client.admin.transactions import (
     terminate_transaction,
 )
 from spindle.client.wire.cluster import WireClient
+from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import TopicPartition
 
 _MS: Final = 1000
@@ -101,12 +102,20 @@ TERMINATE: Final = Declaration(
 
 def _list(options: Options) -> None:
     min_duration_ms = _integer(options, "duration-filter", "Long")
+    pattern = options.one("transactional-id-pattern")
     with _connected(options) as client, _doing("Failed to list transactions"):
-        listed = list_transactions(
-            client,
-            min_duration_ms=NO_DURATION_FILTER if min_duration_ms is None else min_duration_ms,
-            id_pattern=options.one("transactional-id-pattern"),
-        )
+        try:
+            listed = list_transactions(
+                client,
+                min_duration_ms=NO_DURATION_FILTER if min_duration_ms is None else min_duration_ms,
+                id_pattern=pattern,
+            )
+        except ApiError as error:
+            if error.code != ErrorCode.INVALID_REGULAR_EXPRESSION or options.is_kafka:
+                raise
+            raise ToolFailed(
+                f"--transactional-id-pattern {pattern}: this is no regular expression (RE2)"
+            ) from error
     _show(options, listing_table(listed), [listing_json(each) for each in listed])
 
 
@@ -126,6 +135,7 @@ def _describe_producers(options: Options) -> None:
     asked = "leader" if broker_id is None else f"broker {broker_id}"
     doing = f"Failed to describe producers for partition {partition} on {asked}"
     with _connected(options) as client, _doing(doing):
+        _insist_on(client, options, partition)
         producers = describe_producers(client, [partition], broker_id)[partition]
     _show(options, producer_table(producers), [producer_json(each) for each in producers])
 
@@ -138,6 +148,7 @@ def _abort(options: Options) -> None:
     epoch = _integer(options, "producer-epoch", "Short")
     coordinator_epoch = _integer(options, "coordinator-epoch", "Integer")
     with _connected(options) as client:
+        _insist_on(client, options, partition)
         if start_offset is not None:
             marker = _marker_at(client, partition, start_offset)
         else:
@@ -190,10 +201,13 @@ def _find_hanging(options: Options) -> None:
     timeout_ms = (_DEFAULT_TIMEOUT_MINUTES if minutes is None else minutes) * _MINUTE_MS
     now_ms = int(time.time() * _MS)
     with _connected(options) as client:
-        partitions = _partitions_to_search(client, options.one("topic"), number, broker_id)
+        topic = options.one("topic")
+        if topic is not None:
+            _insist_on(client, options, TopicPartition(topic, number or 0))
+        partitions = _partitions_to_search(client, topic, number, broker_id)
         asked = "Optional.empty" if broker_id is None else f"Optional[{broker_id}]"
-        doing = f"Failed to describe producers for {len(partitions)} partitions on broker {asked}"
-        with _doing(doing):
+        doing = f"Failed to describe producers for {len(partitions)} partitions"
+        with _doing(f"{doing} on broker {asked}", doing):
             opened = long_transactions(
                 client, partitions, broker_id=broker_id, older_than_ms=now_ms - timeout_ms
             )
@@ -216,6 +230,24 @@ def _partitions_to_search(
         for partition in each.partitions.values()
         if broker_id is None or broker_id in partition.replicas
     ]
+
+
+def _insist_on(client: WireClient, options: Options, partition: TopicPartition) -> None:
+    """Fail at once if a partition does not exist. Kafka's tool looks for it for a minute.
+
+    Raises:
+        ToolFailed: there is no such partition.
+    """
+    if options.is_kafka:
+        return
+    found = client.metadata([partition.topic]).topics.get(partition.topic)
+    if found is None:
+        raise ToolFailed(f"no topic is called {partition.topic!r}")
+    if partition.partition not in found.partitions:
+        raise ToolFailed(
+            f"topic {partition.topic!r} has no partition {partition.partition}; "
+            f"it has {len(found.partitions)}"
+        )
 
 
 def _terminate(options: Options) -> None:
@@ -276,8 +308,8 @@ def _partition(options: Options) -> TopicPartition:
 
 
 @contextmanager
-def _doing(what: str) -> Iterator[None]:
-    """Name what failed in the words of Kafka's tool.
+def _doing(what: str, plainly: str | None = None) -> Iterator[None]:
+    """Name what failed in the words of Kafka's tool, and, where they differ, in Spindle's.
 
     Raises:
         ToolFailed: in place of one of `FAILURES`.
@@ -291,7 +323,7 @@ def _doing(what: str) -> Iterator[None]:
         raise ToolFailed(
             f"{what}: {found.text}. Enable debug logging for additional detail.",
             found.java_class,
-            f"{what}: {found.plainly}",
+            f"{plainly or what}: {found.plainly}",
         ) from error
 
 

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Final
 
 from spindle.common.errors import LogDirectoryFailed
+from spindle.common.sizes import size_text
 from spindle.config.broker_values import BrokerValues
 from spindle.disks.cleaner import CleanerCounts
 from spindle.disks.cleaning_rate import CleaningRate
@@ -24,7 +25,6 @@ log = logging.getLogger(__name__)
 
 _LEAST_MAP_BYTES: Final = 1024 * 1024
 _LONGEST_SLEEP_S: Final = 86_400.0
-_MB: Final = 1e6
 
 
 class Compaction:
@@ -138,12 +138,11 @@ class Compaction:
         is_done = await executor.submit(cleaner.finish, result, now_ms, now_ms - began_ms)
         if is_done:
             log.info(
-                "%s is compacted below offset %d: %.1f of %.1f MB are left, %d of %d records, "
-                "in %.1f s",
+                "%s is compacted below offset %d: %s of %s are left, %d of %d records, in %.1f s",
                 cleaning.plan.path,
                 result.end_offset,
-                result.stats.written_bytes / _MB,
-                result.stats.read_bytes / _MB,
+                size_text(result.stats.written_bytes),
+                size_text(result.stats.read_bytes),
                 result.stats.records_kept,
                 result.stats.records_read,
                 (now_ms - began_ms) / 1000,
