@@ -527,6 +527,24 @@ class TestCleaner:
         assert cleaner.next_pass(NOW_MS) is not None
 
 
+@pytest.mark.parametrize("is_cut", [False, True])
+def test_batches_behind_one_that_does_not_end_are_not_taken_for_removed(is_cut: bool) -> None:
+    log = new_log(COMPACT)
+    for key in "abc":
+        produce(log, T0, (key, "1"))
+    log.roll(T0)
+    first = next(iter(log.segments))
+    file = log.handles.get(first.path)
+    second = first.size_bytes // 3
+    if is_cut:
+        file.truncate(second)
+    else:
+        # The checksum does not cover the length of a batch.
+        file.pwrite((2**30).to_bytes(4, "big"), second + 8)
+    with pytest.raises(UncleanableLog, match=f"at byte {second}"):
+        clean(log, T0)
+
+
 def test_a_tombstone_after_a_cleaned_aborted_transaction_of_its_producer_deletes_its_key() -> None:
     log = new_log(COMPACT)
     produce(log, T0, ("k", "old"))

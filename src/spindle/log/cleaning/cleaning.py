@@ -208,11 +208,8 @@ class Cleaning:
                 if is_over:
                     return
                 if at == 0:
-                    size_bytes = _size_of_first(segment, data, position)
-                    if size_bytes <= len(data):
-                        break
                     # The next batches may be as large.
-                    self._chunk_bytes = 2 * size_bytes
+                    self._chunk_bytes = 2 * _size_of_first(segment, data, position)
                 position += at
             self._known_end = max(self._known_end, min(source.end_offset, dirty.end_offset))
 
@@ -307,7 +304,10 @@ class Cleaning:
 
     def _read(self, segment: Segment, position: int, size_bytes: int) -> bytes:
         want = min(size_bytes, segment.size_bytes - position)
-        return self._handles.get(segment.path).pread(want, position)
+        data = self._handles.get(segment.path).pread(want, position)
+        if len(data) < want:
+            raise CorruptLog(segment.path, position + len(data), "the file ends too early")
+        return data
 
     def _new_segment(self, base_offset: int) -> Segment:
         cleaned = Segment(
@@ -356,11 +356,8 @@ class Cleaning:
                 self._written_bytes += written
                 yield at + written
                 if at == 0:
-                    size_bytes = _size_of_first(segment, data, position)
-                    if size_bytes <= len(data):
-                        break
                     # The next batches may be as large.
-                    self._chunk_bytes = 2 * size_bytes
+                    self._chunk_bytes = 2 * _size_of_first(segment, data, position)
                 position += at
         cleaned.become_inactive()
         cleaned.sync()
@@ -390,9 +387,13 @@ def _batch_at(segment: Segment, data: memoryview, at: int, position: int) -> Sca
 def _size_of_first(segment: Segment, data: bytes, position: int) -> int:
     """Return the size of the batch that a chunk begins with and does not hold.
 
-    0 if the segment does not hold it either.
+    Raises:
+        CorruptLog: the segment does not hold it either.
     """
-    if len(data) < HEADER_BYTES:
-        return 0
-    size = segment.header_at(data, 0, position).size_bytes
-    return size if position + size <= segment.size_bytes else 0
+    left = segment.size_bytes - position
+    size = HEADER_BYTES
+    if len(data) >= HEADER_BYTES:
+        size = segment.header_at(data, 0, position).size_bytes
+    if size > left:
+        raise CorruptLog(segment.path, position, f"a batch has {size} bytes, {left} are left")
+    return size
