@@ -37,7 +37,7 @@ class HostileMembers:
         self._generations: dict[str, int] = dict.fromkeys(_GROUPS, 0)
 
     async def play(self, is_over: Callable[[], bool]) -> None:
-        """Until it is over.
+        """Send requests until it is over.
 
         Raises:
             Finding: a request was not answered in time.

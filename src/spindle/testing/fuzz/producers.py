@@ -46,7 +46,7 @@ class HostileProducers:
         self._identities: dict[str, list[Identity]] = {name: [(0, 0)] for name in _IDS}
 
     async def play(self, is_over: Callable[[], bool]) -> None:
-        """Until it is over.
+        """Send requests until it is over.
 
         Raises:
             Finding: a request was not answered in time.
