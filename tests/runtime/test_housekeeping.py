@@ -111,12 +111,12 @@ def test_a_pass_pauses_to_keep_to_its_rate_which_can_change() -> None:
         slow = SlowPass()
         directory = cast(LogDirectory, Directory())
 
-        async def sleep(pause_s: float) -> None:
+        async def pause(pause_s: float) -> None:
             pauses.append(pause_s)
             compaction.update(BrokerValues(node, {limit: "4000000"}))
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(asyncio, "sleep", sleep)
+            patch.setattr(compaction, "_pause", pause)
             assert await compaction._run(cast(Cleaning, slow), directory) == "done"
         assert slow.steps == [300_000, 1_200_000, 1_200_000]
         compaction.update(BrokerValues(node))
@@ -126,7 +126,24 @@ def test_a_pass_pauses_to_keep_to_its_rate_which_can_change() -> None:
 
     asyncio.run(scenario())
     assert 0.99 < pauses[0] <= 1.0
-    assert 1.2 < pauses[1] <= 1.25
+    assert 0.2 < pauses[1] <= 0.25
+
+
+def test_a_long_pause_ends_when_the_limit_is_raised() -> None:
+    async def scenario() -> None:
+        compaction = housekeeping(Directory()).compaction
+        node = NodeConfig.from_properties(PROPERTIES)
+        compaction.update(BrokerValues(node, {"log.cleaner.io.max.bytes.per.second": "0"}))
+        slow = SlowPass()
+        directory = cast(LogDirectory, Directory())
+        run = asyncio.create_task(compaction._run(cast(Cleaning, slow), directory))
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert len(slow.steps) == 1
+        compaction.update(BrokerValues(node))
+        assert await asyncio.wait_for(run, 10) == "done"
+
+    asyncio.run(scenario())
 
 
 def test_the_memory_of_compaction_is_for_all_directories_together() -> None:

@@ -22,7 +22,10 @@ class CleaningRate:
 
     def set_limit(self, bytes_per_second: float) -> None:
         """Use another limit from now on. A limit of 0 or less leaves one byte per second."""
-        self._rate = max(bytes_per_second, 1.0)
+        rate = max(bytes_per_second, 1.0)
+        if rate != self._rate:
+            # Bytes used under the earlier limit are not paid for at the new one.
+            self._rate, self._free_at_s = rate, 0.0
 
     @property
     def step_bytes(self) -> int | None:

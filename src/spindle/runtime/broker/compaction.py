@@ -96,14 +96,12 @@ class Compaction:
             except LogDirectoryFailed as failure:
                 log.warning("compaction: %s", failure)
         if not has_compacted:
-            await self._back_off()
+            await self._pause(self._backoff_ms / 1000)
 
-    async def _back_off(self) -> None:
-        """Wait for `log.cleaner.backoff.ms`, or until a setting changes."""
+    async def _pause(self, duration_s: float) -> None:
+        """Wait for a time, or until a setting changes."""
         try:
-            await asyncio.wait_for(
-                self._has_changed.wait(), min(self._backoff_ms / 1000, _LONGEST_SLEEP_S)
-            )
+            await asyncio.wait_for(self._has_changed.wait(), min(duration_s, _LONGEST_SLEEP_S))
         except TimeoutError:
             return
 
@@ -162,7 +160,7 @@ class Compaction:
                     return cleaning.result
                 if cleaning.plan.signal.is_aborted:
                     raise CleaningAborted(cleaning.plan.path)
-                await asyncio.sleep(min(pause_s, _LONGEST_SLEEP_S))
+                await self._pause(pause_s)
         except asyncio.CancelledError:
             cleaning.plan.signal.abort()
             raise
