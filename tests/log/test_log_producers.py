@@ -171,6 +171,19 @@ class TestTransactions:
         log.update_high_watermark(4)
         assert log.last_stable_offset == 4
 
+    def test_a_follower_that_gets_transactions_together_knows_the_first_open_one(self) -> None:
+        leader = new_log(BIG)
+        append(leader, "t", producer_id=1, sequence=0, transactional=True)
+        end_transaction(leader, 1, is_commit=True)
+        append(leader, "t", producer_id=2, sequence=0, transactional=True)
+        append(leader, "t", producer_id=1, sequence=1, transactional=True)
+        follower = new_log(BIG)
+        records = leader.read(0, 2**20, leader.log_end_offset).records
+        follower.append_as_follower(bytes(records), 0, NOW_MS)
+        for log in (leader, follower):
+            log.update_high_watermark(4)
+            assert log.last_stable_offset == 2
+
     def test_a_marker_without_records_ends_nothing(self) -> None:
         log = new_log(BIG)
         end_transaction(log, 7, is_commit=False)

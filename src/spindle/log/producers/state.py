@@ -157,7 +157,11 @@ class ProducerState:
             # The transaction is open from now on, or it is over.
             self._verifications.pop(entry.producer_id, None)
         for first_offset in append.started_transactions:
+            is_last = first_offset > next(reversed(self._ongoing), -1)
             self._ongoing[first_offset] = entry.producer_id
+            if not is_last:
+                # A follower appends the transactions of several producers at once.
+                self._ongoing = dict(sorted(self._ongoing.items()))
 
     def complete(self, transaction: CompletedTransaction) -> None:
         """End a transaction; it stays unstable until its marker is replicated."""
