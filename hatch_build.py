@@ -10,6 +10,7 @@ import shlex
 import shutil
 import subprocess
 import sysconfig
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -29,10 +30,13 @@ class CompiledLoops(BuildHookInterface):
         folder = Path(self.root) / _FOLDER
         library = folder / "_kernel.so"
         library.unlink(missing_ok=True)
+        source = folder / "kernel.c"
+        # The library is only loaded beside the source that it was compiled from.
+        checksum = f"-DSOURCE_CHECKSUM={zlib.crc32(source.read_bytes())}u"
         command = shlex.split(os.environ.get("CC", "")) or [shutil.which("cc") or "gcc"]
         try:
             subprocess.run(
-                [*command, *_OPTIONS, str(folder / "kernel.c"), "-o", str(library)],
+                [*command, *_OPTIONS, checksum, str(source), "-o", str(library)],
                 check=True,
                 capture_output=True,
                 text=True,

@@ -1,6 +1,7 @@
 """The compiled loops of compaction do what the Python code does, or leave the batch to it."""
 
 import shutil
+from pathlib import Path
 from struct import pack_into
 
 import pytest
@@ -8,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from log_builders import NOW_MS, new_log, new_storage
 
-from spindle.log.cleaning import cleaning
+from spindle.log.cleaning import cleaning, native_kernel
 from spindle.log.cleaning.cleaning import Cleaning, CleaningSettings
 from spindle.log.cleaning.key_map import CopyRules, DictKeyMap, MapSize
 from spindle.log.cleaning.native_kernel import LIBRARY, NativeKeyMap, load_library
@@ -37,6 +38,16 @@ compiled = pytest.mark.skipif(load_library() is None, reason="this checkout was 
 def test_a_machine_with_a_compiler_has_the_compiled_loops() -> None:
     assert LIBRARY.exists() or shutil.which("cc") is None
     assert (load_library() is not None) == LIBRARY.exists()
+
+
+@compiled
+def test_a_library_of_another_version_is_not_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changed = tmp_path / "kernel.c"
+    changed.write_bytes(native_kernel.SOURCE.read_bytes() + b"\n")
+    monkeypatch.setattr(native_kernel, "SOURCE", changed)
+    assert load_library.__wrapped__() is None
 
 
 def native(size: MapSize = SIZE) -> NativeKeyMap:

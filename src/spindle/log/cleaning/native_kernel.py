@@ -5,7 +5,9 @@ with the first compaction pass, so a node that compacts nothing pays nothing for
 """
 
 import ctypes
+import logging
 import os
+import zlib
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -20,7 +22,10 @@ from spindle.log.cleaning.key_map import (
 from spindle.log.segments.index_progress import IndexPoint, IndexProgress
 from spindle.protocol.records.batch import DELETE_HORIZON_FLAG, BatchHeader
 
+log = logging.getLogger(__name__)
+
 LIBRARY: Final = Path(__file__).with_name("_kernel.so")
+SOURCE: Final = Path(__file__).with_name("kernel.c")
 
 _SLOT_BYTES: Final = 24
 _MOST_GROWTH_OF_A_RECORD: Final = 16
@@ -85,10 +90,19 @@ class _Point(ctypes.Structure):
 
 @cache
 def load_library() -> ctypes.CDLL | None:
-    """Return the compiled loops; None if they were not compiled, or not for this machine."""
+    """Return the compiled loops.
+
+    None if they were not compiled, or not for this machine, or from another version of the source:
+    its functions would read other structures than the ones below.
+    """
     try:
         library = ctypes.CDLL(str(LIBRARY))
+        checksum = zlib.crc32(SOURCE.read_bytes())
     except OSError:
+        return None
+    compiled_from = getattr(library, "spindle_source_checksum", None)
+    if compiled_from is None or compiled_from() & 0xFFFFFFFF != checksum:
+        log.warning("%s is of another version: compaction runs without it", LIBRARY)
         return None
     data, number = ctypes.c_char_p, _INT64
     signatures: dict[str, tuple[object, list[object]]] = {
