@@ -168,6 +168,8 @@ class TestEpochsOfMarkers:
         log = new_log(BIG)
         add(log, begin(log, epoch=3), epoch=3)
         end_transaction(log, PRODUCER, is_commit=True, epoch=3, transaction_version=1)
+        log.update_high_watermark(2)
+        assert log.last_stable_offset == 2
 
     def test_a_marker_may_be_repeated_but_not_at_a_lower_epoch(self) -> None:
         log = new_log(BIG)
@@ -181,6 +183,8 @@ class TestEpochsOfMarkers:
         largest = 2**15 - 1
         add(log, begin(log, epoch=largest), epoch=largest)
         end_transaction(log, PRODUCER, is_commit=True, epoch=largest, transaction_version=2)
+        log.update_high_watermark(2)
+        assert log.last_stable_offset == 2
 
     def test_a_marker_of_an_unknown_producer_is_appended(self) -> None:
         log = new_log(BIG)

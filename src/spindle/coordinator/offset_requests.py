@@ -62,6 +62,20 @@ def commit_error(request: OffsetCommitRequest, code: ErrorCode) -> OffsetCommitR
     )
 
 
+def add_offset(
+    out: Outcome,
+    group_id: str,
+    partition: TopicPartition,
+    committed: CommittedOffset,
+    metadata_max_bytes: int,
+) -> ErrorCode:
+    """Add the record of an offset unless its metadata is too long; return the partition's code."""
+    if committed.metadata and utf16_length(committed.metadata) > metadata_max_bytes:
+        return ErrorCode.OFFSET_METADATA_TOO_LARGE
+    out.records.append(OffsetRecord(group_id, partition, committed))
+    return ErrorCode.NONE
+
+
 class OffsetRequests:
     """Decides on commits, fetches and deletions of offsets."""
 
@@ -95,21 +109,16 @@ class OffsetRequests:
         for topic in request.topics:
             partitions = []
             for partition in topic.partitions:
-                code = ErrorCode.NONE
-                metadata = partition.committed_metadata or ""
-                if metadata and utf16_length(metadata) > limit:
-                    code = ErrorCode.OFFSET_METADATA_TOO_LARGE
-                else:
-                    committed = CommittedOffset(
-                        partition.committed_offset,
-                        partition.committed_leader_epoch,
-                        metadata,
-                        now_ms,
-                        expire_ms,
-                        topic.topic_id,
-                    )
-                    name = TopicPartition(topic.name, partition.partition_index)
-                    out.records.append(OffsetRecord(group_id, name, committed))
+                committed = CommittedOffset(
+                    partition.committed_offset,
+                    partition.committed_leader_epoch,
+                    partition.committed_metadata or "",
+                    now_ms,
+                    expire_ms,
+                    topic.topic_id,
+                )
+                name = TopicPartition(topic.name, partition.partition_index)
+                code = add_offset(out, group_id, name, committed, limit)
                 partitions.append(
                     CommittedPartition(partition_index=partition.partition_index, error_code=code)
                 )

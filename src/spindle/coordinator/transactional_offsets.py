@@ -9,10 +9,9 @@ from spindle.common.uuids import ZERO_UUID
 from spindle.coordinator.config import GroupCoordinatorConfig
 from spindle.coordinator.effects import InTransaction
 from spindle.coordinator.group_table import GroupTable
-from spindle.coordinator.offset_requests import TopicIdOf
+from spindle.coordinator.offset_requests import TopicIdOf, add_offset
 from spindle.coordinator.outcome import Outcome
-from spindle.coordinator.partitioning import utf16_length
-from spindle.coordinator.records import CommittedOffset, OffsetRecord
+from spindle.coordinator.records import CommittedOffset
 from spindle.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
@@ -75,20 +74,15 @@ class TransactionalOffsets:
         for topic in request.topics:
             partitions = []
             for partition in topic.partitions:
-                code = ErrorCode.NONE
-                metadata = partition.committed_metadata or ""
-                if metadata and utf16_length(metadata) > limit:
-                    code = ErrorCode.OFFSET_METADATA_TOO_LARGE
-                else:
-                    committed = CommittedOffset(
-                        partition.committed_offset,
-                        partition.committed_leader_epoch,
-                        metadata,
-                        now_ms,
-                        topic_id=topic_ids[topic.name],
-                    )
-                    name = TopicPartition(topic.name, partition.partition_index)
-                    out.records.append(OffsetRecord(request.group_id, name, committed))
+                committed = CommittedOffset(
+                    partition.committed_offset,
+                    partition.committed_leader_epoch,
+                    partition.committed_metadata or "",
+                    now_ms,
+                    topic_id=topic_ids[topic.name],
+                )
+                name = TopicPartition(topic.name, partition.partition_index)
+                code = add_offset(out, request.group_id, name, committed, limit)
                 partitions.append(
                     TransactionalPartition(
                         partition_index=partition.partition_index, error_code=code
