@@ -39,7 +39,7 @@ def reconcile(
     if member.state is MemberState.UNREVOKED_PARTITIONS:
         if _owns_any(owned, member.revoking):
             return member
-        return _next_step(member, member.epoch + 1, target_epoch, target, owned, is_free)
+        return _next_step(member, member.epoch, target_epoch, target, owned, is_free)
     if member.state is MemberState.UNRELEASED_PARTITIONS:
         return _next_step(member, member.epoch, target_epoch, target, owned, is_free)
     if owned is None or owned:
@@ -73,7 +73,7 @@ def _next_step(
         for partition in sorted(wanted):
             if partition in kept.get(topic_id, {}):
                 continue
-            if is_free(topic_id, partition):
+            if is_free(topic_id, partition) or partition in member.revoking.get(topic_id, {}):
                 kept.setdefault(topic_id, {})[partition] = target_epoch
             else:
                 waits = True
@@ -84,11 +84,10 @@ def _next_step(
 def _moved(
     member: ConsumerMember, epoch: int, state: MemberState, assigned: Owned, revoking: Owned
 ) -> ConsumerMember:
-    previous = member.previous_epoch if epoch == member.epoch else member.epoch
     return replace(
         member,
         epoch=epoch,
-        previous_epoch=previous,
+        previous_epoch=member.epoch,
         state=state,
         assigned=assigned,
         revoking=revoking,
