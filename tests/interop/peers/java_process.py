@@ -41,7 +41,7 @@ class JavaProcess:
         with self._output.open("ab") as output:
             self._process = subprocess.Popen(
                 [*command, self._name, *self._words],
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.PIPE,
                 stdout=output,
                 stderr=subprocess.STDOUT,
             )
@@ -64,6 +64,13 @@ class JavaProcess:
         self._process.terminate()
         self._process.wait(LIMIT_S)
         self._process = None
+
+    def command(self, line: str) -> None:
+        """Write a line to the standard input of the process."""
+        assert self._process is not None
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{line}\n".encode())
+        self._process.stdin.flush()
 
     def output(self) -> str:
         """Return what the process has printed since its first start."""
