@@ -1,6 +1,6 @@
 """The limit of the bytes per second that compaction reads and writes, in all directories together.
 
-`log.cleaner.io.max.bytes.per.second` (KIP-58).
+It is `log.cleaner.io.max.bytes.per.second`.
 """
 
 from typing import Final

@@ -33,7 +33,7 @@ _DECODERS: Final[dict[str, Decoder]] = {
     "cluster-metadata-decoder": metadata_record,
     "print-data-log": plain_text,
 }
-"""By their options; the first one that is given is used."""
+"""The decoders by their options. If several options are given, the first one here counts."""
 
 DECLARATION: Final = Declaration(
     "Print the content of segments, indexes and snapshots.",

@@ -14,6 +14,7 @@ class LoadTotals(NamedTuple):
     records: int
 
     def plus(self, shard: ShardDriver[GroupShard]) -> "LoadTotals":
+        """Return the totals with a shard that has just been loaded."""
         return LoadTotals(
             self.partitions + 1,
             self.groups + len(shard.shard.groups),

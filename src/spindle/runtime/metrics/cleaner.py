@@ -50,7 +50,7 @@ def _search_metrics(found: Found, now_ms: int) -> Iterator[Metric]:
     )
     yield gauges(
         f"{_MANAGER}_uncleanable_bytes",
-        "Bytes of these logs that are not compacted.",
+        "Dirty bytes of the logs that are not compacted because of their content.",
         [(labels, counts.uncleanable_bytes) for labels, counts in found],
     )
     yield gauges(
