@@ -306,6 +306,16 @@ def test_a_static_member_changes_to_the_classic_protocol_without_a_rebalance() -
     assert (old.partitions, other.joins) == (partitions, joins)
 
 
+def test_a_member_that_waits_for_partitions_gets_them_after_the_downgrade() -> None:
+    s = scenario(t=4)
+    s.join("a", instance_id="i")
+    other = ClassicConsumer(s)
+    while not other.generation > 0:
+        other.step()
+    assert other.partitions == [], "the member has its epoch, and its partitions have an owner"
+    settle(s, ClassicConsumer(s, instance_id="i"), other)
+
+
 # ---------------------------------------------------------------- classic members
 
 

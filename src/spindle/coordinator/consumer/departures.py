@@ -74,11 +74,12 @@ class Departures:
     ) -> None:
         """Make the group classic, with a static member in place of an earlier one.
 
-        The members go on without a rebalance if their assignments are those of this epoch.
+        The members go on without a rebalance if all others have their assignments of this epoch.
         """
         classic = downgraded_group(group, [replaced.member_id], joining, epoch, topics, now_ms)
         self._downgrade(group, classic, now_ms, out)
-        if epoch > group.assignment_epoch:
+        others = [m for m in group.members.values() if m is not replaced]
+        if epoch > group.assignment_epoch or not all(m.is_reconciled_to(epoch) for m in others):
             self._rebalances.prepare(classic, now_ms, out)
 
     def _downgrade(
