@@ -71,6 +71,17 @@ def describe(*groups: str, operations: bool = False) -> Body:
     return {"group_ids": list(groups), "include_authorized_operations": operations}
 
 
+def classic(metadata: bytes, member: str = "c1", kind: str = "consumer") -> Body:
+    return {
+        "group_id": GROUP,
+        "session_timeout_ms": 30_000,
+        "rebalance_timeout_ms": 1_000,
+        "member_id": member,
+        "protocol_type": kind,
+        "protocols": [{"name": "range", "metadata": metadata}],
+    }
+
+
 CASES = [
     Case("assigns at once", "incremental_alter_configs", {"validate_only": False, "resources": [
         {"resource_type": GROUP_CONFIG, "resource_name": name, "configs": [
@@ -107,6 +118,16 @@ CASES = [
     Case("classic member", "join_group", {
         "group_id": GROUP, "session_timeout_ms": 30_000, "rebalance_timeout_ms": 1_000, "member_id": "",
         "protocol_type": "other", "protocols": [{"name": "range", "metadata": b"m"}]}, range(9, 10)),
+    Case("classic member, empty subscription", "join_group", classic(b""), range(9, 10)),
+    Case("classic member, unreadable subscription", "join_group", classic(b"\x00\x01\x00\x00\x00\x09x"), range(9, 10)),
+    Case("classic member, subscription without topics", "join_group", classic(b"\x00\x00\x00\x00\x00\x00\xff\xff\xff\xff", ""), range(9, 10)),
+    Case("classic heartbeat of a consumer member", "heartbeat", {
+        "group_id": GROUP, "generation_id": 2, "member_id": "m1"}, range(4, 5)),
+    Case("classic heartbeat of nobody", "heartbeat", {
+        "group_id": GROUP, "generation_id": 2, "member_id": "who"}, range(4, 5)),
+    Case("classic sync of a consumer member", "sync_group", {
+        "group_id": GROUP, "generation_id": 2, "member_id": "m1", "protocol_type": "consumer",
+        "protocol_name": "range", "assignments": []}, range(5, 6)),
     Case("with a consumer group", "list_groups", {"states_filter": [], "types_filter": ["consumer"]}, range(5, 6)),
     Case("reconciling ones", "list_groups", {"states_filter": ["Reconciling"], "types_filter": []}),
     Case("stable consumer groups", "list_groups", {"states_filter": ["stable"], "types_filter": ["Consumer"]}),
