@@ -120,8 +120,8 @@ class _Run:
         await asker.versions()
         asker.close()
 
-    async def _until_over(self, maker: CaseMaker, *helpers: Coroutine[Any, Any, None]) -> None:
-        tasks = [asyncio.ensure_future(work) for work in (*helpers, self._watch())]
+    async def _until_over(self, maker: CaseMaker, *clients: Coroutine[Any, Any, None]) -> None:
+        tasks = [asyncio.ensure_future(work) for work in (*clients, self._watch())]
         tasks += [asyncio.ensure_future(self._attack(maker)) for _ in range(self.plan.attackers)]
         try:
             await asyncio.gather(*tasks)
