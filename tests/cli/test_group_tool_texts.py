@@ -3,6 +3,7 @@
 import pytest
 
 from spindle.cli.tools.failures import ToolFailed
+from spindle.cli.tools.groups import end_offsets
 from spindle.cli.tools.groups_offsets import outcome_lines, parse_partitions
 from spindle.cli.tools.groups_reset import (
     parse_date_time,
@@ -25,9 +26,11 @@ from spindle.client.admin.groups import (
     GroupOffset,
     MemberDescription,
 )
-from spindle.client.cluster import BrokerAddress
+from spindle.client.cluster import BrokerAddress, ClusterView, PartitionView, TopicView
+from spindle.client.offsets import FoundOffset
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import TopicPartition
+from spindle.common.uuids import ZERO_UUID
 
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
 MEMBER = MemberDescription("m-1", None, "c", "/h", (T1, T0))
@@ -148,3 +151,27 @@ def test_forgotten_positions() -> None:
     lines = outcome_lines("g", error, {T0: error})
     assert lines[1] == ("Error: Encountered some partition-level error, see the follow-up details.")
     assert lines[-1].endswith("GroupSubscribedToTopicException: still read")
+
+
+class OneLeader:
+    """A cluster where only T0 has a leader; asking for the offset of another fails."""
+
+    def metadata(self, topics: list[str]) -> ClusterView:
+        partitions = {
+            number: PartitionView(number, leader, 0, (1,), (), ())
+            for number, leader in enumerate((1, -1))
+        }
+        broker = BrokerAddress(1, "h", 9092)
+        topic = TopicView("t", ZERO_UUID, False, partitions)
+        return ClusterView(brokers={1: broker}, topics={"t": topic})
+
+    def list_offsets(self, times: dict[TopicPartition, int]) -> dict[TopicPartition, FoundOffset]:
+        assert list(times) == [T0]
+        return {T0: FoundOffset(10, -1, -1)}
+
+
+def test_the_end_of_a_partition_without_a_leader_is_unknown() -> None:
+    ends = end_offsets(OneLeader(), [T0, T1])  # type: ignore[arg-type]
+    committed = {T0: GroupOffset(3, -1, ""), T1: GroupOffset(3, -1, "")}
+    lines = offset_lines(partition_rows(group(), committed, ends), verbose=False)
+    assert [line.split()[3:6] for line in lines[2:]] == [["3", "10", "7"], ["3", "-", "-"]]

@@ -1,18 +1,19 @@
-"""kafka-transactions: our tool and Kafka's, against one node of Kafka."""
+"""kafka-transactions: our tool and Kafka's, each against Kafka and against Spindle."""
 
 from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
-from peers.compare import Answer, difference, plain
+from peers.compare import Answer, Pair, difference, plain
 from peers.home_scripts import comparable, run_script
 from peers.java_tools import JavaTools, ToolResult
-from peers.node import KafkaNode, Node
+from peers.node import Node
 
 from spindle.cli.tools.bootstrap import connect
 from spindle.client.producing import produce_request
@@ -26,33 +27,42 @@ HANGING_ID = 4711
 _LAST_VERSION_WITHOUT_IMPLICIT_PARTITIONS = 11
 _TRANSACTION_LIMIT_MS = 60_000
 _DURATION = re.compile(rf"({_TRANSACTION_LIMIT_MS}\s+\d+\s+)\d+\s*")
+_TIME_MS = re.compile(r"\b1\d{12}\b")
 _CLIENT_LOG = re.compile(r"(ERROR|WARN) \[AdminClient ")
 
 
-@pytest.fixture(scope="module")
-def node(tmp_path_factory: pytest.TempPathFactory, java_tools: JavaTools) -> Iterator[Node]:
-    """A node of Kafka with a committed, an open and a hanging transaction."""
-    overrides = {"transaction.partition.verification.enable": "false"}
-    kafka = KafkaNode(tmp_path_factory.mktemp("txn") / "kafka", overrides=overrides)
-    try:
-        with kafka:
-            java_tools.run(
-                "topics", "--bootstrap-server", kafka.bootstrap,
-                "--create", "--topic", TOPIC, "--partitions", "3",
-            ).check()  # fmt: skip
-            committed, opened = (producer(kafka, name) for name in ("committed", "opened"))
-            for each in (committed, opened):
-                each.init_transactions()
-                each.begin_transaction()
-                for partition in (0, 1):
-                    each.produce(TOPIC, b"value", partition=partition)
-                each.flush()
-            committed.commit_transaction()
-            hang(kafka)
-            yield kafka
-            opened.abort_transaction()
-    finally:
-        kafka.remove()
+NODE_OVERRIDES = {"transaction.partition.verification.enable": "false"}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def prepared(module_pair: Pair) -> Iterator[None]:
+    """Make a committed, an open and a hanging transaction on each node."""
+    opened = [prepare(module_pair.java_tools, node) for node in both(module_pair)]
+    yield
+    for each in opened:
+        each.abort_transaction()
+
+
+def both(pair: Pair) -> tuple[Node, Node]:
+    return pair.reference, pair.candidate
+
+
+def prepare(java_tools: JavaTools, node: Node) -> Producer:
+    """Return the producer of the open transaction."""
+    java_tools.run(
+        "topics", "--bootstrap-server", node.bootstrap,
+        "--create", "--topic", TOPIC, "--partitions", "3",
+    ).check()  # fmt: skip
+    committed, opened = (producer(node, name) for name in ("committed", "opened"))
+    for each in (committed, opened):
+        each.init_transactions()
+        each.begin_transaction()
+        for partition in (0, 1):
+            each.produce(TOPIC, b"value", partition=partition)
+        each.flush()
+    committed.commit_transaction()
+    hang(node)
+    return opened
 
 
 def producer(node: Node, transactional_id: str) -> Producer:
@@ -66,14 +76,14 @@ def producer(node: Node, transactional_id: str) -> Producer:
     )
 
 
-def hang(node: Node) -> None:
+def hang(node: Node, producer_epoch: int = 0) -> None:
     """Open a transaction in a partition that no coordinator knows of."""
     partition = TopicPartition(TOPIC, 2)
     record = SimpleRecord(value=b"lost", timestamp_ms=int(time.time() * 1000) - 3_600_000)
     batch = build_batch(
         [record],
         producer_id=HANGING_ID,
-        producer_epoch=0,
+        producer_epoch=producer_epoch,
         base_sequence=0,
         is_transactional=True,
     )
@@ -148,48 +158,67 @@ COMMANDS = [
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
-def test_the_same_lines(
-    node: Node, java_tools: JavaTools, home: Path, command: tuple[str, ...]
-) -> None:
-    words = ("--bootstrap-server", node.bootstrap, *command)
-    theirs = shown(java_tools.run("transactions", *words), node)
-    ours = shown(run_script(home, "transactions", *words), node)
-    assert theirs == ours, difference(theirs, ours)
+def test_the_same_lines(pair: Pair, home: Path, command: tuple[str, ...]) -> None:
+    answers = []
+    for node in both(pair):
+        words = ("--bootstrap-server", node.bootstrap, *command)
+        theirs = shown(pair.java_tools.run("transactions", *words), node)
+        ours = shown(run_script(home, "transactions", *words), node)
+        assert theirs == ours, f"{node.kind}: {difference(theirs, ours)}"
+        answers.append(theirs | {"stdout": [_TIME_MS.sub("<time>", x) for x in theirs["stdout"]]})
+    assert answers[0] == answers[1], difference(*answers)
 
 
-def test_a_hanging_transaction_is_found_and_aborted(
-    node: Node, java_tools: JavaTools, home: Path
-) -> None:
-    at = ("--bootstrap-server", node.bootstrap)
-    search = (*at, "find-hanging", "--topic", TOPIC)
-    lines = run_script(home, "transactions", *search).check().lines
-    assert lines[0].split()[:3] == ["Topic", "Partition", "ProducerId"]
-    found = lines[1].split()
-    assert found[:3] == [TOPIC, "2", str(HANGING_ID)]
-    abort = ("abort", "--topic", TOPIC, "--partition", "2", "--start-offset", found[5])
-    run_script(home, "transactions", *at, *abort).check()
-    theirs = java_tools.run("transactions", *search)
-    assert len(theirs.check().lines) == 1
+def test_a_hanging_transaction_is_found_and_aborted(pair: Pair, home: Path) -> None:
+    """One node is asked by our tool, the other by Kafka's; then the same the other way round."""
+    java, script = pair.java_tools.run, partial(run_script, home)
+    for turn in (0, 1):
+        for number, node in enumerate(both(pair)):
+            run = (java, script)[(turn + number) % 2]
+            if turn:
+                hang(node, producer_epoch=1)
+            search = (
+                "transactions", "--bootstrap-server", node.bootstrap,
+                "find-hanging", "--topic", TOPIC,
+            )  # fmt: skip
+            lines = run(*search).check().lines
+            assert lines[0].split()[:3] == ["Topic", "Partition", "ProducerId"]
+            found = lines[1].split()
+            assert found[:3] == [TOPIC, "2", str(HANGING_ID)]
+            abort = ("abort", "--topic", TOPIC, "--partition", "2")
+            # Both forms: by the first offset, and by what the coordinator of old knows.
+            named = (
+                ("--start-offset", found[5])
+                if turn == 0
+                else (
+                    "--producer-id", found[2],
+                    "--producer-epoch", found[3],
+                    "--coordinator-epoch", found[4],
+                )
+            )  # fmt: skip
+            run(*search[:3], *abort, *named).check()
+            assert len(java(*search).check().lines) == 1
 
 
 @pytest.mark.parametrize("kind", ["ours", "theirs"])
-def test_a_terminated_transaction_is_aborted(
-    node: Node, java_tools: JavaTools, home: Path, kind: str
-) -> None:
-    stuck = producer(node, f"stuck-{kind}")
-    stuck.init_transactions()
-    stuck.begin_transaction()
-    stuck.produce(TOPIC, b"value", partition=0)
-    stuck.flush()
-    at = ("--bootstrap-server", node.bootstrap)
-    words = (*at, "forceTerminateTransaction", "--transactionalId", f"stuck-{kind}")
-    if kind == "ours":
-        run_script(home, "transactions", *words).check()
-    else:
-        java_tools.run("transactions", *words).check()
-    describe = (*at, "describe", "--transactional-id", f"stuck-{kind}")
+def test_a_terminated_transaction_is_aborted(pair: Pair, home: Path, kind: str) -> None:
+    run = pair.java_tools.run if kind == "theirs" else partial(run_script, home)
+    for node in both(pair):
+        stuck = producer(node, f"stuck-{kind}")
+        stuck.init_transactions()
+        stuck.begin_transaction()
+        stuck.produce(TOPIC, b"value", partition=0)
+        stuck.flush()
+        at = ("--bootstrap-server", node.bootstrap)
+        name = ("--transactionalId", f"stuck-{kind}")
+        run("transactions", *at, "forceTerminateTransaction", *name).check()
+        wait_aborted(run, node, f"stuck-{kind}")
+
+
+def wait_aborted(run: Callable[..., ToolResult], node: Node, transactional_id: str) -> None:
+    describe = ("describe", "--transactional-id", transactional_id)
     for _ in range(50):
-        answer = run_script(home, "transactions", *describe).check()
+        answer = run("transactions", "--bootstrap-server", node.bootstrap, *describe).check()
         if answer.lines[1].split()[4] in ("CompleteAbort", "Empty"):
             return
     raise AssertionError(answer.stdout)

@@ -96,6 +96,12 @@ class ClusterView:
             raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE, f"partition {of}")
         return leader
 
+    def has_leader(self, of: TopicPartition) -> bool:
+        """Return whether the partition exists and a broker that serves leads it now."""
+        topic = self.topics.get(of.topic)
+        found = None if topic is None else topic.partitions.get(of.partition)
+        return found is not None and found.leader in self.brokers
+
     def by_leader(
         self, partitions: Iterable[TopicPartition]
     ) -> dict[BrokerAddress, list[TopicPartition]]:

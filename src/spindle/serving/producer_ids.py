@@ -1,5 +1,6 @@
 """Producer ids, handed out from blocks that the controller allocates (KIP-730)."""
 
+from collections import deque
 from typing import Any
 
 from spindle.common.errors import ApiError, ErrorCode
@@ -18,14 +19,13 @@ class NoProducerId(ApiError):
 
 
 class ProducerIds:
-    """The rest of the block that the controller allocated to this broker."""
+    """The rest of the blocks that the controller allocated to this broker."""
 
     def __init__(self, broker_id: int, controller: ControllerChannel) -> None:
         self._broker_epoch = -1
         self._broker_id = broker_id
         self._controller = controller
-        self._next = 0
-        self._end = 0
+        self._blocks: deque[range] = deque()
 
     def begin_epoch(self, broker_epoch: int) -> None:
         """Ask for further blocks in this epoch of the broker."""
@@ -47,10 +47,12 @@ class ProducerIds:
         Raises:
             NoProducerId: none is left; `prepare` asks for more.
         """
-        if self._next == self._end:
+        if not self._blocks:
             raise NoProducerId
-        self._next += 1
-        return self._next - 1
+        block = self._blocks.popleft()
+        if len(block) > 1:
+            self._blocks.appendleft(block[1:])
+        return block[0]
 
     async def prepare(self) -> None:
         """Ask the controller for a block if no producer id is left.
@@ -58,7 +60,7 @@ class ProducerIds:
         Raises:
             ApiError: as `take`.
         """
-        while self._next == self._end:
+        while not self._blocks:
             await self._allocate()
 
     async def _allocate(self) -> None:
@@ -74,6 +76,7 @@ class ProducerIds:
         self._use(response)
 
     def _use(self, block: Any) -> None:
-        # Two requests may be under way: the later block replaces the rest of the earlier one.
-        self._next = block.producer_id_start
-        self._end = block.producer_id_start + block.producer_id_len
+        # Two requests may be under way: the later block is used after the earlier one.
+        if block.producer_id_len > 0:
+            start = block.producer_id_start
+            self._blocks.append(range(start, start + block.producer_id_len))

@@ -249,7 +249,7 @@ def _describe(options: Options, client: WireClient) -> None:
         if wants_offsets:
             committed = committed_offsets(client, group.group_id)
             assigned = (p for member in group.members for p in member.assignment)
-            rows = partition_rows(group, committed, _ends(client, [*committed, *assigned]))
+            rows = partition_rows(group, committed, end_offsets(client, [*committed, *assigned]))
             lines = offset_lines(rows, verbose=verbose) if rows else []
         else:
             rows = None
@@ -276,18 +276,16 @@ def _has_members_to_show(group: GroupDescription) -> bool:
     return True
 
 
-def _ends(client: WireClient, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-    """Return the end offsets of the partitions that still exist."""
+def end_offsets(
+    client: WireClient, partitions: Iterable[TopicPartition]
+) -> dict[TopicPartition, int]:
+    """Return the end offsets of the partitions that exist and have a leader."""
     wanted = list(dict.fromkeys(partitions))
     if not wanted:
         return {}
     view = client.metadata(sorted({partition.topic for partition in wanted}))
-    there = [
-        p
-        for p in wanted
-        if p.topic in view.topics and p.partition in view.topic(p.topic).partitions
-    ]
-    found = client.list_offsets(dict.fromkeys(there, LATEST)) if there else {}
+    led = [each for each in wanted if view.has_leader(each)]
+    found = client.list_offsets(dict.fromkeys(led, LATEST)) if led else {}
     return {partition: each.offset for partition, each in found.items()}
 
 
