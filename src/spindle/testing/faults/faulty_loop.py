@@ -34,9 +34,19 @@ class FaultyLoop(_EventLoop):
             return await super().create_connection(protocol_factory, host, port, **options)
         await network.wait_passable(peer)
         options["local_addr"] = (network.own_address, 0)
-        _, made = await super().create_connection(
-            lambda: FaultyConnection(protocol_factory(), network, peer), host, port, **options
-        )
+        begun: list[FaultyConnection] = []
+
+        def make() -> FaultyConnection:
+            begun.append(FaultyConnection(protocol_factory(), network, peer))
+            return begun[-1]
+
+        try:
+            _, made = await super().create_connection(make, host, port, **options)
+        except BaseException:
+            # uvloop tells no protocol of the end when its caller gives up just as it is connected.
+            for connection in begun:
+                network.discard(connection)
+            raise
         return made, made.inner
 
     async def create_server(self, protocol_factory: Any, *args: Any, **options: Any) -> Any:
