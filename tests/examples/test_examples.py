@@ -105,6 +105,10 @@ def test_the_tests_of_the_application_pass_with_the_fixtures() -> None:
     run_tests("test_orders.py")
 
 
+def test_the_test_of_the_exactly_once_application_passes() -> None:
+    run_tests("test_invoices.py")
+
+
 def test_every_example_is_described() -> None:
     described = set(re.findall(r"\]\((\w+\.py)\)", (EXAMPLES / "README.md").read_text()))
     assert described == {path.name for path in EXAMPLES.glob("*.py")}
