@@ -15,6 +15,7 @@ from spindle.common.ids import OFFSETS_TOPIC
 from spindle.config.broker_values import BrokerValues
 from spindle.config.node_config import NodeConfig
 from spindle.config.resources import ResourceType
+from spindle.log.cleaning.cleaning import CleaningSettings
 from spindle.metadata.configs import DEFAULT_BROKER, ConfigsImage
 from spindle.metadata.image import EMPTY_IMAGE
 from spindle.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
@@ -46,8 +47,8 @@ class IdleDirectory:
         self.executor = self.cleaner = self
         self.map_sizes: asyncio.Queue[int] = asyncio.Queue()
 
-    def next_pass(self, now_ms: int, map_bytes: int) -> None:
-        self.map_sizes.put_nowait(map_bytes)
+    def next_pass(self, now_ms: int, settings: CleaningSettings) -> None:
+        self.map_sizes.put_nowait(settings.map_bytes)
 
     async def submit(self, work: Callable[..., Any], *arguments: Any) -> Any:
         return work(*arguments)
