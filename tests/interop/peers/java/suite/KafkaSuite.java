@@ -130,9 +130,14 @@ public final class KafkaSuite {
         method.invoke(test, given(method.getParameters(), cluster));
     }
 
+    /** Return the test of that name; a suite may have another method of the same name. */
     private static Method method(Class<?> suite, String name) {
         for (Method method : suite.getDeclaredMethods()) {
-            if (method.getName().equals(name)) {
+            boolean isTest = true;
+            for (Class<?> type : method.getParameterTypes()) {
+                isTest &= type == ClusterInstance.class;
+            }
+            if (isTest && method.getName().equals(name)) {
                 return method;
             }
         }
