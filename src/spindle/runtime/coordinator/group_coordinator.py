@@ -45,7 +45,7 @@ from spindle.protocol.messages.txn_offset_commit import (
 )
 from spindle.protocol.records.control import EndTransactionMarker
 from spindle.replicas.metadata_view import MetadataView
-from spindle.runtime.coordinator.load_totals import NOTHING_LOADED
+from spindle.runtime.coordinator.group_load_totals import NOTHING_LOADED
 from spindle.runtime.coordinator.marker_watch import MarkerWatch, VerifyOffsets
 from spindle.runtime.coordinator.shard_driver import ShardDriver, ShardState
 from spindle.runtime.coordinator.shard_table import ShardTable

@@ -6,20 +6,20 @@ from spindle.coordinator.shard import GroupShard
 from spindle.runtime.coordinator.shard_driver import ShardDriver
 
 
-class LoadTotals(NamedTuple):
+class GroupLoadTotals(NamedTuple):
     """Totals of the shards that were loaded together, for one line in the log."""
 
     partitions: int
     groups: int
     records: int
 
-    def plus(self, shard: ShardDriver[GroupShard]) -> "LoadTotals":
+    def plus(self, shard: ShardDriver[GroupShard]) -> "GroupLoadTotals":
         """Return the totals with a shard that has just been loaded."""
-        return LoadTotals(
+        return GroupLoadTotals(
             self.partitions + 1,
             self.groups + len(shard.shard.groups),
             self.records + shard.loaded_records,
         )
 
 
-NOTHING_LOADED: Final = LoadTotals(0, 0, 0)
+NOTHING_LOADED: Final = GroupLoadTotals(0, 0, 0)
