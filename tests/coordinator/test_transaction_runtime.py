@@ -12,6 +12,8 @@ from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import TRANSACTIONS_TOPIC, TopicPartition
 from spindle.coordinator.transactions.config import TransactionsConfig
 from spindle.coordinator.transactions.ending import EndRequest
+from spindle.coordinator.transactions.records import TransactionRecord
+from spindle.coordinator.transactions.shard import TransactionEffects
 from spindle.metadata.feature_image import FeaturesImage
 from spindle.metadata.features import TRANSACTION_VERSION
 from spindle.metadata.image import MetadataImage
@@ -104,7 +106,7 @@ class Leaders:
 class TransactionBroker:
     """A broker that leads all partitions of `__transaction_state`."""
 
-    def __init__(self, log: MemoryLog | None = None) -> None:
+    def __init__(self, log: MemoryLog | None = None, settings: ShardSettings | None = None) -> None:
         self.log = log or MemoryLog()
         self.view = View(self.image())
         self.controller = Controller()
@@ -115,8 +117,8 @@ class TransactionBroker:
             self.log,
             self.view,  # type: ignore[arg-type]
             standing_clock,
-            ShardSettings(retry_ms=1),
-            ProducerIds(1, self.controller),
+            settings or ShardSettings(retry_ms=1),
+            ProducerIds(1, self.controller, asyncio.get_running_loop()),
             LISTENER,
             self.leaders,
         )
@@ -258,6 +260,30 @@ def test_a_fenced_coordinator_sends_no_more_markers() -> None:
     with_broker(story)
 
 
+def test_markers_whose_report_had_to_wait_for_too_long_are_reported_again() -> None:
+    async def story() -> None:
+        broker = TransactionBroker(settings=ShardSettings(commit_timeout_ms=20))
+        await broker.transactions.shards.wait_loaded()
+        broker.leaders.gate = asyncio.Event()
+        await broker.end(await broker.begin())
+        driver = broker.transactions.shards.of("tx")
+        broker.log.gate = asyncio.Event()
+        stuck = TransactionEffects()
+        stuck.records.append(TransactionRecord("other", None))
+        driver.submit(lambda *_: stuck, is_exclusive=True)
+        broker.leaders.gate.set()
+        await settle()
+        # The report waits behind the exclusive operation, as this does.
+        with pytest.raises(ApiError, match="COORDINATOR_NOT_AVAILABLE"):
+            await driver.submit(lambda *_: TransactionEffects())
+        broker.log.gate.set()
+        await broker.until("CompleteCommit")
+        assert len(broker.leaders.requests) == 1  # a leader may refuse the same marker again
+        await broker.transactions.close()
+
+    run(story)
+
+
 def test_a_new_coordinator_writes_the_markers_that_are_missing() -> None:
     async def story(broker: TransactionBroker) -> None:
         broker.leaders.gate = asyncio.Event()
@@ -299,6 +325,14 @@ def test_producer_ids_come_in_blocks() -> None:
             await broker.init("tx6")
         broker.controller.is_down = False
         assert await broker.init("tx6") == (6, 0)
+
+    with_broker(story)
+
+
+def test_a_burst_of_new_transactional_ids_outlasts_a_block_of_producer_ids() -> None:
+    async def story(broker: TransactionBroker) -> None:
+        producers = await asyncio.gather(*[broker.init(f"tx{n}") for n in range(7)])
+        assert sorted(producers) == [(n, 0) for n in range(7)]
 
     with_broker(story)
 

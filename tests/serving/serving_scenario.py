@@ -76,7 +76,7 @@ class ServingScenario(BrokerScenario):
             move_replica=_UNUSED,
             controller=_UNUSED,
             fetch_sessions=FetchSessionCache(10, lambda: next(ids)),
-            producer_ids=ProducerIds(ME, _UNUSED),
+            producer_ids=ProducerIds(ME, _UNUSED, self.loop),
             producer_turns=ProducerTurns(),
             groups=_UNUSED,
             transactions=_UNUSED,

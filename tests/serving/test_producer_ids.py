@@ -1,32 +1,84 @@
 """Producer ids from the controller's blocks."""
 
 import asyncio
+from collections.abc import Callable, Coroutine
 from typing import Any
 
+import pytest
+
+from spindle.common.errors import ApiError, ErrorCode
 from spindle.protocol.messages.allocate_producer_ids import AllocateProducerIdsResponse
 from spindle.serving.producer_ids import ProducerIds
 
 
 class SlowController:
-    """Allocates blocks of two producer ids, when both requests for one are under way."""
+    """Allocates blocks of two producer ids, or refuses, each time when `answer` is released."""
 
     def __init__(self) -> None:
         self.asked = 0
-        self.both = asyncio.Event()
+        self.answer = asyncio.Semaphore(0)
+        self.is_down = False
 
     async def request(self, *_: Any) -> AllocateProducerIdsResponse:
         self.asked += 1
         start = 2 * self.asked
-        if self.asked == 2:
-            self.both.set()
-        await self.both.wait()
+        await self.answer.acquire()
+        if self.is_down:
+            raise ApiError(ErrorCode.NOT_CONTROLLER)
         return AllocateProducerIdsResponse(producer_id_start=start, producer_id_len=2)
 
 
-def test_a_block_that_comes_at_once_with_another_replaces_nothing() -> None:
-    async def taken() -> list[int]:
-        ids = ProducerIds(1, SlowController())  # type: ignore[arg-type]
-        both = await asyncio.gather(ids.take(), ids.take())
-        return [*both, ids.take_now(), ids.take_now()]
+async def settle() -> None:
+    for _ in range(10):
+        await asyncio.sleep(0)
 
-    assert sorted(asyncio.run(taken())) == [2, 3, 4, 5]
+
+def with_ids(story: Callable[[ProducerIds, SlowController], Coroutine[Any, Any, None]]) -> None:
+    async def whole() -> None:
+        controller = SlowController()
+        ids = ProducerIds(1, controller, asyncio.get_running_loop())  # type: ignore[arg-type]
+        await asyncio.wait_for(story(ids, controller), 20)
+
+    asyncio.run(whole())
+
+
+def test_one_block_at_a_time_is_asked_for() -> None:
+    async def story(ids: ProducerIds, controller: SlowController) -> None:
+        taking = [asyncio.ensure_future(ids.take()) for _ in range(5)]
+        for asked in (1, 2, 3):
+            await settle()
+            assert controller.asked == asked
+            controller.answer.release()
+        assert sorted(await asyncio.gather(*taking)) == [2, 3, 4, 5, 6]
+        assert ids.take_now() == 7
+        assert controller.asked == 3
+
+    with_ids(story)
+
+
+def test_a_refusal_reaches_all_who_wait() -> None:
+    async def story(ids: ProducerIds, controller: SlowController) -> None:
+        controller.is_down = True
+        taking = [asyncio.ensure_future(ids.take()) for _ in range(3)]
+        await settle()
+        controller.answer.release()
+        for each in taking:
+            with pytest.raises(ApiError, match="COORDINATOR_LOAD_IN_PROGRESS: NOT_CONTROLLER"):
+                await each
+        assert controller.asked == 1
+
+    with_ids(story)
+
+
+def test_another_asks_when_the_first_is_cancelled() -> None:
+    async def story(ids: ProducerIds, controller: SlowController) -> None:
+        taking = [asyncio.ensure_future(ids.take()) for _ in range(3)]
+        await settle()
+        taking[0].cancel()
+        taking[1].cancel()
+        await settle()
+        assert controller.asked == 2
+        controller.answer.release()
+        assert await taking[2] == 4
+
+    with_ids(story)

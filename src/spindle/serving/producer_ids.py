@@ -8,7 +8,7 @@ from spindle.protocol.messages.allocate_producer_ids import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
 )
-from spindle.serving.ports import ControllerChannel
+from spindle.serving.ports import ControllerChannel, EventLoop
 
 
 class NoProducerId(ApiError):
@@ -19,13 +19,20 @@ class NoProducerId(ApiError):
 
 
 class ProducerIds:
-    """The rest of the blocks that the controller allocated to this broker."""
+    """The rest of the blocks that the controller allocated to this broker.
 
-    def __init__(self, broker_id: int, controller: ControllerChannel) -> None:
+    One request for a block is under way at a time; all who need an id wait for its answer.
+    """
+
+    def __init__(self, broker_id: int, controller: ControllerChannel, loop: EventLoop) -> None:
         self._broker_epoch = -1
         self._broker_id = broker_id
         self._controller = controller
+        self._loop = loop
         self._blocks: deque[range] = deque()
+        self._is_allocating = False
+        self._waiting: list[Any] = []
+        """Futures that get None, or the error, when the request that is under way has ended."""
 
     def begin_epoch(self, broker_epoch: int) -> None:
         """Ask for further blocks in this epoch of the broker."""
@@ -61,22 +68,42 @@ class ProducerIds:
             ApiError: as `take`.
         """
         while not self._blocks:
-            await self._allocate()
+            if not self._is_allocating:
+                await self._allocate()
+                continue
+            # A future of its own, because a request that is cancelled cancels what it waits for.
+            ended = self._loop.create_future()
+            self._waiting.append(ended)
+            error: ApiError | None = await ended
+            if error is not None:
+                raise ApiError(error.code, error.message)
 
     async def _allocate(self) -> None:
+        """Add a block; tell those who wait. If this is cancelled, one of them asks again."""
+        failure: ApiError | None = None
+        self._is_allocating = True
+        try:
+            self._blocks.append(await self._ask())
+        except ApiError as error:
+            failure = ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, str(error))
+            raise failure from error
+        finally:
+            self._is_allocating = False
+            waiting, self._waiting = self._waiting, []
+            for ended in waiting:
+                if not ended.done():
+                    ended.set_result(failure)
+
+    async def _ask(self) -> range:
+        """Return a block that the controller has allocated, which is never empty."""
         request = AllocateProducerIdsRequest(
             broker_id=self._broker_id, broker_epoch=self._broker_epoch
         )
-        try:
-            response: AllocateProducerIdsResponse = await self._controller.request(request)
-        except ApiError as error:
-            raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, str(error)) from error
-        if response.error_code:
-            raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        self._use(response)
-
-    def _use(self, block: Any) -> None:
-        # Two requests may be under way: the later block is used after the earlier one.
-        if block.producer_id_len > 0:
-            start = block.producer_id_start
-            self._blocks.append(range(start, start + block.producer_id_len))
+        response: AllocateProducerIdsResponse = await self._controller.request(request)
+        if response.error_code or response.producer_id_len <= 0:
+            raise ApiError(
+                ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+                f"the controller allocated no block (error {response.error_code})",
+            )
+        start = response.producer_id_start
+        return range(start, start + response.producer_id_len)

@@ -102,7 +102,7 @@ class BrokerServer:
         )
         self.mover = self._make_mover()
         self.verification = CoordinatorQuestions(config, self.metadata, env.connect)
-        self._producer_ids = ProducerIds(config.node_id, env.channel)
+        self._producer_ids = ProducerIds(config.node_id, env.channel, self._loop)
         self.coordinators = Coordinators(env, self.replicas, self.metadata, self._producer_ids)
         self.groups = self.coordinators.groups
         self._followed = EMPTY_IMAGE

@@ -8,7 +8,8 @@ coordinator of its transaction.
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple
+from functools import partial
+from typing import Any, Final, NamedTuple
 
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import TopicPartition
@@ -66,6 +67,8 @@ class MarkerSender:
         self._queues: dict[int, list[_Marker]] = {}
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._retries: list[_Marker] = []
+        self._unreported: list[_Marker] = []
+        """Markers that are written, or not needed, of which their shards could not be told."""
         self._retry: asyncio.TimerHandle | None = None
         self._is_closed = False
 
@@ -120,16 +123,27 @@ class MarkerSender:
             )
 
     def _try_later(self, marker: _Marker) -> None:
-        if self._is_closed:
-            return
-        self._retries.append(marker)
+        if not self._is_closed:
+            self._retries.append(marker)
+            self._set_retry()
+
+    def _report_later(self, markers: Sequence[_Marker], error: BaseException) -> None:
+        """Keep markers that are written: a leader may refuse to write them a second time."""
+        if not self._is_closed:
+            log.info("Markers of %r are reported again: %s", markers[0].transaction, error)
+            self._unreported += markers
+            self._set_retry()
+
+    def _set_retry(self) -> None:
         if self._retry is None:
             loop = asyncio.get_running_loop()
-            self._retry = loop.call_later(_RETRY_S, self._route_again)
+            self._retry = loop.call_later(_RETRY_S, self._go_on)
 
-    def _route_again(self) -> None:
+    def _go_on(self) -> None:
         self._retry = None
+        unreported, self._unreported = self._unreported, []
         markers, self._retries = self._retries, []
+        self._report(unreported)
         self._route(markers)
 
     def _driver(self, marker: _Marker) -> ShardDriver[TransactionShard] | None:
@@ -202,13 +216,21 @@ class MarkerSender:
             driver = self._driver(written[0])
             if driver is None:
                 continue
-            shard, partitions = driver.shard, [marker.partition for marker in written]
+            operation = _markers_written(
+                driver.shard, transaction, [marker.partition for marker in written]
+            )
             try:
-                driver.submit(_markers_written(shard, transaction, partitions))
+                reported = driver.submit(operation)
             except ApiError as error:
-                log.info("Markers of %r are reported again: %s", transaction, error)
-                for marker in written:
-                    self._try_later(marker)
+                self._report_later(written, error)
+            else:
+                reported.add_done_callback(partial(self._report_ended, written))
+
+    def _report_ended(self, markers: Sequence[_Marker], reported: "asyncio.Future[Any]") -> None:
+        """Report again if the shard gave up before it had taken note."""
+        error = reported.exception()
+        if error is not None:
+            self._report_later(markers, error)
 
 
 def _markers_written(

@@ -239,11 +239,12 @@ class TransactionCoordinator:
 
     async def _with_producer_id(self, ask: Callable[[], Awaitable[T]]) -> T:
         """Return the answer; ask again when there are producer ids if it needs a new one."""
-        try:
-            return await ask()
-        except NoProducerId:
-            await self._producer_ids.prepare()
-        return await ask()
+        while True:
+            try:
+                return await ask()
+            except NoProducerId:
+                # Others may take the whole block before this request has its turn.
+                await self._producer_ids.prepare()
 
 
 def _log_loaded(shard: ShardDriver[TransactionShard]) -> None:
