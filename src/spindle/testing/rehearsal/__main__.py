@@ -35,8 +35,9 @@ def main(schedules: int, seed: int, kafka_libs: Path | None, java: str, keep: Pa
 
     Disks fail, run full, turn read-only, become slow and are replaced, and come back on the running
     broker or at a restart; brokers are killed, paused, restarted and cut off; directories are
-    cordoned and replicas moved. A checker knows every
-    acknowledged record. The exit code is 1 if one was lost, duplicated or out of order.
+    cordoned and replicas moved. A checker knows every acknowledged record and every transaction.
+    The exit code is 1 if a record was lost, duplicated or out of order, if a transaction is visible
+    in part or although it was aborted, or if an exactly-once copy is not exact.
     """
     console = Console(highlight=False)
     home = None if kafka_libs is None else JavaHome(java, kafka_libs)

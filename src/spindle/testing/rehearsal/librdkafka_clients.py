@@ -33,7 +33,7 @@ _POLL_S: Final = 0.1
 _COMMIT_EVERY: Final = 40
 _ASK_EVERY_S: Final = 0.3
 _READ_S: Final = 60.0
-_QUIET: Final = {"log_level": 0, "reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 300}
+QUIET: Final = {"log_level": 0, "reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 300}
 
 
 def parsed(value: bytes) -> NumberedRecord:
@@ -100,7 +100,7 @@ class ProducerThread(ClientThread):
     def work(self) -> None:
         producer = Producer(
             {
-                **_QUIET,
+                **QUIET,
                 "bootstrap.servers": self.bootstrap,
                 "enable.idempotence": True,
                 "linger.ms": 2,
@@ -139,7 +139,7 @@ class MemberThread(ClientThread):
     def work(self) -> None:
         consumer = Consumer(
             {
-                **_QUIET,
+                **QUIET,
                 "bootstrap.servers": self.bootstrap,
                 "group.id": self.group,
                 "auto.offset.reset": "earliest",
@@ -192,7 +192,7 @@ class OffsetReader(ClientThread):
         super().__init__(f"offsets of {group}", bootstrap, topic, recorder)
 
     def work(self) -> None:
-        consumer = Consumer({**_QUIET, "bootstrap.servers": self.bootstrap, "group.id": self.group})
+        consumer = Consumer({**QUIET, "bootstrap.servers": self.bootstrap, "group.id": self.group})
         wanted = [TopicPartition(self.topic, index) for index in range(self.partitions)]
         while not self.is_over.wait(_ASK_EVERY_S):
             question = self.recorder.new_question()
@@ -217,7 +217,7 @@ def read_log(bootstrap: str, topic: str, partition: int) -> dict[int, NumberedRe
     """
     consumer = Consumer(
         {
-            **_QUIET,
+            **QUIET,
             "bootstrap.servers": bootstrap,
             "group.id": f"audit of {topic}",
             "enable.auto.commit": False,

@@ -3,7 +3,7 @@
 import threading
 
 from spindle.common.ids import TopicPartition
-from spindle.testing.histories.events import Acknowledged, Delivered, Event
+from spindle.testing.histories.events import Acknowledged, Delivered, Event, OffsetRead
 from spindle.testing.histories.history import ClientHistory
 
 
@@ -20,6 +20,7 @@ class Recorder:
         self._lock = threading.Lock()
         self._acknowledged = 0
         self._next: dict[tuple[str, TopicPartition], int] = {}
+        self._committed: dict[tuple[str, TopicPartition], int] = {}
         self._questions = 0
 
     def note(self, event: Event) -> None:
@@ -29,6 +30,8 @@ class Recorder:
             match event:
                 case Acknowledged():
                     self._acknowledged += 1
+                case OffsetRead():
+                    self._committed[event.group, event.partition] = event.offset
                 case Delivered():
                     where = (event.group, event.partition)
                     self._next[where] = max(self._next.get(where, 0), event.offset + 1)
@@ -48,6 +51,10 @@ class Recorder:
     def acknowledged(self) -> int:
         """The number of acknowledged records."""
         return self._acknowledged
+
+    def committed(self, group: str, partition: TopicPartition) -> int:
+        """Return the offset that a group has committed, by the last answer; -1 for none."""
+        return self._committed.get((group, partition), -1)
 
     def next_offset(self, group: str, partition: TopicPartition) -> int:
         """Return the offset behind the last record that a group got."""

@@ -13,6 +13,7 @@ from spindle.testing.cluster.cluster import Cluster
 from spindle.testing.cluster.errors import ClusterError
 from spindle.testing.histories.checker import check
 from spindle.testing.histories.findings import Findings
+from spindle.testing.histories.history import Copy
 from spindle.testing.rehearsal.conductor import Conductor
 from spindle.testing.rehearsal.java_clients import JavaClient, JavaMember, JavaProducer
 from spindle.testing.rehearsal.librdkafka_clients import (
@@ -24,12 +25,17 @@ from spindle.testing.rehearsal.librdkafka_clients import (
 )
 from spindle.testing.rehearsal.recorder import Recorder
 from spindle.testing.rehearsal.schedule import BROKERS, DIRECTORIES, PARTITIONS, FaultSchedule
+from spindle.testing.rehearsal.transactional_clients import CopierThread, LedgerProducer
 
 PROPERTIES: Final = {
     "min.insync.replicas": "2",
     "default.replication.factor": "3",
     "offsets.topic.num.partitions": "3",
     "offsets.topic.replication.factor": "3",
+    "transaction.state.log.num.partitions": "3",
+    "transaction.state.log.replication.factor": "3",
+    "transaction.state.log.min.isr": "2",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
     "replica.lag.time.max.ms": "5000",
     "spindle.log.dir.hang.timeout.ms": "5000",
     "group.initial.rebalance.delay.ms": "0",
@@ -97,7 +103,9 @@ def rehearse(
     """
     begun_s = time.monotonic()
     topic = f"rehearsal-{run}"
-    cluster.create_topic(topic, PARTITIONS)
+    topics = (topic, f"{topic}-ledger", f"{topic}-copies")
+    for name in topics:
+        cluster.create_topic(name, PARTITIONS)
     recorder = Recorder()
     conductor = Conductor(cluster, topic)
     clients = _Clients(cluster.bootstrap_servers, topic, recorder)
@@ -111,7 +119,8 @@ def rehearse(
         recorder.trouble(str(trouble))
     clients.stop()
     if not recorder.troubles:
-        cluster.delete_topic(topic)
+        for name in topics:
+            cluster.delete_topic(name)
     return RehearsalOutcome(
         schedule,
         check(recorder.history),
@@ -122,8 +131,8 @@ def rehearse(
 
 
 class _Clients:
-    """Two producers and a group of two of librdkafka, and on demand a producer and a group of
-    Java's."""
+    """Clients of librdkafka: two producers with a group of two readers, and two transactional
+    producers with a group of two copiers. On demand, also a producer and a group of Java's."""
 
     def __init__(self, bootstrap: str, topic: str, recorder: Recorder) -> None:
         self._bootstrap = bootstrap
@@ -136,6 +145,16 @@ class _Clients:
         ]
         self._members: list[ClientThread | JavaClient] = []
         self._readers: list[OffsetReader] = []
+        self._ledger = f"{topic}-ledger"
+        self._copies = f"{topic}-copies"
+        self._copiers = f"{topic}-copiers"
+        recorder.history.copies.append(Copy(self._copiers, self._ledger, self._copies))
+        ledger = (bootstrap, self._ledger, recorder)
+        self._producers += [LedgerProducer(name, *ledger) for name in ("t1", "t2")]
+        self._readers.append(OffsetReader(self._copiers, PARTITIONS, *ledger))
+        self._copying = [
+            CopierThread(self._copiers, self._copies, name, *ledger) for name in ("c1", "c2")
+        ]
         self._add_group(f"{topic}-readers")
         self._members += [
             MemberThread(f"{topic}-readers", name, *where) for name in ("first", "second")
@@ -155,14 +174,18 @@ class _Clients:
         )
 
     def await_traffic(self) -> None:
-        """Wait until records are acknowledged and every group has got some.
+        """Wait until records are acknowledged, every group has got some, and some are copied.
 
         Raises:
             TimeoutError: it does not come to that.
         """
         groups = self._recorder.history.must_read
         self._await(
-            lambda: self._recorder.acknowledged > 20 and all(map(self._has_begun, groups)),
+            lambda: (
+                self._recorder.acknowledged > 20
+                and all(map(self._has_begun, groups))
+                and self._has_copied_some()
+            ),
             "no traffic",
         )
 
@@ -173,31 +196,53 @@ class _Clients:
         )
 
     def stop(self) -> None:
-        """Stop the producers, read the logs, let the groups read everything, and stop them."""
+        """Stop the producers, let the groups read and copy everything, stop them; read the logs."""
         recorder = self._recorder
         for producer in self._producers:
             producer.stop()
         for producer in self._producers:
             producer.join(_STOP_S)
-        logs = recorder.history.logs
         try:
-            for index in range(PARTITIONS):
-                logs[TopicPartition(self._topic, index)] = read_log(
-                    self._bootstrap, self._topic, index
-                )
+            self._read(self._topic)
             self._await(self._have_read_all, "the groups have not read everything")
+            self._read(self._ledger)
+            self._await(self._have_copied_all, "the copiers have not copied everything")
         except TimeoutError as late:
             recorder.trouble(str(late))
-        for reader in (*self._members, *self._readers):
+        for reader in (*self._copying, *self._members, *self._readers):
             reader.stop()
-        for reader in (*self._members, *self._readers):
+        for reader in (*self._copying, *self._members, *self._readers):
             reader.join(_STOP_S)
+        try:
+            self._read(self._copies)
+        except TimeoutError as late:
+            recorder.trouble(str(late))
+
+    def _read(self, topic: str) -> None:
+        for index in range(PARTITIONS):
+            log = read_log(self._bootstrap, topic, index)
+            self._recorder.history.logs[TopicPartition(topic, index)] = log
+
+    def _has_copied_some(self) -> bool:
+        return any(
+            self._recorder.committed(self._copiers, TopicPartition(self._ledger, index)) > 0
+            for index in range(PARTITIONS)
+        )
+
+    def _have_copied_all(self) -> bool:
+        # No committed offset, which is -1, will do for an empty partition.
+        return all(
+            self._recorder.committed(self._copiers, partition) > max(log, default=-2)
+            for partition, log in self._recorder.history.logs.items()
+            if partition.topic == self._ledger
+        )
 
     def _have_read_all(self) -> bool:
         return all(
             self._recorder.next_offset(group, partition) > max(log, default=-1)
             for group in self._recorder.history.must_read
             for partition, log in self._recorder.history.logs.items()
+            if partition.topic == self._topic
         )
 
     def _await(self, is_so: Callable[[], bool], what_if_not: str) -> None:
