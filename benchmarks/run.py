@@ -32,6 +32,7 @@ from benchmarks import native_client, spark
 from benchmarks.cluster_items import CLUSTER_ITEMS
 from benchmarks.compaction import COMPACTION_ITEMS
 from benchmarks.disks import DISK_ITEMS
+from benchmarks.groups import GROUP_ITEMS
 from benchmarks.items import GIB, ITEMS, MIB, Item, Sizes, Skipped, Subject, warm_up
 from benchmarks.moves import MOVE_ITEMS
 from benchmarks.report import Results, as_json, show
@@ -77,7 +78,8 @@ def main(
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     console = Console(width=140 if not sys.stdout.isatty() else None)
     everything = (
-        *ITEMS, *MOVE_ITEMS, *COMPACTION_ITEMS, *DISK_ITEMS, *CLUSTER_ITEMS, *TRANSACTION_ITEMS
+        *ITEMS, *MOVE_ITEMS, *COMPACTION_ITEMS, *DISK_ITEMS, *CLUSTER_ITEMS, *TRANSACTION_ITEMS,
+        *GROUP_ITEMS,
     )  # fmt: skip
     known = {item.name: item for item in everything}
     if list_items:
@@ -200,7 +202,7 @@ def _one(item: Item, subject: Any, sizes: Sizes, results: Results) -> None:
     try:
         results.add(item, subject.kind, item.run(subject, sizes))
     except (RuntimeError, NodeFailed, AssertionError, OSError) as failure:
-        results.failures.append(f"{item.name} on {subject.kind}: {failure}")
+        results.failures.append(f"{item.name} on {subject.kind}: {failure!r}")
 
 
 @contextmanager
