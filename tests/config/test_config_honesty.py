@@ -54,7 +54,11 @@ def test_a_topic_key_has_a_reader_or_says_that_it_has_no_effect(key: ConfigKey) 
     assert (key.name in READERS.topic) is (key.no_effect is None)
 
 
-GROUP_KEYS_WITH_EFFECT: Final = {"consumer.heartbeat.interval.ms", "consumer.session.timeout.ms"}
+GROUP_KEYS_WITH_EFFECT: Final = {
+    "consumer.assignment.interval.ms",
+    "consumer.heartbeat.interval.ms",
+    "consumer.session.timeout.ms",
+}
 """Their readers are in `ConsumerGroupConfig.of_group`."""
 
 

@@ -54,9 +54,12 @@ class ConsumerScenario(Scenario):
     """A scenario of consumer groups. `topics` are the topics of the cluster."""
 
     def __init__(self, config: GroupCoordinatorConfig | None = None, **counts: int) -> None:
-        self.consumer_config = ConsumerGroupConfig()
+        self.consumer_config = ConsumerGroupConfig(assignment_interval_ms=0)
         self.topics = topics_image(**(counts or {"t": 4}))
         super().__init__(config)
+
+    def consumer_config_of(self, _: str) -> ConsumerGroupConfig:
+        return self.consumer_config
 
     def start(self) -> None:
         super().start()
@@ -90,9 +93,7 @@ class ConsumerScenario(Scenario):
         view = TopicsView(self.topics, 7)
         client = Client("client", "/127.0.0.1", version)
         return self._ask(
-            lambda token: self.shard.consumer_heartbeat(
-                token, request, client, self.consumer_config, view, self.now_ms
-            )
+            lambda token: self.shard.consumer_heartbeat(token, request, client, view, self.now_ms)
         )
 
     def refused(self, member_id: str = "a", epoch: int = 0, **fields: Any) -> ErrorCode:
@@ -132,6 +133,17 @@ class ConsumerScenario(Scenario):
             )
             self._take(consumer, answer)
         self.assert_no_partition_is_read_twice(*consumers)
+
+    def subscribe(self, consumer: Consumer, *topics: str) -> None:
+        """Let a client subscribe to other topics, and do what the answer says."""
+        answer = self.beat(
+            consumer.member_id,
+            consumer.epoch,
+            instance_id=consumer.instance_id,
+            subscribed_topic_names=list(topics),
+            topic_partitions=claims(consumer.owned),
+        )
+        self._take(consumer, answer)
 
     def settle(self, *consumers: Consumer) -> None:
         """Let the clients send heartbeats until nothing changes."""

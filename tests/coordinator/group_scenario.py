@@ -13,7 +13,7 @@ from spindle.common.ids import TopicPartition
 from spindle.common.uuids import ZERO_UUID
 from spindle.coordinator.append_errors import coordinator_error
 from spindle.coordinator.classic_group import ClassicGroup
-from spindle.coordinator.config import GroupCoordinatorConfig
+from spindle.coordinator.config import ConsumerGroupConfig, GroupCoordinatorConfig
 from spindle.coordinator.outcome import Client, Outcome
 from spindle.coordinator.records import (
     CommittedOffset,
@@ -69,10 +69,14 @@ class Scenario:
         self._tokens = 0
         self.start()
 
+    def consumer_config_of(self, _: str) -> ConsumerGroupConfig:
+        """Return the settings of consumer groups."""
+        return self.config.consumer
+
     def start(self) -> None:
         """Load the shard from the log, as a newly elected coordinator does."""
         self.open.clear()
-        self.shard = GroupShard(self.config, self._new_id)
+        self.shard = GroupShard(self.config, self._new_id, self.consumer_config_of)
         self.timers = TimerQueue()
         for offset, record in enumerate(self.log):
             key, value = encode_record(record)

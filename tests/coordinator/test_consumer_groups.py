@@ -1,5 +1,7 @@
 """Groups of the consumer protocol (KIP-848): joining, moving partitions, leaving, fencing."""
 
+from dataclasses import replace
+
 import pytest
 from consumer_group_scenario import REVOCATION_MS, ConsumerScenario, claims, topic_id, topics_image
 from group_scenario import GROUP
@@ -246,7 +248,7 @@ def test_removal_that_is_not_committed_is_tried_again() -> None:
 
 def test_full_group_takes_no_more_members() -> None:
     s = ConsumerScenario()
-    s.consumer_config = type(s.consumer_config)(max_size=1)
+    s.consumer_config = replace(s.consumer_config, max_size=1)
     s.join("a")
     code = s.refused(
         "b", rebalance_timeout_ms=1000, subscribed_topic_names=["t"], topic_partitions=[]

@@ -396,11 +396,12 @@ EVENTS = st.lists(
 
 
 @settings(max_examples=80, deadline=None)
-@given(EVENTS, st.booleans())
+@given(EVENTS, st.booleans(), st.sampled_from([0, 1_000]))
 def test_rolling_members_end_with_one_reader_for_each_partition(
-    events: list[tuple[str, int]], is_eager: bool
+    events: list[tuple[str, int]], is_eager: bool, interval_ms: int
 ) -> None:
     s = scenario(t=4)
+    s.consumer_config = replace(s.consumer_config, assignment_interval_ms=interval_ms)
     clients: list[Client] = []
     for number, (event, choice) in enumerate(events):
         if event == "classic":

@@ -42,6 +42,7 @@ class Home:
             "offsets.topic.num.partitions": "4",
             "offsets.topic.replication.factor": "1",
             "group.initial.rebalance.delay.ms": "0",
+            "group.consumer.assignment.interval.ms": "0",
             **{key.replace("_", "."): value for key, value in overrides.items()},
         }
         self.file = folder / "server.properties"

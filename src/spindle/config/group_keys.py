@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from typing import Final
 
 from spindle.config.definition import BOOLEAN, INT, STRING, WITH_RESOURCE, ConfigKey, key_table
-from spindle.config.no_effect import ASSIGNED_AT_ONCE, NO_SHARE_GROUPS
+from spindle.config.no_effect import NO_SHARE_GROUPS
 from spindle.config.validators import OneOf, Range, ShareOffsetReset
 
 # fmt: off
 _KEYS = (
     ConfigKey("consumer.assignment.interval.ms", INT, 1000, Range(0), WITH_RESOURCE,
-              "Pause between two assignments of a consumer group.", no_effect=ASSIGNED_AT_ONCE),
+              "Time between two assignments of a consumer group."),
     ConfigKey("consumer.heartbeat.interval.ms", INT, 5000, Range(1), WITH_RESOURCE,
               "Heartbeat interval of the members of a consumer group."),
     ConfigKey("consumer.session.timeout.ms", INT, 45_000, Range(1), WITH_RESOURCE,

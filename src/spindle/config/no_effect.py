@@ -14,7 +14,6 @@ NO_JAVA: Final = "Java classes cannot be loaded"
 NO_PLACEHOLDERS: Final = "placeholders in values are not replaced"
 NO_TIERED_STORAGE: Final = "tiered storage is not supported"
 NO_SHARE_GROUPS: Final = "share groups and streams groups are not supported"
-ASSIGNED_AT_ONCE: Final = "a consumer group gets its new assignment at once"
 REGEX_BY_CHANGE: Final = "regular expressions are compared again when topics change"
 NO_TELEMETRY: Final = "client metrics are not collected"
 

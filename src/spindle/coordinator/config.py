@@ -64,10 +64,20 @@ class ConsumerGroupConfig:
     """`group.consumer.min.session.timeout.ms` and `group.consumer.max.session.timeout.ms`."""
     heartbeat_interval_limits_ms: tuple[int, int] = (5_000, 15_000)
     """`group.consumer.min.heartbeat.interval.ms` and `group.consumer.max.heartbeat.interval.ms`."""
+    assignment_interval_ms: int = 1_000
+    """`consumer.assignment.interval.ms` of the group, or `group.consumer.assignment.interval.ms`:
+    time between two target assignments."""
+    assignment_interval_limits_ms: tuple[int, int] = (0, 15_000)
+    """`group.consumer.min.assignment.interval.ms`, `group.consumer.max.assignment.interval.ms`."""
     max_size: int = 2_147_483_647
     """`group.consumer.max.size`: maximum number of members."""
     assignors: tuple[str, ...] = ("uniform", "range")
     """`group.consumer.assignors`: names of the assignors, the default first."""
+
+    def with_assignment_interval(self, interval_ms: int) -> "ConsumerGroupConfig":
+        """Return the settings with another assignment interval; the limits hold for it, too."""
+        interval_ms = _within(interval_ms, self.assignment_interval_limits_ms)
+        return replace(self, assignment_interval_ms=interval_ms)
 
     def of_group(self, own: Mapping[str, str]) -> "ConsumerGroupConfig":
         """Return the settings of a group with dynamic values of its own.
@@ -76,10 +86,12 @@ class ConsumerGroupConfig:
         """
         session_ms = int(own.get("consumer.session.timeout.ms", self.session_timeout_ms))
         heartbeat_ms = int(own.get("consumer.heartbeat.interval.ms", self.heartbeat_interval_ms))
+        interval_ms = int(own.get("consumer.assignment.interval.ms", self.assignment_interval_ms))
         return replace(
             self,
             session_timeout_ms=_within(session_ms, self.session_timeout_limits_ms),
             heartbeat_interval_ms=_within(heartbeat_ms, self.heartbeat_interval_limits_ms),
+            assignment_interval_ms=_within(interval_ms, self.assignment_interval_limits_ms),
         )
 
 

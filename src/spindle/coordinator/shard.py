@@ -85,13 +85,26 @@ class GroupShard:
         "rebalances",
     )
 
-    def __init__(self, config: GroupCoordinatorConfig, new_id: Callable[[], str]) -> None:
-        """Create an empty shard; `new_id` returns the random part of a member id."""
+    def __init__(
+        self,
+        config: GroupCoordinatorConfig,
+        new_id: Callable[[], str],
+        config_of: Callable[[str], ConsumerGroupConfig] | None = None,
+    ) -> None:
+        """Create an empty shard.
+
+        Args:
+            new_id: returns the random part of a member id.
+            config_of: returns the settings that a consumer group has now; None if all groups have
+                those of `config`.
+        """
         self._config = config
         self.groups = GroupTable()
         self.offsets = OffsetStore()
         self.rebalances = Rebalances(config)
-        self.consumers = ConsumerGroups(config, self.groups, self.rebalances, new_id)
+        self.consumers = ConsumerGroups(
+            config, self.groups, self.rebalances, new_id, config_of or (lambda _: config.consumer)
+        )
         self._memberships = Memberships(config, self.groups, self.rebalances, new_id)
         self._requests = OffsetRequests(config, self.groups, self.offsets)
         self._transactional = TransactionalOffsets(config, self.groups)
@@ -144,13 +157,12 @@ class GroupShard:
         token: Token,
         request: ConsumerGroupHeartbeatRequest,
         client: Client,
-        config: ConsumerGroupConfig,
         view: TopicsView,
         now_ms: int,
     ) -> Outcome:
         """Decide on ConsumerGroupHeartbeat (exclusive). Raises ApiError if it is refused."""
         out = Outcome()
-        response = self.consumers.heartbeat(request, client, config, view, now_ms, out)
+        response = self.consumers.heartbeat(request, client, view, now_ms, out)
         out.answer_after_commit(token, response)
         return out
 

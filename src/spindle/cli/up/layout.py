@@ -116,6 +116,8 @@ def _cluster_properties(nodes: int) -> dict[str, str]:
         # A first member gets its partitions at once. Members that start together then need one
         # rebalance each, where Kafka's default lets them join in the 3 s of the first one.
         "group.initial.rebalance.delay.ms": "0",
+        # For the same reason, consumer groups do not wait between two assignments.
+        "group.consumer.assignment.interval.ms": "0",
         # Messages arrive at once on one machine, so the first election need not wait longer.
         "controller.quorum.election.timeout.ms": str(_ELECTION_TIMEOUT_MS),
     }

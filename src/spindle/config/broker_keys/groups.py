@@ -12,7 +12,6 @@ from spindle.config.definition import (
     ConfigKey,
 )
 from spindle.config.no_effect import (
-    ASSIGNED_AT_ONCE,
     FIXED_LOAD_BUFFER,
     FIXED_THREADS,
     GROUP_WRITES,
@@ -23,15 +22,14 @@ from spindle.config.validators import ListOf, OneOfIgnoringCase, Range
 # fmt: off
 GROUPS_KEYS = (
     ConfigKey("group.consumer.assignment.interval.ms", INT, 1000, Range(0), CLUSTER_WIDE,
-              "Pause between two assignments of a consumer group.", no_effect=ASSIGNED_AT_ONCE),
+              "Time between two assignments of a consumer group."),
     ConfigKey("group.consumer.assignors", LIST, ("uniform", "range"), ListOf(may_be_empty=False),
               READ_ONLY,
               "Server-side assignors of consumer groups; the first is the default."),
     ConfigKey("group.consumer.heartbeat.interval.ms", INT, 5000, Range(1), READ_ONLY,
               "Heartbeat interval of the members of a consumer group."),
     ConfigKey("group.consumer.max.assignment.interval.ms", INT, 15_000, Range(0), READ_ONLY,
-              "Upper limit of group.consumer.assignment.interval.ms.",
-              no_effect=ASSIGNED_AT_ONCE),
+              "Upper limit of group.consumer.assignment.interval.ms."),
     ConfigKey("group.consumer.max.heartbeat.interval.ms", INT, 15_000, Range(1), READ_ONLY,
               "Upper limit of group.consumer.heartbeat.interval.ms."),
     ConfigKey("group.consumer.max.session.timeout.ms", INT, 60_000, Range(1), READ_ONLY,
@@ -42,8 +40,7 @@ GROUPS_KEYS = (
               OneOfIgnoringCase("DISABLED", "DOWNGRADE", "UPGRADE", "BIDIRECTIONAL"), READ_ONLY,
               "Conversions between classic and consumer groups that are allowed."),
     ConfigKey("group.consumer.min.assignment.interval.ms", INT, 0, Range(0), READ_ONLY,
-              "Lower limit of group.consumer.assignment.interval.ms.",
-              no_effect=ASSIGNED_AT_ONCE),
+              "Lower limit of group.consumer.assignment.interval.ms."),
     ConfigKey("group.consumer.min.heartbeat.interval.ms", INT, 5000, Range(1), READ_ONLY,
               "Lower limit of group.consumer.heartbeat.interval.ms."),
     ConfigKey("group.consumer.min.session.timeout.ms", INT, 45_000, Range(1), READ_ONLY,

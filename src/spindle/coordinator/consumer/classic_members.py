@@ -148,7 +148,10 @@ class ClassicMembers:
             raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         if request.protocol_name not in (None, name):
             raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-        if group.epoch > member.epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
+        if (
+            group.assignment_epoch > member.epoch
+            and member.state is not MemberState.UNREVOKED_PARTITIONS
+        ):
             _await_rejoin(group, member, now_ms, out)
             # An error cannot carry the timer, so the answer has the code.
             return SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)
@@ -161,9 +164,17 @@ class ClassicMembers:
         )
 
     def heartbeat(
-        self, group: ConsumerGroup, request: HeartbeatRequest, now_ms: int, out: Outcome
+        self,
+        group: ConsumerGroup,
+        config: ConsumerGroupConfig,
+        request: HeartbeatRequest,
+        now_ms: int,
+        out: Outcome,
     ) -> HeartbeatResponse:
         """Restart the member's session timeout, and answer whether it has to join again.
+
+        It also joins again if a target assignment is due, which its JoinGroup then computes: there
+        may be no member of the consumer protocol whose heartbeat does.
 
         Raises:
             ApiError: the member is not known, or in another generation.
@@ -172,7 +183,8 @@ class ClassicMembers:
         _check_classic(member, request.generation_id)
         _keep_alive(group, member, now_ms, out)
         if (
-            member.epoch < group.epoch
+            member.epoch < group.assignment_epoch
+            or group.is_assignment_due(config.assignment_interval_ms, now_ms)
             or member.state is MemberState.UNREVOKED_PARTITIONS
             or (
                 member.state is MemberState.UNRELEASED_PARTITIONS

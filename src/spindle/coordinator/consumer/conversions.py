@@ -37,10 +37,10 @@ def check_upgrade(group: ClassicGroup, config: GroupCoordinatorConfig) -> None:
         raise _no_upgrade(group, "the group size exceeds the consumer group maximum size.")
 
 
-def upgrade_records(
-    group: ClassicGroup, topics: TopicsImage, now_ms: int
-) -> list[ConsumerGroupRecord]:
+def upgrade_records(group: ClassicGroup, topics: TopicsImage) -> list[ConsumerGroupRecord]:
     """Return the records of the consumer group: each member has what the leader assigned to it.
+
+    The coordinator has not computed this target, so it has no time, and the next one comes at once.
 
     Raises:
         ApiError: GROUP_ID_NOT_FOUND, the subscriptions or assignments cannot be read, an
@@ -72,7 +72,7 @@ def upgrade_records(
         *[member_record(group_id, member) for member in members],
         epoch_record(group_id, epoch, topics_hash),
         *[target_record(group_id, member_id, target) for member_id, target in targets.items()],
-        target_epoch_record(group_id, epoch, now_ms),
+        target_epoch_record(group_id, epoch, 0),
         *[current_record(group_id, member) for member in members],
     ]
 

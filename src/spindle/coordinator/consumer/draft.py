@@ -41,12 +41,13 @@ class TopicsView:
 class GroupDraft:
     """A group as it is after the records that this request has added so far."""
 
-    __slots__ = ("epoch", "group", "members", "out", "regexes", "targets")
+    __slots__ = ("assignment_epoch", "epoch", "group", "members", "out", "regexes", "targets")
 
     def __init__(self, group: ConsumerGroup, out: Outcome) -> None:
         self.group = group
         self.out = out
         self.epoch = group.epoch
+        self.assignment_epoch = group.assignment_epoch
         self.members = dict(group.members)
         self.targets = dict(group.targets)
         self.regexes = dict(group.regexes)
@@ -82,10 +83,7 @@ class GroupDraft:
     ) -> None:
         """Begin a new epoch if the member's subscription or a subscribed topic has changed."""
         group = self.group
-        has_changed = (before.topic_names, before.topic_regex) != (
-            member.topic_names,
-            member.topic_regex,
-        )
+        has_changed = not member.subscribes_like(before)
         if not has_changed and group.topics_seen is view.topics:
             return
         self.refresh_regexes(view.topics, view.metadata_offset, now_ms)
@@ -127,8 +125,15 @@ class GroupDraft:
             self.out.records.append(tombstone(self.group.group_id, RecordKind.REGEX, regex))
 
     def assign(self, config: ConsumerGroupConfig, topics: TopicsImage, now_ms: int) -> None:
-        """Compute a new target assignment; add a record for each member whose part differs."""
+        """Compute the target assignment of a new epoch, but not more than once in an interval.
+
+        Each member whose part differs gets a record.
+        """
         group_id = self.group.group_id
+        if self.epoch <= self.assignment_epoch or not self.group.may_assign(
+            config.assignment_interval_ms, now_ms
+        ):
+            return
         subscribers, counts = [], {}
         for member in self.members.values():
             mine = existing(self.topics_of(member), topics).values()
@@ -142,4 +147,5 @@ class GroupDraft:
             if partitions != self.targets.get(member_id):
                 self.out.records.append(target_record(group_id, member_id, partitions))
         self.targets = dict(assigned)
+        self.assignment_epoch = self.epoch
         self.out.records.append(target_epoch_record(group_id, self.epoch, now_ms))

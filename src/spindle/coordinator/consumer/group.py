@@ -51,6 +51,7 @@ class ConsumerGroup:
         epoch: rises with every change of members' subscriptions or of their topics.
         topics_hash: the topics of this epoch; it differs when one is created, deleted or grown.
         assignment_epoch: epoch of `targets`; lower than `epoch` while a target is missing.
+        assigned_ms: time at which `targets` was computed; 0 if that is not known.
         regexes: topics that match each regular expression of a member.
         topics_seen, regexes_checked_ms: soft state: the metadata for which the topics were last
             compared, and the time at which the regular expressions were.
@@ -62,6 +63,7 @@ class ConsumerGroup:
         self.epoch = 0
         self.topics_hash = 0
         self.assignment_epoch = 0
+        self.assigned_ms = 0
         self.members: dict[str, ConsumerMember] = {}
         self.static_members: dict[str, str] = {}
         self.targets: dict[str, Partitions] = {}
@@ -80,6 +82,17 @@ class ConsumerGroup:
         if all(member.is_reconciled_to(self.assignment_epoch) for member in self.members.values()):
             return ConsumerGroupState.STABLE
         return ConsumerGroupState.RECONCILING
+
+    def may_assign(self, interval_ms: int, now_ms: int) -> bool:
+        """Return True unless the target was computed less than an interval ago.
+
+        A time in the future is that of another clock, or the clock was set back: it does not count.
+        """
+        return not 0 <= now_ms - self.assigned_ms < interval_ms
+
+    def is_assignment_due(self, interval_ms: int, now_ms: int) -> bool:
+        """Return True if the group is in a newer epoch than its target, and may get one now."""
+        return self.epoch > self.assignment_epoch and self.may_assign(interval_ms, now_ms)
 
     def is_free(self, topic_id: Uuid, partition: int) -> bool:
         """Return True if no member owns the partition, also none that has to give it up."""
@@ -224,6 +237,7 @@ class ConsumerGroup:
         elif record.kind is RecordKind.TARGET_EPOCH:
             epoch = cast(ConsumerGroupTargetAssignmentMetadataValue | None, value)
             self.assignment_epoch = -1 if epoch is None else epoch.assignment_epoch
+            self.assigned_ms = 0 if epoch is None else epoch.assignment_timestamp
         elif record.kind is RecordKind.REGEX:
             topics = cast(ConsumerGroupRegularExpressionValue | None, value)
             if topics is None:

@@ -36,6 +36,9 @@ CONSUMER_TIMERS: Final = ("consumer_session", *CONSUMER_STEP_TIMERS)
 class ConsumerGroups:
     """Decides on the requests of members of consumer groups.
 
+    Args:
+        config_of: returns the settings that a group has now.
+
     Attributes:
         view: the topics of the latest request, for the timers that fire after it.
     """
@@ -43,7 +46,7 @@ class ConsumerGroups:
     __slots__ = (
         "_classic",
         "_config",
-        "_configs",
+        "_config_of",
         "_departures",
         "_groups",
         "_memberships",
@@ -56,9 +59,10 @@ class ConsumerGroups:
         groups: GroupTable,
         rebalances: Rebalances,
         new_id: Callable[[], str],
+        config_of: Callable[[str], ConsumerGroupConfig],
     ) -> None:
         self._config = config
-        self._configs: dict[str, ConsumerGroupConfig] = {}
+        self._config_of = config_of
         self._groups = groups
         self._departures = Departures(config, groups, rebalances)
         self._memberships = ConsumerMemberships(self._departures, new_id)
@@ -71,7 +75,6 @@ class ConsumerGroups:
         self,
         request: ConsumerGroupHeartbeatRequest,
         client: Client,
-        config: ConsumerGroupConfig,
         view: TopicsView,
         now_ms: int,
         out: Outcome,
@@ -85,7 +88,7 @@ class ConsumerGroups:
         group = self._group_of(request, now_ms, out)
         if request.member_epoch < JOINING_EPOCH:
             return self._memberships.leave(group, request, view.topics, now_ms, out)
-        self._configs[group.group_id] = config
+        config = self._config_of(group.group_id)
         return self._memberships.heartbeat(group, config, request, client, view, now_ms, out)
 
     def _group_of(
@@ -117,7 +120,7 @@ class ConsumerGroups:
     def _upgrade(self, classic: ClassicGroup, now_ms: int, out: Outcome) -> ConsumerGroup:
         """Return the consumer group that a classic group with members becomes."""
         check_upgrade(classic, self._config)
-        records = upgrade_records(classic, self.view.topics, now_ms)
+        records = upgrade_records(classic, self.view.topics)
         group = ConsumerGroup(classic.group_id)
         for record in records:
             group.replay(record)
@@ -143,7 +146,7 @@ class ConsumerGroups:
     ) -> JoinGroupResponse:
         """Decide on JoinGroup. Raises ApiError if it is refused."""
         group = self._groups.consumer[request.group_id]
-        config = self._config_of(group)
+        config = self._config_of(group.group_id)
         return self._classic.join(group, config, request, client, self.view, now_ms, out)
 
     def sync(self, request: SyncGroupRequest, now_ms: int, out: Outcome) -> SyncGroupResponse:
@@ -156,7 +159,8 @@ class ConsumerGroups:
     ) -> HeartbeatResponse:
         """Decide on Heartbeat. Raises ApiError if it is refused."""
         group = self._groups.consumer[request.group_id]
-        return self._classic.heartbeat(group, request, now_ms, out)
+        config = self._config_of(group.group_id)
+        return self._classic.heartbeat(group, config, request, now_ms, out)
 
     def leave(self, request: LeaveGroupRequest, now_ms: int, out: Outcome) -> LeaveGroupResponse:
         """Decide on LeaveGroup."""
@@ -205,7 +209,4 @@ class ConsumerGroups:
     def _session_ms(self, group: ConsumerGroup, member: ConsumerMember) -> int:
         if member.classic is not None:
             return member.classic.session_timeout_ms
-        return self._config_of(group).session_timeout_ms
-
-    def _config_of(self, group: ConsumerGroup) -> ConsumerGroupConfig:
-        return self._configs.get(group.group_id, self._config.consumer)
+        return self._config_of(group.group_id).session_timeout_ms

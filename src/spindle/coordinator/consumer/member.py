@@ -81,6 +81,10 @@ class ConsumerMember:
         """Return True if the member has exactly its target assignment of this epoch."""
         return self.state is MemberState.STABLE and self.epoch == assignment_epoch
 
+    def subscribes_like(self, other: "ConsumerMember") -> bool:
+        """Return True if both subscribe to the same names and the same expression."""
+        return (self.topic_names, self.topic_regex) == (other.topic_names, other.topic_regex)
+
     def epoch_of(self, topic_id: Uuid, partition: int) -> int | None:
         """Return the epoch in which the member got a partition that it still owns, or None."""
         for owned in (self.assigned, self.revoking):

@@ -30,6 +30,7 @@ from spindle.coordinator.consumer.requests import (
     replaced_member,
     static_member,
 )
+from spindle.coordinator.consumer.subscriptions import existing
 from spindle.coordinator.outcome import Client, Outcome, TimerKey
 from spindle.metadata.topics import TopicsImage
 from spindle.protocol.messages.consumer_group_heartbeat import (
@@ -110,9 +111,8 @@ class ConsumerMemberships:
         draft = GroupDraft(group, out)
         draft.put(member, replaced)
         draft.refresh(old, member, view, now_ms)
-        if draft.epoch > group.assignment_epoch:
-            draft.assign(config, view.topics, now_ms)
-        moved = _next_step(draft, member, owned)
+        draft.assign(config, view.topics, now_ms)
+        moved = _next_step(draft, old, member, owned, view.topics)
         if moved != member or moved.epoch != old.epoch:
             out.records.append(current_record(group.group_id, moved))
         return moved
@@ -138,7 +138,15 @@ class ConsumerMemberships:
             member = static_member(group, instance_id, request.member_id)
         if instance_id is not None and request.member_epoch == STATIC_LEAVING_EPOCH:
             # Its session timer goes on: it has until then to come back.
-            away = replace(member, epoch=STATIC_LEAVING_EPOCH, revoking={})
+            # Its partitions count as assigned in epoch 0 to the member id with which it does.
+            away = replace(
+                member,
+                epoch=STATIC_LEAVING_EPOCH,
+                assigned={
+                    topic: dict.fromkeys(owned, 0) for topic, owned in member.assigned.items()
+                },
+                revoking={},
+            )
             out.records.append(current_record(group.group_id, away))
             out.cancel_timer(TimerKey("revocation", group.group_id, member.member_id))
         else:
@@ -173,18 +181,28 @@ def epoch_with(
 
 
 def _next_step(
-    draft: GroupDraft, member: ConsumerMember, owned: Partitions | None
+    draft: GroupDraft,
+    old: ConsumerMember,
+    member: ConsumerMember,
+    owned: Partitions | None,
+    topics: TopicsImage,
 ) -> ConsumerMember:
+    """Return the member after its next step.
+
+    The target may be older than its subscription, so topics that it left do not count.
+    """
     group = draft.group
+    topic_ids = {topic.topic_id for topic in existing(draft.topics_of(member), topics).values()}
 
     def is_free(topic_id: Uuid, partition: int) -> bool:
         # The member has given up what it was told to, if it takes this step.
         is_own = partition in member.revoking.get(topic_id, ())
         return is_own or group.is_free(topic_id, partition)
 
-    target_epoch = max(draft.epoch, group.assignment_epoch)
-    target = draft.targets.get(member.member_id, {})
-    return reconcile(member, target_epoch, target, owned, is_free)
+    whole = draft.targets.get(member.member_id, {})
+    target = {topic_id: found for topic_id, found in whole.items() if topic_id in topic_ids}
+    left = set() if member.subscribes_like(old) else member.assigned.keys() - topic_ids
+    return reconcile(member, draft.assignment_epoch, target, owned, is_free, left)
 
 
 def _assignment(member: ConsumerMember) -> ConsumerGroupHeartbeatResponse.Assignment:

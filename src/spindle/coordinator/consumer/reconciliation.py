@@ -4,7 +4,7 @@ A step takes partitions away (the member stays in its epoch until it has confirm
 it partitions that no other member owns.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from dataclasses import replace
 
 from spindle.common.errors import ApiError, ErrorCode
@@ -21,24 +21,27 @@ def reconcile(
     target: Partitions,
     owned: Partitions | None,
     is_free: IsFree,
+    left: Set[Uuid] = frozenset(),
 ) -> ConsumerMember:
     """Return the member after its next step; the member itself if it has to wait.
 
     Args:
         target: the member's part of the target assignment of epoch `target_epoch`.
         owned: partitions that the member says it owns; None if it did not say.
+        left: topics that the member has left with this request. It gives them up at once, also if
+            the target has not changed yet.
 
     Raises:
         ApiError: FENCED_MEMBER_EPOCH, the record of the member has a state that is not known, and
             the member still owns partitions.
     """
     if member.is_reconciled_to(target_epoch):
-        return member
+        return _without(member, left, owned)
     if member.state is MemberState.STABLE:
         return _next_step(member, member.epoch, target_epoch, target, owned, is_free)
     if member.state is MemberState.UNREVOKED_PARTITIONS:
         if _owns_any(owned, member.revoking):
-            return member
+            return _without(member, left, owned)
         return _next_step(member, member.epoch, target_epoch, target, owned, is_free)
     if member.state is MemberState.UNRELEASED_PARTITIONS:
         return _next_step(member, member.epoch, target_epoch, target, owned, is_free)
@@ -79,6 +82,23 @@ def _next_step(
                 waits = True
     state = MemberState.UNRELEASED_PARTITIONS if waits else MemberState.STABLE
     return _moved(member, target_epoch, state, kept, {})
+
+
+def _without(
+    member: ConsumerMember, topic_ids: Set[Uuid], owned: Partitions | None
+) -> ConsumerMember:
+    """Return the member without these topics; it has to give them up if it still owns them."""
+    dropped = {topic_id: member.assigned[topic_id] for topic_id in topic_ids}
+    if not dropped:
+        return member
+    kept = {t: epochs for t, epochs in member.assigned.items() if t not in dropped}
+    revoking = {
+        topic_id: {**member.revoking.get(topic_id, {}), **dropped.get(topic_id, {})}
+        for topic_id in member.revoking.keys() | topic_ids
+    }
+    if _owns_any(owned, revoking):
+        return _moved(member, member.epoch, MemberState.UNREVOKED_PARTITIONS, kept, revoking)
+    return _moved(member, member.epoch, member.state, kept, member.revoking)
 
 
 def _moved(

@@ -404,6 +404,7 @@ class BrokerServer:
         self.housekeeping.update(values)
         self._cordons.update(values)
         self.limits.update(values)
+        self.groups.update(values)
 
     def _cordon(self, cordons: Mapping[str, Sequence[Cordon]]) -> None:
         self.replicas.cordon(cordons)

@@ -14,6 +14,7 @@ from typing import Any
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import OFFSETS_TOPIC, TopicPartition
 from spindle.common.uuids import Uuid
+from spindle.config.broker_values import BrokerValues
 from spindle.coordinator.config import ConsumerGroupConfig, GroupCoordinatorConfig
 from spindle.coordinator.consumer.descriptions import DescribedConsumerGroup, description_error
 from spindle.coordinator.consumer.draft import TopicsView
@@ -74,6 +75,7 @@ class GroupCoordinator:
         settings: ShardSettings | None = None,
     ) -> None:
         self._config = config
+        self._consumer = config.consumer
         self._log = coordinator_log
         self._metadata = metadata
         self._clock = clock
@@ -86,6 +88,11 @@ class GroupCoordinator:
         self.shards = self._table.by_partition
         self._loaded = NOTHING_LOADED
         self._markers = MarkerWatch()
+
+    def update(self, values: BrokerValues) -> None:
+        """Use these values of the keys that can change while the broker runs."""
+        interval_ms = values.integer("group.consumer.assignment.interval.ms")
+        self._consumer = self._config.consumer.with_assignment_interval(interval_ms)
 
     # ------------------------------------------------------------ leadership
 
@@ -106,7 +113,7 @@ class GroupCoordinator:
         self.shards[partition] = ShardDriver(
             TopicPartition(OFFSETS_TOPIC, partition),
             leader_epoch,
-            GroupShard(self._config, self._new_member_suffix),
+            GroupShard(self._config, self._new_member_suffix, self._consumer_config),
             GROUP_RECORDS,
             self._log,
             self._clock,
@@ -231,8 +238,7 @@ class GroupCoordinator:
         core = shard.shard
 
         def decide(token: Token, now_ms: int) -> Outcome:
-            config = self._consumer_config(request.group_id)
-            return core.consumer_heartbeat(token, request, client, config, self._view(), now_ms)
+            return core.consumer_heartbeat(token, request, client, self._view(), now_ms)
 
         response: ConsumerGroupHeartbeatResponse = await shard.submit(decide, is_exclusive=True)
         return response
@@ -261,7 +267,7 @@ class GroupCoordinator:
     def _consumer_config(self, group_id: str) -> ConsumerGroupConfig:
         """Return the settings of a group: its own dynamic ones over the broker's."""
         own = self._metadata.image.configs.of(ConfigResource(GROUP_RESOURCE, group_id))
-        return self._config.consumer.of_group(own) if own else self._config.consumer
+        return self._consumer.of_group(own) if own else self._consumer
 
     def _refresh(self, core: GroupShard) -> None:
         """Let the shard's consumer groups see the present topics."""

@@ -28,6 +28,11 @@ def group_coordinator_config(node: NodeConfig) -> GroupCoordinatorConfig:
                 integer("group.consumer.min.heartbeat.interval.ms"),
                 integer("group.consumer.max.heartbeat.interval.ms"),
             ),
+            assignment_interval_ms=integer("group.consumer.assignment.interval.ms"),
+            assignment_interval_limits_ms=(
+                integer("group.consumer.min.assignment.interval.ms"),
+                integer("group.consumer.max.assignment.interval.ms"),
+            ),
             max_size=integer("group.consumer.max.size"),
             assignors=tuple(node.names("group.consumer.assignors")),
         ),
