@@ -10,7 +10,7 @@ from typing import Any
 
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import TopicPartition
-from spindle.common.uuids import ZERO_UUID
+from spindle.common.uuids import ZERO_UUID, Uuid
 from spindle.coordinator.append_errors import coordinator_error
 from spindle.coordinator.classic_group import ClassicGroup
 from spindle.coordinator.config import ConsumerGroupConfig, GroupCoordinatorConfig
@@ -76,7 +76,7 @@ class Scenario:
     def start(self) -> None:
         """Load the shard from the log, as a newly elected coordinator does."""
         self.open.clear()
-        self.shard = GroupShard(self.config, self._new_id, self.consumer_config_of)
+        self.shard = GroupShard(self.config, self._new_uuid, self.consumer_config_of)
         self.timers = TimerQueue()
         for offset, record in enumerate(self.log):
             key, value = encode_record(record)
@@ -85,9 +85,9 @@ class Scenario:
             self.shard.replay(parsed)
         self._execute(self.shard.loaded(self.now_ms))
 
-    def _new_id(self) -> str:
+    def _new_uuid(self) -> Uuid:
         self._ids += 1
-        return f"id{self._ids}"
+        return self._ids.to_bytes(16, "big")
 
     def _token(self) -> str:
         self._tokens += 1

@@ -13,12 +13,14 @@ from group_scenario import (
 from spindle.common.errors import ErrorCode
 from spindle.coordinator.classic_group import GroupState
 
+FIRST_ID = "00000000-0000-0000-0000-000000000001"
+
 
 def test_new_member_is_given_an_id_to_join_with() -> None:
     s = Scenario()
     response = s.joined(s.ask_join(client_id="billing"))
     assert response.error_code == ErrorCode.MEMBER_ID_REQUIRED
-    assert response.member_id == "billing-id1"
+    assert response.member_id == f"billing-{FIRST_ID}"
     assert s.group().state is GroupState.EMPTY
     assert s.waits(s.ask_join(response.member_id))
 
@@ -26,13 +28,13 @@ def test_new_member_is_given_an_id_to_join_with() -> None:
 def test_member_id_is_not_required_before_version_4() -> None:
     s = Scenario()
     assert s.waits(s.ask_join(version=3))
-    assert list(s.group().members) == ["app-id1"]
+    assert list(s.group().members) == [f"app-{FIRST_ID}"]
 
 
 def test_static_member_needs_no_id_first() -> None:
     s = Scenario()
     assert s.waits(s.ask_join(instance_id="host-a"))
-    assert list(s.group().members) == ["host-a-id1"]
+    assert list(s.group().members) == [f"host-a-{FIRST_ID}"]
 
 
 def test_given_out_id_is_forgotten_after_the_session_timeout() -> None:
@@ -299,4 +301,4 @@ def test_protocol_named_twice_counts_once() -> None:
     _, second = s.join()
     s.advance(DELAY_MS * 3)
     assert s.joined(second).error_code == ErrorCode.NONE
-    assert s.group().members["app-id1"].protocols == (("range", b"1"),)
+    assert s.group().members[f"app-{FIRST_ID}"].protocols == (("range", b"1"),)

@@ -41,7 +41,7 @@ def operation(transaction: Transaction, partition: int | None = None) -> Operati
 
 
 async def load(log: MemoryLog) -> ShardDriver[GroupShard]:
-    shard = GroupShard(CONFIG, lambda: "id")
+    shard = GroupShard(CONFIG, lambda: bytes(16))
     driver = ShardDriver(
         AT, 0, shard, GROUP_RECORDS, log, standing_clock, ShardSettings(), lambda _: None
     )

@@ -48,7 +48,7 @@ logs = st.lists(entries, max_size=40).map(lambda found: dict(enumerate(found)))
 
 
 def replayed(log: Log) -> GroupShard:
-    shard = GroupShard(GroupCoordinatorConfig(), lambda: "id")
+    shard = GroupShard(GroupCoordinatorConfig(), lambda: bytes(16))
     for offset, entry in log.items():
         if isinstance(entry, Marker):
             shard.replay_marker(entry.producer_id, entry.is_commit)

@@ -82,11 +82,73 @@ def classic(metadata: bytes, member: str = "c1", kind: str = "consumer") -> Body
     }
 
 
+def assigns_every(interval_ms: int, *groups: str) -> Body:
+    name = "consumer.assignment.interval.ms"
+    value = {"name": name, "config_operation": 0, "value": str(interval_ms)}
+    return {"validate_only": False, "resources": [
+        {"resource_type": GROUP_CONFIG, "resource_name": group, "configs": [value]}
+        for group in groups]}  # fmt: skip
+
+
+def slow(member: str, epoch: int, owned: dict[str, list[int]], **more: Any) -> Any:
+    """Return a heartbeat of a member of the group whose next assignment is far away."""
+
+    def body(state: State) -> Body:
+        topics = [{"topic_id": state.topic_ids[name], "partitions": p} for name, p in owned.items()]
+        return heartbeat(member, epoch, SLOW, topic_partitions=topics, **more)
+
+    return body
+
+
+def slow_classic(api: str, **more: Any) -> Case:
+    body = {"group_id": SLOW, **more}
+    return Case("classic member that waits", api, body, CLASSIC_VERSIONS[api])
+
+
+SLOW = "modern-slow"
+SUBSCRIPTION = b"\x00\x00\x00\x00\x00\x01\x00\x0daudit-offsets\xff\xff\xff\xff"
+CLASSIC_VERSIONS = {"sync_group": range(5, 6), "heartbeat": range(4, 5), "leave_group": range(5, 6)}
+BOTH = ["audit-offsets", "audit-data"]
+FAR_AWAY_MS = 600_000
+BETWEEN_ASSIGNMENTS = [
+    Case("assigns later", "incremental_alter_configs", assigns_every(FAR_AWAY_MS, SLOW), ONLY_1, settle_s=0.5),
+    Case("first of the slow", "consumer_group_heartbeat", joining("m1", SLOW, subscribed_topic_names=BOTH), ONLY_1),
+    Case("second of the slow", "consumer_group_heartbeat", joining("m2", SLOW), ONLY_1),
+    Case("has to wait", "consumer_group_heartbeat", slow("m2", 2, {}), ONLY_1),
+    Case("nothing to give up yet", "consumer_group_heartbeat", heartbeat("m1", 2, SLOW), ONLY_1),
+    Case("slow group", "consumer_group_describe", describe(SLOW)),
+    Case("assigning", "list_groups", {"states_filter": ["Assigning"], "types_filter": []}),
+    Case("leaves a topic", "consumer_group_heartbeat", slow("m1", 2, {"audit-offsets": [0, 1, 2], "audit-data": [0]}, subscribed_topic_names=["audit-offsets"]), ONLY_1),
+    Case("has not given it up", "consumer_group_describe", describe(SLOW)),
+    Case("wants it back", "consumer_group_heartbeat", slow("m1", 2, {"audit-offsets": [0, 1, 2], "audit-data": [0]}, subscribed_topic_names=BOTH), ONLY_1),
+    Case("leaves it again", "consumer_group_heartbeat", slow("m1", 2, {"audit-offsets": [0, 1, 2], "audit-data": [0]}, subscribed_topic_names=["audit-offsets"]), ONLY_1),
+    Case("has given it up", "consumer_group_heartbeat", slow("m1", 2, {"audit-offsets": [0, 1, 2]}), ONLY_1),
+    Case("slow group without a topic", "consumer_group_describe", describe(SLOW)),
+    Case("leaves all at once", "consumer_group_heartbeat", slow("m1", 2, {}, subscribed_topic_names=[]), ONLY_1),
+    Case("slow group without topics", "consumer_group_describe", describe(SLOW)),
+    Case("classic member of the slow", "join_group", {**classic(SUBSCRIPTION), "group_id": SLOW}, range(9, 10)),
+    slow_classic("sync_group", member_id="c1", generation_id=2, protocol_type="consumer", protocol_name="range", assignments=[]),
+    slow_classic("heartbeat", member_id="c1", generation_id=2),
+    slow_classic("leave_group", members=[{"member_id": "c1", "group_instance_id": None, "reason": None}]),
+    Case("static one of the slow", "consumer_group_heartbeat", joining("s1", SLOW, instance_id="i"), ONLY_1),
+    Case("static one goes away", "consumer_group_heartbeat", heartbeat("s1", -2, SLOW, instance_id="i"), ONLY_1),
+    Case("static one is back", "consumer_group_heartbeat", joining("s2", SLOW, instance_id="i"), ONLY_1),
+    Case("slow group with a static one", "consumer_group_describe", describe(SLOW)),
+    Case("assigns now", "incremental_alter_configs", assigns_every(0, SLOW), ONLY_1, settle_s=0.5),
+    Case("gets its assignment", "consumer_group_heartbeat", slow("m2", 2, {}), ONLY_1),
+    Case("static one gets its assignment", "consumer_group_heartbeat", slow("s2", 2, {}, instance_id="i"), ONLY_1),
+    Case("static one goes away again", "consumer_group_heartbeat", heartbeat("s2", -2, SLOW, instance_id="i"), ONLY_1),
+    Case("static one is back again", "consumer_group_heartbeat", joining("s3", SLOW, instance_id="i"), ONLY_1),
+    Case("static one commits for an old epoch", "offset_commit", commit("s3", 1, group=SLOW), range(9, 11)),
+    Case("slow group no more", "consumer_group_describe", describe(SLOW)),
+    Case("m1 of the slow leaves", "consumer_group_heartbeat", heartbeat("m1", -1, SLOW), ONLY_1),
+    Case("m2 of the slow leaves", "consumer_group_heartbeat", heartbeat("m2", -1, SLOW), ONLY_1),
+    Case("s3 of the slow leaves", "consumer_group_heartbeat", heartbeat("s3", -1, SLOW, instance_id="i"), ONLY_1),
+    Case("slow group", "delete_groups", {"groups_names": [SLOW]}),
+]  # fmt: skip
+
 CASES = [
-    Case("assigns at once", "incremental_alter_configs", {"validate_only": False, "resources": [
-        {"resource_type": GROUP_CONFIG, "resource_name": name, "configs": [
-            {"name": "consumer.assignment.interval.ms", "config_operation": 0, "value": "0"}]}
-        for name in (GROUP, "modern-static")]}, ONLY_1, settle_s=0.5),
+    Case("assigns at once", "incremental_alter_configs", assigns_every(0, GROUP, "modern-static"), ONLY_1, settle_s=0.5),
     Case("empty group", "consumer_group_heartbeat", joining(group="")),
     Case("blank group", "consumer_group_heartbeat", joining(group=" ")),
     Case("no member id", "consumer_group_heartbeat", joining("", group="refused"), ONLY_1),
@@ -171,4 +233,5 @@ CASES = [
     Case("static member", "consumer_group_describe", describe("modern-static")),
     Case("static member leaves", "consumer_group_heartbeat", heartbeat("s2", -1, group="modern-static", instance_id="i"), ONLY_1),
     Case("consumer groups", "delete_groups", {"groups_names": [GROUP, "modern-static"]}),
+    *BETWEEN_ASSIGNMENTS,
 ]  # fmt: skip

@@ -32,6 +32,12 @@ def uuid_text(value: Uuid) -> str:
     return urlsafe_b64encode(value)[:22].decode()
 
 
+def uuid_hex_text(value: Uuid) -> str:
+    """Return the hexadecimal digits in groups of 8, 4, 4, 4 and 12, as Java's UUIDs are written."""
+    text = value.hex()
+    return "-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:]))
+
+
 def parse_uuid(text: str) -> Uuid:
     """Return the id of a base64 text.
 

@@ -15,7 +15,7 @@ from typing import Final
 
 from spindle.common.errors import ErrorCode
 from spindle.common.ids import TopicPartition
-from spindle.common.uuids import Uuid
+from spindle.common.uuids import Uuid, UuidSource, uuid_hex_text, uuid_text
 from spindle.coordinator.classic_group import GroupState
 from spindle.coordinator.config import ConsumerGroupConfig, GroupCoordinatorConfig
 from spindle.coordinator.consumer.draft import TopicsView
@@ -88,13 +88,13 @@ class GroupShard:
     def __init__(
         self,
         config: GroupCoordinatorConfig,
-        new_id: Callable[[], str],
+        new_uuid: UuidSource,
         config_of: Callable[[str], ConsumerGroupConfig] | None = None,
     ) -> None:
         """Create an empty shard.
 
         Args:
-            new_id: returns the random part of a member id.
+            new_uuid: returns the random part of a member id.
             config_of: returns the settings that a consumer group has now; None if all groups have
                 those of `config`.
         """
@@ -103,9 +103,15 @@ class GroupShard:
         self.offsets = OffsetStore()
         self.rebalances = Rebalances(config)
         self.consumers = ConsumerGroups(
-            config, self.groups, self.rebalances, new_id, config_of or (lambda _: config.consumer)
+            config,
+            self.groups,
+            self.rebalances,
+            lambda: uuid_text(new_uuid()),
+            config_of or (lambda _: config.consumer),
         )
-        self._memberships = Memberships(config, self.groups, self.rebalances, new_id)
+        self._memberships = Memberships(
+            config, self.groups, self.rebalances, lambda: uuid_hex_text(new_uuid())
+        )
         self._requests = OffsetRequests(config, self.groups, self.offsets)
         self._transactional = TransactionalOffsets(config, self.groups)
 

@@ -113,7 +113,7 @@ class GroupCoordinator:
         self.shards[partition] = ShardDriver(
             TopicPartition(OFFSETS_TOPIC, partition),
             leader_epoch,
-            GroupShard(self._config, self._new_member_suffix, self._consumer_config),
+            GroupShard(self._config, self._new_uuid, self._consumer_config),
             GROUP_RECORDS,
             self._log,
             self._clock,
@@ -423,10 +423,6 @@ class GroupCoordinator:
     def _topic_id_of(self, topic: str) -> Uuid | None:
         found = self._metadata.image.topics.by_name.get(topic)
         return None if found is None else found.topic_id
-
-    def _new_member_suffix(self) -> str:
-        text = self._new_uuid().hex()
-        return "-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:]))
 
 
 def _check_group_id(group_id: str) -> None:
