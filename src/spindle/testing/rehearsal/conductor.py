@@ -15,6 +15,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from spindle.client.errors import ClientError
+from spindle.client.log_dirs import LogDirView
 from spindle.client.wire.cluster import WireClient
 from spindle.client.wire.settings import client_settings
 from spindle.common.errors import ApiError, ErrorCode
@@ -31,6 +32,8 @@ from spindle.testing.rehearsal.schedule import Deed, Episode, FaultStep
 _IN_SYNC_S: Final = 90.0
 _NOTICED_S: Final = 3.0
 """A disk that the broker does not use is not noticed to be broken; nobody waits longer."""
+_ENDED_S: Final = 20.0
+_ASK_AGAIN_S: Final = 0.2
 _SLOW_MS: Final = 100.0
 _ADMIN_S: Final = 5.0
 _CORDONED: Final = "cordoned.log.dirs"
@@ -190,12 +193,7 @@ class Conductor:
                 disk.heal()
                 if not with_readmission:
                     _format_if_new(disk)
-        for node in self._cluster.nodes:
-            if not node.is_running:
-                for disk in node.disks:
-                    _format_if_new(disk)
-                node.start()
-        self._cluster.await_ready(self._cluster.nodes)
+        self._start_ended()
         for node in self._cluster.nodes:
             self._bring_back(node, with_readmission=with_readmission)
             try:
@@ -205,10 +203,34 @@ class Conductor:
         self._cluster.wait_until_in_sync(timeout_s=_IN_SYNC_S)
         self.note("all replicas are in sync")
 
+    def _start_ended(self) -> None:
+        """Start the nodes that have ended, and wait until all nodes serve."""
+        for node in self._cluster.nodes:
+            if not node.is_running:
+                for disk in node.disks:
+                    _format_if_new(disk)
+                node.start()
+        self._cluster.await_ready(self._cluster.nodes)
+
+    def _log_dirs(self) -> dict[int, list[LogDirView]]:
+        """Return the log directories of all brokers that the cluster knows.
+
+        A node may end only now, because of a fault that it noticed before all was mended.
+        """
+        ends_s = time.monotonic() + _ENDED_S
+        while True:
+            try:
+                with self._client() as client:
+                    return client.describe_log_dirs()
+            except ClientError:
+                if time.monotonic() > ends_s:
+                    raise
+                time.sleep(_ASK_AGAIN_S)
+                self._start_ended()
+
     def _bring_back(self, node: NodeHandle, *, with_readmission: bool) -> None:
         """Bring back offline directories of a node, or a node that the others do not know."""
-        with self._client() as client:
-            views = client.describe_log_dirs().get(node.node_id)
+        views = self._log_dirs().get(node.node_id)
         failed = {view.path for view in views or () if view.error is not ErrorCode.NONE}
         if with_readmission and views is not None:
             for disk in node.disks:

@@ -1,6 +1,8 @@
 """Unmodified clients of librdkafka at work: producers, members of a group, a reader of offsets."""
 
+import sys
 import threading
+import traceback
 from abc import ABC, abstractmethod
 from typing import Any, Final
 
@@ -81,7 +83,15 @@ class ClientThread(ABC):
         """Wait for its end."""
         self._thread.join(timeout_s)
         if self._thread.is_alive():
-            self.recorder.trouble(f"{self.name} has not ended after {timeout_s:.0f} s")
+            self.recorder.trouble(
+                f"{self.name} has not ended after {timeout_s:.0f} s: {self._position()}"
+            )
+
+    def _position(self) -> str:
+        """Return the calls that the thread is in, so that a client that hangs can be found."""
+        frame = sys._current_frames().get(self._thread.ident or 0)
+        calls = traceback.extract_stack(frame) if frame is not None else []
+        return " > ".join(f"{call.name}, line {call.lineno}" for call in calls[-4:])
 
     def _run(self) -> None:
         try:

@@ -1,6 +1,8 @@
 """Transactional clients of librdkafka: a producer of the ledger, and its exactly-once copier."""
 
+import threading
 import time
+from collections.abc import Callable
 from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
@@ -29,6 +31,7 @@ _CALL_S: Final = 20.0
 _BATCH: Final = 20
 _ABORT_EVERY: Final = 5
 _ENDED_S: Final = 60.0
+_OFFSETS_S: Final = 12.0
 
 
 class TransactionalThread(ClientThread):
@@ -58,7 +61,7 @@ class TransactionalThread(ClientThread):
                     count += 1
                     is_abort = count % _ABORT_EVERY == 0
                     goes_on = self.transact(producer, f"{self.name}/{count}", is_abort=is_abort)
-            except KafkaException:
+            except (KafkaException, TimeoutError):
                 # The outcome is not known, or it is an abort: the next instance fences this one.
                 self.is_over.wait(_PAUSE_S)
         self._end_all()
@@ -200,9 +203,38 @@ class CopierThread(TransactionalThread):
             ends[where] = offset + 1
         for where, end in ends.items():
             self.recorder.note(OffsetSent(self._group, where, end, name))
-        producer.send_offsets_to_transaction(
-            [TopicPartition(*where, end) for where, end in ends.items()], self._membership, _CALL_S
+        offsets = [TopicPartition(*where, end) for where, end in ends.items()]
+        within(
+            _OFFSETS_S,
+            lambda: producer.send_offsets_to_transaction(offsets, self._membership, _CALL_S),
         )
         self.end(producer, name, is_abort=is_abort)
         # After an abort the next instance begins at the committed offsets again.
         return not is_abort
+
+
+def within(timeout_s: float, call: Callable[[], object]) -> None:
+    """Make a call that may never return; then its client is given up, as if it had been killed.
+
+    `send_offsets_to_transaction` ignores its timeout, and may wait for ever for a coordinator that
+    was restarted (https://github.com/confluentinc/librdkafka/issues/5456).
+
+    Raises:
+        TimeoutError: it has not returned.
+        KafkaException: it has failed.
+    """
+    failures: list[KafkaException] = []
+
+    def run() -> None:
+        try:
+            call()
+        except KafkaException as failed:
+            failures.append(failed)
+
+    thread = threading.Thread(target=run, name="a call that may hang", daemon=True)
+    thread.start()
+    thread.join(timeout_s)
+    if thread.is_alive():
+        raise TimeoutError
+    if failures:
+        raise failures[0]
