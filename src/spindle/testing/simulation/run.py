@@ -7,6 +7,7 @@ a limited time the cluster must recover, and all clients must finish.
 import asyncio
 import gc
 import logging
+import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -298,16 +299,30 @@ def simulate(scenario: Scenario) -> SimulationOutcome:
     # Finalizers of tasks that never end must not run during this run or the next.
     gc.disable()
     gc.freeze()
+    simulation = Simulation(scenario)
     try:
-        return Simulation(scenario).run()
+        return simulation.run()
     finally:
-        with warnings.catch_warnings():
-            warnings.simplefilter(
-                "ignore"
-            )  # coroutines that were never awaited ended with their host
+        with _quiet_finalizers():
+            del simulation
             gc.collect()
         gc.unfreeze()
         gc.enable()
+
+
+@contextmanager
+def _quiet_finalizers() -> Iterator[None]:
+    """Hide what the tasks of ended hosts still do: none of it happens on a host that is gone.
+
+    Some were never awaited, others fail in a `finally` because no loop runs any more.
+    """
+    before, sys.unraisablehook = sys.unraisablehook, lambda unraisable: None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        sys.unraisablehook = before
 
 
 def _leads_quorum(node: SimulatedNode) -> bool:
