@@ -155,6 +155,33 @@ def test_a_malformed_checkpoint_is_reported() -> None:
         DirectoryStore(files, ROOT).load(config_of, NOW_MS)
 
 
+@pytest.mark.parametrize(
+    "content", [b"0\n2\na 0 5\n", b"\xff\xfe\x00", b"0\n1\na zero 5\n", b"7\n0\n"]
+)
+def test_a_malformed_checkpoint_of_compaction_is_written_anew(content: bytes) -> None:
+    files = MemoryFileSystem()
+    directory = opened(files)
+    create(directory, A0)
+    directory.set_cleaner_offset(A0, 5)
+    files.write_atomically(f"{ROOT}/cleaner-offset-checkpoint", content)
+    again = DirectoryStore(files, ROOT)
+    assert [log.topic_partition for log in again.load(config_of, NOW_MS).current] == [A0]
+    assert again.cleaner_offset(A0) is None
+    assert files.read_bytes(f"{ROOT}/cleaner-offset-checkpoint") == b"0\n0\n"
+
+
+def test_a_new_log_does_not_inherit_how_far_an_earlier_one_was_clean_at_the_start() -> None:
+    files = MemoryFileSystem()
+    directory = opened(files)
+    create(directory, A0)
+    directory.set_cleaner_offset(A0, 5)
+    again = DirectoryStore(files, ROOT)
+    again.load(config_of, NOW_MS)
+    again.delete_later(again.logs[A0], bytes(16), NOW_MS)
+    create(again, A0)
+    assert files.read_bytes(f"{ROOT}/cleaner-offset-checkpoint") == b"0\n0\n"
+
+
 def test_what_else_lies_there() -> None:
     files = MemoryFileSystem()
     opened(files)

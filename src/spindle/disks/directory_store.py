@@ -10,6 +10,7 @@ from typing import NamedTuple
 from spindle.common.ids import TopicPartition
 from spindle.common.ports import FileSystem
 from spindle.common.uuids import Uuid, UuidSource
+from spindle.log.cleaning.clean_offsets import read_clean_offsets
 from spindle.log.errors import DuplicateLogDirectories, UnexpectedDirectory
 from spindle.log.flushing import FlushTask
 from spindle.log.formats.checkpoints import (
@@ -112,7 +113,7 @@ class DirectoryStore:
             on_progress: called with the count of loaded logs and the count of all logs.
 
         Raises:
-            CorruptLog: a checkpoint or another small file is malformed.
+            CorruptLog: a checkpoint (but that of compaction) or another small file is malformed.
             UnexpectedDirectory: a directory is none of a partition.
             DuplicateLogDirectories: two future logs of one partition.
         """
@@ -123,7 +124,8 @@ class DirectoryStore:
         recovery_points = self._read(RECOVERY_POINTS)
         log_starts = self._read(LOG_STARTS)
         high_watermarks = self._read(HIGH_WATERMARKS)
-        self._cleaner_offsets = self._read(CLEANER_OFFSETS)
+        self._cleaner_offsets = read_clean_offsets(files, self.path)
+        self._stored[CLEANER_OFFSETS] = self._cleaner_offsets.copy()
         to_load = [entry for entry in found if entry[1].kind is not DirectoryKind.DELETED]
         for name, parsed in found:
             if parsed.kind is DirectoryKind.DELETED:
@@ -155,9 +157,8 @@ class DirectoryStore:
         found: list[tuple[str, DirectoryName]] = []
         for name in files.list_directory(self.path):
             path = f"{self.path}/{name}"
-            if name in PASSED_OVER or is_metadata_directory(name):
-                continue
-            if not files.is_directory(path):
+            is_other = name in PASSED_OVER or is_metadata_directory(name)
+            if is_other or not files.is_directory(path):
                 continue
             try:
                 found.append((name, parse_directory_name(name)))
@@ -168,8 +169,7 @@ class DirectoryStore:
     def _create_checkpoints(self) -> None:
         files = self.storage.file_system
         for name in OFFSET_CHECKPOINTS:
-            path = f"{self.path}/{name}"
-            if not files.exists(path):
+            if not files.exists(path := f"{self.path}/{name}"):
                 files.open(path, create=True).close()
 
     def _read(self, checkpoint: str) -> dict[TopicPartition, int]:
