@@ -31,12 +31,10 @@ class CompiledLoops(BuildHookInterface):
         library = folder / "_kernel.so"
         library.unlink(missing_ok=True)
         source = folder / "kernel.c"
-        # The library is only loaded beside the source that it was compiled from.
-        checksum = f"-DSOURCE_CHECKSUM={zlib.crc32(source.read_bytes())}u"
         command = shlex.split(os.environ.get("CC", "")) or [shutil.which("cc") or "gcc"]
         try:
             subprocess.run(
-                [*command, *_OPTIONS, checksum, str(source), "-o", str(library)],
+                [*command, *_OPTIONS, str(source), "-o", str(library)],
                 check=True,
                 capture_output=True,
                 text=True,
@@ -45,8 +43,16 @@ class CompiledLoops(BuildHookInterface):
             reason = error.stderr if isinstance(error, subprocess.CalledProcessError) else error
             self.app.display_warning(f"compaction will run without compiled code: {reason}")
             return
+        # The library is only loaded if it is whole and beside the source that it was compiled from.
+        checksums = folder / "_kernel.checksums"
+        checksums.write_text(
+            "".join(f"{zlib.crc32(file.read_bytes())}\n" for file in (source, library)),
+            newline="\n",
+        )
         if version != "editable":
             platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
             build_data["tag"] = f"py3-none-{platform}"
             build_data["pure_python"] = False
-        build_data["artifacts"].append(f"/{_FOLDER.as_posix()}/_kernel.so")
+        build_data["artifacts"] += [
+            f"/{_FOLDER.as_posix()}/{file.name}" for file in (library, checksums)
+        ]

@@ -50,6 +50,19 @@ def test_a_library_of_another_version_is_not_loaded(
     assert load_library.__wrapped__() is None
 
 
+@compiled
+@pytest.mark.parametrize("name", ["LIBRARY", "CHECKSUMS"])
+@pytest.mark.parametrize("size", [0, 1, 20, 10_000])
+def test_a_truncated_file_is_not_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, size: int
+) -> None:
+    whole = getattr(native_kernel, name).read_bytes()
+    truncated = tmp_path / "truncated"
+    truncated.write_bytes(whole[: min(size, len(whole) - 1)])
+    monkeypatch.setattr(native_kernel, name, truncated)
+    assert load_library.__wrapped__() is None
+
+
 def native(size: MapSize = SIZE) -> NativeKeyMap:
     library = load_library()
     assert library is not None

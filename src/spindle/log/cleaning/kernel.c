@@ -129,13 +129,6 @@ __attribute__((target("sse4.2"))) static uint32_t crc_by_instruction(const uint8
 
 static uint32_t (*crc32c)(const uint8_t *, int64_t) = crc_by_table;
 
-#if !defined(SOURCE_CHECKSUM)
-#define SOURCE_CHECKSUM 0
-#endif
-
-/* The CRC-32 of this file when it was compiled, given by the compiler's options. */
-EXPORT uint32_t spindle_source_checksum(void) { return SOURCE_CHECKSUM; }
-
 /* Call it once before anything else. */
 EXPORT void spindle_cleaning_begin(void) {
     make_crc_tables();

@@ -26,6 +26,8 @@ log = logging.getLogger(__name__)
 
 LIBRARY: Final = Path(__file__).with_name("_kernel.so")
 SOURCE: Final = Path(__file__).with_name("kernel.c")
+CHECKSUMS: Final = Path(__file__).with_name("_kernel.checksums")
+"""The CRC-32 of the source and that of the library, one in each line."""
 
 _SLOT_BYTES: Final = 24
 _MOST_GROWTH_OF_A_RECORD: Final = 16
@@ -90,19 +92,26 @@ class _Point(ctypes.Structure):
 
 @cache
 def load_library() -> ctypes.CDLL | None:
-    """Return the compiled loops.
+    """Return the compiled loops; None if they were not compiled, or must not be loaded.
 
-    None if they were not compiled, or not for this machine, or from another version of the source:
-    its functions would read other structures than the ones below.
+    A library from another version of the source reads other structures than the ones below. A
+    truncated one ends the process with SIGBUS.
     """
-    try:
-        library = ctypes.CDLL(str(LIBRARY))
-        checksum = zlib.crc32(SOURCE.read_bytes())
-    except OSError:
+    if not LIBRARY.exists():
         return None
-    compiled_from = getattr(library, "spindle_source_checksum", None)
-    if compiled_from is None or compiled_from() & 0xFFFFFFFF != checksum:
-        log.warning("%s is of another version: compaction runs without it", LIBRARY)
+    try:
+        files = (SOURCE, LIBRARY)
+        found = "".join(f"{zlib.crc32(file.read_bytes())}\n" for file in files)
+        if CHECKSUMS.read_bytes() != found.encode():
+            log.warning(
+                "%s is damaged or of another version: compaction runs without it, at a fraction of "
+                "the rate; install Spindle again",
+                LIBRARY,
+            )
+            return None
+        library = ctypes.CDLL(str(LIBRARY))
+    except OSError as error:
+        log.warning("%s cannot be loaded: compaction runs without it: %s", LIBRARY, error)
         return None
     data, number = ctypes.c_char_p, _INT64
     signatures: dict[str, tuple[object, list[object]]] = {
