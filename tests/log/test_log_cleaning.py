@@ -18,7 +18,7 @@ from log_builders import (
 
 from spindle.common.ids import TopicPartition
 from spindle.common.ports import File
-from spindle.disks.cleaner import Cleaner
+from spindle.disks.cleaner import FIRST_RETRY_MS, Cleaner
 from spindle.disks.directory_store import DirectoryStore
 from spindle.log.cleaning.cleaning import Cleaning, CleaningResult, CleaningSettings
 from spindle.log.cleaning.plan import dirty_range, is_due, plan_cleaning
@@ -492,12 +492,65 @@ class TestCleaner:
         files.open(damaged.plan.sources[0].segment.path).pwrite(b"garbage", 70)
         with pytest.raises(UncleanableLog, match=damaged.plan.path):
             damaged.run()
-        cleaner.give_up_uncleanable(damaged.plan)
+        cleaner.give_up_failed(damaged, ValueError("damaged"), NOW_MS)
         other = cleaner.next_pass(NOW_MS)
         assert other is not None
         assert other.plan.path != damaged.plan.path
         assert cleaner.finish(other.run(), NOW_MS)
         assert cleaner.next_pass(NOW_MS) is None
+
+    def test_a_failed_log_waits_longer_each_time_and_a_finished_pass_ends_that(self) -> None:
+        _, cleaner = self.prepared(MemoryFileSystem())
+        other = cleaner.next_pass(NOW_MS)
+        assert other is not None
+        now_ms, waits = NOW_MS, []
+        for _ in range(9):
+            cleaning = cleaner.next_pass(now_ms)
+            assert cleaning is not None
+            cleaner.give_up_failed(cleaning, LookupError("a mistake"), now_ms)
+            assert cleaner.counts.uncleanable == 1
+            assert cleaner.counts.uncleanable_bytes == cleaning.plan.dirty.dirty_bytes
+            began_ms = now_ms
+            while cleaner.next_pass(now_ms) is None:
+                now_ms += FIRST_RETRY_MS
+            waits.append((now_ms - began_ms) // FIRST_RETRY_MS)
+            cleaning.plan.log.end_cleaning()
+        assert waits == [1, 2, 4, 8, 16, 32, 60, 60, 60]
+        cleaning = cleaner.next_pass(now_ms)
+        assert cleaning is not None
+        assert cleaner.finish(cleaning.run(), now_ms)
+        counts = cleaner.counts
+        assert (counts.uncleanable, counts.uncleanable_bytes, counts.failed_passes) == (0, 0, 9)
+
+    def test_a_failed_log_is_tried_again_with_other_settings(self) -> None:
+        _, cleaner = self.prepared(MemoryFileSystem())
+        for _ in range(2):
+            cleaning = cleaner.next_pass(NOW_MS)
+            assert cleaning is not None
+            cleaner.give_up_failed(cleaning, MemoryError("a key map"), NOW_MS)
+        assert cleaner.next_pass(NOW_MS) is None
+        assert cleaner.next_pass(NOW_MS, CleaningSettings(map_bytes=1024 * 1024)) is not None
+
+    def test_a_deleted_log_is_no_failure_any_more(self) -> None:
+        directory, cleaner = self.prepared(MemoryFileSystem())
+        cleaning = cleaner.next_pass(NOW_MS)
+        assert cleaning is not None
+        cleaner.give_up_failed(cleaning, LookupError("a mistake"), NOW_MS)
+        directory.delete_later(cleaning.plan.log, bytes(16), NOW_MS)
+        cleaner.next_pass(NOW_MS)
+        assert cleaner.counts.uncleanable == 0
+
+    def test_a_log_that_cannot_be_examined_leaves_the_others_and_the_disk_alone(self) -> None:
+        files = MemoryFileSystem()
+        directory, cleaner = self.prepared(files)
+        damaged = directory.logs[TopicPartition("many", 0)]
+        first = damaged.segments.first
+        first.roll_timestamp = None  # as after a start
+        files.open(first.path).pwrite(b"\x09", 16)
+        other = cleaner.next_pass(NOW_MS)
+        assert other is not None
+        assert other.plan.path != damaged.path
+        assert cleaner.counts.uncleanable == 1
 
     def test_a_pass_keeps_the_settings_that_it_began_with(self) -> None:
         _, cleaner = self.prepared(MemoryFileSystem())

@@ -103,7 +103,7 @@ class Cleaning:
         self.result: CleaningResult | None = None
         self._handles = FileHandles(file_system, _OPEN_FILES)
         self._now_ms = now_ms
-        self._settings = settings
+        self.settings = settings
         self._chunk_bytes = max(settings.buffer_bytes // 2, _LEAST_READ_BYTES)
         self._transactions = CleanedTransactions(plan.aborted)
         self._known_end = plan.dirty.first_dirty_offset
@@ -154,7 +154,7 @@ class Cleaning:
 
     def _pass(self) -> Generator[int, None, None]:
         """Do the pass; yield how many bytes were read and written since the last time."""
-        plan, settings = self.plan, self._settings
+        plan, settings = self.plan, self.settings
         dirty = plan.dirty
         self._raise_if_aborted()
         most_keys = dirty.end_offset - dirty.first_dirty_offset

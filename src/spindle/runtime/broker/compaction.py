@@ -17,7 +17,7 @@ from spindle.disks.cleaner import CleanerCounts
 from spindle.disks.cleaning_rate import CleaningRate
 from spindle.disks.log_directory import LogDirectory
 from spindle.log.cleaning.cleaning import Cleaning, CleaningResult, CleaningSettings
-from spindle.log.errors import CleaningAborted, UncleanableLog
+from spindle.log.errors import CleaningAborted
 from spindle.replicas.replica_manager import Replicas
 from spindle.runtime import background
 
@@ -30,10 +30,9 @@ _LONGEST_SLEEP_S: Final = 86_400.0
 class Compaction:
     """The compaction tasks of a broker, a task for each directory."""
 
-    def __init__(self, replicas: Replicas, delay_ms: int, now_ms: Callable[[], int]) -> None:
-        """Begin nothing yet; the first passes begin `delay_ms` after `follow_directories`."""
+    def __init__(self, replicas: Replicas, now_ms: Callable[[], int]) -> None:
+        """Begin nothing yet; see `follow_directories`."""
         self._replicas = replicas
-        self._delay_ms = delay_ms
         self._now_ms = now_ms
         self._tasks: dict[LogDirectory, asyncio.Task[None]] = {}
         self._rate = CleaningRate()
@@ -53,15 +52,13 @@ class Compaction:
         self._has_changed = asyncio.Event()
 
     def follow_directories(self) -> None:
-        """Compact in every directory of the broker, and in no other any more."""
+        """Compact in every directory of the broker, from now on, and in no other any more."""
         for gone in [d for d in self._tasks if d not in self._replicas.directories]:
             self._tasks.pop(gone).cancel()
         for directory in self._replicas.directories:
             if directory not in self._tasks:
                 self._tasks[directory] = background.run_forever(
-                    partial(self._compact, directory),
-                    f"compaction in {directory.path}",
-                    delay_s=self._delay_ms / 1000,
+                    partial(self._compact, directory), f"compaction in {directory.path}"
                 )
 
     async def stop(self) -> None:
@@ -118,22 +115,18 @@ class Compaction:
             return False
         try:
             result = await self._run(cleaning, directory)
+            now_ms = self._now_ms()
+            is_done = await executor.submit(cleaner.finish, result, now_ms, now_ms - began_ms)
         except CleaningAborted as aborted:
             log.info("%s", aborted)
             await executor.submit(cleaner.give_up, cleaning.plan)
             return False
-        except UncleanableLog as error:
-            log.error("%s; it is not compacted until the next start", error)
-            await executor.submit(cleaner.give_up_uncleanable, cleaning.plan)
-            return False
         except LogDirectoryFailed:
             raise
-        except Exception:
+        except Exception as error:  # noqa: BLE001 - logged, and tried again
             # A pass without an end would keep retention from this log, too.
-            await executor.submit(cleaner.give_up_uncleanable, cleaning.plan)
-            raise
-        now_ms = self._now_ms()
-        is_done = await executor.submit(cleaner.finish, result, now_ms, now_ms - began_ms)
+            await executor.submit(cleaner.give_up_failed, cleaning, error, self._now_ms())
+            return False
         if is_done:
             log.info(
                 "%s is compacted below offset %d: %s of %s are left, %d of %d records, in %.1f s",

@@ -29,7 +29,9 @@ _LONGEST_SLEEP_S: Final = 86_400.0
 
 
 class Housekeeping:
-    """Periodic tasks. Most of them begin `log.initial.task.delay.ms` after the start."""
+    """Periodic tasks. Most of them begin `log.initial.task.delay.ms` after the start; compaction
+    begins at once.
+    """
 
     def __init__(self, replicas: Replicas, config: NodeConfig, now_ms: Callable[[], int]) -> None:
         self._replicas = replicas
@@ -63,7 +65,7 @@ class Housekeeping:
             ),
         )
         self._is_cleaner_enabled = config.flag("log.cleaner.enable")
-        self.compaction = Compaction(replicas, initial_ms, now_ms)
+        self.compaction = Compaction(replicas, now_ms)
         self._tasks: list[asyncio.Task[None]] = []
         self._flushing: dict[LogDirectory, asyncio.Task[None]] = {}
         self._is_started = False

@@ -45,12 +45,12 @@ def _search_metrics(found: Found, now_ms: int) -> Iterator[Metric]:
     )
     yield gauges(
         f"{_MANAGER}_uncleanable_partitions_count",
-        "Logs that are not compacted until the next start, because of their content.",
+        "Logs whose last compaction pass failed. They are tried again after a minute to an hour.",
         [(labels, counts.uncleanable) for labels, counts in found],
     )
     yield gauges(
         f"{_MANAGER}_uncleanable_bytes",
-        "Dirty bytes of the logs that are not compacted because of their content.",
+        "Dirty bytes of the logs whose last compaction pass failed.",
         [(labels, counts.uncleanable_bytes) for labels, counts in found],
     )
     yield gauges(
@@ -85,6 +85,11 @@ def _pass_metrics(found: Found) -> Iterator[Metric]:
         f"{_CLEANER}_passes",
         "Finished compaction passes.",
         [(labels, counts.passes) for labels, counts in found],
+    )
+    yield counters(
+        f"{_CLEANER}_failed_passes",
+        "Compaction passes that failed; the log says why.",
+        [(labels, counts.failed_passes) for labels, counts in found],
     )
     yield counters(
         f"{_CLEANER}_read_bytes",
