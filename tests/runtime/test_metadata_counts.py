@@ -125,11 +125,16 @@ def test_operators_read_of_brokers_and_leaders(caplog: pytest.LogCaptureFixture)
         story.publish(change(0, 2), change(1, 3, recovery=1))
         story.publish(FenceBrokerRecord(id=7, epoch=5), *(change(n, -1) for n in range(30)))
         story.publish(UnregisterBrokerRecord(broker_id=7, broker_epoch=5))
+        story.publish(RemoveTopicRecord(topic_id=B))
+        many = [TopicRecord(name=f"t{n}", topic_id=bytes([n] * 16)) for n in range(10, 50)]
+        story.publish(*many)
         silent = ClusterLog(lambda: False)
         silent.on_publication(Publication(MetadataDelta(story.image), story.image, 0))
     finally:
         root.removeHandler(caplog.handler)
+    many_names = ", ".join(f"'t{n}'" for n in range(10, 30))
     assert list(dict.fromkeys(record.getMessage() for record in caplog.records)) == [
+        "Created topics 'a', 'b'",
         "Registered broker 7 with epoch 5",
         "Unfenced broker 7 in epoch 5",
         "Partition change of a-0: leader 1 -> 2, leader epoch 1, ISR [2]",
@@ -137,4 +142,6 @@ def test_operators_read_of_brokers_and_leaders(caplog: pytest.LogCaptureFixture)
         "Fenced broker 7 in epoch 5",
         "30 partitions changed their leader, 30 have none",
         "Unregistered broker 7",
+        "Deleted topics 'b'",
+        f"Created topics {many_names} and 20 more",
     ]

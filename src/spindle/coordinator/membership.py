@@ -23,6 +23,7 @@ from spindle.coordinator.rebalance import (
     join_error,
     join_response,
     keep_alive,
+    tell_removed,
 )
 from spindle.coordinator.static_members import StaticReturns
 from spindle.protocol.codec import MAX_STRING_BYTES
@@ -310,7 +311,9 @@ class Memberships:
             )
             for identity in request.members
         ]
-        if any(response.error_code == ErrorCode.NONE for response in responses):
+        left = [r.member_id or r.group_instance_id or "" for r in responses if not r.error_code]
+        tell_removed(group.group_id, "left", left)
+        if left:
             if group.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
                 self._rebalances.prepare_or_complete(group, now_ms, out)
             else:
@@ -349,6 +352,7 @@ class Memberships:
             return
         else:
             self._rebalances.remove_member(group, member_id, out)
+            tell_removed(group_id, "session timed out", [member_id])
             if group.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
                 self._rebalances.prepare_or_complete(group, now_ms, out)
                 return

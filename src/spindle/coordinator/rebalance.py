@@ -6,9 +6,12 @@ delay instead, and longer while new members keep joining (KIP-134). After the jo
 have the same rebalance timeout to send SyncGroup.
 """
 
+import logging
+from collections.abc import Sequence
 from typing import Final
 
 from spindle.common.errors import ErrorCode
+from spindle.common.log_text import listed, quoted
 from spindle.coordinator.classic_group import ClassicGroup, GroupState
 from spindle.coordinator.config import GroupCoordinatorConfig
 from spindle.coordinator.group_record import group_record
@@ -17,11 +20,19 @@ from spindle.coordinator.outcome import Outcome, TimerKey
 from spindle.protocol.messages.join_group import JoinGroupResponse
 from spindle.protocol.messages.sync_group import SyncGroupResponse
 
+log = logging.getLogger(__name__)
+
 MIN_WAIT_FOR_STATIC_MEMBERS_MS: Final = 1_000
 """Minimum wait for static members when none of the group's members has rejoined.
 
 Without it, members with a rebalance timeout of 0 would make the timer fire again at once.
 """
+
+
+def tell_removed(group_id: str, reason: str, member_ids: Sequence[str]) -> None:
+    """Log that members were removed from a group, if there are any."""
+    if member_ids:
+        log.info("Removed from group %s (%s): %s", quoted(group_id), reason, listed(member_ids))
 
 
 def join_response(
@@ -108,6 +119,12 @@ class Rebalances:
         out.cancel_timer(TimerKey("sync", group.group_id))
         was_empty = group.state is GroupState.EMPTY
         group.transition_to(GroupState.PREPARING_REBALANCE, now_ms)
+        log.info(
+            "Group %s begins a rebalance after generation %d, %d members",
+            quoted(group.group_id),
+            group.generation_id,
+            len(group.members),
+        )
         if was_empty:
             delay_ms = self._config.initial_rebalance_delay_ms
             left_ms = max(group.rebalance_timeout_ms - delay_ms, 0)
@@ -147,6 +164,7 @@ class Rebalances:
         missing = [m for m in group.members.values() if m.awaiting_join is None and not m.is_static]
         for member in missing:
             self.remove_member(group, member.member_id, out)
+        tell_removed(group.group_id, "did not rejoin in time", [m.member_id for m in missing])
         if not group.elect_joined_leader() and group.members:
             # Only static members are left and none has rejoined. Wait: their sessions may still
             # time out.
@@ -154,6 +172,12 @@ class Rebalances:
             self._wait_for_joins(group, now_ms, wait_ms, out)
             return
         group.begin_generation(now_ms)
+        log.info(
+            "Group %s has generation %d with %d members",
+            quoted(group.group_id),
+            group.generation_id,
+            len(group.members),
+        )
         if group.state is GroupState.EMPTY:
             out.records.append(group_record(group, {}))
             return
@@ -172,8 +196,10 @@ class Rebalances:
             return
         if not group.pending_syncs:
             return
-        for member_id in list(group.pending_syncs):
+        silent = list(group.pending_syncs)
+        for member_id in silent:
             self.remove_member(group, member_id, out)
+        tell_removed(group.group_id, "sent no SyncGroup in time", silent)
         self.prepare(group, now_ms, out)
 
     def remove_member(self, group: ClassicGroup, member_id: str, out: Outcome) -> None:

@@ -9,13 +9,13 @@ from collections.abc import Callable
 from typing import Final
 
 from spindle.common.ids import TRANSACTIONS_TOPIC
+from spindle.common.log_text import quoted
 from spindle.serving.context import RequestContext
 
 log = logging.getLogger(__name__)
 
 _INTERVAL_MS: Final = 10 * 60 * 1000
 _MAX_ENTRIES: Final = 1000
-_SHOWN_CHARACTERS: Final = 100
 
 
 class RefusalLog:
@@ -55,11 +55,6 @@ class RefusalLog:
             cause,
             detail,
         )
-
-
-def quoted(text: str) -> str:
-    """Return a text of a client in quotation marks, on one line and of bounded length."""
-    return repr(text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}...")
 
 
 def warn_of_no_transactions_topic(

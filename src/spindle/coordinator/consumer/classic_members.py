@@ -222,7 +222,7 @@ class ClassicMembers:
                 )
             )
         if leaving:
-            self._departures.remove(group, list(leaving), topics, now_ms, out)
+            self._departures.remove(group, list(leaving), topics, now_ms, out, reason="left")
         return LeaveGroupResponse(members=responses)
 
 

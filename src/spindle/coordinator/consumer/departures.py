@@ -11,7 +11,7 @@ from spindle.coordinator.consumer.member import ConsumerMember
 from spindle.coordinator.group_record import group_record
 from spindle.coordinator.group_table import GroupTable
 from spindle.coordinator.outcome import CONSUMER_STEP_TIMERS, GroupCreated, Outcome, TimerKey
-from spindle.coordinator.rebalance import Rebalances, keep_alive
+from spindle.coordinator.rebalance import Rebalances, keep_alive, tell_removed
 from spindle.metadata.topics import TopicsImage
 
 
@@ -34,11 +34,14 @@ class Departures:
         topics: TopicsImage,
         now_ms: int,
         out: Outcome,
+        *,
+        reason: str,
     ) -> None:
         """Remove members and begin a new epoch, in which the others get their partitions.
 
         Their session timers stay, so that a removal is tried again if it is not committed.
         """
+        tell_removed(group.group_id, reason, member_ids)
         for member_id in member_ids:
             stop_step_timers(group, member_id, out)
         count = len(group.members) - len(member_ids)

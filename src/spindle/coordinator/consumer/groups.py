@@ -29,6 +29,12 @@ from spindle.protocol.messages.join_group import JoinGroupRequest, JoinGroupResp
 from spindle.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
 from spindle.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
+_REASONS: Final = {
+    "consumer_session": "session timed out",
+    "revocation": "did not give up partitions in time",
+    "consumer_join": "did not rejoin in time",
+    "consumer_sync": "sent no SyncGroup in time",
+}
 CONSUMER_TIMERS: Final = ("consumer_session", *CONSUMER_STEP_TIMERS)
 """Kinds of the timers of members of consumer groups."""
 
@@ -186,7 +192,10 @@ class ConsumerGroups:
             return
         if key.kind == "revocation" and member.state is not MemberState.UNREVOKED_PARTITIONS:
             return
-        self._departures.remove(group, [member.member_id], self.view.topics, now_ms, out)
+        reason = _REASONS[key.kind]
+        self._departures.remove(
+            group, [member.member_id], self.view.topics, now_ms, out, reason=reason
+        )
         # If the removal is not committed, the session timer tries again.
         key = TimerKey("consumer_session", group.group_id, member.member_id)
         out.set_timer(key, now_ms + self._session_ms(group, member))

@@ -4,10 +4,12 @@ Every operation is exclusive: it decides on committed state, and its records are
 the next decision. It changes nothing itself.
 """
 
+import logging
 from collections.abc import Callable
 from dataclasses import replace
 
 from spindle.common.errors import ApiError, ErrorCode
+from spindle.common.log_text import quoted
 from spindle.common.uuids import Uuid
 from spindle.coordinator.config import ConsumerGroupConfig
 from spindle.coordinator.consumer.departures import Departures, stop_step_timers
@@ -37,6 +39,8 @@ from spindle.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
+
+log = logging.getLogger(__name__)
 
 _TopicPartitions = ConsumerGroupHeartbeatResponse.Assignment.TopicPartitions
 
@@ -111,6 +115,13 @@ class ConsumerMemberships:
         draft = GroupDraft(group, out)
         draft.put(member, replaced)
         draft.refresh(old, member, view, now_ms)
+        if draft.epoch > group.epoch:
+            log.info(
+                "Group %s begins epoch %d with %d members",
+                quoted(group.group_id),
+                draft.epoch,
+                len(draft.members),
+            )
         draft.assign(config, view.topics, now_ms)
         moved = _next_step(draft, old, member, owned, view.topics)
         if moved != member or moved.epoch != old.epoch:
@@ -150,7 +161,7 @@ class ConsumerMemberships:
             out.records.append(current_record(group.group_id, away))
             out.cancel_timer(TimerKey("revocation", group.group_id, member.member_id))
         else:
-            self._departures.remove(group, [member.member_id], topics, now_ms, out)
+            self._departures.remove(group, [member.member_id], topics, now_ms, out, reason="left")
         return ConsumerGroupHeartbeatResponse(
             member_id=member.member_id, member_epoch=request.member_epoch
         )

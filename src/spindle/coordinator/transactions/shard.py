@@ -16,6 +16,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import TopicPartition
+from spindle.common.log_text import listed, quoted
 from spindle.coordinator.effects import Effects, Token, Transaction
 from spindle.coordinator.transactions.config import TransactionsConfig
 from spindle.coordinator.transactions.descriptions import (
@@ -108,6 +109,11 @@ class TransactionShard:
         response = InitProducerIdResponse(error_code=_CONCURRENT, producer_epoch=-1)
         if new is None:
             self._fence(found, now_ms, out)
+            log.info(
+                "Aborting the transaction of %s: a new producer takes the place of producer %d",
+                quoted(found.name),
+                found.metadata.producer_id,
+            )
         else:
             self._change(found, new, out)
             response = InitProducerIdResponse(
@@ -241,23 +247,32 @@ class TransactionShard:
         return False
 
     def _abort_timed_out(self, now_ms: int, out: TransactionEffects) -> None:
+        aborted, postponed = [], []
         for found in self.ids:
             if found.pending is None and found.metadata.is_timed_out(now_ms):
                 try:
                     self._fence(found, now_ms, out)
-                except ApiError as error:
-                    log.warning("Transaction %r cannot be aborted yet: %s", found.name, error)
-                    continue
-                log.info("Aborting transaction %r, which timed out", found.name)
+                except ApiError:
+                    postponed.append(found.name)
+                else:
+                    aborted.append(found.name)
+        if aborted:
+            log.info("Aborting transactions that timed out, of %s", listed(aborted))
+        if postponed:
+            log.warning("No producer id to abort the transactions of %s yet", listed(postponed))
 
     def _expire(self, now_ms: int, out: TransactionEffects) -> None:
         latest_ms = now_ms - self._config.expiration_ms
+        expired = []
         for found in self.ids:
             metadata = found.metadata
             is_unused = metadata.state.is_idle and metadata.last_update_ms <= latest_ms
             if found.pending is None and is_unused:
                 found.pending = metadata
                 out.records.append(TransactionRecord(found.name, None))
+                expired.append(found.name)
+        if expired:
+            log.info("Removing transactional ids that were not used: %s", listed(expired))
 
     # ------------------------------------------------------------ changes
 
@@ -325,6 +340,8 @@ class TransactionShard:
                 self.ids.remove(record.transactional_id)
                 continue
             found = self.ids.put(record.transactional_id, record.metadata)
+            if record.metadata.state is TransactionState.EMPTY:
+                _tell_initialized(found)
             found.pending = found.unmarked = None
             found.has_unstored_fence = False
             if record.metadata.state.is_prepared and not self._begin_marking(found, now_ms):
@@ -356,6 +373,18 @@ class TransactionShard:
         for found in self.ids:
             assert (found.unmarked is None) or found.metadata.state.is_prepared, found.name
             assert not found.metadata.state.is_prepared or found.pending is not None, found.name
+
+
+def _tell_initialized(found: TransactionalId) -> None:
+    metadata = found.metadata
+    is_first = (metadata.previous_producer_id, metadata.producer_epoch) == (metadata.producer_id, 0)
+    log.info(
+        "Initialized transactional id %s: producer id %d, epoch %d%s",
+        quoted(found.name),
+        metadata.producer_id,
+        metadata.producer_epoch,
+        "" if is_first else ", earlier producers are fenced",
+    )
 
 
 def _check_producer(found: TransactionalId, producer: tuple[int, int]) -> None:

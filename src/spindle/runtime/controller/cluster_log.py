@@ -2,9 +2,9 @@
 
 import logging
 from collections.abc import Callable
-from typing import Final
 
 from spindle.common.ids import NO_LEADER
+from spindle.common.log_text import MOST_NAMED, listed
 from spindle.common.uuids import uuid_text
 from spindle.metadata.cluster import BrokerRegistration
 from spindle.metadata.partitions import PartitionRegistration
@@ -13,12 +13,6 @@ from spindle.publication.loader import Publication
 from spindle.runtime.metrics.metadata_counts import is_unclean_election
 
 logger = logging.getLogger(__name__)
-
-_PARTITIONS_BY_NAME: Final = 20
-"""Up to this many changed leaders in one publication are logged by name, more as a number.
-
-At level DEBUG, each of them is logged.
-"""
 
 
 class ClusterLog(ImageConsumer):
@@ -31,6 +25,11 @@ class ClusterLog(ImageConsumer):
         if publication.is_snapshot or not self._is_active():
             return
         delta = publication.delta
+        created = [topic.name for topic in delta.topics.changed.values() if topic.base is None]
+        deleted = [topic.name for topic in delta.topics.deleted.values()]
+        for what, topics in (("Created", created), ("Deleted", deleted)):
+            if topics:
+                logger.info("%s topics %s", what, listed(topics))
         for broker_id, now in delta.cluster.changed_brokers.items():
             _tell_broker(broker_id, delta.cluster.base.brokers.get(broker_id), now)
         moved = [
@@ -39,7 +38,8 @@ class ClusterLog(ImageConsumer):
             for number, old, new in topic.changed_partitions()
             if old is not None and old.leader != new.leader
         ]
-        level = logging.INFO if len(moved) <= _PARTITIONS_BY_NAME else logging.DEBUG
+        # At level DEBUG, each of them is logged.
+        level = logging.INFO if len(moved) <= MOST_NAMED else logging.DEBUG
         for name, old, new in moved:
             _tell_leader(name, old, new, level)
         if level != logging.INFO:

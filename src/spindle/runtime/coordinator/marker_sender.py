@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import TopicPartition
+from spindle.common.log_text import quoted
 from spindle.coordinator.transactions.marker_answers import (
     RETRIED,
     MarkerResult,
@@ -109,9 +110,9 @@ class MarkerSender:
                 self._enqueue(leader, marker)
         for marker in deleted:
             log.info(
-                "%s needs no marker of %r: it is deleted",
+                "%s needs no marker of %s: it is deleted",
                 marker.partition,
-                marker.transaction.transactional_id,
+                quoted(marker.transaction.transactional_id),
             )
         self._report(deleted)
 
@@ -130,7 +131,8 @@ class MarkerSender:
     def _report_later(self, markers: Sequence[_Marker], error: BaseException) -> None:
         """Keep markers that are written: a leader may refuse to write them a second time."""
         if not self._is_closed:
-            log.info("Markers of %r are reported again: %s", markers[0].transaction, error)
+            name = quoted(markers[0].transaction.transactional_id)
+            log.info("Markers of %s are reported again: %s", name, error)
             self._unreported += markers
             self._set_retry()
 
@@ -248,9 +250,9 @@ def _leader_of(image: MetadataImage, at: TopicPartition) -> int | None:
 
 def _warn(marker: _Marker, code: int, consequence: str) -> None:
     log.warning(
-        "%s answered a marker of %r with %s: %s",
+        "%s answered a marker of %s with %s: %s",
         marker.partition,
-        marker.transaction.transactional_id,
+        quoted(marker.transaction.transactional_id),
         ErrorCode(code).name if code in _CODES else code,
         consequence,
     )

@@ -11,6 +11,7 @@ from time import perf_counter
 from typing import Final
 
 from spindle.common.errors import ErrorCode, ProtocolViolation
+from spindle.common.log_text import quoted
 from spindle.common.ports import Bytes
 from spindle.protocol.api import (
     API_VERSIONS,
@@ -32,7 +33,6 @@ from spindle.runtime.network.listener import Listener
 from spindle.runtime.network.request_limits import RequestLimits
 from spindle.serving.context import RequestContext, Response
 from spindle.serving.quotas.enforcement import ClientQuotas, set_throttle_time, throttle_time
-from spindle.serving.refusal_log import quoted
 
 log = logging.getLogger(__name__)
 
