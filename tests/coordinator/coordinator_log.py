@@ -28,6 +28,7 @@ class MemoryLog:
         self.batches: dict[TopicPartition, list[bytes]] = {}
         self.ends: dict[TopicPartition, int] = {}
         self.grown = asyncio.Event()
+        self.refused = asyncio.Event()
         self.gate: asyncio.Event | None = None
         self.failure: ErrorCode | None = None
         self.load_gate: asyncio.Event | None = None
@@ -48,6 +49,7 @@ class MemoryLog:
         if self.gate is not None:
             await self.gate.wait()
         if self.failure is not None:
+            self.refused.set()
             raise ApiError(self.failure)
         return self.put(partition, batch)
 

@@ -1,12 +1,14 @@
 """The transaction coordinator on the event loop: elections, markers, producer ids."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+import re
+from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from coordinator_log import MemoryLog, View, image_of, run, standing_clock, topic
+from prometheus_client import Metric
 
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import TRANSACTIONS_TOPIC, TopicPartition
@@ -28,6 +30,7 @@ from spindle.protocol.messages.write_txn_markers import (
 from spindle.raft.ready import Destination
 from spindle.runtime.coordinator.shard_writer import ShardSettings
 from spindle.runtime.coordinator.transaction_coordinator import TransactionCoordinator
+from spindle.runtime.metrics.transactions import count_transactions, transaction_metrics
 from spindle.runtime.peers.port import PeerUnavailable
 from spindle.serving.producer_ids import ProducerIds
 
@@ -61,6 +64,7 @@ class Leaders:
     def __init__(self) -> None:
         self.codes: list[int | None] = []
         self.requests: list[WriteTxnMarkersRequest] = []
+        self.asked = asyncio.Event()
         self.gate: asyncio.Event | None = None
         self.failure: Exception | None = None
         """Is raised by the next request."""
@@ -69,6 +73,7 @@ class Leaders:
     async def request(self, _: Destination, message: Message) -> Message:
         assert isinstance(message, WriteTxnMarkersRequest)
         self.requests.append(message)
+        self.asked.set()
         if self.gate is not None:
             await self.gate.wait()
         failure, self.failure = self.failure, None
@@ -234,6 +239,53 @@ def test_markers_wait_for_a_leader() -> None:
         assert broker.leaders.requests == []
         broker.view.image = broker.image()
         await broker.until("CompleteCommit")
+
+    with_broker(story)
+
+
+def values(metrics: Iterable[Metric]) -> dict[str, float]:
+    """Return each sample by the last words of its name, with the value of its label."""
+    prefix = "kafka_(server_transaction_coordinator_metrics|coordinator_.*_channel_manager)_"
+    return {
+        " ".join([re.sub(prefix, "", sample.name), *sample.labels.values()]): sample.value
+        for metric in metrics
+        for sample in metric.samples
+    }
+
+
+def test_metrics_follow_markers_on_their_way() -> None:
+    async def story(broker: TransactionBroker) -> None:
+        async def now(**expected: float) -> None:
+            states = await count_transactions(broker.transactions)
+            found = values(transaction_metrics(broker.transactions, states))
+            assert {name: found[name.replace("__", " ")] for name in expected} == expected
+
+        producer = await broker.begin()
+        await now(
+            partition_load_time_seconds_count=2,
+            num_partitions=2,
+            transactional_id_count__Ongoing=1,
+            unknown_destination_queue_size=0,
+        )
+        broker.view.image = broker.image(data_leader=-1)
+        await broker.end(producer)
+        await settle()
+        await now(transactional_id_count__PrepareCommit=1, unknown_destination_queue_size=2)
+        broker.leaders.gate = asyncio.Event()
+        broker.leaders.codes = [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+        broker.view.image = broker.image()
+        await broker.leaders.asked.wait()
+        await now(queue_size__1=2, unknown_destination_queue_size=0, retry_queue_size=0)
+        broker.leaders.gate.set()
+        await settle()
+        await now(retry_queue_size=2, log_append_retry_queue_size=0)
+        broker.log.failure = ErrorCode.NOT_ENOUGH_REPLICAS
+        await broker.log.refused.wait()
+        await settle()
+        await now(retry_queue_size=0, log_append_retry_queue_size=1)
+        broker.log.failure = None
+        await broker.until("CompleteCommit")
+        await now(transactional_id_count__CompleteCommit=1, log_append_retry_queue_size=0)
 
     with_broker(story)
 

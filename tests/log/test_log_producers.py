@@ -184,6 +184,16 @@ class TestTransactions:
             log.update_high_watermark(4)
             assert log.last_stable_offset == 2
 
+    def test_the_age_of_the_oldest_transaction(self) -> None:
+        log = new_log(BIG)
+        assert log.producers.oldest_transaction_last_ms() is None
+        append(log, "t", producer_id=1, sequence=0, at_ms=NOW_MS, transactional=True)
+        append(log, "t", producer_id=2, sequence=0, at_ms=NOW_MS + 1, transactional=True)
+        append(log, "t", producer_id=1, sequence=1, at_ms=NOW_MS + 2, transactional=True)
+        assert log.producers.oldest_transaction_last_ms() == NOW_MS + 2
+        end_transaction(log, 1, is_commit=True)
+        assert log.producers.oldest_transaction_last_ms() == NOW_MS + 1
+
     def test_a_marker_without_records_ends_nothing(self) -> None:
         log = new_log(BIG)
         end_transaction(log, 7, is_commit=False)

@@ -249,7 +249,7 @@ def test_a_look_at_many_replicas_lets_others_run(
             for number in range(64):
                 # Waits for the replica, which is still being made.
                 await client.produce("a", number, batch_of(b"x"))
-            counting = asyncio.ensure_future(count_replicas(node.broker.replicas))
+            counting = asyncio.ensure_future(count_replicas(node.broker.replicas, 0))
             turns = 0
             while not counting.done():
                 turns += 1

@@ -77,7 +77,14 @@ class TransactionShard:
         write_markers: is called when the end of a transaction is committed.
     """
 
-    __slots__ = ("_config", "_new_producer_id", "_transaction_version", "_write_markers", "ids")
+    __slots__ = (
+        "_config",
+        "_new_producer_id",
+        "_transaction_version",
+        "_write_markers",
+        "ids",
+        "retrying",
+    )
 
     def __init__(
         self,
@@ -87,6 +94,8 @@ class TransactionShard:
         write_markers: WriteMarkers,
     ) -> None:
         self.ids = TransactionTable()
+        self.retrying: set[str] = set()
+        """The transactional ids whose completion could not be appended yet."""
         self._config = config
         self._new_producer_id = new_producer_id
         self._transaction_version = transaction_version
@@ -343,6 +352,7 @@ class TransactionShard:
             if record.metadata.state is TransactionState.EMPTY:
                 _tell_initialized(found)
             found.pending = found.unmarked = None
+            self.retrying.discard(found.name)
             found.has_unstored_fence = False
             if record.metadata.state.is_prepared and not self._begin_marking(found, now_ms):
                 out.set_timer(TransactionTimer("completion", found.name), now_ms)
@@ -359,6 +369,7 @@ class TransactionShard:
                 continue
             if found.unmarked is not None:
                 at_ms = now_ms + self._config.append_retry_ms
+                self.retrying.add(found.name)
                 out.set_timer(TransactionTimer("completion", found.name), at_ms)
                 continue
             found.pending = None

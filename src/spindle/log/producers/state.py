@@ -97,6 +97,17 @@ class ProducerState:
             and entry.producer_epoch == producer_epoch
         )
 
+    def oldest_transaction_last_ms(self) -> int | None:
+        """Return the timestamp of the last records of the transaction that is open for longest.
+
+        Other threads may ask as well. For them the answer can be out of date.
+        """
+        for producer_id in list(self._ongoing.values()):
+            entry = self._producers.get(producer_id)
+            if entry is not None:
+                return entry.last_timestamp_ms
+        return None
+
     # Verifications (KIP-890).
 
     def begin_verification(

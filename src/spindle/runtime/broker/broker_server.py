@@ -66,6 +66,8 @@ from spindle.serving.traffic import Traffic
 
 log = logging.getLogger(__name__)
 
+_LATE_TRANSACTION_BUFFER_MS: Final = 5 * 60 * 1000
+"""As in Kafka: a transaction that is open for so much longer than the longest timeout hangs."""
 _INTERNAL_TOPIC_WAIT_S: Final = 5.0
 _NEVER_S: Final = 86_400.0
 
@@ -124,6 +126,11 @@ class BrokerServer:
         self.lifecycle = self.directory_reports.lifecycle = self._make_lifecycle()
         self._cordons = self._make_cordon_keeper()
         self.directory_changes = self._make_directory_changes()
+
+    def late_transactions_before_ms(self) -> int:
+        """Return the time before which an open transaction must have got its last records."""
+        timeout_ms = self._config.integer("transaction.max.timeout.ms")
+        return self._env.now_ms() - timeout_ms - _LATE_TRANSACTION_BUFFER_MS
 
     def _steady_ms(self) -> int:
         return int(self._loop.time() * 1000)

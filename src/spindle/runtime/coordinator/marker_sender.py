@@ -67,6 +67,9 @@ class MarkerSender:
         self._driver_of = driver_of
         self._queues: dict[int, list[_Marker]] = {}
         self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._sending: dict[int, int] = {}
+        """Markers in the open request to each broker."""
+        self._without_leader: list[_Marker] = []
         self._retries: list[_Marker] = []
         self._unreported: list[_Marker] = []
         """Markers that are written, or not needed, of which their shards could not be told."""
@@ -93,6 +96,30 @@ class MarkerSender:
         await background.end(*self._tasks.values())
         self._peers.close()
 
+    # ------------------------------------------------------------ for metrics
+
+    def unwritten_by_broker(self) -> list[tuple[int, int]]:
+        """Return (broker, markers that are being sent to it or wait for that)."""
+        return [
+            (broker_id, self._sending.get(broker_id, 0) + len(self._queues.get(broker_id, ())))
+            for broker_id in sorted(self._tasks)
+        ]
+
+    @property
+    def without_leader_count(self) -> int:
+        """Markers whose partition has no leader."""
+        return len(self._without_leader)
+
+    @property
+    def retry_count(self) -> int:
+        """Markers that are sent again, because a leader did not write them."""
+        return len(self._retries)
+
+    @property
+    def unreported_count(self) -> int:
+        """Transactions with written markers of which their shard could not be told."""
+        return len({marker.transaction for marker in self._unreported})
+
     # ------------------------------------------------------------ routing
 
     def _route(self, markers: Sequence[_Marker]) -> None:
@@ -105,7 +132,8 @@ class MarkerSender:
             if leader is None:
                 deleted.append(marker)
             elif endpoint_of(image, leader, self._listener) is None:
-                self._try_later(marker)
+                self._without_leader.append(marker)
+                self._set_retry()
             else:
                 self._enqueue(leader, marker)
         for marker in deleted:
@@ -144,7 +172,8 @@ class MarkerSender:
     def _go_on(self) -> None:
         self._retry = None
         unreported, self._unreported = self._unreported, []
-        markers, self._retries = self._retries, []
+        markers = [*self._without_leader, *self._retries]
+        self._without_leader, self._retries = [], []
         self._report(unreported)
         self._route(markers)
 
@@ -175,6 +204,7 @@ class MarkerSender:
         if not sent:
             return
         codes: dict[tuple[int, TopicPartition], int] = {}
+        self._sending[broker_id] = len(sent)
         try:
             if endpoint is not None:
                 request = markers_request(
@@ -188,6 +218,7 @@ class MarkerSender:
         except (PeerUnavailable, PeerLacksVersion) as error:
             log.info("Markers are sent again: %s", error)
         finally:
+            del self._sending[broker_id]
             # Also after an unexpected failure: without its markers a transaction would never end.
             self._receive([marker for marker, _ in sent], codes)
 

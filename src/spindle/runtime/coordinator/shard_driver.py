@@ -84,6 +84,8 @@ class ShardDriver(Generic[ShardT]):
         self.state = ShardState.LOADING
         self.loaded_records = 0
         """Records that loading has replayed."""
+        self.loading_s = 0.0
+        """Time that loading has taken."""
         self._format = record_format
         self._log = coordinator_log
         self._clock = clock
@@ -102,6 +104,7 @@ class ShardDriver(Generic[ShardT]):
     # ------------------------------------------------------------ life
 
     async def _load(self) -> None:
+        began_s = self._loop.time()
         try:
             await self._read_log()
         except (ApiError, LogDirectoryFailed, CorruptRecords, CorruptLog) as error:
@@ -116,6 +119,7 @@ class ShardDriver(Generic[ShardT]):
         if self.state is not ShardState.LOADING:
             return
         self.state = ShardState.ACTIVE
+        self.loading_s = self._loop.time() - began_s
         now_ms = self._clock()
         self._execute(self.shard.loaded(now_ms), now_ms, self._loop.time())
         self._on_loaded(self)

@@ -39,6 +39,7 @@ from spindle.runtime.coordinator.marker_sender import MarkerSender
 from spindle.runtime.coordinator.shard_driver import ShardDriver, ShardState
 from spindle.runtime.coordinator.shard_table import ShardTable
 from spindle.runtime.coordinator.shard_writer import Clock, CoordinatorLog, ShardSettings
+from spindle.runtime.metrics.durations import Durations
 from spindle.runtime.peers.port import Peers
 from spindle.serving.producer_ids import NoProducerId, ProducerIds
 
@@ -66,13 +67,15 @@ class TransactionCoordinator:
         self.shards: ShardTable[TransactionShard] = ShardTable(
             node_id, TRANSACTIONS_TOPIC, metadata, lambda: settings.commit_timeout_ms / 1000
         )
+        self.loads = Durations()
+        """Loads of partitions that succeeded."""
         self._config = config
         self._log = coordinator_log
         self._metadata = metadata
         self._clock = clock
         self._settings = settings
         self._producer_ids = producer_ids
-        self._markers = MarkerSender(metadata, listener, peers, self.shards.by_partition.get)
+        self.markers = MarkerSender(metadata, listener, peers, self.shards.by_partition.get)
         self._is_allocating = False
 
     # ------------------------------------------------------------ leadership
@@ -91,7 +94,7 @@ class TransactionCoordinator:
             self._config,
             self._take_producer_id,
             self._transaction_version,
-            lambda transaction, partitions: self._markers.add(
+            lambda transaction, partitions: self.markers.add(
                 partition, core, transaction, partitions
             ),
         )
@@ -104,7 +107,19 @@ class TransactionCoordinator:
             self._log,
             self._clock,
             self._settings,
-            _log_loaded,
+            self._on_loaded,
+        )
+
+    def _on_loaded(self, shard: ShardDriver[TransactionShard]) -> None:
+        if shard.state is not ShardState.ACTIVE:
+            return
+        self.loads.observe(shard.loading_s)
+        log.log(
+            logging.INFO if shard.loaded_records else logging.DEBUG,
+            "Loaded %d transactional ids of %s (%d records)",
+            len(shard.shard.ids),
+            shard.partition,
+            shard.loaded_records,
         )
 
     def on_resigned(self, partition: int) -> None:
@@ -115,7 +130,7 @@ class TransactionCoordinator:
         """Close all shards, and send no markers any more."""
         for shard in self.shards:
             self.on_resigned(shard.partition.partition)
-        await self._markers.close()
+        await self.markers.close()
 
     # ------------------------------------------------------------ requests of producers
 
@@ -245,13 +260,3 @@ class TransactionCoordinator:
             except NoProducerId:
                 # Others may take the whole block before this request has its turn.
                 await self._producer_ids.prepare()
-
-
-def _log_loaded(shard: ShardDriver[TransactionShard]) -> None:
-    log.log(
-        logging.INFO if shard.loaded_records else logging.DEBUG,
-        "Loaded %d transactional ids of %s (%d records)",
-        len(shard.shard.ids),
-        shard.partition,
-        shard.loaded_records,
-    )

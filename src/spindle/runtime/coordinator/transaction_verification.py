@@ -18,6 +18,7 @@ from spindle.protocol.messages.add_partitions_to_txn import (
 )
 from spindle.raft.ready import Destination
 from spindle.runtime import background
+from spindle.runtime.metrics.durations import Durations
 from spindle.runtime.peers.port import PeerLacksVersion, Peers, PeerUnavailable
 from spindle.serving.ports import HasImage
 from spindle.serving.topology import endpoint_of
@@ -191,6 +192,10 @@ class CoordinatorQuestions:
         self._listener = config.inter_broker_listener_name
         self._peers = connect(f"broker-{config.node_id}-verification")
         self._coordinators: dict[Destination, _Coordinator] = {}
+        self.times = Durations()
+        """Questions, from the request of a producer to the answer for it."""
+        self.failures = 0
+        """Partitions with an error in the answers."""
 
     async def verify(
         self,
@@ -199,6 +204,21 @@ class CoordinatorQuestions:
         producer_epoch: int,
         partitions: Sequence[TopicPartition],
         *,
+        adds: bool,
+    ) -> Codes:
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
+        codes = await self._ask(transactional_id, producer_id, producer_epoch, partitions, adds)
+        self.times.observe(loop.time() - began_s)
+        self.failures += sum(code is not ErrorCode.NONE for code in codes.values())
+        return codes
+
+    async def _ask(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Sequence[TopicPartition],
         adds: bool,
     ) -> Codes:
         destination = self._coordinator_of(transactional_id)

@@ -13,8 +13,7 @@ from spindle.raft.roles import Candidate, Leader, Prospective, Unattached
 from spindle.runtime.controller.controller_server import WrittenSnapshot
 from spindle.runtime.controller.driver import ControllerDriver
 from spindle.runtime.controller.history import ControllerHistory
-from spindle.runtime.metrics.durations import Durations
-from spindle.runtime.metrics.families import counter, gauge, gauges, summaries
+from spindle.runtime.metrics.families import counter, duration_metrics, gauge, gauges
 from spindle.runtime.metrics.metadata_counts import MetadataCounts
 from spindle.runtime.quorum.metadata_quorum import RaftMetadataQuorum
 
@@ -175,7 +174,7 @@ def controller_metrics(driver: ControllerDriver | None, counts: MetadataCounts) 
         "Requests to this controller that were not committed in time.",
         history.operations_timed_out,
     )
-    yield from _durations(
+    yield from duration_metrics(
         "kafka_controller_controller_event_manager_event_queue_processing_time",
         "Time that decisions of this controller held the event loop.",
         history.operations,
@@ -254,12 +253,12 @@ def _metadata_log_metrics(quorum: RaftMetadataQuorum) -> Iterator[Metric]:
         "Metadata records that this node has fetched from a leader.",
         history.records_fetched,
     )
-    yield from _durations(
+    yield from duration_metrics(
         f"{prefix}_commit_latency",
         "Time from the append of a metadata record to its commit.",
         history.commits,
     )
-    yield from _durations(
+    yield from duration_metrics(
         f"{prefix}_election_latency",
         "Time from the loss of a leader until the next leader is known.",
         history.elections,
@@ -273,14 +272,3 @@ def _vote(core: QuorumCore) -> int:
     if isinstance(role, Unattached | Prospective) and role.voted_key is not None:
         return role.voted_key.id
     return _NOBODY
-
-
-def _durations(name: str, documentation: str, durations: Durations) -> Iterator[Metric]:
-    yield summaries(
-        f"{name}_seconds", documentation, [({}, durations.count, durations.total_s, ())]
-    )
-    yield gauge(
-        f"{name}_max_seconds",
-        f"{documentation} The longest since the last scrape.",
-        durations.take_longest_s(),
-    )

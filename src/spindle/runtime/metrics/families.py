@@ -4,11 +4,13 @@ Names are Kafka's (type, then name, in snake case). Units are the base units of 
 and bytes. A value that Kafka shows per second is a counter here.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import inf
 from typing import Final
 
 from prometheus_client import Metric
+
+from spindle.runtime.metrics.durations import Durations
 
 QUANTILES: Final = (0.5, 0.95, 0.99, 0.999)
 
@@ -73,3 +75,15 @@ def summaries(
         metric.add_sample(f"{name}_count", dict(labels), count)
         metric.add_sample(f"{name}_sum", dict(labels), total)
     return metric
+
+
+def duration_metrics(name: str, documentation: str, durations: Durations) -> Iterator[Metric]:
+    """Yield a summary without quantiles, and a gauge with the longest time since a scrape."""
+    yield summaries(
+        f"{name}_seconds", documentation, [({}, durations.count, durations.total_s, ())]
+    )
+    yield gauge(
+        f"{name}_max_seconds",
+        f"{documentation} The longest since the last scrape.",
+        durations.take_longest_s(),
+    )

@@ -36,6 +36,11 @@ from spindle.runtime.metrics.replicas import (
     replica_metrics,
 )
 from spindle.runtime.metrics.traffic import request_metrics, topic_text, total_metrics
+from spindle.runtime.metrics.transactions import (
+    count_transactions,
+    transaction_metrics,
+    verification_metrics,
+)
 from spindle.serving.traffic import Traffic, TrafficSnapshot
 
 
@@ -129,9 +134,12 @@ class NodeMetrics:
         metrics += fetcher_metrics(broker.replica_fetchers)
         metrics += move_metrics(broker.replicas.moves)
         metrics += cleaner_metrics(broker.housekeeping.compaction, parts.now_ms)
-        replicas = await count_replicas(broker.replicas)
+        replicas = await count_replicas(broker.replicas, broker.late_transactions_before_ms())
         metrics += replica_metrics(broker, replicas)
         capacities = await broker.capacities.ask(broker.replicas.directories)
         metrics += directory_metrics(broker.replicas, replicas.directories, capacities)
         metrics += group_metrics(broker.groups, *await count_groups(broker.groups))
+        transactions = broker.coordinators.transactions
+        metrics += transaction_metrics(transactions, await count_transactions(transactions))
+        metrics += verification_metrics(broker.verification)
         return _Gathered(metrics, broker.traffic.snapshot())

@@ -40,9 +40,13 @@ def isr_health(leader: LeaderState, known: PartitionRegistration) -> IsrHealth:
 
 
 class ReplicaCounts:
-    """Counts of the replicas that have been read so far."""
+    """Counts of the replicas that have been read so far.
 
-    def __init__(self) -> None:
+    A transaction without records since `late_before_ms` is late.
+    """
+
+    def __init__(self, late_before_ms: int) -> None:
+        self._late_before_ms = late_before_ms
         self.directories = DirectoryCounts()
         self.leading = 0
         self.offline = 0
@@ -51,6 +55,7 @@ class ReplicaCounts:
         self.at_min_isr = 0
         self.reassigning = 0
         self.producer_ids = 0
+        self.with_late_transactions = 0
 
     def add(self, partition: Partition) -> None:
         self.directories.add(partition)
@@ -62,6 +67,8 @@ class ReplicaCounts:
         if leader is None or known is None:
             return
         self.leading += 1
+        last_ms = partition.log.producers.oldest_transaction_last_ms()
+        self.with_late_transactions += last_ms is not None and last_ms < self._late_before_ms
         self.reassigning += known.is_reassigning
         health = isr_health(leader, known)
         self.under_replicated += health.is_under_replicated
@@ -69,9 +76,9 @@ class ReplicaCounts:
         self.at_min_isr += health.is_at_min_isr
 
 
-async def count_replicas(replicas: Replicas) -> ReplicaCounts:
+async def count_replicas(replicas: Replicas, late_before_ms: int) -> ReplicaCounts:
     """Count all replicas, with pauses for other work on the event loop."""
-    counts = ReplicaCounts()
+    counts = ReplicaCounts(late_before_ms)
     async for partition in paced(replicas):
         counts.add(partition)
     counts.directories.add_futures(replicas.moves)
@@ -124,6 +131,12 @@ def replica_metrics(broker: BrokerServer, counts: ReplicaCounts) -> Iterator[Met
         f"{prefix}_producer_id_count",
         "Idempotent producers in the state of this broker's replicas.",
         counts.producer_ids,
+    )
+    yield gauge(
+        f"{prefix}_partitions_with_late_transactions_count",
+        "Led partitions whose oldest open transaction got no record for 5 minutes longer than "
+        "transaction.max.timeout.ms.",
+        counts.with_late_transactions,
     )
     yield gauge(
         "kafka_server_assignments_manager_queued_replica_to_dir_assignments",
