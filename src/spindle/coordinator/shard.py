@@ -6,8 +6,10 @@ after each append, in order. Rebalances are soft state that is ahead of the log:
 record of a group that is in memory does not change it; the record is for the next coordinator.
 
 Operations marked *exclusive* decide on durable state. The driver runs them only while no append is
-under way, and decides nothing else until their records are committed. All operations of consumer
+under way, and decides nothing else until their records are committed. The operations of consumer
 groups (KIP-848) are exclusive, so a consumer group has no soft state that is ahead of the log.
+Members that only take their own steps to the target assignment share appends: each step depends on
+durable state alone.
 """
 
 from collections.abc import Callable, Sequence
@@ -166,7 +168,10 @@ class GroupShard:
         view: TopicsView,
         now_ms: int,
     ) -> Outcome:
-        """Decide on ConsumerGroupHeartbeat (exclusive). Raises ApiError if it is refused."""
+        """Decide on ConsumerGroupHeartbeat. Raises ApiError if it is refused.
+
+        It is exclusive unless `consumers.is_own_step`.
+        """
         out = Outcome()
         response = self.consumers.heartbeat(request, client, view, now_ms, out)
         out.answer_after_commit(token, response)
@@ -386,8 +391,13 @@ class GroupShard:
                     group.is_stored = True
         return out
 
-    def failed(self, _: Sequence[CoordinatorRecord], _code: ErrorCode, _now_ms: int) -> Outcome:
+    def failed(
+        self, records: Sequence[CoordinatorRecord], _code: ErrorCode, _now_ms: int
+    ) -> Outcome:
         """Return nothing: the completions of an outcome undo what its records would have stored."""
+        for record in records:
+            if isinstance(record, ConsumerGroupRecord):
+                self.consumers.not_appended(record)
         return Outcome()
 
     def _remove_classic(self, group_id: str, out: Outcome) -> None:

@@ -56,6 +56,7 @@ class ConsumerGroup:
         topics_seen, regexes_checked_ms: soft state: the metadata for which the topics were last
             compared, and the time at which the regular expressions were.
         rejoin_deadlines_ms: soft state: until when a classic member has to join again.
+        stepping: soft state: members whose next step is being appended.
     """
 
     def __init__(self, group_id: str) -> None:
@@ -71,6 +72,7 @@ class ConsumerGroup:
         self.topics_seen: object = None
         self.regexes_checked_ms: int | None = None
         self.rejoin_deadlines_ms: dict[str, int] = {}
+        self.stepping: dict[str, None] = {}
         self._owners: dict[tuple[Uuid, int], str] = {}
 
     @property
@@ -257,6 +259,7 @@ class ConsumerGroup:
     def _replay_current(
         self, member_id: str, value: ConsumerGroupCurrentMemberAssignmentValue | None
     ) -> None:
+        self.stepping.pop(member_id, None)
         member = self.members.get(member_id)
         if value is not None:
             # Compaction may have removed the record of the member, whose newer one comes later.

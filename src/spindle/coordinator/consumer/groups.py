@@ -14,7 +14,8 @@ from spindle.coordinator.consumer.descriptions import DescribedConsumerGroup
 from spindle.coordinator.consumer.draft import TopicsView
 from spindle.coordinator.consumer.group import ConsumerGroup
 from spindle.coordinator.consumer.member import JOINING_EPOCH, ConsumerMember, MemberState
-from spindle.coordinator.consumer.memberships import ConsumerMemberships
+from spindle.coordinator.consumer.memberships import ConsumerMemberships, is_own_step
+from spindle.coordinator.consumer.records import ConsumerGroupRecord
 from spindle.coordinator.group_table import GroupTable
 from spindle.coordinator.outcome import CONSUMER_STEP_TIMERS, Client, Outcome, TimerKey
 from spindle.coordinator.rebalance import Rebalances, answer_join, answer_sync, join_error
@@ -96,6 +97,21 @@ class ConsumerGroups:
             return self._memberships.leave(group, request, view.topics, now_ms, out)
         config = self._config_of(group.group_id)
         return self._memberships.heartbeat(group, config, request, client, view, now_ms, out)
+
+    def is_own_step(
+        self, request: ConsumerGroupHeartbeatRequest, client: Client, view: TopicsView
+    ) -> bool:
+        """Return True if the heartbeat can change nothing but its own member's assignment."""
+        group = self._groups.consumer.get(request.group_id)
+        if group is None or self._groups.get(request.group_id) is not None:
+            return False
+        return is_own_step(group, request, client, view)
+
+    def not_appended(self, record: ConsumerGroupRecord) -> None:
+        """Take note that a record will never be committed."""
+        group = self._groups.consumer.get(record.group_id)
+        if group is not None:
+            group.stepping.pop(record.item, None)
 
     def _group_of(
         self, request: ConsumerGroupHeartbeatRequest, now_ms: int, out: Outcome

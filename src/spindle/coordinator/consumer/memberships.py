@@ -1,7 +1,10 @@
 """ConsumerGroupHeartbeat: joining, reconciling, leaving and being removed (KIP-848).
 
-Every operation is exclusive: it decides on committed state, and its records are committed before
-the next decision. It changes nothing itself.
+Every operation decides on committed state, and changes nothing itself. It is exclusive: its records
+are committed before the next decision. Only heartbeats that can do nothing but move their own
+member to the group's target assignment (`is_own_step`) may be decided side by side: the targets of
+members do not overlap, so no such step depends on another one, except that a partition may be free
+a moment later.
 """
 
 import logging
@@ -16,6 +19,7 @@ from spindle.coordinator.consumer.departures import Departures, stop_step_timers
 from spindle.coordinator.consumer.draft import GroupDraft, TopicsView
 from spindle.coordinator.consumer.group import ConsumerGroup
 from spindle.coordinator.consumer.member import (
+    JOINING_EPOCH,
     STATIC_LEAVING_EPOCH,
     ConsumerMember,
     MemberState,
@@ -126,6 +130,7 @@ class ConsumerMemberships:
         moved = _next_step(draft, old, member, owned, view.topics)
         if moved != member or moved.epoch != old.epoch:
             out.records.append(current_record(group.group_id, moved))
+            group.stepping[moved.member_id] = None
         return moved
 
     def leave(
@@ -165,6 +170,24 @@ class ConsumerMemberships:
         return ConsumerGroupHeartbeatResponse(
             member_id=member.member_id, member_epoch=request.member_epoch
         )
+
+
+def is_own_step(
+    group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest, client: Client, view: TopicsView
+) -> bool:
+    """Return True if a heartbeat can have no other record than that of its member's assignment.
+
+    False also if such a record of the same member is still being appended.
+    """
+    member = group.members.get(request.member_id)
+    return (
+        member is not None
+        and request.member_epoch > JOINING_EPOCH
+        and request.member_id not in group.stepping
+        and group.topics_seen is view.topics
+        and group.epoch <= group.assignment_epoch
+        and member_after(member, request, client) == member
+    )
 
 
 def check_size(group: ConsumerGroup, member_id: str, config: ConsumerGroupConfig) -> None:

@@ -240,7 +240,10 @@ class GroupCoordinator:
         def decide(token: Token, now_ms: int) -> Outcome:
             return core.consumer_heartbeat(token, request, client, self._view(), now_ms)
 
-        response: ConsumerGroupHeartbeatResponse = await shard.submit(decide, is_exclusive=True)
+        response: ConsumerGroupHeartbeatResponse = await shard.submit(
+            decide,
+            is_exclusive=lambda: not core.consumers.is_own_step(request, client, self._view()),
+        )
         return response
 
     def describe_consumer_groups(self, group_ids: Sequence[str]) -> list[DescribedConsumerGroup]:
