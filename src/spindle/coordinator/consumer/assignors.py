@@ -3,12 +3,13 @@
 Both are pure and deterministic: the same group gives the same assignment on every coordinator.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from spindle.common.uuids import Uuid
 from spindle.coordinator.consumer.member import Partitions
+from spindle.coordinator.consumer.partition_pool import PartitionPool
 
 TopicPartitionId: TypeAlias = tuple[Uuid, int]
 Assignment: TypeAlias = dict[str, dict[Uuid, frozenset[int]]]
@@ -94,44 +95,47 @@ def _assign_homogeneous(group: AssignorInput) -> Assignment:
 
 def _assign_heterogeneous(group: AssignorInput) -> Assignment:
     members = sorted(group.subscribers, key=lambda m: m.member_id)
+    counts = {member.member_id: 0 for member in members}
+    pools: list[PartitionPool] = []
+    pool_of: dict[Uuid, PartitionPool] = {}
+    # Partitions with the fewest possible readers first: they have the least choice.
+    for readers, topic_ids in _topics_by_readers(members):
+        pools.append(PartitionPool(readers, counts))
+        pool_of.update(dict.fromkeys(topic_ids, pools[-1]))
     held = _held(group, members)
+    for member_id, partitions in held.items():
+        for partition in partitions:
+            pool_of[partition[0]].keep(member_id, partition)
     taken = {partition for partitions in held.values() for partition in partitions}
+    free: dict[PartitionPool, list[TopicPartitionId]] = {pool: [] for pool in pools}
+    for partition in _partitions(group, pool_of.keys()):
+        if partition not in taken:
+            free[pool_of[partition[0]]].append(partition)
+    for pool, partitions in free.items():
+        pool.deal(partitions)
+    # A move in one pool may allow another one in a pool that shares readers with it.
+    while sum(pool.level() for pool in pools):
+        pass
+    assigned: dict[str, list[TopicPartitionId]] = {member.member_id: [] for member in members}
+    for pool in pools:
+        for member_id, partitions in pool.held.items():
+            assigned[member_id] += partitions
+    return _grouped(assigned)
+
+
+def _topics_by_readers(members: Sequence[Subscriber]) -> list[tuple[tuple[str, ...], list[Uuid]]]:
+    """Return the topics by the members that subscribe to them, the fewest members first."""
     readers: dict[Uuid, list[str]] = {}
     for member in members:
         for topic_id in member.topic_ids:
             readers.setdefault(topic_id, []).append(member.member_id)
-    # Partitions with the fewest possible readers first: they have the least choice.
-    free = [
-        (topic_id, partition)
-        for topic_id in sorted(readers, key=lambda t: (len(readers[t]), t))
-        for partition in range(group.partition_counts[topic_id])
-        if (topic_id, partition) not in taken
-    ]
-    for topic_id, partition in free:
-        fewest = min(readers[topic_id], key=lambda name: len(held[name]))
-        held[fewest].append((topic_id, partition))
-    _balance(held, readers)
-    return _grouped(held)
+    topics: dict[tuple[str, ...], list[Uuid]] = {}
+    for topic_id in sorted(readers):
+        topics.setdefault(tuple(readers[topic_id]), []).append(topic_id)
+    return sorted(topics.items(), key=lambda found: len(found[0]))
 
 
-def _balance(held: dict[str, list[TopicPartitionId]], readers: Mapping[Uuid, list[str]]) -> None:
-    """Move partitions to subscribers that have at least two fewer, until there is none.
-
-    Every move makes the sum of the squares of the members' counts smaller, so it ends.
-    """
-    has_moved = True
-    while has_moved:
-        has_moved = False
-        for name in sorted(held, key=lambda n: -len(held[n])):
-            for topic_partition in list(held[name]):
-                fewest = min(readers[topic_partition[0]], key=lambda n: len(held[n]))
-                if len(held[fewest]) + 1 < len(held[name]):
-                    held[name].remove(topic_partition)
-                    held[fewest].append(topic_partition)
-                    has_moved = True
-
-
-def _partitions(group: AssignorInput, topic_ids: frozenset[Uuid]) -> list[TopicPartitionId]:
+def _partitions(group: AssignorInput, topic_ids: Collection[Uuid]) -> list[TopicPartitionId]:
     return [
         (topic_id, partition)
         for topic_id in sorted(topic_ids)

@@ -1,12 +1,14 @@
 """A consumer group while a request changes it: each change adds its records (KIP-848)."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
+from spindle.common.uuids import Uuid
 from spindle.coordinator.config import ConsumerGroupConfig
 from spindle.coordinator.consumer.assignors import ASSIGNORS, AssignorInput, Subscriber
 from spindle.coordinator.consumer.group import ConsumerGroup
-from spindle.coordinator.consumer.member import ConsumerMember
+from spindle.coordinator.consumer.member import ConsumerMember, Partitions
 from spindle.coordinator.consumer.records import (
     RecordKind,
     epoch_record,
@@ -38,6 +40,9 @@ class TopicsView:
     metadata_offset: int
 
 
+_T = TypeVar("_T")
+
+
 class GroupDraft:
     """A group as it is after the records that this request has added so far."""
 
@@ -48,35 +53,40 @@ class GroupDraft:
         self.out = out
         self.epoch = group.epoch
         self.assignment_epoch = group.assignment_epoch
-        self.members = dict(group.members)
-        self.targets = dict(group.targets)
-        self.regexes = dict(group.regexes)
+        # Those of the group until the first change, because most heartbeats change nothing.
+        self.members: Mapping[str, ConsumerMember] = group.members
+        self.targets: Mapping[str, Partitions] = group.targets
+        self.regexes: Mapping[str, frozenset[str]] = group.regexes
 
     def topics_of(self, member: ConsumerMember) -> frozenset[str]:
         return member.topic_names | self.regexes.get(member.topic_regex, frozenset())
 
     def topics_hash(self, topics: TopicsImage) -> int:
-        names = {name for member in self.members.values() for name in self.topics_of(member)}
+        alike = {(m.topic_names, m.topic_regex): m for m in self.members.values()}
+        names = {name for member in alike.values() for name in self.topics_of(member)}
         return hash_of_topics(existing(names, topics).values())
 
     def put(self, member: ConsumerMember, replaced: ConsumerMember | None) -> None:
         """Add or update a member, in place of an earlier one with its instance id."""
         group_id = self.group.group_id
-        if replaced is not None:
-            del self.members[replaced.member_id]
-            self.out.records += removal_records(group_id, replaced.member_id)
-        if replaced is not None or member != self.group.members.get(member.member_id):
+        if replaced is None and member == self.members.get(member.member_id):
+            return
+        self.members = {**self.members, member.member_id: member}
+        if replaced is None:
             self.out.records.append(member_record(group_id, member))
-        self.members[member.member_id] = member
-        if replaced is not None:
-            target = self.targets.pop(replaced.member_id, {})
-            self.targets[member.member_id] = target
-            self.out.records.append(target_record(group_id, member.member_id, target))
+            return
+        if replaced.member_id != member.member_id:
+            self.members = _without(self.members, replaced.member_id)
+        target = self.targets.get(replaced.member_id, {})
+        self.targets = _without(self.targets, replaced.member_id) | {member.member_id: target}
+        self.out.records += removal_records(group_id, replaced.member_id)
+        self.out.records.append(member_record(group_id, member))
+        self.out.records.append(target_record(group_id, member.member_id, target))
 
     def remove(self, member_id: str) -> None:
         self.out.records += removal_records(self.group.group_id, member_id)
-        del self.members[member_id]
-        self.targets.pop(member_id, None)
+        self.members = _without(self.members, member_id)
+        self.targets = _without(self.targets, member_id)
 
     def refresh(
         self, before: ConsumerMember, member: ConsumerMember, view: TopicsView, now_ms: int
@@ -112,7 +122,7 @@ class GroupDraft:
         if outdated:
             for regex, found in topics_matching(outdated, topics).items():
                 if found != self.regexes.get(regex):
-                    self.regexes[regex] = found
+                    self.regexes = {**self.regexes, regex: found}
                     self.out.records.append(
                         regex_record(group.group_id, regex, found, metadata_offset, now_ms)
                     )
@@ -121,7 +131,7 @@ class GroupDraft:
     def drop_unused_regexes(self) -> None:
         in_use = {member.topic_regex for member in self.members.values()}
         for regex in [regex for regex in self.regexes if regex not in in_use]:
-            del self.regexes[regex]
+            self.regexes = _without(self.regexes, regex)
             self.out.records.append(tombstone(self.group.group_id, RecordKind.REGEX, regex))
 
     def assign(self, config: ConsumerGroupConfig, topics: TopicsImage, now_ms: int) -> None:
@@ -135,10 +145,14 @@ class GroupDraft:
         ):
             return
         subscribers, counts = [], {}
+        ids_of: dict[tuple[frozenset[str], str], frozenset[Uuid]] = {}
         for member in self.members.values():
-            mine = existing(self.topics_of(member), topics).values()
-            counts.update({topic.topic_id: len(topic.partitions) for topic in mine})
-            ids = frozenset([topic.topic_id for topic in mine])
+            subscription = (member.topic_names, member.topic_regex)
+            if subscription not in ids_of:
+                mine = existing(self.topics_of(member), topics).values()
+                counts.update({topic.topic_id: len(topic.partitions) for topic in mine})
+                ids_of[subscription] = frozenset([topic.topic_id for topic in mine])
+            ids = ids_of[subscription]
             subscribers.append(Subscriber(member.member_id, member.instance_id, ids))
         wished = self.group.preferred_assignor(self.members.values(), config.assignors[0])
         assignor = ASSIGNORS[wished if wished in config.assignors else config.assignors[0]]
@@ -149,3 +163,7 @@ class GroupDraft:
         self.targets = dict(assigned)
         self.assignment_epoch = self.epoch
         self.out.records.append(target_epoch_record(group_id, self.epoch, now_ms))
+
+
+def _without(entries: Mapping[str, _T], name: str) -> dict[str, _T]:
+    return {key: value for key, value in entries.items() if key != name}
