@@ -15,6 +15,7 @@ from spindle.common.ids import TopicPartition
 from spindle.disks.alteration import DirectoryAction, ReplicaState
 from spindle.protocol.messages.alter_disks import AlterDisksRequest
 from spindle.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
+from spindle.protocol.messages.delete_topics import DeleteTopicsRequest
 from spindle.protocol.messages.describe_configs import DescribeConfigsRequest
 from spindle.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from spindle.runtime.node import Node
@@ -53,6 +54,19 @@ def fail(node: Node, path: Path) -> None:
     directory = node.broker.replicas.directory_at(str(path))
     assert directory is not None
     directory.executor.fail(OSError(5, "Input/output error"))
+
+
+def replicas_in(node: Node, path: Path) -> int:
+    assert node.broker is not None
+    directory = node.broker.replicas.directory_at(str(path))
+    assert directory is not None
+    return len(node.broker.replicas.in_directory(directory))
+
+
+async def delete_topic(client: Client, name: str) -> None:
+    topic = DeleteTopicsRequest.DeleteTopicState(name=name)
+    answer = await client.ask(DeleteTopicsRequest(topics=[topic], timeout_ms=10_000))
+    assert answer.responses[0].error_code == 0, answer
 
 
 def test_an_added_directory_is_formatted_registered_and_used(tmp_path: Path) -> None:
@@ -328,16 +342,51 @@ def test_a_damaged_memory_of_the_directories_ends_the_start(tmp_path: Path) -> N
     run(scenario)
 
 
-def test_a_dead_directory_is_not_retired(tmp_path: Path) -> None:
-    home = Home(tmp_path, 2).format()
+def test_a_dead_directory_is_retired_unless_it_has_the_only_replica(tmp_path: Path) -> None:
+    home = Home(tmp_path, 3).format()
+    _, path, other = home.directories
 
     async def scenario() -> None:
         async with running(home) as node, connected(node) as client:
-            fail(node, home.directories[1])
-            await eventually(lambda: len(registered(node)) == 1)
-            answer = await alter(client, DirectoryAction.RETIRE, home.directories[1])
-            assert answer.error_code == ErrorCode.INVALID_REQUEST
-            assert "is offline; re-admit it, or restart" in answer.error_message
+            await client.create_topic("t", 3)
+            await eventually(lambda: replicas_in(node, path))
+            fail(node, path)
+            refused = await alter(client, DirectoryAction.RETIRE, path)
+            assert refused.error_code == ErrorCode.INVALID_REQUEST
+            assert "has the only replica of 1 partition; re-admit it" in refused.error_message
+            assert [p.state for t in refused.topics for p in t.partitions] == [ReplicaState.OFFLINE]
+            assert (await alter(client, DirectoryAction.READMIT, path)).error_code == 0
+            await delete_topic(client, "t")
+            fail(node, path)
+            answer = await alter(client, DirectoryAction.RETIRE, path)
+            assert (answer.error_code, answer.topics) == (0, []), answer
+            assert len(registered(node)) == 2
+            assert str(path) not in await described(client)
+            # Nothing is offline any more: a replica that is missing is created.
+            await client.create_topic("t", 2)
+            await eventually(lambda: replicas_in(node, other))
+        async with running(home) as node, connected(node) as client:
+            assert str(path) not in await described(client)
+
+    run(scenario)
+
+
+def test_a_directory_that_was_dead_at_the_start_is_retired(tmp_path: Path) -> None:
+    home = Home(tmp_path, 2).format()
+    path = home.directories[1]
+
+    async def scenario() -> None:
+        async with running(home) as node, connected(node) as client:
+            await client.create_topic("t", 2)
+            await eventually(lambda: replicas_in(node, path))
+        shutil.rmtree(path)
+        path.write_text("no directory")
+        async with running(home) as node, connected(node) as client:
+            refused = await alter(client, DirectoryAction.RETIRE, path)
+            assert "has the only replica of 1 partition; re-admit it" in refused.error_message
+            await delete_topic(client, "t")
+            assert (await alter(client, DirectoryAction.RETIRE, path)).error_code == 0
+            assert list(await described(client)) == [str(home.directories[0])]
 
     run(scenario)
 

@@ -96,7 +96,7 @@ def in_sync(node: Node) -> bool:
     return all(len(p.isr) == 3 for p in partitions)
 
 
-def test_a_directory_fails_and_comes_back_repaired_and_then_replaced(tmp_path: Path) -> None:
+def test_a_directory_fails_and_is_repaired_then_replaced_then_retired(tmp_path: Path) -> None:
     homes = cluster_homes(tmp_path, [COMBINED] * 3)
 
     async def scenario() -> None:
@@ -122,7 +122,7 @@ def test_a_directory_fails_and_comes_back_repaired_and_then_replaced(tmp_path: P
             path = str(homes[1].directories[1])
             writer = Writer(bootstrap)
             try:
-                for is_replaced in (False, True):
+                for action in ("repaired", "replaced", "retired"):
                     await writer.more()
                     await eventually(lambda: in_sync(first))
                     directory = victim.broker.replicas.directory_at(path)
@@ -131,13 +131,15 @@ def test_a_directory_fails_and_comes_back_repaired_and_then_replaced(tmp_path: P
                     directory.executor.fail(OSError(5, "Input/output error"))
                     await eventually(lambda: len(registration(first, 2)) == 1)
                     await writer.more()
-                    if is_replaced:
+                    if action == "replaced":
                         shutil.rmtree(path)
                         os.mkdir(path)
+                    is_kept = action != "retired"
                     changed = await victim.broker.directory_changes.change(
-                        DirectoryAction.READMIT, path
+                        DirectoryAction.READMIT if is_kept else DirectoryAction.RETIRE, path
                     )
-                    assert changed.was_formatted is is_replaced
+                    assert changed.was_formatted is (action == "replaced")
+                    assert (victim.broker.replicas.directory_at(path) is not None) is is_kept
                     await eventually(lambda: in_sync(first))
                     await writer.more()
             finally:

@@ -50,14 +50,11 @@ class AlteredDirectory:
 
 
 class DirectoryInUse(ApiError):
-    """A directory is not retired because replicas are in it."""
+    """A directory is not retired because of replicas in it: present, or lost without a copy."""
 
-    def __init__(self, path: str, replicas: Mapping[TopicPartition, ReplicaState]) -> None:
-        count = len(replicas)
-        super().__init__(
-            ErrorCode.INVALID_REQUEST,
-            f"{path} has {count} replica{'' if count == 1 else 's'}; move them to other "
-            "directories or brokers first",
-        )
+    def __init__(
+        self, path: str, replicas: Mapping[TopicPartition, ReplicaState], message: str
+    ) -> None:
+        super().__init__(ErrorCode.INVALID_REQUEST, message)
         self.path = path
         self.replicas = replicas

@@ -43,10 +43,12 @@ class DirectoryExecutor(Protocol):
     later one, without its function being run. Other errors go to the caller alone.
 
     Attributes:
+        path: the directory.
         failure: why the directory is offline; None while it is online.
         io: the operations on the directory's files.
     """
 
+    path: str
     failure: LogDirectoryFailed | None
     io: DirectoryIo
 

@@ -17,7 +17,7 @@ from spindle.client.admin.disks import alter_disks
 from spindle.client.wire.cluster import WireClient
 from spindle.common.errors import ErrorCode
 from spindle.common.ids import TopicPartition
-from spindle.disks.alteration import DirectoryAction, DirectoryInUse
+from spindle.disks.alteration import DirectoryAction, DirectoryInUse, ReplicaState
 
 
 @click.command("retire")
@@ -31,7 +31,8 @@ def retire_command(
     """Let a broker use its log directory PATH no longer. It must have no replicas.
 
     If it has some, the command ends with 1 and shows how to move them to the broker's other
-    directories. A directory that has failed is not retired.
+    directories. If the directory has failed, its replicas are created in the other directories and
+    copied from their leaders; the command ends with 1 if it has the only replica of a partition.
     The property file is not changed: remove the directory from log.dirs there.
     """
     try:
@@ -61,6 +62,8 @@ def retire_command(
 def _way_out(client: WireClient, broker: int, error: DirectoryInUse) -> Iterable[str]:
     yield f"{error.message}."
     yield from replica_lines(error.replicas)
+    if ReplicaState.PRESENT not in error.replicas.values():
+        return
     plan = _plan(client, broker, error)
     yield ""
     if plan is None:
@@ -74,7 +77,12 @@ def _way_out(client: WireClient, broker: int, error: DirectoryInUse) -> Iterable
 
 
 def _plan(client: WireClient, broker: int, error: DirectoryInUse) -> dict[str, Any] | None:
-    """Return a reassignment that moves the replicas to the broker's other directories in turn."""
+    """Return a reassignment that moves the replicas to the broker's other directories in turn.
+
+    None if no other directory takes replicas, or if those of the error are lost.
+    """
+    if ReplicaState.PRESENT not in error.replicas.values():
+        return None
     targets = [
         view.path
         for view in client.describe_log_dirs({}).get(broker, ())

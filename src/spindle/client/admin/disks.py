@@ -23,7 +23,7 @@ def alter_disks(
     """Let a broker change its log directories; return when it has.
 
     Raises:
-        DirectoryInUse: replicas are in the directory that is to be retired.
+        DirectoryInUse: replicas of the directory that is to be retired prevent it.
         ApiError: the broker refused; there is no such broker.
         ClientError: the broker could not be asked, or is not a Spindle broker.
     """
@@ -37,5 +37,5 @@ def alter_disks(
     }
     error = refusal(answer.error_code, answer.error_message)
     if error is not None:
-        raise DirectoryInUse(answer.path, replicas) if replicas else error
+        raise DirectoryInUse(answer.path, replicas, error.message or "") if replicas else error
     return AlteredDirectory(answer.path, answer.directory_id, answer.was_formatted, replicas)

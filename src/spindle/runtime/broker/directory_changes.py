@@ -190,6 +190,7 @@ class DirectoryChanges:
         if known is not None:
             advice = "; `spindle disks readmit` brings it back" if known.is_offline else ""
             raise _refused(f"{path} is a log directory of broker {parts.node_id} already{advice}")
+        _check_answering(path, self._ports.open_directories.hangs(path))
         open_files = self._ports.share_open_files(len(parts.replicas.directories) + 1)
         opened = await self._open(path, open_files, None)
         try:
@@ -206,14 +207,8 @@ class DirectoryChanges:
         failed = self._known(path)
         if not failed.is_offline:
             raise _refused(f"{path} is online: there is nothing to re-admit")
-        if failed.executor.hangs():
-            raise _refused(f"the disk of {path} still hangs: a write to it may yet go through")
-        image = parts.metadata.newest
-        if image.metadata_version < DIRECTORY_ASSIGNMENT_LEVEL:
-            raise _refused("metadata.version is below 3.7-IV2, which does not know directories")
-        if failed.directory_id:
-            # The controller must have taken the replicas out of their ISRs before they come back.
-            await self._until_registered(failed.directory_id, is_wanted=False)
+        _check_answering(path, failed.executor.hangs())
+        await self._until_known_as_failed(failed)
         open_files = self._ports.share_open_files(len(parts.replicas.directories))
         opened = await self._open(path, open_files, failed)
         try:
@@ -230,9 +225,7 @@ class DirectoryChanges:
         if all(d is directory or d.is_offline for d in parts.replicas.directories):
             raise _refused(f"{path} is the last log directory of broker {parts.node_id}")
         if directory.is_offline:
-            raise _refused(
-                f"{path} is offline; re-admit it, or restart the broker without it in log.dirs"
-            )
+            return await self._retire_failed(directory)
         async with parts.lock:
             self._check_empty(directory)
             changed = self._changed.with_retired(path, ports.configured)
@@ -247,7 +240,33 @@ class DirectoryChanges:
             await self._until_registered(directory.directory_id, is_wanted=False)
         return AlteredDirectory(path, directory.directory_id)
 
+    async def _retire_failed(self, failed: LogDirectory) -> AlteredDirectory:
+        """Do without a directory whose disk is dead: create its replicas in the other ones."""
+        parts, ports = self._parts, self._ports
+        await self._until_known_as_failed(failed)
+        async with parts.lock:
+            concerned = self._lost_with(failed)
+            self._check_other_copies(failed, concerned)
+            await self._remember(self._changed.with_retired(failed.path, ports.configured))
+            parts.replicas.remove_directory(failed)
+            await self._host_missing()
+            parts.on_changed()
+        ports.open_directories.put_away(failed.path)
+        log.info("log directory %s is retired; it had failed", failed.path)
+        states = self._states(concerned, ())
+        return AlteredDirectory(failed.path, failed.directory_id, replicas=states)
+
     # -- steps
+
+    async def _until_known_as_failed(self, failed: LogDirectory) -> None:
+        """Wait until the controller has taken the replicas of a directory out of their ISRs.
+
+        Before that, none of them may come back without its records.
+        """
+        if self._parts.metadata.newest.metadata_version < DIRECTORY_ASSIGNMENT_LEVEL:
+            raise _refused("metadata.version is below 3.7-IV2, which does not know directories")
+        if failed.directory_id:
+            await self._until_registered(failed.directory_id, is_wanted=False)
 
     def _known(self, path: str) -> LogDirectory:
         found = self._parts.replicas.directory_at(path)
@@ -419,13 +438,48 @@ class DirectoryChanges:
                 states[where] = ReplicaState.OFFLINE
         return states
 
+    def _lost_with(self, failed: LogDirectory) -> list[TopicPartition]:
+        """Return the replicas of this broker that a failed directory has, as far as is known.
+
+        The id of a directory that had failed before the start is not known.
+        """
+        if failed.directory_id:
+            lost = self._recorded_in(failed.directory_id)
+        else:
+            own = {d.directory_id for d in self._parts.replicas.directories if d.directory_id}
+            node_id = self._parts.node_id
+            lost = [
+                where
+                for where, partition in hosted_replicas(self._parts.metadata.newest, node_id)
+                if partition.directory(node_id) not in own
+            ]
+        held = [each.topic_partition for each in self._parts.replicas.in_directory(failed)]
+        return sorted(dict.fromkeys(lost + held))
+
+    def _check_other_copies(self, failed: LogDirectory, lost: Iterable[TopicPartition]) -> None:
+        """Refuse to do without the only replicas of partitions: new logs would be empty."""
+        known = dict(hosted_replicas(self._parts.metadata.newest, self._parts.node_id))
+        only = [where for where in lost if where in known and len(known[where].replicas) == 1]
+        if only:
+            raise DirectoryInUse(
+                failed.path,
+                dict.fromkeys(only, ReplicaState.OFFLINE),
+                f"{failed.path} is offline and has the only replica of {len(only)} "
+                f"partition{'' if len(only) == 1 else 's'}; re-admit it, or delete the topics",
+            )
+
     def _check_empty(self, directory: LogDirectory) -> None:
         replicas = self._parts.replicas
         present = [p.topic_partition for p in replicas.in_directory(directory)]
         present += [m.partition.topic_partition for m in replicas.moves if m.target is directory]
-        if present:
-            states = dict.fromkeys(sorted(dict.fromkeys(present)), ReplicaState.PRESENT)
-            raise DirectoryInUse(directory.path, states)
+        states = dict.fromkeys(sorted(dict.fromkeys(present)), ReplicaState.PRESENT)
+        if states:
+            raise DirectoryInUse(
+                directory.path,
+                states,
+                f"{directory.path} has {len(states)} replica{'' if len(states) == 1 else 's'}; "
+                "move them to other directories or brokers first",
+            )
 
     async def _close(self, directory: LogDirectory) -> None:
         """Close the files of a directory and release its lock; its disk may fail meanwhile."""
@@ -440,6 +494,11 @@ class DirectoryChanges:
 
 def _check_apart(path: str, others: Sequence[str]) -> None:
     check_apart(os.path.realpath(path), {os.path.realpath(other): other for other in others})
+
+
+def _check_answering(path: str, hangs: bool) -> None:
+    if hangs:
+        raise _refused(f"the disk of {path} still hangs: a write to it may yet go through")
 
 
 def _refused(text: str) -> ApiError:

@@ -118,6 +118,10 @@ class OpenDirectories:
         if former is not None:
             self._others.append(former)
 
+    def hangs(self, path: str) -> bool:
+        """Return True if a thread that was put away is still on the disk of this path."""
+        return any(thread.hangs() for thread in self._others if thread.path == path)
+
     # -- at the end
 
     def wait_at_most(self, hang_limit_s: float) -> None:

@@ -187,11 +187,17 @@ class DiskNemesis:
             self._nemesis.later(self._readmit(node, path))
 
     async def _readmit(self, node: SimulatedNode, path: str) -> None:
-        """Re-admit a directory; a restart brings back what cannot be re-admitted."""
+        """Re-admit or retire a directory; a restart brings back what cannot be re-admitted."""
         disks, life = node.machine.disks, node.life
         await self._wait(3.0)
         is_lost = path in node.machine.offline_directories and self._random.random() < 0.5
-        if is_lost and self._can_spare(node) and node.life is life:
+        is_lost = is_lost and self._can_spare(node) and node.life is life
+        if is_lost and self._random.random() < 0.5:
+            await self._alter(node, DirectoryAction.RETIRE, path)
+            disks.heal(path)
+            if node.life is life:
+                await self._alter(node, DirectoryAction.ADD, path)
+        elif is_lost:
             disks.heal(path)
             disks.put_back(path, disks.empty())
             self._history.note(f"{node} has an empty disk at {path}")
