@@ -87,6 +87,18 @@ def read_all(bootstrap: str, counts: dict[int, int]) -> dict[int, list[tuple[int
     return found
 
 
+async def create_topic(node: Node) -> None:
+    configs = CreateTopicsRequest.CreatableTopic.CreatableTopicConfig
+    topic = CreateTopicsRequest.CreatableTopic(
+        name=TOPIC,
+        num_partitions=PARTITIONS,
+        replication_factor=3,
+        configs=[configs(name="min.insync.replicas", value="2")],
+    )
+    async with connected(node) as client:
+        await client.ask(CreateTopicsRequest(timeout_ms=10_000, topics=[topic]))
+
+
 def registration(node: Node, broker: int) -> tuple[bytes, ...]:
     return node.publisher.image.cluster.brokers[broker].directories
 
@@ -104,18 +116,7 @@ def test_a_directory_fails_and_is_repaired_then_replaced_then_retired(tmp_path: 
             first, victim = nodes[0], nodes[1]
             assert first.broker is not None
             assert victim.broker is not None
-            async with connected(first) as client:
-                topic = CreateTopicsRequest.CreatableTopic(
-                    name=TOPIC,
-                    num_partitions=PARTITIONS,
-                    replication_factor=3,
-                    configs=[
-                        CreateTopicsRequest.CreatableTopic.CreatableTopicConfig(
-                            name="min.insync.replicas", value="2"
-                        )
-                    ],
-                )
-                await client.ask(CreateTopicsRequest(timeout_ms=10_000, topics=[topic]))
+            await create_topic(first)
             bootstrap = ",".join(
                 f"127.0.0.1:{n.broker.listeners[0].port}" for n in nodes if n.broker is not None
             )
