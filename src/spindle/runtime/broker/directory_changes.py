@@ -8,13 +8,13 @@ registers again in the same incarnation keeps its epoch and changes its list of 
 import asyncio
 import logging
 import os
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
 from spindle.common.errors import ApiError, ConfigError, ErrorCode, LogDirectoryFailed
-from spindle.common.ids import NO_LEADER, TopicPartition
+from spindle.common.ids import NO_LEADER
 from spindle.common.ports import FileSystem
 from spindle.common.uuids import Uuid, UuidSource, uuid_text
 from spindle.disks.admission import (
@@ -27,8 +27,6 @@ from spindle.disks.admission import (
 from spindle.disks.alteration import (
     AlteredDirectory,
     DirectoryAction,
-    DirectoryInUse,
-    ReplicaState,
 )
 from spindle.disks.directory_store import DirectoryStore
 from spindle.disks.executor import DirectoryExecutor
@@ -40,12 +38,13 @@ from spindle.log.log_config import LogConfig
 from spindle.metadata.cluster import ClusterDelta, amended_directories
 from spindle.metadata.features import DIRECTORY_ASSIGNMENT_LEVEL
 from spindle.metadata.image import MetadataImage
-from spindle.metadata.local_changes import hosted_replicas, local_changes
+from spindle.metadata.local_changes import local_changes
 from spindle.publication.initial import initial_publication
 from spindle.replicas.partition import Partition
 from spindle.replicas.replica_manager import Replicas
 from spindle.runtime.background import end
 from spindle.runtime.broker.broker_metadata import BrokerMetadata
+from spindle.runtime.broker.concerned_replicas import ConcernedReplicas
 from spindle.runtime.broker.lifecycle import BrokerLifecycle, BrokerState
 from spindle.runtime.disks.open_directories import OpenDirectories
 
@@ -124,6 +123,7 @@ class DirectoryChanges:
         self._ports = ports
         self._parts = parts
         self._changed = ports.changed
+        self._concerned = ConcernedReplicas(parts.node_id, parts.metadata, parts.replicas)
         self._turn = asyncio.Lock()
         self._tasks: dict[asyncio.Task[AlteredDirectory], None] = {}
         self._is_stopped = False
@@ -227,7 +227,7 @@ class DirectoryChanges:
         if directory.is_offline:
             return await self._retire_failed(directory)
         async with parts.lock:
-            self._check_empty(directory)
+            self._concerned.check_empty(directory)
             changed = self._changed.with_retired(path, ports.configured)
             await self._remember(changed)
             parts.replicas.remove_directory(directory)
@@ -245,15 +245,15 @@ class DirectoryChanges:
         parts, ports = self._parts, self._ports
         await self._until_known_as_failed(failed)
         async with parts.lock:
-            concerned = self._lost_with(failed)
-            self._check_other_copies(failed, concerned)
+            concerned = self._concerned.lost_with(failed)
+            self._concerned.check_other_copies(failed, concerned)
             await self._remember(self._changed.with_retired(failed.path, ports.configured))
             parts.replicas.remove_directory(failed)
             await self._host_missing()
             parts.on_changed()
         ports.open_directories.put_away(failed.path)
         log.info("log directory %s is retired; it had failed", failed.path)
-        states = self._states(concerned, ())
+        states = self._concerned.states(concerned, ())
         return AlteredDirectory(failed.path, failed.directory_id, replicas=states)
 
     # -- steps
@@ -354,11 +354,11 @@ class DirectoryChanges:
         parts, directory = self._parts, opened.directory
         replicas = parts.replicas
         async with parts.lock:
-            concerned = self._recorded_in(directory.directory_id)
+            concerned = self._concerned.recorded_in(directory.directory_id)
             if failed is None:
                 replicas.directories.append(directory)
             else:
-                concerned += self._recorded_in(failed.directory_id)
+                concerned += self._concerned.recorded_in(failed.directory_id)
                 concerned += replicas.replace_directory(failed, directory)
             concerned += [found.topic_partition for found in opened.logs]
             replicas.add_loaded(opened.logs, directory)
@@ -381,7 +381,7 @@ class DirectoryChanges:
             directory.path,
             directory.directory_id,
             opened.was_formatted,
-            self._states(concerned, opened.logs),
+            self._concerned.states(concerned, opened.logs),
         )
 
     async def _host_missing(self) -> None:
@@ -409,77 +409,6 @@ class DirectoryChanges:
         if partition.leader_id == NO_LEADER and directory_id is not None:
             _, index = partition.topic_partition
             self._parts.ask_for_leader(partition.topic_id, index, directory_id)
-
-    def _recorded_in(self, directory_id: Uuid) -> list[TopicPartition]:
-        """Return the replicas of this broker that the metadata records in a directory."""
-        node_id = self._parts.node_id
-        return [
-            where
-            for where, partition in hosted_replicas(self._parts.metadata.newest, node_id)
-            if partition.directory(node_id) == directory_id
-        ]
-
-    def _states(
-        self, concerned: Iterable[TopicPartition], found: Sequence[Log]
-    ) -> Mapping[TopicPartition, ReplicaState]:
-        logs = {id(each): None for each in found}
-        known = dict(hosted_replicas(self._parts.metadata.newest, self._parts.node_id))
-        states = {}
-        for where in sorted(dict.fromkeys(concerned)):
-            partition = self._parts.replicas.lookup(*where)
-            if partition is not None and id(partition.log) in logs:
-                states[where] = ReplicaState.FOUND
-            elif partition is not None and partition.leader_id not in (
-                NO_LEADER,
-                self._parts.node_id,
-            ):
-                states[where] = ReplicaState.CREATED
-            elif where in known:
-                states[where] = ReplicaState.OFFLINE
-        return states
-
-    def _lost_with(self, failed: LogDirectory) -> list[TopicPartition]:
-        """Return the replicas of this broker that a failed directory has, as far as is known.
-
-        The id of a directory that had failed before the start is not known.
-        """
-        if failed.directory_id:
-            lost = self._recorded_in(failed.directory_id)
-        else:
-            own = {d.directory_id for d in self._parts.replicas.directories if d.directory_id}
-            node_id = self._parts.node_id
-            lost = [
-                where
-                for where, partition in hosted_replicas(self._parts.metadata.newest, node_id)
-                if partition.directory(node_id) not in own
-            ]
-        held = [each.topic_partition for each in self._parts.replicas.in_directory(failed)]
-        return sorted(dict.fromkeys(lost + held))
-
-    def _check_other_copies(self, failed: LogDirectory, lost: Iterable[TopicPartition]) -> None:
-        """Refuse to do without the only replicas of partitions: new logs would be empty."""
-        known = dict(hosted_replicas(self._parts.metadata.newest, self._parts.node_id))
-        only = [where for where in lost if where in known and len(known[where].replicas) == 1]
-        if only:
-            raise DirectoryInUse(
-                failed.path,
-                dict.fromkeys(only, ReplicaState.OFFLINE),
-                f"{failed.path} is offline and has the only replica of {len(only)} "
-                f"partition{'' if len(only) == 1 else 's'}; re-admit it, or delete the topics",
-            )
-
-    def _check_empty(self, directory: LogDirectory) -> None:
-        replicas = self._parts.replicas
-        present = [p.topic_partition for p in replicas.in_directory(directory)]
-        present += [m.partition.topic_partition for m in replicas.moves if m.target is directory]
-        states = dict.fromkeys(sorted(dict.fromkeys(present)), ReplicaState.PRESENT)
-        if states:
-            raise DirectoryInUse(
-                directory.path,
-                states,
-                f"{directory.path} has {len(states)} replica{'' if len(states) == 1 else 's'}; "
-                "move them to other directories or brokers first",
-            )
 
     async def _close(self, directory: LogDirectory) -> None:
         """Close the files of a directory and release its lock; its disk may fail meanwhile."""

@@ -1,0 +1,104 @@
+"""The replicas of a broker that a change of its log directories concerns."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from spindle.common.ids import NO_LEADER, TopicPartition
+from spindle.common.uuids import Uuid
+from spindle.disks.alteration import DirectoryInUse, ReplicaState
+from spindle.disks.log_directory import LogDirectory
+from spindle.log.log import Log
+from spindle.metadata.local_changes import hosted_replicas
+from spindle.metadata.partitions import PartitionRegistration
+from spindle.replicas.replica_manager import Replicas
+from spindle.runtime.broker.broker_metadata import BrokerMetadata
+
+
+class ConcernedReplicas:
+    """Answers from the newest metadata and from the replicas that the broker hosts."""
+
+    def __init__(self, node_id: int, metadata: BrokerMetadata, replicas: Replicas) -> None:
+        self._node_id = node_id
+        self._metadata = metadata
+        self._replicas = replicas
+
+    def recorded_in(self, directory_id: Uuid) -> list[TopicPartition]:
+        """Return the replicas of this broker that the metadata records in a directory."""
+        return [
+            where
+            for where, partition in self._hosted()
+            if partition.directory(self._node_id) == directory_id
+        ]
+
+    def states(
+        self, concerned: Iterable[TopicPartition], found: Sequence[Log]
+    ) -> Mapping[TopicPartition, ReplicaState]:
+        """Return what has become of replicas, in their order; `found` are logs of the directory."""
+        logs = {id(each): None for each in found}
+        known = dict(self._hosted())
+        states = {}
+        for where in sorted(dict.fromkeys(concerned)):
+            partition = self._replicas.lookup(*where)
+            if partition is not None and id(partition.log) in logs:
+                states[where] = ReplicaState.FOUND
+            elif partition is not None and partition.leader_id not in (
+                NO_LEADER,
+                self._node_id,
+            ):
+                states[where] = ReplicaState.CREATED
+            elif where in known:
+                states[where] = ReplicaState.OFFLINE
+        return states
+
+    def lost_with(self, failed: LogDirectory) -> list[TopicPartition]:
+        """Return the replicas of this broker that a failed directory has, as far as is known.
+
+        The id of a directory that had failed before the start is not known.
+        """
+        if failed.directory_id:
+            lost = self.recorded_in(failed.directory_id)
+        else:
+            own = {d.directory_id for d in self._replicas.directories if d.directory_id}
+            lost = [
+                where
+                for where, partition in self._hosted()
+                if partition.directory(self._node_id) not in own
+            ]
+        held = [each.topic_partition for each in self._replicas.in_directory(failed)]
+        return sorted(dict.fromkeys(lost + held))
+
+    def check_other_copies(self, failed: LogDirectory, lost: Iterable[TopicPartition]) -> None:
+        """Refuse to do without the only replicas of partitions: new logs would be empty.
+
+        Raises:
+            DirectoryInUse: names these replicas.
+        """
+        known = dict(self._hosted())
+        only = [where for where in lost if where in known and len(known[where].replicas) == 1]
+        if only:
+            raise DirectoryInUse(
+                failed.path,
+                dict.fromkeys(only, ReplicaState.OFFLINE),
+                f"{failed.path} is offline and has the only replica of {len(only)} "
+                f"partition{'' if len(only) == 1 else 's'}; re-admit it, or delete the topics",
+            )
+
+    def check_empty(self, directory: LogDirectory) -> None:
+        """Refuse if replicas are in the directory, or move there.
+
+        Raises:
+            DirectoryInUse: names these replicas.
+        """
+        replicas = self._replicas
+        present = [each.topic_partition for each in replicas.in_directory(directory)]
+        present += [m.partition.topic_partition for m in replicas.moves if m.target is directory]
+        states = dict.fromkeys(sorted(dict.fromkeys(present)), ReplicaState.PRESENT)
+        if states:
+            raise DirectoryInUse(
+                directory.path,
+                states,
+                f"{directory.path} has {len(states)} replica{'' if len(states) == 1 else 's'}; "
+                "move them to other directories or brokers first",
+            )
+
+    def _hosted(self) -> Iterator[tuple[TopicPartition, PartitionRegistration]]:
+        return hosted_replicas(self._metadata.newest, self._node_id)
