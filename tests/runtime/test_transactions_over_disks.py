@@ -1,0 +1,243 @@
+"""Transactions over several directories: one dies and comes back, or a replica moves away."""
+
+import asyncio
+import threading
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from cluster_harness import COMBINED, cluster_homes, eventually, running_cluster
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    KafkaException,
+    Producer,
+    TopicPartition,
+)
+from node_harness import Client, Home, connected, run, running
+
+from spindle.common.errors import ErrorCode
+from spindle.disks.alteration import DirectoryAction
+from spindle.protocol.messages.create_topics import CreateTopicsRequest
+from spindle.runtime.node import Node
+
+TOPIC = "t"
+PARTITIONS = 6
+TIMEOUT_S = 30
+
+
+def producer_of(bootstrap: str, name: str) -> Producer:
+    settings = {"bootstrap.servers": bootstrap, "transactional.id": name, "linger.ms": 1}
+    producer = Producer(settings)
+    producer.init_transactions(TIMEOUT_S)
+    return producer
+
+
+class Writer:
+    """Transactions with a record for each partition; every third one is aborted.
+
+    Attributes:
+        committed, aborted: numbers of transactions, which are the values of their records.
+    """
+
+    def __init__(self, bootstrap: str) -> None:
+        self.committed: list[int] = []
+        self.aborted: list[int] = []
+        self._must_stop = threading.Event()
+        self._producer = producer_of(bootstrap, "writer")
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        number = 0
+        while not self._must_stop.is_set():
+            self._producer.begin_transaction()
+            try:
+                for partition in range(PARTITIONS):
+                    self._producer.produce(TOPIC, str(number).encode(), partition=partition)
+                self._producer.flush(TIMEOUT_S)
+                is_commit = number % 3 != 0
+                if is_commit:
+                    _until_done(self._producer.commit_transaction)
+            except KafkaException as error:
+                if not error.args[0].txn_requires_abort():
+                    raise
+                is_commit = False
+            if not is_commit:
+                _until_done(self._producer.abort_transaction)
+            (self.committed if is_commit else self.aborted).append(number)
+            number += 1
+
+    async def stop(self) -> None:
+        self._must_stop.set()
+        await asyncio.to_thread(self._thread.join)
+
+    async def more(self) -> None:
+        """Wait for transactions that began after this call."""
+        count = len(self.committed) + 5
+        await eventually(lambda: len(self.committed) >= count or not self._thread.is_alive())
+        assert self._thread.is_alive()
+
+
+def _until_done(end: Any) -> None:
+    while True:
+        try:
+            end(TIMEOUT_S)
+        except KafkaException as error:
+            if not error.args[0].retriable():
+                raise
+        else:
+            return
+
+
+def read_committed(bootstrap: str, partitions: Iterable[int]) -> dict[int, list[int]]:
+    """Return the values of each partition up to its last stable offset."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "reader",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+        }
+    )
+    left = set(partitions)
+    consumer.assign([TopicPartition(TOPIC, n, OFFSET_BEGINNING) for n in left])
+    found: dict[int, list[int]] = defaultdict(list)
+    while left:
+        message = consumer.poll(TIMEOUT_S)
+        assert message is not None, left
+        if message.error() is None:
+            found[message.partition()].append(int(message.value()))
+        else:
+            left.discard(message.partition())
+    consumer.close()
+    return found
+
+
+def bootstrap_of(*nodes: Node) -> str:
+    return ",".join(
+        f"127.0.0.1:{n.broker.listeners[0].port}" for n in nodes if n.broker is not None
+    )
+
+
+def are_stable(nodes: Sequence[Node]) -> bool:
+    """Return whether no replica has an open transaction, at any leader or follower."""
+    logs = [
+        partition.log
+        for node in nodes
+        if node.broker is not None
+        for partition in node.broker.replicas
+        if partition.topic_partition.topic == TOPIC
+    ]
+    assert len(logs) == 3 * PARTITIONS
+    return all(log.last_stable_offset == log.log_end_offset for log in logs)
+
+
+def in_sync(node: Node) -> bool:
+    topics = node.publisher.image.topics.by_name.values()
+    return all(len(p.isr) == 3 for topic in topics for p in topic.partitions.values())
+
+
+def online_count(node: Node, broker: int) -> int:
+    return len(node.publisher.image.cluster.brokers[broker].directories)
+
+
+async def create_replicated(client: Client) -> None:
+    topic = CreateTopicsRequest.CreatableTopic
+    config = topic.CreatableTopicConfig(name="min.insync.replicas", value="2")
+    created = topic(name=TOPIC, num_partitions=PARTITIONS, replication_factor=3, configs=[config])
+    await client.ask(CreateTopicsRequest(timeout_ms=10_000, topics=[created]))
+
+
+def test_a_directory_dies_under_transactions_and_comes_back(tmp_path: Path) -> None:
+    homes = cluster_homes(
+        tmp_path,
+        [COMBINED] * 3,
+        offsets_topic_replication_factor="3",
+        transaction_state_log_num_partitions="4",
+    )
+
+    async def scenario() -> None:
+        async with running_cluster(homes) as nodes:
+            first, victim = nodes[0], nodes[1]
+            assert victim.broker is not None
+            async with connected(first) as client:
+                await create_replicated(client)
+            bootstrap = bootstrap_of(*nodes)
+            writer = await asyncio.to_thread(Writer, bootstrap)
+            path = str(homes[1].directories[1])
+            try:
+                await writer.more()
+                await eventually(lambda: in_sync(first))
+                directory = victim.broker.replicas.directory_at(path)
+                assert directory is not None
+                assert victim.broker.replicas.in_directory(directory)
+                directory.executor.fail(OSError(5, "Input/output error"))
+                await eventually(lambda: online_count(first, 2) == 1)
+                await writer.more()
+                await victim.broker.directory_changes.change(DirectoryAction.READMIT, path)
+                await eventually(lambda: in_sync(first))
+                await writer.more()
+            finally:
+                await writer.stop()
+            assert writer.aborted
+            await eventually(lambda: are_stable(nodes))
+            read = await asyncio.to_thread(read_committed, bootstrap, range(PARTITIONS))
+            assert read == dict.fromkeys(range(PARTITIONS), writer.committed)
+
+    run(scenario)
+
+
+def test_an_open_transaction_moves_with_its_partition(tmp_path: Path) -> None:
+    home = Home(
+        tmp_path,
+        2,
+        transaction_state_log_num_partitions="1",
+        transaction_state_log_replication_factor="1",
+        transaction_state_log_min_isr="1",
+    ).format()
+
+    def write(producer: Producer, *values: int) -> None:
+        for value in values:
+            producer.produce(TOPIC, str(value).encode(), partition=0)
+        assert producer.flush(TIMEOUT_S) == 0
+
+    async def scenario() -> None:
+        async with running(home) as node, connected(node) as client:
+            assert node.broker is not None
+            await client.create_topic(TOPIC)
+            bootstrap = bootstrap_of(node)
+            first, second = [
+                await asyncio.to_thread(producer_of, bootstrap, name) for name in ("a", "b")
+            ]
+            first.begin_transaction()
+            await asyncio.to_thread(write, first, 1, 2)
+            await asyncio.to_thread(first.abort_transaction, TIMEOUT_S)
+            first.begin_transaction()
+            second.begin_transaction()
+            await asyncio.to_thread(write, first, 3)
+            await asyncio.to_thread(write, second, 4)
+            for _ in range(2):  # there and back: what moved once must move again
+                partition = node.broker.replicas.lookup(TOPIC, 0)
+                assert partition is not None
+                source = partition.directory
+                (target,) = [d for d in node.broker.replicas.directories if d is not source]
+                assert await node.broker.mover.alter(partition, target) is ErrorCode.NONE
+                await eventually(lambda p=partition, t=target: p.directory is t)
+                await asyncio.to_thread(write, first, 5)
+                await asyncio.to_thread(write, second, 6)
+                # Below the first open transaction there is only an aborted one.
+                assert not (await asyncio.to_thread(read_committed, bootstrap, [0]))[0]
+            await asyncio.to_thread(second.abort_transaction, TIMEOUT_S)
+            await asyncio.to_thread(first.commit_transaction, TIMEOUT_S)
+            partition = node.broker.replicas.lookup(TOPIC, 0)
+            assert partition is not None
+            log = partition.log
+            await eventually(lambda: log.last_stable_offset == log.log_end_offset)
+            aborted = log.aborted_transactions(0, log.log_end_offset)
+            read = await asyncio.to_thread(read_committed, bootstrap, [0])
+        assert read[0] == [3, 5, 5]
+        assert len(aborted) == 2
+
+    run(scenario)
