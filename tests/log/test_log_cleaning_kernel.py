@@ -81,6 +81,17 @@ def test_the_map_is_a_dict(pairs: list[tuple[bytes, int]]) -> None:
 
 
 @compiled
+@pytest.mark.parametrize("size", [1, 3000, 3071, 3072, 6143, 6145, 100_003])
+def test_a_checksum_of_any_length_is_right(size: int) -> None:
+    value = (bytes(range(251)) * 400)[:size]
+    batch = build_batch([SimpleRecord(b"k", value, NOW_MS)])
+    assert native().put_batches(batch, 0, 0, 10) == (len(batch), 1)
+    damaged = bytearray(batch)
+    damaged[-1] ^= 1
+    assert native().put_batches(bytes(damaged), 0, 0, 10) == (0, -1)
+
+
+@compiled
 def test_the_map_keeps_to_its_memory() -> None:
     table = native(MapSize(24 * 100, 0.5, 10**6))
     put = 0
