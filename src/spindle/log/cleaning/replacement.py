@@ -1,7 +1,10 @@
 """The exchange of segments for the compacted ones that were made from them.
 
-The order of renames makes it safe at every point: once the first file is called `.swap`, a load
-completes the exchange; before that it undoes it (see `recovery`).
+The order of renames makes it safe at every point: a load completes the exchange of the segments
+whose files are all called `.swap`, up to the first one of which a file is still called `.cleaned`;
+the others it undoes (see `recovery`). No segment is given up before these names are on the device,
+and a load takes every segment between two `.swap` files for one that they replace; so the names of
+each exchange have to be there before the next one begins.
 """
 
 from spindle.common.ports import FileSystem
@@ -22,6 +25,10 @@ def put_in_place(result: CleaningResult, now_ms: int) -> bool:
     log.end_cleaning()
     if result.plan.signal.is_aborted:
         return False
+    for _, cleaned in result.groups:
+        cleaned.use(log.handles)
+        cleaned.rename_suffix(CLEANED_SUFFIX, SWAP_SUFFIX)
+    _sync(log)
     for group in result.groups:
         _exchange(log, group, now_ms)
     return True
@@ -29,9 +36,6 @@ def put_in_place(result: CleaningResult, now_ms: int) -> bool:
 
 def _exchange(log: Log, group: CleanedGroup, now_ms: int) -> None:
     cleaned = group.cleaned
-    cleaned.use(log.handles)
-    cleaned.rename_suffix(CLEANED_SUFFIX, SWAP_SUFFIX)
-    _sync(log)
     due_ms = now_ms + log.config.file_delete_delay_ms
     for source in group.sources:
         log.segments.remove(source.segment)
