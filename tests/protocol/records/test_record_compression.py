@@ -8,7 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spindle.common.errors import CorruptRecords
-from spindle.protocol.records.compression import Codec, compress, decompress
+from spindle.protocol.records.compression import (
+    Codec,
+    DecompressionBuffer,
+    compress,
+    decompress,
+)
 
 REAL_CODECS = [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD]
 SAMPLE = b"spindle " * 40_000
@@ -96,3 +101,20 @@ def test_a_snappy_block_that_runs_past_the_end_is_refused() -> None:
 
 def test_gzip_of_another_library_is_read() -> None:
     assert bytes(decompress(Codec.GZIP, gzip.compress(SAMPLE))) == SAMPLE
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+def test_a_buffer_is_used_again_and_grows(codec: Codec) -> None:
+    buffer = DecompressionBuffer()
+    for size in (10, 100_000, 3_000_000, 500, 20_000_000, 0, 100_000):
+        plain = bytes(range(250)) * (size // 250)
+        assert decompress(codec, compress(codec, plain), buffer=buffer) == plain
+    assert len(buffer.memory) <= 8 * 1024 * 1024
+
+
+def test_a_buffer_does_not_lift_the_limit() -> None:
+    buffer = DecompressionBuffer()
+    packed = compress(Codec.ZSTD, bytes(100_000))
+    decompress(Codec.ZSTD, packed, buffer=buffer)
+    with pytest.raises(CorruptRecords, match="limit of 70000 bytes"):
+        decompress(Codec.ZSTD, packed, 70_000, buffer)

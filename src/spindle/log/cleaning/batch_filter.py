@@ -13,7 +13,7 @@ from spindle.protocol.records.batch import (
     BatchHeader,
 )
 from spindle.protocol.records.builder import empty_batch, rebuild_batch, seal_batch
-from spindle.protocol.records.compression import compress, decompress
+from spindle.protocol.records.compression import DecompressionBuffer, compress, decompress
 from spindle.protocol.records.record import Record, decode_records
 
 
@@ -39,7 +39,7 @@ def must_remain(
 class BatchFilter:
     """Filters the batches of a log, which have to come in order."""
 
-    __slots__ = ("_keys", "_last_records", "_rules", "_transactions")
+    __slots__ = ("_buffer", "_keys", "_last_records", "_rules", "_transactions")
 
     def __init__(
         self,
@@ -47,7 +47,9 @@ class BatchFilter:
         rules: CopyRules,
         transactions: CleanedTransactions,
         last_records: Mapping[int, LastRecord],
+        buffer: DecompressionBuffer,
     ) -> None:
+        self._buffer = buffer
         self._keys = keys
         self._rules = rules
         self._transactions = transactions
@@ -87,7 +89,7 @@ class BatchFilter:
 
     def _filter_data(self, batch: ScannedBatch) -> Bytes | None:
         header = batch.header
-        payload = decompress(header.codec, batch.data[HEADER_BYTES:])
+        payload = decompress(header.codec, batch.data[HEADER_BYTES:], buffer=self._buffer)
         filtered = self._keys.filter_records(header, payload, self._rules)
         if filtered is not None:
             return _rebuilt(batch, filtered)

@@ -28,7 +28,7 @@ from spindle.log.formats.names import CLEANED_SUFFIX
 from spindle.log.handles import FileHandles
 from spindle.log.segments.segment import ScannedBatch, Segment
 from spindle.protocol.records.batch import HEADER_BYTES, check_crc, read_header
-from spindle.protocol.records.compression import decompress
+from spindle.protocol.records.compression import DecompressionBuffer, decompress
 from spindle.protocol.records.record import decode_records
 
 _OPEN_FILES: Final = 16
@@ -105,6 +105,7 @@ class Cleaning:
         self._now_ms = now_ms
         self.settings = settings
         self._chunk_bytes = max(settings.buffer_bytes // 2, _LEAST_READ_BYTES)
+        self._buffer = DecompressionBuffer()
         self._transactions = CleanedTransactions(plan.aborted)
         self._known_end = plan.dirty.first_dirty_offset
         self._mapped_bytes = self._read_bytes = self._written_bytes = 0
@@ -252,7 +253,7 @@ class Cleaning:
         Some may be noted then. That is harmless: the records that they point to stay.
         """
         first = self.plan.dirty.first_dirty_offset
-        payload = decompress(batch.header.codec, batch.data[HEADER_BYTES:])
+        payload = decompress(batch.header.codec, batch.data[HEADER_BYTES:], buffer=self._buffer)
         if keys.put_records(batch.header, payload, first):
             return True
         for record in decode_records(batch.data, 0, batch.header):
@@ -325,7 +326,9 @@ class Cleaning:
     def _write(
         self, group: list[SourceSegment], cleaned: Segment, keys: KeyMap, rules: CopyRules
     ) -> Iterator[int]:
-        batch_filter = BatchFilter(keys, rules, self._transactions, self.plan.last_records)
+        batch_filter = BatchFilter(
+            keys, rules, self._transactions, self.plan.last_records, self._buffer
+        )
         copier, copied_bytes = None, 0
         for source in group:
             segment = self._open(source)

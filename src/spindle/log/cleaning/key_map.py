@@ -47,7 +47,10 @@ class CopyRules(NamedTuple):
 
 
 class FilteredRecords(NamedTuple):
-    """The uncompressed records of a batch that stay, encoded; empty if all or none stay."""
+    """The uncompressed records of a batch that stay, encoded; empty if all or none stay.
+
+    `data` is overwritten by the next call of `filter_records`.
+    """
 
     kept_count: int
     is_unchanged: bool

@@ -146,13 +146,14 @@ class NativeKeyMap:
         MemoryError: the system refuses the memory.
     """
 
-    __slots__ = ("_key_limit", "_library", "_map", "_slots")
+    __slots__ = ("_is_kept", "_key_limit", "_library", "_map", "_out", "_slots")
 
     def __init__(self, library: ctypes.CDLL, size: MapSize) -> None:
         slots = min(size.memory_bytes // _SLOT_BYTES, int(size.keys / size.load_factor) + 2)
         slots = max(slots, 2)
         self._library = library
         self._slots = slots
+        self._out, self._is_kept = bytearray(), bytearray()
         self._key_limit = int(slots * size.load_factor)
         secret = os.urandom(16)
         self._map: int | None = library.spindle_map_new(
@@ -213,10 +214,13 @@ class NativeKeyMap:
             rules.new_horizon_ms,
         )
         room = len(data) + count * _MOST_GROWTH_OF_A_RECORD
-        out = bytearray(room + 1)
-        is_kept = bytearray(count + 1)
+        if len(self._out) <= room:
+            self._out = bytearray(room + 1)
+        if len(self._is_kept) <= count:
+            self._is_kept = bytearray(count + 1)
+        out = self._out
         written = self._library.spindle_filter_records(
-            self._map, data, len(data), ctypes.addressof(task), _at(is_kept), _at(out), room
+            self._map, data, len(data), ctypes.addressof(task), _at(self._is_kept), _at(out), room
         )
         if written < 0:
             return None

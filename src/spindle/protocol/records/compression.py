@@ -41,6 +41,7 @@ DEFAULT_LIMIT_BYTES: Final = 256 * 1024 * 1024
 """The most bytes of a decompressed batch if the caller gives no limit."""
 
 _BLOCK_BYTES: Final = 64 * 1024
+_KEPT_BYTES: Final = 8 * 1024 * 1024
 _LZ4_FRAME_START: Final = bytes.fromhex("04224d18604082")  # v1, independent blocks, 64 KiB blocks
 _LZ4_END: Final = bytes(4)
 _LZ4_STORED_FLAG: Final = 0x80000000
@@ -75,8 +76,26 @@ def compress(codec: int, data: Bytes, level: int | None = None) -> bytes:
     raise ValueError(f"codec {codec} is not defined; want 0 to 4")
 
 
-def decompress(codec: int, data: Bytes, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> Bytes:
+class DecompressionBuffer:
+    """Memory for the results of many calls of `decompress`, each valid until the next call."""
+
+    __slots__ = ("memory",)
+
+    def __init__(self) -> None:
+        self.memory = bytearray()
+
+
+def decompress(
+    codec: int,
+    data: Bytes,
+    limit_bytes: int = DEFAULT_LIMIT_BYTES,
+    buffer: DecompressionBuffer | None = None,
+) -> Bytes:
     """Return the decompressed form of `data`; for codec 0 `data` itself.
+
+    Args:
+        buffer: its memory may be used for the result. Clearing new memory takes as long as the
+            decompression of data that hardly shrinks.
 
     Raises:
         CorruptRecords: the codec is undefined, the data is not a valid stream of it, or has more
@@ -89,7 +108,7 @@ def decompress(codec: int, data: Bytes, limit_bytes: int = DEFAULT_LIMIT_BYTES) 
     unpack = _STREAMS.get(codec)
     if unpack is None:
         raise CorruptRecords(f"compression codec {codec} is not defined; want 0 to 4")
-    return _decompress_stream(codec, unpack, data, limit_bytes)
+    return _decompress_stream(codec, unpack, data, limit_bytes, buffer or DecompressionBuffer())
 
 
 def _compress_lz4(data: Bytes) -> bytes:
@@ -150,12 +169,22 @@ def _decompress_snappy_block(block: memoryview, left_bytes: int, limit_bytes: in
 
 
 def _decompress_stream(
-    codec: int, unpack: Callable[[Bytes, bytearray], Any], data: Bytes, limit_bytes: int
+    codec: int,
+    unpack: Callable[[Bytes, bytearray], Any],
+    data: Bytes,
+    limit_bytes: int,
+    buffer: DecompressionBuffer,
 ) -> Bytes:
     # No trustworthy field tells the size, so a bounded buffer grows until the data fits.
     size_bytes = min(limit_bytes, max(_BLOCK_BYTES, 8 * len(data)))
     while True:
-        output = bytearray(size_bytes)
+        if size_bytes <= len(buffer.memory) <= limit_bytes:
+            output = buffer.memory
+            size_bytes = len(output)
+        else:
+            output = bytearray(size_bytes)
+            if size_bytes <= _KEPT_BYTES:
+                buffer.memory = output
         try:
             return memoryview(output)[: unpack(data, output)].toreadonly()
         except cramjam.DecompressionError as error:
