@@ -329,6 +329,46 @@ def test_offsets_outside_of_a_transaction_are_refused(
     run(story)
 
 
+def test_a_transaction_is_verified_once_in_each_partition() -> None:
+    async def story() -> None:
+        client = Client(start())
+        groups, asked = client.broker.groups, client.broker.verification.asked
+
+        async def add_twice() -> int:
+            before = len(asked)
+            for offset in (5, 6):
+                added = await client.add({("t", 0): offset})
+                assert added == {("t", 0): ErrorCode.NONE}
+            return len(asked) - before
+
+        assert await add_twice() == 1
+        assert await add_twice() == 0
+        await client.end(is_commit=True)
+        assert await add_twice() == 1
+        await client.add({("t", 0): 7}, producer_id=8)
+        assert len(asked) == 3
+        at = partition_for("g", 2)
+        groups.on_elected(at, 1)  # markers may have been written elsewhere
+        assert await add_twice() == 1
+        groups.on_resigned(at)
+        groups.on_elected(at, 3)
+        assert await add_twice() == 1
+
+    run(story)
+
+
+def test_a_verification_that_failed_is_repeated() -> None:
+    async def story() -> None:
+        client = Client(start())
+        client.broker.verification.code = ErrorCode.CONCURRENT_TRANSACTIONS
+        refused = await client.add({("t", 0): 5})
+        assert refused == {("t", 0): ErrorCode.CONCURRENT_TRANSACTIONS}
+        client.broker.verification.code = ErrorCode.NONE
+        assert await client.add({("t", 0): 5}) == {("t", 0): ErrorCode.NONE}
+
+    run(story)
+
+
 def test_a_marker_during_the_verification_makes_the_answer_worthless() -> None:
     """The marker may have ended the verified transaction; its offsets would stay pending."""
 

@@ -149,6 +149,7 @@ COMMANDS = [
     ("find-hanging", "--broker-id", "1"),
     ("find-hanging", "--broker-id", "1", "--max-transaction-timeout", "0"),
     ("find-hanging", "--broker-id", "1", "--topic", TOPIC),
+    ("find-hanging", "--broker-id", "9"),
     ("find-hanging", "--topic", TOPIC),
     ("find-hanging", "--topic", TOPIC, "--partition", "2"),
     ("find-hanging", "--topic", TOPIC, "--partition", "0"),

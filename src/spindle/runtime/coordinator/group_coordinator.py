@@ -106,6 +106,7 @@ class GroupCoordinator:
             if leader_epoch <= shard.leader_epoch:
                 return
             shard.leader_epoch = leader_epoch
+            self._markers.forget(partition)
             if shard.state is not ShardState.FAILED:
                 return
             shard.close()
@@ -153,6 +154,7 @@ class GroupCoordinator:
             return
         del self.shards[partition]
         shard.close()
+        self._markers.forget(partition)
         log.debug("Unloaded groups of %s-%d", OFFSETS_TOPIC, partition)
 
     def on_topics_deleted(self, topics: Sequence[tuple[Uuid, str]]) -> None:
@@ -299,7 +301,9 @@ class GroupCoordinator:
     ) -> TxnOffsetCommitResponse:
         shard = await self._wait_for_shard(request.group_id)
         if verify is not None:
-            await self._markers.verify(shard.partition, request.producer_id, verify)
+            await self._markers.verify(
+                shard.partition, request.producer_id, request.producer_epoch, verify
+            )
         core = shard.shard
         response: TxnOffsetCommitResponse = await shard.submit(
             lambda token, now_ms: core.commit_transactional_offsets(

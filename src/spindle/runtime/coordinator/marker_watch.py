@@ -1,4 +1,7 @@
-"""Markers that arrive while a transaction is verified: the answer may be about an earlier one."""
+"""The verification of offsets in transactions (KIP-890): once for each transaction.
+
+A marker may arrive while a transaction is verified; then the answer may be about an earlier one.
+"""
 
 from collections.abc import Awaitable, Callable
 
@@ -20,17 +23,27 @@ class _Verifying:
 
 
 class MarkerWatch:
-    """The verifications under way, by partition and producer id."""
+    """The transactions that are verified, or are being verified, by partition and producer id."""
 
     def __init__(self) -> None:
         self._under_way: dict[tuple[int, int], list[_Verifying]] = {}
+        self._verified: dict[tuple[int, int], int] = {}
+        """The producer epoch of each transaction that is verified and has no marker yet."""
 
     async def verify(
-        self, partition: TopicPartition, producer_id: int, verify: VerifyOffsets
+        self,
+        partition: TopicPartition,
+        producer_id: int,
+        producer_epoch: int,
+        verify: VerifyOffsets,
     ) -> None:
-        """Verify until no marker of the producer has come meanwhile; it raises as `verify` does."""
+        """Verify until no marker of the producer has come meanwhile; it raises as `verify` does.
+
+        Do not ask again until the marker has come. So the caller must hand its offsets to the shard
+        at once: only then do they precede the marker in the log.
+        """
         key = (partition.partition, producer_id)
-        while True:
+        while self._verified.get(key) != producer_epoch:
             verifying = _Verifying()
             self._under_way.setdefault(key, []).append(verifying)
             try:
@@ -40,9 +53,20 @@ class MarkerWatch:
                 if not self._under_way[key]:
                     del self._under_way[key]
             if not verifying.is_outdated:
-                return
+                self._verified[key] = producer_epoch
 
     def has_come(self, partition: int, producer_id: int) -> None:
-        """Note a marker."""
-        for verifying in self._under_way.get((partition, producer_id), ()):
+        """Note a marker, before it is handed to the shard."""
+        key = (partition, producer_id)
+        self._verified.pop(key, None)
+        for verifying in self._under_way.get(key, ()):
             verifying.is_outdated = True
+
+    def forget(self, partition: int) -> None:
+        """Verify all transactions again: other coordinators may write markers from now on."""
+        for key in [key for key in self._verified if key[0] == partition]:
+            del self._verified[key]
+        for key, waiting in self._under_way.items():
+            if key[0] == partition:
+                for verifying in waiting:
+                    verifying.is_outdated = True
