@@ -5,8 +5,8 @@ it: with negative timeouts, with joins and syncs under the ids of others, and by
 whose requests are parked. Each of their requests must be answered in any case.
 """
 
-import asyncio
 from collections.abc import Callable
+from functools import partial
 from random import Random
 from typing import Any, Final
 
@@ -15,14 +15,13 @@ from spindle.protocol.messages.heartbeat import HeartbeatRequest
 from spindle.protocol.messages.join_group import JoinGroupRequest
 from spindle.protocol.messages.leave_group import LeaveGroupRequest
 from spindle.protocol.messages.sync_group import SyncGroupRequest
-from spindle.testing.fuzz.wire import RawConnection
+from spindle.testing.fuzz.players import PlayerMove, play
 
 _GROUPS: Final = ("members-a", "members-b")
 _INSTANCES: Final = (None, None, None, "one", "two")
 _REBALANCE_MS: Final = (-(2**31), -1, 0, 300, 2_000, 2_000)
 _SESSION_MS: Final = (100, 2_000, 6_000, 6_000)
 _PLAYERS: Final = 8
-_PAUSE_S: Final = 0.05
 _MOST_KNOWN: Final = 6
 
 
@@ -42,19 +41,11 @@ class HostileMembers:
         Raises:
             Finding: a request was not answered in time.
         """
-        async with asyncio.TaskGroup() as group:
-            for _ in range(_PLAYERS):
-                group.create_task(self._one(is_over))
+        await play(self._host, self._port, _PLAYERS, self._random, self._next_move, is_over)
 
-    async def _one(self, is_over: Callable[[], bool]) -> None:
-        client = await RawConnection.connect(self._host, self._port)
-        try:
-            while not is_over():
-                group_id = self._random.choice(_GROUPS)
-                self._learn(group_id, await client.ask(self._request(group_id)))
-                await asyncio.sleep(self._random.uniform(0, _PAUSE_S))
-        finally:
-            client.close()
+    def _next_move(self) -> PlayerMove:
+        group_id = self._random.choice(_GROUPS)
+        return PlayerMove(self._request(group_id), None, partial(self._learn, group_id))
 
     def _learn(self, group_id: str, response: Any) -> None:
         member_id = getattr(response, "member_id", "")

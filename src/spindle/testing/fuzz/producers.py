@@ -6,8 +6,8 @@ coordinator has sent, and ends while the former end is still being completed. Ea
 must be answered in any case.
 """
 
-import asyncio
 from collections.abc import Callable
+from functools import partial
 from random import Random
 from typing import Any, Final
 
@@ -21,13 +21,12 @@ from spindle.protocol.messages.produce import ProduceRequest
 from spindle.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 from spindle.protocol.messages.write_txn_markers import WriteTxnMarkersRequest
 from spindle.protocol.records.builder import SimpleRecord, build_batch
+from spindle.testing.fuzz.players import PlayerMove, play
 from spindle.testing.fuzz.values import GROUPS, TOPICS
-from spindle.testing.fuzz.wire import RawConnection
 
 _IDS: Final = tuple(f"producers-{number}" for number in range(6))
 """Several, because a forged marker can leave the transaction of one without an end."""
 _PLAYERS: Final = 6
-_PAUSE_S: Final = 0.05
 _MOST_KNOWN: Final = 4
 _TIMEOUTS_MS: Final = (100, 500, 60_000)
 _NAMED_PRODUCE: Final = (9, 11, 12)
@@ -51,19 +50,12 @@ class HostileProducers:
         Raises:
             Finding: a request was not answered in time.
         """
-        async with asyncio.TaskGroup() as group:
-            for _ in range(_PLAYERS):
-                group.create_task(self._one(is_over))
+        await play(self._host, self._port, _PLAYERS, self._random, self._next_move, is_over)
 
-    async def _one(self, is_over: Callable[[], bool]) -> None:
-        client = await RawConnection.connect(self._host, self._port)
-        try:
-            while not is_over():
-                name = self._random.choice(_IDS)
-                self._learn(name, await client.ask(*self._request(name)))
-                await asyncio.sleep(self._random.uniform(0, _PAUSE_S))
-        finally:
-            client.close()
+    def _next_move(self) -> PlayerMove:
+        name = self._random.choice(_IDS)
+        request, version = self._request(name)
+        return PlayerMove(request, version, partial(self._learn, name))
 
     def _learn(self, name: str, response: Any) -> None:
         """Keep the producer id and epoch of an answer, and the former ones as well."""
