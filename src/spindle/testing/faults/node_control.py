@@ -89,14 +89,11 @@ class NodeControl:
         if loop is None:
             self._network.faults = faults
             return
-        applied = threading.Event()
 
-        def apply() -> None:
+        async def apply() -> None:
             self._network.set(faults)
-            applied.set()
 
-        loop.call_soon_threadsafe(apply)
-        applied.wait()
+        asyncio.run_coroutine_threadsafe(apply(), loop).result()
 
     def _wait(self, connection: socket.socket, condition: Condition) -> None:
         """Answer when the condition holds; stop waiting when the other side hangs up."""
