@@ -18,11 +18,12 @@ from spindle.cli.failure import CommandFailed
 from spindle.cli.main import run
 from spindle.cli.up.cluster import LocalCluster
 from spindle.cli.up.folder import check_can_start, find_cluster, make_cluster, nodes_in_use
-from spindle.cli.up.greeting import bootstrap_servers, greet
+from spindle.cli.up.greeting import bootstrap_servers, greet, ready_event
 from spindle.cli.up.layout import Wishes, node_properties
 from spindle.cli.up.ports import free_ports, obstacle
 from spindle.common.filesystem import OsFileSystem
 from spindle.disks.identity import load_ensemble
+from spindle.log.formats.changed_log_dirs import ChangedLogDirs, write_changed_log_dirs
 
 SMALL = Wishes(nodes=3, dirs=2)
 PORTS = range(1, 100)
@@ -179,6 +180,21 @@ def test_the_greeting_names_everything(tmp_path: Path, capsys: pytest.CaptureFix
         f"spindle server start {tmp_path}/node-3/server.properties",
     ):
         assert text in out, text
+
+
+def test_the_greeting_names_the_directories_that_are_used(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nodes = make_cluster(Wishes(nodes=1, dirs=2), tmp_path, list(range(20001, 20020)))
+    first, second = nodes[0].config.log_dirs
+    changed = ChangedLogDirs(added=("/elsewhere",), retired=(second,))
+    write_changed_log_dirs(OsFileSystem(), nodes[0].config.metadata_log_dir, changed)
+    greet(nodes, {1: 901}, str(tmp_path), "kept")
+    out = capsys.readouterr().out
+    assert "/elsewhere" in out
+    assert Path(second).name not in out
+    described = json.loads(ready_event(nodes, {1: 901}, str(tmp_path), is_kept=True))
+    assert described["nodes"][0]["log_dirs"] == [first, "/elsewhere"]
 
 
 _HOLD_LOCK = """

@@ -18,6 +18,7 @@ from spindle.common.uuids import Uuid, uuid_from_random, uuid_text
 from spindle.config.node_config import NodeConfig
 from spindle.config.properties import format_properties
 from spindle.disks.identity import load_ensemble
+from spindle.log.formats.changed_log_dirs import read_changed_log_dirs
 from spindle.runtime.disks.directory_lock import LOCK_FILE, DirectoryLock
 
 
@@ -43,6 +44,16 @@ class NodeFolder:
             return None
         endpoint = self.config.advertised_listeners[0]
         return f"{endpoint.host}:{endpoint.port}"
+
+    @property
+    def log_dirs(self) -> list[str]:
+        """The log directories that the node uses: without retired ones, with those added later."""
+        try:
+            changed = read_changed_log_dirs(OsFileSystem(), self.config.metadata_log_dir)
+        except (ConfigError, OSError):
+            # The node itself says what is wrong.
+            return list(self.config.log_dirs)
+        return changed.merged(self.config.log_dirs)
 
     @property
     def controller_address(self) -> str | None:

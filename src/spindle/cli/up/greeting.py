@@ -62,7 +62,7 @@ def _node_lines(node: NodeFolder, pids: Mapping[int, int], folder: str) -> Itera
         "metrics": _metrics(node),
     }
     yield "    " + "  ".join(escape(f"{name} {fact}") for name, fact in facts.items() if fact)
-    yield "    " + escape(" ".join(path.removeprefix(f"{folder}/") for path in config.log_dirs))
+    yield "    " + escape(" ".join(path.removeprefix(f"{folder}/") for path in node.log_dirs))
     yield "    " + escape(f"log {node.log_file}")
 
 
@@ -145,7 +145,7 @@ def _described(node: NodeFolder, pids: Mapping[int, int]) -> dict[str, Any]:
         "controller": node.controller_address,
         "rack": node.config.rack,
         "metrics": _metrics(node),
-        "log_dirs": list(node.config.log_dirs),
+        "log_dirs": node.log_dirs,
         "property_file": str(node.property_file),
         "log_file": str(node.log_file),
     }
