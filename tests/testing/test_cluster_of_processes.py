@@ -135,8 +135,18 @@ def test_an_impossible_shape_is_refused(wish: dict[str, int], complaint: str) ->
 def test_a_wrong_property_and_a_wrong_node_are_refused() -> None:
     with pytest.raises(ClusterError, match="num\\.partitions"):
         Cluster(properties={"num.partitions": "many"})
+    with pytest.raises(ClusterError, match=r"min\.insync\.replcias is unknown"):
+        Cluster(node_properties={1: {"min.insync.replcias": 2}})
     with pytest.raises(ClusterError, match="there is no node 7; the nodes are 1"):
         Cluster(node_properties={7: {}})
+
+
+def test_a_topic_on_chosen_brokers() -> None:
+    with Cluster(brokers=3) as cluster:
+        cluster.create_topic("t", replicas=[[3, 1], [2, 3]])
+        assert [cluster.wait_for_leader("t", partition) for partition in (0, 1)] == [3, 2]
+        with pytest.raises(ValueError, match="give it alone"):
+            cluster.create_topic("u", partitions=2, replicas=[[1], [2]])
 
 
 def test_a_killed_broker_comes_back_with_its_records() -> None:

@@ -27,7 +27,7 @@ def node_warnings(config: "NodeConfig") -> Iterator[str]:
     for name in config.static:
         if name in DYNAMIC_ONLY:
             yield f"{name} has no effect in a property file: it is a dynamic configuration"
-        elif name not in BROKER_KEYS and not name.startswith(_FREE_PREFIXES):
+        elif not is_known(name):
             yield unknown_key_warning(name, BROKER_KEYS)
     yield from _without_effect(config)
     for name, text in config.static.items():
@@ -65,6 +65,11 @@ def _without_effect(config: "NodeConfig") -> Iterator[str]:
             by_reason.setdefault("keys for a single listener are not supported", []).append(name)
     for reason, names in by_reason.items():
         yield f"{', '.join(names)} {'has' if len(names) == 1 else 'have'} no effect: {reason}"
+
+
+def is_known(name: str) -> bool:
+    """Return True if a property file may have the key."""
+    return name in BROKER_KEYS or name in DYNAMIC_ONLY or name.startswith(_FREE_PREFIXES)
 
 
 def unknown_key_warning(name: str, known: Iterable[str]) -> str:

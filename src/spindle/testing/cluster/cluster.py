@@ -44,7 +44,7 @@ class Cluster:
         start_timeout_s: limit for the start of a node.
 
     Raises:
-        ClusterError: a node did not start; with the end of its log.
+        ClusterError: a node did not start, with the end of its log; or a key does not exist.
 
     Attributes:
         brokers: ids 1, 2, ...
@@ -170,9 +170,10 @@ class Cluster:
     def create_topic(
         self,
         name: str,
-        partitions: int = 1,
+        partitions: int | None = None,
         replication_factor: int | None = None,
         configs: Mapping[str, object] | None = None,
+        replicas: Sequence[Sequence[int]] | None = None,
     ) -> None:
         """Create a topic and return when each of its partitions has a leader.
 
@@ -180,13 +181,16 @@ class Cluster:
             replication_factor: `default.replication.factor` by default: 3, or the number of brokers
                 if there are fewer.
             configs: keys of the topic, such as `min.insync.replicas`.
+            replicas: the brokers of each partition, instead of both numbers: `[[1, 2], [2, 3]]`.
 
         Raises:
+            ValueError: `replicas` comes with one of the numbers.
             ApiError: the cluster refused.
         """
         from spindle.testing.cluster.topics import make_topic
 
-        make_topic(self.bootstrap_servers, name, partitions, replication_factor, configs or {})
+        servers = self.bootstrap_servers
+        make_topic(servers, name, partitions, replication_factor, configs or {}, replicas)
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic.

@@ -1,6 +1,6 @@
 """A cluster that somebody else runs, seen like one of `spindle.testing`."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from spindle.testing.cluster.topics import make_topic, remove_topic
 
@@ -18,16 +18,20 @@ class ExistingCluster:
     def create_topic(
         self,
         name: str,
-        partitions: int = 1,
+        partitions: int | None = None,
         replication_factor: int | None = None,
         configs: Mapping[str, object] | None = None,
+        replicas: Sequence[Sequence[int]] | None = None,
     ) -> None:
         """Create a topic, as `Cluster.create_topic` does.
 
         Raises:
+            ValueError: `replicas` comes with one of the numbers.
             ApiError: the cluster refused.
         """
-        make_topic(self.bootstrap_servers, name, partitions, replication_factor, configs or {})
+        make_topic(
+            self.bootstrap_servers, name, partitions, replication_factor, configs or {}, replicas
+        )
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic.

@@ -27,7 +27,9 @@ from spindle.cli.up.folder import NodeFolder, make_cluster
 from spindle.cli.up.layout import Wishes
 from spindle.cli.up.node_process import LEFT, LEFT_AS_LEADER, READY, NodeProcess
 from spindle.common.errors import ConfigError
+from spindle.config.broker_keys import BROKER_KEYS
 from spindle.config.broker_keys.spindle import METRICS_LISTENER
+from spindle.config.node_warnings import is_known, unknown_key_warning
 from spindle.testing.cluster.control import listen, read_line, send_error, send_result
 from spindle.testing.faults.disk_faults import DiskFaults
 from spindle.testing.faults.faulty_node import FaultyNode
@@ -181,6 +183,9 @@ class Keeper:
 
     def _make(self, request: dict[str, Any]) -> list[dict[str, Any]]:
         """Format the directories of all nodes and return their descriptions."""
+        node_overrides = {int(n): keys for n, keys in request["node_properties"].items()}
+        for properties in (request["properties"], *node_overrides.values()):
+            _refuse_unknown(properties)
         wishes = Wishes(
             nodes=request["brokers"],
             dirs=request["directories"],
@@ -188,7 +193,7 @@ class Keeper:
             racks=request["racks"],
             with_metrics=True,
             overrides=request["properties"],
-            node_overrides={int(n): keys for n, keys in request["node_properties"].items()},
+            node_overrides=node_overrides,
         )
         self._reserved = _reserve_ports(wishes.port_count)
         ports = [each.getsockname()[1] for each in self._reserved]
@@ -316,6 +321,13 @@ def _described(member: _Member) -> dict[str, Any]:
         "control": member.control_path,
         "warnings": list(config.warnings),
     }
+
+
+def _refuse_unknown(properties: dict[str, str]) -> None:
+    """Raise ConfigError if a key does not exist: a test would test something else."""
+    for name in properties:
+        if not is_known(name):
+            raise ConfigError(unknown_key_warning(name, BROKER_KEYS))
 
 
 def _reserve_ports(count: int) -> list[socket.socket]:
