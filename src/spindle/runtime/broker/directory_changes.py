@@ -43,8 +43,8 @@ from spindle.publication.initial import initial_publication
 from spindle.replicas.partition import Partition
 from spindle.replicas.replica_manager import Replicas
 from spindle.runtime.background import end
+from spindle.runtime.broker.affected_replicas import AffectedReplicas
 from spindle.runtime.broker.broker_metadata import BrokerMetadata
-from spindle.runtime.broker.concerned_replicas import ConcernedReplicas
 from spindle.runtime.broker.lifecycle import BrokerLifecycle, BrokerState
 from spindle.runtime.disks.open_directories import OpenDirectories
 
@@ -123,7 +123,7 @@ class DirectoryChanges:
         self._ports = ports
         self._parts = parts
         self._changed = ports.changed
-        self._concerned = ConcernedReplicas(parts.node_id, parts.metadata, parts.replicas)
+        self._affected = AffectedReplicas(parts.node_id, parts.metadata, parts.replicas)
         self._turn = asyncio.Lock()
         self._tasks: dict[asyncio.Task[AlteredDirectory], None] = {}
         self._is_stopped = False
@@ -227,7 +227,7 @@ class DirectoryChanges:
         if directory.is_offline:
             return await self._retire_failed(directory)
         async with parts.lock:
-            self._concerned.check_empty(directory)
+            self._affected.check_empty(directory)
             changed = self._changed.with_retired(path, ports.configured)
             await self._remember(changed)
             parts.replicas.remove_directory(directory)
@@ -245,15 +245,15 @@ class DirectoryChanges:
         parts, ports = self._parts, self._ports
         await self._until_known_as_failed(failed)
         async with parts.lock:
-            concerned = self._concerned.lost_with(failed)
-            self._concerned.check_other_copies(failed, concerned)
+            affected = self._affected.lost_with(failed)
+            self._affected.check_other_copies(failed, affected)
             await self._remember(self._changed.with_retired(failed.path, ports.configured))
             parts.replicas.remove_directory(failed)
             await self._host_missing()
             parts.on_changed()
         ports.open_directories.put_away(failed.path)
         log.info("log directory %s is retired; it had failed", failed.path)
-        states = self._concerned.states(concerned, ())
+        states = self._affected.states(affected, ())
         return AlteredDirectory(failed.path, failed.directory_id, replicas=states)
 
     # -- steps
@@ -354,13 +354,13 @@ class DirectoryChanges:
         parts, directory = self._parts, opened.directory
         replicas = parts.replicas
         async with parts.lock:
-            concerned = self._concerned.recorded_in(directory.directory_id)
+            affected = self._affected.recorded_in(directory.directory_id)
             if failed is None:
                 replicas.directories.append(directory)
             else:
-                concerned += self._concerned.recorded_in(failed.directory_id)
-                concerned += replicas.replace_directory(failed, directory)
-            concerned += [found.topic_partition for found in opened.logs]
+                affected += self._affected.recorded_in(failed.directory_id)
+                affected += replicas.replace_directory(failed, directory)
+            affected += [found.topic_partition for found in opened.logs]
             replicas.add_loaded(opened.logs, directory)
             replicas.futures.add(directory)
             await self._host_missing()
@@ -381,7 +381,7 @@ class DirectoryChanges:
             directory.path,
             directory.directory_id,
             opened.was_formatted,
-            self._concerned.states(concerned, opened.logs),
+            self._affected.states(affected, opened.logs),
         )
 
     async def _host_missing(self) -> None:

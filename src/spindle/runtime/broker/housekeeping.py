@@ -29,8 +29,9 @@ _LONGEST_SLEEP_S: Final = 86_400.0
 
 
 class Housekeeping:
-    """Periodic tasks. Most of them begin `log.initial.task.delay.ms` after the start; compaction
-    begins at once.
+    """Periodic tasks.
+
+    Most of them begin `log.initial.task.delay.ms` after the start; compaction begins at once.
     """
 
     def __init__(self, replicas: Replicas, config: NodeConfig, now_ms: Callable[[], int]) -> None:

@@ -1,4 +1,4 @@
-"""The replicas of a broker that a change of its log directories concerns."""
+"""The replicas of a broker that a change of its log directories affects."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -13,8 +13,8 @@ from spindle.replicas.replica_manager import Replicas
 from spindle.runtime.broker.broker_metadata import BrokerMetadata
 
 
-class ConcernedReplicas:
-    """Answers from the newest metadata and from the replicas that the broker hosts."""
+class AffectedReplicas:
+    """Finds them in the newest metadata and among the replicas that the broker hosts."""
 
     def __init__(self, node_id: int, metadata: BrokerMetadata, replicas: Replicas) -> None:
         self._node_id = node_id
@@ -30,13 +30,13 @@ class ConcernedReplicas:
         ]
 
     def states(
-        self, concerned: Iterable[TopicPartition], found: Sequence[Log]
+        self, affected: Iterable[TopicPartition], found: Sequence[Log]
     ) -> Mapping[TopicPartition, ReplicaState]:
         """Return what has become of replicas, in their order; `found` are logs of the directory."""
         logs = {id(each): None for each in found}
         known = dict(self._hosted())
         states = {}
-        for where in sorted(dict.fromkeys(concerned)):
+        for where in sorted(dict.fromkeys(affected)):
             partition = self._replicas.lookup(*where)
             if partition is not None and id(partition.log) in logs:
                 states[where] = ReplicaState.FOUND
