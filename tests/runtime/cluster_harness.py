@@ -6,8 +6,9 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 
-from node_harness import Home
+from node_harness import Home, connected
 
+from spindle.protocol.messages.create_topics import CreateTopicsRequest
 from spindle.runtime.node import Node
 
 COMBINED = "broker,controller"
@@ -64,6 +65,29 @@ async def running_cluster(homes: Sequence[Home]) -> AsyncIterator[list[Node]]:
     finally:
         await asyncio.gather(*(node.broker.stop(10) for node in nodes if node.broker is not None))
         await asyncio.gather(*(node.stop() for node in nodes))
+
+
+def bootstrap_of(*nodes: Node) -> str:
+    """Return the addresses of the brokers for clients."""
+    return ",".join(
+        f"127.0.0.1:{node.broker.listeners[0].port}" for node in nodes if node.broker is not None
+    )
+
+
+async def create_replicated_topic(node: Node, name: str, partitions: int) -> None:
+    """Create a topic with three replicas, two of which must be in sync."""
+    topic = CreateTopicsRequest.CreatableTopic
+    config = topic.CreatableTopicConfig(name="min.insync.replicas", value="2")
+    created = topic(name=name, num_partitions=partitions, replication_factor=3, configs=[config])
+    async with connected(node) as client:
+        answer = await client.ask(CreateTopicsRequest(timeout_ms=10_000, topics=[created]))
+    assert answer.topics[0].error_code == 0, answer
+
+
+def in_sync(node: Node) -> bool:
+    """Return whether all partitions that the node knows have three replicas in sync."""
+    topics = node.publisher.image.topics.by_name.values()
+    return all(len(p.isr) == 3 for topic in topics for p in topic.partitions.values())
 
 
 async def eventually(condition: Callable[[], bool]) -> None:

@@ -36,8 +36,9 @@ async def described(client: Client) -> dict[str, Any]:
     return {result.log_dir: result for result in answer.results}
 
 
-def registered(node: Node) -> tuple[bytes, ...]:
-    return node.publisher.image.cluster.brokers[1].directories
+def registered(node: Node, broker_id: int = 1) -> tuple[bytes, ...]:
+    """Return the ids of the log directories that are online, as the node knows them."""
+    return node.publisher.image.cluster.brokers[broker_id].directories
 
 
 def fail(node: Node, path: Path) -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from cluster_harness import eventually
+from cluster_harness import bootstrap_of, eventually
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from node_harness import Client, Home, connected, run, running
@@ -150,8 +150,7 @@ async def compact_often(client: Client) -> None:
 async def live(node: Node, client: Client, life: int) -> Any:
     """Work until both logs are compacted far into this life; return what the node knows then."""
     assert node.broker is not None
-    bootstrap = f"127.0.0.1:{node.broker.listeners[0].port}"
-    application = await asyncio.to_thread(Application, bootstrap, life)
+    application = await asyncio.to_thread(Application, bootstrap_of(node), life)
     await compact_often(client)
     before = None
     for _ in range(MOST_ROUNDS):

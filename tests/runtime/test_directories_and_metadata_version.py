@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from cluster_harness import eventually
+from directory_harness import registered
 from node_harness import Client, Home, batch_of, connected, run, running
 
 from spindle.common.uuids import DIRECTORY_MIGRATING
@@ -27,10 +28,6 @@ def recorded(node: Node) -> list[bytes]:
     """Return the recorded directory of each partition of t."""
     partitions = node.publisher.image.topics.by_name["t"].partitions
     return [partitions[index].directory(1) for index in sorted(partitions)]
-
-
-def registered(node: Node) -> tuple[bytes, ...]:
-    return node.publisher.image.cluster.brokers[1].directories
 
 
 def test_an_upgrade_makes_a_broker_register_and_assign_its_directories(

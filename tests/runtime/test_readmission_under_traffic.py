@@ -8,13 +8,20 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-from cluster_harness import COMBINED, cluster_homes, eventually, running_cluster
+from cluster_harness import (
+    COMBINED,
+    bootstrap_of,
+    cluster_homes,
+    create_replicated_topic,
+    eventually,
+    in_sync,
+    running_cluster,
+)
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
-from node_harness import connected, run
+from directory_harness import registered
+from node_harness import run
 
 from spindle.disks.alteration import DirectoryAction
-from spindle.protocol.messages.create_topics import CreateTopicsRequest
-from spindle.runtime.node import Node
 
 TOPIC = "t"
 PARTITIONS = 6
@@ -87,27 +94,6 @@ def read_all(bootstrap: str, counts: dict[int, int]) -> dict[int, list[tuple[int
     return found
 
 
-async def create_topic(node: Node) -> None:
-    configs = CreateTopicsRequest.CreatableTopic.CreatableTopicConfig
-    topic = CreateTopicsRequest.CreatableTopic(
-        name=TOPIC,
-        num_partitions=PARTITIONS,
-        replication_factor=3,
-        configs=[configs(name="min.insync.replicas", value="2")],
-    )
-    async with connected(node) as client:
-        await client.ask(CreateTopicsRequest(timeout_ms=10_000, topics=[topic]))
-
-
-def registration(node: Node, broker: int) -> tuple[bytes, ...]:
-    return node.publisher.image.cluster.brokers[broker].directories
-
-
-def in_sync(node: Node) -> bool:
-    partitions = node.publisher.image.topics.by_name[TOPIC].partitions.values()
-    return all(len(p.isr) == 3 for p in partitions)
-
-
 def test_a_directory_fails_and_is_repaired_then_replaced_then_retired(tmp_path: Path) -> None:
     homes = cluster_homes(tmp_path, [COMBINED] * 3)
 
@@ -116,10 +102,8 @@ def test_a_directory_fails_and_is_repaired_then_replaced_then_retired(tmp_path: 
             first, victim = nodes[0], nodes[1]
             assert first.broker is not None
             assert victim.broker is not None
-            await create_topic(first)
-            bootstrap = ",".join(
-                f"127.0.0.1:{n.broker.listeners[0].port}" for n in nodes if n.broker is not None
-            )
+            await create_replicated_topic(first, TOPIC, PARTITIONS)
+            bootstrap = bootstrap_of(*nodes)
             path = str(homes[1].directories[1])
             writer = Writer(bootstrap)
             try:
@@ -130,7 +114,7 @@ def test_a_directory_fails_and_is_repaired_then_replaced_then_retired(tmp_path: 
                     assert directory is not None
                     assert victim.broker.replicas.in_directory(directory)
                     directory.executor.fail(OSError(5, "Input/output error"))
-                    await eventually(lambda: len(registration(first, 2)) == 1)
+                    await eventually(lambda: len(registered(first, 2)) == 1)
                     await writer.more()
                     if action == "replaced":
                         shutil.rmtree(path)

@@ -115,8 +115,7 @@ def test_a_directory_that_was_dead_at_the_start_is_retired(tmp_path: Path) -> No
 
 
 def test_a_directory_is_not_retired_while_a_replica_moves_there(tmp_path: Path) -> None:
-    home = Home(tmp_path, 2, replica_alter_log_dirs_io_max_bytes_per_second="1").format()
-    target = home.directories[1]
+    home = Home(tmp_path, 3, replica_alter_log_dirs_io_max_bytes_per_second="1").format()
 
     async def scenario() -> None:
         async with running(home) as node, connected(node) as client:
@@ -125,13 +124,11 @@ def test_a_directory_is_not_retired_while_a_replica_moves_there(tmp_path: Path) 
                 await client.produce("t", 0, batch_of(bytes(100_000)))
             assert node.broker is not None
             partition = node.broker.replicas.lookup("t", 0)
-            to = node.broker.replicas.directory_at(str(target))
             assert partition is not None
-            assert to is not None
-            if partition.directory is to:
-                return
-            assert await node.broker.mover.alter(partition, to) == ErrorCode.NONE
-            answer = await alter(client, DirectoryAction.RETIRE, target)
+            _, *others = node.broker.replicas.directories
+            target = next(each for each in others if each is not partition.directory)
+            assert await node.broker.mover.alter(partition, target) == ErrorCode.NONE
+            answer = await alter(client, DirectoryAction.RETIRE, target.path)
             assert "has 1 replica; move them" in answer.error_message
 
     run(scenario)

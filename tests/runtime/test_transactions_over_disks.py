@@ -7,7 +7,15 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from cluster_harness import COMBINED, cluster_homes, eventually, running_cluster
+from cluster_harness import (
+    COMBINED,
+    bootstrap_of,
+    cluster_homes,
+    create_replicated_topic,
+    eventually,
+    in_sync,
+    running_cluster,
+)
 from confluent_kafka import (
     OFFSET_BEGINNING,
     Consumer,
@@ -15,11 +23,11 @@ from confluent_kafka import (
     Producer,
     TopicPartition,
 )
-from node_harness import Client, Home, connected, run, running
+from directory_harness import registered
+from node_harness import Home, connected, run, running
 
 from spindle.common.errors import ErrorCode
 from spindle.disks.alteration import DirectoryAction
-from spindle.protocol.messages.create_topics import CreateTopicsRequest
 from spindle.runtime.node import Node
 
 TOPIC = "t"
@@ -115,12 +123,6 @@ def read_committed(bootstrap: str, partitions: Iterable[int]) -> dict[int, list[
     return found
 
 
-def bootstrap_of(*nodes: Node) -> str:
-    return ",".join(
-        f"127.0.0.1:{n.broker.listeners[0].port}" for n in nodes if n.broker is not None
-    )
-
-
 def are_stable(nodes: Sequence[Node]) -> bool:
     """Return whether no replica has an open transaction, at any leader or follower."""
     logs = [
@@ -132,22 +134,6 @@ def are_stable(nodes: Sequence[Node]) -> bool:
     ]
     assert len(logs) == 3 * PARTITIONS
     return all(log.last_stable_offset == log.log_end_offset for log in logs)
-
-
-def in_sync(node: Node) -> bool:
-    topics = node.publisher.image.topics.by_name.values()
-    return all(len(p.isr) == 3 for topic in topics for p in topic.partitions.values())
-
-
-def online_count(node: Node, broker: int) -> int:
-    return len(node.publisher.image.cluster.brokers[broker].directories)
-
-
-async def create_replicated(client: Client) -> None:
-    topic = CreateTopicsRequest.CreatableTopic
-    config = topic.CreatableTopicConfig(name="min.insync.replicas", value="2")
-    created = topic(name=TOPIC, num_partitions=PARTITIONS, replication_factor=3, configs=[config])
-    await client.ask(CreateTopicsRequest(timeout_ms=10_000, topics=[created]))
 
 
 def test_a_directory_dies_under_transactions_and_comes_back(tmp_path: Path) -> None:
@@ -162,8 +148,7 @@ def test_a_directory_dies_under_transactions_and_comes_back(tmp_path: Path) -> N
         async with running_cluster(homes) as nodes:
             first, victim = nodes[0], nodes[1]
             assert victim.broker is not None
-            async with connected(first) as client:
-                await create_replicated(client)
+            await create_replicated_topic(first, TOPIC, PARTITIONS)
             bootstrap = bootstrap_of(*nodes)
             writer = await asyncio.to_thread(Writer, bootstrap)
             path = str(homes[1].directories[1])
@@ -174,7 +159,7 @@ def test_a_directory_dies_under_transactions_and_comes_back(tmp_path: Path) -> N
                 assert directory is not None
                 assert victim.broker.replicas.in_directory(directory)
                 directory.executor.fail(OSError(5, "Input/output error"))
-                await eventually(lambda: online_count(first, 2) == 1)
+                await eventually(lambda: len(registered(first, 2)) == 1)
                 await writer.more()
                 await victim.broker.directory_changes.change(DirectoryAction.READMIT, path)
                 await eventually(lambda: in_sync(first))
