@@ -394,7 +394,10 @@ class GroupShard:
     def failed(
         self, records: Sequence[CoordinatorRecord], _code: ErrorCode, _now_ms: int
     ) -> Outcome:
-        """Return nothing: the completions of an outcome undo what its records would have stored."""
+        """Let members whose steps were not appended take them again; return nothing.
+
+        The completions of an outcome undo what its other records would have stored.
+        """
         for record in records:
             if isinstance(record, ConsumerGroupRecord):
                 self.consumers.not_appended(record)

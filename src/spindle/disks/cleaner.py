@@ -88,7 +88,7 @@ class Cleaner:
         Every pass must be given back to `finish`, `give_up` or `give_up_failed`. A log whose pass
         failed waits, first for a minute and at most for an hour, unless the settings change.
         """
-        self._forget_failures_of_logs_that_are_gone()
+        self._forget_deleted_logs()
         best: tuple[float, Log, DirtyRange] | None = None
         max_ratio, max_overdue_ms = 0.0, 0
         for topic_partition, log in self._directory.logs.items():
@@ -188,7 +188,7 @@ class Cleaner:
             exc_info=None if is_expected else error,
         )
 
-    def _forget_failures_of_logs_that_are_gone(self) -> None:
+    def _forget_deleted_logs(self) -> None:
         if self._failures:
             present = {_key(log) for log in self._directory.logs.values()}
             self._failures = {k: f for k, f in self._failures.items() if k in present}

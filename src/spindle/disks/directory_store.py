@@ -113,7 +113,7 @@ class DirectoryStore:
             on_progress: called with the count of loaded logs and the count of all logs.
 
         Raises:
-            CorruptLog: a checkpoint (but that of compaction) or another small file is malformed.
+            CorruptLog: a checkpoint, except that of compaction, or another small file is malformed.
             UnexpectedDirectory: a directory is none of a partition.
             DuplicateLogDirectories: two future logs of one partition.
         """

@@ -21,7 +21,7 @@ class NoProducerId(ApiError):
 class ProducerIds:
     """The rest of the blocks that the controller allocated to this broker.
 
-    One request for a block is under way at a time; all who need an id wait for its answer.
+    One request for a block is under way at a time; everybody who needs an id waits for its answer.
     """
 
     def __init__(self, broker_id: int, controller: ControllerChannel, loop: EventLoop) -> None:
@@ -79,7 +79,10 @@ class ProducerIds:
                 raise ApiError(error.code, error.message)
 
     async def _allocate(self) -> None:
-        """Add a block; tell those who wait. If this is cancelled, one of them asks again."""
+        """Add a block, and wake the callers that wait.
+
+        If this is cancelled, one of them asks again.
+        """
         failure: ApiError | None = None
         self._is_allocating = True
         try:

@@ -28,9 +28,9 @@ from spindle.disks.alteration import DirectoryAction, DirectoryInUse, ReplicaSta
 def retire_command(
     context: click.Context, client: WireClient, as_json: bool, broker: int, path: str
 ) -> None:
-    """Let a broker use its log directory PATH no longer. It must have no replicas.
+    """Let a broker use its log directory PATH no longer.
 
-    If it has some, the command ends with 1 and shows how to move them to the broker's other
+    If replicas are in it, the command ends with 1 and shows how to move them to the broker's other
     directories. If the directory has failed, its replicas are created in the other directories and
     copied from their leaders; the command ends with 1 if it has the only replica of a partition.
     The property file is not changed: remove the directory from log.dirs there.

@@ -173,8 +173,8 @@ class ClassicMembers:
     ) -> HeartbeatResponse:
         """Restart the member's session timeout, and answer whether it has to join again.
 
-        It also joins again if a target assignment is due, which its JoinGroup then computes: there
-        may be no member of the consumer protocol whose heartbeat does.
+        It also has to join again if a target assignment is due, which its JoinGroup then computes:
+        the group may have no member of the consumer protocol, whose heartbeat would do that.
 
         Raises:
             ApiError: the member is not known, or in another generation.

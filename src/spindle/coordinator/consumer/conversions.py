@@ -40,7 +40,8 @@ def check_upgrade(group: ClassicGroup, config: GroupCoordinatorConfig) -> None:
 def upgrade_records(group: ClassicGroup, topics: TopicsImage) -> list[ConsumerGroupRecord]:
     """Return the records of the consumer group: each member has what the leader assigned to it.
 
-    The coordinator has not computed this target, so it has no time, and the next one comes at once.
+    The target has the timestamp 0, because no coordinator has computed it: the next assignment need
+    not wait for the assignment interval.
 
     Raises:
         ApiError: GROUP_ID_NOT_FOUND, the subscriptions or assignments cannot be read, an

@@ -88,7 +88,8 @@ class ConsumerGroup:
     def may_assign(self, interval_ms: int, now_ms: int) -> bool:
         """Return True unless the target was computed less than an interval ago.
 
-        A time in the future is that of another clock, or the clock was set back: it does not count.
+        A time in the future does not count: another broker's clock is ahead, or this one was set
+        back.
         """
         return not 0 <= now_ms - self.assigned_ms < interval_ms
 

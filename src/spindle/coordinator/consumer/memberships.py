@@ -3,8 +3,8 @@
 Every operation decides on committed state, and changes nothing itself. It is exclusive: its records
 are committed before the next decision. Only heartbeats that can do nothing but move their own
 member to the group's target assignment (`is_own_step`) may be decided side by side: the targets of
-members do not overlap, so no such step depends on another one, except that a partition may be free
-a moment later.
+members do not overlap, so no such step depends on another one. At worst a step does not see that a
+partition is being given up; the member then gets it with its next heartbeat.
 """
 
 import logging
@@ -153,8 +153,8 @@ class ConsumerMemberships:
         else:
             member = static_member(group, instance_id, request.member_id)
         if instance_id is not None and request.member_epoch == STATIC_LEAVING_EPOCH:
-            # Its session timer goes on: it has until then to come back.
-            # Its partitions count as assigned in epoch 0 to the member id with which it does.
+            # Its session timer goes on: it has until then to come back. It comes back with another
+            # member id, for which its partitions count as assigned in epoch 0.
             away = replace(
                 member,
                 epoch=STATIC_LEAVING_EPOCH,
@@ -223,7 +223,8 @@ def _next_step(
 ) -> ConsumerMember:
     """Return the member after its next step.
 
-    The target may be older than its subscription, so topics that it left do not count.
+    The target may be older than the member's subscription, so topics that the member has left
+    since are taken out of it.
     """
     group = draft.group
     topic_ids = {topic.topic_id for topic in existing(draft.topics_of(member), topics).values()}

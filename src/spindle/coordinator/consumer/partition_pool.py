@@ -36,8 +36,8 @@ class PartitionPool:
     def level(self) -> bool:
         """Move partitions to readers that have at least two fewer; return whether one moved.
 
-        Each move makes the sum of the squares of the counts smaller. The one who gives has the most
-        and the one who takes has the fewest, so neither takes the other role before the end.
+        Each move makes the sum of the squares of the counts smaller, so repeated calls come to an
+        end. A reader that has given a partition away gets none in the same call, nor the reverse.
         """
         counts = self._counts
         fewest = [(counts[name], name) for name in self._readers]

@@ -1,10 +1,12 @@
 """The exchange of segments for the compacted ones that were made from them.
 
-The order of renames makes it safe at every point: a load completes the exchange of the segments
-whose files are all called `.swap`, up to the first one of which a file is still called `.cleaned`;
-the others it undoes (see `recovery`). No segment is given up before these names are on the device,
-and a load takes every segment between two `.swap` files for one that they replace; so the names of
-each exchange have to be there before the next one begins.
+A kill or a power failure is safe at every point. A load completes the exchange of the new segments
+whose files are all called `.swap`, up to the first one that still has a `.cleaned` file, and undoes
+the others (see `recovery`). Two rules follow:
+
+* No old segment is removed before all `.swap` names are on the device.
+* A load removes every segment between two `.swap` files, because they replace it. So the final
+  names of a new segment are on the device before the next exchange begins.
 """
 
 from spindle.common.ports import FileSystem

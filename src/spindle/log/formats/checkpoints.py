@@ -1,8 +1,8 @@
 """Offset checkpoint files in the root of a log directory: one offset per partition.
 
-A half-written or malformed file takes the whole directory offline (except that of compaction, which
-is made anew), so files appear only complete.
-An empty file, as a fresh directory has it, holds no entries.
+A half-written or malformed file takes the whole directory offline, so files appear only complete.
+Only the checkpoint of compaction is written anew instead. An empty file, as a fresh directory has
+it, holds no entries.
 """
 
 from collections.abc import Mapping

@@ -38,7 +38,7 @@ class ClusterLog(ImageConsumer):
             for number, old, new in topic.changed_partitions()
             if old is not None and old.leader != new.leader
         ]
-        # At level DEBUG, each of them is logged.
+        # A few are logged by name, many as a number; at level DEBUG, each of them is.
         level = logging.INFO if len(moved) <= MOST_NAMED else logging.DEBUG
         for name, old, new in moved:
             _tell_leader(name, old, new, level)

@@ -72,7 +72,7 @@ class MarkerSender:
         self._without_leader: list[_Marker] = []
         self._retries: list[_Marker] = []
         self._unreported: list[_Marker] = []
-        """Markers that are written, or not needed, of which their shards could not be told."""
+        """Markers that are written or not needed, but whose shards could not be told so."""
         self._retry: asyncio.TimerHandle | None = None
         self._is_closed = False
 
@@ -117,7 +117,7 @@ class MarkerSender:
 
     @property
     def unreported_count(self) -> int:
-        """Transactions with written markers of which their shard could not be told."""
+        """Transactions whose shard could not be told yet that markers are written."""
         return len({marker.transaction for marker in self._unreported})
 
     # ------------------------------------------------------------ routing
@@ -157,7 +157,7 @@ class MarkerSender:
             self._set_retry()
 
     def _report_later(self, markers: Sequence[_Marker], error: BaseException) -> None:
-        """Keep markers that are written: a leader may refuse to write them a second time."""
+        """Repeat the report alone: a leader may refuse to write a marker a second time."""
         if not self._is_closed:
             name = quoted(markers[0].transaction.transactional_id)
             log.info("Markers of %s are reported again: %s", name, error)
@@ -167,9 +167,9 @@ class MarkerSender:
     def _set_retry(self) -> None:
         if self._retry is None:
             loop = asyncio.get_running_loop()
-            self._retry = loop.call_later(_RETRY_S, self._go_on)
+            self._retry = loop.call_later(_RETRY_S, self._try_again)
 
-    def _go_on(self) -> None:
+    def _try_again(self) -> None:
         self._retry = None
         unreported, self._unreported = self._unreported, []
         markers = [*self._without_leader, *self._retries]
@@ -260,7 +260,7 @@ class MarkerSender:
                 reported.add_done_callback(partial(self._report_ended, written))
 
     def _report_ended(self, markers: Sequence[_Marker], reported: "asyncio.Future[Any]") -> None:
-        """Report again if the shard gave up before it had taken note."""
+        """Report again if the shard refused the report, or did not come to it in time."""
         error = reported.exception()
         if error is not None:
             self._report_later(markers, error)

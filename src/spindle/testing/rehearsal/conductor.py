@@ -215,7 +215,7 @@ class Conductor:
     def _log_dirs(self) -> dict[int, list[LogDirView]]:
         """Return the log directories of all brokers that the cluster knows.
 
-        A node may end only now, because of a fault that it noticed before all was mended.
+        A node that ends as late as this is started again: it noticed a fault before all was mended.
         """
         ends_s = time.monotonic() + _ENDED_S
         while True:

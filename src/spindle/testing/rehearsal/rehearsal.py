@@ -230,7 +230,7 @@ class _Clients:
         )
 
     def _have_copied_all(self) -> bool:
-        # No committed offset, which is -1, will do for an empty partition.
+        # In an empty partition nothing is copied, so -1 (no committed offset) is enough there.
         return all(
             self._recorder.committed(self._copiers, partition) > max(log, default=-2)
             for partition, log in self._recorder.history.logs.items()

@@ -38,7 +38,7 @@ class TransactionalThread(ClientThread):
     """A client with one transactional id; after an error a new instance takes its place."""
 
     def new_producer(self) -> Producer:
-        """Return an instance that has fenced earlier ones; their transactions have ended then."""
+        """Return an instance that has fenced the earlier ones and ended their transactions."""
         producer = Producer(
             {
                 **QUIET,
@@ -73,7 +73,8 @@ class TransactionalThread(ClientThread):
     def _end_all(self) -> None:
         """Wait until all transactions have ended in all partitions, so that logs can be read.
 
-        A commit is answered before its markers are written, and one that failed may be open still.
+        A commit is answered before its markers are written, and the transaction of a commit that
+        failed may still be open.
         """
         ends_s = time.monotonic() + _ENDED_S
         while True:
@@ -91,7 +92,7 @@ class TransactionalThread(ClientThread):
         raise NotImplementedError
 
     def end(self, producer: Producer, name: str, *, is_abort: bool) -> None:
-        """Commit or abort, and note what was told."""
+        """Commit or abort, and note the outcome once it is known."""
         if is_abort:
             producer.abort_transaction(_CALL_S)
         else:
@@ -164,7 +165,8 @@ class CopierThread(TransactionalThread):
             consumer.close()
 
     def _assigned(self, consumer: Any, partitions: list[TopicPartition]) -> None:
-        # Asked for later, it could be that of a member which was thrown out: then nothing fences.
+        # Later, the consumer may have been removed from the group. Its metadata then name no
+        # generation, and the coordinator would not refuse its offsets.
         self._membership = consumer.consumer_group_metadata()
         for partition in partitions:
             where = ids.TopicPartition(partition.topic, partition.partition)
@@ -214,7 +216,7 @@ class CopierThread(TransactionalThread):
 
 
 def within(timeout_s: float, call: Callable[[], object]) -> None:
-    """Make a call that may never return; then its client is given up, as if it had been killed.
+    """Make a call that may never return; give up after `timeout_s`, as if the client were killed.
 
     `send_offsets_to_transaction` ignores its timeout, and may wait for ever for a coordinator that
     was restarted (https://github.com/confluentinc/librdkafka/issues/5456).
