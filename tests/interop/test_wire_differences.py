@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import wire_cases
 import wire_cases_consumer_groups
-import wire_cases_transactional_states
+import wire_cases_transactional_data
 import wire_cases_transactions
 from peers.compare import Difference, Pair
 from wire_exchange import KEYS, Case, Wire, differences, play
@@ -23,8 +23,9 @@ NODE_OVERRIDES = {
 CHAPTERS: dict[str, list[Case]] = {
     **wire_cases.CHAPTERS,
     "consumer groups": wire_cases_consumer_groups.CASES,
-    "transactions": wire_cases_transactions.CASES,
-    **wire_cases_transactional_states.CHAPTERS,
+    # Records first: offsets by time find them, and not a marker, whose time differs.
+    **wire_cases_transactional_data.CHAPTERS,
+    **wire_cases_transactions.CHAPTERS,
 }
 
 # Intended differences: (pattern of the line, reason).

@@ -1,164 +1,255 @@
-"""The APIs of transactions: a life of transactional ids at the versions of old and new clients."""
+"""Requests to the transaction coordinator: producer ids, partitions, ends, questions.
+
+Most cases follow a transactional id through its states. `identity` puts the producer id and epoch
+of the node's own answers into the requests that follow.
+"""
 
 # ruff: noqa: E501 - the requests are a table: one line each reads best
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from wire_cases import batch
-from wire_exchange import Body, Case, State
+from wire_exchange import Body, Case, State, is_settled
 
-TRANSACTIONS = 1
-KEY_AND_DATA = "audit-two"
-PAUSE_S = 0.3
+from spindle.common.errors import ErrorCode
+
+TWO = "audit-two"
+COMMIT, ABORT = True, False
 
 
-def kept(name: str) -> Any:
+def only(version: int) -> range:
+    return range(version, version + 1)
+
+
+def remember(transactional_id: str) -> Callable[[State, Any], None]:
+    """Keep the producer id and epoch of an answer, if it has them and no error."""
+
     def keep(state: State, answer: Any) -> None:
-        if not answer.error_code and answer.producer_id >= 0:
-            state.kept[name] = (answer.producer_id, answer.producer_epoch)
+        if getattr(answer, "error_code", -1) == ErrorCode.NONE and answer.producer_id >= 0:
+            state.kept[transactional_id] = (answer.producer_id, answer.producer_epoch)
 
     return keep
 
 
-def init(label: str, name: str, version: int = 5, *, patient: bool = False, **more: Any) -> Case:
-    body = {"transactional_id": name, "transaction_timeout_ms": 60_000, **more}
-    return Case(f"{label} {name}", "init_producer_id", body, range(version, version + 1),
-                keep=kept(name), pause_s=PAUSE_S, patient=patient)  # fmt: skip
+def identity(state: State, transactional_id: str, *, epoch: int = 0, producer: int = 0) -> Body:
+    """Return producer id and epoch, changed by `producer` and `epoch`."""
+    known = state.kept.get(transactional_id, (77, 0))
+    return {"producer_id": known[0] + producer, "producer_epoch": known[1] + epoch}
 
 
-def known(state: State, name: str, ahead: int = 0) -> Body:
-    producer_id, epoch = state.kept.get(name, (0, 0))
-    return {"transactional_id": name, "producer_id": producer_id, "producer_epoch": epoch + ahead}
-
-
-def add(
-    label: str, name: str, *topics: tuple[str, list[int]], versions: range, ahead: int = 0
-) -> Case:
-    """Return the AddPartitionsToTxn of a client, versions 0 to 3."""
-
-    def body(state: State) -> Body:
-        return {
-            **{f"v3_and_below_{key}": value for key, value in known(state, name, ahead).items()},
-            "v3_and_below_topics": [{"name": t, "partitions": at} for t, at in topics],
-        }
-
-    return Case(f"add {label} {name}", "add_partitions_to_txn", body, versions)
-
-
-def add_for(
-    label: str, name: str, *topics: tuple[str, list[int]], verify: bool, ahead: int = 0
-) -> Case:
-    """Return the AddPartitionsToTxn of a broker, versions 4 and 5."""
-
-    def body(state: State) -> Body:
-        return {"transactions": [{
-            **known(state, name, ahead), "verify_only": verify,
-            "topics": [{"name": t, "partitions": at} for t, at in topics],
-        }]}  # fmt: skip
-
-    return Case(f"broker adds {label} {name}", "add_partitions_to_txn", body, range(4, 6))
-
-
-def end(
-    label: str, name: str, version: int, *, commits: bool, ahead: int = 0, stays: bool = False
-) -> Case:
+def init(transactional_id: str, title: str, versions: range | None = None, *,
+         until: Callable[[Any], bool] | None = is_settled, **more: Any) -> Case:  # fmt: skip
+    body: Body = {"transactional_id": transactional_id, "transaction_timeout_ms": 60_000, **more}
     return Case(
-        f"end {label} {name}", "end_txn",
-        lambda state: {**known(state, name, ahead), "committed": commits},
-        range(version, version + 1),
-        keep=None if stays or version < 5 else kept(name), pause_s=PAUSE_S,
-    )  # fmt: skip
+        f"{title} ({transactional_id})",
+        "init_producer_id",
+        body,
+        versions,
+        remember(transactional_id),
+        until=until,
+    )
 
 
-def describe(label: str, *names: str) -> Case:
-    return Case(f"describe {label}", "describe_transactions", {"transactional_ids": list(names)})
+def init_again(
+    transactional_id: str,
+    title: str,
+    versions: range,
+    *,
+    epoch: int = 0,
+    producer: int = 0,
+    **more: Any,
+) -> Case:
+    """InitProducerId of a producer that names the id and epoch it had."""
+
+    def body(state: State) -> Body:
+        return {"transactional_id": transactional_id, "transaction_timeout_ms": 60_000,
+                **identity(state, transactional_id, epoch=epoch, producer=producer), **more}  # fmt: skip
+
+    return Case(
+        f"{title} ({transactional_id})",
+        "init_producer_id",
+        body,
+        versions,
+        remember(transactional_id),
+        until=is_settled,
+    )
 
 
-def listed(label: str, **filters: Any) -> Case:
-    return Case(f"list {label}", "list_transactions", {"transactional_id_pattern": None, **filters})
+def topics(*places: tuple[str, int]) -> list[Body]:
+    """Return the partitions by topic, in the order of their first places."""
+    found: dict[str, list[int]] = {}
+    for name, index in places:
+        found.setdefault(name, []).append(index)
+    return [{"name": name, "partitions": indexes} for name, indexes in found.items()]
 
 
-TWO = (KEY_AND_DATA, [0, 1])
-OLD, NEW = range(4), range(3, 4)
+def add(transactional_id: str, title: str, *places: tuple[str, int], versions: range | None = None,
+        epoch: int = 0, producer: int = 0, verify: bool = False) -> Case:  # fmt: skip
+    """AddPartitionsToTxn, in the form of clients and in that of brokers (from version 4)."""
 
-CASES = [
-    Case("coordinator", "find_coordinator", {"key_type": TRANSACTIONS, "key": "old", "coordinator_keys": ["old", "new"]},
-         range(2, 3), pause_s=PAUSE_S, patient=True),
-    init("first", "old", patient=True),
-    init("first", "new", patient=True),
-    *(Case(f"refused {label}", "init_producer_id", {"transactional_id": "refused", "transaction_timeout_ms": 1000, **body})
-      for label, body in (("negative timeout", {"transaction_timeout_ms": -1}), ("no timeout", {"transaction_timeout_ms": 0}),
-                          ("long timeout", {"transaction_timeout_ms": 900_001}), ("empty", {"transactional_id": ""}))),
-    Case("two phases", "init_producer_id", {"transactional_id": "refused", "transaction_timeout_ms": 1, "enable2_pc": True}, range(6, 7)),
-    Case("kept prepared", "init_producer_id", {"transactional_id": "refused", "transaction_timeout_ms": 1, "keep_prepared_txn": True}, range(6, 7)),
-    # A client that keeps its epoch.
-    describe("empty", "old", "missing", ""),
-    end("nothing", "old", 4, commits=True),
-    end("nothing", "old", 4, commits=False),
-    add("missing topic", "old", ("audit-none", [0]), TWO, versions=OLD),
-    add("missing partition", "old", (KEY_AND_DATA, [0, 7]), versions=OLD),
-    add("internal", "old", ("__transaction_state", [0]), versions=OLD),
-    add("later epoch", "old", TWO, versions=OLD, ahead=1),
-    add("unknown id", "missing", TWO, versions=OLD),
-    add("empty id", "", TWO, versions=OLD),
-    add("two", "old", TWO, versions=OLD),
-    add("again", "old", TWO, versions=OLD),
-    describe("ongoing", "old"),
-    Case("offsets", "add_offsets_to_txn", lambda state: {**known(state, "old"), "group_id": "audit-group"}, pause_s=PAUSE_S),
-    Case("offsets of a later epoch", "add_offsets_to_txn", lambda state: {**known(state, "old", 1), "group_id": "g"}),
-    Case("offsets of a missing id", "add_offsets_to_txn", lambda state: {**known(state, "missing"), "group_id": "g"}),
-    listed("all"),
-    listed("ongoing", state_filters=["Ongoing", "nonsense"]),
-    listed("empty", state_filters=["Empty", "Dead", "PrepareEpochFence"]),
-    listed("no producer", producer_id_filters=[123456789]),
-    Case("list pattern", "list_transactions", {"transactional_id_pattern": "o.d"}, range(2, 3)),
-    Case("list bad pattern", "list_transactions", {"transactional_id_pattern": "("}, range(2, 3)),
-    Case("list long", "list_transactions", {"duration_filter": 3_600_000, "transactional_id_pattern": None}, range(1, 3)),
-    *(Case(f"end of {label} {commits}", "end_txn", lambda state, name=name, ahead=ahead, commits=commits:
-           {**known(state, name, ahead), "committed": commits})
-      for label, name, ahead in (("later epoch", "old", 1), ("earlier epoch", "old", -1), ("missing", "missing", 0), ("nobody", "", 0))
-      for commits in (True, False)),
-    end("ongoing", "old", 4, commits=True),
-    describe("committed", "old"),
-    end("again", "old", 4, commits=True),
-    end("otherwise", "old", 4, commits=False),
-    # A client that gets an epoch for each transaction.
-    end("nothing", "new", 5, commits=True, stays=True),
-    end("nothing", "new", 5, commits=False),
-    describe("aborted nothing", "new"),
-    add_for("two", "new", TWO, verify=True),
-    add_for("two", "new", TWO, verify=False),
-    add_for("two", "new", TWO, verify=True),
-    add_for("other", "new", ("audit-data", [0]), verify=True),
-    add_for("missing topic", "new", ("audit-none", [0]), TWO, verify=False),
-    add_for("later epoch", "new", TWO, verify=True, ahead=1),
-    add_for("later epoch", "new", TWO, verify=False, ahead=1),
-    add_for("unknown", "missing", TWO, verify=True),
-    add_for("empty", "", TWO, verify=False),
-    describe("ongoing too", "new"),
-    end("ongoing", "new", 5, commits=True),
-    end("again", "new", 5, commits=True, ahead=-1, stays=True),
-    end("otherwise again", "new", 5, commits=False, ahead=-1, stays=True),
-    end("too early", "new", 5, commits=True, stays=True),
-    end("later", "new", 5, commits=True, ahead=1, stays=True),
-    # Fencing and recovery.
-    add("open", "new", TWO, versions=NEW),
-    init("fencing", "new"),
-    describe("fenced", "new"),
-    init("next", "new"),
-    *(Case(f"recovery {label}", "init_producer_id", lambda state, ahead=ahead: {**known(state, "new", ahead), "transaction_timeout_ms": 1000},
-           range(version, version + 1))
-      for label, ahead, version in (("ahead", 5, 5), ("ahead old", 5, 3), ("fits", 0, 5), ("again", 0, 5), ("behind", -1, 5))),
-    # Requests of brokers and of consumers in transactions.
-    *(Case(f"markers {label}", "write_txn_markers", {"markers": markers})
-      for label, markers in (("none", []), ("missing topic", [{
-          "producer_id": 999, "producer_epoch": 0, "transaction_result": True, "coordinator_epoch": 0,
-          "topics": [{"name": "audit-none", "partition_indexes": [0]}]}]))),
-    Case("transactional offsets", "txn_offset_commit", lambda state: {**known(state, "missing"), "group_id": "", "topics": []}),
-    Case("batch of nobody", "produce", lambda state: {
-        "transactional_id": "missing", "acks": -1, "timeout_ms": 1000, "topic_data": [{"name": KEY_AND_DATA, "partition_data": [
-            {"index": 0, "records": batch(b"v", is_transactional=True, producer_id=5, producer_epoch=0, base_sequence=0)}]}]},
-        range(9, 13)),
+    def body(state: State) -> Body:
+        ids = identity(state, transactional_id, epoch=epoch, producer=producer)
+        return {
+            "v3_and_below_transactional_id": transactional_id,
+            "v3_and_below_producer_id": ids["producer_id"],
+            "v3_and_below_producer_epoch": ids["producer_epoch"],
+            "v3_and_below_topics": topics(*places),
+            "transactions": [{"transactional_id": transactional_id, **ids, "verify_only": verify,
+                              "topics": topics(*places)}],
+        }  # fmt: skip
+
+    return Case(
+        f"{title} ({transactional_id})", "add_partitions_to_txn", body, versions, until=is_settled
+    )
+
+
+def add_offsets(transactional_id: str, title: str, group: str, versions: range | None = None, *,
+                epoch: int = 0, producer: int = 0) -> Case:  # fmt: skip
+    def body(state: State) -> Body:
+        ids = identity(state, transactional_id, epoch=epoch, producer=producer)
+        return {"transactional_id": transactional_id, **ids, "group_id": group}
+
+    return Case(
+        f"{title} ({transactional_id})", "add_offsets_to_txn", body, versions, until=is_settled
+    )
+
+
+def end(transactional_id: str, title: str, committed: bool, versions: range | None = None, *,
+        epoch: int = 0, producer: int = 0) -> Case:  # fmt: skip
+    def body(state: State) -> Body:
+        ids = identity(state, transactional_id, epoch=epoch, producer=producer)
+        return {"transactional_id": transactional_id, **ids, "committed": committed}
+
+    return Case(
+        f"{title} ({transactional_id})",
+        "end_txn",
+        body,
+        versions,
+        remember(transactional_id),
+        until=is_settled,
+    )
+
+
+def describe(title: str, *names: str) -> Case:
+    return Case(title, "describe_transactions", {"transactional_ids": list(names)})
+
+
+def completed(name: str, state_name: str) -> Case:
+    """Describe a transaction again and again until it is in a state that it reaches by itself."""
+    return Case(f"{name} is {state_name}", "describe_transactions", {"transactional_ids": [name]},
+                until=lambda answer: answer.transaction_states[0].transaction_state == state_name)  # fmt: skip
+
+
+def listed(title: str, versions: range | None = None, **filters: Any) -> Case:
+    body: Body = {"state_filters": [], "producer_id_filters": [], **filters}
+    return Case(title, "list_transactions", body, versions)
+
+
+INIT = [
+    *(Case(f"{label}", "init_producer_id", {"transactional_id": "init-{v}", "transaction_timeout_ms": 60_000, **body}, until=is_settled)
+      for label, body in (
+          ("timeout 0", {"transaction_timeout_ms": 0}), ("timeout -1", {"transaction_timeout_ms": -1}),
+          ("timeout beyond the limit", {"transaction_timeout_ms": 900_001}), ("timeout at the limit", {"transaction_timeout_ms": 900_000}),
+          ("epoch without id", {"producer_epoch": 3}), ("id without epoch", {"producer_id": 3}),
+          ("id and epoch that nobody has", {"producer_id": 987_654, "producer_epoch": 3}),
+          ("empty", {"transactional_id": ""}), ("long", {"transactional_id": "x" * 30_000}),
+          ("with spaces", {"transactional_id": " \u00e9\n"}),
+      )),
+    init("init-two-phase", "a version that is not released", only(6), enable2_pc=True, keep_prepared_txn=True),
+    init("init-bumped", "new"),
+    init_again("init-bumped", "with its epoch", range(3, 6)),
+    init_again("init-bumped", "with the epoch before, as after a lost answer", range(3, 6), epoch=-1),
+    init_again("init-bumped", "with an older epoch", range(3, 6), epoch=-2),
+    init_again("init-bumped", "with a newer epoch", range(3, 6), epoch=1),
+    init_again("init-bumped", "with another id", range(3, 6), producer=1000),
+    describe("states", "init-bumped", "init-6", "init-none", "", "init-bumped"),
 ]  # fmt: skip
+
+PARTITIONS = [
+    add("none", "unknown id", (TWO, 0)),
+    add("", "empty id", (TWO, 0)),
+    add("none", "unknown id, to verify", (TWO, 0), versions=range(4, 6), verify=True),
+    init("parts", "first", only(5)),
+    add("parts", "none"),
+    add("parts", "older epoch", (TWO, 0), epoch=-1),
+    add("parts", "newer epoch", (TWO, 0), epoch=1),
+    add("parts", "other producer", (TWO, 0), producer=1),
+    add("parts", "unknown partition", (TWO, 0), (TWO, 9)),
+    add("parts", "unknown topic", ("audit-none", 0), (TWO, 1)),
+    add("parts", "negative partition", (TWO, -1)),
+    add("parts", "internal topics", ("__consumer_offsets", 0), ("__transaction_state", 0), ("__cluster_metadata", 0)),
+    add("parts", "illegal name", ("a/b", 0)),
+    add("parts", "to verify, not there", (TWO, 0), versions=range(4, 6), verify=True),
+    add("parts", "one", (TWO, 0)),
+    add("parts", "one again", (TWO, 0)),
+    add("parts", "same twice", (TWO, 0), (TWO, 0)),
+    add("parts", "to verify, there", (TWO, 0), versions=range(4, 6), verify=True),
+    add("parts", "to verify, one of two", (TWO, 0), (TWO, 1), versions=range(4, 6), verify=True),
+    add("parts", "to verify, older epoch", (TWO, 0), versions=range(4, 6), verify=True, epoch=-1),
+    add("parts", "to verify, newer epoch", (TWO, 0), versions=range(4, 6), verify=True, epoch=1),
+    add("parts", "to verify, other producer", (TWO, 0), versions=range(4, 6), verify=True, producer=1),
+    Case("several transactions", "add_partitions_to_txn", lambda state: {"transactions": [
+        {"transactional_id": name, **identity(state, name), "verify_only": verify, "topics": topics((TWO, 1))}
+        for name, verify in (("parts", False), ("none", True), ("parts", True))]}, range(4, 6)),
+    describe("of partitions", "parts"),
+    add_offsets("parts", "offsets", "parts-group"),
+    add_offsets("parts", "empty group", ""),
+    add_offsets("parts", "older epoch", "parts-group", epoch=-1),
+    add_offsets("parts", "newer epoch", "parts-group", epoch=1),
+    add_offsets("parts", "other producer", "parts-group", producer=1),
+    add_offsets("none", "unknown id", "parts-group"),
+    add_offsets("", "empty id", "parts-group"),
+    describe("of partitions and offsets", "parts"),
+    *(end(name, f"{title}, {committed}", committed, **ids)
+      for title, name, ids in (("unknown id", "none", {}), ("empty id", "", {}), ("older epoch", "parts", {"epoch": -1}),
+                               ("newer epoch", "parts", {"epoch": 1}), ("other producer", "parts", {"producer": 1}))
+      for committed in (COMMIT, ABORT)),
+    end("parts", "abort", ABORT, only(4)),
+    completed("parts", "CompleteAbort"),
+    describe("aborted", "parts"),
+    init("parts-none", "first", only(4)),
+    end("parts-none", "nothing to commit", COMMIT, range(5)),
+    end("parts-none", "nothing to abort", ABORT, range(5)),
+    init("parts-bump", "first", only(5)),
+    end("parts-bump", "nothing to commit", COMMIT, only(5)),
+    end("parts-bump", "nothing to abort", ABORT, only(5)),
+    completed("parts-bump", "CompleteAbort"),
+    end("parts-bump", "nothing to commit, newer epoch", COMMIT, only(5), epoch=1),
+    init("parts-open", "first", only(4)),
+    add("parts-open", "one", (TWO, 0), versions=only(3)),
+    init("parts-open", "over an open transaction, first answer", only(4), until=None),
+    init("parts-open", "restarted over an open transaction", only(4)),
+    completed("parts-open", "Empty"),
+    add("parts-open", "the former producer", (TWO, 0), epoch=-1),
+    end("parts-open", "the former producer", COMMIT, epoch=-1),
+]  # fmt: skip
+
+LISTS = [
+    describe("none"),
+    init("seen", "first", only(5)),
+    add("seen", "one", (TWO, 0), versions=only(3)),
+    listed("ongoing", state_filters=["Ongoing"]),
+    listed("state of no name", state_filters=["Ongoing", "nothing"]),
+    listed("states without a transaction", state_filters=["Empty", "Dead", "PrepareEpochFence"]),
+    listed("all"),
+    listed("complete", state_filters=["CompleteCommit", "CompleteAbort"]),
+    listed("unknown producer", producer_id_filters=[123_456]),
+    listed("negative producer", producer_id_filters=[-1], state_filters=["Ongoing"]),
+    listed("for long", range(1, 3), duration_filter=3_600_000),
+    listed("negative time", range(1, 3), duration_filter=-5, state_filters=["Ongoing"]),
+    listed("by name", only(2), transactional_id_pattern="parts-(none|open)"),
+    listed("by a part of a name", only(2), transactional_id_pattern="arts-"),
+    listed("by a pattern that is none", only(2), transactional_id_pattern="(["),
+    listed("by an empty pattern", only(2), transactional_id_pattern="", state_filters=["Ongoing"]),
+    *(Case(f"{key!r} of type 1", "find_coordinator", {"key": key, "key_type": 1, "coordinator_keys": [key]}, until=is_settled)
+      for key in ("seen", "", "\u00e9 \n", "x" * 30_000)),
+    end("seen", "commit", COMMIT, only(5)),
+]  # fmt: skip
+
+CHAPTERS = {
+    "transactions: producer ids": INIT,
+    "transactions: partitions": PARTITIONS,
+    "transactions: lists": LISTS,
+}
