@@ -1,5 +1,6 @@
 """A coordinator's partition, in the log of a real node: what is read of it and appended to it."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from spindle.common.errors import ApiError
 from spindle.common.ids import TopicPartition
 from spindle.coordinator.effects import EndOfTransaction, InTransaction
 from spindle.protocol.messages.delete_records import DeleteRecordsRequest
+from spindle.protocol.records.batch import patch_offset_and_epoch
 from spindle.protocol.records.control import EndTransactionMarker, build_end_transaction
 from spindle.runtime.coordinator.replica_log import ReplicaCoordinatorLog
 
@@ -38,6 +40,39 @@ def test_loading_goes_on_where_retention_has_moved_the_log_start(tmp_path: Path)
             assert (await client.ask(deletion)).topics[0].partitions[0].error_code == 0
             rest = [record.offset async for piece in pieces for record in records_in(piece)]
             assert ([record.offset for record in first], rest) == ([0], [2])
+
+    run(scenario)
+
+
+def test_loading_goes_on_when_the_high_watermark_was_inside_a_compacted_gap(tmp_path: Path) -> None:
+    """After a kill, the stored high watermark may be older than the last compaction."""
+
+    async def scenario() -> None:
+        async with running(Home(tmp_path, 1).format()) as node, connected(node) as client:
+            await client.create_topic("t")
+            await client.produce("t", 0, batch_of(b"a"))
+            await client.produce("t", 0, batch_of(b"b"))
+            assert node.broker is not None
+            hosted = node.broker.replicas.lookup("t", 0)
+            assert hosted is not None
+            assert hosted.leader is not None
+            # Offsets 2 to 9 are a gap.
+            batch = bytearray(batch_of(b"c"))
+            patch_offset_and_epoch(batch, 0, 10, hosted.leader_epoch)
+            await hosted.directory.executor.submit(hosted.log.append_as_follower, batch, 0)
+            hosted.leader.high_watermark = 5
+            log = ReplicaCoordinatorLog(node.broker.replicas, lambda: 0)
+            pieces = log.read_batches(TopicPartition("t", 0))
+            first = records_in(await anext(pieces))
+
+            async def load() -> list[int]:
+                return [record.offset async for piece in pieces for record in records_in(piece)]
+
+            rest = asyncio.create_task(load())
+            await asyncio.sleep(0)
+            # Moves the high watermark, as the first fetches of followers do.
+            await client.produce("t", 0, batch_of(b"d"))
+            assert ([record.offset for record in first], await rest) == ([0, 1], [10, 11])
 
     run(scenario)
 

@@ -76,16 +76,20 @@ class ReplicaCoordinatorLog:
         offset = hosted.log.log_start_offset
         while offset < hosted.log.log_end_offset:
             await self._wait_committed(partition, hosted, offset)
+            end_offset = hosted.high_watermark
             found: FetchedRecords = await hosted.directory.executor.submit(
-                _read, hosted.log, offset, hosted.high_watermark
+                _read, hosted.log, offset, end_offset
             )
             last = None
             for _, header in batches(found.records):
                 last = header
             if last is None:
-                return
-            offset = last.next_offset
-            yield found.records
+                # A kill may have left a high watermark that is older than the last compaction, and
+                # inside a gap of it.
+                offset = end_offset
+            else:
+                offset = last.next_offset
+                yield found.records
 
     async def _wait_committed(
         self, partition: TopicPartition, hosted: Partition, offset: int
