@@ -15,7 +15,7 @@ from spindle.common.ids import TRANSACTIONS_TOPIC, TopicPartition
 from spindle.coordinator.transactions.config import TransactionsConfig
 from spindle.coordinator.transactions.ending import EndRequest
 from spindle.coordinator.transactions.records import TransactionRecord
-from spindle.coordinator.transactions.shard import TransactionEffects
+from spindle.coordinator.transactions.shard import TransactionEffects, TransactionTimer
 from spindle.metadata.feature_image import FeaturesImage
 from spindle.metadata.features import TRANSACTION_VERSION
 from spindle.metadata.image import MetadataImage
@@ -397,6 +397,28 @@ def test_an_append_that_fails_is_told_and_changes_nothing() -> None:
             await broker.end(producer)
         broker.log.failure = None
         assert await broker.end(producer) == (0, 1)
+
+    with_broker(story)
+
+
+def test_transactions_that_time_out_together_may_need_several_batches() -> None:
+    async def story(broker: TransactionBroker) -> None:
+        names = [f"tx{n}" for n in range(40)]
+        for name in names:
+            await broker.begin(name)
+        broker.log.limit_bytes = 1_000
+        for driver in broker.transactions.shards:
+            at, shard = driver.partition, driver.shard
+            done = len(broker.log.batches[at])
+            driver.submit(
+                lambda _, now_ms, shard=shard: shard.on_timer(
+                    TransactionTimer("timeouts"), now_ms + 60_001
+                )
+            )
+            await settle()
+            assert max(map(len, broker.log.batches[at][done:])) <= 1_000
+        for name in names:
+            await broker.until("CompleteAbort", name)
 
     with_broker(story)
 

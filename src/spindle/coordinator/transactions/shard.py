@@ -239,6 +239,7 @@ class TransactionShard:
         """Handle a timer that fired."""
         out = TransactionEffects()
         if key.kind == "timeouts":
+            out.is_atomic = False
             self._abort_timed_out(now_ms, out)
             out.set_timer(key, now_ms + self._config.abort_interval_ms)
         elif key.kind == "expiration":
