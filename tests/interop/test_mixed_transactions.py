@@ -25,6 +25,8 @@ STATE_PARTITIONS, OFFSETS_PARTITIONS = 2, 5
 KAFKA, SPINDLE = 1, 2
 IDS = ("a", "b")
 """Transactional ids whose hashes choose different partitions of the state."""
+GROUPS = ("moved-offsets", "moved-group")
+"""Groups whose hashes choose partitions that Kafka and Spindle lead at first."""
 
 
 @pytest.fixture(scope="module")
@@ -133,8 +135,13 @@ def test_open_transactions_move_with_their_coordinators(
                 cluster, tmp_path, topic, count, leader
             ),
         )  # type: ignore[misc]
-        for name, count in ((STATE, STATE_PARTITIONS), (OFFSETS, OFFSETS_PARTITIONS), (topic, 2))
-        for is_committed, leader in ((True, SPINDLE), (False, KAFKA))
+        for name, count, changes in (
+            (STATE, STATE_PARTITIONS, [(True, SPINDLE), (False, KAFKA)]),
+            # Kafka's offsets of an open transaction are committed, and aborted, on Spindle.
+            (OFFSETS, OFFSETS_PARTITIONS, [(True, SPINDLE), (False, KAFKA), (False, SPINDLE)]),
+            (topic, 2, [(True, SPINDLE), (False, KAFKA)]),
+        )
+        for is_committed, leader in changes
     ]
     config = {"bootstrap.servers": cluster.bootstrap, "log_level": 0}
     producers = [Producer({**config, "transactional.id": name}) for name in IDS]
@@ -148,11 +155,12 @@ def test_open_transactions_move_with_their_coordinators(
             for partition in range(2):
                 producer.produce(topic, b"%d" % number, partition=partition)
             assert producer.flush(60) == 0
-        member = Consumer({**config, "group.id": "moved-group"})
-        producers[0].send_offsets_to_transaction(
-            [TopicPartition(topic, 0, number)], member.consumer_group_metadata(), 60
-        )
-        member.close()
+        for producer, group in zip(producers, GROUPS, strict=True):
+            member = Consumer({**config, "group.id": group})
+            producer.send_offsets_to_transaction(
+                [TopicPartition(topic, 0, number)], member.consumer_group_metadata(), 60
+            )
+            member.close()
         change()
         for producer in producers:
             if is_committed:
@@ -161,7 +169,8 @@ def test_open_transactions_move_with_their_coordinators(
             else:
                 producer.abort_transaction(60)
         offset = number if is_committed else offset
-        assert committed_offset(cluster, "moved-group", topic) == offset
+        for group in GROUPS:
+            assert committed_offset(cluster, group, topic) == offset
         for values in committed_values(cluster.bootstrap, topic, 2).values():
             assert values == expected
     # The other kind of leader shows the same.
