@@ -3,6 +3,7 @@
 import asyncio
 import re
 from collections.abc import Callable, Coroutine, Iterable
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -429,6 +430,23 @@ def test_a_name_that_no_record_can_hold_is_refused() -> None:
         for _ in range(2):
             with pytest.raises(ApiError, match="UNKNOWN_SERVER_ERROR"):
                 await broker.init(name)
+
+    with_broker(story)
+
+
+def test_a_name_that_no_record_can_hold_does_not_keep_others_from_expiring() -> None:
+    async def story(broker: TransactionBroker) -> None:
+        for name in ("x" * 40_000, "y" * 40_000, "tx0", "tx1"):
+            with suppress(ApiError):
+                await broker.init(name)
+        for driver in broker.transactions.shards:
+            driver.submit(
+                lambda _, now_ms, shard=driver.shard: shard.on_timer(
+                    TransactionTimer("expiration"), now_ms + 604_800_000
+                )
+            )
+        await settle()
+        assert [len(driver.shard.ids) for driver in broker.transactions.shards] == [0, 0]
 
     with_broker(story)
 

@@ -46,6 +46,7 @@ from spindle.protocol.messages.init_producer_id import (
     InitProducerIdRequest,
     InitProducerIdResponse,
 )
+from spindle.protocol.records.batch import NO_PRODUCER_EPOCH
 
 log = logging.getLogger(__name__)
 
@@ -274,10 +275,15 @@ class TransactionShard:
     def _expire(self, now_ms: int, out: TransactionEffects) -> None:
         latest_ms = now_ms - self._config.expiration_ms
         expired = []
-        for found in self.ids:
+        for found in list(self.ids):
             metadata = found.metadata
             is_unused = metadata.state.is_idle and metadata.last_update_ms <= latest_ms
-            if found.pending is None and is_unused:
+            if found.pending is not None or not is_unused:
+                continue
+            if metadata.producer_epoch == NO_PRODUCER_EPOCH:
+                # Its first record was refused, perhaps because no record can hold the name.
+                self.ids.remove(found.name)
+            else:
                 found.pending = metadata
                 out.records.append(TransactionRecord(found.name, None))
                 expired.append(found.name)
