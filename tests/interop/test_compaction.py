@@ -58,7 +58,10 @@ def copy_of(node: Node, folder: Path) -> list[Path]:
 
 
 def fill(node: Node, seed: int) -> None:
-    """Produce with and without transactions, with all codecs, tombstones and aborted records."""
+    """Produce with and without transactions, with all codecs, tombstones, aborted records and old
+    timestamps.
+    """
+    now_ms = int(time.time() * 1000)
     chosen = random.Random(seed)
     codecs = ("none", "gzip", "snappy", "lz4", "zstd")
     plain = [
@@ -81,8 +84,10 @@ def fill(node: Node, seed: int) -> None:
             producer.begin_transaction()
         for _ in range(chosen.randrange(1, 60)):
             value = None if chosen.random() < 0.1 else chosen.randbytes(chosen.randrange(5000))
+            key = b"key-%d" % chosen.randrange(200)
+            age_ms = chosen.choice((0, 0, 0, 60_000, 3 * 86_400_000))
             producer.produce(
-                TOPIC, value, b"key-%d" % chosen.randrange(200), 0, headers={"t": str(turn)}
+                TOPIC, value, key, 0, timestamp=now_ms - age_ms, headers={"t": str(turn)}
             )
         assert producer.flush(LIMIT_S) == 0
         if is_transactional and chosen.random() < 0.4:

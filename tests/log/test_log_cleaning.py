@@ -531,6 +531,17 @@ class TestCleaner:
         assert cleaner.next_pass(NOW_MS) is None
         assert cleaner.next_pass(NOW_MS, CleaningSettings(map_bytes=1024 * 1024)) is not None
 
+    def test_a_truncated_log_whose_pass_failed_does_not_wait(self) -> None:
+        _, cleaner = self.prepared(MemoryFileSystem())
+        cleaning = cleaner.next_pass(NOW_MS)
+        assert cleaning is not None
+        log = cleaning.plan.log
+        log.truncate_to(log.segments.active.base_offset)
+        cleaner.give_up_failed(cleaning, LookupError("a batch that is gone"), NOW_MS)
+        again = cleaner.next_pass(NOW_MS)
+        assert again is not None
+        assert again.plan.log is log
+
     def test_a_deleted_log_is_no_failure_any_more(self) -> None:
         directory, cleaner = self.prepared(MemoryFileSystem())
         cleaning = cleaner.next_pass(NOW_MS)

@@ -146,9 +146,13 @@ class Cleaner:
         return True
 
     def give_up_failed(self, cleaning: Cleaning, error: Exception, now_ms: int) -> None:
-        """Give up a pass that failed: its log has to wait, because it may well fail again."""
+        """Give up a pass that failed: its log has to wait, because it may well fail again.
+
+        A log that was truncated, renamed or deleted meanwhile is no such log.
+        """
         plan = cleaning.plan
-        self._note_failure(plan.log, error, now_ms, cleaning.settings, plan.dirty.dirty_bytes)
+        if not plan.signal.is_aborted:
+            self._note_failure(plan.log, error, now_ms, cleaning.settings, plan.dirty.dirty_bytes)
         self.give_up(plan)
 
     def give_up(self, plan: CleaningPlan) -> None:
