@@ -3,6 +3,8 @@
 `make simulate MUTANTS=1` runs all of them.
 """
 
+from inspect import Parameter, isfunction, signature
+
 import pytest
 
 from spindle.testing.simulation.mutant import applied
@@ -78,6 +80,20 @@ def test_a_mutant_of_transactions_is_caught(name: str) -> None:
 def test_every_mutant_changes_code_that_exists(name: str) -> None:
     with applied(MUTANTS[name]):
         pass
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_mutant_takes_the_arguments_of_the_code_that_it_changes(name: str) -> None:
+    """Otherwise each call fails, and the simulation finds that instead of the mistake."""
+    for mutant in (MUTANTS[name], *MUTANTS[name].besides):
+        original = mutant.owner.__dict__[mutant.name]
+        changed = mutant.make(original)
+        if not isfunction(original) or not isfunction(changed):
+            continue
+        parameters = signature(original).parameters.values()
+        by_name = [p.name for p in parameters if p.kind is Parameter.KEYWORD_ONLY]
+        by_position = [p.name for p in parameters if p.kind is Parameter.POSITIONAL_OR_KEYWORD]
+        signature(changed).bind(*by_position, **dict.fromkeys(by_name))
 
 
 def test_a_mutant_goes_again() -> None:

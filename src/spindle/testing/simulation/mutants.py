@@ -273,10 +273,12 @@ def _forget_producers(original: Function) -> Function:
 def _no_changes_on_followers(original: Function) -> Function:
     """Keep the producers' state of followers empty."""
 
-    def producer_changes(producers: Any, records: Any, placed: Any, origin: Any) -> Any:
+    def producer_changes(
+        producers: Any, records: Any, placed: Any, origin: Any, *terms: Any, **options: Any
+    ) -> Any:
         if origin is AppendOrigin.REPLICATION:
             return [], []
-        return original(producers, records, placed, origin)
+        return original(producers, records, placed, origin, *terms, **options)
 
     return producer_changes
 

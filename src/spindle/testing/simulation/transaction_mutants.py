@@ -30,7 +30,7 @@ def _decide_again(original: Function) -> Function:
     return marked
 
 
-async def _ask_nobody(self: Any, partition: Any, producer_id: int, verify: Any) -> None:
+async def _ask_nobody(*_: Any) -> None:
     """Take offsets without asking whether their partition belongs to the transaction."""
 
 
