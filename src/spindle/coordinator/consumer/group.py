@@ -45,7 +45,7 @@ class ConsumerGroupState(Enum):
 
 
 class ConsumerGroup:
-    """One group. It changes only by `replay`.
+    """One group. Its durable state changes only by `replay`.
 
     Attributes:
         epoch: rises with every change of members' subscriptions or of their topics.

@@ -1,1 +1,1 @@
-"""Drives `spindle.coordinator`: one shard for each led partition of `__consumer_offsets`."""
+"""Drives `spindle.coordinator`: one shard for each led partition of the two internal topics."""

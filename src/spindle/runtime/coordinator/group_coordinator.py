@@ -47,7 +47,7 @@ from spindle.protocol.messages.txn_offset_commit import (
 from spindle.protocol.records.control import EndTransactionMarker
 from spindle.replicas.metadata_view import MetadataView
 from spindle.runtime.coordinator.group_load_totals import NOTHING_LOADED
-from spindle.runtime.coordinator.marker_watch import MarkerWatch, VerifyOffsets
+from spindle.runtime.coordinator.offset_verification import OffsetVerification, VerifyOffsets
 from spindle.runtime.coordinator.shard_driver import ShardDriver, ShardState
 from spindle.runtime.coordinator.shard_table import ShardTable
 from spindle.runtime.coordinator.shard_work import Operation
@@ -87,7 +87,7 @@ class GroupCoordinator:
         )
         self.shards = self._table.by_partition
         self._loaded = NOTHING_LOADED
-        self._markers = MarkerWatch()
+        self._verification = OffsetVerification()
 
     def update(self, values: BrokerValues) -> None:
         """Use these values of the keys that can change while the broker runs."""
@@ -106,7 +106,7 @@ class GroupCoordinator:
             if leader_epoch <= shard.leader_epoch:
                 return
             shard.leader_epoch = leader_epoch
-            self._markers.forget(partition)
+            self._verification.forget(partition)
             if shard.state is not ShardState.FAILED:
                 return
             shard.close()
@@ -154,7 +154,7 @@ class GroupCoordinator:
             return
         del self.shards[partition]
         shard.close()
-        self._markers.forget(partition)
+        self._verification.forget(partition)
         log.debug("Unloaded groups of %s-%d", OFFSETS_TOPIC, partition)
 
     def on_topics_deleted(self, topics: Sequence[tuple[Uuid, str]]) -> None:
@@ -301,7 +301,7 @@ class GroupCoordinator:
     ) -> TxnOffsetCommitResponse:
         shard = await self._wait_for_shard(request.group_id)
         if verify is not None:
-            await self._markers.verify(
+            await self._verification.verify(
                 shard.partition, request.producer_id, request.producer_epoch, verify
             )
         core = shard.shard
@@ -325,7 +325,7 @@ class GroupCoordinator:
         shard = self.shards.get(partition)
         if shard is None:
             raise ApiError(ErrorCode.NOT_COORDINATOR)
-        self._markers.has_come(partition, producer_id)
+        self._verification.note_marker(partition, producer_id)
         marker = EndTransactionMarker(is_commit, coordinator_epoch)
         transaction = EndOfTransaction(producer_id, producer_epoch, marker, transaction_version)
         core = shard.shard

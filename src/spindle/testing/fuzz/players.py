@@ -12,7 +12,7 @@ _PAUSE_S: Final = 0.05
 
 
 class PlayerMove(NamedTuple):
-    """A request, its version (None: the newest), and who learns from the answer."""
+    """A request, its version (None: the newest), and the function that gets the answer."""
 
     request: Message
     version: int | None

@@ -7,7 +7,7 @@ from spindle.coordinator.transactions import shard
 from spindle.coordinator.transactions.shard import TransactionShard
 from spindle.log.producers.state import ProducerState
 from spindle.log.segments.transaction_index import TransactionIndex
-from spindle.runtime.coordinator.marker_watch import MarkerWatch
+from spindle.runtime.coordinator.offset_verification import OffsetVerification
 from spindle.testing.simulation.mutant import Function, Mutant, nothing
 
 
@@ -41,7 +41,7 @@ TRANSACTION_MUTANTS: Final[dict[str, Mutant]] = {
         ProducerState, "first_unstable_offset", _nothing_unstable
     ),
     "offsets of aborted transactions kept": Mutant(OffsetStore, "end_transaction", _commit_all),
-    "offsets not verified": Mutant(MarkerWatch, "verify", lambda _: _ask_nobody),
+    "offsets not verified": Mutant(OffsetVerification, "verify", lambda _: _ask_nobody),
     "old transactions stay open": Mutant(TransactionShard, "_abort_timed_out", nothing),
     "decided transactions not continued": Mutant(
         TransactionShard, "_begin_marking", lambda _: lambda self, found, now_ms: True

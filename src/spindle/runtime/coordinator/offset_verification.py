@@ -22,7 +22,7 @@ class _Verifying:
         self.is_outdated = False
 
 
-class MarkerWatch:
+class OffsetVerification:
     """The transactions that are verified, or are being verified, by partition and producer id."""
 
     def __init__(self) -> None:
@@ -37,10 +37,13 @@ class MarkerWatch:
         producer_epoch: int,
         verify: VerifyOffsets,
     ) -> None:
-        """Verify until no marker of the producer has come meanwhile; it raises as `verify` does.
+        """Return when the transaction is verified; ask again if a marker has come meanwhile.
 
-        Do not ask again until the marker has come. So the caller must hand its offsets to the shard
-        at once: only then do they precede the marker in the log.
+        A verified transaction is not asked about again until its marker has come. Hand the offsets
+        to the shard at once: only then do they precede the marker in the log.
+
+        Raises:
+            ApiError: as `verify`.
         """
         key = (partition.partition, producer_id)
         while self._verified.get(key) != producer_epoch:
@@ -55,7 +58,7 @@ class MarkerWatch:
             if not verifying.is_outdated:
                 self._verified[key] = producer_epoch
 
-    def has_come(self, partition: int, producer_id: int) -> None:
+    def note_marker(self, partition: int, producer_id: int) -> None:
         """Note a marker, before it is handed to the shard."""
         key = (partition, producer_id)
         self._verified.pop(key, None)
