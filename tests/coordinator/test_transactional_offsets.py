@@ -357,6 +357,24 @@ def test_a_transaction_is_verified_once_in_each_partition() -> None:
     run(story)
 
 
+def test_a_verification_that_outlasts_the_leadership_is_not_remembered() -> None:
+    async def story() -> None:
+        client = Client(start())
+        groups, verification = client.broker.groups, client.broker.verification
+        await groups.wait_loaded()
+        at = partition_for("g", 2)
+        verification.on_question = lambda: groups.on_resigned(at)
+        assert await client.add({("t", 0): 5}) == {("t", 0): ErrorCode.NOT_COORDINATOR}
+        verification.on_question = None
+        asked = len(verification.asked)
+        # Another coordinator may have ended the transaction meanwhile.
+        groups.on_elected(at, 3)
+        assert await client.add({("t", 0): 5}) == {("t", 0): ErrorCode.NONE}
+        assert len(verification.asked) == asked + 1
+
+    run(story)
+
+
 def test_a_verification_that_failed_is_repeated() -> None:
     async def story() -> None:
         client = Client(start())

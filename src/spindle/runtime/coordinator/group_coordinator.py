@@ -102,11 +102,11 @@ class GroupCoordinator:
         A shard that exists goes on under the new epoch, except if loading it failed.
         """
         shard = self.shards.get(partition)
+        if shard is not None and leader_epoch <= shard.leader_epoch:
+            return
+        self._verification.forget(partition)
         if shard is not None:
-            if leader_epoch <= shard.leader_epoch:
-                return
             shard.leader_epoch = leader_epoch
-            self._verification.forget(partition)
             if shard.state is not ShardState.FAILED:
                 return
             shard.close()
