@@ -7,7 +7,7 @@ told: a partition has one owner at a time.
 import asyncio
 from collections.abc import Callable, Iterator
 from random import Random
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 from spindle.common.errors import ErrorCode
 from spindle.common.uuids import Uuid, uuid_text
@@ -22,16 +22,31 @@ _LEAVE: Final = -1
 _REBALANCE_MS: Final = 3_000
 _HEARTBEAT_S: Final = (0.1, 0.4)
 _FENCED: Final = (ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID)
+FENCED_BY_CONVERSION: Final = (*_FENCED, ErrorCode.GROUP_ID_NOT_FOUND)
+"""Errors in a group that may have become a classic one."""
 
 
-class _Given(NamedTuple):
+class GroupOwner(Protocol):
+    """A member as `ConsumerGroupTruth` sees it; see `ConsumerGroupMember`."""
+
+    name: str
+    epoch: int
+    owned: "Owned"
+    given: "dict[tuple[Uuid, int], GivenPartition]"
+    confirmed_s: float
+
+    @property
+    def member_id(self) -> str: ...
+
+
+class GivenPartition(NamedTuple):
     """When a member sent the heartbeat that gave it a partition, and when it was answered."""
 
     asked_s: float
     got_s: float
 
 
-_Owned = frozenset[tuple[Uuid, int]]
+Owned = frozenset[tuple[Uuid, int]]
 
 
 class ConsumerGroupTruth:
@@ -39,14 +54,21 @@ class ConsumerGroupTruth:
 
     Attributes:
         members: all that live.
+        fenced: errors after which a member owns nothing, and joins again.
     """
 
-    def __init__(self, group_id: str, verdict: Verdict) -> None:
+    def __init__(
+        self, group_id: str, verdict: Verdict, fenced: tuple[ErrorCode, ...] = _FENCED
+    ) -> None:
         self.group_id = group_id
-        self.members: list[ConsumerGroupMember] = []
+        self.members: list[GroupOwner] = []
+        self.fenced = fenced
         self._verdict = verdict
 
-    def confirmed(self, member: "ConsumerGroupMember", asked_s: float) -> None:
+    def violated(self, what: str) -> None:
+        self._verdict.violated(f"{self.group_id}: {what}")
+
+    def confirmed(self, member: GroupOwner, asked_s: float) -> None:
         """Check a member whose heartbeat, sent at that time, was answered without an error."""
         for other in self.members:
             if other is member:
@@ -84,11 +106,19 @@ class ConsumerGroupMember:
         assignor: str,
         random: Random,
         verdict: Verdict,
+        end_of_life: float = 0.04,
+        leaving: float = 0.02,
     ) -> None:
+        """Make a member.
+
+        Args:
+            end_of_life: probability per heartbeat that its life ends.
+            leaving: the part of it in which the member tells that it leaves.
+        """
         self.name = name
         self.epoch = _JOIN
-        self.owned: _Owned = frozenset()
-        self.given: dict[tuple[Uuid, int], _Given] = {}
+        self.owned: Owned = frozenset()
+        self.given: dict[tuple[Uuid, int], GivenPartition] = {}
         self.confirmed_s = -1.0
         self._truth = truth
         self._client = client
@@ -97,6 +127,8 @@ class ConsumerGroupMember:
         self._assignor = assignor
         self._random = random
         self._verdict = verdict
+        self._end_of_life = end_of_life
+        self._leaving = leaving
         self._is_known = False
         self._lives = 0
         truth.members.append(self)
@@ -107,15 +139,24 @@ class ConsumerGroupMember:
         return f"{self.name}.{self._lives}"
 
     async def run(self, is_rough: Callable[[], bool], now_s: Callable[[], float]) -> None:
-        """Take part for ever; leave, crash and pause at times while it `is_rough`."""
+        """Take part for ever, in one life after the other."""
+        while True:
+            await self.live(is_rough, now_s)
+
+    async def live(self, is_rough: Callable[[], bool], now_s: Callable[[], float]) -> None:
+        """Take part until it leaves or crashes, which it does at times while it `is_rough`.
+
+        It pauses at times, too.
+        """
         while True:
             chance = self._random.random() if is_rough() else 1.0
-            if chance < 0.02:
+            if chance < self._leaving:
                 await self._heartbeat(_LEAVE, now_s)
-            if chance < 0.04:
+            if chance < self._end_of_life:
                 self._forget()
                 self._lives += 1
-            if 0.04 <= chance < 0.05:
+                return
+            if chance < self._end_of_life + 0.01:
                 await asyncio.sleep(self._random.uniform(0.0, 5.0))
             await self._heartbeat(self.epoch, now_s)
             await asyncio.sleep(self._random.uniform(*_HEARTBEAT_S))
@@ -136,7 +177,7 @@ class ConsumerGroupMember:
         code = answer.error_code
         if code in MOVED:
             self._link.forget()
-        elif code in _FENCED:
+        elif code in self._truth.fenced:
             self._forget()
         elif code not in (ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT) and epoch != _LEAVE:
             self._verdict.violated(f"{self.member_id} was told {ErrorCode(code).name}")
@@ -155,8 +196,8 @@ class ConsumerGroupMember:
             # The coordinator may give a revoked partition away only after it was told.
             self._is_known &= self.owned == reported
 
-    def _take(self, owned: _Owned, asked_s: float, now_s: float) -> None:
-        new = _Given(asked_s, now_s)
+    def _take(self, owned: Owned, asked_s: float, now_s: float) -> None:
+        new = GivenPartition(asked_s, now_s)
         self.given |= dict.fromkeys(owned - self.owned, new)
         self.owned = owned
 

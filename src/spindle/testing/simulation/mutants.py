@@ -9,7 +9,7 @@ from spindle.controller.leadership import LeadershipChanges
 from spindle.controller.partition_change import Election, PartitionChange
 from spindle.coordinator import rebalance
 from spindle.coordinator.classic_group import GroupState
-from spindle.coordinator.consumer import reconciliation
+from spindle.coordinator.consumer import conversions, reconciliation
 from spindle.coordinator.consumer.group import ConsumerGroup
 from spindle.coordinator.membership import Memberships
 from spindle.coordinator.offset_requests import OffsetRequests
@@ -375,6 +375,7 @@ MUTANTS: Final[dict[str, Mutant]] = {
         ReplicaCoordinatorLog, "_wait_committed", lambda _: _wait_for_nothing
     ),
     "partitions given before they are released": Mutant(ConsumerGroup, "is_free", always(True)),
+    "owners forgotten by an upgrade": Mutant(conversions, "read_assignment", always({})),
     "revocations not awaited": Mutant(reconciliation, "_owns_any", always(False)),
     "offsets outlive their topic": Mutant(OffsetRequests, "delete_missing_topics", nothing),
     **DISK_MUTANTS,

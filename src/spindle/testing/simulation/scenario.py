@@ -124,6 +124,7 @@ class Deeds:
         configs: changes dynamic configurations of brokers and topics.
         returns: removes a replica of a partition and adds the same one again.
         consumers: a group of the consumer protocol (KIP-848).
+        rolls: a group whose members change between the classic and the consumer protocol.
         transactions: transactional producers and copiers that are to be exact.
         directories: moves replicas between the directories of their brokers.
         cordons: sets and removes cordons.
@@ -148,6 +149,7 @@ class Deeds:
     trims: bool = False
     returns: bool = False
     consumers: bool = False
+    rolls: bool = False
     transactions: bool = False
 
 
@@ -230,7 +232,13 @@ def draw(seed: int) -> Scenario:
         properties["replica.alter.log.dirs.io.max.bytes.per.second"] = rate
     release = None if is_dynamic or chances.is_lossy or random.random() < 0.7 else "3.7"
     if release is None:
-        deeds = replace(deeds, consumers=Random(f"consumers {seed}").random() < 0.3)
+        deeds = replace(
+            deeds,
+            consumers=Random(f"consumers {seed}").random() < 0.3,
+            rolls=Random(f"rolls {seed}").random() < 0.2,
+        )
+        # A group is converted back and forth only after some rounds of its members.
+        rough_s += 16.0 * deeds.rolls
     deeds = replace(deeds, transactions=Random(f"transactions {seed}").random() < 0.35)
     return Scenario(
         seed,
@@ -278,6 +286,7 @@ def draw_disks(seed: int) -> Scenario:
         trims=random.random() < 0.2,
         returns=random.random() < 0.1,
         consumers=Random(f"consumers {seed}").random() < 0.2,
+        rolls=base.deeds.rolls,
         transactions=base.deeds.transactions,
     )
     nodes = tuple(

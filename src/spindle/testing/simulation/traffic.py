@@ -13,6 +13,7 @@ from spindle.testing.simulation.clock import SkewedClock
 from spindle.testing.simulation.cluster import BROKER_PORT, SimulatedCluster
 from spindle.testing.simulation.consumer import Consumer, GroupOffsets
 from spindle.testing.simulation.consumer_group_members import (
+    FENCED_BY_CONVERSION,
     ConsumerGroupMember,
     ConsumerGroupMembers,
     ConsumerGroupTruth,
@@ -31,6 +32,7 @@ from spindle.testing.simulation.invariants import Invariants
 from spindle.testing.simulation.life import Life
 from spindle.testing.simulation.loop import SimulatedLoop
 from spindle.testing.simulation.producer import Producer
+from spindle.testing.simulation.rolling_members import RollingMember
 from spindle.testing.simulation.settings import SettingsAdmin
 from spindle.testing.simulation.topic import Topic
 from spindle.testing.simulation.transaction_traffic import TransactionTraffic
@@ -189,10 +191,7 @@ class SimulatedTraffic:
         names = ["flights", "weather"][: random.randint(1, 2)]
         for name in names:
             await self._open(name, random.randint(1, 2), factor)
-        if self._cluster.scenario.deeds.members:
-            self._open_group("members", Random(f"{self._cluster.scenario.seed}: members"))
-        if self._cluster.scenario.deeds.consumers:
-            self._open_consumer_group("consumers", names)
+        await self._open_groups(names, factor)
         if self._cluster.scenario.deeds.transactions:
             await self._transactions.open(admin, factor)
         while self._is_administering:
@@ -304,6 +303,15 @@ class SimulatedTraffic:
                 self._produce(topic, index)
             self._consume(topic, index)
 
+    async def _open_groups(self, topics: list[str], factor: int) -> None:
+        deeds = self._cluster.scenario.deeds
+        if deeds.members:
+            self._open_group("members", Random(f"{self._cluster.scenario.seed}: members"))
+        if deeds.consumers:
+            self._open_consumer_group("consumers", topics)
+        if deeds.rolls:
+            await self._open_rolling_group("rolling", factor)
+
     def _open_group(self, group_id: str, random: Random) -> None:
         """Start two dynamic and two static members; one at least has a time to rejoin."""
         chances = self._cluster.scenario.chances
@@ -358,6 +366,21 @@ class SimulatedTraffic:
             )
             self._spawn(member.run(lambda: self._is_writing, lambda: self._loop.now_s))
         self._consumer_groups.append(ConsumerGroupMembers(truth, topics))
+
+    async def _open_rolling_group(self, group_id: str, factor: int) -> None:
+        """Start four members that change their protocol, with a topic of their own."""
+        random = Random(f"{self._cluster.scenario.seed}: {group_id}")
+        topic = await self._admin.create(group_id, random.randint(2, 5), factor, {})
+        truth = ConsumerGroupTruth(group_id, self._verdict, FENCED_BY_CONVERSION)
+        for number in range(4):
+            name = f"{group_id}{number}"
+            source = Random(random.randbytes(8))
+            client = self._context.run(
+                SimulatedClient, name, self._cluster.bootstrap, Random(random.randbytes(8))
+            )
+            member = RollingMember(name, truth, client, topic, source, self._verdict)
+            self._spawn(member.run(lambda: self._is_writing, lambda: self._loop.now_s))
+        self._consumer_groups.append(ConsumerGroupMembers(truth, [topic.name]))
 
     def _life_of(self, node_id: int) -> object:
         return self._cluster.nodes[node_id].life
