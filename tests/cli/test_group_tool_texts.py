@@ -2,6 +2,7 @@
 
 import pytest
 
+from spindle.cli.main import run
 from spindle.cli.tools.failures import ToolFailed
 from spindle.cli.tools.groups import end_offsets
 from spindle.cli.tools.groups_offsets import outcome_lines, parse_partitions
@@ -175,3 +176,11 @@ def test_the_end_of_a_partition_without_a_leader_is_unknown() -> None:
     committed = {T0: GroupOffset(3, -1, ""), T1: GroupOffset(3, -1, "")}
     lines = offset_lines(partition_rows(group(), committed, ends), verbose=False)
     assert [line.split()[3:6] for line in lines[2:]] == [["3", "10", "7"], ["3", "-", "-"]]
+
+
+def test_a_topic_that_does_not_exist_is_named(
+    bootstrap: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = "--reset-offsets --group g --to-earliest --dry-run --topic"
+    assert run(["groups", *words.split(), "nope"]) == 1
+    assert capsys.readouterr().err == "no topic is called 'nope'\n"

@@ -8,7 +8,7 @@ import click
 
 from spindle.cli.tools.bootstrap import connect_as
 from spindle.cli.tools.command import ToolCommand
-from spindle.cli.tools.failures import ToolFailed, UsageError, executing
+from spindle.cli.tools.failures import ToolFailed, UsageError, executing, failure
 from spindle.cli.tools.groups_offsets import delete_offsets_of_group, partitions_named
 from spindle.cli.tools.groups_reset import SCENARIOS, new_positions, plan_lines
 from spindle.cli.tools.groups_text import (
@@ -43,7 +43,7 @@ from spindle.client.admin.groups import (
 from spindle.client.admin.refusals import refusal_text
 from spindle.client.offsets import LATEST
 from spindle.client.wire.cluster import WireClient
-from spindle.common.errors import ApiError
+from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import TopicPartition
 from spindle.coordinator.consumer.subscriptions import check_regex
 
@@ -356,13 +356,26 @@ def _scope(options: Options, client: WireClient, group_id: str) -> list[TopicPar
     if options.has("all-topics"):
         return list(committed_offsets(client, group_id))
     if options.has("topic"):
-        try:
-            return partitions_named(client, options.all("topic"))
-        except ToolFailed as error:
-            raise UsageError(error.message) from None
+        return [p for text in options.all("topic") for p in _partitions_of(client, text)]
     if options.has("from-file"):
         return []
     raise UsageError("One of the reset scopes should be defined: --all-topics, --topic.")
+
+
+def _partitions_of(client: WireClient, text: str) -> list[TopicPartition]:
+    try:
+        return partitions_named(client, [text])
+    except ToolFailed as error:
+        raise UsageError(error.message) from None
+    except ApiError as error:
+        # Kafka's tool does not say which topic it is.
+        reason = failure(error)
+        plainly = (
+            f"no topic is called {text!r}"
+            if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            else f"topic {text!r}: {reason.plainly}"
+        )
+        raise ToolFailed(reason.text, reason.java_class, plainly) from error
 
 
 def _validate(pattern: str) -> None:

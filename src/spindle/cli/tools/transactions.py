@@ -57,7 +57,7 @@ _TOPIC: Final = Option("topic", "The topic.", "topic")
 _PARTITION: Final = Option("partition", "The number of the partition.", "number")
 _BROKER: Final = Option("broker-id", "Look at the replicas of this broker.", "id")
 LIST: Final = Declaration(
-    "List the transactional ids, also those without a transaction.",
+    "List transactional ids and their states.",
     (
         Option("duration-filter", "Only transactions that run longer.", "ms"),
         Option("transactional-id-pattern", "Only ids that match an expression.", "regex"),
@@ -83,7 +83,7 @@ ABORT: Final = Declaration(
     ),
 )
 FIND_HANGING: Final = Declaration(
-    "Find transactions that are open in a partition and unknown to their coordinator.",
+    "Find transactions that nothing will end.",
     (
         _BROKER,
         Option(
@@ -95,7 +95,7 @@ FIND_HANGING: Final = Declaration(
     ),
 )
 TERMINATE: Final = Declaration(
-    "Abort the transaction of a transactional id, and fence its producer.",
+    "Abort a transaction and fence its producer.",
     (Option("transactionalId", "The transactional id.", "id", aliases=("transactional-id",)),),
 )
 
@@ -204,6 +204,9 @@ def _find_hanging(options: Options) -> None:
         topic = options.one("topic")
         if topic is not None:
             _insist_on(client, options, TopicPartition(topic, number or 0))
+        if broker_id is not None and not options.is_kafka:
+            # Kafka's tool searches none of the partitions, and seems to have found nothing.
+            client.metadata([]).broker(str(broker_id))
         partitions = _partitions_to_search(client, topic, number, broker_id)
         asked = "Optional.empty" if broker_id is None else f"Optional[{broker_id}]"
         doing = f"Failed to describe producers for {len(partitions)} partitions"
