@@ -216,7 +216,7 @@ def test_each_interval_prints_a_block(bootstrap: str, capsys: pytest.CaptureFixt
     assert len(blocks) == 2
     for block in blocks:
         lines = block.splitlines()
-        assert "1 brokers, 3 directories" in lines[0]
+        assert "  1 broker, 3 directories" in lines[0]
         assert len(lines) == 6
 
 

@@ -239,6 +239,14 @@ def test_help_goes_to_standard_output(tool: str, capsys: pytest.CaptureFixture[s
     assert captured.err == ""
 
 
+@pytest.mark.parametrize("tool", ["cluster", "disks", "features", "quorum", "transactions"])
+def test_no_summary_of_a_command_is_cut_off(tool: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([tool, "--help"]) == 0
+    commands = capsys.readouterr().out.partition("Commands:")[2]
+    assert commands
+    assert "..." not in commands
+
+
 def test_the_dialect_reaches_the_body() -> None:
     assert parsed(DECLARATION, ["--list"], Dialect.KAFKA).is_kafka
     assert not parsed(DECLARATION, ["--list"]).is_kafka

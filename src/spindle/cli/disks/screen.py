@@ -106,15 +106,21 @@ def _fitted(line: Line, width: int) -> list[Line]:
 def _summary(watched: Sequence[BrokerPicture], now_ms: int) -> str:
     disks = [disk for each in watched for disk in _disks(each)]
     counts = {
-        "brokers": len(watched),
-        "silent": sum(each.report.disks is None for each in watched),
-        "directories": len(disks),
-        "offline": sum(disk.failure is not None for disk in disks),
-        "cordoned": sum(bool(disk.cordons) for disk in disks),
-        "moves": sum(len(each.report.disks.moves) for each in watched if each.report.disks),
+        ("broker", "brokers"): len(watched),
+        ("silent", "silent"): sum(each.report.disks is None for each in watched),
+        ("directory", "directories"): len(disks),
+        ("offline", "offline"): sum(disk.failure is not None for disk in disks),
+        ("cordoned", "cordoned"): sum(bool(disk.cordons) for disk in disks),
+        ("move", "moves"): sum(
+            len(each.report.disks.moves) for each in watched if each.report.disks
+        ),
     }
     always = ("brokers", "directories")
-    texts = [f"{count} {what}" for what, count in counts.items() if count or what in always]
+    texts = [
+        f"{count} {one if count == 1 else many}"
+        for (one, many), count in counts.items()
+        if count or many in always
+    ]
     return f"{clock_text(now_ms, now_ms)}  {', '.join(texts)}"
 
 

@@ -56,7 +56,7 @@ DESCRIBE: Final = Declaration(
         JSON,
     ),
 )
-ADD: Final = Declaration("Make the controller of the --command-config file a voter.", (_DRY_RUN,))
+ADD: Final = Declaration("Make the node of --command-config a voter.", (_DRY_RUN,))
 REMOVE: Final = Declaration(
     "Take the vote of a controller.",
     (

@@ -96,7 +96,7 @@ def up(
     """
     wishes = Wishes(**numbers, overrides=parse_overrides(overrides))
     if wishes.racks > wishes.nodes:
-        raise CommandFailed(f"--racks {wishes.racks}: there are only {wishes.nodes} brokers")
+        raise CommandFailed(f"--racks {wishes.racks}: at most --nodes, which is {wishes.nodes}")
     given = {
         name
         for name in ("port", "overrides", *numbers)
