@@ -131,13 +131,11 @@ class OpenDirectories:
 
     def close(self, timeout_s: float) -> None:
         """End all threads in limited time, and release the locks."""
-        for thread in self._others:
-            thread.stop(timeout_s)
-        for path, thread in self._threads.items():
+        for thread in (*self._others, *self._threads.values()):
             if not thread.stop(timeout_s):
-                log.error("log directory %s hangs; its thread is left behind", path)
+                log.error("log directory %s hangs; its thread is left behind", thread.path)
                 # The lock file is on that disk; the lock also ends with the process.
-                self._locks.pop(path, None)
+                self._locks.pop(thread.path, None)
         for lock in self._locks.values():
             _release(lock)
 
