@@ -113,7 +113,7 @@ class ConsumerGroupMember:
 
         Args:
             end_of_life: probability per heartbeat that its life ends.
-            leaving: the part of it in which the member tells that it leaves.
+            leaving: probability that it ends because the member leaves; otherwise it crashes.
         """
         self.name = name
         self.epoch = _JOIN

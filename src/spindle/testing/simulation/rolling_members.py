@@ -38,9 +38,9 @@ _SESSION_MS: Final = 1_000
 _REBALANCE_MS: Final = 1_500
 _HEARTBEAT_S: Final = (0.05, 0.2)
 _END_OF_LIFE: Final = 0.2
-"""Probability per heartbeat."""
+"""Probability per heartbeat that a life ends."""
 _LEAVING: Final = 0.16
-"""The part of it in which the member tells that it leaves."""
+"""Probability per heartbeat that it ends because the member leaves; otherwise it crashes."""
 _PHASE_S: Final = 5.0
 """Time for which most new lives use the same protocol, as in a rolling restart of all clients."""
 _FOLLOWERS: Final = 0.9
