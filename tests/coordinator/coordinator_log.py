@@ -204,6 +204,12 @@ def context(
     return RequestContext(0, api_version, 1, client_id, "127.0.0.1", listener)
 
 
+async def settle() -> None:
+    """Let every task that is ready run."""
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
 def run(story: Callable[[], Coroutine[Any, Any, None]]) -> None:
     """Run a story on its own event loop and assert that it leaves no task behind."""
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from coordinator_log import CONFIG, Broker, run, start_broker, topic
+from coordinator_log import CONFIG, Broker, run, settle, start_broker, topic
 
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import OFFSETS_TOPIC, TopicPartition
@@ -74,11 +74,6 @@ def commit_of_another_group(broker: Broker) -> Coroutine[Any, Any, OffsetCommitR
     part = wanted.OffsetCommitRequestPartition(partition_index=0, committed_offset=1)
     request = OffsetCommitRequest(group_id="other", topics=[wanted(name="t", partitions=[part])])
     return broker.groups.commit_offsets(request, CLIENT)
-
-
-async def settle() -> None:
-    for _ in range(10):
-        await asyncio.sleep(0)
 
 
 async def appended(broker: Broker, *requests: Coroutine[Any, Any, Any]) -> list[int]:

@@ -10,6 +10,7 @@ from coordinator_log import (
     MemoryLog,
     image_of,
     run,
+    settle,
     standing_clock,
     start_broker,
     topic,
@@ -98,12 +99,6 @@ async def join(
         **{"protocols": [JoinGroupRequest.JoinGroupRequestProtocol(name="range")], **fields},  # type: ignore[arg-type]
     )
     return await broker.groups.join_group(request, CLIENT)
-
-
-async def settle() -> None:
-    """Let every task that is ready run."""
-    for _ in range(10):
-        await asyncio.sleep(0)
 
 
 # ---------------------------------------------------------------- life of a shard

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from coordinator_log import MemoryLog, View, image_of, run, standing_clock, topic
+from coordinator_log import MemoryLog, View, image_of, run, settle, standing_clock, topic
 from prometheus_client import Metric
 
 from spindle.common.errors import ApiError, ErrorCode
@@ -37,12 +37,6 @@ from spindle.serving.producer_ids import ProducerIds
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 LISTENER = "PLAINTEXT"
-
-
-async def settle() -> None:
-    """Let every task that is ready run."""
-    for _ in range(10):
-        await asyncio.sleep(0)
 
 
 class Controller:
