@@ -76,7 +76,11 @@ class Roll:
         self._members.command(f"start {name} {protocol} {assignor or '-'} {instance}")
 
     def settled(self) -> Answer:
-        """Wait until the members share the partitions equally; describe the group."""
+        """Wait until the members share the partitions equally, each with a committed offset.
+
+        Returns:
+            The description of the group, and its records.
+        """
         self.wait_until(self._is_settled)
         members, state = self._described("--members"), self._described("--state")
         column = [members[0].index(title) for title in ("CONSUMER-ID", "CLIENT-ID")]
@@ -99,9 +103,13 @@ class Roll:
             time.sleep(0.1)
 
     def _is_settled(self) -> bool:
-        owned = owners(self._members.output().splitlines())
+        lines = self._members.output().splitlines()
+        owned = owners(lines)
         shares = [list(owned.values()).count(name) for name in self._running]
         if len(owned) != PARTITIONS or max(shares) - min(shares) > 1:
+            return False
+        committed = {line.split()[2] for line in lines if line.startswith("committed ")}
+        if len(committed) != PARTITIONS:
             return False
         futures = self._admin.describe_consumer_groups([self._group])
         state = futures[self._group].result(LIMIT_S).state

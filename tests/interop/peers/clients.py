@@ -11,10 +11,11 @@ from peers.node import Node
 
 LIMIT_S = 30.0
 _NOTHING = TopicMetadata()
-_STARTING = (
+_PASSING = (
     KafkaError.NOT_LEADER_FOR_PARTITION,
     KafkaError.LEADER_NOT_AVAILABLE,
     KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError.KAFKA_STORAGE_ERROR,  # its disk has just failed, and no other leader is known yet
     KafkaError._UNKNOWN_PARTITION,  # of several brokers, one does not know the topic yet
 )
 
@@ -56,6 +57,18 @@ def create(
         consumer.close()
 
 
+def wait_for_brokers(node: Node, count: int) -> None:
+    """Wait until the metadata of this broker names so many brokers.
+
+    librdkafka fails a request if a broker leaves the metadata, as while a cluster starts.
+    """
+    client = AdminClient(settings(node))
+    deadline = time.monotonic() + LIMIT_S
+    while len(client.list_topics(timeout=LIMIT_S).brokers) < count:
+        assert time.monotonic() < deadline, f"node {node.node_id} misses brokers"
+        time.sleep(0.05)
+
+
 def watermarks(consumer: Consumer, place: TopicPartition) -> tuple[int, int]:
     """Return the first and next offset of a partition, as soon as its leader serves it."""
     deadline = time.monotonic() + LIMIT_S
@@ -63,7 +76,7 @@ def watermarks(consumer: Consumer, place: TopicPartition) -> tuple[int, int]:
         try:
             return consumer.get_watermark_offsets(place, LIMIT_S)
         except KafkaException as failure:
-            if failure.args[0].code() not in _STARTING or time.monotonic() > deadline:
+            if failure.args[0].code() not in _PASSING or time.monotonic() > deadline:
                 raise
             time.sleep(0.05)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 
+from peers.clients import wait_for_brokers
 from peers.node import KafkaNode, Node, SpindleNode
 
 CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
@@ -84,12 +85,8 @@ class Cluster:
             node.start(wait=False)
         for node in nodes:
             node.wait_ready()
-        deadline = time.monotonic() + LIMIT_S
         for node in nodes:
-            admin = AdminClient({"bootstrap.servers": node.bootstrap, "log_level": 0})
-            while len(admin.list_topics(timeout=LIMIT_S).brokers) < len(self.seats):
-                assert time.monotonic() < deadline, f"node {node.node_id} misses brokers"
-                time.sleep(0.05)
+            wait_for_brokers(node, len(self.seats))
 
     def hand_over(self, seat: int, program: str, *, is_killed: bool = False) -> None:
         """Stop the node of a seat, and start `program` on its directories and ports."""

@@ -6,6 +6,8 @@ import time
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, TopicPartition
 
+from peers.clients import watermarks
+
 LIMIT_S = 90.0
 
 
@@ -57,7 +59,7 @@ def wait_all_read(bootstrap: str, topic: str, partitions: int, group: str) -> No
     deadline = time.monotonic() + LIMIT_S
     consumer = _consumer(bootstrap, group)
     try:
-        ends = [consumer.get_watermark_offsets(place, 30)[1] for place in places]
+        ends = [watermarks(consumer, place)[1] for place in places]
         while True:
             offsets = [place.offset for place in consumer.committed(places, 30)]
             if offsets == ends:
@@ -73,6 +75,6 @@ def stable_end(bootstrap: str, topic: str, partitions: int) -> int:
     consumer = _consumer(bootstrap, "reader of ends")
     try:
         places = [TopicPartition(topic, partition) for partition in range(partitions)]
-        return sum(consumer.get_watermark_offsets(place, 30)[1] for place in places)
+        return sum(watermarks(consumer, place)[1] for place in places)
     finally:
         consumer.close()

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
 
+from peers.clients import wait_for_brokers
 from peers.compare import Answer, difference, plain_text
 from peers.java_tools import JavaTools, ToolResult
 from peers.node import Node, NodeFailed, random_uuid
@@ -75,6 +76,8 @@ class Trio:
     def wait_ready(self) -> None:
         for node in self.nodes.values():
             node.wait_ready()
+        for node in self.nodes.values():
+            wait_for_brokers(node, len(self.nodes))
 
     def remove(self) -> None:
         for node in self.nodes.values():
