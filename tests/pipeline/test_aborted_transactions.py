@@ -6,12 +6,11 @@ import pytest
 from log_directory_files import marker
 
 from spindle.client.fetching import AbortedProducer
-from spindle.common.errors import CorruptRecords
 from spindle.common.ids import TopicPartition
 from spindle.pipeline.records.decoder import BatchDecoder, RowFilter
 from spindle.pipeline.records.transactions import AbortedTransactions
 from spindle.protocol.records.batch import read_header
-from spindle.protocol.records.builder import SimpleRecord, build_batch
+from spindle.protocol.records.builder import SimpleRecord, build_batch, empty_batch
 
 PARTITION = TopicPartition("topic", 0)
 
@@ -43,7 +42,9 @@ LOG = (
 ABORTED = [AbortedProducer(7, 0), AbortedProducer(8, 8)]
 
 
-def offsets(start: int, end: int, aborted: Sequence[AbortedProducer] | None) -> list[int]:
+def offsets(
+    start: int, end: int, aborted: Sequence[AbortedProducer] | None, log: bytes = LOG
+) -> list[int]:
     decoder = BatchDecoder(
         PARTITION,
         ("offset",),
@@ -51,7 +52,7 @@ def offsets(start: int, end: int, aborted: Sequence[AbortedProducer] | None) -> 
         aborted=None if aborted is None else AbortedTransactions(aborted),
     )
     return [
-        offset for batch in decoder.decode(LOG) for offset in batch.column("offset").to_pylist()
+        offset for batch in decoder.decode(log) for offset in batch.column("offset").to_pylist()
     ]
 
 
@@ -72,6 +73,7 @@ def test_without_aborted_transactions_nothing_is_left_out_but_markers() -> None:
     assert offsets(0, 100, []) == [0, 1, 2, 3, 5, 8]
 
 
-def test_a_marker_without_record_is_corrupt() -> None:
-    with pytest.raises(CorruptRecords, match="no record"):
-        AbortedTransactions([]).end_of_transaction(read_header(marker(1, 0, is_commit=True)), [])
+def test_compaction_may_leave_a_control_batch_without_its_marker() -> None:
+    emptied = empty_batch(read_header(marker(7, 10, is_commit=False)))
+    log = LOG + emptied + data_batch(11, 7)
+    assert offsets(8, 100, [], log) == [8, 11]

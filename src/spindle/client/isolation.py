@@ -27,8 +27,9 @@ def shown_batches(
         while waiting and waiting[-1].first_offset <= header.last_offset:
             open_aborted.add(waiting.pop().producer_id)
         if header.is_control:
-            marker = decode_records(data, at, header)[0]
-            if read_control_type(marker.key) == ControlType.ABORT:
+            # Compaction may leave a control batch without its marker.
+            markers = decode_records(data, at, header)
+            if markers and read_control_type(markers[0].key) == ControlType.ABORT:
                 open_aborted.discard(header.producer_id)
         is_aborted = header.is_transactional and header.producer_id in open_aborted
         yield at, header, not header.is_control and not is_aborted

@@ -8,7 +8,6 @@ import heapq
 from collections.abc import Iterable
 
 from spindle.client.fetching import AbortedProducer
-from spindle.common.errors import CorruptRecords
 from spindle.protocol.records.batch import BatchHeader
 from spindle.protocol.records.control import ControlType, read_control_type
 from spindle.protocol.records.record import Record
@@ -29,11 +28,10 @@ class AbortedTransactions:
 
     def end_of_transaction(self, header: BatchHeader, records: list[Record]) -> None:
         """Note a control batch: an abort marker ends its producer's aborted transaction."""
-        if not records:
-            raise CorruptRecords(f"control batch at offset {header.base_offset} has no record")
         # The marker may be the first batch of its transaction in this range.
         self._advance_to(header.last_offset)
-        if read_control_type(records[0].key) == ControlType.ABORT:
+        # Compaction may leave a control batch without its marker.
+        if records and read_control_type(records[0].key) == ControlType.ABORT:
             self._aborted_producers.pop(header.producer_id, None)
 
     def _advance_to(self, offset: int) -> None:
