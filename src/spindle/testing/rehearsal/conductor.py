@@ -15,7 +15,6 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from spindle.client.errors import ClientError
-from spindle.client.log_dirs import LogDirView
 from spindle.client.wire.cluster import WireClient
 from spindle.client.wire.settings import client_settings
 from spindle.common.errors import ApiError, ErrorCode
@@ -212,25 +211,24 @@ class Conductor:
                 node.start()
         self._cluster.await_ready(self._cluster.nodes)
 
-    def _log_dirs(self) -> dict[int, list[LogDirView]]:
-        """Return the log directories of all brokers that the cluster knows.
+    def _bring_back(self, node: NodeHandle, *, with_readmission: bool) -> None:
+        """Bring back offline directories of a node, or a node that the others do not know.
 
         A node that ends as late as this is started again: it noticed a fault before all was mended.
         """
         ends_s = time.monotonic() + _ENDED_S
         while True:
             try:
-                with self._client() as client:
-                    return client.describe_log_dirs()
+                return self._bring_back_once(node, with_readmission=with_readmission)
             except ClientError:
                 if time.monotonic() > ends_s:
                     raise
                 time.sleep(_ASK_AGAIN_S)
                 self._start_ended()
 
-    def _bring_back(self, node: NodeHandle, *, with_readmission: bool) -> None:
-        """Bring back offline directories of a node, or a node that the others do not know."""
-        views = self._log_dirs().get(node.node_id)
+    def _bring_back_once(self, node: NodeHandle, *, with_readmission: bool) -> None:
+        with self._client() as client:
+            views = client.describe_log_dirs().get(node.node_id)
         failed = {view.path for view in views or () if view.error is not ErrorCode.NONE}
         if with_readmission and views is not None:
             for disk in node.disks:
