@@ -78,13 +78,20 @@ class SimulatedNode:
         quorum = None if self.node is None else self.node.quorum
         return quorum.core if quorum is not None and quorum.is_started else None
 
-    def format(self, cluster_id: str, initial_controllers: str | None, release: str | None) -> None:
+    def format(
+        self,
+        cluster_id: str,
+        initial_controllers: str | None,
+        release: str | None,
+        features: tuple[str, ...] = (),
+    ) -> None:
         """Format what is not formatted yet; without initial controllers the node joins a quorum."""
         is_dynamic = self.config.is_controller and not self.config.quorum_voters
         options = FormatOptions(
             cluster_id,
             ignore_formatted=True,
             release_version=release,
+            features=features,
             initial_controllers=initial_controllers if is_dynamic else None,
             no_initial_controllers=is_dynamic and initial_controllers is None,
         )
@@ -217,6 +224,7 @@ class SimulatedCluster:
         self, scenario: Scenario, loop: SimulatedLoop, history: History, random: Random
     ) -> None:
         self.scenario = scenario
+        self.loop = loop
         self.cluster_id = uuid_text(uuid_from_random(random.randbytes))
         controllers = [p.node_id for p in scenario.nodes if "controller" in p.roles]
         voters = ",".join(
@@ -238,7 +246,7 @@ class SimulatedCluster:
             node.hold_metadata = scenario.chances.hold_metadata
             self.nodes[plan.node_id] = node
             context = Life(node.host, 0, node.machine.clock).context()
-            context.run(node.format, self.cluster_id, voters, scenario.release)
+            context.run(node.format, self.cluster_id, voters, scenario.release, scenario.features)
         self.brokers = [n for n in self.nodes.values() if n.config.is_broker]
         self.controllers = [n for n in self.nodes.values() if n.config.is_controller]
 

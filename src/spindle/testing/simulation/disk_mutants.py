@@ -6,7 +6,8 @@ from spindle.controller import leadership
 from spindle.controller.leadership import LeadershipChanges
 from spindle.disks import replica_placement
 from spindle.disks.directory_store import DirectoryStore
-from spindle.log.cleaning import cleaning
+from spindle.log.cleaning import batch_filter, cleaning
+from spindle.log.cleaning.batch_filter import BatchFilter
 from spindle.log.cleaning.key_map import DictKeyMap
 from spindle.log.log import Log
 from spindle.metadata.cluster import BrokerRegistration
@@ -18,6 +19,8 @@ from spindle.runtime.broker.broker_server import BrokerServer
 from spindle.runtime.broker.lifecycle import BrokerLifecycle
 from spindle.runtime.disks.hang_watch import HangWatch
 from spindle.testing.simulation.mutant import Function, Mutant, always, nothing
+
+_A_YEAR_MS: Final = 365 * 24 * 60 * 60 * 1000
 
 
 def _serve_requests_at_the_end(original: Function) -> Function:
@@ -61,6 +64,35 @@ def _confuse_keys(original: Function) -> Function:
             return super().newest_offset(bytes(len(key)))
 
     return Map
+
+
+def _forget_horizons(original: Function) -> Function:
+    """Let compaction remove tombstones and markers whose delete horizon has not passed."""
+
+    def rules(known_end: int, round_end: int, now_ms: int, *others: Any) -> Any:
+        return original(known_end, round_end, now_ms + _A_YEAR_MS, *others)
+
+    return rules
+
+
+def _drop_markers(original: Function) -> Function:
+    """Let compaction remove a marker with the last records of its transaction."""
+
+    def filter_marker(self: Any, batch: Any) -> Any:
+        original(self, batch)
+        return None
+
+    return filter_marker
+
+
+def _shorten(original: Function) -> Function:
+    """Let a rewritten batch end with the last record that stays in it."""
+
+    def rebuild(header: Any, records: Any, **options: Any) -> bytes:
+        last = records[-1].offset - header.base_offset
+        return bytes(original(header._replace(last_offset_delta=last), records, **options))
+
+    return rebuild
 
 
 def _elect_only(original: Function) -> Function:
@@ -140,6 +172,14 @@ DISK_MUTANTS: Final[dict[str, Mutant]] = {
     "compaction not aborted": Mutant(Log, "_abort_cleaning", nothing),
     "compaction drops newest records": Mutant(cleaning, "new_key_map", _drop_newest_records),
     "compaction confuses keys": Mutant(cleaning, "new_key_map", _confuse_keys),
+    "delete horizons ignored by compaction": Mutant(cleaning, "CopyRules", _forget_horizons),
+    "markers dropped by compaction": Mutant(BatchFilter, "_filter_marker", _drop_markers),
+    "last offsets lost by compaction": Mutant(
+        batch_filter,
+        "rebuild_batch",
+        _shorten,
+        (Mutant(cleaning, "new_key_map", lambda _: DictKeyMap),),
+    ),
     "flush request lost by a roll": Mutant(
         DirectoryStore, "complete_flushes", _serve_requests_at_the_end
     ),

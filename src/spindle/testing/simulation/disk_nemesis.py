@@ -7,7 +7,7 @@ before, nothing, or what it held some time ago.
 import asyncio
 import contextlib
 import errno
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from random import Random
 from typing import TYPE_CHECKING, Final
 
@@ -238,13 +238,12 @@ class DiskNemesis:
         if action is DirectoryAction.RETIRE:
             machine.retired.add(path)
         task = self._loop.create_task(
-            node.node.broker.directory_changes.change(action, path), context=node.life.context()
+            _refusal(node.node.broker.directory_changes.change(action, path)),
+            context=node.life.context(),
         )
         await asyncio.wait([task], timeout=_CHANGED_S)
         if task.done() and not task.cancelled():
-            error = task.exception()
-            if error is not None and not isinstance(error, ApiError):
-                raise error
+            error = task.result()
             if not was_retired if error is not None else action is DirectoryAction.ADD:
                 machine.retired.discard(path)
             self._history.note(f"{node}: {action.name} {path}: {error or 'done'}")
@@ -261,3 +260,12 @@ class DiskNemesis:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(node.is_down.wait(), 5.0)
         node.kill()
+
+
+async def _refusal(change: Awaitable[object]) -> ApiError | None:
+    """Wait for a change of directories, which may take long; return why it was refused, if so."""
+    try:
+        await change
+    except ApiError as refused:
+        return refused
+    return None

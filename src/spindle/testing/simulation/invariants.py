@@ -83,7 +83,7 @@ class Invariants:
         self.asked_moves: set[tuple[int, TopicPartition, str]] = set()
         """Moves between directories that were asked for: broker, partition and path."""
         self.metadata = MetadataTruth(verdict)
-        self.records = RecordTruth(verdict)
+        self.records = RecordTruth(verdict, lambda: cluster.loop.now_s)
         self._cluster = cluster
         self._verdict = verdict
         self._lives: dict[Life, _Watched] = {}

@@ -27,6 +27,7 @@ _RETRIABLE: Final = (
     ErrorCode.FENCED_LEADER_EPOCH,
     ErrorCode.UNKNOWN_LEADER_EPOCH,
 )
+_TOMBSTONES: Final = 0.25
 _FORGOTTEN: Final = (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID)
 
 
@@ -89,7 +90,7 @@ class Producer:
         # Producers whose newest record is old are forgotten by their brokers.
         now_ms = int(asyncio.get_running_loop().time() * 1000)
         batch = build_batch(
-            [SimpleRecord(p.key, p.encode(), now_ms) for p in payloads],
+            [self._record(p, now_ms) for p in payloads],
             producer_id=self._producer_id,
             producer_epoch=self._producer_epoch,
             base_sequence=self._sequence,
@@ -122,6 +123,12 @@ class Producer:
                 return False
             self._client.forget(self._topic.topic_id, self._index)
             await self._client.pause()
+
+    def _record(self, payload: Payload, now_ms: int) -> SimpleRecord:
+        data = payload.encode()
+        if self._truth.is_compacted and self._client.random.random() < _TOMBSTONES:
+            return SimpleRecord(payload.key, None, now_ms, (("payload", data),))
+        return SimpleRecord(payload.key, data, now_ms)
 
     async def _try(self, batch: bytes) -> tuple[int | None, int]:
         """Error code and offset of an answer; None where there is none."""

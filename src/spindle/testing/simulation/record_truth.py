@@ -6,13 +6,15 @@ order is found in any log or answer. An allowed unclean election begins a new li
 of the previous lineage that its leader has, and no others.
 """
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from spindle.common.uuids import Uuid, uuid_text
 from spindle.protocol.records.batch import BatchHeader, batches
-from spindle.protocol.records.record import decode_records
+from spindle.protocol.records.control import read_end_transaction
+from spindle.protocol.records.record import Record, decode_records
 from spindle.testing.simulation.verdict import Verdict
 
 _KEYS: Final = 4
@@ -24,6 +26,12 @@ class Payload(NamedTuple):
     topic_id: str
     producer: str
     number: int
+
+    @staticmethod
+    def of(record: Record) -> "Payload":
+        """Return the payload of a record; that of a tombstone is in its header."""
+        data = record.headers[0][1] if record.value is None else record.value
+        return Payload.decode(data or b"")
 
     @property
     def key(self) -> bytes:
@@ -58,7 +66,11 @@ class Lineage:
         end_offset: everything below is committed.
         payloads: committed records by offset.
         newest: the offset of each producer's last record.
+        keys: the keys of the records by offset.
         newest_of_key: the highest offset of each key.
+        open: offsets of each producer's open transaction.
+        aborted: offsets of records whose transaction was aborted.
+        stays_until_s: the time until which a tombstone or a marker has to stay, by offset.
         committed_by: the offset up to which the leader of each epoch has committed.
     """
 
@@ -68,7 +80,11 @@ class Lineage:
     batches: dict[int, SeenBatch] = field(default_factory=dict)
     payloads: dict[int, Payload] = field(default_factory=dict)
     newest: dict[str, int] = field(default_factory=dict)
+    keys: dict[int, bytes] = field(default_factory=dict)
     newest_of_key: dict[bytes, int] = field(default_factory=dict)
+    open: dict[int, list[int]] = field(default_factory=dict)
+    aborted: dict[int, None] = field(default_factory=dict)
+    stays_until_s: dict[int, float] = field(default_factory=dict)
     committed_by: dict[int, int] = field(default_factory=dict)
 
     def committed_before(self, leader_epoch: int) -> int:
@@ -79,19 +95,27 @@ class Lineage:
         ends = [end for epoch, end in self.committed_by.items() if epoch <= leader_epoch]
         return max(ends, default=self.fork_offset)
 
-    def is_superseded(self, offset: int) -> bool:
-        """Return whether compaction may have removed the record: its key has a newer one."""
-        payload = self.payloads.get(offset)
-        return payload is None or self.newest_of_key[payload.key] > offset
+    def may_be_removed(self, offset: int, now_s: float) -> bool:
+        """Return whether compaction may have removed the record.
+
+        It may if the key has a newer one, if the transaction was aborted, or if it is a tombstone
+        or a marker whose time is over.
+        """
+        key = self.keys.get(offset)
+        if offset in self.aborted or (key is not None and self.newest_of_key[key] > offset):
+            return True
+        return now_s >= self.stays_until_s.get(offset, 0.0 if key is None else math.inf)
 
     def fork(self, first_epoch: int, offset: int) -> "Lineage":
-        """Return the start of this lineage, up to the offset where a leader's log ends."""
+        """Return the start of this lineage, up to the offset where a leader's log ends.
+
+        It has nothing that only compaction needs: no topic with unclean elections is compacted.
+        """
         forked = Lineage(first_epoch, offset, offset)
         forked.batches = {at: b for at, b in self.batches.items() if b.next_offset <= offset}
         forked.payloads = {at: p for at, p in self.payloads.items() if at < offset}
         for at, payload in sorted(forked.payloads.items()):
             forked.newest[payload.producer] = at
-            forked.newest_of_key[payload.key] = at
         return forked
 
 
@@ -103,6 +127,7 @@ class PartitionTruth:
         leaders: broker by leader epoch.
         may_lose: True if unclean elections were allowed at any time.
         is_compacted: True if only the newest record of each key has to stay.
+        delete_retention_s: how long tombstones and markers stay, at least.
         start_offset: the highest log start of a leader; records below it may be deleted.
         lineages: the first one, and one more for each unclean election.
         unclean_epochs: epochs of unclean elections whose leaders have not begun to lead.
@@ -114,6 +139,7 @@ class PartitionTruth:
     leaders: dict[int, int] = field(default_factory=dict)
     may_lose: bool = False
     is_compacted: bool = False
+    delete_retention_s: float = 0.0
     start_offset: int = 0
     lineages: list[Lineage] = field(default_factory=lambda: [Lineage()])
     unclean_epochs: list[int] = field(default_factory=list)
@@ -138,8 +164,9 @@ class PartitionTruth:
 class RecordTruth:
     """All partitions, by topic id and index."""
 
-    def __init__(self, verdict: Verdict) -> None:
+    def __init__(self, verdict: Verdict, now_s: Callable[[], float]) -> None:
         self._verdict = verdict
+        self._now_s = now_s
         self._partitions: dict[tuple[Uuid, int], PartitionTruth] = {}
 
     def of(self, topic_id: Uuid, topic: str, index: int) -> PartitionTruth:
@@ -227,20 +254,31 @@ class RecordTruth:
         position: int,
         header: BatchHeader,
     ) -> None:
-        """Check a compacted log: a missing record has a newer one of its key."""
+        """Check a compacted log: a batch covers the same offsets, and no record is missing.
+
+        Records with a newer one of their key, for instance, may be missing.
+        """
         lineage = truth.lineages[-1]
+        known = lineage.batches.get(header.base_offset)
+        self._verdict.check(
+            known is not None
+            and header.next_offset == known.next_offset
+            and header.leader_epoch == known.leader_epoch,
+            f"{who} has a batch for the offsets {header.base_offset} to {header.last_offset} of "
+            f"{truth}, which is compacted, where {known} was committed",
+        )
         there = {record.offset: record for record in decode_records(data, position, header)}
-        for offset, record in there.items():
+        for offset, record in () if header.is_control else there.items():
             payload = lineage.payloads.get(offset)
             self._verdict.check(
-                payload is not None and record.value == payload.encode(),
+                payload is not None and Payload.of(record) == payload,
                 f"{who} has {record.value!r} at offset {offset} of {truth}, which is compacted, "
                 f"where {payload} was committed",
             )
         for offset in range(start_offset, header.next_offset):
             self._verdict.check(
-                offset in there or lineage.is_superseded(offset),
-                f"{who} lacks offset {offset} of {truth}, the newest of its key",
+                offset in there or lineage.may_be_removed(offset, self._now_s()),
+                f"{who} lacks offset {offset} of {truth}, which has to stay",
             )
 
     def _commit(
@@ -255,11 +293,22 @@ class RecordTruth:
     ) -> None:
         lineage.batches[batch.base_offset] = batch
         lineage.end_offset = batch.next_offset
-        if truth.topic.startswith("__") or header.is_control:
+        if truth.topic.startswith("__"):
             return
-        for delta, record in enumerate(decode_records(data, position, header)):
-            payload = Payload.decode(record.value or b"")
+        records = decode_records(data, position, header)
+        stays_until_s = self._now_s() + truth.delete_retention_s
+        if header.is_control:
+            lineage.stays_until_s[batch.base_offset] = stays_until_s
+            self._end_transaction(lineage, header, records[0])
+            return
+        if header.is_transactional:
+            offsets = range(batch.base_offset, batch.next_offset)
+            lineage.open.setdefault(header.producer_id, []).extend(offsets)
+        for delta, record in enumerate(records):
+            payload = Payload.of(record)
             lineage.payloads[batch.base_offset + delta] = payload
+            if record.value is None:
+                lineage.stays_until_s[batch.base_offset + delta] = stays_until_s
             self._verdict.check(
                 payload.topic_id == uuid_text(truth.topic_id),
                 f"{who} commits {payload} in {truth}, where it does not belong",
@@ -276,7 +325,15 @@ class RecordTruth:
                 f"{before} at offset {last_offset}",
             )
             lineage.newest[payload.producer] = batch.base_offset + delta
-            lineage.newest_of_key[payload.key] = batch.base_offset + delta
+            key = lineage.keys[batch.base_offset + delta] = record.key or b""
+            lineage.newest_of_key[key] = batch.base_offset + delta
+
+    @staticmethod
+    def _end_transaction(lineage: Lineage, header: BatchHeader, record: Record) -> None:
+        marker = read_end_transaction(record)
+        offsets = lineage.open.pop(header.producer_id, [])
+        if marker is not None and not marker.is_commit:
+            lineage.aborted.update(dict.fromkeys(offsets))
 
     def acknowledged(self, truth: PartitionTruth, base_offset: int, sent: list[Payload]) -> None:
         """Note records that were acknowledged to a producer with acks=all."""

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Final
 
+from spindle.metadata.features import TRANSACTION_VERSION
+
 _SETTINGS: Final = {
     "broker.heartbeat.interval.ms": "500",
     "broker.session.timeout.ms": "3000",
@@ -126,6 +128,7 @@ class Deeds:
         consumers: a group of the consumer protocol (KIP-848).
         rolls: a group whose members change between the classic and the consumer protocol.
         transactions: transactional producers and copiers that are to be exact.
+        transaction_versions: raises and lowers `transaction.version`.
         directories: moves replicas between the directories of their brokers.
         cordons: sets and removes cordons.
         quiet_failure: at the end, one directory fails while nothing else goes wrong.
@@ -151,6 +154,7 @@ class Deeds:
     consumers: bool = False
     rolls: bool = False
     transactions: bool = False
+    transaction_versions: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +164,7 @@ class Scenario:
     Attributes:
         is_dynamic: True for voters in the log, False for `controller.quorum.voters`.
         release: the release whose feature levels the cluster has at first; None for the newest.
+        features: other levels at first, as `name=level`; none beside a release.
         properties: further keys of every node.
         disk_s: the longest usual time of a disk job.
         rough_s: the time with faults.
@@ -176,8 +181,14 @@ class Scenario:
     rough_s: float = 8.0
     deeds: Deeds = Deeds()
     release: str | None = None
+    features: tuple[str, ...] = ()
     whole_s: float = 20.0
     calm_s: float = 60.0
+
+    @property
+    def are_clocks_right(self) -> bool:
+        """True if all clocks go at the right speed and none is set."""
+        return not self.chances.clock and all(plan.clock_rate == 1.0 for plan in self.nodes)
 
     @property
     def text(self) -> str:
@@ -188,7 +199,8 @@ class Scenario:
             if getattr(self.chances, name)
         )
         deeds = ", ".join(name for name in Deeds.__slots__ if getattr(self.deeds, name))
-        return f"seed {self.seed}: {roles}; {rough or 'nothing goes wrong'}; {deeds}"
+        levels = "".join(f"; {feature}" for feature in self.features)
+        return f"seed {self.seed}: {roles}; {rough or 'nothing goes wrong'}; {deeds}{levels}"
 
 
 def draw(seed: int) -> Scenario:
@@ -239,7 +251,7 @@ def draw(seed: int) -> Scenario:
         )
         # A group is converted back and forth only after some rounds of its members.
         rough_s += 16.0 * deeds.rolls
-    deeds = replace(deeds, transactions=Random(f"transactions {seed}").random() < 0.35)
+    deeds, features = _draw_transactions(seed, deeds, release)
     return Scenario(
         seed,
         nodes,
@@ -250,6 +262,7 @@ def draw(seed: int) -> Scenario:
         rough_s=rough_s,
         deeds=deeds,
         release=release,
+        features=features,
     )
 
 
@@ -288,6 +301,7 @@ def draw_disks(seed: int) -> Scenario:
         consumers=Random(f"consumers {seed}").random() < 0.2,
         rolls=base.deeds.rolls,
         transactions=base.deeds.transactions,
+        transaction_versions=base.deeds.transaction_versions,
     )
     nodes = tuple(
         replace(plan, directories=random.choice((2, 3, 3, 4))) if "broker" in plan.roles else plan
@@ -303,6 +317,19 @@ def draw_disks(seed: int) -> Scenario:
         rough_s=random.choice((4.0, 8.0)),
         release=None,
     )
+
+
+def _draw_transactions(
+    seed: int, deeds: Deeds, release: str | None
+) -> tuple[Deeds, tuple[str, ...]]:
+    """Return deeds with or without transactions, and feature levels at first."""
+    if Random(f"transactions {seed}").random() >= 0.35:
+        return deeds, ()
+    random = Random(f"transaction.version {seed}")
+    deeds = replace(deeds, transactions=True, transaction_versions=random.random() < 0.3)
+    if release is not None or random.random() >= 0.5:
+        return deeds, ()
+    return deeds, (f"{TRANSACTION_VERSION}={random.randint(0, 1)}",)
 
 
 def _calmer(chances: Chances, random: Random) -> Chances:

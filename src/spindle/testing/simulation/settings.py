@@ -19,6 +19,7 @@ from spindle.metadata.features import (
     LATEST_METADATA_VERSION,
     METADATA_VERSION,
     MINIMUM_METADATA_VERSION,
+    TRANSACTION_VERSION,
 )
 from spindle.metadata.image import MetadataImage
 from spindle.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
@@ -29,6 +30,7 @@ from spindle.testing.simulation.client import SimulatedClient
 from spindle.testing.simulation.cluster import SimulatedNode
 from spindle.testing.simulation.history import History
 from spindle.testing.simulation.metadata_truth import MetadataTruth
+from spindle.testing.simulation.scenario import Scenario
 from spindle.testing.simulation.topic import Topic
 from spindle.testing.simulation.verdict import Verdict
 
@@ -87,8 +89,24 @@ class SettingsAdmin:
         self._history = history
         self._random = random
 
+    async def change_some(
+        self, scenario: Scenario, random: Random, brokers: list[int], topics: list[Topic]
+    ) -> None:
+        """Change what changes in this scenario, by chance."""
+        deeds = scenario.deeds
+        if deeds.features and random.random() < 0.5:
+            await self.change_feature(keep_elr=scenario.chances.is_lossy)
+        if deeds.transaction_versions and random.random() < 0.6:
+            await self.change_transaction_version()
+        if deeds.configs:
+            await self.change_config(brokers, topics)
+
+    async def change_transaction_version(self) -> None:
+        """Raise or lower `transaction.version`."""
+        await self._change_level(TRANSACTION_VERSION, self._random.randint(0, 2))
+
     async def change_feature(self, *, keep_elr: bool) -> None:
-        """Raise or lower one feature level."""
+        """Raise or lower the level of another feature."""
         random = self._random
         names = (METADATA_VERSION, KRAFT_VERSION, *(() if keep_elr else (ELR_VERSION, ELR_VERSION)))
         name = random.choice(names)
@@ -96,8 +114,11 @@ class SettingsAdmin:
             level = random.randint(MINIMUM_METADATA_VERSION, LATEST_METADATA_VERSION)
         else:
             level = random.randint(0, 1)
+        await self._change_level(name, level)
+
+    async def _change_level(self, name: str, level: int) -> None:
         current = self._metadata.newest.features.levels.get(name, 0)
-        downgrade = random.choice((_SAFE_DOWNGRADE, _UNSAFE_DOWNGRADE))
+        downgrade = self._random.choice((_SAFE_DOWNGRADE, _UNSAFE_DOWNGRADE))
         kind = UpdateFeaturesRequest.FeatureUpdateKey
         self._history.note(f"{name} is to change from {current} to {level}")
         answer = await self._ask(

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Coroutine
 from random import Random
-from typing import Any
+from typing import Any, Final
 
 from spindle.common.ids import TopicPartition
 from spindle.raft.ready import Destination
@@ -40,6 +40,7 @@ from spindle.testing.simulation.verdict import Verdict
 from spindle.testing.simulation.voters import VoterAdmin
 
 CLIENT_HOST = "client"
+_DELETE_RETENTION_MS: Final = 3_000
 
 
 class SimulatedTraffic:
@@ -80,7 +81,7 @@ class SimulatedTraffic:
             self._client, invariants.metadata, verdict, history, Random(random.randbytes(8))
         )
         self._transactions = TransactionTraffic(
-            cluster.scenario.seed,
+            cluster.scenario,
             invariants.metadata,
             verdict,
             self._spawn,
@@ -171,6 +172,11 @@ class SimulatedTraffic:
 
     # -- the clients
 
+    @property
+    def _moving(self) -> list[Topic]:
+        """The topics whose replicas move."""
+        return [*self.topics, *self._transactions.topics]
+
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = self._loop.create_task(work, context=self._context.copy())
         task.add_done_callback(self._ended)
@@ -193,7 +199,8 @@ class SimulatedTraffic:
             await self._open(name, random.randint(1, 2), factor)
         await self._open_groups(names, factor)
         if self._cluster.scenario.deeds.transactions:
-            await self._transactions.open(admin, factor)
+            await self._transactions.create(admin, factor, self._invariants.records)
+            self._transactions.open()
         while self._is_administering:
             await asyncio.sleep(random.uniform(0.2, 2.0))
             chance = random.random()
@@ -206,20 +213,16 @@ class SimulatedTraffic:
                 await admin.elect_preferred()
             elif chance < 0.9:
                 replicas = random.sample(brokers, factor)
-                await admin.reassign(topic, random.randrange(topic.partitions), replicas)
+                moved = random.choice(self._moving) if self._transactions.topics else topic
+                await admin.reassign(moved, random.randrange(moved.partitions), replicas)
             deeds = self._cluster.scenario.deeds
             if deeds.voters:
                 await self.voters.change()
-            if deeds.features and random.random() < 0.5:
-                await self._settings.change_feature(
-                    keep_elr=self._cluster.scenario.chances.is_lossy
-                )
+            await self._settings.change_some(self._cluster.scenario, random, brokers, self.topics)
             if topic.may_lose and not topic.is_deleted and random.random() < 0.5:
                 await admin.elect_uncleanly(topic)
             if topic.may_trim and not topic.is_deleted and random.random() < 0.5:
                 await self._trim(topic, random.randrange(topic.partitions))
-            if deeds.configs:
-                await self._settings.change_config(brokers, self.topics)
         if self._cluster.scenario.deeds.voters:
             admin.waits_for = "the voters"
             await self.voters.complete()
@@ -235,7 +238,7 @@ class SimulatedTraffic:
             await asyncio.sleep(moves.uniform(0.1, 0.8))
             if not self.topics:
                 continue
-            topic = moves.choice(self.topics)
+            topic = moves.choice(self._moving)
             index, removed = moves.randrange(topic.partitions), moves.choice(brokers)
             others = [broker_id for broker_id in brokers if broker_id != removed]
             # Several times in a row: each removal begins a leader epoch, so that a leader which
@@ -252,7 +255,7 @@ class SimulatedTraffic:
             await asyncio.sleep(random.uniform(0.1, 1.0))
             if not self.topics:
                 continue
-            topic = random.choice(self.topics)
+            topic = random.choice(self._moving)
             broker = random.choice(self._cluster.brokers)
             place = Destination(broker.plan.node_id, broker.host, BROKER_PORT)
             path = random.choice(broker.config.log_dirs)
@@ -288,7 +291,7 @@ class SimulatedTraffic:
             configs["cleanup.policy"] = ",".join(policies)
             configs["segment.ms"] = "500"
             configs["min.cleanable.dirty.ratio"] = "0.01"
-            configs["delete.retention.ms"] = "1000"
+            configs["delete.retention.ms"] = str(_DELETE_RETENTION_MS)
         if "delete" in policies:
             configs["retention.ms"] = self._random.choice(("2000", "5000", "-1"))
         topic = await self._admin.create(name, partitions, replication_factor, configs)
@@ -299,6 +302,8 @@ class SimulatedTraffic:
             truth = self._invariants.records.of(topic.topic_id, name, index)
             truth.may_lose = may_lose
             truth.is_compacted = "compact" in policies
+            if self._cluster.scenario.are_clocks_right:
+                truth.delete_retention_s = _DELETE_RETENTION_MS / 1000
             for _ in range(self._random.randint(1, 2)):
                 self._produce(topic, index)
             self._consume(topic, index)

@@ -5,10 +5,12 @@ from typing import Any, Final
 from spindle.coordinator.offset_store import OffsetStore
 from spindle.coordinator.transactions import shard
 from spindle.coordinator.transactions.shard import TransactionShard
+from spindle.coordinator.transactions.transactions import MarkedTransaction
 from spindle.log.producers.state import ProducerState
 from spindle.log.segments.transaction_index import TransactionIndex
+from spindle.protocol.records.batch import NO_PRODUCER_ID
 from spindle.runtime.coordinator.offset_verification import OffsetVerification
-from spindle.testing.simulation.mutant import Function, Mutant, nothing
+from spindle.testing.simulation.mutant import Function, Mutant, always, nothing
 
 
 def _commit_all(original: Function) -> Function:
@@ -30,6 +32,31 @@ def _decide_again(original: Function) -> Function:
     return marked
 
 
+def _mark_at_once(original: Function) -> Function:
+    """Write the markers when the end is decided, before its record is committed."""
+
+    def change(self: Any, found: Any, new: Any, out: Any) -> None:
+        original(self, found, new, out)
+        if new.state.is_prepared and new.partitions:
+            marked = MarkedTransaction(
+                found.name, new.producer_id, new.producer_epoch, new.is_commit, new.client_version
+            )
+            self._write_markers(marked, new.partitions)
+
+    return change
+
+
+def _keep_epoch(original: Function) -> Function:
+    """Abort an open transaction and leave its producer the same epoch."""
+
+    def fenced(found: Any, version: int, new_producer_id: Any, now_ms: int) -> Any:
+        return found.metadata.prepared(
+            is_commit=False, client_version=0, next_producer_id=NO_PRODUCER_ID, now_ms=now_ms
+        )
+
+    return fenced
+
+
 async def _ask_nobody(*_: Any) -> None:
     """Take offsets without asking whether their partition belongs to the transaction."""
 
@@ -42,6 +69,13 @@ TRANSACTION_MUTANTS: Final[dict[str, Mutant]] = {
     ),
     "offsets of aborted transactions kept": Mutant(OffsetStore, "end_transaction", _commit_all),
     "offsets not verified": Mutant(OffsetVerification, "verify", lambda _: _ask_nobody),
+    "markers before the decision is committed": Mutant(
+        TransactionShard,
+        "_change",
+        _mark_at_once,
+        (Mutant(TransactionShard, "is_marking", always(True)),),
+    ),
+    "epoch kept at a fence": Mutant(shard, "fenced", _keep_epoch),
     "old transactions stay open": Mutant(TransactionShard, "_abort_timed_out", nothing),
     "decided transactions not continued": Mutant(
         TransactionShard, "_begin_marking", lambda _: lambda self, found, now_ms: True

@@ -28,6 +28,8 @@ from spindle.testing.simulation.coordinator_link import OF_GROUPS, CoordinatorLi
 from spindle.testing.simulation.copier import Copier, stable_offset
 from spindle.testing.simulation.metadata_truth import MetadataTruth
 from spindle.testing.simulation.partition_reader import PartitionReader
+from spindle.testing.simulation.record_truth import RecordTruth
+from spindle.testing.simulation.scenario import Scenario
 from spindle.testing.simulation.topic import Topic
 from spindle.testing.simulation.transactional_producer import (
     ProducerFenced,
@@ -42,6 +44,13 @@ COPIES: Final = "copies"
 _COPIERS: Final = "copiers"
 _READERS: Final = "readers"
 _PARTITIONS: Final = 2
+_MARKER_RETENTION_MS: Final = 10_000
+_COMPACTED: Final = {
+    "cleanup.policy": "compact",
+    "segment.ms": "500",
+    "min.cleanable.dirty.ratio": "0.01",
+    "delete.retention.ms": str(_MARKER_RETENTION_MS),
+}
 
 
 class TransactionTraffic:
@@ -54,7 +63,7 @@ class TransactionTraffic:
 
     def __init__(
         self,
-        seed: int,
+        scenario: Scenario,
         metadata: MetadataTruth,
         verdict: Verdict,
         spawn: Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"],
@@ -62,7 +71,8 @@ class TransactionTraffic:
     ) -> None:
         self.history = ClientHistory(must_read={_READERS: [LEDGER, COPIES]})
         self.topics: list[Topic] = []
-        self._random = Random(f"transactions of {seed}")
+        self._scenario = scenario
+        self._random = Random(f"transactions of {scenario.seed}")
         self._metadata = metadata
         self._verdict = verdict
         self._spawn = spawn
@@ -79,10 +89,25 @@ class TransactionTraffic:
         self._instances = 0
         self._questions = 0
 
-    async def open(self, admin: Admin, replication_factor: int) -> None:
-        """Create the topics and start all clients."""
+    async def create(self, admin: Admin, replication_factor: int, records: RecordTruth) -> None:
+        """Create the topics, which are compacted in some runs.
+
+        Their keys are unique, so that compaction removes only records of aborted transactions. A
+        replica that is behind for longer than `delete.retention.ms` may miss markers.
+        """
+        is_compacted = self._scenario.deeds.compacts
+        configs = _COMPACTED if is_compacted else {}
         for name in (LEDGER, COPIES):
-            self.topics.append(await admin.create(name, _PARTITIONS, replication_factor, {}))
+            topic = await admin.create(name, _PARTITIONS, replication_factor, configs)
+            for index in range(topic.partitions):
+                truth = records.of(topic.topic_id, topic.name, index)
+                truth.is_compacted = is_compacted
+                if self._scenario.are_clocks_right:
+                    truth.delete_retention_s = _MARKER_RETENTION_MS / 1000
+            self.topics.append(topic)
+
+    def open(self) -> None:
+        """Start all clients."""
         ledger, copies = self.topics
         self.history.copies.append(Copy(_COPIERS, LEDGER, COPIES))
         for name in ("writer1", "writer2"):
@@ -158,15 +183,18 @@ class TransactionTraffic:
 
     def _new_producer(self, transactional_id: str) -> TransactionalProducer:
         self._instances += 1
-        level = self._metadata.newest.features.levels.get(TRANSACTION_VERSION, 0)
+        is_old = self._version() >= 2 and self._random.random() >= 0.75
         return TransactionalProducer(
             f"{transactional_id}.{self._instances}",
             transactional_id,
             self._new_client(transactional_id),
             self._note,
             timeout_ms=self._random.choice((2_000, 3_000, 6_000)),
-            is_version_2=level >= 2 and self._random.random() < 0.75,
+            speaks_version_2=lambda: not is_old and self._version() >= 2,
         )
+
+    def _version(self) -> int:
+        return self._metadata.newest.features.levels.get(TRANSACTION_VERSION, 0)
 
     async def _write(self, name: str, topic: Topic) -> None:
         random = Random(self._random.randbytes(8))
@@ -191,6 +219,10 @@ class TransactionTraffic:
                 await asyncio.sleep(random.uniform(0.0, 0.3))
             if random.random() < 0.3:
                 await asyncio.sleep(random.uniform(0.0, 6.0))
+        if self._scenario.chances.clock:
+            # After a clock was set back, a transaction takes long to time out.
+            producer = self._working[name] = self._new_producer(name)
+            await producer.start()
 
     async def _fill(
         self, producer: TransactionalProducer, topic: Topic, number: int, random: Random
@@ -204,6 +236,9 @@ class TransactionTraffic:
                 topic, random.randrange(topic.partitions), record, payload_of(topic, record)
             )
             await asyncio.sleep(random.choice((0.0, 0.0, random.uniform(0.0, 0.5))))
+            if random.random() < 0.02:
+                # The process hangs, maybe for longer than its transaction may take.
+                await asyncio.sleep(random.uniform(1.0, 7.0))
         return number
 
     async def _go_on(

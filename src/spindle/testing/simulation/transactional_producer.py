@@ -1,7 +1,8 @@
 """A transactional producer: one instance of a transactional id, until it is fenced.
 
 With `transaction.version` below 2 it adds partitions before it writes to them; from 2 on the leader
-adds them, and each transaction has an epoch of its own (KIP-890).
+adds them, and each transaction has an epoch of its own (KIP-890). Each transaction goes by the
+version of its beginning.
 """
 
 import asyncio
@@ -109,7 +110,7 @@ class TransactionalProducer:
         note: Callable[[Event], None],
         *,
         timeout_ms: int,
-        is_version_2: bool,
+        speaks_version_2: Callable[[], bool],
     ) -> None:
         self.name = name
         self.transaction: str | None = None
@@ -119,7 +120,8 @@ class TransactionalProducer:
         self._client = client
         self._note = note
         self._timeout_ms = timeout_ms
-        self._is_version_2 = is_version_2
+        self._speaks_version_2 = speaks_version_2
+        self._is_version_2 = False
         self._coordinator = CoordinatorLink(client, transactional_id, OF_TRANSACTIONS)
         self._id = -1
         self._epoch = -1
@@ -153,6 +155,7 @@ class TransactionalProducer:
     def begin(self) -> str:
         """Begin a transaction and return its name."""
         self._count += 1
+        self._is_version_2 = self._speaks_version_2()
         self.transaction = f"{self.name}/{self._count}"
         self._added.clear()
         return self.transaction
@@ -171,7 +174,7 @@ class TransactionalProducer:
         self._added.add(where)
         now_ms = int(asyncio.get_running_loop().time() * 1000)
         batch = build_batch(
-            [SimpleRecord(value.key, value.encode(), now_ms)],
+            [SimpleRecord(value.encode(), value.encode(), now_ms)],
             producer_id=self._id,
             producer_epoch=self._epoch,
             base_sequence=self._sequences.get(where, 0),
