@@ -2,6 +2,7 @@
 kills, truncation, deleted records, retention and new leaders.
 """
 
+from dataclasses import replace
 from typing import NamedTuple
 
 from hypothesis import settings
@@ -16,7 +17,6 @@ from spindle.protocol.records.control import read_end_transaction
 from spindle.testing.filesystem import MemoryFileSystem
 
 CONFIG = LogConfig(
-    segment_bytes=500,
     segment_index_bytes=120,
     index_interval_bytes=60,
     retention_bytes=2_000,
@@ -49,10 +49,12 @@ class Span(NamedTuple):
 class TransactionsMachine(RuleBasedStateMachine):
     """Producers that write at most one transaction each at a time, and plain records."""
 
-    @initialize()
-    def begin(self) -> None:
+    @initialize(segment_bytes=st.sampled_from((500, 2_000)))
+    def begin(self, segment_bytes: int) -> None:
+        """Begin with segments of a few batches, or with ones of which a fetch gives many."""
+        self.config = replace(CONFIG, segment_bytes=segment_bytes)
         self.files = MemoryFileSystem()
-        self.log: Log = new_log(CONFIG, new_storage(self.files))
+        self.log: Log = new_log(self.config, new_storage(self.files))
         self.batches: list[Batch] = []
         self.number = 0
         self.high_watermark = 0
@@ -127,6 +129,23 @@ class TransactionsMachine(RuleBasedStateMachine):
         )
         self.batches.append(Batch(offset, offset, producer, epoch, (), is_commit))
 
+    @rule(
+        steps=st.lists(st.tuples(PRODUCERS, st.booleans()), min_size=4, max_size=8),
+        is_fetched=st.booleans(),
+    )
+    def interleave(self, steps: list[tuple[int, bool]], is_fetched: bool) -> None:
+        """Let several producers write, and end what they have begun.
+
+        Maybe a follower fetches all of it together, and leads.
+        """
+        for producer, is_end in steps:
+            if is_end:
+                self.end(producer, is_commit=True, bumps=False)
+            else:
+                self.write(producer, 1)
+        if is_fetched:
+            self.lead_elsewhere(2_000, is_replicated=True)
+
     @rule(count=st.integers(1, 3))
     def write_plainly(self, count: int) -> None:
         values = self.values(count)
@@ -175,7 +194,7 @@ class TransactionsMachine(RuleBasedStateMachine):
             self.log.close()
         self.log = reload(
             self.files,
-            CONFIG,
+            self.config,
             is_clean=is_clean,
             recovery_point=recovery_point,
             log_start_offset=start,
@@ -184,21 +203,28 @@ class TransactionsMachine(RuleBasedStateMachine):
         self.loaded_end_offset = self.log.log_end_offset
         self.log.update_high_watermark(self.high_watermark)
 
-    @rule()
-    def lead_elsewhere(self) -> None:
-        """Go on with a replica that has fetched everything from the log start on."""
+    @rule(fetch_bytes=st.sampled_from((1, 300, 2_000)), is_replicated=st.booleans())
+    def lead_elsewhere(self, fetch_bytes: int, is_replicated: bool) -> None:
+        """Go on with a replica that has fetched everything from the log start on.
+
+        It gets several batches at once, with the transactions of several producers.
+        """
         self.files = MemoryFileSystem()
-        replica = new_log(CONFIG, new_storage(self.files))
-        start = self.log.log_start_offset
-        for each in self.batches:
-            if each.last >= start:
-                if replica.log_end_offset < each.first:
-                    replica.truncate_fully_and_start_at(each.first)
-                found = self.log.read(each.first if each.first > start else start, 1, 2**60).records
-                replica.append_as_follower(bytes(found), 0, NOW_MS)
+        replica = new_log(self.config, new_storage(self.files))
+        start = offset = self.log.log_start_offset
+        while offset < self.log.log_end_offset:
+            found = self.log.read(offset, fetch_bytes, 2**60).records
+            placed = list(batches(found))
+            if replica.log_end_offset < placed[0][1].base_offset:
+                replica.truncate_fully_and_start_at(placed[0][1].base_offset)
+            position, last = placed[-1]
+            replica.append_as_follower(bytes(found[: position + last.size_bytes]), 0, NOW_MS)
+            offset = replica.log_end_offset
         if replica.log_end_offset < start:
             replica.truncate_fully_and_start_at(start)
         self.log = replica
+        if is_replicated:
+            self.high_watermark = replica.log_end_offset
         self.log.update_high_watermark(self.high_watermark)
         self.log.increment_log_start_offset(start)
 
