@@ -76,6 +76,28 @@ def test_a_mutant_of_transactions_is_caught(name: str) -> None:
     assert any(run_seed(seed, name).violation is not None for seed in seeds)
 
 
+@pytest.mark.parametrize(
+    ("name", "first"),
+    [
+        ("delete horizons ignored by compaction", 16),
+        ("last offsets lost by compaction", 22),
+        ("markers dropped by compaction", 17),
+    ],
+)
+def test_a_mutant_of_compaction_is_caught(name: str, first: int) -> None:
+    seeds = [seed for seed in range(first, first + SEEDS) if draw(seed).deeds.compacts]
+    assert any(run_seed(seed, name).violation is not None for seed in seeds)
+
+
+@pytest.mark.parametrize(
+    ("name", "first"),
+    [("epoch kept at a fence", 77), ("markers before the decision is committed", 13)],
+)
+def test_a_mutant_of_the_transaction_coordinator_is_caught(name: str, first: int) -> None:
+    seeds = [seed for seed in range(first, first + SEEDS) if draw(seed).deeds.transactions]
+    assert any(run_seed(seed, name).violation is not None for seed in seeds)
+
+
 @pytest.mark.parametrize("name", MUTANTS)
 def test_every_mutant_changes_code_that_exists(name: str) -> None:
     with applied(MUTANTS[name]):
