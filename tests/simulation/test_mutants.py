@@ -91,7 +91,7 @@ def test_a_mutant_of_compaction_is_caught(name: str, first: int) -> None:
 
 @pytest.mark.parametrize(
     ("name", "first"),
-    [("epoch kept at a fence", 77), ("markers before the decision is committed", 13)],
+    [("epoch kept at a fence", 77), ("markers before the decision is committed", 1)],
 )
 def test_a_mutant_of_the_transaction_coordinator_is_caught(name: str, first: int) -> None:
     seeds = [seed for seed in range(first, first + SEEDS) if draw(seed).deeds.transactions]

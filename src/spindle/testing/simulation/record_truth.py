@@ -11,13 +11,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from spindle.common.ids import TRANSACTIONS_TOPIC
 from spindle.common.uuids import Uuid, uuid_text
 from spindle.protocol.records.batch import BatchHeader, batches
 from spindle.protocol.records.control import read_end_transaction
 from spindle.protocol.records.record import Record, decode_records
+from spindle.testing.simulation.decision_truth import DecisionTruth
 from spindle.testing.simulation.verdict import Verdict
 
-_KEYS: Final = 4
+_KEYS: Final = 5
 
 
 class Payload(NamedTuple):
@@ -35,8 +37,11 @@ class Payload(NamedTuple):
 
     @property
     def key(self) -> bytes:
-        """Each producer has a few keys; compaction keeps the newest record of each."""
-        return f"{self.producer} {self.number % _KEYS}".encode()
+        """Each producer has a few keys; compaction keeps the newest record of each.
+
+        They do not come in turn, so that compaction may remove the last record of a batch alone.
+        """
+        return f"{self.producer} {self.number**2 % _KEYS}".encode()
 
     def encode(self) -> bytes:
         return f"{self.topic_id} {self.producer} {self.number}".encode()
@@ -167,6 +172,7 @@ class RecordTruth:
     def __init__(self, verdict: Verdict, now_s: Callable[[], float]) -> None:
         self._verdict = verdict
         self._now_s = now_s
+        self._decisions = DecisionTruth(verdict)
         self._partitions: dict[tuple[Uuid, int], PartitionTruth] = {}
 
     def of(self, topic_id: Uuid, topic: str, index: int) -> PartitionTruth:
@@ -293,13 +299,15 @@ class RecordTruth:
     ) -> None:
         lineage.batches[batch.base_offset] = batch
         lineage.end_offset = batch.next_offset
+        records = decode_records(data, position, header)
+        if truth.topic == TRANSACTIONS_TOPIC and not header.is_control:
+            self._decisions.committed(records)
         if truth.topic.startswith("__"):
             return
-        records = decode_records(data, position, header)
         stays_until_s = self._now_s() + truth.delete_retention_s
         if header.is_control:
             lineage.stays_until_s[batch.base_offset] = stays_until_s
-            self._end_transaction(lineage, header, records[0])
+            self._end_transaction(truth, lineage, header, records[0])
             return
         if header.is_transactional:
             offsets = range(batch.base_offset, batch.next_offset)
@@ -328,11 +336,15 @@ class RecordTruth:
             key = lineage.keys[batch.base_offset + delta] = record.key or b""
             lineage.newest_of_key[key] = batch.base_offset + delta
 
-    @staticmethod
-    def _end_transaction(lineage: Lineage, header: BatchHeader, record: Record) -> None:
+    def _end_transaction(
+        self, truth: PartitionTruth, lineage: Lineage, header: BatchHeader, record: Record
+    ) -> None:
         marker = read_end_transaction(record)
+        if marker is None:
+            return
+        self._decisions.marked(str(truth), header, marker)
         offsets = lineage.open.pop(header.producer_id, [])
-        if marker is not None and not marker.is_commit:
+        if not marker.is_commit:
             lineage.aborted.update(dict.fromkeys(offsets))
 
     def acknowledged(self, truth: PartitionTruth, base_offset: int, sent: list[Payload]) -> None:
