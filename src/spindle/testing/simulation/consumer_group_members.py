@@ -5,6 +5,7 @@ told: a partition has one owner at a time.
 """
 
 import asyncio
+import math
 from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any, Final, NamedTuple, Protocol
@@ -40,10 +41,15 @@ class GroupOwner(Protocol):
 
 
 class GivenPartition(NamedTuple):
-    """When a member sent the heartbeat that gave it a partition, and when it was answered."""
+    """When a member sent the heartbeat that gave it a partition, and when it was answered.
+
+    `released_s` is when it first sent that it owns the partition no more; it may not know whether
+    the coordinator has got that.
+    """
 
     asked_s: float
     got_s: float
+    released_s: float = math.inf
 
 
 Owned = frozenset[tuple[Uuid, int]]
@@ -76,8 +82,8 @@ class ConsumerGroupTruth:
             for partition in sorted(member.given.keys() & other.owned):
                 # The other one asked after this one had got the partition, and got it before this
                 # heartbeat was sent: the coordinator gave it away before this one released it.
-                given = other.given[partition]
-                if member.given[partition].got_s < given.asked_s and given.got_s < asked_s:
+                given, held = other.given[partition], member.given[partition]
+                if held.got_s < given.asked_s and given.got_s < min(asked_s, held.released_s):
                     topic_id, index = partition
                     self._verdict.violated(
                         f"{self.group_id}: {member.name} in epoch {member.epoch} and {other.name} "
@@ -170,6 +176,8 @@ class ConsumerGroupMember:
     async def _heartbeat(self, epoch: int, now_s: Callable[[], float]) -> None:
         """Send one heartbeat; in full unless the last one was answered."""
         is_full, asked_s, reported = not self._is_known, now_s(), self.owned
+        if is_full:
+            self._release(asked_s)
         answer = await self._link.ask(self._request(epoch, is_full=is_full))
         self._is_known = answer is not None and answer.error_code == ErrorCode.NONE
         if answer is None:
@@ -195,6 +203,12 @@ class ConsumerGroupMember:
             self._take(frozenset(_partitions(answer.assignment.topic_partitions)), asked_s, now_s())
             # The coordinator may give a revoked partition away only after it was told.
             self._is_known &= self.owned == reported
+
+    def _release(self, now_s: float) -> None:
+        """Note that the next heartbeat tells what is not owned any more."""
+        for partition in self.given.keys() - self.owned:
+            held = self.given[partition]
+            self.given[partition] = held._replace(released_s=min(held.released_s, now_s))
 
     def _take(self, owned: Owned, asked_s: float, now_s: float) -> None:
         new = GivenPartition(asked_s, now_s)
