@@ -1,10 +1,18 @@
 """Log directories that a running node uses no longer: empty ones, and ones whose disk is dead."""
 
+import asyncio
 import json
 import shutil
 from pathlib import Path
 
-from cluster_harness import eventually
+from cluster_harness import (
+    COMBINED,
+    cluster_homes,
+    create_replicated_topic,
+    eventually,
+    in_sync,
+    running_cluster,
+)
 from directory_harness import (
     add,
     alter,
@@ -130,5 +138,34 @@ def test_a_directory_is_not_retired_while_a_replica_moves_there(tmp_path: Path) 
             assert await node.broker.mover.alter(partition, target) == ErrorCode.NONE
             answer = await alter(client, DirectoryAction.RETIRE, target.path)
             assert "has 1 replica; move them" in answer.error_message
+
+    run(scenario)
+
+
+def test_a_dead_directory_is_retired_after_the_controller_knows_its_replicas(
+    tmp_path: Path,
+) -> None:
+    """Otherwise the leader in it would go on with an empty log."""
+    homes = cluster_homes(tmp_path, [COMBINED] * 3)
+
+    async def scenario() -> None:
+        async with running_cluster(homes) as nodes:
+            victim = nodes[1]
+            assert victim.broker is not None
+            path = homes[1].directories[1]
+            await victim.broker.directory_reports.stop()
+            await create_replicated_topic(victim, "t", 6)
+            await eventually(lambda: replicas_in(victim, path))
+            fail(victim, path)
+            await eventually(lambda: len(registered(nodes[0], 2)) == 1)
+            change = victim.broker.directory_changes.change(DirectoryAction.RETIRE, str(path))
+            task = asyncio.ensure_future(change)
+            async with connected(victim) as client:
+                for _ in range(20):  # meanwhile it would be retired
+                    await described(client)
+            assert not task.done()
+            victim.broker.directory_reports.start()
+            assert set((await task).replicas.values()) == {ReplicaState.CREATED}
+            await eventually(lambda: in_sync(nodes[0]))
 
     run(scenario)

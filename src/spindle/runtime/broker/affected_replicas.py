@@ -3,10 +3,11 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from spindle.common.ids import NO_LEADER, TopicPartition
-from spindle.common.uuids import Uuid
+from spindle.common.uuids import DIRECTORY_UNASSIGNED, Uuid
 from spindle.disks.alteration import DirectoryInUse, ReplicaState
 from spindle.disks.log_directory import LogDirectory
 from spindle.log.log import Log
+from spindle.metadata.image import MetadataImage
 from spindle.metadata.local_changes import hosted_replicas
 from spindle.metadata.partitions import PartitionRegistration
 from spindle.replicas.replica_manager import Replicas
@@ -28,6 +29,18 @@ class AffectedReplicas:
             for where, partition in self._hosted()
             if partition.directory(self._node_id) == directory_id
         ]
+
+    def is_any_unassigned(self, directory: LogDirectory, image: MetadataImage) -> bool:
+        """Return True if an image does not record yet that a replica is in this directory."""
+        known = [
+            image.topics.partition(each.topic_id, each.topic_partition.partition)
+            for each in self._replicas.in_directory(directory)
+        ]
+        return any(
+            one.directory(self._node_id) == DIRECTORY_UNASSIGNED
+            for one in known
+            if one is not None and self._node_id in one.replicas
+        )
 
     def states(
         self, affected: Iterable[TopicPartition], found: Sequence[Log]

@@ -267,6 +267,10 @@ class DirectoryChanges:
             raise _refused("metadata.version is below 3.7-IV2, which does not know directories")
         if failed.directory_id:
             await self._until_registered(failed.directory_id, is_wanted=False)
+        while not await self._parts.metadata.wait_for(
+            lambda image: not self._affected.is_any_unassigned(failed, image), _LOOK_AGAIN_S
+        ):
+            log.warning("the controller does not know yet which replicas were in %s", failed.path)
 
     def _known(self, path: str) -> LogDirectory:
         found = self._parts.replicas.directory_at(path)
