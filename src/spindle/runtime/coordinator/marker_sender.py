@@ -160,7 +160,7 @@ class MarkerSender:
         """Repeat the report alone: a leader may refuse to write a marker a second time."""
         if not self._is_closed:
             name = quoted(markers[0].transaction.transactional_id)
-            log.info("Markers of %s are reported again: %s", name, error)
+            log.debug("Markers of %s are reported again: %s", name, error)
             self._unreported += markers
             self._set_retry()
 
