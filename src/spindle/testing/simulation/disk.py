@@ -79,6 +79,10 @@ class SimulatedDisks(MemoryFileSystem):
             super().check(operation, path)
             self.operations.clear()
 
+    def _check_writable(self, operation: str, path: str) -> None:
+        if not self._is_observed:
+            super()._check_writable(operation, path)
+
     def refuse(self, error_number: int, operation: str, path: str) -> NoReturn:
         self.broken.update(d for d in self.directories if is_within(path, d))
         super().refuse(error_number, operation, path)

@@ -130,6 +130,7 @@ class TransactionalProducer:
         self._added: set[TopicPartition | str] = set()
         self._is_uncertain = False
         self._needs_new_epoch = False
+        self._is_promoted = False
 
     async def start(self) -> None:
         """Get the producer id and an epoch that fences earlier instances, or the next epoch.
@@ -149,13 +150,14 @@ class TransactionalProducer:
         )
         self._raise_for(code, "InitProducerId")
         self._take_epoch(answer.producer_id, answer.producer_epoch)
-        self._needs_new_epoch = False
+        self._needs_new_epoch = self._is_promoted = False
         self.is_started = True
 
     def begin(self) -> str:
         """Begin a transaction and return its name."""
         self._count += 1
-        self._is_version_2 = self._speaks_version_2()
+        was_version_2, self._is_version_2 = self._is_version_2, self._speaks_version_2()
+        self._is_promoted |= self._count > 1 and self._is_version_2 and not was_version_2
         self.transaction = f"{self.name}/{self._count}"
         self._added.clear()
         return self.transaction
@@ -169,6 +171,9 @@ class TransactionalProducer:
         """
         where = TopicPartition(topic.name, index)
         self._note(RecordSent(record, topic.name, self.transaction))
+        if self._is_promoted:
+            # The markers of the transaction before may be missing, and have the same epoch.
+            await self.start()
         if not self._is_version_2 and where not in self._added:
             await self._add_partition(where)
         self._added.add(where)
