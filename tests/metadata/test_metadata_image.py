@@ -252,13 +252,16 @@ def test_records_that_contradict_the_state_are_refused(record: Message) -> None:
         image_of([REGISTER, record])
 
 
-def test_directories_of_a_broker_that_registered_again_are_trusted_if_they_stayed() -> None:
+def test_directories_of_a_broker_are_trusted_if_they_stayed() -> None:
     a, b, c = uuid(1), uuid(2), uuid(3)
 
     def registered(*directories: bytes, epoch: int = 7) -> RegisterBrokerRecord:
         return RegisterBrokerRecord(broker_id=1, broker_epoch=epoch, log_dirs=list(directories))
 
-    def kept(*records: RegisterBrokerRecord) -> list[tuple[int, list[bytes]]]:
+    def failed(*left: bytes) -> BrokerRegistrationChangeRecord:
+        return BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=7, log_dirs=list(left))
+
+    def kept(*records: Message) -> list[tuple[int, list[bytes]]]:
         delta = MetadataDelta(image_of([registered(a, b)]))
         for record in records:
             delta.replay(record, 100)
@@ -269,3 +272,6 @@ def test_directories_of_a_broker_that_registered_again_are_trusted_if_they_staye
     # It may have failed and come back between the two images.
     assert kept(registered(a, b)) == [(1, [])]
     assert kept(registered(a, b, epoch=8)) == []
+    # Its replicas may begin again in other directories.
+    assert kept(failed(a)) == [(1, [a])]
+    assert kept(failed(a), registered(a, c)) == [(1, [a])]

@@ -132,7 +132,7 @@ class ClusterDelta:
         self._controllers = MapEditor(base.controllers)
         self._touched: dict[int, None] = {}
         self.amended: dict[int, None] = {}
-        """Brokers that registered again in the same epoch."""
+        """Brokers that registered again, or lost a directory, in the same epoch."""
 
     def clear(self) -> None:
         """Forget every registration, as at the start of a snapshot."""
@@ -201,6 +201,7 @@ class ClusterDelta:
             broker = replace(broker, is_in_controlled_shutdown=True)
         if record.log_dirs:
             broker = replace(broker, directories=sorted_directories(record.log_dirs))
+            self.amended[record.broker_id] = None
         if record.cordoned_log_dirs is not None:
             cordoned = tuple(bytes(entry) for entry in record.cordoned_log_dirs)
             broker = replace(broker, cordoned_directories=cordoned)
@@ -243,10 +244,10 @@ class ClusterDelta:
 
 
 def amended_directories(delta: ClusterDelta) -> Iterator[tuple[int, Sequence[Uuid]]]:
-    """Yield the brokers that registered again in the same epoch, with the directories they kept.
+    """Yield the brokers whose directories changed in the same epoch, with those that they kept.
 
-    Logs in these directories are as they were. All others were offline, or are new, and may lack
-    records that the broker had before.
+    Logs in these directories are as they were. All others have failed, were offline, or are new: a
+    replica that was in one of them may begin again, there or elsewhere, without its records.
     """
     for broker_id in delta.amended:
         before, now = delta.base.brokers.get(broker_id), delta.registration(broker_id)
