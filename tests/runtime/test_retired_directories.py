@@ -5,6 +5,7 @@ import json
 import shutil
 from pathlib import Path
 
+import pytest
 from cluster_harness import (
     COMBINED,
     cluster_homes,
@@ -98,6 +99,34 @@ def test_a_dead_directory_is_retired_unless_it_has_the_only_replica(tmp_path: Pa
             await eventually(lambda: replicas_in(node, other))
         async with running(home) as node, connected(node) as client:
             assert str(path) not in await described(client)
+
+    run(scenario)
+
+
+def test_a_retired_directory_is_not_reported_as_offline_when_its_disk_is_added_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = Home(tmp_path, 2).format()
+    path = home.directories[1]
+
+    async def scenario() -> None:
+        async with running(home) as node, connected(node) as client:
+            assert node.broker is not None
+            forgotten: list[bytes | None] = []
+            lifecycle = node.broker.lifecycle
+            register_again = lifecycle.register_again
+
+            def noting(readmitted: bytes | None = None) -> None:
+                forgotten.append(readmitted)
+                register_again(readmitted)
+
+            monkeypatch.setattr(lifecycle, "register_again", noting)
+            fail(node, path)
+            answer = await alter(client, DirectoryAction.RETIRE, path)
+            assert forgotten == [answer.directory_id]
+            added = await add(client, path)
+            assert (added.error_code, added.directory_id) == (0, answer.directory_id)
+            assert len(registered(node)) == 2
 
     run(scenario)
 

@@ -253,6 +253,9 @@ class DirectoryChanges:
             parts.on_changed()
         ports.open_directories.put_away(failed.path)
         log.info("log directory %s is retired; it had failed", failed.path)
+        if failed.directory_id:
+            # It is not reported as offline any more: its disk may be added again.
+            parts.lifecycle.register_again(failed.directory_id)
         states = self._affected.states(affected, ())
         return AlteredDirectory(failed.path, failed.directory_id, replicas=states)
 
