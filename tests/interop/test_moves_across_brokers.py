@@ -20,6 +20,9 @@ from peers.java_tools import JavaTools
 from peers.node import KafkaNode, Node
 from peers.trio import Trio, TrioPair, running
 
+# The first test starts six nodes.
+pytestmark = pytest.mark.timeout(300)
+
 TOPIC = "r"
 RECORDS = 4000
 LIMIT_S = 60.0
@@ -83,15 +86,6 @@ class Plan:
         code, lines = self._trio.answer("reassign-partitions", *self._words, *words)
         return code, sorted(line for line in lines if not line.startswith('{"version"'))
 
-    def cancelled(self) -> Answer:
-        """Cancel, and return what is said of the reassignment.
-
-        A replica that was created on its new broker before the request for its directory came moves
-        there; the tool may find that move, or fail because the replica is gone meanwhile.
-        """
-        _, lines = self.answer("--cancel")
-        return [line for line in lines if line.startswith("Successfully cancelled")]
-
     def until_complete(self) -> Answer:
         self._trio.until(
             # A broker may not know the new replicas yet: "... rather than ...".
@@ -104,12 +98,15 @@ class Plan:
 def test_replicas_move_to_other_brokers_and_into_named_directories(clusters: TrioPair) -> None:
     def script(trio: Trio) -> Answer:
         named = str(trio.nodes[3].log_dirs[1])
+        # Kafka's tool may fail to cancel a move of a replica that the cancellation has removed from
+        # its new broker, so the plan that is cancelled names no directories.
+        given_up = Plan(trio, clusters, ([2, 3], ["any", "any"]), ([3, 1], ["any", "any"]))
         plan = Plan(trio, clusters, ([2, 3], ["any", named]), ([3, 1], [named, "any"]))
         answers = [
-            plan.answer("--execute", "--throttle", "100000"),
-            plan.answer("--execute"),
-            plan.cancelled(),
-            plan.answer("--verify"),
+            given_up.answer("--execute", "--throttle", "100000"),
+            given_up.answer("--execute"),
+            given_up.answer("--cancel"),
+            given_up.answer("--verify"),
             plan.answer("--execute"),
             plan.until_complete(),
             trio.answer("topics", "--describe", "--topic", TOPIC),
