@@ -31,7 +31,8 @@ CHAPTERS: dict[str, list[Case]] = {
 # Intended differences: (pattern of the line, reason).
 DELIBERATE: list[tuple[str, str]] = [
     (
-        r"^(add_partitions_to_txn|alter_client_quotas|api_versions|consumer_group_describe|create_partitions|create_topics|delete_groups"
+        r"^(add_partitions_to_txn|alter_client_quotas|api_versions|consumer_group_describe|consumer_group_heartbeat|create_partitions"
+        r"|create_topics|delete_groups"
         r"|delete_topics|describe_acls|describe_client_quotas|describe_configs|describe_producers"
         r"|describe_transactions|elect_leaders"
         r"|list_config_resources|list_groups|list_offsets|list_transactions|metadata"

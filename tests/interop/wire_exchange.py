@@ -52,7 +52,7 @@ _BASE64_ID = re.compile(r"(?<![A-Za-z0-9_-])[A-Za-z0-9_-]{21}[AQgw](?![A-Za-z0-9
 _NAMING = (
     "name", "topic", "topic_name", "group_id", "resource_name", "resource_type",
     "member_id", "entity_type", "transactional_id",
-    "partition_index", "key", "log_dir", "broker_id", "feature", "user",
+    "partition_index", "key", "log_dir", "broker_id", "feature", "user", "topic_id",
 )  # fmt: skip
 
 # Fields whose value is a time, a size on the machine or a counter of the node.
@@ -271,8 +271,9 @@ def _field(message: Message, one: Field, state: State) -> Any:
     if one.name == "port" and value in (state.node.port, state.node.controller_port):
         return "<port>" if value == state.node.port else "<controller port>"
     if one.type == "uuid":
-        ids = value if isinstance(value, list) else [value]
-        return ["<id>" if any(each or b"") else "<zero id>" for each in ids]
+        names = {topic_id: name for name, topic_id in state.topic_ids.items()}
+        ids = [each or b"" for each in (value if isinstance(value, list) else [value])]
+        return [names.get(each, "<id>" if any(each) else "<zero id>") for each in ids]
     return comparable(value, state, one.name)
 
 

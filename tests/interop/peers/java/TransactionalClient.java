@@ -91,7 +91,7 @@ public final class TransactionalClient {
         }
         show("blocked by an open transaction", "read_committed");
         end(producer, "commit");
-        show("all is stable", "read_committed");
+        showStable("all is stable");
     }
 
     /** Offsets in transactions, with and without a member's generation. */
@@ -150,7 +150,7 @@ public final class TransactionalClient {
             send(second, 1, "second " + state);
             end(second, "commit");
         }
-        show("fenced ones are aborted", "read_committed");
+        showStable("fenced ones are aborted");
     }
 
     /** A producer that went away in a transaction: its heir aborts that one first. */
@@ -166,7 +166,7 @@ public final class TransactionalClient {
             closeNow(producer);
         }
         producer(id, 60_000).initTransactions();
-        show("of all turns", "read_committed");
+        showStable("of all turns");
     }
 
     /** A transaction that takes longer than it may is aborted by the coordinator. */
@@ -188,7 +188,7 @@ public final class TransactionalClient {
         other.beginTransaction();
         send(other, 0, "quick");
         end(other, "commit");
-        show("after a timeout", "read_committed");
+        showStable("after a timeout");
         attempt("timeout beyond the limit", () -> producer(id + "-long", 2_000_000_000).initTransactions());
     }
 
@@ -207,7 +207,7 @@ public final class TransactionalClient {
         producer.beginTransaction();
         send(producer, 0, "after the error");
         end(producer, "commit");
-        show("at last", "read_committed");
+        showStable("at last");
     }
 
     /** Without an abort, as if the process had ended. */
@@ -293,6 +293,22 @@ public final class TransactionalClient {
     }
 
     /** Print what a reader sees up to the end that it is shown. */
+    /** What committed transactions have left, once the markers of all are written. */
+    private void showStable(String what) throws Exception {
+        List<TopicPartition> both = List.of(place(0), place(1));
+        try (Consumer<byte[], byte[]> all = consumer(null, "read_uncommitted");
+                Consumer<byte[], byte[]> committed = consumer(null, "read_committed")) {
+            long limit = System.nanoTime() + 20_000_000_000L;
+            while (!all.endOffsets(both).equals(committed.endOffsets(both))) {
+                if (System.nanoTime() > limit) {
+                    throw new IllegalStateException("a transaction stays open");
+                }
+                Thread.sleep(50);
+            }
+        }
+        show(what, "read_committed");
+    }
+
     private void show(String what, String isolation) {
         List<String> lines = new ArrayList<>();
         try (Consumer<byte[], byte[]> consumer = consumer(null, isolation)) {
