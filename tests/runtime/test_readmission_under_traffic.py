@@ -18,7 +18,7 @@ from cluster_harness import (
     running_cluster,
 )
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
-from directory_harness import registered
+from directory_harness import fail, registered, replicas_in
 from node_harness import run
 
 from spindle.disks.alteration import DirectoryAction
@@ -104,16 +104,14 @@ def test_a_directory_fails_and_is_repaired_then_replaced_then_retired(tmp_path: 
             assert victim.broker is not None
             await create_replicated_topic(first, TOPIC, PARTITIONS)
             bootstrap = bootstrap_of(*nodes)
-            path = str(homes[1].directories[1])
+            path = homes[1].directories[1]
             writer = Writer(bootstrap)
             try:
                 for action in ("repaired", "replaced", "retired"):
                     await writer.more()
                     await eventually(lambda: in_sync(first))
-                    directory = victim.broker.replicas.directory_at(path)
-                    assert directory is not None
-                    assert victim.broker.replicas.in_directory(directory)
-                    directory.executor.fail(OSError(5, "Input/output error"))
+                    assert replicas_in(victim, path)
+                    fail(victim, path)
                     await eventually(lambda: len(registered(first, 2)) == 1)
                     await writer.more()
                     if action == "replaced":
@@ -121,10 +119,10 @@ def test_a_directory_fails_and_is_repaired_then_replaced_then_retired(tmp_path: 
                         os.mkdir(path)
                     is_kept = action != "retired"
                     changed = await victim.broker.directory_changes.change(
-                        DirectoryAction.READMIT if is_kept else DirectoryAction.RETIRE, path
+                        DirectoryAction.READMIT if is_kept else DirectoryAction.RETIRE, str(path)
                     )
                     assert changed.was_formatted is (action == "replaced")
-                    assert (victim.broker.replicas.directory_at(path) is not None) is is_kept
+                    assert (victim.broker.replicas.directory_at(str(path)) is not None) is is_kept
                     await eventually(lambda: in_sync(first))
                     await writer.more()
             finally:

@@ -23,7 +23,7 @@ from confluent_kafka import (
     Producer,
     TopicPartition,
 )
-from directory_harness import registered
+from directory_harness import fail, registered, replicas_in
 from node_harness import Home, connected, run, running
 
 from spindle.common.errors import ErrorCode
@@ -151,17 +151,15 @@ def test_a_directory_dies_under_transactions_and_comes_back(tmp_path: Path) -> N
             await create_replicated_topic(first, TOPIC, PARTITIONS)
             bootstrap = bootstrap_of(*nodes)
             writer = await asyncio.to_thread(Writer, bootstrap)
-            path = str(homes[1].directories[1])
+            path = homes[1].directories[1]
             try:
                 await writer.more()
                 await eventually(lambda: in_sync(first))
-                directory = victim.broker.replicas.directory_at(path)
-                assert directory is not None
-                assert victim.broker.replicas.in_directory(directory)
-                directory.executor.fail(OSError(5, "Input/output error"))
+                assert replicas_in(victim, path)
+                fail(victim, path)
                 await eventually(lambda: len(registered(first, 2)) == 1)
                 await writer.more()
-                await victim.broker.directory_changes.change(DirectoryAction.READMIT, path)
+                await victim.broker.directory_changes.change(DirectoryAction.READMIT, str(path))
                 await eventually(lambda: in_sync(first))
                 await writer.more()
             finally:

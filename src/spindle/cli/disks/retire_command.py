@@ -62,7 +62,7 @@ def retire_command(
 def _way_out(client: WireClient, broker: int, error: DirectoryInUse) -> Iterable[str]:
     yield f"{error.message}."
     yield from replica_lines(error.replicas)
-    if ReplicaState.PRESENT not in error.replicas.values():
+    if not _can_move(error):
         return
     plan = _plan(client, broker, error)
     yield ""
@@ -76,12 +76,16 @@ def _way_out(client: WireClient, broker: int, error: DirectoryInUse) -> Iterable
     yield json.dumps(plan)
 
 
+def _can_move(error: DirectoryInUse) -> bool:
+    return ReplicaState.PRESENT in error.replicas.values()
+
+
 def _plan(client: WireClient, broker: int, error: DirectoryInUse) -> dict[str, Any] | None:
     """Return a reassignment that moves the replicas to the broker's other directories in turn.
 
     None if no other directory takes replicas, or if those of the error are lost.
     """
-    if ReplicaState.PRESENT not in error.replicas.values():
+    if not _can_move(error):
         return None
     targets = [
         view.path
