@@ -7,8 +7,11 @@ from typing import Any
 import click
 import pytest
 
+from spindle.cli.disks import retire_command
 from spindle.cli.disks.group import disks
 from spindle.cli.main import run
+from spindle.common.ids import TopicPartition
+from spindle.disks.alteration import DirectoryInUse, ReplicaState
 
 
 def test_every_command_of_the_group_is_where_the_group_says() -> None:
@@ -58,6 +61,28 @@ def test_a_directory_is_added_and_retired_and_a_full_one_is_not(
     capsys.readouterr()
     assert run(("disks", "retire", "1", new)) == 0
     assert f"Broker 1 uses {new} no longer" in capsys.readouterr().out
+
+
+def test_no_move_is_advised_for_replicas_that_are_lost(
+    up: dict[str, Any],
+    bootstrap: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lost = {TopicPartition("t", 1): ReplicaState.OFFLINE}
+
+    def refuse(*_: object) -> None:
+        raise DirectoryInUse("/d2", lost, "/d2 is offline and has the only replica")
+
+    monkeypatch.setattr(retire_command, "alter_disks", refuse)
+    assert run(("disks", "retire", "1", "/d2")) == 1
+    refused = capsys.readouterr().err
+    assert "/d2 is offline and has the only replica." in refused
+    assert "LOST" in refused
+    assert "moves.json" not in refused
+    assert run(("disks", "retire", "1", "/d2", "--json")) == 1
+    document = json.loads(capsys.readouterr().out)
+    assert (document["replicas"][0]["state"], document["reassignment"]) == ("lost", None)
 
 
 def test_a_broker_that_is_not_there_is_named(
