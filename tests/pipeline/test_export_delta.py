@@ -15,11 +15,12 @@ from spindle.common.ids import TopicPartition
 from spindle.common.uuids import uuid_text
 from spindle.pipeline.errors import DataLoss
 from spindle.pipeline.export.continuation import remaining_ranges
-from spindle.pipeline.export.delta_table import ExportTable
+from spindle.pipeline.export.delta_table import DeltaExportTable
 from spindle.pipeline.export.model import (
     Coverage,
     ExportConflict,
     ExportRefused,
+    Growth,
     PartitionIdentity,
     PlannedRange,
     WrittenFile,
@@ -30,13 +31,16 @@ from spindle.pipeline.export.parquet_files import (
     parse_file_name,
     write_range,
 )
+from spindle.pipeline.export.portions import PortionSize, cut_portions
 from spindle.pipeline.export.row_format import row_format
 from spindle.pipeline.export.sources import export_source
+from spindle.pipeline.export.table import Portion
 from spindle.pipeline.records.columns import KAFKA_COLUMNS, arrow_schema
 
 T0 = TopicPartition("topic", 0)
 KEY = PartitionIdentity(TOPIC_ID, 0)
 SCHEMA = arrow_schema(KAFKA_COLUMNS)
+FIRST = {KEY: Growth(None, Coverage(0, 5))}
 
 
 @dataclass(frozen=True)
@@ -59,6 +63,9 @@ class FakeSource:
 
     def ranges(self) -> Sequence[PlannedRange]:
         return []
+
+    def log_bytes(self, ranges: Sequence[PlannedRange]) -> int:
+        return sum(each.end_offset - each.start_offset for each in ranges)
 
     def tasks(self, ranges: Sequence[PlannedRange]) -> list[tuple[PlannedRange, ...]]:
         return [tuple(ranges)]
@@ -91,17 +98,14 @@ def remaining(
 
 
 def test_a_new_partition_is_read_whole() -> None:
-    assert remaining([piece(5, 9), piece(0, 5)], None) == [(0, 5), (5, 9)]
+    assert remaining([piece(0, 9)], None) == [(0, 9)]
 
 
-@pytest.mark.parametrize(
-    ("end", "expected"),
-    [(0, [(0, 5), (5, 9)]), (3, [(3, 5), (5, 9)]), (5, [(5, 9)]), (9, []), (20, [])],
-)
+@pytest.mark.parametrize(("end", "expected"), [(0, [(0, 9)]), (3, [(3, 9)]), (9, []), (20, [])])
 def test_the_next_run_goes_on_where_the_table_ends(
     end: int, expected: list[tuple[int, int]]
 ) -> None:
-    assert remaining([piece(0, 5), piece(5, 9)], Coverage(0, end)) == expected
+    assert remaining([piece(0, 9)], Coverage(0, end)) == expected
 
 
 def test_another_topic_id_is_another_partition() -> None:
@@ -118,10 +122,45 @@ def test_a_gap_is_data_loss_or_refused() -> None:
         remaining([piece(5, 9)], Coverage(0, 3), explicit)
 
 
-def test_rows_before_the_table_begins_are_refused_only_when_asked_for() -> None:
-    with pytest.raises(ExportRefused, match="begins at offset 4"):
-        remaining([piece(0, 9)], Coverage(4, 6), FakeSource(start_is_explicit=True))
+def test_older_offsets_are_filled_in_only_when_asked_for() -> None:
+    explicit = FakeSource(start_is_explicit=True)
+    assert remaining([piece(0, 9)], Coverage(4, 6), explicit) == [(0, 4), (6, 9)]
+    assert remaining([piece(1, 4)], Coverage(4, 6), explicit) == [(1, 4)]
     assert remaining([piece(0, 9)], Coverage(4, 6)) == [(6, 9)]
+    with pytest.raises(ExportRefused, match=r"offsets \[3, 4\) would be missing.*End at 4"):
+        remaining([piece(0, 3)], Coverage(4, 6), explicit)
+
+
+def portions(
+    pieces: list[Piece], held: Coverage | None, size: PortionSize
+) -> list[list[tuple[int, int]]]:
+    covered = {} if held is None else {KEY: held}
+    size_bytes = FakeSource().log_bytes(pieces)
+    cut = cut_portions(pieces, size_bytes, covered, size)
+    return [[(each.start_offset, each.end_offset) for each in portion] for portion in cut]
+
+
+def test_portions_have_a_slice_of_every_partition() -> None:
+    other = replace(piece(0, 2), partition=TopicPartition("topic", 1))
+    small = PortionSize(log_bytes=5)
+    assert portions([piece(0, 10), other], None, small) == [
+        [(0, 3), (0, 1)],
+        [(3, 6), (1, 2)],
+        [(6, 10)],
+    ]
+    assert portions([piece(0, 10)], None, PortionSize()) == [[(0, 10)]]
+    by_rows = PortionSize(offsets=4)
+    assert portions([piece(3, 13)], None, by_rows) == [[(3, 6)], [(6, 9)], [(9, 13)]]
+    with pytest.raises(ValueError, match="a portion of 0 rows: want 1 or more"):
+        PortionSize(offsets=0)
+
+
+def test_the_table_is_contiguous_after_every_portion() -> None:
+    two = PortionSize(offsets=4)
+    assert portions([piece(0, 4), piece(6, 10)], Coverage(4, 6), two) == [
+        [(2, 4), (6, 8)],
+        [(0, 2), (8, 10)],
+    ]
 
 
 def test_file_names_say_what_is_inside() -> None:
@@ -184,10 +223,10 @@ def test_encodings_that_make_no_sense_are_refused() -> None:
 
 def test_a_table_keeps_the_encoding_of_its_first_run(tmp_path: Path) -> None:
     files = write(tmp_path, 0, 5, "aa")
-    ExportTable(str(tmp_path)).commit(SCHEMA, files, {KEY: Coverage(0, 5)}, {"topic": TOPIC_ID})
+    DeltaExportTable(str(tmp_path)).commit(Portion(SCHEMA, files, FIRST, {"topic": TOPIC_ID}))
     wanted = row_format(KAFKA_COLUMNS, "string", "binary").schema()
     with pytest.raises(ExportRefused, match=r"columns key binary, .*; the export has key string"):
-        ExportTable(str(tmp_path)).check_schema(wanted)
+        DeltaExportTable(str(tmp_path)).check_schema(wanted)
 
 
 def write(path: Path, start: int, end: int, run_id: str) -> list[WrittenFile]:
@@ -202,54 +241,81 @@ def offsets(path: Path) -> list[int]:
 
 def test_commits_carry_what_the_table_covers(tmp_path: Path) -> None:
     path = str(tmp_path)
-    assert ExportTable(path).coverage(KEY) is None
-    assert ExportTable(path).version is None
+    assert DeltaExportTable(path).coverage(KEY) is None
+    assert DeltaExportTable(path).version is None
     files = write(tmp_path, 2, 5, "aa")
     assert not DeltaTable.is_deltatable(path)
-    ExportTable(path).commit(SCHEMA, files, {KEY: Coverage(2, 5)}, {"topic": TOPIC_ID})
+    DeltaExportTable(path).commit(
+        Portion(SCHEMA, files, {KEY: Growth(None, Coverage(2, 5))}, {"topic": TOPIC_ID})
+    )
     assert offsets(tmp_path) == [2, 3, 4]
-    assert ExportTable(path).coverage(KEY) == Coverage(2, 5)
+    assert DeltaExportTable(path).coverage(KEY) == Coverage(2, 5)
     write(tmp_path, 5, 8, "orphan")
     files = write(tmp_path, 5, 8, "bb")
-    version = ExportTable(path).commit(SCHEMA, files, {KEY: Coverage(2, 8)}, {"topic": TOPIC_ID})
+    version = DeltaExportTable(path).commit(
+        Portion(SCHEMA, files, {KEY: Growth(Coverage(2, 5), Coverage(2, 8))}, {"topic": TOPIC_ID})
+    )
     assert version == 1
     assert offsets(tmp_path) == [2, 3, 4, 5, 6, 7]
-    assert ExportTable(path).coverage(KEY) == Coverage(2, 8)
+    assert DeltaExportTable(path).coverage(KEY) == Coverage(2, 8)
 
 
 def test_coverage_survives_compaction(tmp_path: Path) -> None:
     path = str(tmp_path)
     for start in (0, 5):
         files = write(tmp_path, start, start + 5, "aa")
-        coverage = {KEY: Coverage(0, start + 5)}
-        ExportTable(path).commit(SCHEMA, files, coverage, {"topic": TOPIC_ID})
+        before = Coverage(0, start) if start else None
+        coverage = {KEY: Growth(before, Coverage(0, start + 5))}
+        DeltaExportTable(path).commit(Portion(SCHEMA, files, coverage, {"topic": TOPIC_ID}))
     DeltaTable(path).optimize.compact()
     names = [uri.rpartition("/")[2] for uri in DeltaTable(path).file_uris()]
     assert [parse_file_name(name) for name in names] == [None]
-    assert ExportTable(path).coverage(KEY) == Coverage(0, 10)
+    assert DeltaExportTable(path).coverage(KEY) == Coverage(0, 10)
     assert offsets(tmp_path) == list(range(10))
 
 
 def test_the_second_of_two_runs_is_refused(tmp_path: Path) -> None:
     path = str(tmp_path)
-    first, second = ExportTable(path), ExportTable(path)
-    coverage = {KEY: Coverage(0, 5)}
-    first.commit(SCHEMA, write(tmp_path, 0, 5, "aa"), coverage, {"topic": TOPIC_ID})
+    first, second = DeltaExportTable(path), DeltaExportTable(path)
+    coverage = FIRST
+    first.commit(Portion(SCHEMA, write(tmp_path, 0, 5, "aa"), coverage, {"topic": TOPIC_ID}))
     with pytest.raises(ExportConflict, match="run again"):
-        second.commit(SCHEMA, write(tmp_path, 0, 5, "bb"), coverage, {"topic": TOPIC_ID})
-    third, fourth = ExportTable(path), ExportTable(path)
-    coverage = {KEY: Coverage(0, 9)}
-    third.commit(SCHEMA, write(tmp_path, 5, 9, "cc"), coverage, {"topic": TOPIC_ID})
+        second.commit(Portion(SCHEMA, write(tmp_path, 0, 5, "bb"), coverage, {"topic": TOPIC_ID}))
+    third, fourth = DeltaExportTable(path), DeltaExportTable(path)
+    coverage = {KEY: Growth(Coverage(0, 5), Coverage(0, 9))}
+    third.commit(Portion(SCHEMA, write(tmp_path, 5, 9, "cc"), coverage, {"topic": TOPIC_ID}))
     with pytest.raises(ExportConflict, match="run again"):
-        fourth.commit(SCHEMA, write(tmp_path, 5, 9, "dd"), coverage, {"topic": TOPIC_ID})
+        fourth.commit(Portion(SCHEMA, write(tmp_path, 5, 9, "dd"), coverage, {"topic": TOPIC_ID}))
     assert offsets(tmp_path) == list(range(9))
+
+
+def test_old_offsets_are_filled_in_while_new_ones_are_appended(tmp_path: Path) -> None:
+    path = str(tmp_path)
+    held, topics = Coverage(5, 8), {"topic": TOPIC_ID}
+    files = write(tmp_path, 5, 8, "aa")
+    DeltaExportTable(path).commit(Portion(SCHEMA, files, {KEY: Growth(None, held)}, topics))
+    behind, ahead, late = (DeltaExportTable(path) for _ in range(3))
+    for table, before, start, end in (
+        (ahead, held, 8, 9),
+        (behind, held, 3, 5),
+        (behind, Coverage(3, 8), 0, 3),
+        (ahead, Coverage(5, 9), 9, 11),
+    ):
+        after = Coverage(min(start, before.start), max(end, before.end))
+        files = write(tmp_path, start, end, "bb")
+        table.commit(Portion(SCHEMA, files, {KEY: Growth(before, after)}, topics))
+    assert DeltaExportTable(path).coverage(KEY) == Coverage(0, 11)
+    assert offsets(tmp_path) == list(range(11))
+    for after in (Coverage(3, 8), Coverage(5, 9)):
+        with pytest.raises(ExportConflict):
+            late.commit(Portion(SCHEMA, [], {KEY: Growth(held, after)}, topics))
 
 
 def test_a_table_knows_topics_of_another_id_and_other_columns(tmp_path: Path) -> None:
     path = str(tmp_path)
     files = write(tmp_path, 0, 5, "aa")
-    ExportTable(path).commit(SCHEMA, files, {KEY: Coverage(0, 5)}, {"topic": TOPIC_ID})
-    table = ExportTable(path)
+    DeltaExportTable(path).commit(Portion(SCHEMA, files, FIRST, {"topic": TOPIC_ID}))
+    table = DeltaExportTable(path)
     assert not table.is_other_topic("topic", TOPIC_ID)
     assert table.is_other_topic("topic", OTHER_ID)
     assert not table.is_other_topic("other", OTHER_ID)
@@ -261,7 +327,7 @@ def test_a_table_knows_topics_of_another_id_and_other_columns(tmp_path: Path) ->
 
 def test_statistics_let_readers_skip_files(tmp_path: Path) -> None:
     files = write(tmp_path, 0, 5, "aa")
-    ExportTable(str(tmp_path)).commit(SCHEMA, files, {KEY: Coverage(0, 5)}, {"topic": TOPIC_ID})
+    DeltaExportTable(str(tmp_path)).commit(Portion(SCHEMA, files, FIRST, {"topic": TOPIC_ID}))
     actions = pa.table(DeltaTable(tmp_path).get_add_actions(flatten=True)).to_pylist()
     assert actions[0]["num_records"] == 5
     assert (actions[0]["min.offset"], actions[0]["max.offset"]) == (0, 4)

@@ -1,12 +1,12 @@
 """Where an export continues: the planned ranges without those that the table holds.
 
 A table holds one contiguous range of offsets for each (topic id, partition). A run appends to its
-end. A run that would leave a gap or repeat rows is refused before any record is read.
+end. A run with an explicit start before the table's first offset also fills in the offsets between
+the two. A run that would leave a gap is refused before any record is read.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from itertools import groupby
 from typing import Any
 
 from spindle.common.uuids import uuid_text
@@ -30,44 +30,50 @@ def remaining_ranges(
     planned: Iterable[PlannedRange],
     covered: Mapping[PartitionIdentity, Coverage],
 ) -> list[PlannedRange]:
-    """Return the parts of `planned` that the table does not hold yet.
+    """Return the parts of `planned` that the table does not hold yet, one or two for a partition.
+
+    Args:
+        planned: One range for a partition.
 
     Raises:
-        ExportRefused: an explicit start is before the table's first offset or leaves a gap.
+        ExportRefused: an explicit start or end leaves a gap.
         DataLoss: retention removed offsets that were to be exported next.
     """
     remaining: list[PlannedRange] = []
-    ordered = sorted(planned, key=lambda piece: (key_of(piece), piece.start_offset))
-    for key, group in groupby(ordered, key_of):
-        pieces = list(group)
-        held = covered.get(key)
-        if held is not None:
-            _check_contiguous(source, pieces, held)
-            pieces = [
-                _from_offset(piece, held.end) for piece in pieces if piece.end_offset > held.end
-            ]
-        remaining += pieces
+    for piece in sorted(planned, key=key_of):
+        held = covered.get(key_of(piece))
+        if held is None:
+            remaining.append(piece)
+            continue
+        _check_contiguous(source, piece, held)
+        if source.start_is_explicit and piece.start_offset < held.start:
+            remaining.append(_part(piece, piece.start_offset, held.start))
+        if piece.end_offset > held.end:
+            remaining.append(_part(piece, max(piece.start_offset, held.end), piece.end_offset))
     return remaining
 
 
-def _from_offset(piece: Any, start_offset: int) -> Any:
-    """Return the range from `start_offset` on; the ranges of every source are dataclasses."""
-    if piece.start_offset >= start_offset:
-        return piece
-    return replace(piece, start_offset=start_offset)
+def extended(held: Coverage | None, piece: PlannedRange) -> Coverage:
+    """Return the coverage of a partition after the export of a range next to it."""
+    if held is None:
+        return Coverage(piece.start_offset, piece.end_offset)
+    return Coverage(min(held.start, piece.start_offset), max(held.end, piece.end_offset))
 
 
-def _check_contiguous(source: ExportSource, pieces: Sequence[PlannedRange], held: Coverage) -> None:
-    first = pieces[0]
-    name = f"{first.partition} (topic id {uuid_text(first.topic_id)})"
-    if source.start_is_explicit and first.start_offset < held.start:
+def _part(piece: Any, start_offset: int, end_offset: int) -> Any:
+    """Return a part of a range; the ranges of every source are dataclasses."""
+    return replace(piece, start_offset=start_offset, end_offset=end_offset)
+
+
+def _check_contiguous(source: ExportSource, piece: PlannedRange, held: Coverage) -> None:
+    name = f"{piece.partition} (topic id {uuid_text(piece.topic_id)})"
+    if source.start_is_explicit and piece.end_offset < held.start:
         raise ExportRefused(
-            f"{name}: the table begins at offset {held.start}; rows from {first.start_offset} on "
-            "cannot be put before them. Leave out the starting offset to continue at the end, or "
-            "use another table"
+            f"{name}: offsets [{piece.end_offset}, {held.start}) would be missing in the table, "
+            f"which begins at {held.start}. End at {held.start} or later to fill in older offsets"
         )
-    if first.start_offset > held.end:
-        gap = f"{name}: offsets [{held.end}, {first.start_offset}) would be missing in the table"
+    if piece.start_offset > held.end:
+        gap = f"{name}: offsets [{held.end}, {piece.start_offset}) would be missing in the table"
         if source.start_is_explicit:
             raise ExportRefused(f"{gap}. Leave out the starting offset to continue at the end")
         if source.fail_on_data_loss:

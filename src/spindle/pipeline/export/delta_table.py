@@ -2,13 +2,14 @@
 
 The table's own log keeps these offsets as application transactions, which delta-rs checks for
 conflicts. There are two for each (topic id, partition): one with the end offset and one with the
-first offset. A third one, named after the topic, holds a fingerprint of the topic id; it differs
-when a topic was deleted and created again. File names repeat the offsets; they are used where a
-retention setting has removed the transactions.
+first offset. A commit writes only those that it changes, so that one run can append new offsets
+while another one fills in old ones. A third one, named after the topic, holds a fingerprint of the
+topic id; it differs when a topic was deleted and created again. File names repeat the offsets; they
+are used where a retention setting has removed the transactions.
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -21,25 +22,28 @@ from deltalake.transaction import AddAction, create_table_with_add_actions
 from spindle.common.uuids import Uuid, uuid_text
 from spindle.pipeline.export.model import (
     Coverage,
-    ExportConflict,
     ExportRefused,
     PartitionIdentity,
     WrittenFile,
 )
 from spindle.pipeline.export.parquet_files import parse_file_name
+from spindle.pipeline.export.table import Portion, conflict, coverage_after
 
 _PREFIX: Final = "spindle"
 _LATEST_STATISTIC_MS: Final = 253402300799999
 """The last millisecond of the year 9999: later times have no text form in a Delta statistic."""
 
 
-class ExportTable:
-    """A snapshot of the table at `path`, which may not exist yet."""
+class DeltaExportTable:
+    """A snapshot of the Delta table at `path`, which may not exist yet."""
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self._table = DeltaTable(path) if DeltaTable.is_deltatable(path) else None
-        self._by_name = self._coverage_by_name()
+        self._load()
+
+    @property
+    def data_directory(self) -> Path:
+        return Path(self.path)
 
     @property
     def version(self) -> int | None:
@@ -77,40 +81,49 @@ class ExportTable:
             return held
         return Coverage(min(held.start, named.start), max(held.end, named.end))
 
-    def commit(
-        self,
-        schema: pa.Schema,
-        files: Sequence[WrittenFile],
-        covered: Mapping[PartitionIdentity, Coverage],
-        topics: Mapping[str, Uuid],
-    ) -> int:
+    def commit(self, portion: Portion) -> int:
         """Add the files to the table, record its new coverage, and return its new version.
-
-        `covered` has the whole coverage of every partition that this export extends.
 
         Raises:
             ExportConflict: another writer committed for one of these partitions.
         """
         properties = CommitProperties(
             custom_metadata={"spindle.export": "1"},
-            app_transactions=list(_transactions(covered, topics)),
+            app_transactions=list(self._transactions(portion)),
         )
-        actions = [_add_action(self.path, file, schema.names) for file in files]
-        delta_schema = Schema.from_arrow(schema)
+        names = portion.schema.names
+        actions = [_add_action(self.path, file, names) for file in portion.files]
+        schema = Schema.from_arrow(portion.schema)
         try:
             if self._table is None:
                 create_table_with_add_actions(
-                    self.path, delta_schema, actions, "error", commit_properties=properties
+                    self.path, schema, actions, "error", commit_properties=properties
                 )
             else:
                 self._table.create_write_transaction(
-                    list(actions), "append", delta_schema, commit_properties=properties
+                    list(actions), "append", schema, commit_properties=properties
                 )
         except (CommitFailedError, DeltaError) as error:
-            raise ExportConflict(
-                f"the table {self.path} was changed by another export: {error}; run again"
-            ) from error
-        return int(DeltaTable(self.path).version())
+            raise conflict(self.path, error) from error
+        self._load()
+        assert self._table is not None
+        return int(self._table.version())
+
+    def _load(self) -> None:
+        self._table = DeltaTable(self.path) if DeltaTable.is_deltatable(self.path) else None
+        self._by_name = self._coverage_by_name()
+
+    def _transactions(self, portion: Portion) -> Iterable[Transaction]:
+        """Return what the portion changes; delta-rs refuses it if another commit changed it too."""
+        for topic, topic_id in portion.topics.items():
+            if self._transaction(_topic_app(topic)) != _fingerprint(topic_id):
+                yield Transaction(_topic_app(topic), _fingerprint(topic_id))
+        for key, after in coverage_after(self, portion).items():
+            held = self.coverage(key)
+            if held is None or held.start != after.start:
+                yield Transaction(_start_app(key), after.start)
+            if held is None or held.end != after.end:
+                yield Transaction(_end_app(key), after.end)
 
     def _transaction(self, app: str) -> int | None:
         if self._table is None:
@@ -153,16 +166,6 @@ def _fingerprint(topic_id: Uuid) -> int:
     """Fold a topic id into 63 bits, the size of a transaction version."""
     high, low = int.from_bytes(topic_id[:8], "big"), int.from_bytes(topic_id[8:], "big")
     return (high ^ low) >> 1
-
-
-def _transactions(
-    covered: Mapping[PartitionIdentity, Coverage], topics: Mapping[str, Uuid]
-) -> Iterable[Transaction]:
-    for topic, topic_id in topics.items():
-        yield Transaction(_topic_app(topic), _fingerprint(topic_id))
-    for key, held in covered.items():
-        yield Transaction(_start_app(key), held.start)
-        yield Transaction(_end_app(key), held.end)
 
 
 def _add_action(path: str, file: WrittenFile, columns: Sequence[str]) -> AddAction:

@@ -30,6 +30,35 @@ class Coverage(NamedTuple):
     end: int
 
 
+class Growth(NamedTuple):
+    """The coverage of a partition before and after a portion. It grows at its start, end or both.
+
+    `before` is None for a partition that the table does not hold.
+    """
+
+    before: Coverage | None
+    after: Coverage
+
+    def onto(self, held: Coverage | None) -> Coverage | None:
+        """Return the coverage after the portion of a table that holds `held` now.
+
+        Return None if another writer has moved a side that this portion moves. The other side may
+        have moved: new offsets can be appended while older ones are filled in.
+        """
+        if self.before is None or held is None:
+            return self.after if self.before == held else None
+        moves_start = self.after.start != self.before.start
+        moves_end = self.after.end != self.before.end
+        if moves_start and held.start != self.before.start:
+            return None
+        if moves_end and held.end != self.before.end:
+            return None
+        return Coverage(
+            self.after.start if moves_start else held.start,
+            self.after.end if moves_end else held.end,
+        )
+
+
 class PlannedRange(Protocol):
     """Offsets [start_offset, end_offset) of a partition, as a source plans them."""
 
@@ -51,7 +80,11 @@ class ExportSource(Protocol):
     fail_on_data_loss: bool
 
     def ranges(self) -> Sequence[PlannedRange]:
-        """Return all ranges to read now, by partition and offset, without gaps in a partition."""
+        """Return the ranges to read now, one for each partition that has any."""
+        ...
+
+    def log_bytes(self, ranges: Sequence[PlannedRange]) -> int:
+        """Return the size of the ranges in the log, as far as it can be estimated."""
         ...
 
     def tasks(self, ranges: Sequence[PlannedRange]) -> list[tuple[PlannedRange, ...]]:
@@ -80,11 +113,20 @@ class WrittenFile:
 
 @dataclass(frozen=True, slots=True)
 class ExportProgress:
-    """The progress of an export: finished tasks and the rows they wrote."""
+    """The progress of an export: rows written, and the shares of the work that are done.
+
+    Tasks are those of the current portion. Offsets are those of finished portions and tasks; rows
+    are fewer than offsets where a topic was compacted or has transactions.
+    """
 
     tasks_done: int
     tasks_total: int
     rows: int
+    size_bytes: int = 0
+    offsets_done: int = 0
+    offsets_total: int = 0
+    portions_done: int = 0
+    portions_total: int = 1
 
 
 ProgressCallback: TypeAlias = Callable[[ExportProgress], None]
@@ -92,7 +134,10 @@ ProgressCallback: TypeAlias = Callable[[ExportProgress], None]
 
 @dataclass(frozen=True, slots=True)
 class ExportedPartition:
-    """The offsets [start_offset, end_offset) of a partition that one run added."""
+    """The offsets [start_offset, end_offset) of a partition that one run added.
+
+    A run that appends and fills in older offsets has two of them for a partition.
+    """
 
     partition: TopicPartition
     topic_id: Uuid
@@ -103,7 +148,10 @@ class ExportedPartition:
 
 @dataclass(frozen=True, slots=True)
 class ExportResult:
-    """The outcome of a run. `version` is that of the table, None while there is no table."""
+    """The outcome of a run. `version` is that of the table, None while there is no table.
+
+    `portions` is the number of commits.
+    """
 
     path: str
     version: int | None
@@ -111,6 +159,7 @@ class ExportResult:
     files: int
     size_bytes: int
     partitions: tuple[ExportedPartition, ...]
+    portions: int = 0
 
     @property
     def is_empty(self) -> bool:

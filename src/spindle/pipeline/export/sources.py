@@ -1,20 +1,29 @@
 """The two sources of this package in the form that an export uses."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, cast
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast
 
+from spindle.client.wire.cluster import WireClient
+from spindle.common.ids import TopicPartition
+from spindle.common.uuids import uuid_text
+from spindle.pipeline.errors import DataLoss
 from spindle.pipeline.export.model import ExportSource, PlannedRange
 from spindle.pipeline.segments.live import live_cluster
 from spindle.pipeline.segments.options import SegmentOptions, parse_segment_options
-from spindle.pipeline.segments.partitions import readable_partitions
+from spindle.pipeline.segments.partitions import ReadablePartition, readable_partitions
 from spindle.pipeline.segments.pushdown import PushedFilters
 from spindle.pipeline.segments.ranges import (
     SegmentRange,
+    log_bytes,
     plan_tasks,
     range_of,
     resolve_ranges,
 )
 from spindle.pipeline.segments.reader import read_range, read_settings
+
+if TYPE_CHECKING:
+    from spindle.pipeline.sources.broker_ranges import OffsetRange
 
 
 def export_source(name: str, options: Mapping[str, str]) -> ExportSource:
@@ -48,15 +57,29 @@ class SegmentsExport:
         resolved = resolve_ranges(self._options, partitions, PushedFilters())
         return [range_of(partition, start, end) for partition, start, end in resolved]
 
+    def log_bytes(self, ranges: Sequence[PlannedRange]) -> int:
+        return sum(log_bytes(*each) for each in self._resolved(ranges))
+
     def tasks(self, ranges: Sequence[PlannedRange]) -> list[tuple[PlannedRange, ...]]:
-        by_partition = {
-            each.partition: each for each in readable_partitions(self._options, self._cluster)
+        tasks = plan_tasks(self._options, self._resolved(ranges))
+        return cast(list[tuple[PlannedRange, ...]], tasks)
+
+    def _resolved(self, ranges: Sequence[PlannedRange]) -> list[tuple[ReadablePartition, int, int]]:
+        """Find the ranges in the log directories as these are now."""
+        found = {
+            (each.partition, each.topic_id): each
+            for each in readable_partitions(self._options, self._cluster)
         }
-        resolved = [
-            (by_partition[piece.partition], piece.start_offset, piece.end_offset)
+        for piece in ranges:
+            if (piece.partition, piece.topic_id) not in found:
+                raise DataLoss(
+                    f"{piece.partition} of topic id {uuid_text(piece.topic_id)} is no longer in "
+                    "the log directories: it was moved, or its topic was deleted"
+                )
+        return [
+            (found[piece.partition, piece.topic_id], piece.start_offset, piece.end_offset)
             for piece in ranges
         ]
-        return cast(list[tuple[PlannedRange, ...]], plan_tasks(self._options, resolved))
 
     def read(self, piece: SegmentRange) -> Iterator[Any]:
         return read_range(piece, self._settings)
@@ -78,10 +101,34 @@ class BrokerExport:
     def ranges(self) -> Sequence[PlannedRange]:
         from spindle.pipeline.sources.broker_planning import plan_tasks as plan_broker_tasks
 
-        return [piece for task in plan_broker_tasks(self._options) for piece in task]
+        whole: dict[TopicPartition, OffsetRange] = {}
+        for piece in (piece for task in plan_broker_tasks(self._options) for piece in task):
+            before = whole.get(piece.partition, piece)
+            # A log start that moves while the export runs is data loss: the table would have a gap.
+            whole[piece.partition] = replace(
+                piece,
+                start_offset=min(before.start_offset, piece.start_offset),
+                end_offset=max(before.end_offset, piece.end_offset),
+                from_earliest=False,
+                to_latest=False,
+            )
+        return list(whole.values())
+
+    def log_bytes(self, ranges: Sequence[PlannedRange]) -> int:
+        from spindle.pipeline.sources.broker_planning import bytes_per_offset
+
+        wanted = cast("list[OffsetRange]", list(ranges))
+        with WireClient(self._options.client) as client:
+            per_offset = bytes_per_offset(client, wanted)
+        return int(sum(each.size * per_offset[each.partition] for each in wanted))
 
     def tasks(self, ranges: Sequence[PlannedRange]) -> list[tuple[PlannedRange, ...]]:
-        return [(piece,) for piece in ranges]
+        from spindle.pipeline.sources.broker_planning import cut_into_tasks
+
+        wanted = cast("list[OffsetRange]", list(ranges))
+        with WireClient(self._options.client) as client:
+            tasks = cut_into_tasks(client, self._options, wanted)
+        return cast(list[tuple[PlannedRange, ...]], tasks)
 
     def read(self, piece: Any) -> Iterator[Any]:
         from spindle.pipeline.sources.broker_reading import read_ranges

@@ -111,6 +111,11 @@ def plan_tasks(
     return list(_packed(ranges, target_bytes, limit))
 
 
+def log_bytes(partition: ReadablePartition, start: int, end: int) -> int:
+    """Return the size of offsets [start, end) in the log, by the offset index; at least 1."""
+    return _sized(partition, start, end)[1]
+
+
 def _check_names(name: str, bound: OffsetBound, partitions: Sequence[ReadablePartition]) -> None:
     named = bound.named_partitions
     if named is None:

@@ -70,14 +70,21 @@ def plan_tasks(
     """
     with WireClient(options.client) as client:
         ranges = _settle(client, options, filters or options.row_bounds, sleep)
-        if options.min_partitions is not None or options.max_records_per_partition is not None:
-            tasks = split_by_count(
-                ranges, options.min_partitions, options.max_records_per_partition
-            )
-        else:
-            count = len(os.sched_getaffinity(0)) if cores is None else cores
-            tasks = split_by_bytes(ranges, _bytes_per_offset(client, ranges), count)
+        tasks = cut_into_tasks(client, options, ranges, cores)
     return with_empty_ends(tasks, ranges) if keep_empty_ends else tasks
+
+
+def cut_into_tasks(
+    client: WireClient,
+    options: BrokerReadOptions,
+    ranges: list[OffsetRange],
+    cores: int | None = None,
+) -> list[tuple[OffsetRange, ...]]:
+    """Return the ranges as tasks, cut by the number of offsets or of bytes, as the options say."""
+    if options.min_partitions is not None or options.max_records_per_partition is not None:
+        return split_by_count(ranges, options.min_partitions, options.max_records_per_partition)
+    count = len(os.sched_getaffinity(0)) if cores is None else cores
+    return split_by_bytes(ranges, bytes_per_offset(client, ranges), count)
 
 
 def _settle(
@@ -275,7 +282,7 @@ def _listed(partitions: list[TopicPartition]) -> str:
     return ", ".join(map(str, partitions)) or "none"
 
 
-def _bytes_per_offset(client: WireClient, ranges: list[OffsetRange]) -> dict[TopicPartition, float]:
+def bytes_per_offset(client: WireClient, ranges: list[OffsetRange]) -> dict[TopicPartition, float]:
     """Return the bytes that an offset stands for in each topic, by the size of the logs.
 
     A reader may lack the right to ask for sizes. They only steer the cutting, so one guess will do.
