@@ -1,0 +1,180 @@
+"""Schemas: Spark's text and back, JSON Schema, inference from values, and how they grow."""
+
+import json
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spindle.pipeline.schemas import (
+    JsonDecoder,
+    ddl_columns,
+    ddl_type,
+    inferred_type,
+    json_schema_type,
+    with_new_fields,
+)
+from spindle.pipeline.schemas.ddl import TIMESTAMP, TIMESTAMP_NTZ
+from spindle.pipeline.schemas.widening import widened
+
+SIMPLE = st.sampled_from(
+    [
+        pa.bool_(),
+        pa.int8(),
+        pa.int16(),
+        pa.int32(),
+        pa.int64(),
+        pa.float32(),
+        pa.float64(),
+        pa.string(),
+        pa.binary(),
+        pa.date32(),
+        TIMESTAMP,
+        TIMESTAMP_NTZ,
+        pa.decimal128(38, 6),
+    ]
+)
+
+
+def structs(inner: st.SearchStrategy[pa.DataType]) -> st.SearchStrategy[pa.DataType]:
+    names = st.text(min_size=1, max_size=4).filter(lambda name: name == name.strip())
+    named = st.lists(
+        st.tuples(names, inner), min_size=1, max_size=3, unique_by=lambda pair: pair[0].lower()
+    )
+    return named.map(pa.struct)
+
+
+TYPES = st.recursive(
+    SIMPLE,
+    lambda inner: (
+        inner.map(pa.list_)
+        | st.tuples(SIMPLE, inner).map(lambda pair: pa.map_(*pair))
+        | structs(inner)
+    ),
+    max_leaves=5,
+)
+
+
+@given(structs(TYPES))
+def test_a_type_survives_its_text(kind: pa.DataType) -> None:
+    assert ddl_type(ddl_columns(kind)) == kind
+
+
+def test_a_schema_text_is_read_as_spark_reads_it() -> None:
+    kind = ddl_type("ID bigint COMMENT 'it''s, here', `a``b` Struct<x: int>, d decimal, c char")
+    assert kind == pa.struct(
+        [
+            ("ID", pa.int64()),
+            ("a`b", pa.struct([("x", pa.int32())])),
+            ("d", pa.decimal128(10, 0)),
+            ("c", pa.string()),
+        ]
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("", "the schema is empty"),
+        ("id", "want a type and found the end"),
+        ("id number", "'number' is not a type"),
+        ("id int, ID string", "'ID' is named twice"),
+        ("id int name string", "want ',' and found 'name'"),
+        ("a array<int", "want '>' and found the end"),
+        ("d decimal(39, 2)", "want 1 <= precision <= 38"),
+        ("id int not null", "NOT NULL is not possible"),
+        ("a " + "array<" * 60 + "int", "nested more than 50 deep"),
+    ],
+)
+def test_a_wrong_schema_text_is_refused(text: str, complaint: str) -> None:
+    with pytest.raises(ValueError, match=complaint):
+        ddl_type(text)
+
+
+def test_a_json_schema_names_the_columns() -> None:
+    schema = {
+        "type": "object",
+        "properties": {
+            "id": {"type": "integer"},
+            "ratio": {"type": ["number", "null"]},
+            "at": {"type": "string", "format": "date-time"},
+            "colour": {"enum": ["red", "green"]},
+            "place": {"$ref": "#/$defs/place"},
+            "tags": {"type": "array", "items": {"type": "string"}},
+            "counts": {"type": "object", "additionalProperties": {"type": "integer"}},
+            "either": {"anyOf": [{"type": "integer"}, {"type": "string"}]},
+        },
+        "$defs": {"place": {"properties": {"x": {"type": "number"}}}},
+    }
+    assert json_schema_type(schema) == ddl_type(
+        "id BIGINT, ratio DOUBLE, at TIMESTAMP, colour STRING, place STRUCT<x: DOUBLE>, "
+        "tags ARRAY<STRING>, counts MAP<STRING, BIGINT>, either STRING"
+    )
+
+
+@pytest.mark.parametrize(
+    ("schema", "complaint"),
+    [
+        ({"type": "integer"}, "does not describe an object"),
+        ({"properties": {"a": {"$ref": "#/properties/a"}}}, "in a circle"),
+        ({"properties": {"a": {"$ref": "#/$defs/b"}}}, "which it does not have"),
+        ({"properties": {"a": {"$ref": "http://x/y"}}}, "another document"),
+        ({"properties": {"a": {"type": "integre"}}}, "unknown type 'integre'"),
+    ],
+)
+def test_a_wrong_json_schema_is_refused(schema: dict[str, object], complaint: str) -> None:
+    with pytest.raises(ValueError, match=complaint):
+        json_schema_type(schema)
+
+
+def test_a_schema_is_inferred_from_values() -> None:
+    values = [
+        b'{"n": 1, "f": 1, "big": 9223372036854775808, "mixed": 1, "empty": {}, "null": null}',
+        b'{"f": 1.5, "mixed": {"a": 1}, "list": [], "objects": [{"a": 1}, {"b": true}]}',
+        b'{"list": [1, 2.5], "late": "x"}',
+        b"no json",
+        None,
+        b"[1]",
+    ]
+    assert inferred_type(values) == ddl_type(
+        "n BIGINT, f DOUBLE, big STRING, mixed STRING, empty STRING, `null` STRING, "
+        "list ARRAY<DOUBLE>, objects ARRAY<STRUCT<a: BIGINT, b: BOOLEAN>>, late STRING"
+    )
+    with pytest.raises(ValueError, match="none of the sampled values"):
+        inferred_type([b"1", None, b"{}"])
+
+
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.just("x")
+NESTED = st.recursive(
+    SCALARS,
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("abc"), inner, max_size=3)
+    ),
+    max_leaves=5,
+)
+
+
+@given(st.lists(st.dictionaries(st.sampled_from("abc"), NESTED, min_size=1), min_size=1))
+def test_the_inferred_schema_holds_every_sampled_value(rows: list[dict[str, object]]) -> None:
+    values = [json.dumps(row).replace("Infinity", "1").encode() for row in rows]
+    decoded = JsonDecoder(inferred_type(values), refuse_unknown=True).decode(
+        pa.array(values, pa.binary())
+    )
+    assert decoded.errors is None
+
+
+def test_types_widen_and_contradictions_become_text() -> None:
+    assert widened(pa.int32(), pa.int64()) == pa.int64()
+    assert widened(pa.int64(), pa.float32()) == pa.float64()
+    assert widened(pa.null(), pa.bool_()) == pa.bool_()
+    assert widened(pa.bool_(), pa.int64()) == pa.string()
+    assert widened(pa.list_(pa.int32()), pa.list_(pa.float64())) == pa.list_(pa.float64())
+
+
+def test_a_held_schema_grows_by_new_fields_only() -> None:
+    held = ddl_type("a INT, s STRUCT<x: INT>, l ARRAY<STRUCT<y: INT>>")
+    found = ddl_type("b STRING, a BIGINT, s STRUCT<z: INT, x: DOUBLE>, l ARRAY<STRUCT<w: INT>>")
+    assert with_new_fields(held, found) == ddl_type(
+        "a INT, s STRUCT<x: INT, z: INT>, l ARRAY<STRUCT<y: INT, w: INT>>, b STRING"
+    )
