@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spindle.pipeline.schemas import JsonDecoder, ddl_type
@@ -81,6 +81,7 @@ FRAGMENTS = st.lists(
 ).map(b"".join)
 
 
+@settings(max_examples=40)
 @given(st.lists(st.none() | OBJECTS | FRAGMENTS | st.binary(max_size=8), max_size=12))
 def test_a_value_has_the_same_row_alone_and_beside_others(values: list[bytes | None]) -> None:
     for refuse_unknown in (False, True):
@@ -93,6 +94,7 @@ def test_a_value_has_the_same_row_alone_and_beside_others(values: list[bytes | N
         )
 
 
+@settings(max_examples=40)
 @given(st.lists(OBJECTS | FRAGMENTS, max_size=6))
 def test_the_slow_reader_accepts_what_the_fast_one_accepts(values: list[bytes]) -> None:
     fast, slow = (
@@ -106,6 +108,7 @@ def test_the_slow_reader_accepts_what_the_fast_one_accepts(values: list[bytes]) 
             assert repr(other) == repr(row)
 
 
+@settings(max_examples=40)
 @given(
     st.lists(
         st.fixed_dictionaries(

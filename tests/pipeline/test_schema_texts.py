@@ -4,7 +4,7 @@ import json
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spindle.pipeline.schemas import (
@@ -56,6 +56,7 @@ TYPES = st.recursive(
 )
 
 
+@settings(max_examples=40)
 @given(structs(TYPES))
 def test_a_type_survives_its_text(kind: pa.DataType) -> None:
     assert ddl_type(ddl_columns(kind)) == kind
@@ -155,6 +156,7 @@ NESTED = st.recursive(
 )
 
 
+@settings(max_examples=40)
 @given(st.lists(st.dictionaries(st.sampled_from("abc"), NESTED, min_size=1), min_size=1))
 def test_the_inferred_schema_holds_every_sampled_value(rows: list[dict[str, object]]) -> None:
     values = [json.dumps(row).replace("Infinity", "1").encode() for row in rows]

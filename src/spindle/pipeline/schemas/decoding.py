@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 _SHOWN_CHARACTERS: Final = 60
 _ROW_ERRORS: Final = (pa.ArrowException, ValueError, TypeError, OverflowError)
@@ -107,3 +108,18 @@ def joined(parts: Sequence[Decoded]) -> Decoded:
             ]
         )
     return Decoded(pa.concat_arrays([part.columns for part in parts]), errors)
+
+
+def spread(decoded: Decoded, is_present: Any) -> Decoded:
+    """Return the rows at the places where `is_present` is true, and null rows at the others."""
+    position = pc.subtract(pc.cumulative_sum(is_present.cast(pa.int32())), 1)
+    index = pc.if_else(is_present, position, None)
+    errors = None if decoded.errors is None else decoded.errors.take(index)
+    return Decoded(decoded.columns.take(index), errors)
+
+
+def merged_errors(first: Any | None, second: Any | None) -> Any | None:
+    """Return the reasons of both columns, those of `first` before those of `second`."""
+    if first is None or second is None:
+        return second if first is None else first
+    return pc.coalesce(first, second)

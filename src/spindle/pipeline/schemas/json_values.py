@@ -16,6 +16,7 @@ from spindle.pipeline.schemas.decoding import (
     Decoded,
     decoded_rows,
     joined,
+    spread,
 )
 from spindle.pipeline.schemas.json_rows import parse_json, row_converter, time_forms
 
@@ -51,12 +52,7 @@ class JsonDecoder:
         """Return a row for each value of a BinaryArray."""
         if values.null_count == 0:
             return self._decoded(values)
-        present = values.is_valid()
-        decoded = self._decoded(values.drop_null())
-        position = pc.subtract(pc.cumulative_sum(present.cast(pa.int32())), 1)
-        index = pc.if_else(present, position, None)
-        errors = None if decoded.errors is None else decoded.errors.take(index)
-        return Decoded(decoded.columns.take(index), errors)
+        return spread(self._decoded(values.drop_null()), values.is_valid())
 
     def _decoded(self, values: Any) -> Decoded:
         if len(values) == 0:
