@@ -58,6 +58,7 @@ def options(broker: WireBroker, **given: str) -> Any:
         "kafkaConsumer.pollTimeoutMs": "50",
         "kafka.fetch.max.wait.ms": "1",
         "fetchMaxBytes": "1024",
+        "parallelism": "1",
     }
     if not {"subscribe", "assign", "subscribePattern"} & given.keys():
         defaults["subscribe"] = "a"
@@ -65,7 +66,7 @@ def options(broker: WireBroker, **given: str) -> Any:
 
 
 def plan(broker: WireBroker, **given: str) -> list[tuple[int, int, int]]:
-    tasks = plan_tasks(options(broker, **given), cores=1, sleep=lambda _: None)
+    tasks = plan_tasks(options(broker, **given), sleep=lambda _: None)
     return [
         (each.partition.partition, each.start_offset, each.end_offset)
         for task in tasks
@@ -76,7 +77,7 @@ def plan(broker: WireBroker, **given: str) -> list[tuple[int, int, int]]:
 def rows(broker: WireBroker, **given: str) -> list[dict[str, Any]]:
     parsed = options(broker, **given)
     found: list[dict[str, Any]] = []
-    for task in plan_tasks(parsed, cores=1):
+    for task in plan_tasks(parsed):
         for batch in read_ranges(parsed, task):
             found.extend(batch.to_pylist())
     return found
@@ -214,7 +215,7 @@ def test_ranges_are_cut_inside_batches(broker: WireBroker) -> None:
 
 def test_columns_shrink_the_rows(broker: WireBroker) -> None:
     parsed = options(broker, columns="offset,key")
-    (task,) = plan_tasks(parsed, cores=1)
+    (task,) = plan_tasks(parsed)
     batches = list(read_ranges(parsed, task))
     assert batches[0].schema.names == ["offset", "key"]
     assert sum(batch.num_rows for batch in batches) == 80
@@ -271,7 +272,7 @@ def test_gaps_of_compaction_are_no_loss(broker: WireBroker) -> None:
 def filtered(broker: WireBroker, filters: PushedFilters) -> tuple[list[tuple[int, int]], int]:
     """Return partition and offset of the rows, and the number of planned offsets."""
     parsed = options(broker)
-    tasks = plan_tasks(parsed, filters, cores=1)
+    tasks = plan_tasks(parsed, filters)
     found = [
         (row["partition"], row["offset"])
         for task in tasks
@@ -339,8 +340,8 @@ def test_what_arrives_after_planning_is_read(
 ) -> None:
     broker.log("a", 2)
     given = {} if min_partitions is None else {"minPartitions": min_partitions}
-    parsed = options(broker, **given)
-    tasks = plan_tasks(parsed, keep_empty_ends=True, cores=2)
+    parsed = options(broker, parallelism="2", **given)
+    tasks = plan_tasks(parsed, keep_empty_ends=True)
     before = read_again(broker, tasks, parsed)
     assert sorted(before) == [(p, n) for p in (0, 1) for n in range(40)]
     broker.log("a", 1).append(numbered_batch(40, 3))

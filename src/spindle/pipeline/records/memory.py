@@ -7,10 +7,11 @@ else a table.
 
 import os
 import platform
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, TypeVar, cast
+
+from spindle.pipeline.cache_directory import cache_directory, user_cache
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -23,11 +24,12 @@ def _choose_cache_directory() -> None:
     """
     if "NUMBA_CACHE_DIR" in os.environ:
         return
-    home_cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    candidates = (Path(__file__).parent, home_cache, home_cache.parent)
+    home_cache = user_cache()
+    candidates = [Path(__file__).parent]
+    if home_cache is not None:
+        candidates += [home_cache, home_cache.parent]
     if not any(path.is_dir() and os.access(path, os.W_OK) for path in candidates):
-        directory = Path(tempfile.gettempdir()) / f"spindle-numba-{os.getuid()}"
-        os.environ["NUMBA_CACHE_DIR"] = str(directory)
+        os.environ["NUMBA_CACHE_DIR"] = str(cache_directory() / "numba")
 
 
 _choose_cache_directory()

@@ -20,7 +20,7 @@ from spindle.pipeline.segments.segment_log import Position
 from spindle.pipeline.segments.transaction_state import aborted_transactions
 
 _MIN_TASK_BYTES: Final = 16 * 1024 * 1024
-_MAX_TASK_BYTES: Final = 512 * 1024 * 1024
+_MAX_TASK_BYTES: Final = 256 * 1024 * 1024
 _TASKS_PER_CORE: Final = 2
 
 

@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
+from spindle.pipeline.parallelism import executor_cores, with_cores
 from spindle.pipeline.records.columns import spark_ddl
 from spindle.pipeline.segments.pushdown import narrow
 from spindle.pipeline.sources.broker_options import (
@@ -99,4 +100,5 @@ class FilteringBrokerDataSource(BrokerDataSource):
 def register(spark: SparkSession) -> None:
     """Register `spindle` in a session, with filter pushdown if the session has it on."""
     has_pushdown = str(spark.conf.get(PUSHDOWN_CONF, "false")).lower() == "true"
-    spark.dataSource.register(FilteringBrokerDataSource if has_pushdown else BrokerDataSource)
+    source = FilteringBrokerDataSource if has_pushdown else BrokerDataSource
+    spark.dataSource.register(with_cores(source, executor_cores(spark)))

@@ -2,8 +2,10 @@
 
 A job that reads with `format("kafka")` reads with `format("spindle")` unchanged. This source adds
 `columns`, `minTimestamp` and `maxTimestamp` (only rows with a time in these bounds, in ms, both
-inclusive), `batchBytes`, `fetchMaxBytes` and `isolationLevel`. Options that only concern streams or
-consumer groups are accepted and have no effect, as in a batch read of the `kafka` source.
+inclusive), `batchBytes`, `fetchMaxBytes`, `isolationLevel` and `parallelism` (the cores of the
+executors, which a session's registration sets; see `spindle.pipeline.parallelism`). Options that
+only concern streams or consumer groups are accepted and have no effect, as in a batch read of the
+`kafka` source.
 """
 
 import difflib
@@ -58,6 +60,7 @@ _KNOWN: Final = (
     "batchBytes",
     "fetchMaxBytes",
     "isolationLevel",
+    "parallelism",
     *_WITHOUT_EFFECT,
 )
 _REFUSED_PROPERTIES: Final = {
@@ -107,6 +110,7 @@ class BrokerReadOptions:
     fail_on_data_loss: bool
     min_partitions: int | None
     max_records_per_partition: int | None
+    parallelism: int | None
     batch_bytes: int
     fetch_max_bytes: int
     isolation_level: int
@@ -148,6 +152,7 @@ def broker_read_options(given: Mapping[str, str]) -> BrokerReadOptions:
         fail_on_data_loss=_flag(options, "failOnDataLoss", True),
         min_partitions=_optional_number(options, "minPartitions", 1, _MAX_INT),
         max_records_per_partition=_optional_number(options, "maxRecordsPerPartition", 1, _MAX_LONG),
+        parallelism=_optional_number(options, "parallelism", 1, _MAX_INT),
         batch_bytes=_number(options, "batchBytes", _MIB, 1, _MAX_BATCH_BYTES),
         fetch_max_bytes=_number(
             options, "fetchMaxBytes", client.fetch_max_bytes, 1024, _MAX_BATCH_BYTES

@@ -52,7 +52,6 @@ def plan_tasks(
     filters: PushedFilters | None = None,
     *,
     keep_empty_ends: bool = False,
-    cores: int | None = None,
     sleep: Callable[[float], None] = time.sleep,
 ) -> list[tuple[OffsetRange, ...]]:
     """Return the ranges of each task.
@@ -61,7 +60,6 @@ def plan_tasks(
         filters: The filters that Spark will apply; offsets that cannot pass are not planned. None
             means the bounds of the options.
         keep_empty_ends: Plan also ranges that are empty now and may have grown when the tasks run.
-        cores: Cores of all executors; None means those of this machine.
 
     Raises:
         ValueError: limits that do not fit the partitions that exist.
@@ -70,7 +68,7 @@ def plan_tasks(
     """
     with WireClient(options.client) as client:
         ranges = _settle(client, options, filters or options.row_bounds, sleep)
-        tasks = cut_into_tasks(client, options, ranges, cores)
+        tasks = cut_into_tasks(client, options, ranges)
     return with_empty_ends(tasks, ranges) if keep_empty_ends else tasks
 
 
@@ -78,13 +76,12 @@ def cut_into_tasks(
     client: WireClient,
     options: BrokerReadOptions,
     ranges: list[OffsetRange],
-    cores: int | None = None,
 ) -> list[tuple[OffsetRange, ...]]:
     """Return the ranges as tasks, cut by the number of offsets or of bytes, as the options say."""
     if options.min_partitions is not None or options.max_records_per_partition is not None:
         return split_by_count(ranges, options.min_partitions, options.max_records_per_partition)
-    count = len(os.sched_getaffinity(0)) if cores is None else cores
-    return split_by_bytes(ranges, bytes_per_offset(client, ranges), count)
+    cores = options.parallelism or len(os.sched_getaffinity(0))
+    return split_by_bytes(ranges, bytes_per_offset(client, ranges), cores)
 
 
 def _settle(

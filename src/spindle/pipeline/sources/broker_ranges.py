@@ -2,8 +2,9 @@
 
 With `minPartitions` or `maxRecordsPerPartition` the cut is that of Spark's `kafka` source: large
 ranges in proportion to their share, small ones whole. Without these options it differs on purpose:
-there are twice as many tasks as cores, each with about the same number of bytes. One task per
-partition would leave cores idle or start hundreds of tiny tasks.
+there are about twice as many tasks as cores, each with about the same number of bytes, and no task
+is larger than a limit: what an executor had read when it died is read again. One task per partition
+would leave cores idle or start hundreds of tiny tasks.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,6 +16,7 @@ from spindle.common.uuids import Uuid
 
 _TASKS_PER_CORE: Final = 2
 _TASK_BYTES: Final = 64 * 1024 * 1024
+_MAX_TASK_BYTES: Final = 256 * 1024 * 1024
 _SMALL_READ_BYTES: Final = 4 * 1024 * 1024
 """A read below this size is one task: a second one would cost more than it saves."""
 
@@ -89,7 +91,8 @@ def tasks_for(total_bytes: float, cores: int) -> int:
     if total_bytes < _SMALL_READ_BYTES:
         return 1
     by_size = -int(-total_bytes // _TASK_BYTES)
-    return max(cores, min(_TASKS_PER_CORE * cores, by_size))
+    at_least = -int(-total_bytes // _MAX_TASK_BYTES)
+    return max(cores, min(_TASKS_PER_CORE * cores, by_size), at_least)
 
 
 def _cut_large(ranges: Sequence[OffsetRange], min_partitions: int) -> list[OffsetRange]:

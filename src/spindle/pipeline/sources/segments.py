@@ -22,6 +22,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
+from spindle.pipeline.parallelism import executor_cores, with_cores
 from spindle.pipeline.records.columns import spark_ddl
 from spindle.pipeline.segments.live import live_cluster
 from spindle.pipeline.segments.options import SegmentOptions, parse_segment_options
@@ -104,4 +105,5 @@ def read_segments(
 def register(spark: SparkSession) -> None:
     """Register `spindle-segments` in a session, with filter pushdown if the session has it on."""
     has_pushdown = str(spark.conf.get(PUSHDOWN_CONF, "false")).lower() == "true"
-    spark.dataSource.register(FilteringSegmentsDataSource if has_pushdown else SegmentsDataSource)
+    source = FilteringSegmentsDataSource if has_pushdown else SegmentsDataSource
+    spark.dataSource.register(with_cores(source, executor_cores(spark)))
