@@ -18,7 +18,11 @@ from spindle.client.fetching import AbortedProducer
 from spindle.common.errors import CorruptLog
 from spindle.common.ids import TopicPartition
 from spindle.pipeline.segments.segment_log import SegmentLog
-from spindle.pipeline.segments.transaction_state import aborted_transactions, last_stable_offset
+from spindle.pipeline.segments.transaction_state import (
+    aborted_transactions,
+    last_stable_offset,
+    overlapping,
+)
 from spindle.protocol.records.builder import SimpleRecord, build_batch
 
 PARTITION = TopicPartition("topic", 0)
@@ -188,10 +192,8 @@ def test_aborted_transactions_that_overlap_a_range(tmp_path: Path) -> None:
     writer.roll()
     writer.append_records(simple_records(10))
     writer.append_aborted_entry(8, 3, 15)
-    log = SegmentLog(writer.path)
-    assert aborted_transactions(log, 0, 3) == [AbortedProducer(7, 0)]
-    assert aborted_transactions(log, 4, 20) == [
-        AbortedProducer(7, 0),
-        AbortedProducer(8, 3),
-    ]
-    assert aborted_transactions(log, 16, 20) == []
+    aborted = aborted_transactions(SegmentLog(writer.path))
+    first, second = AbortedProducer(7, 0, 4), AbortedProducer(8, 3, 15)
+    assert overlapping(aborted, 0, 3) == (first,)
+    assert overlapping(aborted, 4, 20) == (first, second)
+    assert overlapping(aborted, 16, 20) == ()

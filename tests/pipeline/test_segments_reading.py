@@ -26,7 +26,8 @@ from spindle.pipeline.segments.options import parse_segment_options
 from spindle.pipeline.segments.partitions import readable_partitions
 from spindle.pipeline.segments.pushdown import PushedFilters
 from spindle.pipeline.segments.ranges import SegmentRange, plan_tasks, resolve_ranges
-from spindle.pipeline.segments.reader import read_ranges, read_settings
+from spindle.pipeline.segments.reader import read_ranges
+from spindle.pipeline.segments.resuming import read_settings
 from spindle.protocol.records.builder import SimpleRecord
 
 T0 = TopicPartition("topic", 0)

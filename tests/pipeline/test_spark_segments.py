@@ -20,6 +20,7 @@ from row_checksum import checksum_of_batches, checksum_of_frame, checksum_of_tab
 
 from spindle.common.errors import CorruptLog
 from spindle.common.ids import TopicPartition
+from spindle.pipeline import count_records
 from spindle.pipeline.export import ExportProgress, ExportRefused, export_delta, read_delta
 from spindle.pipeline.records.columns import ALL_COLUMNS
 from spindle.pipeline.records.decoder import BatchDecoder
@@ -142,6 +143,18 @@ def test_one_partition_is_split_over_tasks(spark: Any, topic: Topic) -> None:
     rows = frame.select("partition", "offset").collect()
     assert len(set(rows)) == len(rows) == 1200
     assert topic.frame(spark).rdd.getNumPartitions() == 1
+
+
+def test_batches_are_rows_and_count_the_records(spark: Any, topic: Topic) -> None:
+    frame = spark.read.format("spindle-batches").options(**topic.options()).load()
+    assert frame.schema.simpleString().startswith("struct<topic:string,partition:int,broker:int,")
+    assert frame.count() == 2 * 60
+    totals = frame.groupBy("partition", "codec").sum("recordCount").orderBy("partition")
+    assert [tuple(row) for row in totals.collect()] == [(0, "lz4", 600), (1, "lz4", 600)]
+    assert count_records(spark, topic.options()) == 1200
+    assert count_records(spark, topic.options(startingTimestamp=1_000_150)) == 900
+    with pytest.raises(Exception, match="'value' is not a column"):
+        spark.read.format("spindle-batches").options(**topic.options(columns="value")).load()
 
 
 def test_pushed_filters_are_exact_and_nothing_else_is_read(spark: Any, topic: Topic) -> None:

@@ -20,10 +20,14 @@ _LAST_VERSION_BY_NAME: Final = TOPIC_IDS_FROM[ApiKey.FETCH] - 1
 
 
 class AbortedProducer(NamedTuple):
-    """A producer's records from `first_offset` on belong to a transaction that was aborted."""
+    """A producer's records from `first_offset` on belong to a transaction that was aborted.
+
+    `last_offset` is that of its abort marker, None if it is not known, as in answers to Fetch.
+    """
 
     producer_id: int
     first_offset: int
+    last_offset: int | None = None
 
 
 class FetchedBatches(NamedTuple):

@@ -4,6 +4,7 @@ It is a client that uses Kafka's file formats and protocol, so it works on Apach
 their directories, too. It needs the extra `spindle-log[spark]`.
 """
 
+from spindle.pipeline.counting import count_records
 from spindle.pipeline.session import get_spark
 
-__all__ = ["get_spark"]
+__all__ = ["count_records", "get_spark"]

@@ -2,8 +2,8 @@
 
 It picks a Java, makes Spark use this Python interpreter, turns on what makes Python sources fast
 (Unix domain sockets), sets the time zone to UTC because Kafka's timestamps are UTC, and registers
-the sources `spindle` and `spindle-segments`. The configuration is in `spark_settings`: a local
-session uses the loopback interface only, a session on a cluster does not.
+the sources `spindle`, `spindle-segments` and `spindle-batches`. The configuration is in
+`spark_settings`: a local session uses the loopback interface only, a session on a cluster does not.
 
 Most of its time is Spark's own: the start of the Java process and of the session, about as long as
 in plain PySpark. The record kernel is compiled, or loaded from its cache, on a thread meanwhile.
@@ -113,11 +113,12 @@ def _added_settings(given: Mapping[str, str], is_new: bool) -> Mapping[str, str]
 
 
 def register_sources(spark: "SparkSession") -> None:
-    """Register `spindle` and `spindle-segments` as formats of any session."""
-    from spindle.pipeline.sources import broker, segments
+    """Register `spindle`, `spindle-segments` and `spindle-batches` as formats of any session."""
+    from spindle.pipeline.sources import batches, broker, segments
 
     broker.register(spark)
     segments.register(spark)
+    batches.register(spark)
 
 
 def _compile_kernel() -> None:

@@ -20,7 +20,8 @@ from spindle.pipeline.segments.ranges import (
     range_of,
     resolve_ranges,
 )
-from spindle.pipeline.segments.reader import read_range, read_settings
+from spindle.pipeline.segments.reader import read_range
+from spindle.pipeline.segments.resuming import read_settings
 
 if TYPE_CHECKING:
     from spindle.pipeline.sources.broker_ranges import OffsetRange

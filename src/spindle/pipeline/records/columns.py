@@ -4,8 +4,8 @@ The Arrow schema of a Python source must be exactly the declared Spark schema (n
 nullability, timestamp unit and zone), so both forms are made here.
 """
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -24,25 +24,18 @@ ALL_COLUMNS: Final = (*KAFKA_COLUMNS, HEADERS_COLUMN)
 _HEADERS_TYPE: Final = pa.list_(
     pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
 )
-_ARROW_TYPES: Final = {
-    "key": pa.binary(),
-    "value": pa.binary(),
-    "topic": pa.string(),
-    "partition": pa.int32(),
-    "offset": pa.int64(),
-    "timestamp": pa.timestamp("us", tz="UTC"),
-    "timestampType": pa.int32(),
-    HEADERS_COLUMN: _HEADERS_TYPE,
-}
-_DDL_TYPES: Final = {
-    "key": "binary",
-    "value": "binary",
-    "topic": "string",
-    "partition": "int",
-    "offset": "bigint",
-    "timestamp": "timestamp",
-    "timestampType": "int",
-    HEADERS_COLUMN: "array<struct<key: string, value: binary>>",
+ColumnTypes = Mapping[str, tuple[Any, str]]
+"""The Arrow type and the Spark type of each column."""
+
+ROW_TYPES: Final[ColumnTypes] = {
+    "key": (pa.binary(), "binary"),
+    "value": (pa.binary(), "binary"),
+    "topic": (pa.string(), "string"),
+    "partition": (pa.int32(), "int"),
+    "offset": (pa.int64(), "bigint"),
+    "timestamp": (pa.timestamp("us", tz="UTC"), "timestamp"),
+    "timestampType": (pa.int32(), "int"),
+    HEADERS_COLUMN: (_HEADERS_TYPE, "array<struct<key: string, value: binary>>"),
 }
 
 
@@ -55,30 +48,42 @@ def select_columns(columns: str | None, include_headers: bool) -> tuple[str, ...
     Raises:
         ValueError: an unknown or repeated column, or none at all.
     """
-    if columns is None:
-        return ALL_COLUMNS if include_headers else KAFKA_COLUMNS
-    known = {name.lower(): name for name in ALL_COLUMNS}
+    default = ALL_COLUMNS if include_headers else KAFKA_COLUMNS
+    selected = chosen_columns(columns, default, ALL_COLUMNS)
+    if include_headers and HEADERS_COLUMN not in selected:
+        return (*selected, HEADERS_COLUMN)
+    return selected
+
+
+def chosen_columns(
+    text: str | None, default: tuple[str, ...], known: Sequence[str]
+) -> tuple[str, ...]:
+    """Return the columns of a comma list, in its order; `default` for None.
+
+    Raises:
+        ValueError: an unknown or repeated column, or none at all.
+    """
+    if text is None:
+        return default
+    names = {name.lower(): name for name in known}
     selected: list[str] = []
-    for part in columns.split(","):
-        name = known.get(part.strip().lower())
+    for part in text.split(","):
+        name = names.get(part.strip().lower())
         if name is None:
             raise ValueError(
-                f"option columns: {part.strip()!r} is not a column; want some of "
-                f"{', '.join(ALL_COLUMNS)}"
+                f"option columns: {part.strip()!r} is not a column; want some of {', '.join(known)}"
             )
         if name in selected:
             raise ValueError(f"option columns: {name!r} is named twice")
         selected.append(name)
-    if include_headers and HEADERS_COLUMN not in selected:
-        selected.append(HEADERS_COLUMN)
     return tuple(selected)
 
 
-def arrow_schema(columns: Sequence[str]) -> pa.Schema:
+def arrow_schema(columns: Sequence[str], types: ColumnTypes = ROW_TYPES) -> pa.Schema:
     """Return the Arrow schema of rows with these columns; Spark wants every field nullable."""
-    return pa.schema([pa.field(name, _ARROW_TYPES[name]) for name in columns])
+    return pa.schema([pa.field(name, types[name][0]) for name in columns])
 
 
-def spark_ddl(columns: Sequence[str]) -> str:
+def spark_ddl(columns: Sequence[str], types: ColumnTypes = ROW_TYPES) -> str:
     """Return the same schema as a Spark DDL string."""
-    return ", ".join(f"`{name}` {_DDL_TYPES[name]}" for name in columns)
+    return ", ".join(f"`{name}` {types[name][1]}" for name in columns)

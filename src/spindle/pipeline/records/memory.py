@@ -42,6 +42,7 @@ from numba.core import cgutils, types  # noqa: E402
 from numba.extending import intrinsic  # noqa: E402
 
 _BYTE: Final = ir.IntType(8)
+_INT16: Final = ir.IntType(16)
 _INT32: Final = ir.IntType(32)
 _INT64: Final = ir.IntType(64)
 _CRC_POLYNOMIAL: Final = 0x82F63B78
@@ -81,6 +82,16 @@ def byte_at(typing_context: Any, address: Any) -> Any:
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.zext(_load(builder, arguments[0], _BYTE), _INT64)
+
+    return types.int64(types.int64), generate
+
+
+@_instruction
+def big_int16_at(typing_context: Any, address: Any) -> Any:
+    """Return the signed big-endian 16-bit number at an address."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.sext(builder.bswap(_load(builder, arguments[0], _INT16)), _INT64)
 
     return types.int64(types.int64), generate
 

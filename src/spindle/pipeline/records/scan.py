@@ -88,7 +88,9 @@ def scan_batches(
         size = big_int32_at(at + 8) + _OVERHEAD_BYTES
         magic = byte_at(at + 16)
         if magic < 2:
-            status = OLD_FORMAT
+            # Zeros are space that was allocated and not written.
+            if size != _OVERHEAD_BYTES:
+                status = OLD_FORMAT
             break
         if size < _HEADER_BYTES:
             status = WRONG_LENGTH

@@ -17,14 +17,19 @@ class AbortedTransactions:
     """The state of a walk over batches in offset order; use one object for each range."""
 
     def __init__(self, aborted: Iterable[AbortedProducer]) -> None:
-        self._waiting = [(entry.first_offset, entry.producer_id) for entry in aborted]
+        self._waiting = [(entry.first_offset, entry) for entry in aborted]
         heapq.heapify(self._waiting)
-        self._aborted_producers: dict[int, None] = {}
+        self._aborted_producers: dict[int, int | None] = {}
+        """The producers in an aborted transaction, with the offset of its marker if it is known."""
 
     def covers(self, header: BatchHeader) -> bool:
         """Return True if a data batch was aborted. Call it for batches in offset order."""
         self._advance_to(header.last_offset)
-        return header.is_transactional and header.producer_id in self._aborted_producers
+        if not header.is_transactional or header.producer_id not in self._aborted_producers:
+            return False
+        marker = self._aborted_producers[header.producer_id]
+        # Compaction may have removed the marker since the transactions were listed.
+        return marker is None or header.base_offset <= marker
 
     def end_of_transaction(self, header: BatchHeader, records: list[Record]) -> None:
         """Note a control batch: an abort marker ends its producer's aborted transaction."""
@@ -36,5 +41,5 @@ class AbortedTransactions:
 
     def _advance_to(self, offset: int) -> None:
         while self._waiting and self._waiting[0][0] <= offset:
-            _, producer_id = heapq.heappop(self._waiting)
-            self._aborted_producers[producer_id] = None
+            _, entry = heapq.heappop(self._waiting)
+            self._aborted_producers[entry.producer_id] = entry.last_offset

@@ -20,11 +20,24 @@ from spindle.log.formats.meta_properties import (
 from spindle.pipeline.segments.small_files import current_replica, read_topic_id
 
 
+class DirectoryIdentity(NamedTuple):
+    """The identity of a log directory; None for what old versions of Kafka do not write."""
+
+    cluster_id: str | None
+    node_id: int | None
+    directory_id: Uuid | None
+
+
 class ListedDirectory(NamedTuple):
     """A formatted log directory."""
 
     path: Path
     properties: MetaProperties
+
+    @property
+    def identity(self) -> DirectoryIdentity:
+        found = self.properties
+        return DirectoryIdentity(found.cluster_id, found.node_id, found.directory_id)
 
 
 class ReplicaDirectory(NamedTuple):

@@ -22,12 +22,13 @@ Options of this source alone:
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
 from spindle.common.ids import TopicPartition
 from spindle.common.uuids import Uuid, parse_uuid
-from spindle.pipeline.records.columns import select_columns
+from spindle.pipeline.records.batch_columns import BATCH_COLUMNS
+from spindle.pipeline.records.columns import chosen_columns, select_columns
 from spindle.pipeline.segments.pushdown import PushedFilters
 
 EARLIEST: Final = -2
@@ -117,8 +118,24 @@ class SegmentOptions:
     bootstrap_servers: str | None = None
 
 
+def parse_batch_options(options: Mapping[str, str]) -> SegmentOptions:
+    """Check the options of `spindle-batches`: those of records, with its own columns.
+
+    Checksums are not checked by default, because that reads all bytes.
+
+    Raises:
+        ValueError: as `parse_segment_options`, or an option that has no meaning for batches.
+    """
+    given = {name.lower(): value for name, value in options.items()}
+    for name in ("includeHeaders", "maxRecordsPerPartition"):
+        if name.lower() in given:
+            raise ValueError(f"option {name} is for records; spindle-batches returns batches")
+    columns = chosen_columns(given.pop("columns", None), BATCH_COLUMNS, BATCH_COLUMNS)
+    return replace(parse_segment_options({"checkcrcs": "false", **given}), columns=columns)
+
+
 def parse_segment_options(options: Mapping[str, str]) -> SegmentOptions:
-    """Check the options of a source and return them; names are case-insensitive.
+    """Check the options of `spindle-segments` and return them; names are case-insensitive.
 
     Raises:
         ValueError: an option is missing, unknown in value, or contradicts another one.

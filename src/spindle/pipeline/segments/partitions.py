@@ -22,6 +22,7 @@ from spindle.log.formats.checkpoints import (
 from spindle.log.formats.clean_shutdown import CLEAN_SHUTDOWN_FILE
 from spindle.pipeline.errors import DataLoss
 from spindle.pipeline.segments.discovery import (
+    ListedDirectory,
     ReplicaDirectory,
     expand_log_directories,
     find_replicas,
@@ -40,6 +41,7 @@ class ReadablePartition:
 
     partition: TopicPartition
     topic_id: Uuid
+    directory: ListedDirectory
     log: SegmentLog
     log_start_offset: int
     end_offset: int
@@ -143,6 +145,7 @@ def _readable(
     return ReadablePartition(
         partition,
         replica.topic_id,
+        replica.directory,
         log,
         log_start,
         max(log_start, end),

@@ -13,11 +13,12 @@ from spindle.client.fetching import AbortedProducer
 from spindle.common.ids import TopicPartition
 from spindle.common.uuids import Uuid
 from spindle.pipeline.errors import DataLoss
+from spindle.pipeline.segments.discovery import DirectoryIdentity
 from spindle.pipeline.segments.options import EARLIEST, LATEST, OffsetBound, SegmentOptions
 from spindle.pipeline.segments.partitions import ReadablePartition, describe
 from spindle.pipeline.segments.pushdown import PushedFilters
 from spindle.pipeline.segments.segment_log import Position
-from spindle.pipeline.segments.transaction_state import aborted_transactions
+from spindle.pipeline.segments.transaction_state import aborted_transactions, overlapping
 
 _MIN_TASK_BYTES: Final = 16 * 1024 * 1024
 _MAX_TASK_BYTES: Final = 256 * 1024 * 1024
@@ -28,12 +29,14 @@ _TASKS_PER_CORE: Final = 2
 class SegmentRange:
     """Offsets [start_offset, end_offset) of one partition, and where their bytes begin.
 
+    `path` is the replica's directory, in a log directory of the identity `home`.
     `aborted` is None for read_uncommitted. `leader_epochs` is the partition's epoch checkpoint at
     the time of the plan. `size_bytes` is an estimate.
     """
 
     partition: TopicPartition
     topic_id: Uuid
+    home: DirectoryIdentity
     path: str
     start_offset: int
     end_offset: int
@@ -79,6 +82,7 @@ def range_of(partition: ReadablePartition, start: int, end: int) -> SegmentRange
     return SegmentRange(
         partition.partition,
         partition.topic_id,
+        partition.directory.identity,
         str(partition.log.path),
         start,
         end,
@@ -102,11 +106,14 @@ def plan_tasks(
             size_bytes=size_bytes,
         )
         cuts = _cuts(partition, first, whole, target_bytes, options.max_records_per_partition)
-        for piece in _pieces(whole, cuts):
-            if options.is_read_committed:
-                found = aborted_transactions(partition.log, piece.start_offset, piece.end_offset)
-                piece = replace(piece, aborted=tuple(found))
-            ranges.append(piece)
+        pieces = list(_pieces(whole, cuts))
+        if options.is_read_committed:
+            found = aborted_transactions(partition.log)
+            pieces = [
+                replace(piece, aborted=overlapping(found, piece.start_offset, piece.end_offset))
+                for piece in pieces
+            ]
+        ranges += pieces
     limit = None if options.max_records_per_partition is None else 1
     return list(_packed(ranges, target_bytes, limit))
 

@@ -59,9 +59,19 @@ class SegmentLog:
         self.segments = list_segments(path)
 
     @property
+    def names(self) -> list[str]:
+        """Names of the segment files, to compare two listings."""
+        return [segment.path.name for segment in self.segments]
+
+    @property
     def first_offset(self) -> int:
         """Base offset of the first segment; 0 without segments."""
         return self.segments[0].base_offset if self.segments else 0
+
+    def segment_after(self, segment: SegmentFile) -> SegmentFile | None:
+        """Return the next segment, None for the last one."""
+        index = bisect_right(self.segments, segment.base_offset, key=lambda each: each.base_offset)
+        return self.segments[index] if index < len(self.segments) else None
 
     def position_of(self, offset: int) -> Position | None:
         """Return a batch boundary at or before the batch of `offset`, None without segments.
@@ -184,23 +194,47 @@ class SegmentLog:
 
 
 def list_segments(path: Path) -> list[SegmentFile]:
-    """Return the `.log` files of a replica's directory by base offset, without transient files.
+    """Return the segments of a replica's directory by base offset, without transient files.
+
+    Compacted segments that wait for their last rename (`.log.swap`) replace the segments between
+    them, as a broker's start would do it: some of the old ones may be gone already.
 
     Raises:
         FileNotFoundError: there is no such directory.
     """
-    segments: list[SegmentFile] = []
+    found: dict[str, list[SegmentFile]] = {"log": [], "log.swap": [], "log.cleaned": []}
     with os.scandir(path) as entries:
         for entry in entries:
             stem, _, suffix = entry.name.partition(".")
-            if suffix != "log" or len(stem) != _NAME_DIGITS or not stem.isdecimal():
+            if suffix not in found or not _is_base_offset(stem):
                 continue
             try:
                 size_bytes = entry.stat().st_size
             except FileNotFoundError:
                 continue
-            segments.append(SegmentFile(int(stem), size_bytes, Path(entry.path)))
-    return sorted(segments)
+            found[suffix].append(SegmentFile(int(stem), size_bytes, Path(entry.path)))
+    segments = found["log"]
+    swaps = sorted(found["log.swap"])
+    if found["log.cleaned"]:
+        # A group of which a part is still being written has replaced nothing yet.
+        first_cleaned = min(found["log.cleaned"]).base_offset
+        swaps = [swap for swap in swaps if swap.base_offset < first_cleaned]
+    if swaps:
+        start, end = swaps[0].base_offset, max(map(_end_of_batches, swaps))
+        segments = [each for each in segments if not start <= each.base_offset < end]
+    return sorted(segments + swaps)
+
+
+def _end_of_batches(segment: SegmentFile) -> int:
+    end = segment.base_offset + 1
+    with _open(segment) as file:
+        for _, header in walk_headers(file, 0, str(segment.path)):
+            end = header.next_offset
+    return end
+
+
+def _is_base_offset(stem: str) -> bool:
+    return len(stem) == _NAME_DIGITS and stem.isdecimal()
 
 
 def walk_headers(file: Any, position: int, path: str) -> Iterator[tuple[int, BatchHeader]]:
@@ -219,7 +253,7 @@ def walk_headers(file: Any, position: int, path: str) -> Iterator[tuple[int, Bat
             if len(window) < HEADER_BYTES:
                 return
         header = BatchHeader._make(HEADER.unpack_from(window, at))
-        if header.magic in (0, 1):
+        if header.magic in (0, 1) and header.batch_length > 0:
             raise CorruptLog(path, position, f"message format {header.magic} is not supported")
         end = position + header.batch_length + LOG_OVERHEAD_BYTES
         if header.magic != MAGIC or end < position + HEADER_BYTES or end > size_bytes:

@@ -5,6 +5,8 @@ last stable offset is the start of the oldest open transaction; it follows from 
 snapshot and the batches after it.
 """
 
+from collections.abc import Iterable
+
 from spindle.client.fetching import AbortedProducer
 from spindle.log.formats.producer_snapshot import read_producer_snapshot
 from spindle.pipeline.segments.index_files import read_transaction_index
@@ -12,21 +14,33 @@ from spindle.pipeline.segments.segment_log import SegmentLog
 from spindle.pipeline.segments.small_files import FILE_SYSTEM
 
 
-def aborted_transactions(log: SegmentLog, start: int, end: int) -> list[AbortedProducer]:
-    """Return the aborted transactions that overlap the offsets [start, end).
+def aborted_transactions(log: SegmentLog) -> list[AbortedProducer]:
+    """Return the aborted transactions of a log.
 
-    The entry of a transaction is in the index of the segment that holds its abort marker, which may
-    be any at or after `start`.
+    The entry of a transaction is in the index of the segment that holds its abort marker.
     """
-    found: list[AbortedProducer] = []
-    for segment in log.segments:
-        entries = read_transaction_index(segment.path.with_suffix(".txnindex"))
-        found += [
-            AbortedProducer(entry.producer_id, entry.first_offset)
-            for entry in entries
-            if entry.last_offset >= start and entry.first_offset < end
+    while True:
+        found = [
+            AbortedProducer(entry.producer_id, entry.first_offset, entry.last_offset)
+            for segment in log.segments
+            for entry in read_transaction_index(segment.path.with_suffix(".txnindex"))
         ]
-    return found
+        # An index that was removed after the listing looks like one that never was.
+        again = SegmentLog(log.path)
+        if again.names == log.names:
+            return found
+        log = again
+
+
+def overlapping(
+    aborted: Iterable[AbortedProducer], start: int, end: int
+) -> tuple[AbortedProducer, ...]:
+    """Return the transactions with records or markers in the offsets [start, end)."""
+    return tuple(
+        each
+        for each in aborted
+        if each.first_offset < end and (each.last_offset is None or each.last_offset >= start)
+    )
 
 
 def last_stable_offset(log: SegmentLog, end: int) -> int:

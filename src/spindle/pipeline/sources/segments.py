@@ -17,7 +17,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
@@ -27,9 +26,10 @@ from spindle.pipeline.records.columns import spark_ddl
 from spindle.pipeline.segments.live import live_cluster
 from spindle.pipeline.segments.options import SegmentOptions, parse_segment_options
 from spindle.pipeline.segments.partitions import readable_partitions
-from spindle.pipeline.segments.pushdown import PushedFilters, narrow
+from spindle.pipeline.segments.pushdown import narrow
 from spindle.pipeline.segments.ranges import SegmentRange, plan_tasks, resolve_ranges
-from spindle.pipeline.segments.reader import ReadSettings, read_ranges, read_settings
+from spindle.pipeline.segments.reader import read_ranges
+from spindle.pipeline.segments.resuming import ReadSettings, read_settings
 from spindle.pipeline.sources.not_yet import BatchReadOnly
 
 PUSHDOWN_CONF = "spark.sql.python.filterPushdown.enabled"
@@ -42,25 +42,41 @@ class SegmentsPartition(InputPartition):
     ranges: tuple[SegmentRange, ...]
 
 
-class SegmentsReader(DataSourceReader):
-    """Plans on the driver, reads in the tasks."""
+class SegmentsPlan:
+    """The plan of a read from log directories, made on the driver."""
 
     def __init__(self, options: SegmentOptions) -> None:
         self._cluster = live_cluster(options)
         self._options = options if self._cluster is None else self._cluster.located(options)
-        self._filters = options.row_bounds
-        self._settings = read_settings(self._options)
+        self.filters = options.row_bounds
+        self.settings = read_settings(self._options)
 
     def partitions(self) -> list[InputPartition]:
         """Return the tasks; a single one without ranges if there is nothing to read."""
         partitions = readable_partitions(self._options, self._cluster)
-        resolved = resolve_ranges(self._options, partitions, self._filters)
+        resolved = resolve_ranges(self._options, partitions, self.filters)
         tasks = plan_tasks(self._options, resolved)
         return [SegmentsPartition(ranges) for ranges in tasks or [()]]
 
+    def narrowed_settings(self) -> ReadSettings:
+        """Return the settings of the tasks, with the filters' bounds on timestamps."""
+        filters = self.filters
+        return self.settings.with_timestamps(filters.min_timestamp_ms, filters.max_timestamp_ms)
+
+
+class SegmentsReader(DataSourceReader):
+    """Plans on the driver, reads in the tasks."""
+
+    def __init__(self, options: SegmentOptions) -> None:
+        self._plan = SegmentsPlan(options)
+
+    def partitions(self) -> list[InputPartition]:
+        """Return the tasks; a single one without ranges if there is nothing to read."""
+        return self._plan.partitions()
+
     def read(self, partition: Any) -> Iterator[Any]:
         """Return the Arrow batches of a task."""
-        return read_segments(partition.ranges, self._settings, self._filters)
+        return read_ranges(partition.ranges, self._plan.narrowed_settings())
 
 
 class FilteringSegmentsReader(SegmentsReader):
@@ -68,7 +84,7 @@ class FilteringSegmentsReader(SegmentsReader):
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         """Note the filters and return all of them, so that Spark checks the rows as well."""
-        self._filters = narrow(self._filters, filters)
+        self._plan.filters = narrow(self._plan.filters, filters)
         return filters
 
 
@@ -92,14 +108,6 @@ class FilteringSegmentsDataSource(SegmentsDataSource):
 
     def reader(self, schema: StructType) -> SegmentsReader:
         return FilteringSegmentsReader(parse_segment_options(self.options))
-
-
-def read_segments(
-    ranges: Iterable[SegmentRange], settings: ReadSettings, filters: PushedFilters
-) -> Iterator[pa.RecordBatch]:
-    """Return the rows of the ranges whose timestamps can pass the filters."""
-    narrowed = settings.with_timestamps(filters.min_timestamp_ms, filters.max_timestamp_ms)
-    return read_ranges(tuple(ranges), narrowed)
 
 
 def register(spark: SparkSession) -> None:

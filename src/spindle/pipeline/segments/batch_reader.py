@@ -1,0 +1,106 @@
+"""The work of a task of `spindle-batches`: walk over the batch headers of its ranges.
+
+Records are decoded only for `rowCount`, and only those of batches of which a part may not be
+wanted: a compacted batch at an end of the range, or one around an end of the wanted times.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any, Final
+
+import pyarrow as pa
+
+from spindle.common.errors import CorruptLog, CorruptRecords
+from spindle.pipeline.records import headers
+from spindle.pipeline.records.batch_columns import ROW_COUNT_COLUMN
+from spindle.pipeline.records.batch_rows import batch_rows
+from spindle.pipeline.records.headers import HeaderWalk
+from spindle.pipeline.records.memory import address_of
+from spindle.pipeline.records.row_counts import RowCounter
+from spindle.pipeline.segments.ranges import SegmentRange
+from spindle.pipeline.segments.resuming import ReadSettings, read_resumed
+from spindle.pipeline.segments.segment_log import SegmentLog
+from spindle.pipeline.segments.walk import OpenSegment, SegmentWalk
+from spindle.protocol.records.batch import HEADER_BYTES
+
+_WINDOW_BYTES: Final = 128 * 1024
+
+
+def read_batch_ranges(
+    ranges: Sequence[SegmentRange], settings: ReadSettings
+) -> Iterator[pa.RecordBatch]:
+    """Return a row for each batch that holds offsets of the ranges.
+
+    Raises:
+        DataLoss, LogChanged, CorruptLog: as `reader.read_range`.
+    """
+    for piece in ranges:
+        yield from read_resumed(piece, settings, _HeaderReader)
+
+
+class _HeaderReader:
+    """Walks over the batches of one range."""
+
+    def __init__(self, piece: SegmentRange, settings: ReadSettings, log: SegmentLog) -> None:
+        self._columns = settings.columns
+        self._check_crcs = settings.check_crcs
+        self._segments = SegmentWalk(piece, log, fail_on_data_loss=settings.fail_on_data_loss)
+        self._headers = HeaderWalk(
+            piece.start_offset, piece.end_offset, check_crcs=settings.check_crcs
+        )
+        self._counter = (
+            RowCounter(piece.partition, settings.row_filter(piece), piece.aborted or ())
+            if ROW_COUNT_COLUMN in settings.columns
+            else None
+        )
+        self._buffer = bytearray(_WINDOW_BYTES)
+        self._place = {
+            "topic": piece.partition.topic,
+            "partition": piece.partition.partition,
+            "broker": piece.home.node_id,
+            "directory": str(log.path.parent),
+        }
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        for opened in self._segments:
+            yield from self._segment_rows(opened)
+            self._segments.next_offset = self._headers.next_offset
+            self._segments.is_finished = self._headers.is_finished
+
+    def _segment_rows(self, opened: OpenSegment) -> Iterator[pa.RecordBatch]:
+        file, walk = opened.file, self._headers
+        place = {**self._place, "segment": opened.segment.path.name}
+        position = opened.position
+        while not walk.is_finished:
+            file_bytes = os.fstat(file.fileno()).st_size
+            size_bytes = os.preadv(file.fileno(), [self._buffer], position)
+            fields = walk.fields(address_of(self._buffer), size_bytes, position, file_bytes)
+            if fields.shape[1]:
+                yield self._rows(opened, place, fields)
+            if walk.finding:
+                self._segments.check_epochs()
+                raise CorruptLog(str(opened.segment.path), walk.position, walk.finding)
+            has_moved = walk.position > position
+            if walk.is_torn or file_bytes - walk.position < HEADER_BYTES:
+                self._segments.left_bytes = max(0, file_bytes - walk.position)
+                return
+            position = walk.position
+            if not has_moved:
+                size = int.from_bytes(self._buffer[8:12], "big") + 12
+                self._buffer = bytearray(size)
+
+    def _rows(self, opened: OpenSegment, place: dict[str, Any], fields: Any) -> pa.RecordBatch:
+        counts: Any = None
+        if self._counter is not None:
+            try:
+                counts = self._counter.counts(fields, partial(_batch_at, opened.file))
+            except CorruptRecords as error:
+                raise CorruptLog(
+                    str(opened.segment.path), int(fields[headers.POSITION, 0]), str(error)
+                ) from error
+        return batch_rows(self._columns, fields, place, counts, has_computed_crcs=self._check_crcs)
+
+
+def _batch_at(file: Any, position: int, size_bytes: int) -> bytes:
+    return os.pread(file.fileno(), size_bytes, position)
