@@ -88,9 +88,7 @@ def scan_batches(
         size = big_int32_at(at + 8) + _OVERHEAD_BYTES
         magic = byte_at(at + 16)
         if magic < 2:
-            # Zeros are space that was allocated and not written.
-            if size != _OVERHEAD_BYTES:
-                status = OLD_FORMAT
+            status = OLD_FORMAT if size != _OVERHEAD_BYTES else 0  # zeros were never written
             break
         if size < _HEADER_BYTES:
             status = WRONG_LENGTH
