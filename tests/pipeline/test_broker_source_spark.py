@@ -1,5 +1,6 @@
 """The source `spindle` inside Spark, against a small broker."""
 
+import json
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -106,8 +107,12 @@ def test_a_limit_stops_early(spark: Any, broker: WireBroker) -> None:
 
 
 def test_a_wrong_option_is_refused_when_the_read_is_made(spark: Any, broker: WireBroker) -> None:
+    with pytest.raises(Exception, match="option minPartitions: 'x', want an integer"):
+        load(spark, broker, minPartitions="x")
+    # Spark does not tell a source in load() whether it is a batch or a stream.
+    rows = load(spark, broker, startingOffsets="latest")
     with pytest.raises(Exception, match="startingOffsets: 'latest' makes no sense"):
-        load(spark, broker, startingOffsets="latest")
+        rows.count()
 
 
 def test_lost_records_fail_the_job_with_advice(spark: Any, broker: WireBroker) -> None:
@@ -119,18 +124,41 @@ def test_lost_records_fail_the_job_with_advice(spark: Any, broker: WireBroker) -
     assert load(spark, broker, failOnDataLoss="false", **given).count() == 1500
 
 
-@pytest.mark.parametrize("name", ["spindle", "spindle-segments"])
-def test_a_stream_and_a_write_say_what_to_use_instead(
-    spark: Any, broker: WireBroker, tmp_path: Path, name: str
-) -> None:
-    stream = spark.readStream.format(name).option("subscribe", "a")
-    stream = stream.option("kafka.bootstrap.servers", broker.address)
-    query = stream.option("logDirs", str(tmp_path)).load().writeStream.format("noop").start()
-    with pytest.raises(Exception, match=rf'format\("{name}"\) reads batches only') as raised:
+def test_a_stream_runs_and_resumes(spark: Any, broker: WireBroker, tmp_path: Path) -> None:
+    def run(**options: str) -> Any:
+        stream = spark.readStream.format("spindle").option("subscribe", "a")
+        stream = stream.option("kafka.bootstrap.servers", broker.address).options(**options)
+        output = stream.load().writeStream.format("parquet").option("path", str(tmp_path / "rows"))
+        output = output.option("checkpointLocation", str(tmp_path / "checkpoint"))
+        query = output.trigger(availableNow=True).start()
         query.awaitTermination()
-    assert 'spark.readStream.format("kafka")' in str(raised.value)
-    assert "spark.jars.packages=org.apache.spark:spark-sql-kafka" in str(raised.value)
+        return query
+
+    first = run(startingOffsets="earliest", maxOffsetsPerTrigger="1500")
+    assert [each.numInputRows for each in first.recentProgress] == [1500, 500]
+    (source,) = first.recentProgress[0].sources
+    assert json.loads(source.latestOffset) == {"a": {"0": 1000, "1": 1000}}
+    assert json.loads(source.endOffset)["a"] == {"0": 750, "1": 750}
+    broker.log("a", 2).append(build_batch([SimpleRecord(b"k", b"v", TIME_MS)]))
+    run()
+    rows = spark.read.parquet(str(tmp_path / "rows"))
+    assert rows.count() == rows.distinct().count() == 2001
+    broker.topic_ids["a"] = bytes(15) + b"\x77"
+    with pytest.raises(Exception, match="topic 'a' was deleted and created again"):
+        run(**{"fetchOffset.numRetries": "0"})
+
+
+def test_directories_are_not_read_as_a_stream(spark: Any, tmp_path: Path) -> None:
+    stream = spark.readStream.format("spindle-segments").option("subscribe", "a")
+    query = stream.option("logDirs", str(tmp_path)).load().writeStream.format("noop").start()
+    with pytest.raises(Exception, match=r'format\("spindle-segments"\) reads batches') as raised:
+        query.awaitTermination()
+    assert 'spark.readStream.format("spindle")' in str(raised.value)
     assert "UnboundLocalError" not in str(raised.value)
+
+
+@pytest.mark.parametrize("name", ["spindle", "spindle-segments"])
+def test_a_write_says_what_to_use_instead(spark: Any, tmp_path: Path, name: str) -> None:
     rows = spark.sql("select cast('v' as binary) as value")
     with pytest.raises(Exception, match=rf'format\("{name}"\) cannot be written to') as raised:
         rows.write.format(name).mode("append").save()

@@ -1,17 +1,19 @@
-"""The Spark data source `spindle`: a batch read of topics through the brokers.
+"""The Spark data source `spindle`: reads topics through the brokers, as a batch or as a stream.
 
     spark.read.format("spindle").option("kafka.bootstrap.servers", "...").option("subscribe", "t")
+    spark.readStream.format("spindle").option(...)
 
-Options and rows are those of Spark's built-in `kafka` source (see `broker_options`), without its
-jars. It works on any Kafka cluster. Spark plans a Python source once for each DataFrame: call
-`load()` again after partitions were added to a topic, or a topic was created again.
+Options and rows are those of Spark's built-in `kafka` source (see `broker_options` and
+`spindle.pipeline.streaming.options`), without its jars. It works on any Kafka cluster. In a batch
+read, Spark plans a Python source once for each DataFrame: call `load()` again after partitions were
+added to a topic, or a topic was created again.
 
 Filters are pushed down only if the session has `spark.sql.python.filterPushdown.enabled` on. Leave
 it off, for the reason in `spindle.pipeline.sources.segments`; the options narrow a read as well.
 """
 
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,6 +33,8 @@ from spindle.pipeline.sources.broker_planning import plan_tasks
 from spindle.pipeline.sources.broker_ranges import OffsetRange
 from spindle.pipeline.sources.broker_reading import read_ranges, settled
 from spindle.pipeline.sources.not_yet import BatchReadOnly
+from spindle.pipeline.streaming.options import stream_read_options
+from spindle.pipeline.streaming.reader import BrokerStreamReader
 
 PUSHDOWN_CONF = "spark.sql.python.filterPushdown.enabled"
 
@@ -84,10 +88,13 @@ class BrokerDataSource(BatchReadOnly):
             warnings.warn(
                 f"option {name} has no effect; is {nearest} meant?", RuntimeWarning, stacklevel=2
             )
-        return spark_ddl(broker_read_options(self.options).columns)
+        return spark_ddl(_common_options(self.options).columns)
 
     def reader(self, schema: StructType) -> BrokerReader:
         return BrokerReader(broker_read_options(self.options))
+
+    def streamReader(self, schema: StructType) -> BrokerStreamReader:
+        return BrokerStreamReader(self.options)
 
 
 class FilteringBrokerDataSource(BrokerDataSource):
@@ -95,6 +102,18 @@ class FilteringBrokerDataSource(BrokerDataSource):
 
     def reader(self, schema: StructType) -> BrokerReader:
         return FilteringBrokerReader(broker_read_options(self.options))
+
+
+def _common_options(given: Mapping[str, str]) -> BrokerReadOptions:
+    """Check options that may be those of a batch or of a stream; Spark does not tell which."""
+    try:
+        return broker_read_options(given)
+    except ValueError:
+        try:
+            return stream_read_options(given).read
+        except ValueError:
+            pass
+        raise
 
 
 def register(spark: SparkSession) -> None:

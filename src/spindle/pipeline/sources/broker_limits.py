@@ -1,10 +1,13 @@
-"""Where a batch read starts and ends: the offset options of Spark's `kafka` source.
+"""Where a read starts and ends: the offset options of Spark's `kafka` source.
 
 Each end has three options, and the first that is present counts: one timestamp for all partitions
 (`startingTimestamp`), a timestamp per partition (`startingOffsetsByTimestamp`), or offsets
 (`startingOffsets`: `earliest`, `latest` or an offset per partition, where -2 is earliest and -1
 latest). A starting timestamp after the last record is an error unless the strategy is `latest`; an
 ending timestamp after the last record means latest.
+
+A batch starts at `earliest` by default, and `latest` makes no sense there. A stream starts at
+`latest` by default, and has no end.
 """
 
 import json
@@ -74,25 +77,49 @@ def offset_limit(options: Mapping[str, str], end: End) -> OffsetLimit:
     Raises:
         ValueError: an option that cannot be understood, or makes no sense for a batch.
     """
+    forbidden, word, default = _FORBIDDEN[end]
+    limit = _given_limit(options, end, default)
+    offsets_option = end.value[-1]
+    match limit:
+        case AtPosition(position) if position == forbidden:
+            raise ValueError(f"option {offsets_option}: {word!r} makes no sense for a batch read")
+        case AtOffsets(offsets):
+            for partition, offset in offsets.items():
+                if offset == forbidden:
+                    raise ValueError(
+                        f"option {offsets_option}: {partition} has {offset} ({word}), "
+                        "which makes no sense for a batch read"
+                    )
+    return limit
+
+
+def stream_start(options: Mapping[str, str]) -> OffsetLimit:
+    """Return where a stream starts whose checkpoint is new.
+
+    Args:
+        options: with keys in lower case.
+
+    Raises:
+        ValueError: an option that cannot be understood, or an option for the end of a read.
+    """
+    for option in End.STOP.value:
+        if option.lower() in options:
+            raise ValueError(f"option {option}: a stream has no end; remove it, or read a batch")
+    return _given_limit(options, End.START, "latest")
+
+
+def _given_limit(options: Mapping[str, str], end: End, default: str) -> OffsetLimit:
     time_option, times_option, offsets_option = end.value
     if (text := options.get(time_option.lower())) is not None:
         return AtTime(_long(time_option, text))
     if (text := options.get(times_option.lower())) is not None:
         example = '{"topicA": {"0": 1704067200000}}'
         return AtTimes(_longs_per_partition(times_option, text, example))
-    forbidden, word, default = _FORBIDDEN[end]
     text = options.get(offsets_option.lower(), default).strip()
-    if text.lower() == word:
-        raise ValueError(f"option {offsets_option}: {word!r} makes no sense for a batch read")
     if text.lower() in _POSITIONS:
         return AtPosition(_POSITIONS[text.lower()])
     offsets = _longs_per_partition(offsets_option, text, '{"topicA": {"0": 23, "1": -1}}')
     for partition, offset in offsets.items():
-        if offset == forbidden:
-            raise ValueError(
-                f"option {offsets_option}: {partition} has {offset} ({word}), "
-                "which makes no sense for a batch read"
-            )
         if offset < EARLIEST:
             raise ValueError(
                 f"option {offsets_option}: {partition} has offset {offset}, want at least 0, "

@@ -4,8 +4,8 @@ A job that reads with `format("kafka")` reads with `format("spindle")` unchanged
 `columns`, `minTimestamp` and `maxTimestamp` (only rows with a time in these bounds, in ms, both
 inclusive), `batchBytes`, `fetchMaxBytes`, `isolationLevel` and `parallelism` (the cores of the
 executors, which a session's registration sets; see `spindle.pipeline.parallelism`). Options that
-only concern streams or consumer groups are accepted and have no effect, as in a batch read of the
-`kafka` source.
+only concern streams (see `spindle.pipeline.streaming.options`) or consumer groups are accepted and
+have no effect, as in a batch read of the `kafka` source.
 """
 
 import difflib
@@ -36,11 +36,14 @@ _MIB: Final = 1024 * 1024
 _MAX_BATCH_BYTES: Final = 1024 * _MIB
 _MAX_INT: Final = 2**31 - 1
 _MAX_LONG: Final = 2**63 - 1
-_WITHOUT_EFFECT: Final = (
-    "groupIdPrefix",
+_WITHOUT_EFFECT: Final = ("groupIdPrefix",)
+_OF_STREAMS: Final = (
     "maxOffsetsPerTrigger",
     "minOffsetsPerTrigger",
+    "maxBytesPerTrigger",
+    "minBytesPerTrigger",
     "maxTriggerDelay",
+    "commitOffsetsTo",
 )
 _KNOWN: Final = (
     *_SELECTIONS,
@@ -62,6 +65,7 @@ _KNOWN: Final = (
     "isolationLevel",
     "parallelism",
     *_WITHOUT_EFFECT,
+    *_OF_STREAMS,
 )
 _REFUSED_PROPERTIES: Final = {
     "auto.offset.reset": "use the options startingOffsets and failOnDataLoss",
@@ -98,7 +102,7 @@ Selection: TypeAlias = Assign | Subscribe | SubscribePattern
 
 @dataclass(frozen=True, slots=True)
 class BrokerReadOptions:
-    """A validated batch read. Sizes in bytes, times in ms; None for options not given."""
+    """A validated read. Sizes in bytes, times in ms; None for options not given."""
 
     client: ClientSettings
     selection: Selection
@@ -125,7 +129,7 @@ class BrokerReadOptions:
 
 
 def broker_read_options(given: Mapping[str, str]) -> BrokerReadOptions:
-    """Check the options of a read and return them.
+    """Check the options of a batch read and return them.
 
     Args:
         given: as Spark passes them; upper and lower case of keys do not matter.
@@ -137,6 +141,20 @@ def broker_read_options(given: Mapping[str, str]) -> BrokerReadOptions:
     start = offset_limit(options, End.START)
     stop = offset_limit(options, End.STOP)
     check_order(start, stop)
+    return read_options(options, start, stop)
+
+
+def read_options(
+    options: Mapping[str, str], start: OffsetLimit, stop: OffsetLimit
+) -> BrokerReadOptions:
+    """Check what batches and streams have in common; return it with these limits.
+
+    Args:
+        options: with keys in lower case.
+
+    Raises:
+        ValueError: an option is missing, contradicts another, or has no usable value.
+    """
     client = _client(options)
     return BrokerReadOptions(
         client=client,
@@ -146,13 +164,13 @@ def broker_read_options(given: Mapping[str, str]) -> BrokerReadOptions:
         no_match=no_match_strategy(options),
         columns=select_columns(options.get("columns"), _flag(options, "includeHeaders", False)),
         row_bounds=PushedFilters(
-            min_timestamp_ms=_optional_number(options, "minTimestamp", 0, _MAX_LONG),
-            max_timestamp_ms=_optional_number(options, "maxTimestamp", 0, _MAX_LONG),
+            min_timestamp_ms=optional_number(options, "minTimestamp", 0, _MAX_LONG),
+            max_timestamp_ms=optional_number(options, "maxTimestamp", 0, _MAX_LONG),
         ),
         fail_on_data_loss=_flag(options, "failOnDataLoss", True),
-        min_partitions=_optional_number(options, "minPartitions", 1, _MAX_INT),
-        max_records_per_partition=_optional_number(options, "maxRecordsPerPartition", 1, _MAX_LONG),
-        parallelism=_optional_number(options, "parallelism", 1, _MAX_INT),
+        min_partitions=optional_number(options, "minPartitions", 1, _MAX_INT),
+        max_records_per_partition=optional_number(options, "maxRecordsPerPartition", 1, _MAX_LONG),
+        parallelism=optional_number(options, "parallelism", 1, _MAX_INT),
         batch_bytes=_number(options, "batchBytes", _MIB, 1, _MAX_BATCH_BYTES),
         fetch_max_bytes=_number(
             options, "fetchMaxBytes", client.fetch_max_bytes, 1024, _MAX_BATCH_BYTES
@@ -252,9 +270,17 @@ def _flag(options: Mapping[str, str], name: str, default: bool) -> bool:
     return text.strip().lower() == "true"
 
 
-def _optional_number(
+def optional_number(
     options: Mapping[str, str], name: str, at_least: int, at_most: int
 ) -> int | None:
+    """Return the integer of an option, None if it is not given.
+
+    Args:
+        options: with keys in lower case.
+
+    Raises:
+        ValueError: it is no integer between the bounds, both inclusive.
+    """
     if name.lower() not in options:
         return None
     return _number(options, name, at_least, at_least, at_most)

@@ -1,4 +1,4 @@
-"""Plan a batch read on the driver: its partitions, offset ranges and tasks.
+"""Plan a read on the driver: its partitions, offset ranges and tasks.
 
 Spark keeps the plan of a Python source as long as the DataFrame lives, but its `kafka` source asks
 for the ends of the log in every action. So the plan takes open ends as they are now, to cut the
@@ -8,15 +8,15 @@ read into tasks, and marks them; the tasks ask again (`broker_reading.settled`).
 import os
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
-from typing import Final
+from typing import Final, TypeVar
 
 from spindle.client.cluster import ClusterView, TopicView
 from spindle.client.errors import ClientError, RequestTimedOut, is_worth_retrying
 from spindle.client.offsets import EARLIEST, LATEST
 from spindle.client.wire.cluster import WireClient
-from spindle.common.errors import ApiError
+from spindle.common.errors import ApiError, ErrorCode
 from spindle.common.ids import TopicPartition
 from spindle.pipeline.records.decoder import MAX_OFFSET
 from spindle.pipeline.segments.pushdown import PushedFilters
@@ -42,6 +42,7 @@ from spindle.pipeline.sources.broker_ranges import (
     with_empty_ends,
 )
 
+T = TypeVar("T")
 Offsets = Mapping[TopicPartition, int]
 _DEFAULT_RECORD_BYTES: Final = 100.0
 """The assumed size of a record if the brokers do not tell the sizes of their logs."""
@@ -67,7 +68,13 @@ def plan_tasks(
         ClientError: brokers that cannot be asked.
     """
     with WireClient(options.client) as client:
-        ranges = _settle(client, options, filters or options.row_bounds, sleep)
+
+        def settle() -> list[OffsetRange]:
+            view, partitions = select_partitions(client, options.selection)
+            bounds = filters or options.row_bounds
+            return _filtered(client, _ranges(client, options, view, partitions), bounds)
+
+        ranges = settled_plan(client, options, settle, sleep)
         tasks = cut_into_tasks(client, options, ranges)
     return with_empty_ends(tasks, ranges) if keep_empty_ends else tasks
 
@@ -84,18 +91,17 @@ def cut_into_tasks(
     return split_by_bytes(ranges, bytes_per_offset(client, ranges), cores)
 
 
-def _settle(
+def settled_plan(
     client: WireClient,
     options: BrokerReadOptions,
-    filters: PushedFilters,
+    attempt: Callable[[], T],
     sleep: Callable[[float], None],
-) -> list[OffsetRange]:
-    """Return the ranges to read; start again if the topics change in the meantime."""
+) -> T:
+    """Return the result of a planning step; start again if the topics change in the meantime."""
     failures = 0
     while True:
         try:
-            view, partitions = select_partitions(client, options.selection)
-            return _filtered(client, _ranges(client, options, view, partitions), filters)
+            return attempt()
         except (ApiError, ClientError) as error:
             failures += 1
             gave_up = failures > options.offset_retries or isinstance(error, RequestTimedOut)
@@ -106,9 +112,12 @@ def _settle(
 
 
 def select_partitions(
-    client: WireClient, selection: Selection
+    client: WireClient, selection: Selection, may_be_gone: Collection[str] = ()
 ) -> tuple[ClusterView, list[TopicPartition]]:
     """Return the partitions of a selection, sorted, without those of internal topics.
+
+    Args:
+        may_be_gone: Topics that are left out if they, or their partitions, do not exist.
 
     Raises:
         ValueError: an assigned partition that does not exist.
@@ -116,14 +125,14 @@ def select_partitions(
     """
     match selection:
         case Assign(assigned):
-            view = _described(client, dict.fromkeys(p.topic for p in assigned))
+            view = _described(client, dict.fromkeys(p.topic for p in assigned), may_be_gone)
             existing = set(_partitions_of(view.topics.values()))
-            missing = [each for each in assigned if each not in existing]
+            missing = [p for p in assigned if p not in existing and p.topic not in may_be_gone]
             if missing:
                 raise ValueError(f"option assign: no such partition: {_listed(missing)}")
-            return view, sorted(assigned)
+            return view, sorted(existing.intersection(assigned))
         case Subscribe(topics):
-            view = _described(client, topics)
+            view = _described(client, topics, may_be_gone)
             return view, sorted(_partitions_of(view.topics.values()))
         case SubscribePattern(pattern):
             view = client.metadata()
@@ -132,10 +141,14 @@ def select_partitions(
             return view, sorted(_partitions_of(matching))
 
 
-def _described(client: WireClient, topics: Iterable[str]) -> ClusterView:
+def _described(
+    client: WireClient, topics: Iterable[str], may_be_gone: Collection[str]
+) -> ClusterView:
     names = list(topics)
     view = client.metadata(names)
     for name, code in view.refused.items():
+        if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and name in may_be_gone:
+            continue
         raise ApiError(code, f"topic {name!r} of cluster {view.cluster_id}")
     return view
 
@@ -157,7 +170,7 @@ def _ranges(
 ) -> list[OffsetRange]:
     if not partitions:
         return []
-    start = _resolve(client, options.start, partitions, "starting", options.no_match)
+    start = starting_offsets(client, options, partitions)
     stop = _resolve(client, options.stop, partitions, "ending", NoMatch.LATEST)
     for each in partitions:
         if start[each] > stop[each]:
@@ -175,6 +188,20 @@ def _ranges(
         )
         for each in partitions
     ]
+
+
+def starting_offsets(
+    client: WireClient, options: BrokerReadOptions, partitions: list[TopicPartition]
+) -> dict[TopicPartition, int]:
+    """Return where the options start to read each partition.
+
+    Raises:
+        ValueError: the options name other partitions, or no record is as new as a timestamp.
+        ApiError, ClientError: the brokers refuse, or cannot be reached.
+    """
+    if not partitions:
+        return {}
+    return _resolve(client, options.start, partitions, "starting", options.no_match)
 
 
 def _is_at(limit: OffsetLimit, partition: TopicPartition, position: int) -> bool:
@@ -284,16 +311,31 @@ def bytes_per_offset(client: WireClient, ranges: list[OffsetRange]) -> dict[Topi
 
     A reader may lack the right to ask for sizes. They only steer the cutting, so one guess will do.
     """
-    wanted: dict[str, list[int]] = {}
-    for each in ranges:
-        wanted.setdefault(each.partition.topic, []).append(each.partition.partition)
-    per_offset = {each.partition: _DEFAULT_RECORD_BYTES for each in ranges}
+    partitions = [each.partition for each in ranges]
     try:
-        sizes = _log_sizes(client, wanted)
-        held = client.list_offsets(dict.fromkeys(sizes, EARLIEST))
-        ends = client.list_offsets(dict.fromkeys(sizes, LATEST))
+        return measured_bytes_per_offset(client, partitions)
     except (ApiError, ClientError):
-        return per_offset
+        return dict.fromkeys(partitions, _DEFAULT_RECORD_BYTES)
+
+
+def measured_bytes_per_offset(
+    client: WireClient, partitions: Iterable[TopicPartition]
+) -> dict[TopicPartition, float]:
+    """Return the bytes that an offset of each partition takes on average in its log.
+
+    An empty partition counts as one with records of 100 bytes.
+
+    Raises:
+        ApiError: the reader may not ask for the sizes of logs.
+        ClientError: a broker cannot be reached.
+    """
+    per_offset = dict.fromkeys(partitions, _DEFAULT_RECORD_BYTES)
+    wanted: dict[str, list[int]] = {}
+    for topic, number in per_offset:
+        wanted.setdefault(topic, []).append(number)
+    sizes = {each: size for each, size in _log_sizes(client, wanted).items() if each in per_offset}
+    held = client.list_offsets(dict.fromkeys(sizes, EARLIEST)) if sizes else {}
+    ends = client.list_offsets(dict.fromkeys(sizes, LATEST)) if sizes else {}
     for partition, size_bytes in sizes.items():
         count = ends[partition].offset - held[partition].offset
         if count > 0 and size_bytes > 0:

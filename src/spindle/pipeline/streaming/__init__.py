@@ -1,0 +1,12 @@
+"""Structured Streaming: positions, how much a batch reads, and the reader that Spark calls."""
+
+from spindle.pipeline.extra import SPARK, require
+
+require(SPARK)
+
+from spindle.pipeline.streaming.progress import (  # noqa: E402
+    OffsetsBehind,
+    offsets_behind_latest,
+)
+
+__all__ = ["OffsetsBehind", "offsets_behind_latest"]

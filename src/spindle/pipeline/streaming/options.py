@@ -1,0 +1,98 @@
+"""Options of a streaming read: those of Spark's `kafka` source, and a few more.
+
+The topics, the rows and the tasks of each batch are chosen as in a batch read (see
+`spindle.pipeline.sources.broker_options`). A new stream starts at `startingOffsets`, which is
+`latest` by default; a stream that has a checkpoint goes on from there. Options of streams:
+
+    maxOffsetsPerTrigger     the most offsets of a batch, shared in proportion to the backlogs
+    minOffsetsPerTrigger     a batch waits for so many offsets, at most maxTriggerDelay (15m)
+    maxBytesPerTrigger, minBytesPerTrigger    the same in bytes, estimated from the sizes of the
+                             logs and their numbers of offsets; not in the `kafka` source
+    commitOffsetsTo          a consumer group to which the offsets of finished batches are
+                             committed, so that tools show its lag; not in the `kafka` source
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from spindle.client.offsets import LATEST
+from spindle.pipeline.sources.broker_limits import AtPosition, stream_start
+from spindle.pipeline.sources.broker_options import (
+    BrokerReadOptions,
+    optional_number,
+    read_options,
+)
+from spindle.pipeline.streaming.admission import DEFAULT_MAX_DELAY_MS, TriggerLimits
+
+_MAX_LONG: Final = 2**63 - 1
+_UNITS_MS: Final = {
+    "": 1,
+    "ms": 1,
+    "s": 1000,
+    "m": 60_000,
+    "min": 60_000,
+    "h": 3_600_000,
+    "d": 86_400_000,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class StreamReadOptions:
+    """A validated streaming read.
+
+    Attributes:
+        read: The topics, rows and tasks; its start is that of a stream without a checkpoint.
+        commit_group: The group that gets the offsets of finished batches, or None.
+    """
+
+    read: BrokerReadOptions
+    limits: TriggerLimits
+    commit_group: str | None
+
+
+def stream_read_options(given: Mapping[str, str]) -> StreamReadOptions:
+    """Check the options of a streaming read and return them.
+
+    Args:
+        given: as Spark passes them; upper and lower case of keys do not matter.
+
+    Raises:
+        ValueError: an option is missing, contradicts another, or has no usable value.
+    """
+    options = {key.lower(): value for key, value in given.items()}
+    read = read_options(options, stream_start(options), AtPosition(LATEST))
+    group = options.get("commitoffsetsto")
+    if group is not None and not group.strip():
+        raise ValueError("option commitOffsetsTo is empty, want the name of a consumer group")
+    return StreamReadOptions(read, _limits(options), group)
+
+
+def _limits(options: Mapping[str, str]) -> TriggerLimits:
+    limits = TriggerLimits(
+        min_offsets=optional_number(options, "minOffsetsPerTrigger", 1, _MAX_LONG),
+        max_offsets=optional_number(options, "maxOffsetsPerTrigger", 1, _MAX_LONG),
+        min_bytes=optional_number(options, "minBytesPerTrigger", 1, _MAX_LONG),
+        max_bytes=optional_number(options, "maxBytesPerTrigger", 1, _MAX_LONG),
+        max_delay_ms=_duration_ms("maxTriggerDelay", options.get("maxtriggerdelay")),
+    )
+    for unit, least, most in (
+        ("Offsets", limits.min_offsets, limits.max_offsets),
+        ("Bytes", limits.min_bytes, limits.max_bytes),
+    ):
+        if least is not None and most is not None and least > most:
+            raise ValueError(
+                f"option min{unit}PerTrigger {least} is above option max{unit}PerTrigger {most}"
+            )
+    return limits
+
+
+def _duration_ms(option: str, text: str | None) -> int:
+    """Return a time as Spark reads it: a number with ms, s, m, min, h or d; without a unit ms."""
+    if text is None:
+        return DEFAULT_MAX_DELAY_MS
+    found = re.fullmatch(r"(\d+)([a-z]*)", text.strip().lower())
+    if found is None or found[2] not in _UNITS_MS:
+        raise ValueError(f"option {option}: {text!r}, want a time like 15m, 90s or 500ms")
+    return int(found[1]) * _UNITS_MS[found[2]]

@@ -1,0 +1,267 @@
+"""Plan the batches of a stream on the driver: ask the brokers, then let the pure parts decide."""
+
+import logging
+import re
+import time
+from collections.abc import Callable, Collection
+from typing import Final, TypeVar
+
+from spindle.client.offsets import EARLIEST, LATEST
+from spindle.client.wire.cluster import WireClient
+from spindle.common.errors import ApiError
+from spindle.common.ids import TopicPartition
+from spindle.common.uuids import ZERO_UUID, Uuid
+from spindle.pipeline.errors import DataLoss
+from spindle.pipeline.sources.broker_options import (
+    Assign,
+    Selection,
+    Subscribe,
+    SubscribePattern,
+)
+from spindle.pipeline.sources.broker_planning import (
+    cut_into_tasks,
+    measured_bytes_per_offset,
+    select_partitions,
+    settled_plan,
+    starting_offsets,
+)
+from spindle.pipeline.sources.broker_ranges import OffsetRange
+from spindle.pipeline.streaming.admission import Backlog, admitted_ends, must_wait
+from spindle.pipeline.streaming.continuity import (
+    AvailableOffsets,
+    Continuation,
+    after_retention,
+    check_checkpoint,
+    continue_from,
+    starts_of,
+    until_target,
+)
+from spindle.pipeline.streaming.offset_commits import OffsetCommits
+from spindle.pipeline.streaming.options import StreamReadOptions
+from spindle.pipeline.streaming.position import StreamPosition
+
+_LOG: Final = logging.getLogger(__name__)
+_MS: Final = 1000
+T = TypeVar("T")
+
+
+class StreamPlanner:
+    """Decides what the batches of one query read.
+
+    Args:
+        sleep, clock: As in `time`, in seconds.
+    """
+
+    def __init__(
+        self,
+        options: StreamReadOptions,
+        *,
+        sleep: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.options = options
+        self._selection = options.read.selection
+        self._sleep = sleep
+        self._clock = clock
+        self._client = WireClient(options.read.client)
+        self._commits = OffsetCommits(options)
+        self._target: AvailableOffsets | None = None
+        self._last_batch_at: float | None = None
+        self.latest: AvailableOffsets | None = None
+        """The partitions and ends that the last trigger saw; None before the first one."""
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._client.close()
+        self._commits.close()
+
+    def set_target(self) -> None:
+        """Read only what the brokers hold now (Trigger.AvailableNow).
+
+        Raises:
+            ValueError, ApiError, ClientError: as in `next_end`.
+        """
+        # Which topics have to exist depends on the checkpoint; `next_end` knows it.
+        self._target = self._settled(lambda: self._available(named_topics(self._selection)))
+
+    def next_end(self, start: StreamPosition | None, *, is_limited: bool) -> StreamPosition:
+        """Return where the batch ends that begins at `start`; `start` again if there is none.
+
+        Args:
+            start: None for the first batch of a stream.
+            is_limited: Whether the limits of the options hold for this batch.
+
+        Raises:
+            ValueError: the options do not fit the partitions, or the checkpoint does not belong
+                to this stream.
+            DataLoss: records are gone that the stream has not read, and that is an error.
+            ApiError, ClientError: the brokers refuse, or cannot be reached.
+        """
+        if start is None:
+            first = self._settled(self._first_position)
+            end = self._end_after(first, is_limited)
+            return StreamPosition(end.offsets, end.topic_ids, end.cluster_id, first.offsets)
+        return self._end_after(start, is_limited)
+
+    def tasks(
+        self, start: StreamPosition | None, end: StreamPosition
+    ) -> list[tuple[OffsetRange, ...]]:
+        """Return the ranges of each task of a batch.
+
+        Args:
+            start: None for the first batch of a stream, whose end says where it starts.
+
+        Raises:
+            ValueError: the checkpoint does not belong to this stream.
+            ApiError, ClientError: the brokers refuse, or cannot be reached.
+        """
+        first = StreamPosition(end.first_start or {}, end.topic_ids) if start is None else start
+        starts = starts_of(first, end)
+        wanted = {p: stop for p, stop in end.offsets.items() if stop > starts[p]}
+        if not wanted:
+            return []
+        view = self._client.metadata(sorted({each.topic for each in wanted}))
+        check_checkpoint(end, view.cluster_id, self._selects)
+        ranges = [
+            # A task that finds another id, or no topic, reports the loss of the range.
+            OffsetRange(each, end.topic_ids.get(each.topic, ZERO_UUID), starts[each], stop)
+            for each, stop in wanted.items()
+        ]
+        return cut_into_tasks(self._client, self.options.read, ranges)
+
+    def commit(self, position: StreamPosition) -> None:
+        """Commit the offsets of a finished batch to the group of the options, if there is one."""
+        self._commits.commit(position.offsets)
+
+    # ------------------------------------------------------------ one batch
+
+    def _end_after(self, start: StreamPosition, is_limited: bool) -> StreamPosition:
+        continuation, available = self._confirmed(start)
+        self._report(continuation.losses)
+        ends = continuation.backlog.end
+        if is_limited:
+            admitted = self._admitted(continuation)
+            if admitted is None:
+                return start
+            ends = admitted
+        end = StreamPosition(
+            ends, self._remembered(start) | dict(available.topic_ids), available.cluster_id
+        )
+        if not end.is_at(start):
+            self._last_batch_at = self._clock()
+        return end
+
+    def _admitted(self, continuation: Continuation) -> dict[TopicPartition, int] | None:
+        """Return the ends within the limits, or None if the batch has to wait."""
+        limits, backlog = self.options.limits, continuation.backlog
+        backlog_bytes = self._size_bytes(backlog) if limits.needs_sizes else 0
+        waited_ms = None
+        if self._last_batch_at is not None:
+            waited_ms = int((self._clock() - self._last_batch_at) * _MS)
+        may_wait = self._target is None and not continuation.losses
+        if may_wait and must_wait(backlog, limits, backlog_bytes, waited_ms=waited_ms):
+            return None
+        return dict(admitted_ends(backlog, limits, backlog_bytes))
+
+    def _confirmed(self, start: StreamPosition) -> tuple[Continuation, AvailableOffsets]:
+        """Return how the stream goes on; ask again before a loss is believed."""
+        attempts = self.options.read.offset_retries
+        while True:
+            continuation, available = self._settled(lambda: self._continuation(start))
+            if not continuation.losses or attempts == 0:
+                return continuation, available
+            attempts -= 1
+            self._client.forget_metadata()
+            self._sleep(self.options.read.offset_retry_interval_ms / _MS)
+
+    def _continuation(self, start: StreamPosition) -> tuple[Continuation, AvailableOffsets]:
+        seen_before = {each.topic for each in start.offsets} | start.topic_ids.keys()
+        available = self._available(seen_before)
+        check_checkpoint(start, available.cluster_id, self._selects)
+        self.latest = available
+        continuation = continue_from(start, available, self._selects)
+        if self._target is not None:
+            continuation = until_target(continuation, available, self._target)
+        unread = [each for each, size in continuation.backlog.sizes.items() if size > 0]
+        if unread:
+            found = self._client.list_offsets(dict.fromkeys(unread, EARLIEST))
+            log_starts = {each: found[each].offset for each in unread}
+            continuation = after_retention(continuation, log_starts)
+        return continuation, available
+
+    # ------------------------------------------------------------ brokers
+
+    def _available(self, may_be_gone: Collection[str]) -> AvailableOffsets:
+        view, partitions = select_partitions(self._client, self._selection, may_be_gone)
+        found = {}
+        if partitions:
+            found = self._client.list_offsets(dict.fromkeys(partitions, LATEST))
+        topics = dict.fromkeys(each.topic for each in partitions)
+        ids = {name: view.topic(name).topic_id for name in topics}
+        return AvailableOffsets(
+            {each: found[each].offset for each in partitions},
+            {name: topic_id for name, topic_id in ids.items() if topic_id != ZERO_UUID},
+            view.cluster_id,
+        )
+
+    def _first_position(self) -> StreamPosition:
+        view, partitions = select_partitions(self._client, self._selection)
+        offsets = starting_offsets(self._client, self.options.read, partitions)
+        ids = {each.topic: view.topic(each.topic).topic_id for each in partitions}
+        known = {name: topic_id for name, topic_id in ids.items() if topic_id != ZERO_UUID}
+        return StreamPosition(offsets, known, view.cluster_id)
+
+    def _size_bytes(self, backlog: Backlog) -> int:
+        try:
+            per_offset = measured_bytes_per_offset(self._client, backlog.end)
+        except ApiError as error:
+            raise ValueError(
+                "options maxBytesPerTrigger and minBytesPerTrigger need the sizes of the logs, "
+                f"which the brokers do not tell: {error}. Use maxOffsetsPerTrigger and "
+                "minOffsetsPerTrigger, or allow DescribeLogDirs (Describe on the cluster)"
+            ) from error
+        return backlog.size_bytes(per_offset)
+
+    def _settled(self, attempt: Callable[[], T]) -> T:
+        return settled_plan(self._client, self.options.read, attempt, self._sleep)
+
+    # ------------------------------------------------------------ rules
+
+    def _selects(self, partition: TopicPartition) -> bool:
+        return selects(self._selection, partition)
+
+    def _remembered(self, position: StreamPosition) -> dict[str, Uuid]:
+        """Return the ids of the topics that the options name, also of those that are gone."""
+        named = named_topics(self._selection)
+        return {name: found for name, found in position.topic_ids.items() if name in named}
+
+    def _report(self, losses: Collection[str]) -> None:
+        if losses and self.options.read.fail_on_data_loss:
+            raise DataLoss(
+                f"{'; '.join(losses)}. Set the option failOnDataLoss=false to go on with what is "
+                "left"
+            )
+        for loss in losses:
+            _LOG.warning("data loss: %s", loss)
+
+
+def named_topics(selection: Selection) -> frozenset[str]:
+    """Return the topics that a selection names; a pattern names none."""
+    match selection:
+        case Assign(partitions):
+            return frozenset(each.topic for each in partitions)
+        case Subscribe(topics):
+            return frozenset(topics)
+        case SubscribePattern():
+            return frozenset()
+
+
+def selects(selection: Selection, partition: TopicPartition) -> bool:
+    """Return True if a selection wants a partition, whether or not it exists."""
+    match selection:
+        case Assign(partitions):
+            return partition in partitions
+        case Subscribe(topics):
+            return partition.topic in topics
+        case SubscribePattern(pattern):
+            return re.search(pattern, partition.topic) is not None
