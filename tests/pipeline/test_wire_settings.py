@@ -35,12 +35,6 @@ def test_bad_bootstrap_servers(text: str) -> None:
         client_settings({"bootstrap.servers": text})
 
 
-@pytest.mark.parametrize("protocol", ["SSL", "sasl_plaintext", "SASL_SSL", "nonsense"])
-def test_security_is_refused_and_never_ignored(protocol: str) -> None:
-    with pytest.raises(ConfigError, match=f"security.protocol is '{protocol.upper()}'"):
-        client_settings(SERVERS | {"security.protocol": protocol})
-
-
 @pytest.mark.parametrize(
     ("key", "value", "words"),
     [

@@ -29,6 +29,8 @@ from spindle.protocol.messages.fetch import FetchRequest, FetchResponse
 from spindle.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from spindle.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from spindle.protocol.messages.produce import ProduceRequest, ProduceResponse
+from spindle.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
+from spindle.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from spindle.protocol.records.batch import read_header
 
 REQUEST_HEADER = Struct(">hhih")
@@ -41,6 +43,8 @@ EVERY_REQUEST: tuple[type[Message], ...] = (
     ApiVersionsRequest,
     DescribeConfigsRequest,
     DescribeLogDirsRequest,
+    SaslHandshakeRequest,
+    SaslAuthenticateRequest,
 )
 Handler = Callable[[Any], Message | bytes | None]
 
@@ -140,12 +144,16 @@ class WireBroker:
             self._start(self._serve, connection)
 
     def _serve(self, connection: socket.socket) -> None:
-        with connection, contextlib.suppress(OSError):
+        with connection, contextlib.suppress(OSError), self.secured(connection) as connection:
             for frame in _frames(connection):
                 answer = self._answer(frame)
                 if answer is None:
                     return
                 connection.sendall(len(answer).to_bytes(4, "big") + answer)
+
+    def secured(self, connection: socket.socket) -> socket.socket:
+        """Return the socket to talk on; a broker with TLS does its handshake here."""
+        return connection
 
     def _answer(self, frame: bytes) -> bytes | None:
         key, version, correlation_id, length = REQUEST_HEADER.unpack_from(frame)

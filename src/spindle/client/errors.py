@@ -23,6 +23,18 @@ class RequestTimedOut(ClientError):
     """The answer did not arrive in time."""
 
 
+class AuthenticationFailed(ClientError):
+    """The broker or this client refused the other one. A retry has the same result."""
+
+
+class TlsFailed(AuthenticationFailed):
+    """The TLS handshake failed: a certificate, a version, or a peer without TLS."""
+
+
+class SaslFailed(AuthenticationFailed):
+    """The login failed: credentials, a mechanism, or a listener without SASL."""
+
+
 def raise_for(number: int, subject: str, message: str | None = None) -> None:
     """Raise `ApiError` with this subject unless the code is that of success."""
     if number != 0:

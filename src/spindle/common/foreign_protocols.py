@@ -20,5 +20,5 @@ def foreign_protocol(announced_bytes: int) -> str:
     if start in _HTTP:
         return " (the peer speaks HTTP, not Kafka's protocol)"
     if start[:2] in _TLS_RECORDS:
-        return " (the peer speaks TLS, but only PLAINTEXT is supported)"
+        return " (the peer speaks TLS, but this side does not: check security.protocol)"
     return ""

@@ -14,7 +14,7 @@ import socket
 import subprocess
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
@@ -71,6 +71,8 @@ class Node(ABC):
     `overrides` are further keys of the property file. `log_dirs` may name the directories of
     another node, so that one program continues on the other's disks. `voters` are the nodes of the
     controller quorum, if this node is not the only one; set them before `write_properties`.
+    `secure_listeners` are further listeners for clients: security protocol by name; `overrides`
+    have their keys and users.
     """
 
     folder: Path
@@ -82,12 +84,14 @@ class Node(ABC):
     jvm_options: tuple[str, ...] = ()
     roles: tuple[str, ...] = ("broker", "controller")
     voters: Sequence[Node] = ()
+    secure_listeners: Mapping[str, str] = field(default_factory=dict)
 
     kind = "node"
 
     def __post_init__(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
-        self.port, self.controller_port = free_ports(2)
+        self.port, self.controller_port, *ports = free_ports(2 + len(self.secure_listeners))
+        self._secure_ports = dict(zip(self.secure_listeners, ports, strict=True))
         if not self.log_dirs:
             self.log_dirs = [self.folder / f"d{i + 1}" for i in range(self.directory_count)]
         self.properties_file = self.folder / "server.properties"
@@ -99,6 +103,10 @@ class Node(ABC):
     def bootstrap(self) -> str:
         """Address for clients."""
         return f"127.0.0.1:{self.port}"
+
+    def secure_bootstrap(self, listener: str) -> str:
+        """Address for clients at one of the `secure_listeners`."""
+        return f"127.0.0.1:{self._secure_ports[listener]}"
 
     @property
     def controller(self) -> str:
@@ -121,7 +129,12 @@ class Node(ABC):
     def properties(self) -> dict[str, str]:
         """Return the contents of the property file."""
         listeners = {
-            "broker": f"PLAINTEXT://{self.bootstrap}",
+            "broker": ",".join(
+                [
+                    f"PLAINTEXT://{self.bootstrap}",
+                    *(f"{name}://{self.secure_bootstrap(name)}" for name in self.secure_listeners),
+                ]
+            ),
             "controller": f"CONTROLLER://{self.controller}",
         }
         voters = self.voters or [self]
@@ -131,7 +144,12 @@ class Node(ABC):
             "controller.quorum.voters": ",".join(f"{v.node_id}@{v.controller}" for v in voters),
             "listeners": ",".join(listeners[role] for role in self.roles),
             "controller.listener.names": "CONTROLLER",
-            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "listener.security.protocol.map": ",".join(
+                [
+                    "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+                    *(f"{name}:{protocol}" for name, protocol in self.secure_listeners.items()),
+                ]
+            ),
             "log.dirs": ",".join(str(path) for path in self.log_dirs),
             **TEST_DEFAULTS,
             **self.overrides,

@@ -23,9 +23,9 @@ from spindle.metadata.security import (
     SecurityImage,
 )
 from spindle.metadata.topics import TopicImage
+from spindle.security.scram import SCRAM_MECHANISMS
 
 _PROTOCOLS: Final = {number: name for name, number in SECURITY_PROTOCOLS.items()}
-_MECHANISMS: Final = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
 _RESOURCES: Final = {2: "TOPIC", 4: "BROKER", 8: "BROKER_LOGGER", 16: "CLIENT_METRICS", 32: "GROUP"}
 _ACL_RESOURCES: Final = (
     *("UNKNOWN", "ANY", "TOPIC", "GROUP", "CLUSTER", "TRANSACTIONAL_ID"),
@@ -85,7 +85,7 @@ def _image(image: MetadataImage) -> Mapping[str, Node]:
         "scram": Directory(
             lambda: {
                 name: Directory(partial(_scram, security, mechanism))
-                for mechanism, name in _MECHANISMS.items()
+                for name, mechanism in SCRAM_MECHANISMS.items()
             }
         ),
         "topics": Directory(

@@ -1,32 +1,24 @@
 """SCRAM credentials given at format time (KIP-900, RFC 5802)."""
 
 import binascii
-import hashlib
-import hmac
 from base64 import b64decode
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from spindle.common.errors import ConfigError
 from spindle.protocol.messages.metadata_records import UserScramCredentialRecord
+from spindle.security.scram import (
+    DEFAULT_ITERATIONS,
+    MAX_STORED_ITERATIONS,
+    MIN_ITERATIONS,
+    SCRAM_MECHANISMS,
+    ScramMechanism,
+    salted_password,
+    server_key,
+    stored_key,
+)
 
-DEFAULT_ITERATIONS: Final = 4096
-MIN_ITERATIONS: Final = 4096
-MAX_ITERATIONS: Final = 16384
 SALT_BYTES: Final = 32
-
-
-class Mechanism(NamedTuple):
-    """A SCRAM mechanism: Kafka's number and the hash."""
-
-    number: int
-    hash_name: str
-
-
-MECHANISMS: Final = {
-    "SCRAM-SHA-256": Mechanism(1, "sha256"),
-    "SCRAM-SHA-512": Mechanism(2, "sha512"),
-}
 
 
 def parse_scram(text: str, random_bytes: Callable[[int], bytes]) -> UserScramCredentialRecord:
@@ -39,7 +31,7 @@ def parse_scram(text: str, random_bytes: Callable[[int], bytes]) -> UserScramCre
     name, equals, parts_text = text.strip().partition("=")
     if not equals:
         raise ConfigError(f"Failed to find equals sign in SCRAM argument '{text}'")
-    mechanism = MECHANISMS.get(name)
+    mechanism = SCRAM_MECHANISMS.get(name)
     if mechanism is None:
         raise ConfigError(f"The add-scram mechanism {name} is not supported.")
     if not parts_text.startswith("["):
@@ -52,16 +44,15 @@ def parse_scram(text: str, random_bytes: Callable[[int], bytes]) -> UserScramCre
         raise ConfigError("You must supply 'name' to add-scram")
     salt = _decoded(parts.pop("salt", None), "salt")
     iterations = _iterations(parts.pop("iterations", None), name)
-    salted = _salted_password(parts, mechanism, salt, iterations, random_bytes)
+    salted = _salted(parts, mechanism, salt, iterations, random_bytes)
     if parts:
         raise ConfigError(f"Unknown SCRAM configurations: {', '.join(sorted(parts))}")
-    client_key = _hmac(mechanism, salted.password, b"Client Key")
     return UserScramCredentialRecord(
         name=user,
-        mechanism=mechanism.number,
+        mechanism=mechanism,
         salt=salted.salt,
-        stored_key=hashlib.new(mechanism.hash_name, client_key).digest(),
-        server_key=_hmac(mechanism, salted.password, b"Server Key"),
+        stored_key=stored_key(mechanism, salted.password),
+        server_key=server_key(mechanism, salted.password),
         iterations=iterations,
     )
 
@@ -71,9 +62,9 @@ class _Salted(NamedTuple):
     password: bytes
 
 
-def _salted_password(
+def _salted(
     parts: dict[str, str],
-    mechanism: Mechanism,
+    mechanism: ScramMechanism,
     salt: bytes | None,
     iterations: int,
     random_bytes: Callable[[int], bytes],
@@ -84,7 +75,7 @@ def _salted_password(
         used_salt = random_bytes(SALT_BYTES) if salt is None else salt
         return _Salted(
             used_salt,
-            hashlib.pbkdf2_hmac(mechanism.hash_name, password.encode(), used_salt, iterations),
+            salted_password(mechanism, password, used_salt, iterations),
         )
     if salted is None:
         raise ConfigError("You must supply one of 'password' or 'saltedpassword' to add-scram")
@@ -122,12 +113,8 @@ def _iterations(text: str | None, mechanism: str) -> int:
         raise ConfigError(
             f"The 'iterations' value must be >= {MIN_ITERATIONS} for add-scram using {shown}"
         )
-    if iterations > MAX_ITERATIONS:
+    if iterations > MAX_STORED_ITERATIONS:
         raise ConfigError(
-            f"The 'iterations' value must be <= {MAX_ITERATIONS} for add-scram using {shown}"
+            f"The 'iterations' value must be <= {MAX_STORED_ITERATIONS} for add-scram using {shown}"
         )
     return iterations
-
-
-def _hmac(mechanism: Mechanism, key: bytes, message: bytes) -> bytes:
-    return hmac.digest(key, message, mechanism.hash_name)

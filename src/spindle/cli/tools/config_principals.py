@@ -14,8 +14,9 @@ from spindle.cli.tools.java_text import java_double
 from spindle.client.admin import quotas, scram
 from spindle.client.admin.quotas import CLIENT_ID, IP, USER, QuotaEntry, QuotaFilter
 from spindle.client.admin.refusals import exception_class, refusal_text
-from spindle.client.admin.scram import DescribedScramUser, NewCredential, ScramMechanism
+from spindle.client.admin.scram import DescribedScramUser, NewCredential
 from spindle.client.wire.cluster import WireClient
+from spindle.security.scram import DEFAULT_ITERATIONS, MIN_ITERATIONS, SCRAM_MECHANISMS
 
 _ENTITY: Final = {USERS: USER, CLIENTS: CLIENT_ID, IPS: IP}
 _TITLES: Final = {USER: "user-principal", CLIENT_ID: "client-id", IP: "ip"}
@@ -26,10 +27,7 @@ _QUOTAS: Final = (
     "controller_mutation_rate",
 )
 _IP_QUOTAS: Final = ("connection_creation_rate",)
-_MECHANISMS: Final = {mechanism.text: mechanism for mechanism in ScramMechanism}
 _CREDENTIAL: Final = re.compile(r"(?:iterations=(-?[0-9]*),)?password=(.*)", re.DOTALL)
-_DEFAULT_ITERATIONS: Final = 4096
-_MIN_ITERATIONS: Final = 4096
 _SALT_BYTES: Final = 32
 
 
@@ -63,13 +61,13 @@ def alter_principal(
         ApiError: the cluster refused.
     """
     check_keys(entities, additions, deletions)
-    is_scram = any(key in _MECHANISMS for key in (*additions, *deletions))
+    is_scram = any(key in SCRAM_MECHANISMS for key in (*additions, *deletions))
     if is_scram:
         credentials = [
             parse_credential(key, value, os.urandom(_SALT_BYTES))
             for key, value in additions.items()
         ]
-        removed = [_MECHANISMS[key] for key in deletions]
+        removed = [SCRAM_MECHANISMS[key] for key in deletions]
         scram.alter_user(client, entities.names[0], credentials, removed)
         return
     filters = quota_filters(entities)
@@ -115,7 +113,7 @@ def check_keys(entities: Entities, additions: Iterable[str], deletions: Iterable
     for verb, keys in (("added", list(additions)), ("deleted", list(deletions))):
         _check_principal_keys(entities, verb, keys)
     changed = (*additions, *deletions)
-    if any(key in _MECHANISMS for key in changed):
+    if any(key in SCRAM_MECHANISMS for key in changed):
         if DEFAULT_NAME in entities.names:
             raise ToolFailed(
                 "The use of --entity-default or --user-defaults is not allowed with User SCRAM "
@@ -129,9 +127,9 @@ def check_keys(entities: Entities, additions: Iterable[str], deletions: Iterable
 
 
 def _check_principal_keys(entities: Entities, verb: str, keys: Sequence[str]) -> None:
-    unknown = [key for key in keys if key not in _QUOTAS and key not in _MECHANISMS]
+    unknown = [key for key in keys if key not in _QUOTAS and key not in SCRAM_MECHANISMS]
     if entities.types != (USERS,):
-        unknown += [key for key in keys if key in _MECHANISMS]
+        unknown += [key for key in keys if key in SCRAM_MECHANISMS]
         kind, allowed = CLIENTS, "quota"
     else:
         kind, allowed = USERS, "quota and SCRAM credential"
@@ -148,14 +146,14 @@ def parse_credential(mechanism_name: str, text: str, salt: bytes) -> NewCredenti
     Raises:
         ToolFailed: the text is not of that form, or the iterations are too few.
     """
-    mechanism = _MECHANISMS[mechanism_name]
+    mechanism = SCRAM_MECHANISMS[mechanism_name]
     match = _CREDENTIAL.fullmatch(text)
     if match is None:
         raise ToolFailed(f"Invalid credential property {mechanism.name}={text}")
-    iterations = int(match[1]) if match[1] not in (None, "", "-1") else _DEFAULT_ITERATIONS
-    if iterations < _MIN_ITERATIONS:
+    iterations = int(match[1]) if match[1] not in (None, "", "-1") else DEFAULT_ITERATIONS
+    if iterations < MIN_ITERATIONS:
         raise ToolFailed(
-            f"Iterations {iterations} is less than the minimum {_MIN_ITERATIONS} required for "
+            f"Iterations {iterations} is less than the minimum {MIN_ITERATIONS} required for "
             f"{mechanism_name}"
         )
     return NewCredential(mechanism, iterations, match[2], salt)

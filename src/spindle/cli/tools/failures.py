@@ -5,7 +5,13 @@ from contextlib import contextmanager
 from typing import Final, NamedTuple
 
 from spindle.client.admin.refusals import exception_class, refusal_text
-from spindle.client.errors import ClientError, RequestTimedOut, UnsupportedByPeer
+from spindle.client.errors import (
+    ClientError,
+    RequestTimedOut,
+    SaslFailed,
+    TlsFailed,
+    UnsupportedByPeer,
+)
 from spindle.common.errors import ApiError, ConfigError, ProtocolViolation
 
 _ARGUMENT: Final = "java.lang.IllegalArgumentException"
@@ -105,6 +111,12 @@ def failure(error: BaseException) -> Failure:
             text, java_class = str(error), "org.apache.kafka.common.config.ConfigException"
         case RequestTimedOut():
             text, java_class = str(error), "org.apache.kafka.common.errors.TimeoutException"
+        case SaslFailed():
+            text = str(error)
+            java_class = "org.apache.kafka.common.errors.SaslAuthenticationException"
+        case TlsFailed():
+            text = str(error)
+            java_class = "org.apache.kafka.common.errors.SslAuthenticationException"
         case UnsupportedByPeer():
             text = str(error)
             java_class = "org.apache.kafka.common.errors.UnsupportedVersionException"

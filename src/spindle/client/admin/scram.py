@@ -1,9 +1,7 @@
 """SCRAM credentials of users (KIP-554). Only a salted hash of a password leaves this process."""
 
-import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
-from enum import IntEnum
+from dataclasses import dataclass, field
 
 from spindle.client.admin.refusals import raise_refusal, refusal
 from spindle.client.wire.cluster import WireClient
@@ -16,23 +14,7 @@ from spindle.protocol.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse,
 )
-
-
-class ScramMechanism(IntEnum):
-    """The mechanisms, by the numbers of the protocol."""
-
-    SCRAM_SHA_256 = 1
-    SCRAM_SHA_512 = 2
-
-    @property
-    def text(self) -> str:
-        """The name in configurations."""
-        return self.name.replace("_", "-")
-
-    @property
-    def hash_name(self) -> str:
-        """The name of the hash function."""
-        return f"sha{self.name.rpartition('_')[2]}"
+from spindle.security.scram import ScramMechanism, salted_password
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +23,7 @@ class NewCredential:
 
     mechanism: ScramMechanism
     iterations: int
-    password: str
+    password: str = field(repr=False)
     salt: bytes
 
 
@@ -106,8 +88,8 @@ def alter_user(
                 mechanism=each.mechanism,
                 iterations=each.iterations,
                 salt=each.salt,
-                salted_password=hashlib.pbkdf2_hmac(
-                    each.mechanism.hash_name, each.password.encode(), each.salt, each.iterations
+                salted_password=salted_password(
+                    each.mechanism, each.password, each.salt, each.iterations
                 ),
             )
             for each in additions

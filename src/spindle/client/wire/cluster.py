@@ -32,6 +32,7 @@ from spindle.client.offsets import (
 )
 from spindle.client.producing import ACKS_ALL, Appended, appended, last_version, produce_request
 from spindle.client.versions import PeerVersions
+from spindle.client.wire.security import ClientSecurity
 from spindle.client.wire.settings import ClientSettings, HostPort
 from spindle.client.wire.transport import BlockingConnection
 from spindle.common.errors import ApiError, ErrorCode
@@ -74,6 +75,7 @@ class WireClient:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.settings = settings
+        self._security = ClientSecurity(settings.security)
         self._sleep = sleep
         self._clock = clock
         self._view: ClusterView | None = None
@@ -217,7 +219,9 @@ class WireClient:
             ClientError: the leader cannot be reached.
         """
         leader = self.current_view((partition.topic,)).leader_of(partition)
-        return BlockingConnection.open(HostPort(leader.host, leader.port), self.settings)
+        return BlockingConnection.open(
+            HostPort(leader.host, leader.port), self.settings, self._security
+        )
 
     def ask(
         self,
@@ -343,7 +347,7 @@ class WireClient:
     def _connect(self, address: HostPort) -> BlockingConnection:
         connection = self._connections.get(address)
         if connection is None or not connection.is_open:
-            connection = BlockingConnection.open(address, self.settings)
+            connection = BlockingConnection.open(address, self.settings, self._security)
             self._connections[address] = connection
         return connection
 

@@ -5,10 +5,11 @@ chooses its offsets itself and reads raw batches.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from spindle.client.offsets import READ_COMMITTED, READ_UNCOMMITTED
+from spindle.client.security.settings import SecuritySettings, security_settings
 from spindle.common.errors import ConfigError
 
 _ISOLATION_LEVELS: Final = {
@@ -53,15 +54,15 @@ class ClientSettings:
     fetch_max_wait_ms: int = 500
     fetch_max_bytes: int = _FETCH_MAX_BYTES
     receive_buffer_bytes: int = -1
+    security: SecuritySettings = field(default_factory=SecuritySettings)
 
 
 def client_settings(properties: Mapping[str, str]) -> ClientSettings:
     """Return the settings of properties with Kafka's names (`bootstrap.servers`, `client.id`, ...).
 
     Raises:
-        ConfigError: a property has no usable value, or asks for a security protocol but PLAINTEXT.
+        ConfigError: a property is missing or has no usable value.
     """
-    _refuse_security(properties)
     controllers = properties.get("bootstrap.controllers", "")
     return ClientSettings(
         bootstrap_servers=_bootstrap_servers(
@@ -82,6 +83,7 @@ def client_settings(properties: Mapping[str, str]) -> ClientSettings:
         fetch_max_wait_ms=_integer(properties, "fetch.max.wait.ms", 500, at_least=0),
         fetch_max_bytes=_integer(properties, "fetch.max.bytes", _FETCH_MAX_BYTES, at_least=1024),
         receive_buffer_bytes=_integer(properties, "receive.buffer.bytes", -1, at_least=-1),
+        security=security_settings(properties),
     )
 
 
@@ -96,15 +98,6 @@ def isolation_level(text: str) -> int:
         allowed = " or ".join(_ISOLATION_LEVELS)
         raise ConfigError(f"isolation.level is {text!r}, want {allowed}")
     return level
-
-
-def _refuse_security(properties: Mapping[str, str]) -> None:
-    protocol = properties.get("security.protocol", "PLAINTEXT").strip().upper()
-    if protocol != "PLAINTEXT":
-        raise ConfigError(
-            f"security.protocol is {protocol!r}: only PLAINTEXT is supported. Use a PLAINTEXT "
-            "listener of the brokers"
-        )
 
 
 def _bootstrap_servers(text: str) -> tuple[HostPort, ...]:

@@ -1,10 +1,12 @@
 """A blocking TCP connection to one broker."""
 
 import contextlib
+import random
 import socket
+import ssl
 import time
 from collections.abc import Iterator, Sequence
-from typing import Self, TypeVar, cast
+from typing import Final, Self, TypeVar, cast
 
 from spindle.client.connection import (
     ClientConnection,
@@ -13,16 +15,27 @@ from spindle.client.connection import (
     ReceivedAnswer,
     SendAgain,
 )
-from spindle.client.errors import ConnectionLost, RequestTimedOut
+from spindle.client.errors import (
+    ClientError,
+    ConnectionLost,
+    RequestTimedOut,
+    SaslFailed,
+    TlsFailed,
+)
 from spindle.client.framing import FrameReader
+from spindle.client.security.login import LoginCourse
+from spindle.client.security.tls_failures import alert
 from spindle.client.versions import PeerVersions
+from spindle.client.wire.security import ClientSecurity
 from spindle.client.wire.settings import ClientSettings, HostPort
-from spindle.common.errors import ProtocolViolation
+from spindle.common.errors import ConfigError, ProtocolViolation
 from spindle.common.ports import Bytes
 from spindle.protocol.message import Message
 
 R = TypeVar("R", bound=Message)
 _MAX_PARTS_PER_SEND = 512
+_RENEWAL_SHARE: Final = (0.85, 0.95)
+"""A session is renewed at a random share of its life between these two, as in Kafka (KIP-368)."""
 
 
 class BlockingConnection:
@@ -32,23 +45,40 @@ class BlockingConnection:
     them first. After any exception but `ApiError` the connection is closed.
     """
 
-    def __init__(self, address: HostPort, opened: socket.socket, settings: ClientSettings) -> None:
+    def __init__(
+        self,
+        address: HostPort,
+        opened: socket.socket,
+        settings: ClientSettings,
+        security: ClientSecurity,
+    ) -> None:
         self.address = address
         self._socket = opened
         self._settings = settings
+        self._security = security
         self._state = ClientConnection(settings.client_id)
         self._frames = FrameReader(reuse_buffer=True)
+        self._renewal_due_s: float | None = None
+        self._has_answered = False
 
     @classmethod
-    def open(cls, address: HostPort, settings: ClientSettings) -> Self:
-        """Connect and negotiate versions.
+    def open(
+        cls, address: HostPort, settings: ClientSettings, security: ClientSecurity | None = None
+    ) -> Self:
+        """Connect, log in if the settings say so, and negotiate versions.
+
+        Args:
+            security: That of the other connections of the client; None for one of its own.
 
         Raises:
             ConnectionLost: the address refuses connections, or the peer closed this one.
             RequestTimedOut: the peer did not answer in time.
             ProtocolViolation: the peer does not speak the protocol.
             UnsupportedByPeer: the peer has no version in common.
+            AuthenticationFailed: the peer and this client do not accept each other.
+            ConfigError: a store of keys or certificates, or a token, cannot be read.
         """
+        security = security or ClientSecurity(settings.security)
         try:
             opened = socket.create_connection(
                 (address.host, address.port), settings.connect_timeout_ms / 1000
@@ -62,10 +92,16 @@ class BlockingConnection:
         opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if settings.receive_buffer_bytes > 0:
             opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, settings.receive_buffer_bytes)
-        connection = cls(address, opened, settings)
+        try:
+            secured = security.secured(opened, address)
+        except BaseException:
+            opened.close()
+            raise
+        connection = cls(address, secured, settings, security)
         try:
             with connection._closing_on_failure():
                 connection._negotiate()
+                connection._log_in()
         except BaseException:
             connection.close()
             raise
@@ -108,7 +144,9 @@ class BlockingConnection:
             UnsupportedByPeer: there is no common version; the connection stays usable.
             ConnectionLost: the broker hung up.
             RequestTimedOut: the broker does not take the bytes.
+            AuthenticationFailed: the session was to be renewed, and the broker refused.
         """
+        self._renew_session()
         _, parts = self._state.request(
             message, response, first_version=first_version, last_version=last_version
         )
@@ -122,7 +160,9 @@ class BlockingConnection:
             UnsupportedByPeer: there is no common version; the connection stays usable.
             ConnectionLost: the broker hung up.
             RequestTimedOut: the broker does not take the bytes.
+            AuthenticationFailed: the session was to be renewed, and the broker refused.
         """
+        self._renew_session()
         parts = self._state.request_without_answer(message, last_version=last_version)
         with self._closing_on_failure():
             self._send_all(parts)
@@ -139,7 +179,8 @@ class BlockingConnection:
             ProtocolViolation: the broker sent something else than this answer.
         """
         with self._closing_on_failure():
-            received = self._receive_one(self._settings.request_timeout_ms + wait_ms)
+            received = self._receive_one(self._frames, self._settings.request_timeout_ms + wait_ms)
+            self._has_answered = True
             if not isinstance(received, ReceivedAnswer):
                 raise ProtocolViolation(f"{self.address} answered ApiVersions a second time")
             return received.response
@@ -151,7 +192,7 @@ class BlockingConnection:
     def _negotiate(self) -> None:
         self._send_all(self._state.opening())
         while True:
-            received = self._receive_one(self._settings.request_timeout_ms)
+            received = self._receive_one(self._frames, self._settings.request_timeout_ms)
             match received:
                 case Negotiated():
                     return
@@ -162,8 +203,64 @@ class BlockingConnection:
                         f"{self.address} sent an answer before the versions were negotiated"
                     )
 
+    def _log_in(self) -> None:
+        course = self._security.login()
+        if course is None:
+            return
+        self._follow(course)
+        # Brokers may tell less before the login than after it, so ask again.
+        self._state = ClientConnection(self._settings.client_id)
+        self._negotiate()
+
+    def _renew_session(self) -> None:
+        """Log in again if the session ends soon.
+
+        The broker allows no other request in between. If one is open, the session ends and so does
+        the connection; the request is then repeated on a new one.
+        """
+        due_s = self._renewal_due_s
+        if due_s is None or time.monotonic() < due_s or self._state.in_flight:
+            return
+        with self._closing_on_failure():
+            course = self._security.login()
+            assert course is not None
+            self._follow(course)
+
+    def _follow(self, course: LoginCourse) -> None:
+        """Carry out a login and note when to renew it."""
+        began_s = time.monotonic()
+        # The caller may still decode the records of an answer in the other reader's buffer.
+        frames = FrameReader()
+        try:
+            wanted = next(course)
+            while True:
+                _, parts = self._state.request(
+                    wanted.message, wanted.response, first_version=wanted.first_version
+                )
+                self._send_all(parts)
+                received = self._receive_one(frames, self._settings.request_timeout_ms)
+                if not isinstance(received, ReceivedAnswer):
+                    raise ProtocolViolation(f"{self.address} answered ApiVersions a second time")
+                wanted = course.send(received.response)
+        except StopIteration as end:
+            lifetime_s = end.value / 1000
+        except SaslFailed as error:
+            raise SaslFailed(f"{self.address}: {error}") from None
+        self._renewal_due_s = None
+        if lifetime_s > 0:
+            self._renewal_due_s = began_s + lifetime_s * random.uniform(*_RENEWAL_SHARE)
+
     def _send_all(self, parts: Sequence[Bytes]) -> None:
         self._socket.settimeout(self._settings.request_timeout_ms / 1000)
+        if isinstance(self._socket, ssl.SSLSocket):
+            try:
+                self._socket.sendall(b"".join(parts))
+            except (ssl.SSLEOFError, ConnectionError):
+                # With TLS 1.3 a broker may refuse this client after the handshake and hang up. Its
+                # alert, which has the reason, has arrived: reading raises it.
+                self._socket.recv(1)
+                raise
+            return
         for start in range(0, len(parts), _MAX_PARTS_PER_SEND):
             some = parts[start : start + _MAX_PARTS_PER_SEND]
             sent = self._socket.sendmsg(some)
@@ -172,18 +269,18 @@ class BlockingConnection:
                     self._socket.sendall(memoryview(part)[sent:])
                 sent = max(0, sent - len(part))
 
-    def _receive_one(self, timeout_ms: int) -> Received:
+    def _receive_one(self, frames: FrameReader, timeout_ms: int) -> Received:
         deadline = time.monotonic() + timeout_ms / 1000
         while True:
             left_s = deadline - time.monotonic()
             if left_s <= 0:
                 raise TimeoutError
             self._socket.settimeout(left_s)
-            count = self._socket.recv_into(self._frames.free_space())
+            count = self._socket.recv_into(frames.free_space())
             if count == 0:
-                raise ConnectionLost(f"{self.address} closed the connection")
+                raise ConnectionLost(f"{self.address} closed the connection{self._doubt()}")
             try:
-                frame = self._frames.advance(count)
+                frame = frames.advance(count)
                 if frame is not None:
                     return self._state.receive_frame(frame)
             except ProtocolViolation as violation:
@@ -199,9 +296,24 @@ class BlockingConnection:
             raise RequestTimedOut(
                 f"{self.address} did not answer within {self._settings.request_timeout_ms} ms"
             ) from None
+        except ssl.SSLError as error:
+            self.close()
+            refused = alert(error, str(self.address))
+            if refused is not None:
+                raise TlsFailed(refused) from None
+            raise ConnectionLost(f"connection to {self.address} failed: {error}") from error
         except OSError as error:
             self.close()
-            raise ConnectionLost(f"connection to {self.address} failed: {error}") from error
-        except (ConnectionLost, ProtocolViolation):
+            raise ConnectionLost(
+                f"connection to {self.address} failed: {error}{self._doubt()}"
+            ) from error
+        except (ClientError, ConfigError, ProtocolViolation):
             self.close()
             raise
+
+    def _doubt(self) -> str:
+        """Return a second reason why a broker may hang up before its first answer."""
+        if self._has_answered:
+            return ""
+        protocol = self._settings.security.protocol
+        return f"; is its listener one for security.protocol={protocol}?"

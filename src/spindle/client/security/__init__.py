@@ -1,0 +1,1 @@
+"""The client side of TLS and SASL: settings, mechanisms, the login, and what its failures mean."""

@@ -1,0 +1,86 @@
+"""The client side of the SASL mechanisms, without I/O.
+
+An exchange is a generator: it yields the messages of the client, is sent those of the server, and
+returns when nothing is left to say. It raises `SaslFailed` if the server breaks a rule.
+"""
+
+import json
+from collections.abc import Callable, Generator
+from typing import Final, TypeAlias
+
+from spindle.client.errors import SaslFailed
+from spindle.client.security.settings import OAUTHBEARER, PLAIN, PlainLogin, SaslLogin, ScramLogin
+from spindle.security.scram import (
+    ScramError,
+    check_server_final,
+    client_final,
+    client_final_without_proof,
+    client_first,
+    client_first_bare,
+    client_proof,
+    parse_server_first,
+    salted_password,
+    server_key,
+    server_signature,
+)
+from spindle.security.secret import Secret
+
+SaslExchange: TypeAlias = Generator[bytes, bytes, None]
+_SEPARATOR: Final = "\x01"
+
+
+def mechanism_of(login: SaslLogin) -> str:
+    """Return the name of a login's mechanism."""
+    match login:
+        case PlainLogin():
+            return PLAIN
+        case ScramLogin(mechanism):
+            return mechanism.text
+        case _:
+            return OAUTHBEARER
+
+
+def plain_exchange(login: PlainLogin) -> SaslExchange:
+    """Send user name and password (RFC 4616)."""
+    answer = yield f"\0{login.username}\0{login.password.text}".encode()
+    if answer:
+        raise SaslFailed(f"the answer to PLAIN has {len(answer)} bytes, want none")
+
+
+def scram_exchange(login: ScramLogin, new_nonce: Callable[[], str]) -> SaslExchange:
+    """Prove to know the password, and let the server prove it (RFC 5802)."""
+    nonce = new_nonce()
+    bare = client_first_bare(login.username, nonce, is_token=login.is_token)
+    challenge = yield client_first(bare)
+    try:
+        server = parse_server_first(challenge, nonce)
+        salted = salted_password(
+            login.mechanism, login.password.text, server.salt, server.iterations
+        )
+        without_proof = client_final_without_proof(server.nonce)
+        auth_message = f"{bare},{challenge.decode()},{without_proof}"
+        outcome = yield client_final(
+            without_proof, client_proof(login.mechanism, salted, auth_message)
+        )
+        key = server_key(login.mechanism, salted)
+        check_server_final(outcome, server_signature(login.mechanism, key, auth_message))
+    except ScramError as error:
+        raise SaslFailed(f"the broker broke {login.mechanism.text}: {error}") from None
+
+
+def token_exchange(token: Secret, extensions: tuple[tuple[str, str], ...]) -> SaslExchange:
+    """Send a token (RFC 7628). A server that refuses it tells why, and wants an empty answer."""
+    pairs = "".join(f"{name}={value}{_SEPARATOR}" for name, value in extensions)
+    message = f"n,,{_SEPARATOR}auth=Bearer {token.text}{_SEPARATOR}{pairs}{_SEPARATOR}"
+    refusal = yield message.encode()
+    if refusal:
+        yield _SEPARATOR.encode()
+        raise SaslFailed(f"the broker refused the token: {_status(refusal)}")
+
+
+def _status(refusal: bytes) -> str:
+    try:
+        status = json.loads(refusal)["status"]
+    except (ValueError, TypeError, KeyError):
+        return "without a reason"
+    return repr(status)

@@ -1,0 +1,98 @@
+"""Secure the connections of a blocking client: TLS on a socket, and the login."""
+
+import secrets
+import socket
+import ssl
+from typing import Final
+
+from spindle.client.errors import ClientError, ConnectionLost, TlsFailed
+from spindle.client.security.login import LoginCourse, sasl_login
+from spindle.client.security.mechanisms import (
+    SaslExchange,
+    mechanism_of,
+    plain_exchange,
+    scram_exchange,
+    token_exchange,
+)
+from spindle.client.security.settings import PlainLogin, ScramLogin, SecuritySettings
+from spindle.client.security.tls_failures import handshake_failure
+from spindle.client.security.token_settings import TokenLogin
+from spindle.client.security.tokens import TokenSource
+from spindle.client.wire.settings import HostPort
+from spindle.security.tls_context import client_context
+
+_NONCE_BYTES: Final = 24
+
+
+class ClientSecurity:
+    """Secures the connections of one client; its TLS context and its token serve all of them."""
+
+    def __init__(self, settings: SecuritySettings) -> None:
+        self.settings = settings
+        self._context: ssl.SSLContext | None = None
+        self._tokens: TokenSource | None = None
+
+    def secured(self, opened: socket.socket, address: HostPort) -> socket.socket:
+        """Return a socket whose TLS handshake is done, or this one if there is no TLS.
+
+        The timeout of the socket limits the handshake.
+
+        Raises:
+            ConfigError: a store cannot be used.
+            TlsFailed: one side refuses the other.
+            ConnectionLost: the peer hung up or was silent.
+        """
+        if self.settings.tls is None:
+            return opened
+        if self._context is None:
+            self._context = client_context(self.settings.tls)
+        wrapped = self._context.wrap_socket(
+            opened, server_hostname=address.host, do_handshake_on_connect=False
+        )
+        try:
+            wrapped.do_handshake()
+        except OSError as error:
+            wrapped.close()
+            raise _named(error, address) from None
+        return wrapped
+
+    def login(self) -> LoginCourse | None:
+        """Return the course of a login, None if there is none.
+
+        Raises:
+            ConfigError: a token file cannot be read.
+            SaslFailed: a token endpoint refuses.
+            ConnectionLost: a token endpoint cannot be reached.
+        """
+        login = self.settings.login
+        exchange: SaslExchange
+        match login:
+            case None:
+                return None
+            case PlainLogin():
+                exchange = plain_exchange(login)
+            case ScramLogin():
+                exchange = scram_exchange(login, lambda: secrets.token_urlsafe(_NONCE_BYTES))
+            case TokenLogin():
+                if self._tokens is None:
+                    self._tokens = TokenSource(login)
+                exchange = token_exchange(self._tokens.token(), login.extensions)
+        return sasl_login(mechanism_of(login), exchange)
+
+
+def _named(error: OSError, address: HostPort) -> ClientError:
+    """Return the error to raise for a failed handshake."""
+    match error:
+        case TimeoutError():
+            return ConnectionLost(
+                f"{address} did not finish the TLS handshake in time: does the port belong to a "
+                "listener with TLS?"
+            )
+        case ssl.SSLEOFError() | ConnectionError():
+            return ConnectionLost(
+                f"{address} closed the connection during the TLS handshake; a listener without TLS "
+                "does this: check security.protocol"
+            )
+        case ssl.SSLError():
+            return TlsFailed(handshake_failure(error, str(address)))
+    return ConnectionLost(f"connection to {address} failed: {error}")

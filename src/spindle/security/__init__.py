@@ -1,0 +1,1 @@
+"""The parts of TLS and SASL that clients and servers share: settings, stores, SCRAM, JAAS."""

@@ -1,0 +1,136 @@
+"""Read trust stores and key stores: PEM and PKCS12, from files or properties.
+
+A Java key store (JKS) is not read; the error has the `keytool` line that converts it. Kafka's
+default type is JKS, and Java reads PKCS12 files under this name as well, so this module does.
+"""
+
+import shlex
+import socket
+from typing import Final, NamedTuple
+
+from spindle.common.errors import ConfigError
+from spindle.security.secret import Secret
+from spindle.security.tls_settings import PEM, StoreSettings
+
+_JKS_MAGIC: Final = b"\xfe\xed\xfe\xed"
+_PKCS12_START: Final = b"\x30"
+"""The tag of an ASN.1 sequence."""
+_CERTIFICATE: Final = b"-----BEGIN CERTIFICATE-----"
+_KEY_END: Final = b"PRIVATE KEY-----"
+
+
+class KeyMaterial(NamedTuple):
+    """A private key with its certificates, in PEM. Do not log or raise it."""
+
+    pem: bytes
+    password: Secret | None
+
+    def __repr__(self) -> str:
+        return "KeyMaterial([hidden])"
+
+
+def trusted_certificates(store: StoreSettings) -> str:
+    """Return the certificates of a trust store, in PEM.
+
+    Raises:
+        ConfigError: the store cannot be read, or has no certificate.
+    """
+    if store.certificates is not None:
+        pem = store.certificates.encode()
+    else:
+        pem = _contents(store)
+        if store.kind != PEM:
+            pem = _from_pkcs12(store, pem)[1]
+    if _CERTIFICATE not in pem:
+        raise ConfigError(f"{_name(store)} has no certificate")
+    return pem.decode("ascii", "replace")
+
+
+def own_key(store: StoreSettings) -> KeyMaterial:
+    """Return the private key of a key store and its certificates.
+
+    Raises:
+        ConfigError: the store cannot be read, or has no key or no certificate.
+    """
+    password = store.key_password
+    if store.certificates is not None and store.key is not None:
+        pem = f"{store.key.text}\n{store.certificates}".encode()
+    else:
+        pem = _contents(store)
+        if store.kind != PEM:
+            key, certificates = _from_pkcs12(store, pem)
+            pem, password = key + certificates, None
+    if _KEY_END not in pem:
+        raise ConfigError(f"{_name(store)} has no private key")
+    if _CERTIFICATE not in pem:
+        raise ConfigError(f"{_name(store)} has no certificate")
+    return KeyMaterial(pem, password)
+
+
+def _name(store: StoreSettings) -> str:
+    if store.location is None:
+        return f"the store in the properties {store.prefix}.*"
+    return f"{store.prefix}.location {store.location}"
+
+
+def _contents(store: StoreSettings) -> bytes:
+    """Return the bytes of a store, whose type is known to be the one that was named."""
+    assert store.location is not None
+    try:
+        with open(store.location, "rb") as file:
+            data = file.read()
+    except OSError as error:
+        raise ConfigError(
+            f"{_name(store)} cannot be read on {socket.gethostname()}: {error.strerror}. The file "
+            "has to be on every machine that connects"
+        ) from None
+    if data.startswith(_JKS_MAGIC):
+        raise ConfigError(_conversion(store))
+    if store.kind == PEM and _CERTIFICATE not in data and _KEY_END not in data:
+        raise ConfigError(f"{_name(store)} is not PEM: check {store.prefix}.type")
+    if store.kind != PEM and not data.startswith(_PKCS12_START):
+        advice = f"; set {store.prefix}.type=PEM" if _CERTIFICATE in data else ""
+        raise ConfigError(f"{_name(store)} is not a PKCS12 store{advice}")
+    return data
+
+
+def _conversion(store: StoreSettings) -> str:
+    source = str(store.location)
+    target = source.removesuffix(".jks") + ".p12"
+    return (
+        f"{_name(store)} is a Java key store (JKS), which only Java reads. Convert it with "
+        f"`keytool -importkeystore -srckeystore {shlex.quote(source)} -srcstoretype JKS "
+        f"-destkeystore {shlex.quote(target)} -deststoretype PKCS12`, then set "
+        f"{store.prefix}.type=PKCS12 and {store.prefix}.location={target}"
+    )
+
+
+def _from_pkcs12(store: StoreSettings, data: bytes) -> tuple[bytes, bytes]:
+    """Return the key and the certificates, both in PEM; the key is empty if there is none."""
+    try:
+        from cryptography.hazmat.primitives.serialization import (
+            Encoding,
+            NoEncryption,
+            PrivateFormat,
+            pkcs12,
+        )
+    except ImportError:
+        raise ConfigError(
+            f"{_name(store)} is of type PKCS12, which needs the package cryptography: install "
+            "spindle-log[tls], or use a store of type PEM"
+        ) from None
+    if store.password is None:
+        raise ConfigError(f"{store.prefix}.password is missing: the store is of type PKCS12")
+    try:
+        read = pkcs12.load_pkcs12(data, store.password.text.encode())
+    except ValueError:
+        raise ConfigError(
+            f"{_name(store)} cannot be opened: {store.prefix}.password is wrong, or the file is "
+            "damaged"
+        ) from None
+    key = b""
+    if read.key is not None:
+        key = read.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    own = [read.cert] if read.cert is not None else []
+    certificates = [each.certificate for each in (*own, *read.additional_certs)]
+    return key, b"".join(each.public_bytes(Encoding.PEM) for each in certificates)

@@ -1,0 +1,113 @@
+"""TLS contexts of Python's ssl module, made from settings."""
+
+import os
+import ssl
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from spindle.common.errors import ConfigError
+from spindle.security.stores import KeyMaterial, own_key, trusted_certificates
+from spindle.security.tls_settings import StoreSettings, TlsSettings
+
+_VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+
+
+def client_context(settings: TlsSettings) -> ssl.SSLContext:
+    """Return the context of a client. The files of the stores are read now.
+
+    Raises:
+        ConfigError: a store cannot be used, or OpenSSL has none of the cipher suites.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = settings.checks_host_name
+    context.minimum_version = _VERSIONS[settings.versions[0]]
+    context.maximum_version = _VERSIONS[settings.versions[-1]]
+    # As in Java, each certificate of the trust store is an anchor, also one that is no root.
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    if settings.ciphers:
+        _choose_ciphers(context, settings.ciphers)
+    if settings.trust is None:
+        context.load_default_certs(ssl.Purpose.SERVER_AUTH)
+    else:
+        _trust(context, settings.trust)
+    if settings.own is not None:
+        _present(context, settings.own)
+    return context
+
+
+def _choose_ciphers(context: ssl.SSLContext, ciphers: tuple[str, ...]) -> None:
+    try:
+        context.set_ciphers(":".join(ciphers))
+    except ssl.SSLError:
+        raise ConfigError(
+            f"ssl.cipher.suites: {ssl.OPENSSL_VERSION} has none of {', '.join(ciphers)}"
+        ) from None
+
+
+def _trust(context: ssl.SSLContext, store: StoreSettings) -> None:
+    certificates = trusted_certificates(store)
+    try:
+        context.load_verify_locations(cadata=certificates)
+    except ssl.SSLError as error:
+        raise ConfigError(
+            f"{_source(store)} has a malformed certificate: {error.reason or error}"
+        ) from None
+
+
+def _present(context: ssl.SSLContext, store: StoreSettings) -> None:
+    """Load the own key and certificates into a context."""
+    material = own_key(store)
+
+    def password() -> str:
+        # Without this function OpenSSL asks on the terminal.
+        if material.password is None:
+            raise ConfigError(f"ssl.key.password is missing: the key in {_source(store)} has one")
+        return material.password.text
+
+    try:
+        with _file_of(material) as path:
+            context.load_cert_chain(path, password=password)
+    except ssl.SSLError as error:
+        raise ConfigError(f"{_source(store)}: {_key_trouble(error, material)}") from None
+
+
+def _key_trouble(error: ssl.SSLError, material: KeyMaterial) -> str:
+    if error.reason == "KEY_VALUES_MISMATCH":
+        return "the private key does not belong to the first certificate"
+    if error.reason:
+        return f"key or certificate cannot be used ({error.reason})"
+    if b"ENCRYPTED" in material.pem:
+        return "the private key cannot be decrypted: ssl.key.password is wrong"
+    return "the private key or the certificate is malformed"
+
+
+def _source(store: StoreSettings) -> str:
+    return store.location or f"{store.prefix}.*"
+
+
+@contextmanager
+def _file_of(material: KeyMaterial) -> Iterator[str]:
+    """Yield the path of a file with the key, which the ssl module takes in no other form.
+
+    The file is in memory where the system has such files. Elsewhere only this user can read it, and
+    it is removed at once.
+    """
+    path = ""
+    try:
+        descriptor = os.memfd_create("key")
+    except (AttributeError, OSError):
+        descriptor, path = tempfile.mkstemp()
+    try:
+        _write(descriptor, material.pem)
+        yield path or f"/proc/self/fd/{descriptor}"
+    finally:
+        os.close(descriptor)
+        if path:
+            os.unlink(path)
+
+
+def _write(descriptor: int, data: bytes) -> None:
+    with open(descriptor, "wb", closefd=False) as file:
+        file.write(data)

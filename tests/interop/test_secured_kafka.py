@@ -1,0 +1,203 @@
+"""Our client, tools and sources on an Apache Kafka node with TLS, client certificates and SASL."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+from certificates import certified
+from peers.paths import SPINDLE
+from peers.secured_kafka import (
+    ODD_USER,
+    PASSWORD,
+    PLAIN_JAAS,
+    SCRAM_JAAS,
+    SESSION_MS,
+    TOKEN_JAAS,
+    SecuredKafka,
+    jaas,
+    secured_kafka,
+)
+
+from spindle.client.errors import AuthenticationFailed, ClientError, SaslFailed, TlsFailed
+from spindle.client.offsets import READ_UNCOMMITTED
+from spindle.client.wire.cluster import WireClient
+from spindle.client.wire.producer import BlockingProducer
+from spindle.client.wire.reader import Reader
+from spindle.client.wire.settings import client_settings
+from spindle.common.ids import TopicPartition
+from spindle.config.properties import format_properties
+from spindle.protocol.records.builder import SimpleRecord
+
+pytestmark = pytest.mark.timeout(180)
+
+LOGINS = {
+    "PLAIN": PLAIN_JAAS,
+    "SCRAM-SHA-256": SCRAM_JAAS,
+    "SCRAM-SHA-512": SCRAM_JAAS,
+    "OAUTHBEARER": TOKEN_JAAS,
+}
+ODD_JAAS = jaas("scram.ScramLoginModule", username=ODD_USER, password=PASSWORD)
+WRONG = "not-the-password"
+
+
+@pytest.fixture(scope="module")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafka]:
+    with secured_kafka(tmp_path_factory.mktemp("secured")) as running:
+        yield running
+
+
+def login(mechanism: str, text: str | None = None) -> dict[str, str]:
+    return {"sasl.mechanism": mechanism, "sasl.jaas.config": text or LOGINS[mechanism]}
+
+
+def produce_and_read(properties: Mapping[str, str], topic: str) -> list[bytes | None]:
+    """Append three records to a new topic and return the values that arrive."""
+    partition = TopicPartition(topic, 0)
+    with WireClient(client_settings(properties)) as client:
+        client.awaited_topic(topic)
+        producer = BlockingProducer(client)
+        for number in range(3):
+            producer.send(partition, [SimpleRecord(None, b"%d" % number)])
+        reader = Reader(client, {partition: 0}, isolation_level=READ_UNCOMMITTED)
+        values: list[bytes | None] = []
+        while len(values) < 3:
+            values += [record.value for record in reader.poll()]
+    return values
+
+
+def refused(properties: Mapping[str, str], kind: type[ClientError] = AuthenticationFailed) -> str:
+    """Return the text of the refusal, which has to come before any retry."""
+    client = WireClient(client_settings(properties), sleep=lambda _: pytest.fail("retried"))
+    with client, pytest.raises(kind) as raised:
+        client.metadata()
+    assert WRONG not in str(raised.value)
+    return str(raised.value)
+
+
+@pytest.mark.parametrize("mechanism", LOGINS)
+def test_records_are_written_and_read_with_every_mechanism(
+    kafka: SecuredKafka, mechanism: str
+) -> None:
+    properties = kafka.properties("LOGIN_TLS", **login(mechanism))
+    assert produce_and_read(properties, mechanism) == [b"0", b"1", b"2"]
+
+
+def test_a_user_name_with_the_separators_of_scram_logs_in(kafka: SecuredKafka) -> None:
+    properties = kafka.properties("LOGIN_TLS", **login("SCRAM-SHA-256", ODD_JAAS))
+    with WireClient(client_settings(properties)) as client:
+        assert len(client.metadata().brokers) == 1
+
+
+@pytest.mark.parametrize("version", ["TLSv1.2", "TLSv1.3"])
+def test_a_client_certificate_is_presented_where_it_is_required(
+    kafka: SecuredKafka, version: str
+) -> None:
+    only = {"ssl.enabled.protocols": version}
+    own = {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(kafka.client_file)}
+    properties = kafka.properties("MUTUAL", **only, **own)
+    assert produce_and_read(properties, f"mutual-{version}") == [b"0", b"1", b"2"]
+    text = refused(kafka.properties("MUTUAL", **only), TlsFailed)
+    assert "refuses the certificate of this client, or its absence" in text
+    stranger = certified("stranger", authority="stranger")
+    other = {
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.key": stranger.key_pem(),
+        "ssl.keystore.certificate.chain": stranger.certificate_pem,
+    }
+    refused(kafka.properties("MUTUAL", **only, **other), TlsFailed)
+
+
+@pytest.mark.parametrize(
+    ("listener", "words"),
+    [
+        ("OTHER_HOST", "is for another host"),
+        ("EXPIRED", "has expired"),
+        ("SELF_SIGNED", "not trusted (self-signed certificate)"),
+    ],
+)
+def test_a_certificate_that_is_not_accepted_is_explained(
+    kafka: SecuredKafka, listener: str, words: str
+) -> None:
+    assert words in refused(kafka.properties(listener), TlsFailed)
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "text"),
+    [
+        ("PLAIN", PLAIN_JAAS),
+        ("SCRAM-SHA-256", SCRAM_JAAS),
+        ("SCRAM-SHA-512", SCRAM_JAAS.replace("alice", "nobody")),
+    ],
+)
+def test_a_wrong_password_and_an_unknown_user_are_refused(
+    kafka: SecuredKafka, mechanism: str, text: str
+) -> None:
+    module, _, _ = text.partition("password=")
+    properties = kafka.properties("LOGIN_TLS", **login(mechanism, f'{module} password="{WRONG}";'))
+    assert f"the broker refused the login with {mechanism}" in refused(properties, SaslFailed)
+
+
+def test_an_expired_token_is_refused(kafka: SecuredKafka) -> None:
+    expired = TOKEN_JAAS.replace(";", ' unsecuredLoginNumberClaim_exp="1000";')
+    properties = kafka.properties("LOGIN_TLS", **login("OAUTHBEARER", expired))
+    assert "invalid_token" in refused(properties, SaslFailed)
+
+
+def test_a_mechanism_or_protocol_that_the_listener_lacks_is_named(kafka: SecuredKafka) -> None:
+    text = refused(kafka.properties("SHORT", **login("SCRAM-SHA-256")), SaslFailed)
+    assert "this listener enables OAUTHBEARER, PLAIN, SCRAM-SHA-512" in text
+    on_plaintext = {"bootstrap.servers": kafka.node.bootstrap}
+    text = refused(kafka.properties("SHORT", **login("PLAIN")) | on_plaintext, SaslFailed)
+    assert "does not use SASL" in text
+    for listener in ("TLS", "LOGIN_TLS", "SHORT"):
+        properties = kafka.properties(listener) | {"security.protocol": "PLAINTEXT"}
+        assert "security.protocol=PLAINTEXT" in refused(properties, ClientError)
+    text = refused(kafka.properties("TLS") | on_plaintext, ClientError)
+    assert "check security.protocol" in text
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512", "OAUTHBEARER"])
+def test_a_session_that_ends_is_renewed_on_its_connection(
+    kafka: SecuredKafka, mechanism: str
+) -> None:
+    properties = kafka.properties("SHORT", **login(mechanism))
+    with WireClient(client_settings(properties)) as client:
+        (broker,) = client.metadata().brokers.values()
+        connection = client.connection(broker)
+        end = time.monotonic() + 2.5 * SESSION_MS / 1000
+        while time.monotonic() < end:
+            client.metadata()
+        assert client.connection(broker) is connection
+
+
+def test_tools_take_the_properties_from_a_file(kafka: SecuredKafka, tmp_path: Path) -> None:
+    properties = kafka.properties("LOGIN_TLS", **login("SCRAM-SHA-512"))
+    servers = properties.pop("bootstrap.servers")
+    file = tmp_path / "client.properties"
+    file.write_text(format_properties(properties))
+
+    def spindle(*arguments: str, text: str = "") -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [str(SPINDLE), *arguments, "--bootstrap-server", servers],
+            input=text, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+
+    config = ("--command-config", str(file))
+    assert spindle("topic", "create", "tools", *config).returncode == 0
+    done = spindle("produce", "--topic", "tools", *config, text="one\ntwo\n")
+    assert done.returncode == 0, done.stderr
+    done = spindle(
+        "consume", "--topic", "tools", "--from-beginning", "--max-messages", "2", *config
+    )
+    assert done.stdout == "one\ntwo\n"
+    assert "tools" in spindle("topic", "list", *config).stdout
+    assert spindle("status", *config).returncode == 0
+    file.write_text(format_properties(properties).replace("alice", "nobody"))
+    failed = spindle("topic", "list", *config)
+    assert failed.returncode == 1
+    assert "the broker refused the login with SCRAM-SHA-512" in failed.stderr
+    assert failed.stderr.count("\n") == 1

@@ -1,0 +1,143 @@
+"""Certificates for tests: an authority, and certificates of servers and clients that it signs."""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    KeySerializationEncryption,
+    NoEncryption,
+    PrivateFormat,
+    pkcs12,
+)
+from cryptography.x509.oid import NameOID
+
+PASSWORD = "store secret"
+
+
+@dataclass(frozen=True)
+class Certified:
+    """A private key and its certificate, with the certificate of the authority."""
+
+    key: ec.EllipticCurvePrivateKey
+    certificate: x509.Certificate
+    authority: x509.Certificate
+
+    @property
+    def certificate_pem(self) -> str:
+        return self.certificate.public_bytes(Encoding.PEM).decode()
+
+    @property
+    def authority_pem(self) -> str:
+        return self.authority.public_bytes(Encoding.PEM).decode()
+
+    def key_pem(self, password: str = "") -> str:
+        encryption: KeySerializationEncryption = NoEncryption()
+        if password:
+            encryption = BestAvailableEncryption(password.encode())
+        return self.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, encryption).decode()
+
+    def key_store_pem(self, password: str = "") -> str:
+        return self.key_pem(password) + self.certificate_pem
+
+    def key_store_pkcs12(self) -> bytes:
+        return pkcs12.serialize_key_and_certificates(
+            b"own",
+            self.key,
+            self.certificate,
+            [self.authority],
+            BestAvailableEncryption(PASSWORD.encode()),
+        )
+
+    def trust_store_pkcs12(self) -> bytes:
+        return pkcs12.serialize_java_truststore(
+            [pkcs12.PKCS12Certificate(self.authority, b"ca")],
+            BestAvailableEncryption(PASSWORD.encode()),
+        )
+
+    def write(self, folder: Path, name: str) -> Path:
+        """Write key and certificate into one file and return its path."""
+        path = folder / f"{name}.pem"
+        path.write_text(self.key_store_pem())
+        return path
+
+
+@cache
+def _authority(name: str) -> Certified:
+    key = ec.generate_private_key(ec.SECP256R1())
+    certificate = (
+        _builder(name, days=365)
+        .issuer_name(_name(name))
+        .public_key(key.public_key())
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    return Certified(key, certificate, certificate)
+
+
+def certified(
+    name: str, *, hosts: tuple[str, ...] = (), days: int = 365, authority: str = "test authority"
+) -> Certified:
+    """Return a key with a certificate for these host names and addresses.
+
+    Args:
+        days: How long it is valid from now; negative if it has expired.
+        authority: The name of its authority, which is made when it is used first.
+    """
+    signer = _authority(authority)
+    key = ec.generate_private_key(ec.SECP256R1())
+    builder = (
+        _builder(name, days=days)
+        .issuer_name(signer.certificate.subject)
+        .public_key(key.public_key())
+    )
+    if hosts:
+        alternatives = x509.SubjectAlternativeName([_general_name(host) for host in hosts])
+        builder = builder.add_extension(alternatives, critical=False)
+    return Certified(key, builder.sign(signer.key, hashes.SHA256()), signer.certificate)
+
+
+def self_signed(name: str, *, hosts: tuple[str, ...]) -> Certified:
+    """Return a key with a certificate that it signed itself."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    certificate = (
+        _builder(name, days=365)
+        .issuer_name(_name(name))
+        .public_key(key.public_key())
+        .add_extension(
+            x509.SubjectAlternativeName([_general_name(host) for host in hosts]), critical=False
+        )
+        .sign(key, hashes.SHA256())
+    )
+    return Certified(key, certificate, certificate)
+
+
+def _builder(name: str, *, days: int) -> x509.CertificateBuilder:
+    end = datetime.now(UTC) + timedelta(days=days)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(_name(name))
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(min(end, datetime.now(UTC)) - timedelta(days=1))
+        .not_valid_after(end)
+    )
+
+
+def _name(text: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
+
+
+def _general_name(host: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)
