@@ -128,6 +128,34 @@ def test_headers_and_nulls(spark: Any, tmp_path: Path) -> None:
     assert [row.micros for row in micros] == [-1000, 5000]
 
 
+def test_decoded_values_have_the_declared_columns(spark: Any, tmp_path: Path) -> None:
+    """Spark refuses Arrow columns whose types are not exactly those of the declared schema."""
+    writer = ReplicaWriter(format_directory(tmp_path / "d1"), TopicPartition("flights", 0))
+    value = (
+        b'{"n": 1, "tags": ["a", null], "at": "2020-01-01T00:00:00Z", "day": "2020-01-02", '
+        b'"m": {"k": {"x": 1.5}}, "price": 1.25, "s": {"l": [{"y": "2020-01-01T01:00:00"}]}}'
+    )
+    writer.append_records([SimpleRecord(None, each, 1_000_000) for each in (value, b"{", None)])
+    (writer.directory / ".kafka_cleanshutdown").touch()
+    columns = (
+        "n TINYINT, tags ARRAY<STRING>, at TIMESTAMP, day DATE, m MAP<STRING, STRUCT<x: DOUBLE>>, "
+        "price DECIMAL(10, 2), s STRUCT<l: ARRAY<STRUCT<y: TIMESTAMP_NTZ>>>"
+    )
+    for layout, where in (("columns", "{}"), ("struct", "value.{}")):
+        reader = spark.read.format("spindle-segments").options(
+            logDirs=f"{tmp_path}/d1", subscribe="flights", valueFormat="json", valueSchema=columns,
+            valueLayout=layout, badRecords="permissive", columns="value,offset",
+        )  # fmt: skip
+        frame = reader.load().orderBy("offset")
+        wanted = ("n", "tags[0]", "at", "day", "m['k'].x", "price", "s.l[0].y")
+        rows = frame.selectExpr(*(f"string({where.format(each)})" for each in wanted)).collect()
+        assert [tuple(row) for row in rows] == [
+            ("1", "a", "2020-01-01 00:00:00", "2020-01-02", "1.5", "1.25", "2020-01-01 01:00:00"),
+            *[(None,) * 7] * 2,
+        ]
+        assert [row.value_error is None for row in frame.collect()] == [True, False, True]
+
+
 def test_wanted_columns_and_sql(spark: Any, topic: Topic) -> None:
     assert topic.frame(spark, columns="offset,partition").columns == ["offset", "partition"]
     spark.sql(

@@ -1,4 +1,4 @@
-"""The libraries of the extra `spindle-log[spark]`, and the error where one is missing."""
+"""The libraries of the extras of the pipeline, and the error where one is missing."""
 
 import importlib.util
 from typing import Final
@@ -6,13 +6,23 @@ from typing import Final
 ARROW: Final = ("pyarrow", "numpy", "numba")
 SPARK: Final = ("pyspark", *ARROW)
 DELTA: Final = ("deltalake", *ARROW)
+AVRO: Final = ("fastavro",)
+PROTOBUF: Final = ("google.protobuf",)
 
 
-def require(names: tuple[str, ...]) -> None:
-    """Raise ImportError, naming the packages to install, unless all of them are there."""
-    missing = [name for name in names if importlib.util.find_spec(name) is None]
+def require(names: tuple[str, ...], extra: str = "spark") -> None:
+    """Raise ImportError, naming the packages of an extra, unless all of them are there."""
+    missing = [name for name in names if not _is_installed(name)]
     if missing:
         raise ImportError(
-            f"not installed: {', '.join(missing)}. They belong to the extra spindle-log[spark]; "
+            f"not installed: {', '.join(missing)}. They belong to the extra spindle-log[{extra}]; "
             "README, Install, shows how to install it"
         )
+
+
+def _is_installed(name: str) -> bool:
+    try:
+        return importlib.util.find_spec(name) is not None
+    except ModuleNotFoundError:
+        # The package around it is missing as well.
+        return False

@@ -17,6 +17,7 @@ Options of this source alone:
     topicIds        JSON map of topic to topic id, for directories with several ids of a topic
     taskBytes, parallelism       size of a task, or the cores to cut tasks for
     checkCrcs       verify checksums (default true)
+    valueFormat and others       decode keys and values, see `schemas.options`
 """
 
 import json
@@ -29,6 +30,8 @@ from spindle.common.ids import TopicPartition
 from spindle.common.uuids import Uuid, parse_uuid
 from spindle.pipeline.records.batch_columns import BATCH_COLUMNS
 from spindle.pipeline.records.columns import chosen_columns, select_columns
+from spindle.pipeline.schemas.options import DECODING_OPTIONS, row_decoding
+from spindle.pipeline.schemas.rows import RAW_ROWS, RowDecoding
 from spindle.pipeline.segments.pushdown import PushedFilters
 
 EARLIEST: Final = -2
@@ -116,6 +119,7 @@ class SegmentOptions:
     task_bytes: int | None = None
     check_crcs: bool = True
     bootstrap_servers: str | None = None
+    decoding: RowDecoding = RAW_ROWS
 
 
 def parse_batch_options(options: Mapping[str, str]) -> SegmentOptions:
@@ -127,7 +131,7 @@ def parse_batch_options(options: Mapping[str, str]) -> SegmentOptions:
         ValueError: as `parse_segment_options`, or an option that has no meaning for batches.
     """
     given = {name.lower(): value for name, value in options.items()}
-    for name in ("includeHeaders", "maxRecordsPerPartition"):
+    for name in ("includeHeaders", "maxRecordsPerPartition", *DECODING_OPTIONS):
         if name.lower() in given:
             raise ValueError(f"option {name} is for records; spindle-batches returns batches")
     columns = chosen_columns(given.pop("columns", None), BATCH_COLUMNS, BATCH_COLUMNS)
@@ -177,6 +181,7 @@ def parse_segment_options(options: Mapping[str, str]) -> SegmentOptions:
         task_bytes=_positive(given, "taskBytes"),
         check_crcs=_choice(given, "checkCrcs", _BOOLEANS, True),
         bootstrap_servers=bootstrap_servers,
+        decoding=row_decoding(given),
     )
 
 

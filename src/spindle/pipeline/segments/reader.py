@@ -21,7 +21,7 @@ from spindle.protocol.records.batch import HEADER_BYTES
 def read_ranges(ranges: Sequence[SegmentRange], settings: ReadSettings) -> Iterator[pa.RecordBatch]:
     """Return the rows of all ranges, in offset order within each."""
     for piece in ranges:
-        yield from read_range(piece, settings)
+        yield from settings.decoding.decoded(read_range(piece, settings), piece.partition)
 
 
 def read_range(piece: SegmentRange, settings: ReadSettings) -> Iterator[pa.RecordBatch]:

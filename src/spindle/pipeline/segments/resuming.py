@@ -15,6 +15,7 @@ import pyarrow as pa
 from spindle.common.uuids import ZERO_UUID
 from spindle.pipeline.errors import DataLoss
 from spindle.pipeline.records.decoder import DEFAULT_CHUNK_BYTES, RowFilter
+from spindle.pipeline.schemas.rows import RAW_ROWS, RowDecoding
 from spindle.pipeline.segments.discovery import expand_log_directories
 from spindle.pipeline.segments.options import SegmentOptions
 from spindle.pipeline.segments.ranges import SegmentRange
@@ -36,6 +37,7 @@ class ReadSettings:
     fail_on_data_loss: bool = True
     check_crcs: bool = True
     chunk_bytes: int = DEFAULT_CHUNK_BYTES
+    decoding: RowDecoding = RAW_ROWS
 
     def with_timestamps(self, least_ms: int | None, greatest_ms: int | None) -> "ReadSettings":
         return replace(self, min_timestamp_ms=least_ms, max_timestamp_ms=greatest_ms)
@@ -66,6 +68,7 @@ def read_settings(options: SegmentOptions) -> ReadSettings:
         log_directories=tuple(str(directory.path) for directory in directories),
         fail_on_data_loss=options.fail_on_data_loss,
         check_crcs=options.check_crcs,
+        decoding=options.decoding,
     )
 
 

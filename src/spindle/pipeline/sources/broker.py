@@ -22,7 +22,6 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
 from spindle.pipeline.parallelism import executor_cores, with_cores
-from spindle.pipeline.records.columns import spark_ddl
 from spindle.pipeline.segments.pushdown import narrow
 from spindle.pipeline.sources.broker_options import (
     BrokerReadOptions,
@@ -88,7 +87,8 @@ class BrokerDataSource(BatchReadOnly):
             warnings.warn(
                 f"option {name} has no effect; is {nearest} meant?", RuntimeWarning, stacklevel=2
             )
-        return spark_ddl(_common_options(self.options).columns)
+        options = _common_options(self.options)
+        return options.decoding.spark_columns(options.columns)
 
     def reader(self, schema: StructType) -> BrokerReader:
         return BrokerReader(broker_read_options(self.options))

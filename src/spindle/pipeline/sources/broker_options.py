@@ -20,6 +20,8 @@ from spindle.client.wire.settings import ClientSettings, client_settings
 from spindle.common.errors import ConfigError
 from spindle.common.ids import TopicPartition
 from spindle.pipeline.records.columns import select_columns
+from spindle.pipeline.schemas.options import DECODING_OPTIONS, row_decoding
+from spindle.pipeline.schemas.rows import RAW_ROWS, RowDecoding
 from spindle.pipeline.segments.pushdown import PushedFilters
 from spindle.pipeline.sources.broker_limits import (
     End,
@@ -64,6 +66,7 @@ _KNOWN: Final = (
     "fetchMaxBytes",
     "isolationLevel",
     "parallelism",
+    *DECODING_OPTIONS,
     *_WITHOUT_EFFECT,
     *_OF_STREAMS,
 )
@@ -121,6 +124,7 @@ class BrokerReadOptions:
     stall_timeout_ms: int
     offset_retries: int
     offset_retry_interval_ms: int
+    decoding: RowDecoding = RAW_ROWS
 
     @property
     def reads_committed(self) -> bool:
@@ -179,6 +183,7 @@ def read_options(
         stall_timeout_ms=_number(options, "kafkaConsumer.pollTimeoutMs", 120_000, 0, _MAX_INT),
         offset_retries=_number(options, "fetchOffset.numRetries", 3, 0, _MAX_INT),
         offset_retry_interval_ms=_number(options, "fetchOffset.retryIntervalMs", 1000, 0, _MAX_INT),
+        decoding=row_decoding(options),
     )
 
 

@@ -32,12 +32,12 @@ def read_ranges(
         DataLoss: records are gone and the options say that this is an error.
         ApiError, ClientError: the brokers refuse, or cannot be reached.
         CorruptRecords: a batch fails its checksum or does not parse.
+        BadRecord: a key or value cannot be decoded, and the options say that this is an error.
     """
     with WireClient(options.client) as client:
         for each in ranges:
-            yield from _BrokerRangeReader(
-                client, options, each, filters or options.row_bounds
-            ).rows()
+            rows = _BrokerRangeReader(client, options, each, filters or options.row_bounds).rows()
+            yield from options.decoding.decoded(rows, each.partition)
 
 
 def settled(options: BrokerReadOptions, ranges: tuple[OffsetRange, ...]) -> tuple[OffsetRange, ...]:

@@ -22,7 +22,6 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
 from spindle.pipeline.parallelism import executor_cores, with_cores
-from spindle.pipeline.records.columns import spark_ddl
 from spindle.pipeline.segments.live import live_cluster
 from spindle.pipeline.segments.options import SegmentOptions, parse_segment_options
 from spindle.pipeline.segments.partitions import readable_partitions
@@ -97,7 +96,8 @@ class SegmentsDataSource(BatchReadOnly):
 
     def schema(self) -> str:
         """Check all options; return the row of the `kafka` source, or the wanted columns."""
-        return spark_ddl(parse_segment_options(self.options).columns)
+        options = parse_segment_options(self.options)
+        return options.decoding.spark_columns(options.columns)
 
     def reader(self, schema: StructType) -> SegmentsReader:
         return SegmentsReader(parse_segment_options(self.options))
