@@ -1,14 +1,13 @@
 """Exports without Spark: where they continue, their files, and commits to a Delta table."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
+from export_doubles import SCHEMA, FakeSource, Piece, piece
 from log_directory_files import OTHER_ID, TOPIC_ID, ReplicaWriter, format_directory, simple_records
 
 from spindle.common.ids import TopicPartition
@@ -22,7 +21,6 @@ from spindle.pipeline.export.model import (
     ExportRefused,
     Growth,
     PartitionIdentity,
-    PlannedRange,
     WrittenFile,
 )
 from spindle.pipeline.export.parquet_files import (
@@ -34,59 +32,13 @@ from spindle.pipeline.export.parquet_files import (
 from spindle.pipeline.export.portions import PortionSize, cut_portions
 from spindle.pipeline.export.row_format import row_format
 from spindle.pipeline.export.sources import export_source
-from spindle.pipeline.export.table import Portion
+from spindle.pipeline.export.table import Portion, TableLayout
 from spindle.pipeline.records.columns import KAFKA_COLUMNS, arrow_schema
 
 T0 = TopicPartition("topic", 0)
 KEY = PartitionIdentity(TOPIC_ID, 0)
-SCHEMA = arrow_schema(KAFKA_COLUMNS)
+LAYOUT = TableLayout(SCHEMA)
 FIRST = {KEY: Growth(None, Coverage(0, 5))}
-
-
-@dataclass(frozen=True)
-class Piece:
-    partition: TopicPartition
-    topic_id: bytes
-    start_offset: int
-    end_offset: int
-
-
-@dataclass
-class FakeSource:
-    """A source with one row for each offset of a range; it fails at `fails_at`."""
-
-    columns: tuple[str, ...] = KAFKA_COLUMNS
-    start_is_explicit: bool = False
-    fail_on_data_loss: bool = True
-    fails_at: int | None = None
-    key: bytes | None = None
-
-    def ranges(self) -> Sequence[PlannedRange]:
-        return []
-
-    def log_bytes(self, ranges: Sequence[PlannedRange]) -> int:
-        return sum(each.end_offset - each.start_offset for each in ranges)
-
-    def tasks(self, ranges: Sequence[PlannedRange]) -> list[tuple[PlannedRange, ...]]:
-        return [tuple(ranges)]
-
-    def read(self, piece: PlannedRange) -> Iterator[Any]:
-        for offset in range(piece.start_offset, piece.end_offset):
-            if offset == self.fails_at:
-                raise DataLoss("gone")
-            row = {
-                "key": self.key,
-                "topic": "topic",
-                "partition": 0,
-                "offset": offset,
-                "timestamp": offset * 1000,
-            }
-            arrays = [pa.array([row.get(field.name)]).cast(field.type) for field in SCHEMA]
-            yield pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
-
-
-def piece(start: int, end: int, topic_id: bytes = TOPIC_ID) -> Piece:
-    return Piece(T0, topic_id, start, end)
 
 
 def remaining(
@@ -178,8 +130,7 @@ def settings(path: Path, run_id: str = "aa", key: str = "binary") -> FileSetting
 
 
 def test_a_file_holds_its_range(tmp_path: Path) -> None:
-    written = write_range(FakeSource(), piece(3, 9), settings(tmp_path), 0)
-    assert written is not None
+    (written,) = write_range(FakeSource(), piece(3, 9), settings(tmp_path), 0)
     assert (written.rows, written.min_timestamp_ms, written.max_timestamp_ms) == (6, 3, 8)
     table = pq.read_table(tmp_path / written.name)
     assert table.column("offset").to_pylist() == [3, 4, 5, 6, 7, 8]
@@ -187,8 +138,8 @@ def test_a_file_holds_its_range(tmp_path: Path) -> None:
 
 
 def test_nothing_is_left_of_a_range_without_rows_or_with_an_error(tmp_path: Path) -> None:
-    assert write_range(FakeSource(), piece(3, 3), settings(tmp_path), 0) is None
-    with pytest.raises(DataLoss):
+    assert write_range(FakeSource(), piece(3, 3), settings(tmp_path), 0) == []
+    with pytest.raises(DataLoss, match="gone"):
         write_range(FakeSource(fails_at=5), piece(3, 9), settings(tmp_path), 0)
     assert list(tmp_path.iterdir()) == []
 
@@ -196,8 +147,7 @@ def test_nothing_is_left_of_a_range_without_rows_or_with_an_error(tmp_path: Path
 def test_keys_are_stored_as_text_where_that_is_asked_for(tmp_path: Path) -> None:
     for key in (None, b"", "Zürich".encode()):
         as_text = settings(tmp_path, key="string")
-        written = write_range(FakeSource(key=key), piece(3, 5), as_text, 0)
-        assert written is not None
+        (written,) = write_range(FakeSource(key=key), piece(3, 5), as_text, 0)
         column = pq.read_table(tmp_path / written.name).column("key")
         assert column.type == pa.string()
         assert column.to_pylist() == [None if key is None else key.decode()] * 2
@@ -223,16 +173,14 @@ def test_encodings_that_make_no_sense_are_refused() -> None:
 
 def test_a_table_keeps_the_encoding_of_its_first_run(tmp_path: Path) -> None:
     files = write(tmp_path, 0, 5, "aa")
-    DeltaExportTable(str(tmp_path)).commit(Portion(SCHEMA, files, FIRST, {"topic": TOPIC_ID}))
+    DeltaExportTable(str(tmp_path)).commit(Portion(LAYOUT, files, FIRST, {"topic": TOPIC_ID}))
     wanted = row_format(KAFKA_COLUMNS, "string", "binary").schema()
     with pytest.raises(ExportRefused, match=r"columns key binary, .*; the export has key string"):
-        DeltaExportTable(str(tmp_path)).check_schema(wanted)
+        DeltaExportTable(str(tmp_path)).check_layout(TableLayout(wanted))
 
 
 def write(path: Path, start: int, end: int, run_id: str) -> list[WrittenFile]:
-    written = write_range(FakeSource(), piece(start, end), settings(path, run_id), 0)
-    assert written is not None
-    return [written]
+    return write_range(FakeSource(), piece(start, end), settings(path, run_id), 0)
 
 
 def offsets(path: Path) -> list[int]:
@@ -246,14 +194,14 @@ def test_commits_carry_what_the_table_covers(tmp_path: Path) -> None:
     files = write(tmp_path, 2, 5, "aa")
     assert not DeltaTable.is_deltatable(path)
     DeltaExportTable(path).commit(
-        Portion(SCHEMA, files, {KEY: Growth(None, Coverage(2, 5))}, {"topic": TOPIC_ID})
+        Portion(LAYOUT, files, {KEY: Growth(None, Coverage(2, 5))}, {"topic": TOPIC_ID})
     )
     assert offsets(tmp_path) == [2, 3, 4]
     assert DeltaExportTable(path).coverage(KEY) == Coverage(2, 5)
     write(tmp_path, 5, 8, "orphan")
     files = write(tmp_path, 5, 8, "bb")
     version = DeltaExportTable(path).commit(
-        Portion(SCHEMA, files, {KEY: Growth(Coverage(2, 5), Coverage(2, 8))}, {"topic": TOPIC_ID})
+        Portion(LAYOUT, files, {KEY: Growth(Coverage(2, 5), Coverage(2, 8))}, {"topic": TOPIC_ID})
     )
     assert version == 1
     assert offsets(tmp_path) == [2, 3, 4, 5, 6, 7]
@@ -266,7 +214,7 @@ def test_coverage_survives_compaction(tmp_path: Path) -> None:
         files = write(tmp_path, start, start + 5, "aa")
         before = Coverage(0, start) if start else None
         coverage = {KEY: Growth(before, Coverage(0, start + 5))}
-        DeltaExportTable(path).commit(Portion(SCHEMA, files, coverage, {"topic": TOPIC_ID}))
+        DeltaExportTable(path).commit(Portion(LAYOUT, files, coverage, {"topic": TOPIC_ID}))
     DeltaTable(path).optimize.compact()
     names = [uri.rpartition("/")[2] for uri in DeltaTable(path).file_uris()]
     assert [parse_file_name(name) for name in names] == [None]
@@ -278,14 +226,14 @@ def test_the_second_of_two_runs_is_refused(tmp_path: Path) -> None:
     path = str(tmp_path)
     first, second = DeltaExportTable(path), DeltaExportTable(path)
     coverage = FIRST
-    first.commit(Portion(SCHEMA, write(tmp_path, 0, 5, "aa"), coverage, {"topic": TOPIC_ID}))
+    first.commit(Portion(LAYOUT, write(tmp_path, 0, 5, "aa"), coverage, {"topic": TOPIC_ID}))
     with pytest.raises(ExportConflict, match="run again"):
-        second.commit(Portion(SCHEMA, write(tmp_path, 0, 5, "bb"), coverage, {"topic": TOPIC_ID}))
+        second.commit(Portion(LAYOUT, write(tmp_path, 0, 5, "bb"), coverage, {"topic": TOPIC_ID}))
     third, fourth = DeltaExportTable(path), DeltaExportTable(path)
     coverage = {KEY: Growth(Coverage(0, 5), Coverage(0, 9))}
-    third.commit(Portion(SCHEMA, write(tmp_path, 5, 9, "cc"), coverage, {"topic": TOPIC_ID}))
+    third.commit(Portion(LAYOUT, write(tmp_path, 5, 9, "cc"), coverage, {"topic": TOPIC_ID}))
     with pytest.raises(ExportConflict, match="run again"):
-        fourth.commit(Portion(SCHEMA, write(tmp_path, 5, 9, "dd"), coverage, {"topic": TOPIC_ID}))
+        fourth.commit(Portion(LAYOUT, write(tmp_path, 5, 9, "dd"), coverage, {"topic": TOPIC_ID}))
     assert offsets(tmp_path) == list(range(9))
 
 
@@ -293,7 +241,7 @@ def test_old_offsets_are_filled_in_while_new_ones_are_appended(tmp_path: Path) -
     path = str(tmp_path)
     held, topics = Coverage(5, 8), {"topic": TOPIC_ID}
     files = write(tmp_path, 5, 8, "aa")
-    DeltaExportTable(path).commit(Portion(SCHEMA, files, {KEY: Growth(None, held)}, topics))
+    DeltaExportTable(path).commit(Portion(LAYOUT, files, {KEY: Growth(None, held)}, topics))
     behind, ahead, late = (DeltaExportTable(path) for _ in range(3))
     for table, before, start, end in (
         (ahead, held, 8, 9),
@@ -303,31 +251,31 @@ def test_old_offsets_are_filled_in_while_new_ones_are_appended(tmp_path: Path) -
     ):
         after = Coverage(min(start, before.start), max(end, before.end))
         files = write(tmp_path, start, end, "bb")
-        table.commit(Portion(SCHEMA, files, {KEY: Growth(before, after)}, topics))
+        table.commit(Portion(LAYOUT, files, {KEY: Growth(before, after)}, topics))
     assert DeltaExportTable(path).coverage(KEY) == Coverage(0, 11)
     assert offsets(tmp_path) == list(range(11))
     for after in (Coverage(3, 8), Coverage(5, 9)):
         with pytest.raises(ExportConflict):
-            late.commit(Portion(SCHEMA, [], {KEY: Growth(held, after)}, topics))
+            late.commit(Portion(LAYOUT, [], {KEY: Growth(held, after)}, topics))
 
 
 def test_a_table_knows_topics_of_another_id_and_other_columns(tmp_path: Path) -> None:
     path = str(tmp_path)
     files = write(tmp_path, 0, 5, "aa")
-    DeltaExportTable(path).commit(Portion(SCHEMA, files, FIRST, {"topic": TOPIC_ID}))
+    DeltaExportTable(path).commit(Portion(LAYOUT, files, FIRST, {"topic": TOPIC_ID}))
     table = DeltaExportTable(path)
     assert not table.is_other_topic("topic", TOPIC_ID)
     assert table.is_other_topic("topic", OTHER_ID)
     assert not table.is_other_topic("other", OTHER_ID)
     assert table.coverage(PartitionIdentity(OTHER_ID, 0)) is None
-    table.check_schema(SCHEMA)
+    table.check_layout(LAYOUT)
     with pytest.raises(ExportRefused, match="has the columns key binary, value binary"):
-        table.check_schema(arrow_schema(("key",)))
+        table.check_layout(TableLayout(arrow_schema(("key",))))
 
 
 def test_statistics_let_readers_skip_files(tmp_path: Path) -> None:
     files = write(tmp_path, 0, 5, "aa")
-    DeltaExportTable(str(tmp_path)).commit(Portion(SCHEMA, files, FIRST, {"topic": TOPIC_ID}))
+    DeltaExportTable(str(tmp_path)).commit(Portion(LAYOUT, files, FIRST, {"topic": TOPIC_ID}))
     actions = pa.table(DeltaTable(tmp_path).get_add_actions(flatten=True)).to_pylist()
     assert actions[0]["num_records"] == 5
     assert (actions[0]["min.offset"], actions[0]["max.offset"]) == (0, 4)

@@ -8,6 +8,7 @@ SPARK: Final = ("pyspark", *ARROW)
 DELTA: Final = ("deltalake", *ARROW)
 AVRO: Final = ("fastavro",)
 PROTOBUF: Final = ("google.protobuf",)
+ICEBERG: Final = ("pyiceberg", "sqlalchemy")
 
 
 def require(names: tuple[str, ...], extra: str = "spark") -> None:

@@ -1,7 +1,7 @@
-"""Exports of topics into Delta tables, every offset once, and the way to read them back.
+"""Exports of topics into Delta, Iceberg and Parquet tables, every offset once, and their reading.
 
 Tasks decode records and write Parquet inside the Python worker, so rows never enter the JVM; the
-driver then adds all files to the table with one commit.
+driver then adds the files of each portion to the table with one commit.
 """
 
 from spindle.pipeline.extra import DELTA, require
@@ -10,6 +10,7 @@ require(DELTA)
 
 from spindle.pipeline.export.delta import export_delta  # noqa: E402  (needs what is required)
 from spindle.pipeline.export.delta_reading import read_delta  # noqa: E402
+from spindle.pipeline.export.iceberg import export_iceberg, read_iceberg  # noqa: E402
 from spindle.pipeline.export.model import (  # noqa: E402
     ExportConflict,
     ExportedPartition,
@@ -17,13 +18,22 @@ from spindle.pipeline.export.model import (  # noqa: E402
     ExportRefused,
     ExportResult,
 )
+from spindle.pipeline.export.parquet import export_parquet, read_parquet  # noqa: E402
+from spindle.pipeline.export.portions import PortionSize  # noqa: E402
+from spindle.pipeline.export.settings import ExportOptions  # noqa: E402
 
 __all__ = [
     "ExportConflict",
+    "ExportOptions",
     "ExportProgress",
     "ExportRefused",
     "ExportResult",
     "ExportedPartition",
+    "PortionSize",
     "export_delta",
+    "export_iceberg",
+    "export_parquet",
     "read_delta",
+    "read_iceberg",
+    "read_parquet",
 ]

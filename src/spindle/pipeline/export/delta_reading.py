@@ -5,18 +5,18 @@ files itself. So only file names pass through the driver, and Spark skips column
 as it does for any Parquet file.
 """
 
-import json
-import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+import pyarrow as pa
 
 from spindle.pipeline.export.paths import local_directory
+from spindle.pipeline.export.reading import frame_of_files
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
     from pyspark.sql import DataFrame, SparkSession
-
-_GLOB_CHARACTERS: Final = re.compile(r"([\\{}\[\]*?])")
 
 
 def read_delta(
@@ -37,11 +37,10 @@ def read_delta(
     Raises:
         FileNotFoundError: there is no Delta table at `path`.
         ValueError: a version that the table does not have, a path that is no local path, or a
-            table of another writer with partition columns, deletion vectors or renamed columns.
+            table of another writer with deletion vectors or renamed columns.
     """
     from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError
-    from pyspark.sql.types import StructType
 
     directory = local_directory(path)
     if not DeltaTable.is_deltatable(str(directory)):
@@ -51,21 +50,13 @@ def read_delta(
     except DeltaError as error:
         raise ValueError(f"version {version} of the table {directory}: {error}") from error
     _refuse_unknown_features(table, directory)
-    schema = StructType.fromJson(json.loads(table.schema().to_json()))
-    files = [_literal(path) for path in _live_files(table, directory)]
-    if not files:
-        return spark.createDataFrame([], schema)
-    return spark.read.schema(schema).parquet(*files)
+    base = str(directory) if table.metadata().partition_columns else None
+    schema = pa.schema(table.schema().to_arrow())
+    return frame_of_files(spark, schema, _live_files(table, directory), base)
 
 
 def _refuse_unknown_features(table: "DeltaTable", directory: Path) -> None:
     """Refuse tables whose rows are more, or others, than those of their Parquet files."""
-    partition_columns = table.metadata().partition_columns
-    if partition_columns:
-        raise ValueError(
-            f"the table {directory} is partitioned by {', '.join(partition_columns)}; "
-            "read_delta reads tables without partition columns, as export_delta writes them"
-        )
     protocol = table.protocol()
     if protocol.min_reader_version > 1:
         features = ", ".join(protocol.reader_features or ()) or "column mapping"
@@ -75,14 +66,7 @@ def _refuse_unknown_features(table: "DeltaTable", directory: Path) -> None:
         )
 
 
-def _live_files(table: "DeltaTable", directory: Path) -> list[str]:
+def _live_files(table: "DeltaTable", directory: Path) -> list[Path]:
     """Return the paths of the data files of the table's version."""
-    import pyarrow as pa
-
     names = pa.table(table.get_add_actions()).column("path").to_pylist()
-    return [str(directory / name) for name in names]
-
-
-def _literal(path: str) -> str:
-    """Escape what Spark would take for a pattern of file names."""
-    return _GLOB_CHARACTERS.sub(r"\\\1", path)
+    return [directory / unquote(name) for name in names]

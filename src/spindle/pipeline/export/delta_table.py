@@ -10,9 +10,11 @@ are used where a retention setting has removed the transactions.
 
 import json
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import unquote
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
@@ -22,12 +24,18 @@ from deltalake.transaction import AddAction, create_table_with_add_actions
 from spindle.common.uuids import Uuid, uuid_text
 from spindle.pipeline.export.model import (
     Coverage,
-    ExportRefused,
     PartitionIdentity,
     WrittenFile,
 )
 from spindle.pipeline.export.parquet_files import parse_file_name
-from spindle.pipeline.export.table import Portion, conflict, coverage_after
+from spindle.pipeline.export.table import (
+    Portion,
+    TableLayout,
+    check_columns,
+    check_partitioning,
+    conflict,
+    coverage_after,
+)
 
 _PREFIX: Final = "spindle"
 _LATEST_STATISTIC_MS: Final = 253402300799999
@@ -37,9 +45,11 @@ _LATEST_STATISTIC_MS: Final = 253402300799999
 class DeltaExportTable:
     """A snapshot of the Delta table at `path`, which may not exist yet."""
 
+    has_partition_columns_in_files = False
+
     def __init__(self, path: str) -> None:
         self.path = path
-        self._load()
+        self.refresh()
 
     @property
     def data_directory(self) -> Path:
@@ -49,20 +59,28 @@ class DeltaExportTable:
     def version(self) -> int | None:
         return None if self._table is None else int(self._table.version())
 
-    def check_schema(self, schema: pa.Schema) -> None:
-        """Refuse an export whose columns are not those of the table.
+    def check_layout(self, layout: TableLayout) -> None:
+        """Refuse an export whose columns or partition columns are not those of the table.
 
         Raises:
             ExportRefused: names, order or types differ.
         """
+        if self._table is not None:
+            known = pa.schema(self._table.schema().to_arrow())
+            wanted = replace(layout, schema=pa.schema(Schema.from_arrow(layout.schema).to_arrow()))
+            check_columns(self.path, known, wanted)
+            check_partitioning(self.path, self._table.metadata().partition_columns, layout)
+
+    def prepare(self, layout: TableLayout) -> None:
+        self.data_directory.mkdir(parents=True, exist_ok=True)
         if self._table is None:
             return
-        wanted = Schema.from_arrow(schema)
-        if self._table.schema() != wanted:
-            raise ExportRefused(
-                f"the table {self.path} has the columns {_column_list(self._table.schema())}; the "
-                f"export has {_column_list(wanted)} (names, order and types must agree)"
-            )
+        known = {field.name for field in self._table.schema().fields}
+        fields = Schema.from_arrow(layout.schema).fields
+        added = [field for field in fields if field.name not in known]
+        if added:
+            self._table.alter.add_columns(added)
+            self.refresh()
 
     def is_other_topic(self, topic: str, topic_id: Uuid) -> bool:
         """Return True if the table holds rows of a topic with this name and another id."""
@@ -91,25 +109,57 @@ class DeltaExportTable:
             custom_metadata={"spindle.export": "1"},
             app_transactions=list(self._transactions(portion)),
         )
-        names = portion.schema.names
+        layout = portion.layout
+        names = [name for name in layout.schema.names if name not in layout.partition_by]
         actions = [_add_action(self.path, file, names) for file in portion.files]
-        schema = Schema.from_arrow(portion.schema)
         try:
             if self._table is None:
                 create_table_with_add_actions(
-                    self.path, schema, actions, "error", commit_properties=properties
+                    self.path,
+                    Schema.from_arrow(layout.schema),
+                    actions,
+                    "error",
+                    list(layout.partition_by),
+                    commit_properties=properties,
                 )
             else:
                 self._table.create_write_transaction(
-                    list(actions), "append", schema, commit_properties=properties
+                    list(actions),
+                    "append",
+                    self._table.schema(),
+                    list(layout.partition_by),
+                    commit_properties=properties,
                 )
         except (CommitFailedError, DeltaError) as error:
-            raise conflict(self.path, error) from error
-        self._load()
+            self.refresh()
+            if not self._has_landed(portion):
+                raise conflict(self.path, error) from error
+        self.refresh()
         assert self._table is not None
         return int(self._table.version())
 
-    def _load(self) -> None:
+    def known_files(self) -> set[str]:
+        """Return the files of the newest version and those that it has removed."""
+        if self._table is None:
+            return set()
+        removed = self._table.vacuum(0, dry_run=True, enforce_retention_duration=False)
+        return {*self._live_files(), *(unquote(name) for name in removed)}
+
+    def _live_files(self) -> list[str]:
+        if self._table is None:
+            return []
+        names: list[str] = pa.table(self._table.get_add_actions()).column("path").to_pylist()
+        return [unquote(name) for name in names]
+
+    def _has_landed(self, portion: Portion) -> bool:
+        """Return True if a commit was made although an error was reported.
+
+        After the commit delta-rs may write a checkpoint and delete old log files, which may fail.
+        """
+        return bool(portion.files) and portion.files[0].name in self._live_files()
+
+    def refresh(self) -> None:
+        """Become the newest snapshot."""
         self._table = DeltaTable(self.path) if DeltaTable.is_deltatable(self.path) else None
         self._by_name = self._coverage_by_name()
 
@@ -133,21 +183,13 @@ class DeltaExportTable:
 
     def _coverage_by_name(self) -> dict[PartitionIdentity, Coverage]:
         found: dict[PartitionIdentity, Coverage] = {}
-        for uri in [] if self._table is None else self._table.file_uris():
-            parsed = parse_file_name(uri.rpartition("/")[2])
+        for name in self._live_files():
+            parsed = parse_file_name(name.rpartition("/")[2])
             if parsed is not None:
                 key, held = parsed
                 known = found.get(key, held)
                 found[key] = Coverage(min(known.start, held.start), max(known.end, held.end))
         return found
-
-
-def _column_list(schema: Schema) -> str:
-    types = json.loads(schema.to_json())["fields"]
-    return ", ".join(
-        f"{field['name']} {field['type'] if isinstance(field['type'], str) else 'array'}"
-        for field in types
-    )
 
 
 def _topic_app(topic: str) -> str:
@@ -171,7 +213,8 @@ def _fingerprint(topic_id: Uuid) -> int:
 def _add_action(path: str, file: WrittenFile, columns: Sequence[str]) -> AddAction:
     modified_ms = (Path(path) / file.name).stat().st_mtime_ns // 1_000_000
     statistics = json.dumps(_statistics(file, columns))
-    return AddAction(file.name, file.size_bytes, {}, modified_ms, True, statistics)
+    values = dict(file.partition_values)
+    return AddAction(file.name, file.size_bytes, values, modified_ms, True, statistics)
 
 
 def _statistics(file: WrittenFile, columns: Sequence[str]) -> dict[str, Any]:

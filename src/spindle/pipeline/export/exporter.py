@@ -7,12 +7,13 @@ import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING
 
 from spindle.common.uuids import Uuid, uuid_text
 from spindle.pipeline.export.continuation import extended, key_of, remaining_ranges
 from spindle.pipeline.export.model import (
     Coverage,
+    ExportConflict,
     ExportedPartition,
     ExportProgress,
     ExportRefused,
@@ -24,37 +25,15 @@ from spindle.pipeline.export.model import (
     ProgressCallback,
     WrittenFile,
 )
+from spindle.pipeline.export.orphans import remove_files_of_run, remove_orphans
 from spindle.pipeline.export.parquet_files import FileSettings
-from spindle.pipeline.export.portions import DEFAULT_PORTION, PortionSize, cut_portions
-from spindle.pipeline.export.row_format import RowFormat
+from spindle.pipeline.export.portions import cut_portions
+from spindle.pipeline.export.settings import ExportSettings
 from spindle.pipeline.export.spark_tasks import TaskProgress, write_files
-from spindle.pipeline.export.table import ExportTable, Portion
+from spindle.pipeline.export.table import ExportTable, Portion, coverage_after
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-COMPRESSIONS: Final = ("snappy", "zstd", "lz4", "gzip", "none")
-RecreatedTopic = Literal["refuse", "append"]
-
-
-@dataclass(frozen=True, slots=True)
-class ExportSettings:
-    """The settings of an export that do not depend on the format of the table.
-
-    Raises:
-        ValueError: an unknown compression.
-    """
-
-    row_format: RowFormat
-    compression: str = "snappy"
-    recreated_topic: RecreatedTopic = "refuse"
-    portion: PortionSize = DEFAULT_PORTION
-
-    def __post_init__(self) -> None:
-        if self.compression not in COMPRESSIONS:
-            raise ValueError(
-                f"compression {self.compression!r} is none of {', '.join(COMPRESSIONS)}"
-            )
 
 
 def run_export(
@@ -71,7 +50,7 @@ def run_export(
         ExportConflict: another run committed first.
         DataLoss: offsets that had to come next are no longer in the log.
     """
-    table.check_schema(settings.row_format.schema())
+    table.check_layout(settings.layout)
     planned = source.ranges()
     topics = {piece.partition.topic: piece.topic_id for piece in planned}
     if settings.recreated_topic == "refuse":
@@ -82,7 +61,7 @@ def run_export(
         return ExportResult(table.path, table.version, 0, 0, 0, ())
     portions = cut_portions(remaining, source.log_bytes(remaining), covered, settings.portion)
     run = _Run(spark, source, table, settings, topics, covered, portions, progress)
-    return run.result()
+    return run.finish()
 
 
 @dataclass(slots=True)
@@ -102,16 +81,11 @@ class _Run:
     files: list[WrittenFile] = field(default_factory=list)
     exported: list[ExportedPartition] = field(default_factory=list)
 
-    def result(self) -> ExportResult:
-        """Write and commit all portions. A portion that fails leaves no file behind."""
+    def finish(self) -> ExportResult:
+        """Write and commit all portions, then remove what killed runs have left."""
         for portion in self.portions:
-            directory = self.table.data_directory
-            directory.mkdir(parents=True, exist_ok=True)
-            try:
-                self._export(directory, portion)
-            except BaseException:
-                remove_uncommitted(directory, self.run_id, {file.name for file in self.files})
-                raise
+            self._export(portion)
+        remove_orphans(self.table)
         self._report(TaskProgress(0, 0, 0, 0, 0))
         return ExportResult(
             self.table.path,
@@ -123,21 +97,65 @@ class _Run:
             len(self.portions),
         )
 
-    def _export(self, directory: Path, portion: Sequence[PlannedRange]) -> None:
-        row_format = self.settings.row_format
-        target = FileSettings(str(directory), self.run_id, self.settings.compression, row_format)
-        files = write_files(self.spark, self.source, portion, target, self._report)
+    def _export(self, portion: Sequence[PlannedRange]) -> None:
+        layout = self.settings.layout
+        self.table.prepare(layout)
+        directory = self.table.data_directory
+        files = self._write(directory, portion)
+        growth = self._growth(portion)
+        try:
+            self.table.commit(Portion(layout, files, growth, self.topics))
+        except ExportConflict:
+            self._remove_uncommitted(directory)
+            raise
+        except Exception as error:
+            # The outcome is not known, so the files stay; the next run removes them if it can.
+            self._check_conflict(portion, error)
+            raise
+        self.covered.update({key: each.after for key, each in growth.items()})
+        self.files += files
+        self.exported += _exported(portion, files)
+        self.portions_done += 1
+
+    def _write(self, directory: Path, portion: Sequence[PlannedRange]) -> list[WrittenFile]:
+        """Write the files of a portion; if that fails nothing is left of them."""
+        settings = self.settings
+        target = FileSettings(
+            str(directory),
+            self.run_id,
+            settings.compression,
+            settings.row_format,
+            settings.partitioning,
+            self.table.has_partition_columns_in_files,
+        )
+        try:
+            return write_files(self.spark, self.source, portion, target, self._report)
+        except BaseException as error:
+            self._remove_uncommitted(directory)
+            if isinstance(error, Exception):
+                self._check_conflict(portion, error)
+            raise
+
+    def _check_conflict(self, portion: Sequence[PlannedRange], error: Exception) -> None:
+        """Report a conflict if another run has committed these offsets and removed our files."""
+        self.table.refresh()
+        growth = self._growth(portion)
+        try:
+            coverage_after(self.table, Portion(self.settings.layout, (), growth, self.topics))
+        except ExportConflict as found:
+            raise found from error
+
+    def _remove_uncommitted(self, directory: Path) -> None:
+        remove_files_of_run(directory, self.run_id, {file.name for file in self.files})
+
+    def _growth(self, portion: Sequence[PlannedRange]) -> dict[PartitionIdentity, Growth]:
         growth: dict[PartitionIdentity, Growth] = {}
         for piece in portion:
             key = key_of(piece)
             before = self.covered.get(key)
             so_far = growth[key].after if key in growth else before
             growth[key] = Growth(before, extended(so_far, piece))
-        self.table.commit(Portion(row_format.schema(), files, growth, self.topics))
-        self.covered.update({key: each.after for key, each in growth.items()})
-        self.files += files
-        self.exported += _exported(portion, files)
-        self.portions_done += 1
+        return growth
 
     def _report(self, tasks: TaskProgress) -> None:
         if self.progress is None:
@@ -158,16 +176,6 @@ class _Run:
                 len(self.portions),
             )
         )
-
-
-def remove_uncommitted(directory: Path, run_id: str, committed: set[str]) -> None:
-    """Remove the files of a run that were not committed.
-
-    A cancelled task may still write one; it stays on the disk and is not part of the table.
-    """
-    for path in directory.glob(f"*.{run_id}-*"):
-        if path.name not in committed:
-            path.unlink(missing_ok=True)
 
 
 def _check_topics(table: ExportTable, topics: Mapping[str, Uuid]) -> None:

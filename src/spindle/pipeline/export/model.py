@@ -98,7 +98,11 @@ class ExportSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class WrittenFile:
-    """A Parquet file of one range that is not committed yet. `name` is relative to the table."""
+    """A Parquet file of one range that is not committed yet.
+
+    `name` is relative to the data directory of the table. `partition_values` has the value of every
+    column by which the table is partitioned, as text; None is null.
+    """
 
     name: str
     partition: TopicPartition
@@ -109,6 +113,7 @@ class WrittenFile:
     size_bytes: int
     min_timestamp_ms: int | None
     max_timestamp_ms: int | None
+    partition_values: tuple[tuple[str, str | None], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,13 +1,14 @@
-"""The Parquet files of an export: a task writes the rows of one range into one file.
+"""The Parquet files of an export: a task writes the rows of a range into one file, or into one for
+each value of the columns by which the table is partitioned.
 
 The file is durable when the task ends, and it appears under its name only when it is complete; the
 commit of the run makes it part of the table. The name says what the file holds: partition, topic
 id, offsets, and which run and task attempt wrote it.
 """
 
+import contextlib
 import os
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -23,15 +24,18 @@ from spindle.pipeline.export.model import (
     PlannedRange,
     WrittenFile,
 )
+from spindle.pipeline.export.partitioning import UNPARTITIONED, Partitioning, Values, directory_of
+from spindle.pipeline.export.paths import sync_directory
 from spindle.pipeline.export.row_format import RowFormat
 
 _ROW_GROUP_BYTES: Final = 64 * 1024 * 1024
+_MAX_OPEN_FILES: Final = 256
 _TOPIC_CHARACTERS: Final = 80
 _NAME: Final = re.compile(
     r".*-(\d+)\.([A-Za-z0-9_-]{22})\.(\d{20})-(\d{20})\.[0-9a-f]+-\d+\.parquet"
 )
 _DELTA_ENCODED: Final = ("offset", "timestamp")
-_STATISTICS: Final = ("partition", "offset", "timestamp")
+STATISTICS: Final = ("partition", "offset", "timestamp")
 _DICTIONARY: Final = ("topic", "partition", "timestampType")
 
 
@@ -42,6 +46,19 @@ class FileSettings(NamedTuple):
     run_id: str
     compression: str
     row_format: RowFormat
+    partitioning: Partitioning = UNPARTITIONED
+    has_partition_columns: bool = False
+
+    def table_schema(self) -> pa.Schema:
+        """Return the columns of the table."""
+        return self.partitioning.schema(self.row_format.schema())
+
+    def file_schema(self) -> pa.Schema:
+        """Return the columns of the files; the directories may tell the others."""
+        schema = self.table_schema()
+        if self.has_partition_columns:
+            return schema
+        return pa.schema([each for each in schema if each.name not in self.partitioning.columns])
 
 
 def file_name(piece: PlannedRange, run_id: str, attempt: int) -> str:
@@ -68,36 +85,140 @@ def parse_file_name(name: str) -> tuple[PartitionIdentity, Coverage] | None:
 
 def write_range(
     source: ExportSource, piece: PlannedRange, settings: FileSettings, attempt: int
-) -> WrittenFile | None:
-    """Write the rows of a range into one file and return it, or None if the range has no rows.
+) -> list[WrittenFile]:
+    """Write the rows of a range and return the files: one for each value of the partition columns.
 
-    A range without rows holds only transaction markers, or all its records were compacted away.
+    A range without rows has no file. It holds only transaction markers, or all its records were
+    compacted away.
 
     Raises:
-        OSError: the file cannot be written; nothing is left of it.
-        ValueError: a key or value that is to be stored as text is not UTF-8.
+        OSError: a file cannot be written; nothing is left of them.
+        ValueError: a key or value that is to be stored as text is not UTF-8, or the partition
+            columns of the range have too many values.
     """
     name = file_name(piece, settings.run_id, attempt)
-    target = Path(settings.directory) / name
-    temporary = target.with_name(f".{name}.tmp")
+    files = _RangeFiles(Path(settings.directory), name, settings)
     try:
-        rows, times = _write(source, piece, temporary, settings)
-        if rows == 0:
-            return None
-        size_bytes = _sync(temporary)
-        os.replace(temporary, target)
-    finally:
-        temporary.unlink(missing_ok=True)
-    return WrittenFile(
-        name,
-        piece.partition,
-        piece.topic_id,
-        piece.start_offset,
-        piece.end_offset,
-        rows,
-        size_bytes,
-        *times.range_ms(),
-    )
+        for batch in source.read(piece):
+            files.add(settings.row_format.converted(batch, piece.partition))
+        return files.finish(piece)
+    except BaseException:
+        files.remove()
+        raise
+
+
+class _RangeFiles:
+    """The open files of one range, by the values of the partition columns."""
+
+    def __init__(self, directory: Path, name: str, settings: FileSettings) -> None:
+        self._directory = directory
+        self._name = name
+        self._settings = settings
+        self._schema = settings.file_schema()
+        self._files: dict[Values, _OpenFile] = {}
+        self._buffered_bytes = 0
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        partitioning = self._settings.partitioning
+        for values, rows in partitioning.split(partitioning.extended(batch)):
+            if rows.num_rows == 0:
+                continue
+            file = self._files.get(values) or self._open(values)
+            self._buffered_bytes += file.add(rows)
+            if self._buffered_bytes >= _ROW_GROUP_BYTES:
+                largest = max(self._files.values(), key=lambda each: each.buffered_bytes)
+                self._buffered_bytes -= largest.flush()
+
+    def finish(self, piece: PlannedRange) -> list[WrittenFile]:
+        """Make the files durable under their names and return them."""
+        written = []
+        for values, file in self._files.items():
+            size_bytes = file.close()
+            name = f"{directory_of(values)}{self._name}"
+            os.replace(file.path, self._directory / name)
+            written.append(
+                WrittenFile(
+                    name,
+                    piece.partition,
+                    piece.topic_id,
+                    piece.start_offset,
+                    piece.end_offset,
+                    file.rows,
+                    size_bytes,
+                    *file.times.range_ms(),
+                    partition_values=values,
+                )
+            )
+        for directory in {(self._directory / each.name).parent for each in written}:
+            sync_directory(directory)
+        return written
+
+    def remove(self) -> None:
+        for values, file in self._files.items():
+            file.abandon()
+            file.path.unlink(missing_ok=True)
+            (self._directory / directory_of(values) / self._name).unlink(missing_ok=True)
+
+    def _open(self, values: Values) -> "_OpenFile":
+        if len(self._files) >= _MAX_OPEN_FILES:
+            columns = ", ".join(self._settings.partitioning.columns)
+            raise ValueError(
+                f"partitioned by {columns}: one range of offsets has rows of more than "
+                f"{_MAX_OPEN_FILES} partitions; choose columns with fewer values"
+            )
+        directory = self._directory / directory_of(values)
+        directory.mkdir(parents=True, exist_ok=True)
+        path = directory / f".{self._name}.tmp"
+        settings = self._settings
+        partitioned_by = settings.partitioning.columns
+        file = _OpenFile(path, self._schema, settings.compression, partitioned_by)
+        self._files[values] = file
+        return file
+
+
+class _OpenFile:
+    """A Parquet file that is being written, and the rows of its next row group."""
+
+    def __init__(
+        self, path: Path, schema: pa.Schema, compression: str, partitioned_by: tuple[str, ...]
+    ) -> None:
+        self.path = path
+        self.rows = 0
+        self.times = _TimeRange()
+        self.buffered_bytes = 0
+        self._schema = schema
+        self._group: list[pa.RecordBatch] = []
+        self._writer = _parquet_writer(path, schema, compression, partitioned_by)
+
+    def add(self, batch: pa.RecordBatch) -> int:
+        """Buffer rows and return their bytes."""
+        self.rows += batch.num_rows
+        if "timestamp" in batch.schema.names:
+            self.times.add(batch)
+        self._group.append(batch.select(self._schema.names))
+        self.buffered_bytes += batch.nbytes
+        return int(batch.nbytes)
+
+    def flush(self) -> int:
+        """Write the buffered rows as one row group and return their bytes."""
+        flushed_bytes = self.buffered_bytes
+        if self._group:
+            table = pa.Table.from_batches(self._group, self._schema)
+            self._writer.write_table(table, row_group_size=max(1, table.num_rows))
+        self._group, self.buffered_bytes = [], 0
+        return flushed_bytes
+
+    def close(self) -> int:
+        """Flush the file to the disk and return its size in bytes."""
+        self.flush()
+        self._writer.close()
+        with open(self.path, "rb") as file:
+            os.fsync(file.fileno())
+            return os.fstat(file.fileno()).st_size
+
+    def abandon(self) -> None:
+        with contextlib.suppress(OSError):
+            self._writer.close()
 
 
 class _TimeRange:
@@ -119,54 +240,16 @@ class _TimeRange:
         return self._least // 1000, self._greatest // 1000
 
 
-def _write(
-    source: ExportSource, piece: PlannedRange, path: Path, settings: FileSettings
-) -> tuple[int, _TimeRange]:
-    schema = settings.row_format.schema()
-    times = _TimeRange()
-    has_time = "timestamp" in source.columns
-    rows = 0
-    converted = (
-        settings.row_format.converted(batch, piece.partition) for batch in source.read(piece)
-    )
-    with _parquet_writer(path, schema, settings.compression) as writer:
-        for group in _row_groups(converted):
-            for batch in group:
-                rows += batch.num_rows
-                if has_time:
-                    times.add(batch)
-            table = pa.Table.from_batches(group, schema)
-            writer.write_table(table, row_group_size=max(1, table.num_rows))
-    return rows, times
-
-
-def _parquet_writer(path: Path, schema: pa.Schema, compression: str) -> Any:
+def _parquet_writer(
+    path: Path, schema: pa.Schema, compression: str, partitioned_by: tuple[str, ...]
+) -> Any:
+    """Open a writer. Iceberg takes the values of partition columns from the statistics."""
     names = schema.names
     return pq.ParquetWriter(
         path,
         schema,
         compression=compression,
-        use_dictionary=[name for name in _DICTIONARY if name in names],
-        write_statistics=[name for name in _STATISTICS if name in names],
+        use_dictionary=[name for name in (*_DICTIONARY, *partitioned_by) if name in names],
+        write_statistics=[name for name in (*STATISTICS, *partitioned_by) if name in names],
         column_encoding={name: "DELTA_BINARY_PACKED" for name in _DELTA_ENCODED if name in names},
     )
-
-
-def _row_groups(batches: Iterator[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
-    group: list[pa.RecordBatch] = []
-    group_bytes = 0
-    for batch in batches:
-        group.append(batch)
-        group_bytes += batch.nbytes
-        if group_bytes >= _ROW_GROUP_BYTES:
-            yield group
-            group, group_bytes = [], 0
-    if group:
-        yield group
-
-
-def _sync(path: Path) -> int:
-    """Flush a file to the disk and return its size."""
-    with open(path, "rb") as file:
-        os.fsync(file.fileno())
-        return os.fstat(file.fileno()).st_size

@@ -1,5 +1,6 @@
 """Where a table lies: a directory of the local or of a shared file system."""
 
+import os
 from pathlib import Path
 
 
@@ -15,3 +16,12 @@ def local_directory(path: str | Path) -> Path:
             f"path {text!r}: tables are written to and read from local and shared file systems only"
         )
     return Path(text.removeprefix("file://")).resolve()
+
+
+def sync_directory(path: Path) -> None:
+    """Flush the names in a directory to the disk."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -45,8 +45,7 @@ def write_files(
 
         running = TaskContext.get()
         attempt = 0 if running is None else running.taskAttemptId()
-        written = [write_range(source, piece, settings, attempt) for piece in task]
-        files = [file for file in written if file is not None]
+        files = [file for piece in task for file in write_range(source, piece, settings, attempt)]
         tasks_done.add(1)
         rows.add(sum(file.rows for file in files))
         size_bytes.add(sum(file.size_bytes for file in files))

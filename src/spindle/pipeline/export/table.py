@@ -6,7 +6,7 @@ what makes an export exact, whoever else writes and wherever a run is killed.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -16,6 +16,7 @@ from spindle.common.uuids import Uuid
 from spindle.pipeline.export.model import (
     Coverage,
     ExportConflict,
+    ExportRefused,
     Growth,
     PartitionIdentity,
     WrittenFile,
@@ -23,23 +24,42 @@ from spindle.pipeline.export.model import (
 
 
 @dataclass(frozen=True, slots=True)
+class TableLayout:
+    """The columns of an export, and those of them by whose values the table is partitioned.
+
+    `may_add_columns`: the table may lack some of the columns, and the commit adds them; it may also
+    have columns that the export lacks.
+    """
+
+    schema: pa.Schema
+    partition_by: tuple[str, ...] = ()
+    may_add_columns: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Portion:
     """The files and offsets that become part of a table with one commit.
 
     `growth` has every partition that the portion extends. `topics` has the ids of all topics of the
-    run.
+    run. `replaced` names files of the table whose rows `files` have, too (a compaction).
     """
 
-    schema: pa.Schema
+    layout: TableLayout
     files: Sequence[WrittenFile]
-    growth: Mapping[PartitionIdentity, Growth]
-    topics: Mapping[str, Uuid]
+    growth: Mapping[PartitionIdentity, Growth] = field(default_factory=dict)
+    topics: Mapping[str, Uuid] = field(default_factory=dict)
+    replaced: frozenset[str] = frozenset()
 
 
 class ExportTable(Protocol):
-    """A snapshot of a table, which may not exist yet. `path` names the table in messages."""
+    """A snapshot of a table, which may not exist yet. `path` names the table in messages.
+
+    `has_partition_columns_in_files`: files hold the columns that the names of their directories
+    tell as well.
+    """
 
     path: str
+    has_partition_columns_in_files: bool
 
     @property
     def data_directory(self) -> Path:
@@ -51,12 +71,20 @@ class ExportTable(Protocol):
         """The version of the snapshot, None while there is no table."""
         ...
 
-    def check_schema(self, schema: pa.Schema) -> None:
-        """Refuse an export whose columns are not those of the table.
+    def refresh(self) -> None:
+        """Become the newest snapshot."""
+        ...
+
+    def check_layout(self, layout: TableLayout) -> None:
+        """Refuse an export whose columns or partition columns are not those of the table.
 
         Raises:
             ExportRefused: names, order or types differ.
         """
+        ...
+
+    def prepare(self, layout: TableLayout) -> None:
+        """Make the data directory, and add the columns that the table lacks."""
         ...
 
     def is_other_topic(self, topic: str, topic_id: Uuid) -> bool:
@@ -65,6 +93,10 @@ class ExportTable(Protocol):
 
     def coverage(self, key: PartitionIdentity) -> Coverage | None:
         """Return the offsets of a partition that the table holds, None if it holds none."""
+        ...
+
+    def known_files(self) -> set[str]:
+        """Return the names of all files that the table, or a version that it keeps, refers to."""
         ...
 
     def commit(self, portion: Portion) -> int:
@@ -94,3 +126,42 @@ def coverage_after(table: ExportTable, portion: Portion) -> dict[PartitionIdenti
 def conflict(path: str, reason: object) -> ExportConflict:
     """Return the error of a commit that came second."""
     return ExportConflict(f"the table {path} was changed by another export: {reason}; run again")
+
+
+def check_columns(path: str, known: pa.Schema, layout: TableLayout) -> None:
+    """Refuse columns that are not those of the table.
+
+    Raises:
+        ExportRefused: names, order or types differ, apart from columns that may be added.
+    """
+    wanted = layout.schema
+    if layout.may_add_columns:
+        both = [name for name in wanted.names if name in known.names]
+        known_both, wanted_both = (
+            [schema.field(name) for name in both] for schema in (known, wanted)
+        )
+        is_same = known_both == wanted_both
+    else:
+        is_same = list(known) == list(wanted)
+    if not is_same:
+        raise ExportRefused(
+            f"the table {path} has the columns {_column_list(known)}; the export has "
+            f"{_column_list(wanted)} (names, order and types must agree)"
+        )
+
+
+def check_partitioning(path: str, known: Sequence[str], layout: TableLayout) -> None:
+    """Refuse another partitioning than that of the table.
+
+    Raises:
+        ExportRefused: the partition columns differ.
+    """
+    if tuple(known) != layout.partition_by:
+        raise ExportRefused(
+            f"the table {path} is partitioned by {', '.join(known) or 'nothing'}; the export by "
+            f"{', '.join(layout.partition_by) or 'nothing'}"
+        )
+
+
+def _column_list(schema: pa.Schema) -> str:
+    return ", ".join(f"{column.name} {column.type}" for column in schema)

@@ -1,0 +1,72 @@
+"""`export_iceberg` and `read_iceberg`: Iceberg tables without an Iceberg jar, through pyiceberg."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Unpack
+
+from spindle.pipeline.export.exporter import run_export
+from spindle.pipeline.export.iceberg_catalog import iceberg_place
+from spindle.pipeline.export.model import ExportResult
+from spindle.pipeline.export.reading import frame_of_files
+from spindle.pipeline.export.settings import ExportOptions, source_and_settings
+from spindle.pipeline.extra import ICEBERG, require
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def export_iceberg(
+    spark: "SparkSession",
+    table: str | Path,
+    options: Mapping[str, str],
+    *,
+    catalog: Mapping[str, str] | None = None,
+    **settings: Unpack[ExportOptions],
+) -> ExportResult:
+    """Append the records of the selected topics that an Iceberg table lacks.
+
+        export_iceberg(spark, "/data/warehouse/flights", {"logDirs": "/k", "subscribe": "flights"})
+
+    Other arguments and errors are those of `export_delta`; the version of a table is the id of its
+    snapshot.
+
+    Args:
+        table: Without `catalog` a directory, whose parent is the warehouse. It has the catalog, an
+            SQLite file `iceberg_catalog.db`, in which the table is `default.NAME`. With `catalog`:
+            NAMESPACE.NAME; the table must lie in a local or shared file system.
+        catalog: Properties of any catalog of pyiceberg.
+
+    Raises:
+        ImportError: the extra `iceberg` is not installed.
+    """
+    require(ICEBERG, "iceberg")
+    from spindle.pipeline.export.iceberg_table import IcebergExportTable
+
+    source, chosen = source_and_settings(options, settings)
+    place = IcebergExportTable(iceberg_place(table, catalog))
+    return run_export(spark, source, place, chosen, settings.get("progress"))
+
+
+def read_iceberg(
+    spark: "SparkSession",
+    table: str | Path,
+    *,
+    catalog: Mapping[str, str] | None = None,
+    snapshot_id: int | None = None,
+) -> "DataFrame":
+    """Return the rows of an Iceberg table as it is now, or as it was at a snapshot.
+
+    Args:
+        table: A directory, or NAMESPACE.NAME with `catalog`; see `export_iceberg`.
+
+    Raises:
+        FileNotFoundError: there is no such table.
+        ImportError: the extra `iceberg` is not installed.
+        ValueError: a snapshot that the table does not have, or a table of another writer with
+            delete files or renamed columns.
+    """
+    require(ICEBERG, "iceberg")
+    from spindle.pipeline.export.iceberg_reading import files_of_snapshot
+
+    schema, paths = files_of_snapshot(iceberg_place(table, catalog), snapshot_id)
+    return frame_of_files(spark, schema, paths, None)

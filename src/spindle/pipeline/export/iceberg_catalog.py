@@ -1,0 +1,145 @@
+"""Where an Iceberg table is registered: an SQLite file beside it, or any catalog of pyiceberg."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from spindle.pipeline.export.model import ExportRefused
+from spindle.pipeline.export.parquet_files import STATISTICS
+from spindle.pipeline.export.paths import local_directory
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.table import Table
+
+CATALOG_FILE: Final = "iceberg_catalog.db"
+NAMESPACE: Final = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class IcebergPlace:
+    """The catalog of a table and its name there.
+
+    Args:
+        properties: those of `pyiceberg.catalog.load_catalog`.
+        identifier: namespace and name.
+        location: the directory of a new table; None lets the catalog choose.
+    """
+
+    properties: Mapping[str, str]
+    identifier: tuple[str, ...]
+    location: str | None = None
+
+    @property
+    def name(self) -> str:
+        return self.location or ".".join(self.identifier)
+
+    def open_catalog(self) -> "Catalog":
+        """Return the catalog.
+
+        Raises:
+            ValueError: properties that name no catalog.
+        """
+        from pyiceberg.catalog import load_catalog
+
+        if self.location is not None:
+            Path(self.location).parent.mkdir(parents=True, exist_ok=True)
+        try:
+            return load_catalog("spindle", **self.properties)
+        except Exception as error:
+            if not _lost_race(error):
+                raise
+            # Another process has made the tables of the catalog at the same time.
+            return load_catalog("spindle", **self.properties)
+
+    def load(self) -> "Table | None":
+        """Return the table, None if there is none."""
+        from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
+
+        if self._has_no_catalog_yet():
+            return None
+        try:
+            return self.open_catalog().load_table(self.identifier)
+        except (NoSuchTableError, NoSuchNamespaceError):
+            return None
+
+    def create(self, schema: "pa.Schema", partition_by: tuple[str, ...]) -> "Table":
+        """Make an empty table, or return the one that another process has made."""
+        from pyiceberg.exceptions import NamespaceAlreadyExistsError, TableAlreadyExistsError
+
+        catalog = self.open_catalog()
+        try:
+            catalog.create_namespace_if_not_exists(self.identifier[:-1])
+        except NamespaceAlreadyExistsError:
+            pass
+        except Exception as error:
+            if not _lost_race(error):
+                raise
+        options: dict[str, Any] = {"properties": _metrics(schema, partition_by)}
+        if self.location is not None:
+            options["location"] = f"file://{self.location}"
+        try:
+            table = catalog.create_table_transaction(self.identifier, schema, **options)
+            with table.update_spec() as spec:
+                for name in partition_by:
+                    spec.add_identity(name)
+            return table.commit_transaction()
+        except TableAlreadyExistsError:
+            return catalog.load_table(self.identifier)
+
+    def _has_no_catalog_yet(self) -> bool:
+        """Return True if asking the catalog would make its file."""
+        return self.location is not None and not (
+            Path(self.location).with_name(CATALOG_FILE).exists()
+        )
+
+
+def iceberg_place(table: str | Path, catalog: Mapping[str, str] | None) -> IcebergPlace:
+    """Return the place of a table: a path, or NAMESPACE.NAME in a catalog with these properties.
+
+    Raises:
+        ValueError: a path that is no local path, or a name without a namespace.
+    """
+    if catalog is not None:
+        identifier = tuple(str(table).split("."))
+        if len(identifier) < 2 or not all(identifier):
+            raise ValueError(f"table {str(table)!r}: want NAMESPACE.NAME in a catalog")
+        return IcebergPlace(catalog, identifier)
+    directory = local_directory(table)
+    unusable = [character for character in "#?%" if character in str(directory)]
+    if unusable:
+        raise ValueError(
+            f"path {str(directory)!r}: Iceberg names files by URLs, so the path cannot have the "
+            f"character {unusable[0]!r}"
+        )
+    uri = f"sqlite:///{directory.with_name(CATALOG_FILE)}"
+    properties = {"type": "sql", "uri": uri, "warehouse": f"file://{directory.parent}"}
+    return IcebergPlace(properties, (NAMESPACE, directory.name), str(directory))
+
+
+def data_directory(table: "Table") -> Path:
+    """Return the directory of the table's data files.
+
+    Raises:
+        ExportRefused: the table lies in an object store.
+    """
+    location = table.location()
+    if "://" in location and not location.startswith("file://"):
+        raise ExportRefused(
+            f"the table {'.'.join(table.name())} lies at {location}; exports write to local and "
+            "shared file systems only"
+        )
+    return Path(location.removeprefix("file://").removeprefix("file:")) / "data"
+
+
+def _metrics(schema: "pa.Schema", partition_by: tuple[str, ...]) -> dict[str, str]:
+    """Return the properties that name the columns with statistics: files have no others."""
+    columns = {*STATISTICS, *partition_by} & {*schema.names}
+    full = {f"write.metadata.metrics.column.{name}": "full" for name in sorted(columns)}
+    return {"write.metadata.metrics.default": "none", **full}
+
+
+def _lost_race(error: Exception) -> bool:
+    return "already exists" in str(error) or "UNIQUE constraint" in str(error)

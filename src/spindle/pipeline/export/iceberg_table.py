@@ -1,0 +1,193 @@
+"""The Iceberg table of an export: the offsets that it holds, and the commit that adds files.
+
+The properties of the table keep its coverage and the number of its last commit; the summary of each
+snapshot has the number, too. Both change in one commit of the catalog. pyiceberg repeats a commit
+that came second on top of the first one, which would add rows twice. So its repetition is turned
+off: the commit compares the snapshot, and only if the coverage is still that of the plan is the
+commit made again.
+"""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+
+from spindle.common.uuids import Uuid
+from spindle.pipeline.export.coverage_text import (
+    coverage_json,
+    parse_coverage,
+    parse_topics,
+    topics_json,
+)
+from spindle.pipeline.export.iceberg_catalog import IcebergPlace, data_directory
+from spindle.pipeline.export.model import Coverage, ExportRefused, PartitionIdentity
+from spindle.pipeline.export.table import (
+    Portion,
+    TableLayout,
+    check_columns,
+    check_partitioning,
+    conflict,
+    coverage_after,
+)
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table, Transaction
+
+_COVERAGE: Final = "spindle.coverage"
+_TOPICS: Final = "spindle.topics"
+_COMMIT: Final = "spindle.commit"
+_RETRIES: Final = "commit.retry.num-retries"
+_MAX_ATTEMPTS: Final = 20
+
+
+class IcebergExportTable:
+    """A snapshot of the table at a place, which may not exist yet."""
+
+    has_partition_columns_in_files = True
+
+    def __init__(self, place: IcebergPlace) -> None:
+        self.path = place.name
+        self._place = place
+        self._coverage: dict[PartitionIdentity, Coverage] = {}
+        self._topics: dict[str, Uuid] = {}
+        self.refresh()
+
+    @property
+    def data_directory(self) -> Path:
+        assert self._table is not None, "the table is prepared"
+        return data_directory(self._table)
+
+    @property
+    def version(self) -> int | None:
+        """The id of the snapshot, None while there is none."""
+        snapshot = None if self._table is None else self._table.current_snapshot()
+        return None if snapshot is None else int(snapshot.snapshot_id)
+
+    def refresh(self) -> None:
+        self._use(self._place.load())
+
+    def check_layout(self, layout: TableLayout) -> None:
+        if self._table is None:
+            return
+        check_columns(self.path, plain_schema(self._table), layout)
+        schema = self._table.schema()
+        fields = self._table.spec().fields
+        known = [schema.find_field(field.source_id).name for field in fields]
+        if any(str(field.transform) != "identity" for field in fields):
+            known = [str(field) for field in fields]
+        check_partitioning(self.path, known, layout)
+
+    def prepare(self, layout: TableLayout) -> None:
+        if self._table is None:
+            self._use(self._place.create(layout.schema, layout.partition_by))
+            self.check_layout(layout)
+        assert self._table is not None
+        known = self._table.schema().column_names
+        if not set(layout.schema.names) <= set(known):
+            with self._table.update_schema() as update:
+                update.union_by_name(layout.schema)
+        self.data_directory.mkdir(parents=True, exist_ok=True)
+
+    def is_other_topic(self, topic: str, topic_id: Uuid) -> bool:
+        known = self._topics.get(topic)
+        return known is not None and known != topic_id
+
+    def coverage(self, key: PartitionIdentity) -> Coverage | None:
+        return self._coverage.get(key)
+
+    def known_files(self) -> set[str]:
+        """Return the data files of all snapshots that have not expired."""
+        if self._table is None or self._table.current_snapshot() is None:
+            return set()
+        root = f"{self.data_directory}/"
+        paths = self._table.inspect.all_files().column("file_path").to_pylist()
+        return {path.removeprefix("file://").removeprefix(root) for path in paths}
+
+    def commit(self, portion: Portion) -> int:
+        for _ in range(_MAX_ATTEMPTS):
+            coverage = {**self._coverage, **coverage_after(self, portion)}
+            snapshot_id = self._try_to_commit(portion, coverage)
+            self.refresh()
+            if snapshot_id is not None:
+                return snapshot_id
+        raise conflict(self.path, f"{_MAX_ATTEMPTS} commits in a row came second")
+
+    def _try_to_commit(
+        self, portion: Portion, coverage: dict[PartitionIdentity, Coverage]
+    ) -> int | None:
+        """Commit onto this snapshot; return the id of the new one, None if this is not the newest.
+
+        The properties are read by pyiceberg from this copy of the table; they are not written back.
+        """
+        assert self._table is not None
+        number = str(self._commit_number() + 1)
+        transaction = self._table.transaction()
+        transaction.set_properties(
+            {
+                _COVERAGE: json.dumps(coverage_json(coverage)),
+                _TOPICS: json.dumps(topics_json({**self._topics, **portion.topics})),
+                _COMMIT: number,
+                "schema.name-mapping.default": self._table.schema().name_mapping.model_dump_json(),
+            }
+        )
+        grown = {key: coverage[key] for key in portion.growth}
+        summary = {_COMMIT: number, _COVERAGE: json.dumps(coverage_json(grown))}
+        self._stage_files(transaction, portion, summary)
+        self._table.metadata.properties[_RETRIES] = "0"
+        try:
+            transaction.commit_transaction()
+        except CommitFailedException:
+            return None
+        snapshot = self._table.current_snapshot()
+        assert snapshot is not None
+        return int(snapshot.snapshot_id)
+
+    def _stage_files(
+        self, transaction: "Transaction", portion: Portion, summary: dict[str, str]
+    ) -> None:
+        directory = self.data_directory
+        paths = [f"file://{directory / file.name}" for file in portion.files]
+        transaction.add_files(paths, summary, check_duplicate_files=False)
+
+    def _commit_number(self) -> int:
+        assert self._table is not None
+        return int(self._table.properties.get(_COMMIT, "0"))
+
+    def _use(self, table: "Table | None") -> None:
+        self._table = table
+        if table is None:
+            return
+        properties = table.properties
+        self._coverage = parse_coverage(json.loads(properties.get(_COVERAGE, "{}")))
+        self._topics = parse_topics(json.loads(properties.get(_TOPICS, "{}")))
+        newest = _newest_number(table)
+        if newest is not None and newest != self._commit_number():
+            raise ExportRefused(
+                f"the table {self.path} was rolled back: its last export is number "
+                f"{self._commit_number()}, its current snapshot has number {newest}. Use another "
+                "table, or roll forward"
+            )
+
+
+def _newest_number(table: "Table") -> int | None:
+    """Return the number of the last export in the current snapshot; None if that has expired."""
+    snapshot: Any = table.current_snapshot()
+    while snapshot is not None:
+        number = (snapshot.summary or {}).get(_COMMIT)
+        if number is not None:
+            return int(number)
+        parent = snapshot.parent_snapshot_id
+        snapshot = None if parent is None else table.snapshot_by_id(parent)
+    return None
+
+
+def plain_schema(table: "Table") -> pa.Schema:
+    """Return the columns of a table with the Arrow types that an export uses."""
+    from deltalake import Schema
+
+    arrow = schema_to_pyarrow(table.schema(), include_field_ids=False)
+    # The way through Delta's types turns large strings and binaries into plain ones.
+    return pa.schema(Schema.from_arrow(arrow).to_arrow())

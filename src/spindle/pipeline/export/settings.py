@@ -1,0 +1,90 @@
+"""The settings of an export that do not depend on the format of the table."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Literal, TypedDict
+
+from spindle.pipeline.export.model import ExportSource, ProgressCallback
+from spindle.pipeline.export.partitioning import UNPARTITIONED, Partitioning, parse_partition_by
+from spindle.pipeline.export.portions import DEFAULT_PORTION, PortionSize
+from spindle.pipeline.export.row_format import Encoding, RowFormat, row_format
+from spindle.pipeline.export.sources import export_source
+from spindle.pipeline.export.table import TableLayout
+
+COMPRESSIONS: Final = ("snappy", "zstd", "lz4", "gzip", "none")
+RecreatedTopic = Literal["refuse", "append"]
+
+
+@dataclass(frozen=True, slots=True)
+class ExportSettings:
+    """The settings of an export that do not depend on the format of the table.
+
+    Raises:
+        ValueError: an unknown compression.
+    """
+
+    row_format: RowFormat
+    compression: str = "snappy"
+    recreated_topic: RecreatedTopic = "refuse"
+    portion: PortionSize = DEFAULT_PORTION
+    partitioning: Partitioning = UNPARTITIONED
+
+    @property
+    def layout(self) -> TableLayout:
+        """The columns of the table."""
+        schema = self.partitioning.schema(self.row_format.schema())
+        return TableLayout(schema, self.partitioning.columns)
+
+    def __post_init__(self) -> None:
+        if self.compression not in COMPRESSIONS:
+            raise ValueError(
+                f"compression {self.compression!r} is none of {', '.join(COMPRESSIONS)}"
+            )
+
+
+class ExportOptions(TypedDict, total=False):
+    """The keyword arguments that `export_delta`, `export_iceberg` and `export_parquet` share.
+
+    source: `spindle-segments` (the default) or `spindle`.
+    key: how the table stores keys: `binary`, or `string` for keys that are UTF-8.
+    value: how the table stores values: `binary`, or `string` for values that are UTF-8 (JSON).
+    compression: the codec of the Parquet files, one of COMPRESSIONS; the default is snappy.
+    partition_by: a comma list of columns by whose values the table is partitioned. `date` and
+        `hour` are made of the timestamp.
+    recreated_topic: the reaction to rows in the table of a topic that was since deleted and
+        created again: `refuse`, or `append` the rows of the new topic to the old ones.
+    portion: how much one commit adds at most. A run that is killed loses one portion.
+    progress: called about five times a second on the calling thread, and once at the end.
+    """
+
+    source: str
+    key: Encoding
+    value: Encoding
+    compression: str
+    partition_by: str
+    recreated_topic: RecreatedTopic
+    portion: PortionSize
+    progress: ProgressCallback
+
+
+def source_and_settings(
+    options: Mapping[str, str], given: ExportOptions
+) -> tuple[ExportSource, ExportSettings]:
+    """Return what an export reads and how it writes that.
+
+    Args:
+        options: Those of the data source.
+
+    Raises:
+        ValueError: options that are wrong or do not fit each other.
+    """
+    source = export_source(given.get("source", "spindle-segments"), options)
+    settings = ExportSettings(
+        row_format(source.columns, given.get("key", "binary"), given.get("value", "binary")),
+        given.get("compression", "snappy"),
+        given.get("recreated_topic", "refuse"),
+        given.get("portion", DEFAULT_PORTION),
+        parse_partition_by(given.get("partition_by")),
+    )
+    settings.partitioning.schema(settings.row_format.schema())
+    return source, settings

@@ -1,0 +1,253 @@
+"""Exports into Delta, Iceberg and Parquet tables: killed anywhere, two at a time, continued."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from export_doubles import FORMATS, data_files, export, offsets_of, piece, rows_of, table_of
+from log_directory_files import OTHER_ID, TOPIC_ID
+
+from spindle.pipeline.export import manifest_log, parquet_table
+from spindle.pipeline.export.iceberg_catalog import iceberg_place
+from spindle.pipeline.export.model import (
+    Coverage,
+    ExportConflict,
+    ExportRefused,
+    PartitionIdentity,
+)
+from spindle.pipeline.export.orphans import remove_orphans
+
+KEY = PartitionIdentity(TOPIC_ID, 0)
+every_format = pytest.mark.parametrize("table_format", FORMATS)
+
+
+class Killed(BaseException):
+    """The process ends here: nothing is cleaned up."""
+
+
+@every_format
+def test_a_run_has_one_commit_for_each_portion(tmp_path: Path, table_format: str) -> None:
+    path = tmp_path / ("a table" if table_format == "iceberg" else "a table #1")
+    seen: list[int] = []
+    result = export(
+        table_of(table_format, path),
+        piece(2, 8),
+        piece(0, 4, partition=1),
+        offsets=4,
+        meanwhile=lambda: seen.append(len(data_files(path))),
+    )
+    assert (result.portions, result.rows, result.files, seen) == (3, 10, 6, [2, 4, 6])
+    assert [(each.start_offset, each.end_offset, each.rows) for each in result.partitions] == [
+        (2, 8, 6),
+        (0, 4, 4),
+    ]
+    assert offsets_of(table_format, path) == [2, 3, 4, 5, 6, 7]
+    assert offsets_of(table_format, path, 1) == [0, 1, 2, 3]
+    assert table_of(table_format, path).coverage(KEY) == Coverage(2, 8)
+    again = export(table_of(table_format, path), piece(2, 8), piece(0, 4, partition=1))
+    assert (again.is_empty, again.version) == (True, result.version)
+    more = export(table_of(table_format, path), piece(0, 9))
+    assert [(each.start_offset, each.end_offset) for each in more.partitions] == [(8, 9)]
+
+
+@every_format
+@pytest.mark.parametrize("point", ["written", "committed"])
+@pytest.mark.parametrize("portion", [0, 1])
+def test_a_killed_run_is_continued_and_its_files_are_removed(
+    tmp_path: Path,
+    table_format: str,
+    point: str,
+    portion: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    path = tmp_path / "table"
+    table = table_of(table_format, path)
+    commits = 0
+    commit = table.commit
+
+    def killed_at_commit(wanted: Any) -> int:
+        nonlocal commits
+        if commits == portion and point == "written":
+            raise Killed
+        commit(wanted)
+        commits += 1
+        if commits > portion:
+            raise Killed
+        return 0
+
+    table.commit = killed_at_commit  # type: ignore[method-assign]
+    with pytest.raises(Killed):
+        export(table, piece(0, 9), offsets=3)
+    done = 3 * commits
+    assert (table_of(table_format, path).coverage(KEY) or Coverage(0, 0)) == Coverage(0, done)
+    if point == "written":
+        assert len(data_files(path)) == commits + 1
+    result = export(table_of(table_format, path), piece(0, 9), offsets=4)
+    assert [(each.start_offset, each.end_offset) for each in result.partitions] == [(done, 9)]
+    assert offsets_of(table_format, path) == list(range(9))
+    assert len(data_files(path)) == commits + result.files
+
+
+def test_a_parquet_run_killed_before_files_are_visible_is_completed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "table"
+
+    def killed(*_: object) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patched:
+        patched.setattr(parquet_table, "_move", killed)
+        with pytest.raises(Killed):
+            export(table_of("parquet", path), piece(0, 5))
+    assert not list(path.glob("*.parquet"))
+    state = manifest_log.read_state(path)
+    assert state is not None
+    assert [found.exists() for found in parquet_table.live_paths(path, state)] == [True]
+    assert export(table_of("parquet", path), piece(0, 5)).is_empty
+    assert offsets_of("parquet", path) == list(range(5))
+
+
+def test_a_parquet_run_killed_while_it_writes_the_manifest_has_no_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "table"
+    export(table_of("parquet", path), piece(0, 5))
+
+    def killed(*_: object) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patched:
+        patched.setattr(manifest_log.os, "link", killed)
+        with pytest.raises(Killed):
+            export(table_of("parquet", path), piece(0, 9))
+    assert table_of("parquet", path).coverage(KEY) == Coverage(0, 5)
+    export(table_of("parquet", path), piece(0, 9))
+    assert offsets_of("parquet", path) == list(range(9))
+
+
+@every_format
+def test_the_second_of_two_runs_at_the_same_time_is_refused(
+    tmp_path: Path, table_format: str
+) -> None:
+    path = tmp_path / "table"
+
+    def other() -> None:
+        export(table_of(table_format, path), piece(0, 9))
+
+    for end in (5, 12):
+        with pytest.raises(ExportConflict, match="run again"):
+            export(table_of(table_format, path), piece(0, end), meanwhile=other)
+        other = lambda: export(table_of(table_format, path), piece(0, 10))  # noqa: E731
+    assert offsets_of(table_format, path) == list(range(10))
+    assert len(data_files(path)) == 2
+
+
+@every_format
+def test_runs_of_other_topics_and_of_older_offsets_go_on_at_the_same_time(
+    tmp_path: Path, table_format: str
+) -> None:
+    path = tmp_path / "table"
+    export(table_of(table_format, path), piece(4, 6))
+    calls = iter(
+        [
+            lambda: export(table_of(table_format, path), piece(0, 3, OTHER_ID, topic="other")),
+            lambda: export(table_of(table_format, path), piece(4, 9)),
+        ]
+    )
+    result = export(
+        table_of(table_format, path),
+        piece(0, 6),
+        offsets=2,
+        start_is_explicit=True,
+        meanwhile=lambda: next(calls)(),
+    )
+    assert [(each.start_offset, each.end_offset) for each in result.partitions] == [(0, 4)]
+    table = table_of(table_format, path)
+    assert table.coverage(KEY) == Coverage(0, 9)
+    assert table.coverage(PartitionIdentity(OTHER_ID, 0)) == Coverage(0, 3)
+    assert offsets_of(table_format, path) == sorted([*range(9), *range(3)])
+
+
+@every_format
+def test_a_topic_that_was_created_again_is_refused(tmp_path: Path, table_format: str) -> None:
+    path = tmp_path / "table"
+    export(table_of(table_format, path), piece(0, 3))
+    with pytest.raises(ExportRefused, match="earlier topic 'topic'"):
+        export(table_of(table_format, path), piece(0, 3, OTHER_ID))
+    with pytest.raises(ExportRefused, match="partitioned by nothing; the export by offset"):
+        export(table_of(table_format, path), piece(0, 3), partition_by="offset")
+
+
+@every_format
+def test_files_that_a_live_run_may_still_commit_are_kept(tmp_path: Path, table_format: str) -> None:
+    path = tmp_path / "table"
+
+    def vacuum() -> None:
+        assert remove_orphans(table_of(table_format, path)) == []
+
+    export(table_of(table_format, path), piece(0, 4), offsets=2, meanwhile=vacuum)
+    assert offsets_of(table_format, path) == list(range(4))
+
+
+@every_format
+def test_a_vacuum_removes_files_that_are_old_and_those_that_are_held(
+    tmp_path: Path, table_format: str
+) -> None:
+    path = tmp_path / "table"
+    table = table_of(table_format, path)
+
+    def killed(_: Any) -> int:
+        raise Killed
+
+    table.commit = killed  # type: ignore[method-assign]
+    with pytest.raises(Killed):
+        export(table, piece(0, 4))
+    assert remove_orphans(table_of(table_format, path), unheld_hours=1) == []
+    assert len(remove_orphans(table_of(table_format, path), unheld_hours=0)) == 1
+    assert data_files(path) == set()
+
+
+@every_format
+@pytest.mark.parametrize("columns", ["partition", "hour", "topic,date"])
+def test_tables_are_partitioned_by_columns(tmp_path: Path, table_format: str, columns: str) -> None:
+    path = tmp_path / "table"
+    for end in (30, 60):
+        export(
+            table_of(table_format, path),
+            piece(0, end, topic="a:b%c é"),
+            hourly=True,
+            partition_by=columns,
+        )
+    rows = rows_of(table_format, path)
+    assert sorted(rows.column("offset").to_pylist()) == list(range(60))
+    if "hour" in columns:
+        assert sorted(rows.column("hour").to_pylist()) == sorted(
+            [*range(24), *range(24), *range(12)]
+        )
+        assert {str(day) for day in rows.column("date").to_pylist()} == {
+            "1970-01-01",
+            "1970-01-02",
+            "1970-01-03",
+        }
+    if table_format == "delta":
+        assert set(rows.column("topic").to_pylist()) == {"a:b%c é"}
+    assert export(
+        table_of(table_format, path), piece(0, 60, topic="a:b%c é"), partition_by=columns
+    ).is_empty
+
+
+def test_iceberg_cannot_name_every_directory(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="cannot have the character '#'"):
+        table_of("iceberg", tmp_path / "table #1")
+    with pytest.raises(ValueError, match=r"table 'flights': want NAMESPACE\.NAME"):
+        iceberg_place("flights", {"type": "sql"})
+
+
+@every_format
+def test_a_failed_task_leaves_no_file(tmp_path: Path, table_format: str) -> None:
+    path = tmp_path / "table"
+    with pytest.raises(Exception, match="gone"):
+        export(table_of(table_format, path), piece(0, 9), offsets=3, fails_at=7)
+    assert offsets_of(table_format, path) == list(range(6))
+    assert len(data_files(path)) == 2
