@@ -4,7 +4,7 @@ The buffers come from Arrow's memory pool. NumPy would give its memory back to t
 every chunk, and the page faults of fresh memory cost more than decoding.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -114,38 +114,26 @@ class ColumnBuffers:
             values.data_buffer.address,
         )
 
-    def record_batch(
-        self, result: Any, topic: "Repeated", partition: "Repeated", timestamp_types: Any
-    ) -> Any:
-        """Return the filled columns as a RecordBatch with the schema of the wanted columns."""
+    def record_batch(self, result: Any, given: Mapping[str, Any]) -> Any:
+        """Return the filled columns as a RecordBatch with the schema of the wanted columns.
+
+        Args:
+            given: The arrays of the columns that do not come from records.
+        """
         rows = int(result[kernel.ROW_COUNT])
         arrays = [
-            self._array(name, rows, result, topic, partition, timestamp_types)
+            given[name] if name in given else self._array(name, rows, result)
             for name in self._columns
         ]
         return pa.RecordBatch.from_arrays(arrays, schema=arrow_schema(self._columns))
 
-    def _array(
-        self,
-        name: str,
-        rows: int,
-        result: Any,
-        topic: "Repeated",
-        partition: "Repeated",
-        timestamp_types: Any,
-    ) -> Any:
+    def _array(self, name: str, rows: int, result: Any) -> Any:
         if name == "key" and self._key is not None:
             data_bytes, nulls = result[kernel.KEY_BYTES], result[kernel.NULL_KEYS]
             return self._key.array(pa.binary(), rows, int(data_bytes), int(nulls))
         if name == "value" and self._value is not None:
             data_bytes, nulls = result[kernel.VALUE_BYTES], result[kernel.NULL_VALUES]
             return self._value.array(pa.binary(), rows, int(data_bytes), int(nulls))
-        if name == "topic":
-            return topic.of(rows)
-        if name == "partition":
-            return partition.of(rows)
-        if name == "timestampType":
-            return pa.array(timestamp_types, pa.int32())
         if name == HEADERS_COLUMN:
             return self._headers_array(rows, result)
         buffer = self._offsets if name == "offset" else self._timestamps
@@ -174,7 +162,7 @@ class ColumnBuffers:
 class Repeated:
     """A constant column: one array that is long enough, and slices of it."""
 
-    def __init__(self, value: str | int, kind: Any) -> None:
+    def __init__(self, value: str | int | None, kind: Any) -> None:
         self._scalar = pa.scalar(value, kind)
         self._array = pa.repeat(self._scalar, 0)
 

@@ -20,10 +20,23 @@ KAFKA_COLUMNS: Final = (
 )
 HEADERS_COLUMN: Final = "headers"
 ALL_COLUMNS: Final = (*KAFKA_COLUMNS, HEADERS_COLUMN)
+LINEAGE_COLUMNS: Final = ("broker", "directory", "segment", "position", "crc")
+"""Where a record's batch is: node id, log directory, file, byte in the file; and its checksum."""
+CORRUPTION_COLUMN: Final = "corruption"
+"""What is wrong with a batch, in the row that stands for it; null in rows of records."""
 
 _HEADERS_TYPE: Final = pa.list_(
     pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
 )
+_CORRUPTION_FIELDS: Final = {
+    "file": (pa.string(), "string"),
+    "position": (pa.int64(), "bigint"),
+    "sizeBytes": (pa.int64(), "bigint"),
+    "baseOffset": (pa.int64(), "bigint"),
+    "lastOffset": (pa.int64(), "bigint"),
+    "reason": (pa.string(), "string"),
+    "data": (pa.binary(), "binary"),
+}
 ColumnTypes = Mapping[str, tuple[Any, str]]
 """The Arrow type and the Spark type of each column."""
 
@@ -36,23 +49,43 @@ ROW_TYPES: Final[ColumnTypes] = {
     "timestamp": (pa.timestamp("us", tz="UTC"), "timestamp"),
     "timestampType": (pa.int32(), "int"),
     HEADERS_COLUMN: (_HEADERS_TYPE, "array<struct<key: string, value: binary>>"),
+    "broker": (pa.int32(), "int"),
+    "directory": (pa.string(), "string"),
+    "segment": (pa.string(), "string"),
+    "position": (pa.int64(), "bigint"),
+    "crc": (pa.int64(), "bigint"),
+    CORRUPTION_COLUMN: (
+        pa.struct([pa.field(name, kind) for name, (kind, _) in _CORRUPTION_FIELDS.items()]),
+        f"struct<{', '.join(f'{name}: {ddl}' for name, (_, ddl) in _CORRUPTION_FIELDS.items())}>",
+    ),
 }
 
 
-def select_columns(columns: str | None, include_headers: bool) -> tuple[str, ...]:
+def select_columns(
+    columns: str | None,
+    include_headers: bool,
+    *,
+    include_lineage: bool | None = None,
+    include_corruption: bool = False,
+) -> tuple[str, ...]:
     """Return the columns of a read, in the order in which they are returned.
 
-    `columns` is a comma list (None: all of Kafka's columns, with `headers` if `include_headers`).
-    Upper and lower case do not matter.
+    Args:
+        columns: A comma list; upper and lower case do not matter. None: all of Kafka's columns.
+        include_headers: Add `headers` behind them.
+        include_lineage: Add the lineage. None: the source has none, so it cannot be named either.
+        include_corruption: Add the column of corrupt batches.
 
     Raises:
         ValueError: an unknown or repeated column, or none at all.
     """
-    default = ALL_COLUMNS if include_headers else KAFKA_COLUMNS
-    selected = chosen_columns(columns, default, ALL_COLUMNS)
-    if include_headers and HEADERS_COLUMN not in selected:
-        return (*selected, HEADERS_COLUMN)
-    return selected
+    lineage = () if include_lineage is None else LINEAGE_COLUMNS
+    corruption = (CORRUPTION_COLUMN,) if include_corruption else ()
+    known = (*ALL_COLUMNS, *lineage, *corruption)
+    selected = chosen_columns(columns, KAFKA_COLUMNS, known)
+    headers = (HEADERS_COLUMN,) if include_headers else ()
+    added = (*headers, *(lineage if include_lineage else ()), *corruption)
+    return (*selected, *(name for name in added if name not in selected))
 
 
 def chosen_columns(

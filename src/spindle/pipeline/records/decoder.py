@@ -14,14 +14,24 @@ from spindle.common.errors import CorruptRecords
 from spindle.common.ids import TopicPartition
 from spindle.common.ports import Bytes
 from spindle.pipeline.records.columns import ALL_COLUMNS, KAFKA_COLUMNS
+from spindle.pipeline.records.corruption import (
+    MAX_DATA_BYTES,
+    CorruptBatch,
+    CorruptHeader,
+    CorruptionLog,
+    Place,
+)
 from spindle.pipeline.records.transactions import AbortedTransactions
 from spindle.protocol.records.batch import (
     CODEC_MASK,
     CONTROL_FLAG,
+    HEADER,
     HEADER_BYTES,
     LENGTH_POSITION,
     LOG_OVERHEAD_BYTES,
+    MAGIC,
     TRANSACTIONAL_FLAG,
+    BatchHeader,
     read_header,
 )
 from spindle.protocol.records.builder import SimpleRecord, build_batch
@@ -59,6 +69,8 @@ class BatchDecoder:
         aborted: Transactions to leave out (read_committed); None returns all (read_uncommitted).
         chunk_bytes: Size of record bytes to aim at for a RecordBatch.
         check_crcs: Verify the checksum of every batch that is decoded.
+        corruption: Notes batches that cannot be decoded, and the others are returned. None: such a
+            batch is an error.
     """
 
     def __init__(
@@ -70,6 +82,7 @@ class BatchDecoder:
         aborted: AbortedTransactions | None = None,
         chunk_bytes: int = DEFAULT_CHUNK_BYTES,
         check_crcs: bool = True,
+        corruption: CorruptionLog | None = None,
     ) -> None:
         # Import numba only in processes that decode.
         import numpy as np
@@ -82,19 +95,32 @@ class BatchDecoder:
         self._check_crcs = check_crcs
         self._limits = np.array(row_filter, np.int64)
         self._table = np.empty((_MAX_CHUNK_BATCHES, scan.TABLE_WIDTH), np.int64)
-        self._chunks = chunk.ChunkDecoder(source, columns, self._limits)
+        constants = {"topic": source.topic, "partition": source.partition}
+        self._chunks = chunk.ChunkDecoder(columns, self._limits, constants)
+        self._corruption = corruption
+        self._place = Place()
         self.next_offset = row_filter.start_offset
         self.consumed_bytes = 0
         self.is_finished = row_filter.start_offset >= row_filter.end_offset
 
-    def decode(self, buffer: Bytes, size_bytes: int | None = None) -> Iterator[pa.RecordBatch]:
+    def decode(
+        self,
+        buffer: Bytes,
+        size_bytes: int | None = None,
+        place: Place = Place(),  # noqa: B008
+    ) -> Iterator[pa.RecordBatch]:
         """Yield the rows of the whole batches in `buffer[:size_bytes]`, without a torn last batch.
 
         The buffer may be reused when the iterator is exhausted: rows are copies.
 
+        Args:
+            place: Where the buffer comes from, for lineage and corrupt batches.
+
         Raises:
-            CorruptRecords: a checksum is wrong or a batch does not parse; names topic, partition
-                and offset. The rows of batches before it may have been returned.
+            CorruptBatch: a checksum is wrong or a batch does not parse; names topic, partition and
+                offset. The rows of batches before it have been returned, unless it is one whose
+                records do not parse. With `corruption`, only for a batch after which the next one
+                cannot be found; `consumed_bytes` is its position then.
         """
         from spindle.pipeline.records import scan
         from spindle.pipeline.records.memory import address_of
@@ -104,20 +130,37 @@ class BatchDecoder:
         address = address_of(view) if limit else 0
         position = 0
         self.consumed_bytes = 0
+        self._place = place
+        self._chunks.begin(place)
         while not self.is_finished:
             scanned = self._scan(address, position, limit)
             table = self._table[: scanned[scan.SCAN_BATCHES]]
             for rows in self._chunk_rows(view, table):
                 yield from _slices(rows, self._chunk_bytes)
-            has_moved = scanned[scan.SCAN_POSITION] > position
-            position = int(scanned[scan.SCAN_POSITION])
-            if scanned[scan.SCAN_STATUS]:
-                raise self._corrupt(view, position, scanned)
+            before, position = position, int(scanned[scan.SCAN_POSITION])
             self.is_finished = bool(scanned[scan.SCAN_FINISHED])
-            if not has_moved:
+            if position > before:
+                self.next_offset = int(scanned[scan.SCAN_NEXT_OFFSET])
+            self.consumed_bytes = position
+            if scanned[scan.SCAN_STATUS]:
+                error = self._corrupt(view, position, scanned)
+                size = error.header.size_bytes
+                if self._corruption is None or not _is_boundary(view, position + size, limit):
+                    raise error
+                yield from self.noted(error)
+                position += size
+                self.consumed_bytes = position
+            elif position == before:
                 break
-            self.next_offset = int(scanned[scan.SCAN_NEXT_OFFSET])
-        self.consumed_bytes = position
+
+    def noted(self, error: CorruptBatch) -> Iterator[pa.RecordBatch]:
+        """Note a corrupt batch that is passed over, and yield what the option wants of it."""
+        assert self._corruption is not None
+        yield from self._corruption.note(error, self._place, self.next_offset)
+        header = error.header
+        if self.next_offset <= header.base_offset <= header.last_offset < self._limits[1]:
+            self.next_offset = header.last_offset + 1
+            self.is_finished = self.next_offset >= self._limits[1]
 
     def _scan(self, address: int, position: int, limit: int) -> Any:
         import numpy as np
@@ -148,7 +191,7 @@ class BatchDecoder:
         if not len(table):
             return
         if not (table[:, ATTRIBUTES] & special).any():
-            yield from self._chunks.decode(table)
+            yield from self._decoded(view, table)
             return
         rows: list[int] = []
         unpacked: list[Bytes] = []
@@ -159,15 +202,40 @@ class BatchDecoder:
                 if is_data and attributes & CODEC_MASK:
                     unpacked.append(self._unpack(view, position, table[index]))
             except CorruptRecords as error:
-                raise self._located(view, position, str(error)) from error
+                yield from self._failed(self._located(view, position, str(error)))
+                continue
             if is_data:
                 rows.append(index)
                 unpacked_bytes += int(table[index, LENGTH])
             if unpacked_bytes >= self._chunk_bytes:
-                yield from self._chunks.decode(table[rows])
+                yield from self._decoded(view, table[rows])
                 rows, unpacked, unpacked_bytes = [], [], 0
         if rows:
-            yield from self._chunks.decode(table[rows])
+            yield from self._decoded(view, table[rows])
+
+    def _decoded(self, view: memoryview, table: Any) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of batches; one at a time if there is a corrupt one among them."""
+        from spindle.pipeline.records.chunk import UndecodableChunk
+        from spindle.pipeline.records.scan import POSITION
+
+        try:
+            found = self._chunks.decode(view, table)
+        except UndecodableChunk as error:
+            if self._corruption is not None and len(table) > 1:
+                for index in range(len(table)):
+                    yield from self._decoded(view, table[index : index + 1])
+                return
+            position = int(table[error.row, POSITION])
+            yield from self._failed(self._located(view, position, error.finding))
+            return
+        if found is not None:
+            yield found
+
+    def _failed(self, error: CorruptBatch) -> Iterator[pa.RecordBatch]:
+        """Raise the error, or note it if batches are passed over."""
+        if self._corruption is None:
+            raise error
+        yield from self._corruption.note(error, self._place, error.header.base_offset)
 
     def _passes(self, view: memoryview, position: int, attributes: int) -> bool:
         """Return True for a data batch outside aborted transactions; note transaction markers."""
@@ -191,7 +259,7 @@ class BatchDecoder:
         row[ADDRESS], row[LENGTH] = address_of(records), len(records)
         return records
 
-    def _corrupt(self, view: memoryview, position: int, scanned: Any) -> CorruptRecords:
+    def _corrupt(self, view: memoryview, position: int, scanned: Any) -> CorruptBatch:
         from spindle.pipeline.records import scan
 
         status = int(scanned[scan.SCAN_STATUS])
@@ -201,11 +269,26 @@ class BatchDecoder:
             finding += f": stored {stored}, computed {scanned[scan.SCAN_COMPUTED_CRC]}"
         return self._located(view, position, finding)
 
-    def _located(self, view: memoryview, position: int, finding: str) -> CorruptRecords:
-        offset = int.from_bytes(view[position : position + LENGTH_POSITION], "big", signed=True)
-        return CorruptRecords(
-            f"{self._source}: batch with base offset {offset} at byte {position}: {finding}"
-        )
+    def torn(self, buffer: Bytes, finding: str) -> CorruptBatch:
+        """Return the error of a batch at the front of a buffer that is not there as a whole."""
+        return self._located(memoryview(buffer), 0, finding)
+
+    def _located(self, view: memoryview, position: int, finding: str) -> CorruptBatch:
+        header = BatchHeader._make(HEADER.unpack_from(view, position))
+        end = max(position + HEADER_BYTES, min(len(view), position + header.size_bytes))
+        data = bytes(view[position : min(end, position + MAX_DATA_BYTES)])
+        known = CorruptHeader(header.base_offset, header.last_offset, header.size_bytes, data)
+        return CorruptBatch(self._source, position, finding, known)
+
+
+def _is_boundary(view: memoryview, position: int, limit: int) -> bool:
+    """Return True if a batch may begin at `position`, as far as the buffer tells."""
+    if position <= 0 or position > limit:
+        return False
+    if limit - position < HEADER_BYTES:
+        return True
+    header = BatchHeader._make(HEADER.unpack_from(view, position))
+    return header.magic == MAGIC and header.size_bytes >= HEADER_BYTES
 
 
 def compile_kernel() -> None:

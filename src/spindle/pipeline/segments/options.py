@@ -18,6 +18,11 @@ Options of this source alone:
     taskBytes, parallelism       size of a task, or the cores to cut tasks for
     checkCrcs       verify checksums (default true)
     valueFormat and others       decode keys and values, see `schemas.options`
+    corruptBatches  fail (default), skip or permissive: see `records.corruption`
+    includeLineage  add the columns broker, directory, segment, position and crc of the batch of
+                    each record (or name some of them in columns)
+    replica         leader, a broker's id or a log directory: the replica to read. By default the
+                    one with the highest end, and with brokers the leader's if it is here
 """
 
 import json
@@ -30,6 +35,7 @@ from spindle.common.ids import TopicPartition
 from spindle.common.uuids import Uuid, parse_uuid
 from spindle.pipeline.records.batch_columns import BATCH_COLUMNS
 from spindle.pipeline.records.columns import chosen_columns, select_columns
+from spindle.pipeline.records.corruption import CorruptBatches, corrupt_batches
 from spindle.pipeline.schemas.options import DECODING_OPTIONS, row_decoding
 from spindle.pipeline.schemas.rows import RAW_ROWS, RowDecoding
 from spindle.pipeline.segments.pushdown import PushedFilters
@@ -45,6 +51,12 @@ _END_RULES: Final[dict[str, EndRule]] = {
     "logend": "logEnd",
 }
 _ISOLATION_LEVELS: Final = {"read_uncommitted": False, "read_committed": True}
+_OF_RECORDS: Final = (
+    "includeHeaders",
+    "includeLineage",
+    "maxRecordsPerPartition",
+    "corruptBatches",
+)
 _BOOLEANS: Final = {"true": True, "false": False}
 
 
@@ -118,6 +130,7 @@ class SegmentOptions:
     parallelism: int | None = None
     task_bytes: int | None = None
     check_crcs: bool = True
+    corrupt_batches: CorruptBatches = CorruptBatches.FAIL
     bootstrap_servers: str | None = None
     decoding: RowDecoding = RAW_ROWS
 
@@ -131,7 +144,7 @@ def parse_batch_options(options: Mapping[str, str]) -> SegmentOptions:
         ValueError: as `parse_segment_options`, or an option that has no meaning for batches.
     """
     given = {name.lower(): value for name, value in options.items()}
-    for name in ("includeHeaders", "maxRecordsPerPartition", *DECODING_OPTIONS):
+    for name in (*_OF_RECORDS, *DECODING_OPTIONS):
         if name.lower() in given:
             raise ValueError(f"option {name} is for records; spindle-batches returns batches")
     columns = chosen_columns(given.pop("columns", None), BATCH_COLUMNS, BATCH_COLUMNS)
@@ -155,6 +168,7 @@ def parse_segment_options(options: Mapping[str, str]) -> SegmentOptions:
     start = _bound(given, "starting", EARLIEST)
     end = _bound(given, "ending", LATEST)
     _check_bounds(start, end)
+    corrupt = corrupt_batches(given)
     return SegmentOptions(
         log_directories=directories,
         topics=parse_topic_selection(given),
@@ -165,7 +179,10 @@ def parse_segment_options(options: Mapping[str, str]) -> SegmentOptions:
             given, "startingOffsetsByTimestampStrategy", {"error": False, "latest": True}, False
         ),
         columns=select_columns(
-            given.get("columns"), _choice(given, "includeHeaders", _BOOLEANS, False)
+            given.get("columns"),
+            _choice(given, "includeHeaders", _BOOLEANS, False),
+            include_lineage=_choice(given, "includeLineage", _BOOLEANS, False),
+            include_corruption=corrupt is CorruptBatches.PERMISSIVE,
         ),
         fail_on_data_loss=_choice(given, "failOnDataLoss", _BOOLEANS, True),
         is_read_committed=_isolation(given),
@@ -180,6 +197,7 @@ def parse_segment_options(options: Mapping[str, str]) -> SegmentOptions:
         parallelism=_positive(given, "parallelism"),
         task_bytes=_positive(given, "taskBytes"),
         check_crcs=_choice(given, "checkCrcs", _BOOLEANS, True),
+        corrupt_batches=corrupt,
         bootstrap_servers=bootstrap_servers,
         decoding=row_decoding(given),
     )

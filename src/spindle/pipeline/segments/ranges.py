@@ -94,6 +94,8 @@ def plan_tasks(
     options: SegmentOptions, resolved: Sequence[tuple[ReadablePartition, int, int]]
 ) -> list[tuple[SegmentRange, ...]]:
     """Cut and pack the ranges into tasks. Small partitions share one, large ones get several."""
+    for partition, start, end in resolved:
+        partition.log.check_formats(start, end)
     sized = [_sized(partition, start, end) for partition, start, end in resolved]
     total_bytes = sum(size_bytes for _, size_bytes in sized)
     target_bytes = options.task_bytes or _target_bytes(options, total_bytes)

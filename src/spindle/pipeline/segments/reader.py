@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
-from spindle.common.errors import CorruptLog, CorruptRecords
+from spindle.common.errors import CorruptLog
+from spindle.pipeline.records.corruption import CorruptBatch, CorruptBatches, Place
 from spindle.pipeline.records.decoder import BatchDecoder, batch_size
 from spindle.pipeline.records.transactions import AbortedTransactions
 from spindle.pipeline.segments.ranges import SegmentRange
@@ -39,8 +40,13 @@ class _RangeReader:
     """Reads and decodes the segments of one range."""
 
     def __init__(self, piece: SegmentRange, settings: ReadSettings, log: SegmentLog) -> None:
+        self._piece = piece
+        self._log = log
         self._walk = SegmentWalk(piece, log, fail_on_data_loss=settings.fail_on_data_loss)
         self._buffer = bytearray(settings.chunk_bytes)
+        self._torn: CorruptBatch | None = None
+        self._is_tolerant = settings.corrupt_batches is not CorruptBatches.FAIL
+        self._walk.passes_torn_ends = self._is_tolerant
         self._decoder = BatchDecoder(
             piece.partition,
             settings.columns,
@@ -48,10 +54,12 @@ class _RangeReader:
             aborted=AbortedTransactions(piece.aborted) if piece.aborted else None,
             chunk_bytes=settings.chunk_bytes,
             check_crcs=settings.check_crcs,
+            corruption=settings.corruption_log(piece.partition),
         )
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         for opened in self._walk:
+            yield from self._note_torn()
             yield from self._segment_batches(opened)
             self._walk.next_offset = self._decoder.next_offset
             self._walk.is_finished = self._decoder.is_finished
@@ -61,17 +69,61 @@ class _RangeReader:
         while not self._decoder.is_finished:
             size_bytes = os.preadv(opened.file.fileno(), [self._buffer], position)
             try:
-                yield from self._decoder.decode(self._buffer, size_bytes)
-            except CorruptRecords as error:
+                yield from self._decoder.decode(
+                    self._buffer, size_bytes, self._place(opened, position)
+                )
+            except CorruptBatch as error:
+                position += error.position
                 self._walk.check_epochs()
-                raise CorruptLog(str(opened.segment.path), position, str(error)) from error
+                if not self._is_tolerant:
+                    raise CorruptLog(str(opened.segment.path), position, error.finding) from error
+                end = self._next_boundary(opened, position)
+                yield from self._decoder.noted(error.of_size(end - position))
+                self._walk.has_damage = True
+                position = end
+                continue
             consumed = self._decoder.consumed_bytes
             position += consumed
-            if consumed == 0 and not self._grow(size_bytes):
-                self._walk.left_bytes = size_bytes
-                return
+            if consumed == 0 and not self._grow(opened, position, size_bytes):
+                following = self._pass_torn(opened, position, size_bytes)
+                yield from self._note_torn(following is not None)
+                if following is None:
+                    return
+                position = following
 
-    def _grow(self, size_bytes: int) -> bool:
+    def _pass_torn(self, opened: OpenSegment, position: int, size_bytes: int) -> int | None:
+        """Note that no whole batch is left; return where one begins that the index knows."""
+        left_bytes = os.fstat(opened.file.fileno()).st_size - position
+        self._walk.left_bytes = left_bytes
+        if not self._is_tolerant or left_bytes == 0:
+            return None
+        following = SegmentLog(self._log.path).boundary_after(opened.segment, position)
+        lost_bytes = left_bytes if following is None else following - position
+        data = bytes(self._buffer[:size_bytes]).ljust(HEADER_BYTES, b"\0")
+        finding = f"{lost_bytes} bytes before the next one are no whole batch"
+        self._torn = self._decoder.torn(data, finding).of_size(lost_bytes)
+        return following
+
+    def _note_torn(self, is_inside: bool = True) -> Iterator[pa.RecordBatch]:
+        """Note the torn batch, once it is known that another one follows."""
+        if self._torn is not None and is_inside:
+            error, self._torn = self._torn, None
+            self._walk.has_damage = True
+            yield from self._decoder.noted(error)
+
+    def _place(self, opened: OpenSegment, position: int) -> Place:
+        path = opened.segment.path
+        return Place(
+            self._piece.home.node_id, str(path.parent.parent), path.name, position, str(path)
+        )
+
+    def _next_boundary(self, opened: OpenSegment, position: int) -> int:
+        """Return the first known batch boundary behind a corrupt batch, else the file's end."""
+        current = SegmentLog(self._log.path)
+        found = current.boundary_after(opened.segment, position)
+        return os.fstat(opened.file.fileno()).st_size if found is None else found
+
+    def _grow(self, opened: OpenSegment, position: int, size_bytes: int) -> bool:
         """Make room for a batch that is larger than the buffer.
 
         Return False at the end of the file.
@@ -79,7 +131,8 @@ class _RangeReader:
         if size_bytes < len(self._buffer) or size_bytes < HEADER_BYTES:
             return False
         needed = batch_size(memoryview(self._buffer), 0)
-        if needed <= len(self._buffer):
+        left_bytes = os.fstat(opened.file.fileno()).st_size - position
+        if needed <= len(self._buffer) or needed > left_bytes:
             return False
         self._buffer = bytearray(needed)
         return True

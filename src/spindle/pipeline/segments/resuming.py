@@ -12,8 +12,10 @@ from typing import Final, Protocol
 
 import pyarrow as pa
 
+from spindle.common.ids import TopicPartition
 from spindle.common.uuids import ZERO_UUID
 from spindle.pipeline.errors import DataLoss
+from spindle.pipeline.records.corruption import CorruptBatches, CorruptionLog
 from spindle.pipeline.records.decoder import DEFAULT_CHUNK_BYTES, RowFilter
 from spindle.pipeline.schemas.rows import RAW_ROWS, RowDecoding
 from spindle.pipeline.segments.discovery import expand_log_directories
@@ -36,6 +38,7 @@ class ReadSettings:
     max_timestamp_ms: int | None = None
     fail_on_data_loss: bool = True
     check_crcs: bool = True
+    corrupt_batches: CorruptBatches = CorruptBatches.FAIL
     chunk_bytes: int = DEFAULT_CHUNK_BYTES
     decoding: RowDecoding = RAW_ROWS
 
@@ -50,6 +53,12 @@ class ReadSettings:
         if self.max_timestamp_ms is not None:
             wanted = wanted._replace(max_timestamp_ms=self.max_timestamp_ms)
         return wanted
+
+    def corruption_log(self, source: TopicPartition) -> CorruptionLog | None:
+        """Return the notes of corrupt batches, None if they are errors."""
+        if self.corrupt_batches is CorruptBatches.FAIL:
+            return None
+        return CorruptionLog(source, self.columns, self.corrupt_batches)
 
 
 class _Reader(Protocol):
@@ -69,6 +78,7 @@ def read_settings(options: SegmentOptions) -> ReadSettings:
         fail_on_data_loss=options.fail_on_data_loss,
         check_crcs=options.check_crcs,
         decoding=options.decoding,
+        corrupt_batches=options.corrupt_batches,
     )
 
 

@@ -26,6 +26,10 @@ from spindle.protocol.records.record import Record, decode_records
 
 _READ_AHEAD_BYTES: Final = 256 * 1024
 _NAME_DIGITS: Final = 20
+_OLD_FORMAT: Final = (
+    "message format {} of Kafka before 0.11 is not supported; start the read behind these records, "
+    "or copy them with a consumer of Kafka to a topic of today"
+)
 
 
 class SegmentFile(NamedTuple):
@@ -176,21 +180,50 @@ class SegmentLog:
     def _checked(self, segment: SegmentFile, offsets: Any, positions: Any, entry: int) -> Position:
         """Return the boundary of an index entry, or of the nearest valid one before it."""
         with _open(segment) as file:
-            while entry >= 0:
-                position = int(positions[entry])
-                last_offset = segment.base_offset + int(offsets[entry])
-                data = os.pread(file.fileno(), HEADER_BYTES, position)
-                if len(data) == HEADER_BYTES:
-                    header = BatchHeader._make(HEADER.unpack(data))
-                    # An entry of an old broker has the last offset of several batches.
-                    if (
-                        header.magic == MAGIC
-                        and segment.base_offset <= header.base_offset
-                        and header.base_offset <= header.last_offset <= last_offset
-                    ):
-                        return Position(segment, position, header.base_offset)
-                entry -= 1
+            for index in range(entry, -1, -1):
+                found = _boundary(file, segment, int(positions[index]), int(offsets[index]))
+                if found is not None:
+                    return found
         return Position(segment, 0, segment.base_offset)
+
+    def boundary_after(self, segment: SegmentFile, position: int) -> int | None:
+        """Return the byte of the first indexed batch after a position, None if there is none."""
+        offsets, positions = self._offset_index(segment)
+        first = int(np.searchsorted(positions, position, side="right"))
+        with _open(segment) as file:
+            for index in range(first, positions.size):
+                found = _boundary(file, segment, int(positions[index]), int(offsets[index]))
+                if found is not None:
+                    return found.position
+        return None
+
+    def check_formats(self, start: int, end: int) -> None:
+        """Refuse segments with offsets in [start, end) that begin with an old message format.
+
+        Raises:
+            CorruptLog: naming the segment.
+        """
+        for segment in self.segments[self._segment_index(start) :]:
+            if segment.base_offset >= end:
+                return
+            with _open(segment) as file:
+                for _ in walk_headers(file, 0, str(segment.path), read_ahead_bytes=HEADER_BYTES):
+                    break
+
+
+def _boundary(file: Any, segment: SegmentFile, position: int, relative: int) -> Position | None:
+    """Return the boundary at the position of an index entry, None if there is no such batch."""
+    data = os.pread(file.fileno(), HEADER_BYTES, position)
+    if len(data) < HEADER_BYTES:
+        return None
+    header = BatchHeader._make(HEADER.unpack(data))
+    # An entry of an old broker has the last offset of several batches.
+    is_batch = (
+        header.magic == MAGIC
+        and segment.base_offset <= header.base_offset
+        and header.base_offset <= header.last_offset <= segment.base_offset + relative
+    )
+    return Position(segment, position, header.base_offset) if is_batch else None
 
 
 def list_segments(path: Path) -> list[SegmentFile]:
@@ -237,7 +270,9 @@ def _is_base_offset(stem: str) -> bool:
     return len(stem) == _NAME_DIGITS and stem.isdecimal()
 
 
-def walk_headers(file: Any, position: int, path: str) -> Iterator[tuple[int, BatchHeader]]:
+def walk_headers(
+    file: Any, position: int, path: str, *, read_ahead_bytes: int = _READ_AHEAD_BYTES
+) -> Iterator[tuple[int, BatchHeader]]:
     """Yield (position, header) of the whole batches of a file from a batch boundary on.
 
     Raises:
@@ -249,12 +284,12 @@ def walk_headers(file: Any, position: int, path: str) -> Iterator[tuple[int, Bat
         at = position - window_start
         if at + HEADER_BYTES > len(window):
             window_start, at = position, 0
-            window = os.pread(file.fileno(), _READ_AHEAD_BYTES, position)
+            window = os.pread(file.fileno(), read_ahead_bytes, position)
             if len(window) < HEADER_BYTES:
                 return
         header = BatchHeader._make(HEADER.unpack_from(window, at))
         if header.magic in (0, 1) and header.batch_length > 0:
-            raise CorruptLog(path, position, f"message format {header.magic} is not supported")
+            raise CorruptLog(path, position, _OLD_FORMAT.format(header.magic))
         end = position + header.batch_length + LOG_OVERHEAD_BYTES
         if header.magic != MAGIC or end < position + HEADER_BYTES or end > size_bytes:
             return

@@ -38,7 +38,8 @@ class SegmentWalk:
 
     The reader of the bytes keeps three attributes up to date: `next_offset` (the offset after the
     last batch it has read), `is_finished` (the end of the range was reached) and `left_bytes`
-    (bytes at the end of the current segment that are no whole batch).
+    (bytes at the end of the current segment that are no whole batch). A reader that goes on behind
+    corrupt batches sets `passes_torn_ends`, and `has_damage` when it has passed one.
     """
 
     def __init__(self, piece: SegmentRange, log: SegmentLog, *, fail_on_data_loss: bool) -> None:
@@ -48,6 +49,8 @@ class SegmentWalk:
         self.next_offset = piece.start_offset
         self.is_finished = piece.start_offset >= piece.end_offset
         self.left_bytes = 0
+        self.passes_torn_ends = False
+        self.has_damage = False
 
     def __iter__(self) -> Iterator[OpenSegment]:
         """Yield the segments until the reader has finished.
@@ -62,7 +65,7 @@ class SegmentWalk:
             yield from self._segments()
         except FileNotFoundError:
             raise self._interrupted() from None
-        if not self.is_finished:
+        if not self.is_finished and not self.has_damage:
             self._lost(f"the log ends at {self.next_offset}")
         self.check_epochs()
 
@@ -90,7 +93,7 @@ class SegmentWalk:
                 self.left_bytes = 0
                 yield OpenSegment(file, segment, position)
                 following = None if self.is_finished else self._following(segment, file)
-                if following is not None and self.left_bytes:
+                if following is not None and self.left_bytes and not self.passes_torn_ends:
                     raise CorruptLog(
                         str(segment.path),
                         os.fstat(file.fileno()).st_size - self.left_bytes,

@@ -1,0 +1,150 @@
+"""Batches that cannot be decoded: what is known of them, and what a read does about them.
+
+The option `corruptBatches` chooses: `fail` (the read fails), `skip` (the batch is left out, and a
+warning names it) or `permissive` (a row stands for it, in whose column `corruption` the place, the
+reason and the bytes are; keys, values and all else of a record are null in it).
+"""
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from enum import Enum
+from typing import Any, Final, NamedTuple
+
+import pyarrow as pa
+
+from spindle.common.errors import CorruptRecords
+from spindle.common.ids import TopicPartition
+from spindle.pipeline.records.columns import CORRUPTION_COLUMN, LINEAGE_COLUMNS, arrow_schema
+
+OPTION: Final = "corruptBatches"
+MAX_DATA_BYTES: Final = 16 * 1024 * 1024
+"""The most bytes of a corrupt batch that its row holds."""
+_logger = logging.getLogger(__name__)
+
+
+class CorruptBatches(Enum):
+    """What a read does about a corrupt batch."""
+
+    FAIL = "fail"
+    SKIP = "skip"
+    PERMISSIVE = "permissive"
+
+
+def corrupt_batches(options: Mapping[str, str]) -> CorruptBatches:
+    """Return the value of the option `corruptBatches`, by default FAIL.
+
+    Args:
+        options: with keys in lower case.
+
+    Raises:
+        ValueError: an unknown value.
+    """
+    text = options.get(OPTION.lower(), CorruptBatches.FAIL.value)
+    try:
+        return CorruptBatches(text.strip().lower())
+    except ValueError:
+        raise ValueError(f"option {OPTION}: {text!r}, want fail, skip or permissive") from None
+
+
+class Place(NamedTuple):
+    """Where a buffer of batches comes from; None for what is not known, as of bytes of a broker.
+
+    `position` is the byte of the file at which the buffer begins.
+    """
+
+    broker: int | None = None
+    directory: str | None = None
+    segment: str | None = None
+    position: int | None = None
+    file: str | None = None
+
+
+class CorruptBatch(CorruptRecords):
+    """A batch that cannot be decoded. The fields of its header may be what is corrupt.
+
+    `position` is its byte in the buffer, `finding` the message without this byte.
+    """
+
+    def __init__(
+        self, source: TopicPartition, position: int, reason: str, header: "CorruptHeader"
+    ) -> None:
+        super().__init__(
+            f"{source}: batch with base offset {header.base_offset} at byte {position}: {reason}"
+        )
+        self.source = source
+        self.position = position
+        self.reason = reason
+        self.header = header
+
+    @property
+    def finding(self) -> str:
+        return f"{self.source}: batch with base offset {self.header.base_offset}: {self.reason}"
+
+    def of_size(self, size_bytes: int) -> "CorruptBatch":
+        """Return the same finding for a batch whose size the header does not tell."""
+        header = self.header._replace(size_bytes=size_bytes)
+        return CorruptBatch(self.source, self.position, self.reason, header)
+
+
+class CorruptHeader(NamedTuple):
+    """What is known of a corrupt batch, and its first bytes."""
+
+    base_offset: int
+    last_offset: int
+    size_bytes: int
+    data: bytes
+
+
+class CorruptionLog:
+    """Notes the corrupt batches of a range as the option says: warnings, or rows.
+
+    Args:
+        source: The partition.
+        columns: The columns of the rows.
+        mode: SKIP or PERMISSIVE.
+    """
+
+    def __init__(
+        self, source: TopicPartition, columns: Sequence[str], mode: CorruptBatches
+    ) -> None:
+        self._source = source
+        self._columns = tuple(columns)
+        self._mode = mode
+
+    def note(self, error: CorruptBatch, place: Place, next_offset: int) -> Iterator[pa.RecordBatch]:
+        """Warn of a batch, or yield the row that stands for it.
+
+        Args:
+            next_offset: The first offset of which records may be missing.
+        """
+        at = None if place.position is None else place.position + error.position
+        if self._mode is CorruptBatches.SKIP:
+            where = "sent by a broker" if place.file is None else f"{place.file} at byte {at}"
+            _logger.warning(
+                "%s: left out a corrupt batch with base offset %d (%s): %s",
+                self._source, error.header.base_offset, where, error.reason,
+            )  # fmt: skip
+            return
+        known = {
+            "topic": self._source.topic,
+            "partition": self._source.partition,
+            "offset": next_offset,
+            **dict(zip(LINEAGE_COLUMNS, (*place[:3], at, None), strict=True)),
+            CORRUPTION_COLUMN: _described(error, place, at),
+        }
+        schema = arrow_schema(self._columns)
+        row = {name: [known.get(name)] for name in self._columns}
+        yield pa.RecordBatch.from_pydict(row, schema=schema)
+
+
+def _described(error: CorruptBatch, place: Place, at: int | None) -> dict[str, Any]:
+    header = error.header
+    return {
+        "file": place.file,
+        "position": at,
+        "sizeBytes": header.size_bytes,
+        "baseOffset": header.base_offset,
+        "lastOffset": header.last_offset,
+        "reason": error.reason,
+        "data": header.data[:MAX_DATA_BYTES],
+    }
