@@ -457,3 +457,19 @@ def test_a_corrupt_batch_is_named(broker: WireBroker) -> None:
     broker.log("bad", 0).append(bytes(batch))
     with pytest.raises(CorruptRecords, match=r"bad-0.*offset 0"):
         rows(broker, subscribe="bad")
+
+
+def test_a_corrupt_batch_is_left_out_or_has_a_row(broker: WireBroker) -> None:
+    log = broker.log("bad", 0)
+    for base in range(0, 30, 10):
+        batch = bytearray(numbered_batch(base, 10))
+        batch[-1] ^= base == 10
+        log.append(bytes(batch))
+    found = rows(broker, subscribe="bad", corruptBatches="skip", columns="offset")
+    assert [row["offset"] for row in found] == [*range(10), *range(20, 30)]
+    found = rows(broker, subscribe="bad", corruptBatches="permissive", columns="offset,value")
+    (bad,) = [row for row in found if row["corruption"] is not None]
+    assert (bad["offset"], bad["value"], len(found)) == (10, None, 21)
+    assert bad["corruption"]["lastOffset"] == 19
+    assert bad["corruption"]["reason"].startswith("the checksum is wrong")
+    assert bad["corruption"]["file"] is None

@@ -137,6 +137,13 @@ class CorruptionLog:
         yield pa.RecordBatch.from_pydict(row, schema=schema)
 
 
+def corruption_log(
+    mode: CorruptBatches, source: TopicPartition, columns: Sequence[str]
+) -> CorruptionLog | None:
+    """Return the notes of the corrupt batches of a range, None if such a batch is an error."""
+    return None if mode is CorruptBatches.FAIL else CorruptionLog(source, columns, mode)
+
+
 def _described(error: CorruptBatch, place: Place, at: int | None) -> dict[str, Any]:
     header = error.header
     return {

@@ -9,7 +9,12 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 
 from spindle.common.errors import CorruptLog
-from spindle.pipeline.records.corruption import CorruptBatch, CorruptBatches, Place
+from spindle.pipeline.records.corruption import (
+    CorruptBatch,
+    CorruptBatches,
+    Place,
+    corruption_log,
+)
 from spindle.pipeline.records.decoder import BatchDecoder, batch_size
 from spindle.pipeline.records.transactions import AbortedTransactions
 from spindle.pipeline.segments.ranges import SegmentRange
@@ -54,7 +59,7 @@ class _RangeReader:
             aborted=AbortedTransactions(piece.aborted) if piece.aborted else None,
             chunk_bytes=settings.chunk_bytes,
             check_crcs=settings.check_crcs,
-            corruption=settings.corruption_log(piece.partition),
+            corruption=corruption_log(settings.corrupt_batches, piece.partition, settings.columns),
         )
 
     def batches(self) -> Iterator[pa.RecordBatch]:

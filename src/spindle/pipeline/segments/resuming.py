@@ -12,10 +12,9 @@ from typing import Final, Protocol
 
 import pyarrow as pa
 
-from spindle.common.ids import TopicPartition
 from spindle.common.uuids import ZERO_UUID
 from spindle.pipeline.errors import DataLoss
-from spindle.pipeline.records.corruption import CorruptBatches, CorruptionLog
+from spindle.pipeline.records.corruption import CorruptBatches
 from spindle.pipeline.records.decoder import DEFAULT_CHUNK_BYTES, RowFilter
 from spindle.pipeline.schemas.rows import RAW_ROWS, RowDecoding
 from spindle.pipeline.segments.discovery import expand_log_directories
@@ -53,12 +52,6 @@ class ReadSettings:
         if self.max_timestamp_ms is not None:
             wanted = wanted._replace(max_timestamp_ms=self.max_timestamp_ms)
         return wanted
-
-    def corruption_log(self, source: TopicPartition) -> CorruptionLog | None:
-        """Return the notes of corrupt batches, None if they are errors."""
-        if self.corrupt_batches is CorruptBatches.FAIL:
-            return None
-        return CorruptionLog(source, self.columns, self.corrupt_batches)
 
 
 class _Reader(Protocol):

@@ -2,10 +2,11 @@
 
 A job that reads with `format("kafka")` reads with `format("spindle")` unchanged. This source adds
 `columns`, `minTimestamp` and `maxTimestamp` (only rows with a time in these bounds, in ms, both
-inclusive), `batchBytes`, `fetchMaxBytes`, `isolationLevel` and `parallelism` (the cores of the
-executors, which a session's registration sets; see `spindle.pipeline.parallelism`). Options that
-only concern streams (see `spindle.pipeline.streaming.options`) or consumer groups are accepted and
-have no effect, as in a batch read of the `kafka` source.
+inclusive), `batchBytes`, `fetchMaxBytes`, `isolationLevel`, `corruptBatches` (see
+`spindle.pipeline.records.corruption`) and `parallelism` (the cores of the executors, which a
+session's registration sets; see `spindle.pipeline.parallelism`). Options that only concern streams
+(see `spindle.pipeline.streaming.options`) or consumer groups are accepted and have no effect, as in
+a batch read of the `kafka` source.
 """
 
 import difflib
@@ -20,6 +21,7 @@ from spindle.client.wire.settings import ClientSettings, client_settings
 from spindle.common.errors import ConfigError
 from spindle.common.ids import TopicPartition
 from spindle.pipeline.records.columns import select_columns
+from spindle.pipeline.records.corruption import CorruptBatches, corrupt_batches
 from spindle.pipeline.schemas.options import DECODING_OPTIONS, row_decoding
 from spindle.pipeline.schemas.rows import RAW_ROWS, RowDecoding
 from spindle.pipeline.segments.pushdown import PushedFilters
@@ -66,6 +68,7 @@ _KNOWN: Final = (
     "fetchMaxBytes",
     "isolationLevel",
     "parallelism",
+    "corruptBatches",
     *DECODING_OPTIONS,
     *_WITHOUT_EFFECT,
     *_OF_STREAMS,
@@ -125,6 +128,7 @@ class BrokerReadOptions:
     offset_retries: int
     offset_retry_interval_ms: int
     decoding: RowDecoding = RAW_ROWS
+    corrupt_batches: CorruptBatches = CorruptBatches.FAIL
 
     @property
     def reads_committed(self) -> bool:
@@ -160,13 +164,18 @@ def read_options(
         ValueError: an option is missing, contradicts another, or has no usable value.
     """
     client = _client(options)
+    corrupt = corrupt_batches(options)
     return BrokerReadOptions(
         client=client,
         selection=_selection(options),
         start=start,
         stop=stop,
         no_match=no_match_strategy(options),
-        columns=select_columns(options.get("columns"), _flag(options, "includeHeaders", False)),
+        columns=select_columns(
+            options.get("columns"),
+            _flag(options, "includeHeaders", False),
+            include_corruption=corrupt is CorruptBatches.PERMISSIVE,
+        ),
         row_bounds=PushedFilters(
             min_timestamp_ms=optional_number(options, "minTimestamp", 0, _MAX_LONG),
             max_timestamp_ms=optional_number(options, "maxTimestamp", 0, _MAX_LONG),
@@ -184,6 +193,7 @@ def read_options(
         offset_retries=_number(options, "fetchOffset.numRetries", 3, 0, _MAX_INT),
         offset_retry_interval_ms=_number(options, "fetchOffset.retryIntervalMs", 1000, 0, _MAX_INT),
         decoding=row_decoding(options),
+        corrupt_batches=corrupt,
     )
 
 

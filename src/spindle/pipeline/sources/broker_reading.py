@@ -11,6 +11,7 @@ from spindle.client.wire.cluster import WireClient
 from spindle.client.wire.fetcher import FetchedRun, PartitionFetcher, TopicReplaced
 from spindle.common.errors import ApiError, ErrorCode
 from spindle.pipeline.errors import DataLoss
+from spindle.pipeline.records.corruption import corruption_log
 from spindle.pipeline.records.decoder import BatchDecoder, RowFilter
 from spindle.pipeline.records.transactions import AbortedTransactions
 from spindle.pipeline.segments.pushdown import PushedFilters
@@ -125,6 +126,9 @@ class _BrokerRangeReader:
             ),
             aborted=aborted,
             chunk_bytes=self._options.batch_bytes,
+            corruption=corruption_log(
+                self._options.corrupt_batches, self._wanted.partition, self._options.columns
+            ),
         )
         return decoder.decode(run.batches.records)
 
