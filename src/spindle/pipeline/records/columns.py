@@ -23,7 +23,7 @@ ALL_COLUMNS: Final = (*KAFKA_COLUMNS, HEADERS_COLUMN)
 LINEAGE_COLUMNS: Final = ("broker", "directory", "segment", "position", "crc")
 """Where a record's batch is: node id, log directory, file, byte in the file; and its checksum."""
 CORRUPTION_COLUMN: Final = "corruption"
-"""What is wrong with a batch, in the row that stands for it; null in rows of records."""
+"""The description of a corrupt batch, in the row that stands for it; null in rows of records."""
 
 _HEADERS_TYPE: Final = pa.list_(
     pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])

@@ -23,7 +23,7 @@ _logger = logging.getLogger(__name__)
 
 
 class CorruptBatches(Enum):
-    """What a read does about a corrupt batch."""
+    """The ways to treat a corrupt batch."""
 
     FAIL = "fail"
     SKIP = "skip"
@@ -87,7 +87,7 @@ class CorruptBatch(CorruptRecords):
 
 
 class CorruptHeader(NamedTuple):
-    """What is known of a corrupt batch, and its first bytes."""
+    """The header fields of a corrupt batch, and its first bytes."""
 
     base_offset: int
     last_offset: int
