@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
+from spindle.pipeline.export.dead_letters import dead_letters_of
 from spindle.pipeline.export.exporter import run_export
 from spindle.pipeline.export.model import ExportResult
 from spindle.pipeline.export.paths import local_directory
@@ -56,5 +57,7 @@ def export_delta(
     from spindle.pipeline.export.delta_table import DeltaExportTable
 
     source, chosen = source_and_settings(options, settings)
-    table = DeltaExportTable(str(local_directory(path)))
-    return run_export(spark, source, table, chosen, settings.get("progress"))
+    directory = str(local_directory(path))
+    letters = DeltaExportTable(dead_letters_of(directory)) if chosen.has_dead_letters else None
+    table = DeltaExportTable(directory)
+    return run_export(spark, source, table, chosen, settings.get("progress"), letters)

@@ -143,9 +143,12 @@ class DeltaExportTable:
         if self._table is None:
             return set()
         removed = self._table.vacuum(0, dry_run=True, enforce_retention_duration=False)
-        return {*self._live_files(), *(unquote(name) for name in removed)}
+        return {*self._live_names(), *(unquote(name) for name in removed)}
 
-    def _live_files(self) -> list[str]:
+    def live_files(self) -> list[Path]:
+        return [self.data_directory / name for name in self._live_names()]
+
+    def _live_names(self) -> list[str]:
         if self._table is None:
             return []
         names: list[str] = pa.table(self._table.get_add_actions()).column("path").to_pylist()
@@ -156,7 +159,7 @@ class DeltaExportTable:
 
         After the commit delta-rs may write a checkpoint and delete old log files, which may fail.
         """
-        return bool(portion.files) and portion.files[0].name in self._live_files()
+        return bool(portion.files) and portion.files[0].name in self._live_names()
 
     def refresh(self) -> None:
         """Become the newest snapshot."""
@@ -183,7 +186,7 @@ class DeltaExportTable:
 
     def _coverage_by_name(self) -> dict[PartitionIdentity, Coverage]:
         found: dict[PartitionIdentity, Coverage] = {}
-        for name in self._live_files():
+        for name in self._live_names():
             parsed = parse_file_name(name.rpartition("/")[2])
             if parsed is not None:
                 key, held = parsed

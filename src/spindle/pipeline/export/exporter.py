@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from spindle.common.uuids import Uuid, uuid_text
 from spindle.pipeline.export.continuation import extended, key_of, remaining_ranges
+from spindle.pipeline.export.dead_letters import DeadLetters
 from spindle.pipeline.export.model import (
     Coverage,
     ExportConflict,
@@ -26,7 +27,7 @@ from spindle.pipeline.export.model import (
     WrittenFile,
 )
 from spindle.pipeline.export.orphans import remove_files_of_run, remove_orphans
-from spindle.pipeline.export.parquet_files import FileSettings
+from spindle.pipeline.export.parquet_files import FileSettings, LetterSettings
 from spindle.pipeline.export.portions import cut_portions
 from spindle.pipeline.export.settings import ExportSettings
 from spindle.pipeline.export.spark_tasks import TaskProgress, write_files
@@ -42,8 +43,12 @@ def run_export(
     table: ExportTable,
     settings: ExportSettings,
     progress: ProgressCallback | None = None,
+    dead_letters: ExportTable | None = None,
 ) -> ExportResult:
     """Add to the table what the source has and the table lacks.
+
+    Args:
+        dead_letters: The table for records that cannot be decoded. Without it they fail the export.
 
     Raises:
         ExportRefused: the run would leave a gap, mix topics or change the columns.
@@ -51,6 +56,7 @@ def run_export(
         DataLoss: offsets that had to come next are no longer in the log.
     """
     table.check_layout(settings.layout)
+    letters = None if dead_letters is None else DeadLetters(dead_letters)
     planned = source.ranges()
     topics = {piece.partition.topic: piece.topic_id for piece in planned}
     if settings.recreated_topic == "refuse":
@@ -60,7 +66,7 @@ def run_export(
     if not remaining:
         return ExportResult(table.path, table.version, 0, 0, 0, ())
     portions = cut_portions(remaining, source.log_bytes(remaining), covered, settings.portion)
-    run = _Run(spark, source, table, settings, topics, covered, portions, progress)
+    run = _Run(spark, source, table, settings, topics, covered, portions, progress, letters)
     return run.finish()
 
 
@@ -76,16 +82,20 @@ class _Run:
     covered: dict[PartitionIdentity, Coverage]
     portions: Sequence[Sequence[PlannedRange]]
     progress: ProgressCallback | None
+    letters: DeadLetters | None
     run_id: str = field(default_factory=lambda: secrets.token_hex(6))
     portions_done: int = 0
     files: list[WrittenFile] = field(default_factory=list)
     exported: list[ExportedPartition] = field(default_factory=list)
+    dead_letters: list[WrittenFile] = field(default_factory=list)
 
     def finish(self) -> ExportResult:
         """Write and commit all portions, then remove what killed runs have left."""
         for portion in self.portions:
             self._export(portion)
         remove_orphans(self.table)
+        if self.letters is not None:
+            remove_orphans(self.letters.table)
         self._report(TaskProgress(0, 0, 0, 0, 0))
         return ExportResult(
             self.table.path,
@@ -95,15 +105,21 @@ class _Run:
             sum(file.size_bytes for file in self.files),
             _joined(self.exported),
             len(self.portions),
+            sum(file.rows for file in self.dead_letters),
         )
 
     def _export(self, portion: Sequence[PlannedRange]) -> None:
         layout = self.settings.layout
         self.table.prepare(layout)
         directory = self.table.data_directory
-        files = self._write(directory, portion)
+        written = self._write(directory, portion)
+        files = [file for file in written if not file.is_dead_letter]
         growth = self._growth(portion)
         try:
+            if self.letters is not None:
+                dead = [file for file in written if file.is_dead_letter]
+                self.letters.commit(dead, portion, self.topics)
+                self.dead_letters += dead
             self.table.commit(Portion(layout, files, growth, self.topics))
         except ExportConflict:
             self._remove_uncommitted(directory)
@@ -127,6 +143,7 @@ class _Run:
             settings.row_format,
             settings.partitioning,
             self.table.has_partition_columns_in_files,
+            self._letter_settings(portion),
         )
         try:
             return write_files(self.spark, self.source, portion, target, self._report)
@@ -147,6 +164,15 @@ class _Run:
 
     def _remove_uncommitted(self, directory: Path) -> None:
         remove_files_of_run(directory, self.run_id, {file.name for file in self.files})
+        if self.letters is not None:
+            committed = {file.name for file in self.dead_letters}
+            remove_files_of_run(self.letters.table.data_directory, self.run_id, committed)
+
+    def _letter_settings(self, portion: Sequence[PlannedRange]) -> LetterSettings | None:
+        if self.letters is None:
+            return None
+        rule = self.letters.rule(portion)
+        return LetterSettings(str(self.letters.table.data_directory), rule)
 
     def _growth(self, portion: Sequence[PlannedRange]) -> dict[PartitionIdentity, Growth]:
         growth: dict[PartitionIdentity, Growth] = {}

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
+from spindle.pipeline.export.dead_letters import dead_letters_of
 from spindle.pipeline.export.exporter import run_export
 from spindle.pipeline.export.iceberg_catalog import iceberg_place
 from spindle.pipeline.export.model import ExportResult
@@ -44,7 +45,10 @@ def export_iceberg(
 
     source, chosen = source_and_settings(options, settings)
     place = IcebergExportTable(iceberg_place(table, catalog))
-    return run_export(spark, source, place, chosen, settings.get("progress"))
+    letters = None
+    if chosen.has_dead_letters:
+        letters = IcebergExportTable(iceberg_place(dead_letters_of(str(table)), catalog))
+    return run_export(spark, source, place, chosen, settings.get("progress"), letters)
 
 
 def read_iceberg(

@@ -106,6 +106,12 @@ class IcebergExportTable:
         paths = self._table.inspect.all_files().column("file_path").to_pylist()
         return {path.removeprefix("file://").removeprefix(root) for path in paths}
 
+    def live_files(self) -> list[Path]:
+        if self._table is None:
+            return []
+        paths = [task.file.file_path for task in self._table.scan().plan_files()]
+        return [Path(path.removeprefix("file://")) for path in paths]
+
     def commit(self, portion: Portion) -> int:
         for _ in range(_MAX_ATTEMPTS):
             coverage = {**self._coverage, **coverage_after(self, portion)}

@@ -101,7 +101,8 @@ class WrittenFile:
     """A Parquet file of one range that is not committed yet.
 
     `name` is relative to the data directory of the table. `partition_values` has the value of every
-    column by which the table is partitioned, as text; None is null.
+    column by which the table is partitioned, as text; None is null. A file of dead letters belongs
+    to the table beside the exported one.
     """
 
     name: str
@@ -114,6 +115,7 @@ class WrittenFile:
     min_timestamp_ms: int | None
     max_timestamp_ms: int | None
     partition_values: tuple[tuple[str, str | None], ...] = ()
+    is_dead_letter: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +157,8 @@ class ExportedPartition:
 class ExportResult:
     """The outcome of a run. `version` is that of the table, None while there is no table.
 
-    `portions` is the number of commits.
+    `portions` is the number of commits. `dead_letters` are the records that could not be decoded;
+    they are not among the `rows`.
     """
 
     path: str
@@ -165,6 +168,7 @@ class ExportResult:
     size_bytes: int
     partitions: tuple[ExportedPartition, ...]
     portions: int = 0
+    dead_letters: int = 0
 
     @property
     def is_empty(self) -> bool:

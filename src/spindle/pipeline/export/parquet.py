@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
 from spindle.pipeline.export import manifest_log
+from spindle.pipeline.export.dead_letters import dead_letters_of
 from spindle.pipeline.export.exporter import run_export
 from spindle.pipeline.export.model import ExportResult
 from spindle.pipeline.export.parquet_table import ParquetExportTable, live_paths
@@ -29,8 +30,10 @@ def export_parquet(
     `export_delta`; a file system without hard links fails with OSError at the first commit.
     """
     source, chosen = source_and_settings(options, settings)
-    table = ParquetExportTable(str(local_directory(path)))
-    return run_export(spark, source, table, chosen, settings.get("progress"))
+    directory = str(local_directory(path))
+    letters = ParquetExportTable(dead_letters_of(directory)) if chosen.has_dead_letters else None
+    table = ParquetExportTable(directory)
+    return run_export(spark, source, table, chosen, settings.get("progress"), letters)
 
 
 def read_parquet(

@@ -9,6 +9,7 @@ id, offsets, and which run and task attempt wrote it.
 import contextlib
 import os
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -17,6 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from spindle.common.uuids import parse_uuid, uuid_text
+from spindle.pipeline.export.dead_letter_rule import DEAD_LETTER_ROWS, DeadLetterRule
 from spindle.pipeline.export.model import (
     Coverage,
     ExportSource,
@@ -39,6 +41,13 @@ STATISTICS: Final = ("partition", "offset", "timestamp")
 _DICTIONARY: Final = ("topic", "partition", "timestampType")
 
 
+class LetterSettings(NamedTuple):
+    """Where the dead letters of an export are written, and which records become dead letters."""
+
+    directory: str
+    rule: DeadLetterRule
+
+
 class FileSettings(NamedTuple):
     """Where and how files are written. `run_id` is a hex string that is unique to the run."""
 
@@ -48,6 +57,7 @@ class FileSettings(NamedTuple):
     row_format: RowFormat
     partitioning: Partitioning = UNPARTITIONED
     has_partition_columns: bool = False
+    letters: LetterSettings | None = None
 
     def table_schema(self) -> pa.Schema:
         """Return the columns of the table."""
@@ -98,13 +108,30 @@ def write_range(
     """
     name = file_name(piece, settings.run_id, attempt)
     files = _RangeFiles(Path(settings.directory), name, settings)
+    letters = _letter_files(name, settings)
     try:
         for batch in source.read(piece):
-            files.add(settings.row_format.converted(batch, piece.partition))
-        return files.finish(piece)
+            if settings.letters is None:
+                files.add(settings.row_format.converted(batch, piece.partition))
+                continue
+            rows, reasons = settings.row_format.split(batch, piece.partition)
+            is_exported, dead = settings.letters.rule.split(batch, reasons, piece)
+            files.add(rows if is_exported is None else rows.filter(is_exported))
+            if dead is not None:
+                letters.add(dead)
+        return files.finish(piece) + [
+            replace(file, is_dead_letter=True) for file in letters.finish(piece)
+        ]
     except BaseException:
         files.remove()
+        letters.remove()
         raise
+
+
+def _letter_files(name: str, settings: FileSettings) -> "_RangeFiles":
+    directory = settings.directory if settings.letters is None else settings.letters.directory
+    rows = FileSettings(directory, settings.run_id, settings.compression, DEAD_LETTER_ROWS)
+    return _RangeFiles(Path(directory), name, rows)
 
 
 class _RangeFiles:

@@ -73,6 +73,9 @@ class ParquetExportTable:
             return set()
         return {*self._state.files, *self._state.removed}
 
+    def live_files(self) -> list[Path]:
+        return [] if self._state is None else list(live_paths(self._root, self._state))
+
     def commit(self, portion: Portion) -> int:
         """Write the next manifest; if another writer was first, look whether it matters."""
         added = {file.name: file.rows for file in portion.files}

@@ -1,4 +1,4 @@
-"""The columns of an exported table, and whether its keys and values are bytes or text."""
+"""The columns of an exported table: keys and values as bytes, as text, or decoded."""
 
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
@@ -6,7 +6,7 @@ from typing import Any, Final, Literal, TypeAlias
 import pyarrow as pa
 
 from spindle.common.ids import TopicPartition
-from spindle.pipeline.records.columns import arrow_schema
+from spindle.pipeline.schemas.rows import RAW_ROWS, RowDecoding, bad_record
 
 Encoding: TypeAlias = Literal["binary", "string"]
 """`binary`: the bytes of the record. `string`: the same bytes as text, which must be UTF-8."""
@@ -16,24 +16,53 @@ ENCODINGS: Final = ("binary", "string")
 
 @dataclass(frozen=True, slots=True)
 class RowFormat:
-    """The columns of the table in their order; `text_columns` of them are stored as strings."""
+    """The columns of the table in their order.
+
+    `columns` are those of the record. `text_columns` of them are stored as strings, and `decoding`
+    puts other columns in the place of some. `added` stand behind all others; the rows have them.
+    """
 
     columns: tuple[str, ...]
     text_columns: tuple[str, ...] = ()
+    decoding: RowDecoding = RAW_ROWS
+    added: tuple[Any, ...] = ()
 
     def schema(self) -> pa.Schema:
         """Return the Arrow schema of the table."""
-        schema = arrow_schema(self.columns)
+        schema = self.decoding.schema(self.columns)
         for name in self.text_columns:
             schema = schema.set(schema.get_field_index(name), pa.field(name, pa.string()))
+        for field in self.added:
+            schema = schema.append(field)
         return schema
+
+    def split(self, batch: pa.RecordBatch, source: TopicPartition) -> tuple[Any, Any | None]:
+        """Return the rows in this format, and the reasons of those that cannot be decoded.
+
+        A row that cannot be decoded has nulls. There are no reasons (None) if all rows are good, or
+        if the format keeps bad records.
+
+        Raises:
+            ValueError: a key or value that is to be text is not UTF-8.
+        """
+        batch = self._with_text(batch.select(self.columns), source)
+        if not self.decoding.parts:
+            return batch, None
+        rows, reasons = self.decoding.split(batch)
+        return rows, None if self.decoding.keeps_bad else reasons
 
     def converted(self, batch: pa.RecordBatch, source: TopicPartition) -> pa.RecordBatch:
         """Return the rows of a source in this format; the bytes are checked, not copied.
 
         Raises:
-            ValueError: a key or value that is to be text is not UTF-8.
+            ValueError: a key or value that is to be text is not UTF-8, or cannot be decoded.
         """
+        rows, reasons = self.split(batch, source)
+        if reasons is not None:
+            raise bad_record(batch, reasons, source)
+        return rows
+
+    def _with_text(self, batch: pa.RecordBatch, source: TopicPartition) -> pa.RecordBatch:
         for name in self.text_columns:
             try:
                 text = batch.column(name).cast(pa.string())
@@ -43,7 +72,9 @@ class RowFormat:
         return batch
 
 
-def row_format(columns: tuple[str, ...], key: str, value: str) -> RowFormat:
+def row_format(
+    columns: tuple[str, ...], key: str, value: str, decoding: RowDecoding = RAW_ROWS
+) -> RowFormat:
     """Return the format of an export of `columns` with these encodings of key and value.
 
     Raises:
@@ -58,8 +89,10 @@ def row_format(columns: tuple[str, ...], key: str, value: str) -> RowFormat:
                 raise ValueError(
                     f"{name}='string', but the columns {', '.join(columns)} do not include {name}"
                 )
+            if any(part.name == name for part in decoding.parts):
+                raise ValueError(f"{name}='string' and the option {name}Format exclude each other")
             text_columns.append(name)
-    return RowFormat(columns, tuple(text_columns))
+    return RowFormat(columns, tuple(text_columns), decoding)
 
 
 def _complaint(batch: pa.RecordBatch, name: str, source: TopicPartition) -> str:

@@ -4,13 +4,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, TypedDict
 
+from spindle.pipeline.export.dead_letter_rule import RAW_COLUMNS
 from spindle.pipeline.export.model import ExportSource, ProgressCallback
 from spindle.pipeline.export.partitioning import UNPARTITIONED, Partitioning, parse_partition_by
 from spindle.pipeline.export.portions import DEFAULT_PORTION, PortionSize
 from spindle.pipeline.export.row_format import Encoding, RowFormat, row_format
 from spindle.pipeline.export.sources import export_source
 from spindle.pipeline.export.table import TableLayout
+from spindle.pipeline.schemas.options import DECODING_OPTIONS, bad_records, row_decoding
+from spindle.pipeline.schemas.rows import BAD_RECORDS, DEAD_LETTERS
 
+_DECODING: Final = frozenset(name.lower() for name in DECODING_OPTIONS)
 COMPRESSIONS: Final = ("snappy", "zstd", "lz4", "gzip", "none")
 RecreatedTopic = Literal["refuse", "append"]
 
@@ -28,6 +32,7 @@ class ExportSettings:
     recreated_topic: RecreatedTopic = "refuse"
     portion: PortionSize = DEFAULT_PORTION
     partitioning: Partitioning = UNPARTITIONED
+    has_dead_letters: bool = False
 
     @property
     def layout(self) -> TableLayout:
@@ -73,18 +78,29 @@ def source_and_settings(
     """Return what an export reads and how it writes that.
 
     Args:
-        options: Those of the data source.
+        options: Those of the data source. `badRecords` may also be `dead_letters`.
 
     Raises:
         ValueError: options that are wrong or do not fit each other.
     """
-    source = export_source(given.get("source", "spindle-segments"), options)
+    decoding = row_decoding(options, (*BAD_RECORDS, DEAD_LETTERS))
+    has_dead_letters = bad_records(options) == DEAD_LETTERS
+    raw = {name: text for name, text in options.items() if name.lower() not in _DECODING}
+    source = export_source(given.get("source", "spindle-segments"), raw)
+    columns = source.columns
+    if has_dead_letters:
+        read = [*columns, *(name for name in RAW_COLUMNS if name not in columns)]
+        raw = {name: text for name, text in raw.items() if name.lower() != "columns"}
+        source = export_source(
+            given.get("source", "spindle-segments"), {**raw, "columns": ",".join(read)}
+        )
     settings = ExportSettings(
-        row_format(source.columns, given.get("key", "binary"), given.get("value", "binary")),
+        row_format(columns, given.get("key", "binary"), given.get("value", "binary"), decoding),
         given.get("compression", "snappy"),
         given.get("recreated_topic", "refuse"),
         given.get("portion", DEFAULT_PORTION),
         parse_partition_by(given.get("partition_by")),
+        has_dead_letters,
     )
     settings.partitioning.schema(settings.row_format.schema())
     return source, settings

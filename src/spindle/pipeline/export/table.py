@@ -99,6 +99,10 @@ class ExportTable(Protocol):
         """Return the names of all files that the table, or a version that it keeps, refers to."""
         ...
 
+    def live_files(self) -> Sequence[Path]:
+        """Return the paths of the files that have the rows of the snapshot."""
+        ...
+
     def commit(self, portion: Portion) -> int:
         """Add a portion, become the snapshot that has it, and return its version.
 

@@ -15,7 +15,8 @@
     schemaRegistry.user, schemaRegistry.password, schemaRegistry.timeoutMs
     valueSubject       the subject; the default is TOPIC-value
     badRecords         fail (default) or permissive: bad records have nulls, a reason in the column
-                       value_error and their bytes in value_raw
+                       value_error and their bytes in value_raw. In an export also dead_letters:
+                       they go into a table beside the exported one
 
 All options that begin with `value` exist with `key`, too.
 """
@@ -65,11 +66,12 @@ DECODING_OPTIONS: Final = (
 _REGISTRY_TIMEOUT_MS: Final = 10_000
 
 
-def row_decoding(given: Mapping[str, str]) -> RowDecoding:
+def row_decoding(given: Mapping[str, str], reactions: tuple[str, ...] = BAD_RECORDS) -> RowDecoding:
     """Return how the rows of a read are decoded. It reads schema files and asks the registry.
 
     Args:
         given: All options of the read; upper and lower case of names do not matter.
+        reactions: The values that the option `badRecords` may have.
 
     Raises:
         ValueError: an option is wrong, missing, or without use; or a schema is wrong.
@@ -78,12 +80,12 @@ def row_decoding(given: Mapping[str, str]) -> RowDecoding:
     options = {name.lower(): text for name, text in given.items()}
     columns = [_Column(name, options) for name in ("key", "value")]
     parts = [column.decoded() for column in columns if column.is_decoded]
-    bad_records = _choice(options, "badRecords", BAD_RECORDS)
+    reaction = _choice(options, "badRecords", reactions)
     if not parts:
         for name in _OF_ALL:
             if name.lower() in options:
                 raise ValueError(f"option {name} has no use without keyFormat or valueFormat")
-    return RowDecoding(tuple(parts), bad_records == "permissive")
+    return RowDecoding(tuple(parts), reaction == "permissive")
 
 
 class _Column(NamedTuple):
@@ -240,3 +242,9 @@ def _choice(options: Mapping[str, str], name: str, choices: tuple[str, ...]) -> 
     if text not in choices:
         raise ValueError(f"option {name}: {text!r}, want one of {', '.join(choices)}")
     return text
+
+
+def bad_records(given: Mapping[str, str]) -> str:
+    """Return the option `badRecords` as it stands; `row_decoding` checks it."""
+    options = {name.lower(): text for name, text in given.items()}
+    return options.get("badrecords", BAD_RECORDS[0]).strip().lower()

@@ -16,6 +16,7 @@ BadRecords = Literal["fail", "permissive"]
 
 LAYOUTS: Final = ("columns", "struct")
 BAD_RECORDS: Final = ("fail", "permissive")
+DEAD_LETTERS: Final = "dead_letters"
 
 
 class BadRecord(ValueError):

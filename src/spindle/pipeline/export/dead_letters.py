@@ -1,0 +1,102 @@
+"""The table of dead letters beside an export: the records that could not be decoded.
+
+Every offset is in the table or in the dead letters, once. For every portion the dead letters are
+committed first. This commit decides which records of the portion are bad: their table of dead
+letters holds the offsets of the portion from then on, so of two runs only one can decide. A run
+that is killed before it commits the portion to the table leaves offsets that are decided and not
+exported; the next run exports exactly the records that the decision left over.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from spindle.common.uuids import Uuid
+from spindle.pipeline.export.continuation import key_of
+from spindle.pipeline.export.dead_letter_rule import (
+    DEAD_LETTER_ROWS,
+    DeadLetterRule,
+    DecidedOffsets,
+)
+from spindle.pipeline.export.model import (
+    Coverage,
+    Growth,
+    PartitionIdentity,
+    PlannedRange,
+    WrittenFile,
+)
+from spindle.pipeline.export.parquet_files import parse_file_name
+from spindle.pipeline.export.table import ExportTable, Portion, TableLayout
+
+_LAYOUT: Final = TableLayout(DEAD_LETTER_ROWS.schema())
+
+
+class DeadLetters:
+    """The table of dead letters of an export, on the driver."""
+
+    def __init__(self, table: ExportTable) -> None:
+        self.table = table
+        table.check_layout(_LAYOUT)
+
+    def rule(self, portion: Sequence[PlannedRange]) -> DeadLetterRule:
+        """Make the table ready for a portion and return the rule of its tasks."""
+        self.table.prepare(_LAYOUT)
+        decided = {}
+        for key in dict.fromkeys(map(key_of, portion)):
+            held = self.table.coverage(key)
+            pieces = [piece for piece in portion if key_of(piece) == key]
+            if held is not None and any(_overlap(piece, held) for piece in pieces):
+                topic = pieces[0].partition.topic
+                decided[key] = DecidedOffsets(held, self._dead_offsets(key, topic, held))
+        return DeadLetterRule(decided)
+
+    def commit(
+        self,
+        files: Sequence[WrittenFile],
+        portion: Sequence[PlannedRange],
+        topics: Mapping[str, Uuid],
+    ) -> None:
+        """Add the dead letters of a portion, and so decide about its records.
+
+        Raises:
+            ExportConflict: another run has decided about some of them meanwhile.
+        """
+        growth: dict[PartitionIdentity, Growth] = {}
+        for piece in portion:
+            key = key_of(piece)
+            before = growth[key].before if key in growth else self.table.coverage(key)
+            so_far = growth[key].after if key in growth else before
+            growth[key] = Growth(before, _with_piece(so_far, piece))
+        self.table.commit(Portion(_LAYOUT, files, growth, topics))
+
+    def _dead_offsets(self, key: PartitionIdentity, topic: str, held: Coverage) -> tuple[int, ...]:
+        """Return the offsets of the dead letters of a partition."""
+        found: set[int] = set()
+        wanted = (pc.field("topic") == topic) & (pc.field("partition") == key.partition)
+        for path in self.table.live_files():
+            parsed = parse_file_name(path.name)
+            if parsed is None or parsed[0] == key:
+                offsets = pq.read_table(path, columns=["offset"], filters=wanted).column(0)
+                found.update(offsets.to_pylist())
+        return tuple(sorted(offset for offset in found if held.start <= offset < held.end))
+
+
+def _overlap(piece: PlannedRange, held: Coverage) -> bool:
+    return piece.start_offset < held.end and held.start < piece.end_offset
+
+
+def _with_piece(held: Coverage | None, piece: PlannedRange) -> Coverage:
+    """Return the offsets that are decided with a piece.
+
+    Offsets between the two have been exported by runs without dead letters.
+    """
+    if held is None:
+        return Coverage(piece.start_offset, piece.end_offset)
+    return Coverage(min(held.start, piece.start_offset), max(held.end, piece.end_offset))
+
+
+def dead_letters_of(table: str) -> str:
+    """Return the path or name of the table of dead letters of a table."""
+    return f"{table.rstrip('/')}_dead_letters"

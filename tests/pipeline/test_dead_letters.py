@@ -1,0 +1,203 @@
+"""Exports of values that cannot all be decoded: every offset is a row or a dead letter, once."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from export_doubles import FORMATS, rows_of, table_of
+from log_directory_files import ReplicaWriter, format_directory
+
+from spindle.common.ids import TopicPartition
+from spindle.pipeline.export import ExportConflict, ExportRefused, exporter
+from spindle.pipeline.export.dead_letters import dead_letters_of
+from spindle.pipeline.export.model import ExportResult, WrittenFile
+from spindle.pipeline.export.parquet_files import write_range
+from spindle.pipeline.export.portions import PortionSize
+from spindle.pipeline.export.settings import source_and_settings
+from spindle.pipeline.schemas.rows import BadRecord
+from spindle.protocol.records.builder import SimpleRecord
+
+BAD = (3, 4, 17, 39)
+SCHEMA = "id BIGINT"
+
+
+class Killed(BaseException):
+    """The process of the export ends here."""
+
+
+class Exports:
+    """Exports of a topic of two partitions, each with 20 records, into one table."""
+
+    def __init__(self, root: Path, table_format: str) -> None:
+        self.root = root
+        self.format = table_format
+        self.path = root / "tables" / "t"
+        for partition in (0, 1):
+            directory = format_directory(root / f"d{partition}")
+            writer = ReplicaWriter(directory, TopicPartition("t", partition))
+            writer.append_records([self.record(partition * 20 + n) for n in range(20)])
+            (directory / ".kafka_cleanshutdown").touch()
+
+    def record(self, number: int) -> SimpleRecord:
+        value = b'{"id": "bad %d"}' if number in BAD else b'{"id": %d}'
+        return SimpleRecord(b"k%d" % number, value % number, 1_700_000_000_000 + number)
+
+    def run(
+        self,
+        schema: str = SCHEMA,
+        offsets: int = 5,
+        bad_records: str = "dead_letters",
+        before_commit: Callable[[str, int], object] = lambda table, number: None,
+    ) -> ExportResult:
+        """Run an export in this process.
+
+        Args:
+            before_commit: Called with the kind of the table and the number of its commit.
+        """
+        options = {
+            "logDirs": f"{self.root}/d*", "subscribe": "t", "columns": "partition,offset,value",
+            "valueFormat": "json", "valueSchema": schema, "badRecords": bad_records,
+        }  # fmt: skip
+        source, settings = source_and_settings(options, {"portion": PortionSize(offsets=offsets)})
+        table = table_of(self.format, self.path)
+        letters = table_of(self.format, Path(dead_letters_of(str(self.path))))
+        for kind, each in (("letters", letters), ("table", table)):
+            self._watch(kind, each, before_commit)
+        dead_letters = letters if settings.has_dead_letters else None
+        return exporter.run_export(None, source, table, settings, None, dead_letters)
+
+    def _watch(self, kind: str, table: Any, before: Callable[[str, int], object]) -> None:
+        commit, number = table.commit, iter(range(1000))
+
+        def watched(portion: Any) -> int:
+            before(kind, next(number))
+            version: int = commit(portion)
+            return version
+
+        table.commit = watched
+
+    def offsets(self, path: Path) -> list[int]:
+        rows = rows_of(self.format, path).to_pylist()
+        return sorted(row["partition"] * 20 + row["offset"] for row in rows)
+
+    def check(self, dead: Sequence[int] = BAD) -> None:
+        """Check that each offset is in one table, once, and that no file is left over."""
+        letters = Path(dead_letters_of(str(self.path)))
+        assert self.offsets(letters) == list(dead)
+        assert self.offsets(self.path) == [n for n in range(40) if n not in dead]
+        for path in (self.path, letters):
+            table = table_of(self.format, path)
+            root = table.data_directory if self.format == "iceberg" else path
+            assert set(root.rglob("*.parquet")) == set(table.live_files())
+
+
+@pytest.fixture(autouse=True)
+def tasks_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    def write_files(
+        spark: Any, source: Any, portion: Any, settings: Any, report: Any
+    ) -> list[WrittenFile]:
+        tasks = source.tasks(portion)
+        return [
+            file
+            for task in tasks
+            for each in task
+            for file in write_range(source, each, settings, 0)
+        ]
+
+    monkeypatch.setattr(exporter, "write_files", write_files)
+
+
+@pytest.fixture(params=FORMATS)
+def exports(request: pytest.FixtureRequest, tmp_path: Path) -> Exports:
+    return Exports(tmp_path, request.param)
+
+
+@pytest.fixture
+def delta_exports(tmp_path: Path) -> Exports:
+    return Exports(tmp_path, "delta")
+
+
+def test_bad_records_go_into_the_table_beside(exports: Exports) -> None:
+    result = exports.run()
+    assert (result.rows, result.dead_letters) == (36, 4)
+    exports.check()
+    (row,) = [row for row in rows_of(exports.format, exports.path).to_pylist() if row["id"] == 38]
+    assert (row["partition"], row["offset"]) == (1, 18)
+    letters = rows_of(exports.format, Path(dead_letters_of(str(exports.path)))).to_pylist()
+    (letter,) = [each for each in letters if each["offset"] == 17]
+    assert letter.pop("timestamp").timestamp() == 1_700_000_000.017
+    assert letter == {
+        "topic": "t", "partition": 0, "offset": 17, "key": b"k17", "value": b'{"id": "bad 17"}',
+        "reason": 'value: id: "bad 17" is no integer',
+    }  # fmt: skip
+    assert exports.run().is_empty
+
+
+def test_a_run_that_is_killed_at_any_commit_is_continued(exports: Exports) -> None:
+    for kind, number in (("letters", 1), ("table", 0), ("table", 1), ("letters", 1), ("table", 0)):
+
+        def kill(table: str, commit: int, kind: str = kind, number: int = number) -> None:
+            if (table, commit) == (kind, number):
+                raise Killed
+
+        with pytest.raises(Killed):
+            exports.run(before_commit=kill)
+    exports.run(offsets=7)
+    exports.check()
+
+
+def test_a_killed_run_has_decided_for_the_next_schema(delta_exports: Exports) -> None:
+    def kill(table: str, commit: int) -> None:
+        if table == "table":
+            raise Killed
+
+    with pytest.raises(Killed):
+        delta_exports.run(offsets=1000, before_commit=kill)
+    text = delta_exports.run(schema="id STRING", offsets=1000)
+    assert (text.rows, text.dead_letters) == (36, 0)
+    delta_exports.check()
+
+
+def test_a_schema_that_cannot_read_what_was_decided_is_refused(delta_exports: Exports) -> None:
+    def kill(table: str, commit: int) -> None:
+        if table == "table":
+            raise Killed
+
+    with pytest.raises(Killed):
+        delta_exports.run(schema="id STRING", offsets=1000, before_commit=kill)
+    with pytest.raises(ExportRefused, match=r"t-0 offset 3 cannot be decoded .* which was killed"):
+        delta_exports.run(offsets=1000)
+    delta_exports.run(schema="id STRING", offsets=1000)
+    delta_exports.check(dead=())
+
+
+@pytest.mark.parametrize(("kind", "number"), [("letters", 0), ("table", 0), ("letters", 2)])
+def test_of_two_runs_at_a_time_one_is_refused(
+    delta_exports: Exports, kind: str, number: int
+) -> None:
+    schema = "id STRING" if kind == "table" else SCHEMA
+
+    def other(table: str, commit: int) -> None:
+        if (table, commit) == (kind, number):
+            delta_exports.run(schema, offsets=9)
+
+    with pytest.raises(ExportConflict):
+        delta_exports.run(before_commit=other)
+    delta_exports.run(schema)
+    found = delta_exports.offsets(delta_exports.path)
+    dead = delta_exports.offsets(Path(dead_letters_of(str(delta_exports.path))))
+    assert sorted(found + dead) == list(range(40))
+
+
+def test_without_dead_letters_a_bad_record_fails_or_is_kept(delta_exports: Exports) -> None:
+    with pytest.raises(BadRecord, match=r"a record of t-0 at offset 3 cannot be decoded"):
+        delta_exports.run(bad_records="fail", offsets=1000)
+    assert not delta_exports.path.exists() or not list(delta_exports.path.rglob("*.parquet"))
+    delta_exports.run(bad_records="permissive")
+    rows = rows_of("delta", delta_exports.path).to_pylist()
+    kept = [row for row in rows if row["value_error"] is not None]
+    assert sorted(row["partition"] * 20 + row["offset"] for row in kept) == list(BAD)
+    assert len(rows) == 40
+    assert kept[0]["id"] is None
+    assert b"bad" in kept[0]["value_raw"]
