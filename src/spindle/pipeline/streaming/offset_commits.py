@@ -1,7 +1,8 @@
 """Commit the offsets of finished batches to a consumer group, so that tools can show its lag.
 
 The stream itself never reads these offsets: its checkpoint decides where it goes on. So a commit
-that fails is only logged, and it gives up early, because the next batch waits for it.
+that fails is only logged, and it gives up early, because the next batch waits for it. It is not
+tried again: the commit after the next batch replaces it.
 """
 
 import logging
@@ -27,11 +28,13 @@ class OffsetCommits:
         settings = options.read.client
         wait_ms = min(settings.api_timeout_ms, _MAX_WAIT_MS)
         self._client = WireClient(replace(settings, api_timeout_ms=wait_ms))
+        self._tried: Offsets = {}
 
     def commit(self, offsets: Offsets) -> None:
-        """Commit the next offset of each partition; log a failure."""
-        if self._group is None or not offsets:
+        """Commit the next offset of each partition, if they are new; log a failure."""
+        if self._group is None or offsets == self._tried:
             return
+        self._tried = offsets
         try:
             commit_offsets(self._client, self._group, offsets)
         except (ApiError, ClientError) as error:

@@ -101,6 +101,9 @@ class StreamPlanner:
             first = self._settled(self._first_position)
             end = self._end_after(first, is_limited)
             return StreamPosition(end.offsets, end.topic_ids, end.cluster_id, first.offsets)
+        # Spark asks for the next batch only after the last one is committed. Its own call for
+        # commits does not come for the last batch of Trigger.AvailableNow.
+        self._commits.commit(start.offsets)
         return self._end_after(start, is_limited)
 
     def tasks(
@@ -128,10 +131,6 @@ class StreamPlanner:
             for each, stop in wanted.items()
         ]
         return cut_into_tasks(self._client, self.options.read, ranges)
-
-    def commit(self, position: StreamPosition) -> None:
-        """Commit the offsets of a finished batch to the group of the options, if there is one."""
-        self._commits.commit(position.offsets)
 
     # ------------------------------------------------------------ one batch
 

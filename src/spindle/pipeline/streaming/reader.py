@@ -99,10 +99,6 @@ class BrokerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         options = stream_read_options(self._given).read
         return read_ranges(options, partition.ranges)
 
-    def commit(self, end: dict[str, Any]) -> None:
-        """Commit the offsets of a finished batch to the group of `commitOffsetsTo`."""
-        self._planner().commit(position_from_json(end))
-
     def stop(self) -> None:
         """Close the connections."""
         if self._started is not None:
