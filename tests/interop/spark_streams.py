@@ -28,6 +28,7 @@ from spindle.protocol.records.builder import SimpleRecord
 
 TIME_MS = 1_700_000_000_000
 Batches = list[list[list[Any]]]
+SOURCES = ("kafka", "spindle", "spindle-segments")
 
 
 class Stage:
@@ -85,12 +86,12 @@ def same_batches(stage: Stage) -> dict[str, Any]:
     for partition, count in enumerate((300, 120, 7)):
         stage.send("same", partition, 0, count)
     options = {
-        "subscribePattern": "same.*",
+        "subscribePattern": "ame",
         "startingOffsets": "earliest",
-        "maxOffsetsPerTrigger": "100",
+        "maxOffsetsPerTrigger": "200",
     }
     answer: dict[str, Any] = {}
-    for source in ("kafka", "spindle"):
+    for source in SOURCES:
         answer[source] = stage.run(source, f"same-{source}", **options)
     create_partitions(stage.client, {"same": 4}, {})
     stage.client.forget_metadata()
@@ -99,7 +100,7 @@ def same_batches(stage: Stage) -> dict[str, Any]:
     stage.send("same", 3, 0, 30)
     stage.send("same", 0, 300, 30)
     stage.send("same-more", 0, 0, 30)
-    for source in ("kafka", "spindle"):
+    for source in SOURCES:
         answer[source] += stage.run(source, f"same-{source}", **options)
     return answer
 

@@ -148,10 +148,10 @@ def test_a_stream_runs_and_resumes(spark: Any, broker: WireBroker, tmp_path: Pat
         run(**{"fetchOffset.numRetries": "0"})
 
 
-def test_directories_are_not_read_as_a_stream(spark: Any, tmp_path: Path) -> None:
-    stream = spark.readStream.format("spindle-segments").option("subscribe", "a")
+def test_batch_headers_are_not_read_as_a_stream(spark: Any, tmp_path: Path) -> None:
+    stream = spark.readStream.format("spindle-batches").option("subscribe", "a")
     query = stream.option("logDirs", str(tmp_path)).load().writeStream.format("noop").start()
-    with pytest.raises(Exception, match=r'format\("spindle-segments"\) reads batches') as raised:
+    with pytest.raises(Exception, match=r'format\("spindle-batches"\) reads batches') as raised:
         query.awaitTermination()
     assert 'spark.readStream.format("spindle")' in str(raised.value)
     assert "UnboundLocalError" not in str(raised.value)

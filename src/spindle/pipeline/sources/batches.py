@@ -32,7 +32,7 @@ class BatchesReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """Return the tasks; a single one without ranges if there is nothing to read."""
-        return self._plan.partitions()
+        return [*self._plan.partitions()]
 
     def read(self, partition: Any) -> Iterator[Any]:
         """Return the Arrow batches of a task."""

@@ -128,6 +128,12 @@ def _given_limit(options: Mapping[str, str], end: End, default: str) -> OffsetLi
     return AtOffsets(offsets)
 
 
+def without_limits(options: Mapping[str, str]) -> dict[str, str]:
+    """Return the options without those for the two ends of a read."""
+    limits = {option.lower() for end in End for option in end.value}
+    return {name: text for name, text in options.items() if name.lower() not in limits}
+
+
 def no_match_strategy(options: Mapping[str, str]) -> NoMatch:
     """Return the value of `startingOffsetsByTimestampStrategy`.
 

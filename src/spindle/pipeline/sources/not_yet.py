@@ -1,4 +1,4 @@
-"""Errors for what a source does not support: a streaming read of directories, and writes.
+"""Errors for what a source does not support: a streaming read of batch headers, and writes.
 
 A Python source learns that it is read as a stream, or written to, only when the query starts; it
 cannot tell in `load()`. If `streamReader` fails, PySpark reports an error of its own instead. So
@@ -16,8 +16,8 @@ _JAR: Final = (
     f"spark.jars.packages=org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__}"
 )
 _NO_STREAM: Final = (
-    "{name} reads batches only (spark.read). For a stream, read through the brokers: "
-    'spark.readStream.format("spindle")'
+    "{name} reads batches only (spark.read). For a stream of records: "
+    'spark.readStream.format("spindle"), or "spindle-segments"'
 )
 _NO_WRITE: Final = (
     "{name} cannot be written to. To produce records, use Spark's built-in sink: "

@@ -1,8 +1,10 @@
-"""The Spark data source `spindle-segments`: a batch read straight from log directories, no broker.
+"""The Spark data source `spindle-segments`: reads straight from log directories, no broker.
 
     spark.read.format("spindle-segments").option("logDirs", "/disk*/kafka").option("subscribe", "t")
 
 Options: see `spindle.pipeline.segments.options`. Rows are those of Spark's built-in `kafka` source.
+A stream needs `kafka.bootstrap.servers`, because brokers say what is new; records still come from
+the disks (see `spindle.pipeline.streaming.segments_reader`).
 
 Spark pushes filters to a Python source only if `spark.sql.python.filterPushdown.enabled` is on, and
 refuses a source that takes filters if it is off; so there are two classes, and `register` chooses.
@@ -13,12 +15,12 @@ The options `minTimestamp`, `maxTimestamp`, `startingOffsets`, `assign` and othe
 without that danger.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import SparkSession
-from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
 from spindle.pipeline.parallelism import executor_cores, with_cores
@@ -29,7 +31,9 @@ from spindle.pipeline.segments.pushdown import narrow
 from spindle.pipeline.segments.ranges import SegmentRange, plan_tasks, resolve_ranges
 from spindle.pipeline.segments.reader import read_ranges
 from spindle.pipeline.segments.resuming import ReadSettings, read_settings
+from spindle.pipeline.sources.broker_limits import without_limits
 from spindle.pipeline.sources.not_yet import BatchReadOnly
+from spindle.pipeline.streaming.options import stream_read_options
 
 PUSHDOWN_CONF = "spark.sql.python.filterPushdown.enabled"
 
@@ -50,7 +54,7 @@ class SegmentsPlan:
         self.filters = options.row_bounds
         self.settings = read_settings(self._options)
 
-    def partitions(self) -> list[InputPartition]:
+    def partitions(self) -> list[SegmentsPartition]:
         """Return the tasks; a single one without ranges if there is nothing to read."""
         partitions = readable_partitions(self._options, self._cluster)
         resolved = resolve_ranges(self._options, partitions, self.filters)
@@ -71,7 +75,7 @@ class SegmentsReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """Return the tasks; a single one without ranges if there is nothing to read."""
-        return self._plan.partitions()
+        return [*self._plan.partitions()]
 
     def read(self, partition: Any) -> Iterator[Any]:
         """Return the Arrow batches of a task."""
@@ -96,11 +100,17 @@ class SegmentsDataSource(BatchReadOnly):
 
     def schema(self) -> str:
         """Check all options; return the row of the `kafka` source, or the wanted columns."""
-        options = parse_segment_options(self.options)
+        options = _common_options(self.options)
         return options.decoding.spark_columns(options.columns)
 
     def reader(self, schema: StructType) -> SegmentsReader:
         return SegmentsReader(parse_segment_options(self.options))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        # It uses the plan of this module, so it can be imported only when this module is complete.
+        from spindle.pipeline.streaming.segments_reader import SegmentsStreamReader
+
+        return SegmentsStreamReader(self.options)
 
 
 class FilteringSegmentsDataSource(SegmentsDataSource):
@@ -108,6 +118,19 @@ class FilteringSegmentsDataSource(SegmentsDataSource):
 
     def reader(self, schema: StructType) -> SegmentsReader:
         return FilteringSegmentsReader(parse_segment_options(self.options))
+
+
+def _common_options(given: Mapping[str, str]) -> SegmentOptions:
+    """Check options that may be those of a batch or of a stream; Spark does not tell which."""
+    try:
+        return parse_segment_options(given)
+    except ValueError:
+        try:
+            stream_read_options(given)
+            return parse_segment_options(without_limits(given))
+        except ValueError:
+            pass
+        raise
 
 
 def register(spark: SparkSession) -> None:

@@ -109,7 +109,12 @@ class StreamPlanner:
     def tasks(
         self, start: StreamPosition | None, end: StreamPosition
     ) -> list[tuple[OffsetRange, ...]]:
-        """Return the ranges of each task of a batch.
+        """Return the ranges of each task of a batch; arguments and errors as in `ranges`."""
+        ranges = self.ranges(start, end)
+        return cut_into_tasks(self._client, self.options.read, ranges) if ranges else []
+
+    def ranges(self, start: StreamPosition | None, end: StreamPosition) -> list[OffsetRange]:
+        """Return the offsets of a batch.
 
         Args:
             start: None for the first batch of a stream, whose end says where it starts.
@@ -125,12 +130,11 @@ class StreamPlanner:
             return []
         view = self._client.metadata(sorted({each.topic for each in wanted}))
         check_checkpoint(end, view.cluster_id, self._selects)
-        ranges = [
+        return [
             # A task that finds another id, or no topic, reports the loss of the range.
             OffsetRange(each, end.topic_ids.get(each.topic, ZERO_UUID), starts[each], stop)
             for each, stop in wanted.items()
         ]
-        return cut_into_tasks(self._client, self.options.read, ranges)
 
     # ------------------------------------------------------------ one batch
 

@@ -28,6 +28,7 @@ from spindle.pipeline.streaming.options import stream_read_options
 from spindle.pipeline.streaming.planner import StreamPlanner
 from spindle.pipeline.streaming.position import (
     INITIAL,
+    StreamPosition,
     is_initial,
     offsets_to_json,
     position_from_json,
@@ -56,7 +57,8 @@ class BrokerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         sleep: Callable[[float], None] = time.sleep,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._given = dict(options)
+        self.given = dict(options)
+        """The options as they were given."""
         self._sleep = sleep
         self._clock = clock
         self._started: StreamPlanner | None = None
@@ -77,7 +79,7 @@ class BrokerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Return where the next batch ends; `start` itself if there is nothing to read."""
         planner = self._planner()
-        position = None if is_initial(start) else position_from_json(start)
+        position = _position(start)
         end = planner.next_end(position, is_limited=not isinstance(limit, ReadAllAvailable))
         if position is not None and end.is_at(position):
             return start
@@ -90,13 +92,16 @@ class BrokerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """Return the tasks of a batch, also of one that is repeated after a restart."""
-        first = None if is_initial(start) else position_from_json(start)
-        tasks = self._planner().tasks(first, position_from_json(end))
+        tasks = self._planner().tasks(_position(start), position_from_json(end))
         return [StreamPartition(ranges) for ranges in tasks]
+
+    def ranges(self, start: dict[str, Any], end: dict[str, Any]) -> list[OffsetRange]:
+        """Return the offsets of a batch."""
+        return self._planner().ranges(_position(start), position_from_json(end))
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
         """Return the Arrow batches of a task."""
-        options = stream_read_options(self._given).read
+        options = stream_read_options(self.given).read
         return read_ranges(options, partition.ranges)
 
     def stop(self) -> None:
@@ -110,9 +115,13 @@ class BrokerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _planner(self) -> StreamPlanner:
         if self._started is None:
-            options = stream_read_options(self._given)
+            options = stream_read_options(self.given)
             self._started = StreamPlanner(options, sleep=self._sleep, clock=self._clock)
         return self._started
+
+
+def _position(start: dict[str, Any]) -> StreamPosition | None:
+    return None if is_initial(start) else position_from_json(start)
 
 
 def _read_limit(limits: TriggerLimits) -> ReadLimit:
