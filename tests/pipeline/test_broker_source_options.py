@@ -182,7 +182,7 @@ def test_properties_that_the_built_in_source_refuses(name: str) -> None:
         ({"fetchMaxBytes": "10"}, "fetchMaxBytes: 10, want 1024 to"),
         ({"columns": "offset,size"}, "'size' is not a column"),
         ({"isolationLevel": "x"}, "kafka.isolation.level is 'x'"),
-        ({"kafka.security.protocol": "SSL"}, "kafka.security.protocol is 'SSL'"),
+        ({"kafka.security.protocol": "TLS"}, "kafka.security.protocol is 'TLS'"),
         ({"kafka.bootstrap.servers": "h"}, "kafka.bootstrap.servers has 'h'"),
     ],
 )
