@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from log_directory_files import OTHER_ID, TOPIC_ID, ReplicaWriter, format_directory, simple_records
 
+from spindle.client.wire.settings import ClientSettings, client_settings
 from spindle.common.ids import TopicPartition
 from spindle.pipeline.errors import DataLoss
 from spindle.pipeline.segments.live import LiveCluster, live_cluster
@@ -20,7 +21,9 @@ T0 = TopicPartition("topic", 0)
 class FakeCluster(LiveCluster):
     """A cluster that answers without a network."""
 
-    bootstrap_servers: str = "nowhere:1"
+    brokers: ClientSettings = field(
+        default_factory=lambda: client_settings({"bootstrap.servers": "nowhere:1"})
+    )
     topic_ids: dict[str, bytes] = field(default_factory=dict)
     ends: dict[TopicPartition, int] = field(default_factory=dict)
     asked_committed: list[bool] = field(default_factory=list)
@@ -74,6 +77,19 @@ def test_the_present_topic_is_read_where_an_older_one_left_a_replica(directory: 
 def test_without_bootstrap_servers_nobody_is_asked(directory: Path) -> None:
     assert live_cluster(options(directory)) is None
     given = parse_segment_options({"subscribe": "topic", "kafka.bootstrap.servers": "h:1"})
-    assert live_cluster(given) == LiveCluster("h:1")
-    with pytest.raises(ValueError, match=r"kafka\.bootstrap\.servers: .*'h', want host:port"):
-        LiveCluster("h").located(replace(given, bootstrap_servers="h"))
+    assert live_cluster(given) == LiveCluster(client_settings({"bootstrap.servers": "h:1"}))
+    with pytest.raises(ValueError, match=r"kafka\.bootstrap\.servers has 'h', want host:port"):
+        parse_segment_options({"subscribe": "topic", "kafka.bootstrap.servers": "h"})
+
+
+def test_the_brokers_are_asked_over_a_secured_connection() -> None:
+    given = {
+        "subscribe": "topic",
+        "kafka.bootstrap.servers": "h:1",
+        "kafka.security.protocol": "SASL_SSL",
+    }
+    with pytest.raises(ValueError, match=r"option kafka\.sasl\.mechanism is missing"):
+        parse_segment_options(given)
+    cluster = live_cluster(parse_segment_options(given | {"kafka.security.protocol": "SSL"}))
+    assert cluster is not None
+    assert cluster.brokers.security.tls is not None

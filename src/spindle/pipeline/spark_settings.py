@@ -24,6 +24,9 @@ _EVERYWHERE: Final = {
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.python.daemon.module": "spindle.pipeline.python_daemon",
     "spark.sql.shuffle.partitions": "8",
+    # Options of sources are in plans, which are in the UI and in event logs. Spark hides those that
+    # look like secrets, and these should not depend on their looks.
+    "spark.sql.redaction.options.regex": r"(?i)url|ssl\.keystore\.key|sasl\.jaas\.config",
 }
 _LOCAL: Final = {
     "spark.driver.host": "127.0.0.1",

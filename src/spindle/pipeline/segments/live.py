@@ -13,17 +13,16 @@ from pathlib import Path
 
 from spindle.client.offsets import LATEST, READ_COMMITTED, READ_UNCOMMITTED
 from spindle.client.wire.cluster import WireClient
-from spindle.client.wire.settings import client_settings
-from spindle.common.errors import ConfigError
+from spindle.client.wire.settings import ClientSettings
 from spindle.common.ids import TopicPartition
 from spindle.pipeline.segments.options import SegmentOptions
 
 
 @dataclass(frozen=True, slots=True)
 class LiveCluster:
-    """Asks the brokers at `bootstrap_servers`; every question opens its own connections."""
+    """Asks brokers; every question opens its own connections."""
 
-    bootstrap_servers: str
+    brokers: ClientSettings
 
     def located(self, options: SegmentOptions) -> SegmentOptions:
         """Return the options with the brokers' log directories, unless directories are given.
@@ -39,8 +38,9 @@ class LiveCluster:
         paths = [view.path for views in nodes.values() for view in views]
         local = [path for path in dict.fromkeys(paths) if Path(path).is_dir()]
         if not local:
+            servers = ",".join(map(str, self.brokers.bootstrap_servers))
             raise ValueError(
-                f"none of the log directories of {self.bootstrap_servers} is on this machine "
+                f"none of the log directories of {servers} is on this machine "
                 f"({', '.join(paths) or 'it has none'}); name them with the option logDirs"
             )
         return replace(options, log_directories=",".join(map(glob.escape, local)))
@@ -67,12 +67,9 @@ class LiveCluster:
         return {partition: offset.offset for partition, offset in found.items()}
 
     def _client(self) -> WireClient:
-        try:
-            return WireClient(client_settings({"bootstrap.servers": self.bootstrap_servers}))
-        except ConfigError as error:
-            raise ValueError(f"option kafka.bootstrap.servers: {error}") from None
+        return WireClient(self.brokers)
 
 
 def live_cluster(options: SegmentOptions) -> LiveCluster | None:
     """Return the cluster that the options name, or None if they name none."""
-    return None if options.bootstrap_servers is None else LiveCluster(options.bootstrap_servers)
+    return None if options.brokers is None else LiveCluster(options.brokers)

@@ -8,7 +8,8 @@ the `kafka` source are `startingOffsetsByTimestampStrategy`, `failOnDataLoss`, `
 Options of this source alone:
     logDirs         comma list of log directories or globs
     kafka.bootstrap.servers      optional: brokers to ask for current ends, topic ids and, without
-                    logDirs, for their directories (see `live`)
+                    logDirs, for their directories (see `live`); further kafka.* options secure
+                    the connection
     columns         comma list of the columns to return
     minTimestamp, maxTimestamp   only rows with a time in these bounds, in ms, both inclusive
     isolationLevel  read_uncommitted (default) or read_committed
@@ -31,8 +32,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
+from spindle.client.wire.settings import ClientSettings
 from spindle.common.ids import TopicPartition
 from spindle.common.uuids import Uuid, parse_uuid
+from spindle.pipeline.kafka_properties import broker_client, kafka_properties
 from spindle.pipeline.records.batch_columns import BATCH_COLUMNS
 from spindle.pipeline.records.columns import chosen_columns, select_columns
 from spindle.pipeline.records.corruption import CorruptBatches, corrupt_batches
@@ -113,7 +116,7 @@ class SegmentOptions:
     """All options of a read from log directories, checked."""
 
     log_directories: str
-    """As given; may be empty if there are bootstrap servers."""
+    """As given; may be empty if brokers are named."""
     topics: TopicSelection
     start: OffsetBound = OffsetBound(EARLIEST)
     end: OffsetBound = OffsetBound(LATEST)
@@ -131,8 +134,9 @@ class SegmentOptions:
     task_bytes: int | None = None
     check_crcs: bool = True
     corrupt_batches: CorruptBatches = CorruptBatches.FAIL
-    bootstrap_servers: str | None = None
     decoding: RowDecoding = RAW_ROWS
+    brokers: ClientSettings | None = None
+    """The client that asks a running cluster; None if no brokers are named."""
 
 
 def parse_batch_options(options: Mapping[str, str]) -> SegmentOptions:
@@ -159,8 +163,9 @@ def parse_segment_options(options: Mapping[str, str]) -> SegmentOptions:
     """
     given = {name.lower(): value for name, value in options.items()}
     directories = given.get("logdirs") or given.get("path") or ""
-    bootstrap_servers = given.get("kafka.bootstrap.servers")
-    if not directories and not bootstrap_servers:
+    properties = kafka_properties(given)
+    brokers = broker_client(properties) if "bootstrap.servers" in properties else None
+    if not directories and brokers is None:
         raise ValueError(
             "option logDirs is missing: a comma list of log directories, or a glob "
             "(or kafka.bootstrap.servers, to ask a broker for them)"
@@ -198,8 +203,8 @@ def parse_segment_options(options: Mapping[str, str]) -> SegmentOptions:
         task_bytes=_positive(given, "taskBytes"),
         check_crcs=_choice(given, "checkCrcs", _BOOLEANS, True),
         corrupt_batches=corrupt,
-        bootstrap_servers=bootstrap_servers,
         decoding=row_decoding(given),
+        brokers=brokers,
     )
 
 

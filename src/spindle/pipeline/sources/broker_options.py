@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from spindle.client.offsets import READ_COMMITTED
-from spindle.client.wire.settings import ClientSettings, client_settings
-from spindle.common.errors import ConfigError
+from spindle.client.wire.settings import ClientSettings
 from spindle.common.ids import TopicPartition
+from spindle.pipeline.kafka_properties import KAFKA_PREFIX, broker_client, kafka_properties
 from spindle.pipeline.records.columns import select_columns
 from spindle.pipeline.records.corruption import CorruptBatches, corrupt_batches
 from spindle.pipeline.schemas.options import DECODING_OPTIONS, row_decoding
@@ -34,7 +34,6 @@ from spindle.pipeline.sources.broker_limits import (
     offset_limit,
 )
 
-_KAFKA_PREFIX: Final = "kafka."
 _SELECTIONS: Final = ("assign", "subscribe", "subscribePattern")
 _MIB: Final = 1024 * 1024
 _MAX_BATCH_BYTES: Final = 1024 * _MIB
@@ -203,7 +202,7 @@ def misspelt_options(given: Mapping[str, str]) -> dict[str, str]:
     found = {}
     for key in given:
         name = key.lower()
-        if name in known or name.startswith(_KAFKA_PREFIX):
+        if name in known or name.startswith(KAFKA_PREFIX):
             continue
         for nearest in difflib.get_close_matches(name, known, n=1, cutoff=0.8):
             found[key] = known[nearest]
@@ -211,11 +210,7 @@ def misspelt_options(given: Mapping[str, str]) -> dict[str, str]:
 
 
 def _client(options: Mapping[str, str]) -> ClientSettings:
-    properties = {
-        key.removeprefix(_KAFKA_PREFIX): value
-        for key, value in options.items()
-        if key.startswith(_KAFKA_PREFIX)
-    }
+    properties = kafka_properties(options)
     for name, advice in _REFUSED_PROPERTIES.items():
         if name in properties:
             raise ValueError(f"option kafka.{name} is not supported: {advice}")
@@ -223,10 +218,7 @@ def _client(options: Mapping[str, str]) -> ClientSettings:
         raise ValueError("option kafka.bootstrap.servers is missing, want host:port[,host:port...]")
     if (level := options.get("isolationlevel")) is not None:
         properties["isolation.level"] = level
-    try:
-        return client_settings(properties)
-    except ConfigError as error:
-        raise ValueError(f"option kafka.{error}") from None
+    return broker_client(properties)
 
 
 def _selection(options: Mapping[str, str]) -> Selection:
