@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -201,3 +203,38 @@ def test_tools_take_the_properties_from_a_file(kafka: SecuredKafka, tmp_path: Pa
     assert failed.returncode == 1
     assert "the broker refused the login with SCRAM-SHA-512" in failed.stderr
     assert failed.stderr.count("\n") == 1
+
+
+@pytest.mark.timeout(400)
+def test_spark_reads_with_every_source_and_shows_no_secret(
+    kafka: SecuredKafka, tmp_path: Path
+) -> None:
+    properties = kafka.properties("LOGIN_TLS", **login("SCRAM-SHA-512"))
+    expected = [value.decode() for value in produce_and_read(properties, "spark") if value]
+    # All stores are inline, so that they travel to the workers.
+    del properties["ssl.truststore.location"]
+    properties |= {
+        "ssl.truststore.certificates": kafka.client.authority_pem,
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.key": kafka.client.key_pem(),
+        "ssl.keystore.certificate.chain": kafka.client.certificate_pem,
+    }
+    options = {f"kafka.{name}": value for name, value in properties.items()}
+    options |= {"subscribe": "spark", "startingOffsets": "earliest"}
+    program = Path(__file__).with_name("spark_secured.py")
+    done = subprocess.run(
+        [sys.executable, str(program), str(tmp_path)],
+        input=json.dumps(options), capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    answer = json.loads(done.stdout.splitlines()[-1])
+    for name in ("spindle", "spindle-segments", "stream"):
+        assert answer[name] == expected, name
+    assert answer["exported"] == len(expected)
+    assert "the broker refused the login with SCRAM-SHA-512" in answer["refused"]
+    key_line = kafka.client.key_pem().splitlines()[1]
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert any("events" in path.parts for path in files)
+    for text in (done.stderr, done.stdout, *(p.read_bytes().decode("latin-1") for p in files)):
+        assert key_line not in text
+        assert "s=s" not in text  # a part of the password without characters that JSON escapes
