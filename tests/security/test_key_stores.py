@@ -108,6 +108,22 @@ def test_a_key_that_cannot_be_used_is_explained(properties: dict[str, str], word
     assert words in trouble(**chain, **properties)
 
 
+def test_pem_texts_may_be_one_line_and_have_comments_as_in_kafka(tmp_path: Path) -> None:
+    def one_line(text: str) -> str:
+        return " ".join(text.split("\n"))
+
+    (tmp_path / "ca.pem").write_text(f"subject=é\r\n{OWN.authority_pem}\n# end")
+    made = context(
+        ssl_truststore_type="PEM",
+        ssl_truststore_location=str(tmp_path / "ca.pem"),
+        ssl_keystore_type="PEM",
+        ssl_keystore_key=one_line(OWN.key_pem("pw")),
+        ssl_key_password="pw",
+        ssl_keystore_certificate_chain=one_line(OWN.certificate_pem + OWN.authority_pem),
+    )
+    assert len(made.get_ca_certs()) == 1
+
+
 def test_no_file_descriptor_is_left_open() -> None:
     before = os.listdir("/proc/self/fd")
     context(

@@ -4,6 +4,7 @@ A Java key store (JKS) is not read; the error has the `keytool` line that conver
 default type is JKS, and Java reads PKCS12 files under this name as well, so this module does.
 """
 
+import re
 import shlex
 import socket
 from typing import Final, NamedTuple
@@ -17,6 +18,8 @@ _PKCS12_START: Final = b"\x30"
 """The tag of an ASN.1 sequence."""
 _CERTIFICATE: Final = b"-----BEGIN CERTIFICATE-----"
 _KEY_END: Final = b"PRIVATE KEY-----"
+_BLOCK: Final = re.compile(rb"-----BEGIN ([A-Z0-9 ]+)-----(.*?)-----END \1-----", re.DOTALL)
+_LINE_CHARACTERS: Final = 64
 
 
 class KeyMaterial(NamedTuple):
@@ -36,11 +39,11 @@ def trusted_certificates(store: StoreSettings) -> str:
         ConfigError: the store cannot be read, or has no certificate.
     """
     if store.certificates is not None:
-        pem = store.certificates.encode()
+        pem = _in_lines(store.certificates.encode())
+    elif store.kind == PEM:
+        pem = _in_lines(_contents(store))
     else:
-        pem = _contents(store)
-        if store.kind != PEM:
-            pem = _from_pkcs12(store, pem)[1]
+        pem = _from_pkcs12(store, _contents(store))[1]
     if _CERTIFICATE not in pem:
         raise ConfigError(f"{_name(store)} has no certificate")
     return pem.decode("ascii", "replace")
@@ -54,12 +57,12 @@ def own_key(store: StoreSettings) -> KeyMaterial:
     """
     password = store.key_password
     if store.certificates is not None and store.key is not None:
-        pem = f"{store.key.text}\n{store.certificates}".encode()
+        pem = _in_lines(f"{store.key.text}\n{store.certificates}".encode())
+    elif store.kind == PEM:
+        pem = _in_lines(_contents(store))
     else:
-        pem = _contents(store)
-        if store.kind != PEM:
-            key, certificates = _from_pkcs12(store, pem)
-            pem, password = key + certificates, None
+        key, certificates = _from_pkcs12(store, _contents(store))
+        pem, password = key + certificates, None
     if _KEY_END not in pem:
         raise ConfigError(f"{_name(store)} has no private key")
     if _CERTIFICATE not in pem:
@@ -92,6 +95,25 @@ def _contents(store: StoreSettings) -> bytes:
         advice = f"; set {store.prefix}.type=PEM" if _CERTIFICATE in data else ""
         raise ConfigError(f"{_name(store)} is not a PKCS12 store{advice}")
     return data
+
+
+def _in_lines(pem: bytes) -> bytes:
+    """Return the blocks of a PEM text, each cut into lines.
+
+    In a property file a block may be one long line with blanks in it, which Kafka reads and OpenSSL
+    does not.
+    """
+    return b"".join(map(_block_in_lines, _BLOCK.finditer(pem)))
+
+
+def _block_in_lines(match: re.Match[bytes]) -> bytes:
+    label, body = match[1], match[2]
+    if b":" in body:  # headers of an encrypted key in the old form, which need their lines
+        return match[0] + b"\n"
+    body = b"".join(body.split())
+    starts = range(0, len(body), _LINE_CHARACTERS)
+    lines = b"".join(body[start : start + _LINE_CHARACTERS] + b"\n" for start in starts)
+    return b"-----BEGIN %b-----\n%b-----END %b-----\n" % (label, lines, label)
 
 
 def _conversion(store: StoreSettings) -> str:

@@ -36,6 +36,7 @@ R = TypeVar("R", bound=Message)
 _MAX_PARTS_PER_SEND = 512
 _RENEWAL_SHARE: Final = (0.85, 0.95)
 """A session is renewed at a random share of its life between these two, as in Kafka (KIP-368)."""
+_MAX_LOGIN_FRAME_BYTES: Final = 1024 * 1024
 
 
 class BlockingConnection:
@@ -230,7 +231,7 @@ class BlockingConnection:
         """Carry out a login and note when to renew it."""
         began_s = time.monotonic()
         # The caller may still decode the records of an answer in the other reader's buffer.
-        frames = FrameReader()
+        frames = FrameReader(max_frame_bytes=_MAX_LOGIN_FRAME_BYTES)
         try:
             wanted = next(course)
             while True:
