@@ -4,6 +4,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.dataset as ds
 import pytest
 from export_doubles import FORMATS, rows_of, table_of
 from log_directory_files import ReplicaWriter, format_directory
@@ -14,7 +16,7 @@ from spindle.pipeline.export.dead_letters import dead_letters_of
 from spindle.pipeline.export.model import ExportResult, WrittenFile
 from spindle.pipeline.export.parquet_files import write_range
 from spindle.pipeline.export.portions import PortionSize
-from spindle.pipeline.export.settings import source_and_settings
+from spindle.pipeline.export.settings import ExportOptions, source_and_settings
 from spindle.pipeline.schemas.rows import BadRecord
 from spindle.protocol.records.builder import SimpleRecord
 
@@ -33,15 +35,22 @@ class Exports:
         self.root = root
         self.format = table_format
         self.path = root / "tables" / "t"
+        self.writers: list[ReplicaWriter] = []
         for partition in (0, 1):
             directory = format_directory(root / f"d{partition}")
             writer = ReplicaWriter(directory, TopicPartition("t", partition))
             writer.append_records([self.record(partition * 20 + n) for n in range(20)])
+            self.writers.append(writer)
             (directory / ".kafka_cleanshutdown").touch()
 
     def record(self, number: int) -> SimpleRecord:
         value = b'{"id": "bad %d"}' if number in BAD else b'{"id": %d}'
         return SimpleRecord(b"k%d" % number, value % number, 1_700_000_000_000 + number)
+
+    def append(self, *values: bytes) -> None:
+        """Append records to partition 0, at its offsets from 20 on."""
+        records = [SimpleRecord(b"k", value, 1_700_000_000_100) for value in values]
+        self.writers[0].append_records(records)
 
     def run(
         self,
@@ -59,8 +68,9 @@ class Exports:
             "logDirs": f"{self.root}/d*", "subscribe": "t", "columns": "partition,offset,value",
             "valueFormat": "json", "valueSchema": schema, "badRecords": bad_records,
         }  # fmt: skip
-        source, settings = source_and_settings(options, {"portion": PortionSize(offsets=offsets)})
         table = table_of(self.format, self.path)
+        given: ExportOptions = {"portion": PortionSize(offsets=offsets)}
+        source, settings = source_and_settings(options, given, table)
         letters = table_of(self.format, Path(dead_letters_of(str(self.path))))
         for kind, each in (("letters", letters), ("table", table)):
             self._watch(kind, each, before_commit)
@@ -76,6 +86,14 @@ class Exports:
             return version
 
         table.commit = watched
+
+    def schema(self) -> pa.Schema:
+        columns = table_of(self.format, self.path).columns()
+        assert columns is not None
+        return columns
+
+    def columns(self) -> dict[str, str]:
+        return {field.name: str(field.type) for field in self.schema()}
 
     def offsets(self, path: Path) -> list[int]:
         rows = rows_of(self.format, path).to_pylist()
@@ -201,3 +219,43 @@ def test_without_dead_letters_a_bad_record_fails_or_is_kept(delta_exports: Expor
     assert len(rows) == 40
     assert kept[0]["id"] is None
     assert b"bad" in kept[0]["value_raw"]
+
+
+def test_an_inferred_schema_grows_by_new_columns(exports: Exports) -> None:
+    """The first values contradict each other, so the column is text; the second run adds two."""
+    exports.run(schema="infer")
+    assert exports.columns() == {"partition": "int32", "offset": "int64", "id": "string"}
+    exports.append(b'{"id": 7, "place": {"x": 1}, "ok": true}', b"[]", b'{"id": [1.50]}')
+    result = exports.run(schema="infer")
+    assert (result.rows, result.dead_letters) == (2, 1)
+    assert list(exports.columns()) == ["partition", "offset", "id", "place", "ok"]
+    if exports.format == "parquet":
+        read = ds.dataset(exports.path, schema=exports.schema()).to_table()
+    else:
+        read = rows_of(exports.format, exports.path)
+    rows = {row["offset"]: row for row in read.to_pylist() if row["partition"] == 0}
+    assert rows[20] == {"partition": 0, "offset": 20, "id": "7", "place": {"x": 1}, "ok": True}
+    assert (rows[22]["id"], rows[22]["ok"]) == ("[1.50]", None)
+    assert (rows[3]["id"], rows[3]["place"]) == ("bad 3", None)
+    exports.append(b'{"place": {"x": 1, "y": 2}}', b'{"ok": 1}')
+    third = exports.run(schema="infer")
+    assert (third.rows, third.dead_letters) == (0, 2)
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({"valueFormat": "avro"}, "want valueFormat=json"),
+        ({"valueLayout": "struct"}, "want valueLayout=columns"),
+        ({"columns": "offset"}, "do not include value"),
+    ],
+)
+def test_inference_that_is_not_possible_is_refused(
+    delta_exports: Exports, options: dict[str, str], complaint: str
+) -> None:
+    given = {
+        "logDirs": f"{delta_exports.root}/d*", "subscribe": "t", "valueFormat": "json",
+        "valueSchema": "infer", **options,
+    }  # fmt: skip
+    with pytest.raises(ValueError, match=complaint):
+        source_and_settings(given, {}, table_of("delta", delta_exports.path))

@@ -56,8 +56,8 @@ def export_delta(
     """
     from spindle.pipeline.export.delta_table import DeltaExportTable
 
-    source, chosen = source_and_settings(options, settings)
     directory = str(local_directory(path))
-    letters = DeltaExportTable(dead_letters_of(directory)) if chosen.has_dead_letters else None
     table = DeltaExportTable(directory)
+    source, chosen = source_and_settings(options, settings, table)
+    letters = DeltaExportTable(dead_letters_of(directory)) if chosen.has_dead_letters else None
     return run_export(spark, source, table, chosen, settings.get("progress"), letters)

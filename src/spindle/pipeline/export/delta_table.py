@@ -59,6 +59,9 @@ class DeltaExportTable:
     def version(self) -> int | None:
         return None if self._table is None else int(self._table.version())
 
+    def columns(self) -> pa.Schema | None:
+        return None if self._table is None else pa.schema(self._table.schema().to_arrow())
+
     def check_layout(self, layout: TableLayout) -> None:
         """Refuse an export whose columns or partition columns are not those of the table.
 

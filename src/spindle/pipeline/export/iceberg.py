@@ -43,8 +43,8 @@ def export_iceberg(
     require(ICEBERG, "iceberg")
     from spindle.pipeline.export.iceberg_table import IcebergExportTable
 
-    source, chosen = source_and_settings(options, settings)
     place = IcebergExportTable(iceberg_place(table, catalog))
+    source, chosen = source_and_settings(options, settings, place)
     letters = None
     if chosen.has_dead_letters:
         letters = IcebergExportTable(iceberg_place(dead_letters_of(str(table)), catalog))

@@ -69,6 +69,9 @@ class IcebergExportTable:
     def refresh(self) -> None:
         self._use(self._place.load())
 
+    def columns(self) -> pa.Schema | None:
+        return None if self._table is None else plain_schema(self._table)
+
     def check_layout(self, layout: TableLayout) -> None:
         if self._table is None:
             return
@@ -100,10 +103,11 @@ class IcebergExportTable:
 
     def known_files(self) -> set[str]:
         """Return the data files of all snapshots that have not expired."""
-        if self._table is None or self._table.current_snapshot() is None:
+        table = self._table
+        if table is None or not any(each.manifests(table.io) for each in table.snapshots()):
             return set()
         root = f"{self.data_directory}/"
-        paths = self._table.inspect.all_files().column("file_path").to_pylist()
+        paths = table.inspect.all_files().column("file_path").to_pylist()
         return {path.removeprefix("file://").removeprefix(root) for path in paths}
 
     def live_files(self) -> list[Path]:

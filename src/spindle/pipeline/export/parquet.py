@@ -29,10 +29,10 @@ def export_parquet(
     file as they appear; `read_parquet` sees a version as a whole. Arguments and errors are those of
     `export_delta`; a file system without hard links fails with OSError at the first commit.
     """
-    source, chosen = source_and_settings(options, settings)
     directory = str(local_directory(path))
-    letters = ParquetExportTable(dead_letters_of(directory)) if chosen.has_dead_letters else None
     table = ParquetExportTable(directory)
+    source, chosen = source_and_settings(options, settings, table)
+    letters = ParquetExportTable(dead_letters_of(directory)) if chosen.has_dead_letters else None
     return run_export(spark, source, table, chosen, settings.get("progress"), letters)
 
 

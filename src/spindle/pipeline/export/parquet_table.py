@@ -53,6 +53,9 @@ class ParquetExportTable:
         self._state = manifest_log.read_state(self._root)
         self._publish()
 
+    def columns(self) -> pa.Schema | None:
+        return None if self._state is None else self._state.schema
+
     def check_layout(self, layout: TableLayout) -> None:
         if self._state is not None:
             check_columns(self.path, self._state.schema, layout)

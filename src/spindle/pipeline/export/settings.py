@@ -5,12 +5,13 @@ from dataclasses import dataclass
 from typing import Final, Literal, TypedDict
 
 from spindle.pipeline.export.dead_letter_rule import RAW_COLUMNS
+from spindle.pipeline.export.inference import infers_schema, with_inferred_schema
 from spindle.pipeline.export.model import ExportSource, ProgressCallback
 from spindle.pipeline.export.partitioning import UNPARTITIONED, Partitioning, parse_partition_by
 from spindle.pipeline.export.portions import DEFAULT_PORTION, PortionSize
 from spindle.pipeline.export.row_format import Encoding, RowFormat, row_format
 from spindle.pipeline.export.sources import export_source
-from spindle.pipeline.export.table import TableLayout
+from spindle.pipeline.export.table import ExportTable, TableLayout
 from spindle.pipeline.schemas.options import DECODING_OPTIONS, bad_records, row_decoding
 from spindle.pipeline.schemas.rows import BAD_RECORDS, DEAD_LETTERS
 
@@ -33,12 +34,13 @@ class ExportSettings:
     portion: PortionSize = DEFAULT_PORTION
     partitioning: Partitioning = UNPARTITIONED
     has_dead_letters: bool = False
+    may_add_columns: bool = False
 
     @property
     def layout(self) -> TableLayout:
         """The columns of the table."""
         schema = self.partitioning.schema(self.row_format.schema())
-        return TableLayout(schema, self.partitioning.columns)
+        return TableLayout(schema, self.partitioning.columns, self.may_add_columns)
 
     def __post_init__(self) -> None:
         if self.compression not in COMPRESSIONS:
@@ -73,27 +75,31 @@ class ExportOptions(TypedDict, total=False):
 
 
 def source_and_settings(
-    options: Mapping[str, str], given: ExportOptions
+    options: Mapping[str, str], given: ExportOptions, table: ExportTable
 ) -> tuple[ExportSource, ExportSettings]:
     """Return what an export reads and how it writes that.
 
     Args:
-        options: Those of the data source. `badRecords` may also be `dead_letters`.
+        options: Those of the data source. `badRecords` may also be `dead_letters`, and
+            `valueSchema` may be `infer`.
+        table: The table before the export.
 
     Raises:
         ValueError: options that are wrong or do not fit each other.
     """
+    raw = {name: text for name, text in options.items() if name.lower() not in _DECODING}
+    name = given.get("source", "spindle-segments")
+    source = export_source(name, raw)
+    columns = source.columns
+    is_inferred = infers_schema(options)
+    if is_inferred:
+        options = with_inferred_schema(options, source, table)
     decoding = row_decoding(options, (*BAD_RECORDS, DEAD_LETTERS))
     has_dead_letters = bad_records(options) == DEAD_LETTERS
-    raw = {name: text for name, text in options.items() if name.lower() not in _DECODING}
-    source = export_source(given.get("source", "spindle-segments"), raw)
-    columns = source.columns
     if has_dead_letters:
-        read = [*columns, *(name for name in RAW_COLUMNS if name not in columns)]
-        raw = {name: text for name, text in raw.items() if name.lower() != "columns"}
-        source = export_source(
-            given.get("source", "spindle-segments"), {**raw, "columns": ",".join(read)}
-        )
+        read = [*columns, *(each for each in RAW_COLUMNS if each not in columns)]
+        raw = {each: text for each, text in raw.items() if each.lower() != "columns"}
+        source = export_source(name, {**raw, "columns": ",".join(read)})
     settings = ExportSettings(
         row_format(columns, given.get("key", "binary"), given.get("value", "binary"), decoding),
         given.get("compression", "snappy"),
@@ -101,6 +107,7 @@ def source_and_settings(
         given.get("portion", DEFAULT_PORTION),
         parse_partition_by(given.get("partition_by")),
         has_dead_letters,
+        is_inferred,
     )
     settings.partitioning.schema(settings.row_format.schema())
     return source, settings

@@ -75,6 +75,10 @@ class ExportTable(Protocol):
         """Become the newest snapshot."""
         ...
 
+    def columns(self) -> pa.Schema | None:
+        """Return the columns of the table, None while there is no table."""
+        ...
+
     def check_layout(self, layout: TableLayout) -> None:
         """Refuse an export whose columns or partition columns are not those of the table.
 

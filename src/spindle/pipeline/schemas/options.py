@@ -1,7 +1,8 @@
 """The options that choose how keys and values are decoded; names as in the options of a source.
 
     valueFormat        json, avro or protobuf; without it values stay bytes
-    valueSchema        json: columns as in Spark ("id BIGINT, name STRING"), or a JSON Schema;
+    valueSchema        json: columns as in Spark ("id BIGINT, name STRING"), or a JSON Schema,
+                       or in an export `infer`: from a sample, with new columns for new fields;
                        avro: the JSON text of the writer's schema
     valueSchemaFile    a file that holds it; for protobuf a FileDescriptorSet, which
                        `protoc --include_imports --descriptor_set_out=FILE` makes
@@ -135,6 +136,11 @@ class _Column(NamedTuple):
         text = self._schema_text()
         if text is None:
             text = self._newest(registry, "JSON")
+        if text.strip().lower() == "infer":
+            raise ValueError(
+                f"option {self.name}Schema=infer is for the values of exports; a read has to know "
+                "the schema when it is planned"
+            )
         decoder = JsonDecoder(json_type(text), refuses == "refuse")
         return decoder if registry is None else ConfluentDecoder(decoder)
 

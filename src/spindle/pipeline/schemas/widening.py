@@ -40,21 +40,12 @@ def merged_structs(first: Any, second: Any) -> Any:
 
 
 def with_new_fields(held: Any, found: Any) -> Any:
-    """Return the struct `held` and the fields that only `found` has, nested ones, too.
+    """Return the struct `held` and the fields that only `found` has (by names in lower case).
 
     The types of fields that are held stay as they are.
     """
-    news = {field.name: field.type for field in found}
-    fields = [(f.name, _grown(f.type, news.pop(f.name, f.type))) for f in held]
-    return pa.struct(fields + list(news.items()))
-
-
-def _grown(held: Any, found: Any) -> Any:
-    if pa.types.is_struct(held) and pa.types.is_struct(found):
-        return with_new_fields(held, found)
-    if pa.types.is_list(held) and pa.types.is_list(found):
-        return pa.list_(_grown(held.value_type, found.value_type))
-    return held
+    names = {field.name.lower() for field in held}
+    return pa.struct([*held, *(field for field in found if field.name.lower() not in names)])
 
 
 def merged_types(kinds: Iterable[Any]) -> Any:
