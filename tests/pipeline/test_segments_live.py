@@ -1,12 +1,20 @@
 """Reads from directories of a running cluster: answers of brokers count more than checkpoints."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from log_directory_files import OTHER_ID, TOPIC_ID, ReplicaWriter, format_directory, simple_records
+from log_directory_files import (
+    CLUSTER_ID,
+    OTHER_ID,
+    TOPIC_ID,
+    ReplicaWriter,
+    format_directory,
+    simple_records,
+)
 
+from spindle.client.cluster import ClusterView, PartitionView, TopicView
 from spindle.client.wire.settings import ClientSettings, client_settings
 from spindle.common.ids import TopicPartition
 from spindle.pipeline.errors import DataLoss
@@ -15,21 +23,27 @@ from spindle.pipeline.segments.options import SegmentOptions, parse_segment_opti
 from spindle.pipeline.segments.partitions import readable_partitions
 
 T0 = TopicPartition("topic", 0)
+NOWHERE = client_settings({"bootstrap.servers": "nowhere:1"})
 
 
 @dataclass(frozen=True)
 class FakeCluster(LiveCluster):
     """A cluster that answers without a network."""
 
-    brokers: ClientSettings = field(
-        default_factory=lambda: client_settings({"bootstrap.servers": "nowhere:1"})
-    )
+    brokers: ClientSettings = NOWHERE
     topic_ids: dict[str, bytes] = field(default_factory=dict)
+    cluster_id: str = CLUSTER_ID
+    leader: int = 1
     ends: dict[TopicPartition, int] = field(default_factory=dict)
     asked_committed: list[bool] = field(default_factory=list)
 
-    def identified(self, options: SegmentOptions, topics: Sequence[str]) -> SegmentOptions:
-        return replace(options, topic_ids=self.topic_ids)
+    def view(self, topics: Sequence[str]) -> ClusterView:
+        partitions = {0: PartitionView(0, self.leader, 0, (1, 2), (1, 2), ())}
+        found = {
+            name: TopicView(name, topic_id, is_internal=False, partitions=partitions)
+            for name, topic_id in self.topic_ids.items()
+        }
+        return ClusterView(self.cluster_id, topics=found)
 
     def end_offsets(
         self, partitions: Sequence[TopicPartition], *, is_read_committed: bool
@@ -93,3 +107,62 @@ def test_the_brokers_are_asked_over_a_secured_connection() -> None:
     cluster = live_cluster(parse_segment_options(given | {"kafka.security.protocol": "SSL"}))
     assert cluster is not None
     assert cluster.brokers.security.tls is not None
+
+
+def test_directories_of_another_cluster_than_the_brokers_are_refused(directory: Path) -> None:
+    cluster = FakeCluster(topic_ids={"topic": TOPIC_ID}, ends={T0: 70}, cluster_id="another")
+    finding = rf"{directory} belongs to cluster {CLUSTER_ID}, .*nowhere:1 are cluster another"
+    with pytest.raises(ValueError, match=finding):
+        readable_partitions(options(directory), cluster)
+
+
+@pytest.fixture
+def two_brokers(directory: Path) -> Path:
+    """Return the root of two brokers' directories: broker 1 has 100 records, broker 2 has 90."""
+    second = format_directory(directory.parent / "d2", node_id=2)
+    ReplicaWriter(second, T0).append_records(simple_records(90))
+    return directory.parent
+
+
+@pytest.mark.parametrize(
+    ("replica", "leader", "expected"),
+    [
+        (None, 2, "d2"),
+        (None, 9, "d1"),
+        ("leader", 2, "d2"),
+        ("leader", 1, "d1"),
+        ("2", 1, "d2"),
+        ("{root}/d2", 1, "d2"),
+    ],
+)
+def test_the_chosen_replica_is_read(
+    two_brokers: Path, replica: str | None, leader: int, expected: str
+) -> None:
+    cluster = FakeCluster(topic_ids={"topic": TOPIC_ID}, ends={T0: 80}, leader=leader)
+    extra = {} if replica is None else {"replica": replica.format(root=two_brokers)}
+    given = {"kafka.bootstrap.servers": "nowhere:1", **extra}
+    (found,) = readable_partitions(options(two_brokers / "d*", **given), cluster)
+    assert (found.log.path.parent.name, found.end_offset) == (expected, 80)
+
+
+def test_without_brokers_the_longest_replica_is_read_or_the_chosen_one(two_brokers: Path) -> None:
+    (found,) = readable_partitions(options(two_brokers / "d*"))
+    assert found.end_offset == 100
+    (found,) = readable_partitions(options(two_brokers / "d*", replica="2"))
+    assert found.end_offset == 90
+
+
+@pytest.mark.parametrize(
+    ("replica", "finding"),
+    [
+        ("leader", "'leader' needs kafka.bootstrap.servers"),
+        ("d2", "'d2', want leader, a broker's id, or the absolute path"),
+        ("7", r"7 has no replica of topic-0 .* there are replicas in .*/d1 \(broker 1\), .*/d2 "),
+        ("/d3", "/d3 has no replica of topic-0"),
+    ],
+)
+def test_a_replica_that_is_not_there_is_refused(
+    two_brokers: Path, replica: str, finding: str
+) -> None:
+    with pytest.raises(ValueError, match=finding):
+        readable_partitions(options(two_brokers / "d*", replica=replica))

@@ -48,7 +48,9 @@ class SegmentsExport:
             raise ValueError("minTimestamp and maxTimestamp: an export takes all rows of a range")
         self._cluster = live_cluster(options)
         self._options = options if self._cluster is None else self._cluster.located(options)
-        self._settings = read_settings(self._options)
+        from spindle.pipeline.sources.through_brokers import rows_through_brokers
+
+        self._settings = read_settings(self._options, rows_through_brokers(self._options))
         self.columns = options.columns
         self.start_is_explicit = options.start_is_explicit
         self.fail_on_data_loss = options.fail_on_data_loss

@@ -74,7 +74,11 @@ class _HeaderReader:
         position = opened.position
         while not walk.is_finished:
             file_bytes = os.fstat(file.fileno()).st_size
-            size_bytes = os.preadv(file.fileno(), [self._buffer], position)
+            try:
+                size_bytes = os.preadv(file.fileno(), [self._buffer], position)
+            except OSError as error:
+                self._segments.next_offset = walk.next_offset
+                raise self._segments.interrupted(error) from error
             fields = walk.fields(address_of(self._buffer), size_bytes, position, file_bytes)
             if fields.shape[1]:
                 yield self._rows(opened, place, fields)

@@ -17,6 +17,7 @@ from spindle.log.formats.meta_properties import (
     meta_properties_path,
     parse_meta_properties,
 )
+from spindle.pipeline.errors import rights_explained
 from spindle.pipeline.segments.small_files import current_replica, read_topic_id
 
 
@@ -52,6 +53,17 @@ class ReplicaDirectory(NamedTuple):
         return self.directory.path / str(self.partition)
 
 
+def identity_of(path: Path) -> DirectoryIdentity | None:
+    """Return the identity of the log directory at a path, None if there is none."""
+    file = Path(meta_properties_path(str(path)))
+    try:
+        properties = parse_meta_properties(file.read_bytes(), str(file))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return ListedDirectory(path, properties).identity
+
+
+@rights_explained()
 def expand_log_directories(text: str) -> list[ListedDirectory]:
     """Return the log directories of a comma list of paths and globs, in the order given.
 
@@ -73,6 +85,7 @@ def expand_log_directories(text: str) -> list[ListedDirectory]:
     return directories
 
 
+@rights_explained()
 def find_replicas(directories: Iterable[ListedDirectory]) -> list[ReplicaDirectory]:
     """Return all current replicas, ordered by directory, then by topic and partition."""
     replicas: list[ReplicaDirectory] = []

@@ -3,7 +3,8 @@
 With `kafka.bootstrap.servers`, a read from directories ends at the current high watermark
 (read_committed: the last stable offset); the checkpoint on disk is up to some seconds old. A topic
 that was deleted and created again is read under its current id. The option `logDirs` may be left
-out if the brokers run on this machine. Records still come from the disks.
+out if the brokers run on this machine. Records still come from the disks; a task reads through the
+brokers only where the planned directory is not on its machine or cannot be read.
 """
 
 import glob
@@ -11,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from spindle.client.cluster import ClusterView
 from spindle.client.offsets import LATEST, READ_COMMITTED, READ_UNCOMMITTED
 from spindle.client.wire.cluster import WireClient
 from spindle.client.wire.settings import ClientSettings
@@ -20,7 +22,7 @@ from spindle.pipeline.segments.options import SegmentOptions
 
 @dataclass(frozen=True, slots=True)
 class LiveCluster:
-    """Asks brokers; every question opens its own connections."""
+    """Asks the brokers of a cluster; every question opens its own connections."""
 
     brokers: ClientSettings
 
@@ -33,24 +35,25 @@ class LiveCluster:
         """
         if options.log_directories:
             return options
-        with self._client() as client:
+        with WireClient(self.brokers) as client:
             nodes = client.describe_log_dirs()
         paths = [view.path for views in nodes.values() for view in views]
         local = [path for path in dict.fromkeys(paths) if Path(path).is_dir()]
         if not local:
-            servers = ",".join(map(str, self.brokers.bootstrap_servers))
             raise ValueError(
-                f"none of the log directories of {servers} is on this machine "
+                f"none of the log directories of {self} is on this machine "
                 f"({', '.join(paths) or 'it has none'}); name them with the option logDirs"
             )
         return replace(options, log_directories=",".join(map(glob.escape, local)))
 
-    def identified(self, options: SegmentOptions, topics: Sequence[str]) -> SegmentOptions:
-        """Return the options with the current topic ids of the topics that exist."""
-        with self._client() as client:
-            found = client.metadata(topics).topics
-        present = {name: topic.topic_id for name, topic in found.items()}
-        return replace(options, topic_ids={**present, **options.topic_ids})
+    def view(self, topics: Sequence[str]) -> ClusterView:
+        """Return the current state of topics, and the id of the cluster.
+
+        Raises:
+            ClientError: no broker can be asked.
+        """
+        with WireClient(self.brokers) as client:
+            return client.metadata(topics)
 
     def end_offsets(
         self, partitions: Sequence[TopicPartition], *, is_read_committed: bool
@@ -62,12 +65,12 @@ class LiveCluster:
             ClientError: a leader cannot be asked.
         """
         level = READ_COMMITTED if is_read_committed else READ_UNCOMMITTED
-        with self._client() as client:
+        with WireClient(self.brokers) as client:
             found = client.list_offsets(dict.fromkeys(partitions, LATEST), isolation_level=level)
         return {partition: offset.offset for partition, offset in found.items()}
 
-    def _client(self) -> WireClient:
-        return WireClient(self.brokers)
+    def __str__(self) -> str:
+        return ", ".join(map(str, self.brokers.bootstrap_servers))
 
 
 def live_cluster(options: SegmentOptions) -> LiveCluster | None:

@@ -42,6 +42,7 @@ from spindle.pipeline.records.corruption import CorruptBatches, corrupt_batches
 from spindle.pipeline.schemas.options import DECODING_OPTIONS, row_decoding
 from spindle.pipeline.schemas.rows import RAW_ROWS, RowDecoding
 from spindle.pipeline.segments.pushdown import PushedFilters
+from spindle.pipeline.segments.replica_choice import ReplicaChoice, replica_choice
 
 EARLIEST: Final = -2
 LATEST: Final = -1
@@ -134,6 +135,7 @@ class SegmentOptions:
     task_bytes: int | None = None
     check_crcs: bool = True
     corrupt_batches: CorruptBatches = CorruptBatches.FAIL
+    replica: ReplicaChoice | None = None
     decoding: RowDecoding = RAW_ROWS
     brokers: ClientSettings | None = None
     """The client that asks a running cluster; None if no brokers are named."""
@@ -203,6 +205,7 @@ def parse_segment_options(options: Mapping[str, str]) -> SegmentOptions:
         task_bytes=_positive(given, "taskBytes"),
         check_crcs=_choice(given, "checkCrcs", _BOOLEANS, True),
         corrupt_batches=corrupt,
+        replica=_replica(given.get("replica"), brokers),
         decoding=row_decoding(given),
         brokers=brokers,
     )
@@ -295,6 +298,13 @@ def _topic_ids(text: str | None) -> dict[str, Uuid]:
         return {topic: parse_uuid(value) for topic, value in _json_object("topicIds", text).items()}
     except (TypeError, ValueError) as error:
         raise ValueError(f"option topicIds: {error}") from error
+
+
+def _replica(text: str | None, brokers: ClientSettings | None) -> ReplicaChoice | None:
+    choice = None if text is None else replica_choice(text)
+    if choice is not None and choice.is_leader and brokers is None:
+        raise ValueError("option replica: 'leader' needs kafka.bootstrap.servers, to ask who leads")
+    return choice
 
 
 def _isolation(given: Mapping[str, str]) -> bool:

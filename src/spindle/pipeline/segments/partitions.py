@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
+from spindle.client.cluster import ClusterView
 from spindle.common.ids import TopicPartition
 from spindle.common.uuids import Uuid, uuid_text
 from spindle.log.formats.checkpoints import (
@@ -20,7 +21,7 @@ from spindle.log.formats.checkpoints import (
     read_offset_checkpoint,
 )
 from spindle.log.formats.clean_shutdown import CLEAN_SHUTDOWN_FILE
-from spindle.pipeline.errors import DataLoss
+from spindle.pipeline.errors import DataLoss, rights_explained
 from spindle.pipeline.segments.discovery import (
     ListedDirectory,
     ReplicaDirectory,
@@ -30,6 +31,7 @@ from spindle.pipeline.segments.discovery import (
 )
 from spindle.pipeline.segments.live import LiveCluster
 from spindle.pipeline.segments.options import EndRule, SegmentOptions, TopicSelection
+from spindle.pipeline.segments.replica_choice import candidates
 from spindle.pipeline.segments.segment_log import SegmentLog
 from spindle.pipeline.segments.small_files import FILE_SYSTEM, is_in_use, read_leader_epochs
 from spindle.pipeline.segments.transaction_state import last_stable_offset
@@ -78,6 +80,7 @@ class DirectoryState:
         return read_offset_checkpoint(FILE_SYSTEM, str(self.path / name))
 
 
+@rights_explained()
 def readable_partitions(
     options: SegmentOptions, cluster: LiveCluster | None = None
 ) -> list[ReadablePartition]:
@@ -99,22 +102,28 @@ def readable_partitions(
         by_topic.setdefault(replica.partition.topic, []).append(replica)
     # Ask before reading the logs: a log then reaches at least the end that the cluster told.
     ends: Mapping[TopicPartition, int] = {}
+    leaders: Mapping[TopicPartition, int] = {}
     if cluster is not None:
-        options = cluster.identified(options, sorted(by_topic))
+        view = cluster.view(sorted(by_topic))
+        _check_cluster(wanted, view, cluster)
+        present = {name: topic.topic_id for name, topic in view.topics.items()}
+        options = replace(options, topic_ids={**present, **options.topic_ids})
+        leaders = _leaders(view)
         partitions = sorted({replica.partition for replica in wanted})
         ends = cluster.end_offsets(partitions, is_read_committed=options.is_read_committed)
         options = replace(options, end_rule="logEnd")
     states = {replica.directory.path: DirectoryState(replica.directory.path) for replica in wanted}
     found: list[ReadablePartition] = []
-    for topic, candidates in sorted(by_topic.items()):
-        topic_id = select_topic_id(topic, candidates, options.topic_ids.get(topic))
+    for topic, replicas_of_topic in sorted(by_topic.items()):
+        topic_id = select_topic_id(topic, replicas_of_topic, options.topic_ids.get(topic))
         by_partition: dict[TopicPartition, list[ReplicaDirectory]] = {}
-        for replica in candidates:
+        for replica in replicas_of_topic:
             if replica.topic_id == topic_id:
                 by_partition.setdefault(replica.partition, []).append(replica)
-        for _, copies in sorted(by_partition.items()):
+        for partition, copies in sorted(by_partition.items()):
             readable = [
-                _readable(copy, states[copy.directory.path], options.end_rule) for copy in copies
+                _readable(copy, states[copy.directory.path], options.end_rule)
+                for copy in candidates(copies, options.replica, leaders.get(partition))
             ]
             # One replica for each partition: the one with the highest end, the first of equals.
             best = max(readable, key=lambda copy: copy.end_offset)
@@ -124,6 +133,26 @@ def readable_partitions(
                 best = _committed(best)
             found.append(best)
     return found
+
+
+def _check_cluster(
+    replicas: Sequence[ReplicaDirectory], view: ClusterView, cluster: LiveCluster
+) -> None:
+    for replica in replicas:
+        found = replica.directory.identity.cluster_id
+        if None not in (found, view.cluster_id) and found != view.cluster_id:
+            raise ValueError(
+                f"option logDirs: {replica.directory.path} belongs to cluster {found}, but the "
+                f"brokers at {cluster} are cluster {view.cluster_id}"
+            )
+
+
+def _leaders(view: ClusterView) -> dict[TopicPartition, int]:
+    return {
+        TopicPartition(topic.name, number): partition.leader
+        for topic in view.topics.values()
+        for number, partition in topic.partitions.items()
+    }
 
 
 def describe(partition: ReadablePartition) -> str:

@@ -12,7 +12,7 @@ from typing import Final
 from spindle.client.fetching import AbortedProducer
 from spindle.common.ids import TopicPartition
 from spindle.common.uuids import Uuid
-from spindle.pipeline.errors import DataLoss
+from spindle.pipeline.errors import DataLoss, rights_explained
 from spindle.pipeline.segments.discovery import DirectoryIdentity
 from spindle.pipeline.segments.options import EARLIEST, LATEST, OffsetBound, SegmentOptions
 from spindle.pipeline.segments.partitions import ReadablePartition, describe
@@ -90,6 +90,7 @@ def range_of(partition: ReadablePartition, start: int, end: int) -> SegmentRange
     )
 
 
+@rights_explained()
 def plan_tasks(
     options: SegmentOptions, resolved: Sequence[tuple[ReadablePartition, int, int]]
 ) -> list[tuple[SegmentRange, ...]]:

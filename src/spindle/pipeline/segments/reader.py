@@ -72,7 +72,7 @@ class _RangeReader:
     def _segment_batches(self, opened: OpenSegment) -> Iterator[pa.RecordBatch]:
         position = opened.position
         while not self._decoder.is_finished:
-            size_bytes = os.preadv(opened.file.fileno(), [self._buffer], position)
+            size_bytes = self._read(opened, position)
             try:
                 yield from self._decoder.decode(
                     self._buffer, size_bytes, self._place(opened, position)
@@ -95,6 +95,13 @@ class _RangeReader:
                 if following is None:
                     return
                 position = following
+
+    def _read(self, opened: OpenSegment, position: int) -> int:
+        try:
+            return os.preadv(opened.file.fileno(), [self._buffer], position)
+        except OSError as error:
+            self._walk.next_offset = self._decoder.next_offset
+            raise self._walk.interrupted(error) from error
 
     def _pass_torn(self, opened: OpenSegment, position: int, size_bytes: int) -> int | None:
         """Note that no whole batch is left; return where one begins that the index knows."""

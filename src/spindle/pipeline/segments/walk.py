@@ -18,11 +18,16 @@ from spindle.pipeline.segments.small_files import read_leader_epochs
 
 
 class WalkInterrupted(Exception):
-    """Segments were replaced, or their directory moved; offsets below `next_offset` were read."""
+    """A walk cannot go on; offsets below `next_offset` were read.
 
-    def __init__(self, next_offset: int) -> None:
-        super().__init__(f"the segments were replaced or moved; read up to offset {next_offset}")
+    `failure` is None if segments were replaced or their directory moved; otherwise the directory
+    cannot be read here: no right, or an I/O error.
+    """
+
+    def __init__(self, next_offset: int, failure: OSError | None = None) -> None:
+        super().__init__(f"the walk over the segments was interrupted at offset {next_offset}")
         self.next_offset = next_offset
+        self.failure = failure
 
 
 class OpenSegment(NamedTuple):
@@ -63,8 +68,8 @@ class SegmentWalk:
         """
         try:
             yield from self._segments()
-        except FileNotFoundError:
-            raise self._interrupted() from None
+        except OSError as error:
+            raise self.interrupted(error) from error
         if not self.is_finished and not self.has_damage:
             self._lost(f"the log ends at {self.next_offset}")
         self.check_epochs()
@@ -122,7 +127,7 @@ class SegmentWalk:
         """Return the segment after the open one, None at the end of the log."""
         self._log = SegmentLog(self._log.path)
         if not os.path.samestat(os.stat(current.path), os.fstat(file.fileno())):
-            raise self._interrupted()
+            raise self.interrupted()
         following = self._log.segment_after(current)
         if following is not None and following.base_offset > self.next_offset:
             # Compaction leaves such gaps. But a listing can also miss a file that is renamed.
@@ -130,8 +135,10 @@ class SegmentWalk:
             following = self._log.segment_after(current)
         return following
 
-    def _interrupted(self) -> WalkInterrupted:
-        return WalkInterrupted(max(self.next_offset, self._piece.start_offset))
+    def interrupted(self, error: OSError | None = None) -> WalkInterrupted:
+        """Return the end of this walk at the offset reached, by an error of the file system."""
+        failure = None if isinstance(error, FileNotFoundError) else error
+        return WalkInterrupted(max(self.next_offset, self._piece.start_offset), failure)
 
     def _lost(self, finding: str) -> None:
         if self._fail_on_data_loss:

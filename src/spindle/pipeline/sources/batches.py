@@ -28,7 +28,7 @@ class BatchesReader(DataSourceReader):
     """Plans on the driver, walks over headers in the tasks."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
-        self._plan = SegmentsPlan(parse_batch_options(options))
+        self._plan = SegmentsPlan(parse_batch_options(options), lambda _: None)
 
     def partitions(self) -> list[InputPartition]:
         """Return the tasks; a single one without ranges if there is nothing to read."""

@@ -15,7 +15,7 @@ The options `minTimestamp`, `maxTimestamp`, `startingOffsets`, `assign` and othe
 without that danger.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,11 +30,13 @@ from spindle.pipeline.segments.partitions import readable_partitions
 from spindle.pipeline.segments.pushdown import narrow
 from spindle.pipeline.segments.ranges import SegmentRange, plan_tasks, resolve_ranges
 from spindle.pipeline.segments.reader import read_ranges
-from spindle.pipeline.segments.resuming import ReadSettings, read_settings
+from spindle.pipeline.segments.resuming import ReadSettings, ThroughBrokers, read_settings
 from spindle.pipeline.sources.broker_limits import without_limits
 from spindle.pipeline.sources.not_yet import BatchReadOnly
+from spindle.pipeline.sources.through_brokers import rows_through_brokers
 from spindle.pipeline.streaming.options import stream_read_options
 
+_PLANNING_ATTEMPTS = 5
 PUSHDOWN_CONF = "spark.sql.python.filterPushdown.enabled"
 
 
@@ -46,20 +48,38 @@ class SegmentsPartition(InputPartition):
 
 
 class SegmentsPlan:
-    """The plan of a read from log directories, made on the driver."""
+    """The plan of a read from log directories, made on the driver.
 
-    def __init__(self, options: SegmentOptions) -> None:
+    Args:
+        way: Returns how tasks read through the brokers what their machine does not have.
+    """
+
+    def __init__(
+        self,
+        options: SegmentOptions,
+        way: Callable[[SegmentOptions], ThroughBrokers | None] = rows_through_brokers,
+    ) -> None:
         self._cluster = live_cluster(options)
         self._options = options if self._cluster is None else self._cluster.located(options)
         self.filters = options.row_bounds
-        self.settings = read_settings(self._options)
+        self.settings = read_settings(self._options, way(options))
 
     def partitions(self) -> list[SegmentsPartition]:
         """Return the tasks; a single one without ranges if there is nothing to read."""
-        partitions = readable_partitions(self._options, self._cluster)
-        resolved = resolve_ranges(self._options, partitions, self.filters)
-        tasks = plan_tasks(self._options, resolved)
+        tasks = self._tasks()
         return [SegmentsPartition(ranges) for ranges in tasks or [()]]
+
+    def _tasks(self) -> list[tuple[SegmentRange, ...]]:
+        for attempts_left in range(_PLANNING_ATTEMPTS - 1, -1, -1):
+            try:
+                partitions = readable_partitions(self._options, self._cluster)
+                resolved = resolve_ranges(self._options, partitions, self.filters)
+                return plan_tasks(self._options, resolved)
+            except FileNotFoundError:
+                # Retention, compaction or a move removed files between two looks at them.
+                if not attempts_left:
+                    raise
+        raise AssertionError("unreachable")
 
     def narrowed_settings(self) -> ReadSettings:
         """Return the settings of the tasks, with the filters' bounds on timestamps."""

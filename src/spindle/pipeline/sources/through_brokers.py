@@ -1,0 +1,61 @@
+"""Read a range of `spindle-segments` through the brokers, where its directory is not at hand."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from spindle.client.offsets import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED
+from spindle.client.wire.settings import ClientSettings
+from spindle.pipeline.segments.options import SegmentOptions
+from spindle.pipeline.segments.pushdown import PushedFilters
+from spindle.pipeline.segments.ranges import SegmentRange
+from spindle.pipeline.segments.resuming import ReadSettings
+from spindle.pipeline.sources.broker_limits import AtPosition, NoMatch
+from spindle.pipeline.sources.broker_options import Assign, BrokerReadOptions
+from spindle.pipeline.sources.broker_ranges import OffsetRange
+from spindle.pipeline.sources.broker_reading import read_ranges
+
+_STALL_TIMEOUT_MS = 120_000
+
+
+@dataclass(frozen=True, slots=True)
+class RowsThroughBrokers:
+    """Gives the rows of a range as a read from its directory would, without its lineage."""
+
+    client: ClientSettings
+    is_read_committed: bool = False
+
+    def __call__(self, piece: SegmentRange, settings: ReadSettings) -> Iterator[pa.RecordBatch]:
+        options = BrokerReadOptions(
+            client=self.client,
+            selection=Assign((piece.partition,)),
+            start=AtPosition(EARLIEST),
+            stop=AtPosition(LATEST),
+            no_match=NoMatch.ERROR,
+            columns=settings.columns,
+            row_bounds=PushedFilters(
+                min_timestamp_ms=settings.min_timestamp_ms,
+                max_timestamp_ms=settings.max_timestamp_ms,
+            ),
+            fail_on_data_loss=settings.fail_on_data_loss,
+            min_partitions=None,
+            max_records_per_partition=None,
+            parallelism=None,
+            batch_bytes=settings.chunk_bytes,
+            fetch_max_bytes=self.client.fetch_max_bytes,
+            isolation_level=READ_COMMITTED if self.is_read_committed else READ_UNCOMMITTED,
+            stall_timeout_ms=_STALL_TIMEOUT_MS,
+            offset_retries=0,
+            offset_retry_interval_ms=0,
+            corrupt_batches=settings.corrupt_batches,
+        )
+        wanted = OffsetRange(piece.partition, piece.topic_id, piece.start_offset, piece.end_offset)
+        return read_ranges(options, (wanted,))
+
+
+def rows_through_brokers(options: SegmentOptions) -> RowsThroughBrokers | None:
+    """Return the way through the brokers that the options name, None if they name none."""
+    if options.brokers is None:
+        return None
+    return RowsThroughBrokers(options.brokers, options.is_read_committed)
