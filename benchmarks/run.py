@@ -55,6 +55,9 @@ QUICK = Sizes(
 @click.option("--quick", is_flag=True, help="Small sizes and two runs: a smoke test.")
 @click.option("--volume-mib", type=int, help="Data for each produce or consume run of 1 KiB.")
 @click.option("--partitions", type=int, help="Partitions of the restart item.")
+@click.option(
+    "--spark-records", type=click.IntRange(min=1000), help="Records of the items spark-*."
+)
 @click.option("--json", "json_file", type=Path, help="Also write every value to this file.")
 @click.option(
     "--against",
@@ -69,6 +72,7 @@ def main(
     quick: bool,
     volume_mib: int | None,
     partitions: int | None,
+    spark_records: int | None,
     json_file: Path | None,
     against: Path | None,
     data: Path | None,
@@ -83,15 +87,11 @@ def main(
     )  # fmt: skip
     known = {item.name: item for item in everything}
     if list_items:
-        console.print("\n".join([*known, spark.NAME]))
+        console.print("\n".join([*known, *spark.ITEMS]))
         return
-    all_names = [*known, *([spark.NAME] if against is None else [])]
-    wanted = [name.strip() for name in names.split(",")] if names else all_names
-    unknown = [name for name in wanted if name not in known and name != spark.NAME]
-    if unknown:
-        raise click.UsageError(f"unknown item {unknown[0]!r}; known: {', '.join(known)}, spark")
-    if against is not None and spark.NAME in wanted:
-        raise click.UsageError("the item spark compares with Apache Kafka only; drop --against")
+    all_names = [*known, *(spark.ITEMS if against is None else [])]
+    wanted = _wanted(names, all_names)
+    rows = [row for name, row in spark.ITEMS.items() if name in wanted]
     sizes = _sizes(quick, volume_mib, partitions)
     runs = min(runs, 2) if quick else runs
     try:
@@ -101,17 +101,35 @@ def main(
         raise click.ClickException(str(missing)) from None
     chosen = [known[name] for name in wanted if name in known]
     results = Results(classes[0].kind)
-    rates: spark.Rates = {}
+    spark_records = spark_records or (400_000 if quick else 4_000_000)
+    found: spark.Found = {}
     with _folder(data) as folder, _progress(console) as progress:
         _measure(chosen, classes, sizes, runs, folder, results, progress)
-        if spark.NAME in wanted:
-            rates = spark.measure(folder, 400_000 if quick else 4_000_000, runs, results, progress)
+        if rows:
+            found = spark.measure(folder, rows, spark_records, runs, results, progress)
     show(chosen, results, console)
-    spark.show(rates, console)
+    spark.show(found, spark_records, console)
     if json_file is not None:
-        document = as_json(chosen, results) | {"spark_rows_per_s": rates}
+        document = as_json(chosen, results) | {"spark": spark.as_json(found, spark_records)}
         json_file.write_text(json.dumps(document, indent=1))
     sys.exit(1 if results.failures else 0)
+
+
+def _wanted(names: str | None, known: list[str]) -> list[str]:
+    """Return the items of a comma-separated list; `spark` stands for all of Spark's."""
+    if names is None:
+        return known
+    wanted = [name.strip() for name in names.split(",")]
+    if "spark" in wanted:
+        wanted += [name for name in known if name in spark.ITEMS]
+        wanted.remove("spark")
+    unknown = [name for name in wanted if name not in known]
+    if unknown:
+        raise click.UsageError(
+            f"unknown item {unknown[0]!r}; known: {', '.join(known)}. Items spark-* compare with "
+            "Apache Kafka only, and do not go with --against"
+        )
+    return wanted
 
 
 def _sizes(quick: bool, volume_mib: int | None, partitions: int | None) -> Sizes:

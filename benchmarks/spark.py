@@ -1,37 +1,42 @@
-"""The item `spark`: rows per second of Spark's built-in source and Spindle's, on the same data."""
+"""The items `spark-*`: Spark's built-in kafka source and Spindle's, on the same data.
+
+Two nodes are filled with the same topics: Apache Kafka and Spindle. One Spark session then measures
+each row of `spark_table` on both, in all ways, in turn.
+"""
 
 from __future__ import annotations
 
 import json
-import statistics
 import subprocess
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from peers import spark_venv
 from peers.clients import create
 from peers.node import KafkaNode, Node, SpindleNode
-from peers.paths import PeerUnavailable
+from peers.paths import ROOT, PeerUnavailable
 from rich.console import Console
-from rich.progress import Progress
+from rich.progress import Progress, TaskID
 from rich.table import Table
 
 from benchmarks import native_client
 from benchmarks.report import Results, spread
+from benchmarks.spark_table import ROWS, TOPICS, Row, Samples, Way, ratio
 
-NAME = "spark"
-TOPIC = "rows"
-RECORD_BYTES = 100
-PARTITIONS = 8
+PREFIX = "spark-"
+ITEMS = {f"{PREFIX}{row.name}": row for row in ROWS}
 WARM_UPS = 2
 
-# job -> source -> rows/s of each run; the other sources are compared with the first one
-Rates = dict[str, dict[str, list[float]]]
-BASELINE = "kafka source on Kafka"
+# row -> cluster -> way -> samples
+Found = dict[str, dict[str, dict[str, Samples]]]
 
 
-def measure(folder: Path, records: int, runs: int, results: Results, progress: Progress) -> Rates:
-    """Fill one topic on each node and read it in turn through every source."""
-    bar = progress.add_task(f"{NAME}: filling", total=None)
+def measure(
+    folder: Path, rows: list[Row], records: int, runs: int, results: Results, progress: Progress
+) -> Found:
+    """Fill the topics on each node and measure the rows."""
+    bar = progress.add_task("spark: filling", total=len(rows))
     nodes: list[Node] = [
         KafkaNode(folder / "spark-kafka"),
         SpindleNode(folder / "spark-spindle"),
@@ -40,16 +45,26 @@ def measure(folder: Path, records: int, runs: int, results: Results, progress: P
         for node in nodes:
             node.format()
             node.start()
-            create(node, TOPIC, PARTITIONS)
-            for partition in range(PARTITIONS):
-                native_client.run(
-                    "produce", node.bootstrap, TOPIC, records // PARTITIONS - 1, RECORD_BYTES,
-                    partition=partition, linger_ms=5, acks="1",
-                )  # fmt: skip
-        progress.update(bar, description=f"{NAME}: reading")
-        return _rates(nodes, records, runs)
+            _fill(node, rows, records)
+        plan = {
+            "rows": [row.name for row in rows],
+            "records": records,
+            "runs": runs,
+            "warm_ups": WARM_UPS,
+            "folder": str(folder / "spark"),
+            "clusters": [
+                {
+                    "name": node.kind,
+                    "bootstrap": node.bootstrap,
+                    "log_dirs": ",".join(map(str, node.log_dirs)),
+                    "pid": node.pid,
+                }
+                for node in nodes
+            ],
+        }
+        return _run(plan, results, progress, bar)
     except (PeerUnavailable, RuntimeError) as failure:
-        results.failures.append(f"{NAME}: {failure}")
+        results.failures.append(f"spark: {failure}")
         return {}
     finally:
         for node in nodes:
@@ -57,53 +72,118 @@ def measure(folder: Path, records: int, runs: int, results: Results, progress: P
         progress.remove_task(bar)
 
 
-def _rates(nodes: list[Node], records: int, runs: int) -> Rates:
-    kafka, spindle = nodes
-    at_kafka = {"kafka.bootstrap.servers": kafka.bootstrap, "subscribe": TOPIC}
-    at_spindle = {"kafka.bootstrap.servers": spindle.bootstrap, "subscribe": TOPIC}
-    directories = {"logDirs": ",".join(map(str, spindle.log_dirs)), "subscribe": TOPIC}
-    plan = {
-        "records": records,
-        "runs": runs,
-        "warm_ups": WARM_UPS,
-        "sources": {
-            BASELINE: {"format": "kafka", "options": at_kafka},
-            "kafka source on Spindle": {"format": "kafka", "options": at_spindle},
-            "spindle source on Spindle": {"format": "spindle", "options": at_spindle},
-            "spindle-segments": {"format": "spindle-segments", "options": directories},
-        },
+def _fill(node: Node, rows: list[Row], records: int) -> None:
+    for topic in TOPICS:
+        if all(row.topic != topic for row in rows):
+            continue
+        create(node, topic.name, topic.partitions)
+        for partition in range(topic.partitions):
+            # The client sends one more record first, which opens its connection.
+            native_client.run(
+                "produce", node.bootstrap, topic.name,
+                topic.records_of(records) // topic.partitions - 1, topic.value_bytes,
+                partition=partition, linger_ms=5, acks="1",
+            )  # fmt: skip
+
+
+def _run(plan: dict[str, Any], results: Results, progress: Progress, bar: TaskID) -> Found:
+    """Run spark_rows and return its samples. A row that fails is noted in the results."""
+    log = Path(plan["folder"]).with_suffix(".log")
+    found: Found = {}
+    with (
+        log.open("w") as errors,
+        subprocess.Popen(
+            [str(spark_venv.python()), "-m", "benchmarks.spark_rows"],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            env=spark_venv.environment(),
+        ) as process,
+    ):
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(json.dumps(plan))
+        process.stdin.close()
+        progress.update(bar, description="spark: reading")
+        for answer in map(json.loads, process.stdout):
+            progress.update(bar, advance=1)
+            progress.console.print(f"measured: {PREFIX}{answer['row']}")
+            if "failure" in answer:
+                results.failures.append(f"{PREFIX}{answer['row']}: {answer['failure']}")
+            else:
+                found[answer["row"]] = _samples(answer["clusters"])
+    if process.returncode != 0:
+        results.failures.append(f"spark: {log.read_text().strip()[-800:]}")
+    return found
+
+
+def _samples(clusters: dict[str, Any]) -> dict[str, dict[str, Samples]]:
+    return {
+        cluster: {label: Samples(**values) for label, values in ways.items()}
+        for cluster, ways in clusters.items()
     }
-    done = subprocess.run(
-        [str(spark_venv.python()), str(Path(__file__).with_name("spark_rows.py"))],
-        input=json.dumps(plan),
-        capture_output=True,
-        text=True,
-        env=spark_venv.environment(),
-        check=False,
-    )
-    if done.returncode != 0:
-        raise RuntimeError(done.stderr.strip()[-800:])
-    rates: Rates = json.loads(done.stdout.splitlines()[-1])
-    return rates
 
 
-def show(rates: Rates, console: Console) -> None:
-    """Print one row for each job and source."""
-    if not rates:
+def show(found: Found, records: int, console: Console) -> None:
+    """Print a line for each way to do the work of each row on each cluster."""
+    if not found:
         return
-    output = Table(
-        title=f"Spark 4.2, local[2], {RECORD_BYTES} B records, {PARTITIONS} partitions: "
-        "million rows/s, median (min-max)"
+    table = Table(
+        title=f"PySpark 4.2, local[2], {records:,} records: median (min-max); the ratio is to the "
+        "first way on the same cluster"
     )
-    output.add_column("job")
-    output.add_column("source")
-    output.add_column("Mrows/s", justify="right")
-    output.add_column("ratio", justify="right")
-    for job, sources in rates.items():
-        base = statistics.median(sources[BASELINE])
-        for label, values in sources.items():
-            ratio = statistics.median(values) / base
-            shown = spread([value / 1e6 for value in values])
-            output.add_row(job, label, shown, f"{ratio:.2f}x")
-        output.add_section()
-    console.print(output)
+    for title in ("work", "on", "way"):
+        table.add_column(title)
+    for title in ("Mrows/s", "ratio", "goal", "client CPU-s", "broker CPU-s"):
+        table.add_column(title, justify="right")
+    for row in ROWS:
+        for cluster, samples in found.get(row.name, {}).items():
+            _add_ways(table, row, cluster, samples)
+        if row.name in found:
+            table.add_section()
+    console.print(table)
+
+
+def _add_ways(table: Table, row: Row, cluster: str, samples: dict[str, Samples]) -> None:
+    for way in row.ways:
+        own = samples[way.label]
+        is_baseline = way is row.baseline
+        table.add_row(
+            row.work if is_baseline else "",
+            cluster if is_baseline else "",
+            way.label,
+            spread([value / 1e6 for value in own.rows_per_s]),
+            _verdict(row, way, ratio(samples, row, way)),
+            "" if is_baseline or row.goal is None else f">= {row.goal:g}x",
+            spread(own.client_cpu_s),
+            spread(own.broker_cpu_s),
+        )
+
+
+def _verdict(row: Row, way: Way, factor: float) -> str:
+    """Return a ratio in green if it reaches the goal of its row, in red if it misses it."""
+    if way is row.baseline or row.goal is None:
+        return f"{factor:.2f}x"
+    colour = "green" if factor >= row.goal else "red"
+    return f"[{colour}]{factor:.2f}x[/]"
+
+
+def as_json(found: Found, records: int) -> list[dict[str, Any]]:
+    """Return a plain object for each way, with every single value."""
+    return [
+        {
+            "row": row.name,
+            "work": row.work,
+            "cluster": cluster,
+            "way": way.label,
+            "records": row.topic.records_of(records),
+            "goal": None if way is row.baseline else row.goal,
+            "ratio": ratio(samples, row, way),
+            **asdict(samples[way.label]),
+        }
+        for row in ROWS
+        for cluster, samples in found.get(row.name, {}).items()
+        for way in row.ways
+    ]
