@@ -211,6 +211,8 @@ def test_an_endpoint_that_is_not_there_is_a_lost_connection() -> None:
         ({}, {"sasl.login.callback.handler.class": "my.Handler"}, "is Java code"),
         ({}, HANDLER, f"{URL} is missing"),
         ({}, HANDLER | {URL: "ftp://x"}, "https or a file URL"),
+        ({}, HANDLER | {URL: "https://x:99999/"}, "https or a file URL"),
+        ({}, HANDLER | {URL: "https://[x/"}, "https or a file URL"),
         ({}, HANDLER | {URL: "https://me:hush@x/"}, "has a user or a password"),
         ({}, HANDLER | {URL: "https://x/"}, "client.id is missing"),
         ({"clientId": "me"}, HANDLER | {URL: "https://x/"}, "client.secret is missing"),

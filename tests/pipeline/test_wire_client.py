@@ -75,6 +75,15 @@ def test_nobody_listens() -> None:
         BlockingConnection.open(address, ClientSettings((address,)))
 
 
+def test_a_host_that_is_no_host_name_is_a_lost_connection() -> None:
+    host = "x" * 70
+    with (
+        pytest.raises(ConnectionLost, match=f"cannot connect to {host}:1"),
+        WireClient(client_settings({"bootstrap.servers": f"{host}:1"})) as client,
+    ):
+        client.metadata()
+
+
 def test_a_peer_that_says_nothing(broker: WireBroker) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = HostPort("127.0.0.1", silent.getsockname()[1])

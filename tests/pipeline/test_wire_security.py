@@ -24,7 +24,7 @@ from spindle.client.errors import (
 from spindle.client.wire.cluster import WireClient
 from spindle.client.wire.settings import client_settings
 from spindle.client.wire.transport import _RENEWAL_SHARE
-from spindle.common.errors import ConfigError
+from spindle.common.errors import ConfigError, ProtocolViolation
 from spindle.common.ids import TopicPartition
 from spindle.protocol.messages.metadata import MetadataRequest
 from spindle.protocol.messages.produce import ProduceRequest
@@ -258,6 +258,24 @@ def test_a_mechanism_that_the_listener_lacks_is_answered_with_those_it_has() -> 
 def test_a_server_that_breaks_the_rules_of_scram_is_refused(edit: object, words: str) -> None:
     with SecuredBroker(mechanisms=("SCRAM-SHA-256",), edit=edit) as broker:  # type: ignore[arg-type]
         assert words in refusal(sasl(broker, "SCRAM-SHA-256", SCRAM), SaslFailed)
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind", "words"),
+    [
+        (None, ConnectionLost, "closed the connection"),
+        (b"\x00\x00\x00\x02\x00" * 300_000, ProtocolViolation, "at most 1048576 are accepted"),
+        (b"\x00\x00\x00\x02", ProtocolViolation, "127.0.0.1"),
+        (b"", ProtocolViolation, "an answer of 0 bytes"),
+    ],
+    ids=["nothing", "too much", "half", "empty"],
+)
+def test_a_broker_that_answers_a_login_with_garbage_is_refused(
+    answer: bytes | None, kind: type[Exception], words: str
+) -> None:
+    with SecuredBroker(mechanisms=("PLAIN",)) as broker:
+        broker.interrupt(SaslAuthenticateRequest, lambda _: answer)
+        assert words in refusal(sasl(broker, "PLAIN", PLAIN), kind)
 
 
 def test_a_session_is_renewed_on_its_connection_before_it_ends(

@@ -91,11 +91,21 @@ def token_login(options: Mapping[str, str], properties: Mapping[str, str]) -> To
     text = properties.get(_URL, "")
     if not text:
         raise ConfigError(f"{_URL} is missing: want an https or a file URL")
-    url = urlsplit(text)
+    url = _split(text)
     extensions = _extensions(options, "extension_")
     if url.scheme == "file":
         return TokenLogin(TokenFile(unquote(url.path)), extensions)
     return TokenLogin(_endpoint(url, options, properties), extensions)
+
+
+def _split(text: str) -> SplitResult:
+    try:
+        url = urlsplit(text)
+        if url.port == 0:
+            raise ValueError
+    except ValueError:
+        raise ConfigError(f"{_URL} is of no usable form: want an https or a file URL") from None
+    return url
 
 
 def _endpoint(

@@ -88,7 +88,7 @@ class BlockingConnection:
             raise ConnectionLost(
                 f"{address} did not accept a connection within {settings.connect_timeout_ms} ms"
             ) from None
-        except OSError as error:
+        except (OSError, UnicodeError) as error:  # UnicodeError: the host is no host name
             raise ConnectionLost(f"cannot connect to {address}: {error}") from error
         opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if settings.receive_buffer_bytes > 0:
