@@ -22,7 +22,7 @@ from spindle.pipeline.export.parquet_table import ParquetExportTable
 from spindle.pipeline.export.partitioning import parse_partition_by
 from spindle.pipeline.export.portions import PortionSize
 from spindle.pipeline.export.row_format import row_format
-from spindle.pipeline.export.settings import ExportSettings
+from spindle.pipeline.export.settings import Begin, ExportSettings
 from spindle.pipeline.export.spark_tasks import TaskProgress
 from spindle.pipeline.export.table import ExportTable
 from spindle.pipeline.records.columns import KAFKA_COLUMNS, arrow_schema
@@ -106,6 +106,7 @@ def export(
     *pieces: Piece,
     offsets: int | None = None,
     partition_by: str | None = None,
+    begin: Begin = "earliest",
     meanwhile: Callable[[], object] = lambda: None,
     **source: Any,
 ) -> ExportResult:
@@ -129,6 +130,7 @@ def export(
         row_format(KAFKA_COLUMNS, "binary", "binary"),
         portion=PortionSize(offsets=offsets),
         partitioning=parse_partition_by(partition_by),
+        begin=begin,
     )
     run = FakeSource(planned=pieces, **source)
     written_by_spark = exporter.write_files
@@ -157,4 +159,4 @@ def offsets_of(table_format: str, path: Path, partition: int = 0) -> list[int]:
 
 def data_files(path: Path) -> set[str]:
     """Return the names of all Parquet files below a table, complete or not, hidden or not."""
-    return {found.name for found in path.rglob("*.parquet*")}
+    return {str(found.relative_to(path)) for found in path.rglob("*.parquet*")}

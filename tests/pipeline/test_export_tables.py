@@ -1,23 +1,30 @@
 """Exports into Delta, Iceberg and Parquet tables: killed anywhere, two at a time, continued."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
-from export_doubles import FORMATS, data_files, export, offsets_of, piece, rows_of, table_of
+from deltalake import DeltaTable
+from export_doubles import FORMATS, SCHEMA, data_files, export, offsets_of, piece, rows_of, table_of
 from log_directory_files import OTHER_ID, TOPIC_ID
 
 from spindle.pipeline.export import manifest_log, parquet_table
 from spindle.pipeline.export.iceberg_catalog import iceberg_place
+from spindle.pipeline.export.maintenance import compact_table, vacuum_table
 from spindle.pipeline.export.model import (
     Coverage,
     ExportConflict,
     ExportRefused,
+    Growth,
     PartitionIdentity,
 )
 from spindle.pipeline.export.orphans import remove_orphans
+from spindle.pipeline.export.table import Portion, TableLayout
 
 KEY = PartitionIdentity(TOPIC_ID, 0)
+ORDER = [("partition", "ascending"), ("offset", "ascending")]
 every_format = pytest.mark.parametrize("table_format", FORMATS)
 
 
@@ -251,3 +258,106 @@ def test_a_failed_task_leaves_no_file(tmp_path: Path, table_format: str) -> None
         export(table_of(table_format, path), piece(0, 9), offsets=3, fails_at=7)
     assert offsets_of(table_format, path) == list(range(6))
     assert len(data_files(path)) == 2
+
+
+@every_format
+def test_a_table_that_begins_at_the_end_is_continued_and_filled_in(
+    tmp_path: Path, table_format: str
+) -> None:
+    path = tmp_path / "table"
+    first = export(table_of(table_format, path), piece(0, 5), begin="latest")
+    assert first.is_empty
+    assert table_of(table_format, path).coverage(KEY) == Coverage(5, 5)
+    # A partition that comes later is exported from its first record.
+    more = export(
+        table_of(table_format, path), piece(0, 7), piece(0, 2, partition=1), begin="latest"
+    )
+    assert [(each.start_offset, each.end_offset) for each in more.partitions] == [(5, 7), (0, 2)]
+    export(table_of(table_format, path), piece(0, 7), offsets=2, start_is_explicit=True)
+    assert offsets_of(table_format, path) == list(range(7))
+    assert table_of(table_format, path).coverage(KEY) == Coverage(0, 7)
+
+
+@every_format
+@pytest.mark.parametrize("partition_by", [None, "hour"])
+def test_compaction_joins_small_files_and_keeps_the_offsets(
+    tmp_path: Path, table_format: str, partition_by: str | None
+) -> None:
+    path = tmp_path / "table"
+    pieces = piece(0, 12), piece(0, 12, partition=1)
+    settings: dict[str, Any] = {"partition_by": partition_by, "hourly": True}
+    export(table_of(table_format, path), *pieces, offsets=6, **settings)
+    before = rows_of(table_format, path).sort_by(ORDER)
+    version = table_of(table_format, path).version
+    replaced, written = compact_table(table_format, path)
+    assert (replaced > written) == (partition_by is None or table_format == "delta")
+    after = rows_of(table_format, path).sort_by(ORDER)
+    assert after.select(before.schema.names) == before
+    assert (table_of(table_format, path).version == version) == (replaced == 0)
+    assert table_of(table_format, path).coverage(KEY) == Coverage(0, 12)
+    assert export(table_of(table_format, path), *pieces, **settings).is_empty
+    more = export(table_of(table_format, path), piece(0, 20), **settings)
+    assert more.rows == 8
+    count = len(data_files(path))
+    assert vacuum_table(table_format, path) == 0
+    assert vacuum_table(table_format, path, hours=0) == replaced
+    assert len(data_files(path)) == count - replaced
+    assert offsets_of(table_format, path) == list(range(20))
+    assert export(table_of(table_format, path), piece(0, 20), **settings).is_empty
+
+
+@every_format
+def test_an_export_and_a_compaction_at_the_same_time_both_succeed(
+    tmp_path: Path, table_format: str
+) -> None:
+    path = tmp_path / "table"
+    export(table_of(table_format, path), piece(0, 8), offsets=2)
+    export(
+        table_of(table_format, path),
+        piece(0, 12),
+        meanwhile=lambda: compact_table(table_format, path),
+    )
+    assert offsets_of(table_format, path) == list(range(12))
+
+
+@pytest.mark.parametrize("table_format", ["iceberg", "parquet"])
+def test_the_second_of_two_compactions_is_refused(tmp_path: Path, table_format: str) -> None:
+    path = tmp_path / "table"
+    export(table_of(table_format, path), piece(0, 8), offsets=2)
+    table = table_of(table_format, path)
+    commit = table.commit
+
+    def other_first(portion: Any) -> int:
+        compact_table(table_format, path)  # type: ignore[arg-type]
+        return commit(portion)
+
+    table.commit = other_first  # type: ignore[method-assign]
+    with pytest.raises(ExportConflict, match="another compaction"):
+        table.compact(2**30)
+    assert offsets_of(table_format, path) == list(range(8))
+    assert len(data_files(path)) == 5
+
+
+def test_a_delta_table_that_forgets_its_offsets_is_not_compacted(tmp_path: Path) -> None:
+    path = tmp_path / "table"
+    export(table_of("delta", path), piece(0, 8), offsets=2)
+    DeltaTable(path).alter.set_table_properties(
+        {"delta.setTransactionRetentionDuration": "interval 1 day"}
+    )
+    with pytest.raises(ExportRefused, match="would forget which offsets it holds"):
+        compact_table("delta", path)
+
+
+def test_columns_can_be_added(tmp_path: Path) -> None:
+    for table_format in FORMATS:
+        path = tmp_path / table_format
+        export(table_of(table_format, path), piece(0, 3))
+        table = table_of(table_format, path)
+        wider = TableLayout(SCHEMA.append(pa.field("more", pa.string())), may_add_columns=True)
+        with pytest.raises(ExportRefused, match=r"the export has .*more string"):
+            table.check_layout(replace(wider, may_add_columns=False))
+        table.check_layout(wider)
+        table.prepare(wider)
+        table.commit(Portion(wider, (), {KEY: Growth(Coverage(0, 3), Coverage(0, 4))}))
+        table_of(table_format, path).check_layout(replace(wider, may_add_columns=False))
+        assert offsets_of(table_format, path) == [0, 1, 2]

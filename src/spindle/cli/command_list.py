@@ -42,6 +42,12 @@ SECTIONS: Final = {
         "produce-perf": (f"{_TOOLS}.produce_perf:produce_perf", "Measure how fast records go in."),
         "consume-perf": (f"{_TOOLS}.consume_perf:consume_perf", "Measure how fast records go out."),
     },
+    "Work with Spark (the extra spindle-log[spark])": {
+        "export": (
+            f"{_CLI}.export.command:export",
+            "Write topics into a Delta, Iceberg or Parquet table.",
+        ),
+    },
     "Look into files": {
         "dump-log": (f"{_TOOLS}.dump_log:dump_log", "Show the content of segments and indexes."),
         "metadata-shell": (

@@ -11,6 +11,12 @@ require(DELTA)
 from spindle.pipeline.export.delta import export_delta  # noqa: E402  (needs what is required)
 from spindle.pipeline.export.delta_reading import read_delta  # noqa: E402
 from spindle.pipeline.export.iceberg import export_iceberg, read_iceberg  # noqa: E402
+from spindle.pipeline.export.jobs import (  # noqa: E402
+    ExportJob,
+    FollowSettings,
+    follow_export,
+)
+from spindle.pipeline.export.maintenance import compact_table, vacuum_table  # noqa: E402
 from spindle.pipeline.export.model import (  # noqa: E402
     ExportConflict,
     ExportedPartition,
@@ -24,16 +30,21 @@ from spindle.pipeline.export.settings import ExportOptions  # noqa: E402
 
 __all__ = [
     "ExportConflict",
+    "ExportJob",
     "ExportOptions",
     "ExportProgress",
     "ExportRefused",
     "ExportResult",
     "ExportedPartition",
+    "FollowSettings",
     "PortionSize",
+    "compact_table",
     "export_delta",
     "export_iceberg",
     "export_parquet",
+    "follow_export",
     "read_delta",
     "read_iceberg",
     "read_parquet",
+    "vacuum_table",
 ]

@@ -4,11 +4,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
-from spindle.pipeline.export.dead_letters import dead_letters_of
-from spindle.pipeline.export.exporter import run_export
+from spindle.pipeline.export.jobs import ExportJob
 from spindle.pipeline.export.model import ExportResult
-from spindle.pipeline.export.paths import local_directory
-from spindle.pipeline.export.settings import ExportOptions, source_and_settings
+from spindle.pipeline.export.settings import ExportOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -54,10 +52,4 @@ def export_delta(
         ValueError: wrong options, a path that is no local path, or an unknown encoding. A key or
             value that is not UTF-8 but has to be text fails the Spark job with this error in it.
     """
-    from spindle.pipeline.export.delta_table import DeltaExportTable
-
-    directory = str(local_directory(path))
-    table = DeltaExportTable(directory)
-    source, chosen = source_and_settings(options, settings, table)
-    letters = DeltaExportTable(dead_letters_of(directory)) if chosen.has_dead_letters else None
-    return run_export(spark, source, table, chosen, settings.get("progress"), letters)
+    return ExportJob("delta", path, options, settings).run(spark)

@@ -9,6 +9,7 @@ are used where a retention setting has removed the transactions.
 """
 
 import json
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -24,6 +25,7 @@ from deltalake.transaction import AddAction, create_table_with_add_actions
 from spindle.common.uuids import Uuid, uuid_text
 from spindle.pipeline.export.model import (
     Coverage,
+    ExportRefused,
     PartitionIdentity,
     WrittenFile,
 )
@@ -37,6 +39,7 @@ from spindle.pipeline.export.table import (
     coverage_after,
 )
 
+_TRANSACTION_RETENTION: Final = "delta.setTransactionRetentionDuration"
 _PREFIX: Final = "spindle"
 _LATEST_STATISTIC_MS: Final = 253402300799999
 """The last millisecond of the year 9999: later times have no text form in a Delta statistic."""
@@ -147,6 +150,33 @@ class DeltaExportTable:
             return set()
         removed = self._table.vacuum(0, dry_run=True, enforce_retention_duration=False)
         return {*self._live_names(), *(unquote(name) for name in removed)}
+
+    def compact(self, target_bytes: int) -> tuple[int, int]:
+        """Compact by delta-rs; the coverage is in the transactions of the log, not in the files.
+
+        Raises:
+            ExportRefused: the table is set to forget these transactions.
+            ExportConflict: another compaction replaced the same files first.
+        """
+        assert self._table is not None
+        if _TRANSACTION_RETENTION in self._table.metadata().configuration:
+            raise ExportRefused(
+                f"the table {self.path} has the property {_TRANSACTION_RETENTION}; after a "
+                "compaction it would forget which offsets it holds. Remove the property first"
+            )
+        try:
+            metrics = self._table.optimize.compact(target_size=target_bytes)
+        except CommitFailedError as error:
+            raise conflict(self.path, error) from error
+        self.refresh()
+        return int(metrics["numFilesRemoved"]), int(metrics["numFilesAdded"])
+
+    def delete_removed(self, hours: float) -> int:
+        """Delete the files that compactions replaced at least `hours` ago; return their number."""
+        assert self._table is not None
+        # delta-rs takes whole hours only; more are safe.
+        whole = math.ceil(hours)
+        return len(self._table.vacuum(whole, dry_run=False, enforce_retention_duration=False))
 
     def live_files(self) -> list[Path]:
         return [self.data_directory / name for name in self._live_names()]

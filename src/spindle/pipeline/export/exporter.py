@@ -62,6 +62,8 @@ def run_export(
     if settings.recreated_topic == "refuse":
         _check_topics(table, topics)
     covered = _coverage(table, planned)
+    if settings.begin == "latest":
+        covered |= _begin_at_latest(table, settings, planned, covered)
     remaining = remaining_ranges(source, planned, covered)
     if not remaining:
         return ExportResult(table.path, table.version, 0, 0, 0, ())
@@ -212,6 +214,30 @@ def _check_topics(table: ExportTable, topics: Mapping[str, Uuid]) -> None:
                 f"and created again with the id {uuid_text(topic_id)}. Use another table, or "
                 "recreated_topic='append' to put the new rows behind the old ones"
             )
+
+
+def _begin_at_latest(
+    table: ExportTable,
+    settings: ExportSettings,
+    planned: Sequence[PlannedRange],
+    covered: Mapping[PartitionIdentity, Coverage],
+) -> dict[PartitionIdentity, Coverage]:
+    """Commit that the table begins at the ends of those topics of which it holds no partition.
+
+    A partition that a topic gets later is exported from its first record.
+    """
+    held = {key.topic_id for key in covered}
+    ends = {
+        key_of(piece): Coverage(piece.end_offset, piece.end_offset)
+        for piece in planned
+        if piece.topic_id not in held
+    }
+    if ends:
+        table.prepare(settings.layout)
+        topics = {piece.partition.topic: piece.topic_id for piece in planned}
+        growth = {key: Growth(None, end) for key, end in ends.items()}
+        table.commit(Portion(settings.layout, (), growth, topics))
+    return ends
 
 
 def _coverage(

@@ -4,12 +4,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
-from spindle.pipeline.export.dead_letters import dead_letters_of
-from spindle.pipeline.export.exporter import run_export
 from spindle.pipeline.export.iceberg_catalog import iceberg_place
+from spindle.pipeline.export.jobs import ExportJob
 from spindle.pipeline.export.model import ExportResult
 from spindle.pipeline.export.reading import frame_of_files
-from spindle.pipeline.export.settings import ExportOptions, source_and_settings
+from spindle.pipeline.export.settings import ExportOptions
 from spindle.pipeline.extra import ICEBERG, require
 
 if TYPE_CHECKING:
@@ -40,15 +39,7 @@ def export_iceberg(
     Raises:
         ImportError: the extra `iceberg` is not installed.
     """
-    require(ICEBERG, "iceberg")
-    from spindle.pipeline.export.iceberg_table import IcebergExportTable
-
-    place = IcebergExportTable(iceberg_place(table, catalog))
-    source, chosen = source_and_settings(options, settings, place)
-    letters = None
-    if chosen.has_dead_letters:
-        letters = IcebergExportTable(iceberg_place(dead_letters_of(str(table)), catalog))
-    return run_export(spark, source, place, chosen, settings.get("progress"), letters)
+    return ExportJob("iceberg", table, options, settings, catalog).run(spark)
 
 
 def read_iceberg(

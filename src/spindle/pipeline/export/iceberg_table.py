@@ -8,12 +8,13 @@ commit made again.
 """
 
 import json
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 from pyiceberg.exceptions import CommitFailedException
-from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.io.pyarrow import parquet_file_to_data_file, schema_to_pyarrow
 
 from spindle.common.uuids import Uuid
 from spindle.pipeline.export.coverage_text import (
@@ -23,6 +24,7 @@ from spindle.pipeline.export.coverage_text import (
     topics_json,
 )
 from spindle.pipeline.export.iceberg_catalog import IcebergPlace, data_directory
+from spindle.pipeline.export.joining import join_small_files
 from spindle.pipeline.export.model import Coverage, ExportRefused, PartitionIdentity
 from spindle.pipeline.export.table import (
     Portion,
@@ -76,12 +78,7 @@ class IcebergExportTable:
         if self._table is None:
             return
         check_columns(self.path, plain_schema(self._table), layout)
-        schema = self._table.schema()
-        fields = self._table.spec().fields
-        known = [schema.find_field(field.source_id).name for field in fields]
-        if any(str(field.transform) != "identity" for field in fields):
-            known = [str(field) for field in fields]
-        check_partitioning(self.path, known, layout)
+        check_partitioning(self.path, self._partition_columns(), layout)
 
     def prepare(self, layout: TableLayout) -> None:
         if self._table is None:
@@ -106,9 +103,8 @@ class IcebergExportTable:
         table = self._table
         if table is None or not any(each.manifests(table.io) for each in table.snapshots()):
             return set()
-        root = f"{self.data_directory}/"
         paths = table.inspect.all_files().column("file_path").to_pylist()
-        return {path.removeprefix("file://").removeprefix(root) for path in paths}
+        return {self._name(path) for path in paths}
 
     def live_files(self) -> list[Path]:
         if self._table is None:
@@ -158,9 +154,64 @@ class IcebergExportTable:
     def _stage_files(
         self, transaction: "Transaction", portion: Portion, summary: dict[str, str]
     ) -> None:
+        if portion.replaced:
+            self._stage_joined(transaction, portion, summary)
+            return
         directory = self.data_directory
         paths = [f"file://{directory / file.name}" for file in portion.files]
         transaction.add_files(paths, summary, check_duplicate_files=False)
+
+    def _stage_joined(
+        self, transaction: "Transaction", portion: Portion, summary: dict[str, str]
+    ) -> None:
+        """Replace files by others with the same rows."""
+        assert self._table is not None
+        live = {
+            self._name(task.file.file_path): task.file for task in self._table.scan().plan_files()
+        }
+        if not portion.replaced <= live.keys():
+            raise conflict(self.path, "another compaction has replaced the same files")
+        with transaction.update_snapshot(snapshot_properties=summary).overwrite() as update:
+            for name in sorted(portion.replaced):
+                update.delete_data_file(live[name])
+            for file in portion.files:
+                path = f"file://{self.data_directory / file.name}"
+                io, metadata = self._table.io, transaction.table_metadata
+                update.append_data_file(parquet_file_to_data_file(io, metadata, path))
+
+    def layout(self) -> TableLayout:
+        """Return the columns of the table."""
+        assert self._table is not None
+        return TableLayout(plain_schema(self._table), self._partition_columns())
+
+    def files_by_name(self) -> dict[str, Path]:
+        """Return where the files of the snapshot are, by name."""
+        assert self._table is not None
+        names = [self._name(task.file.file_path) for task in self._table.scan().plan_files()]
+        return {name: self.data_directory / name for name in names}
+
+    def compact(self, target_bytes: int) -> tuple[int, int]:
+        """Join small files."""
+        return join_small_files(self, target_bytes)
+
+    def delete_removed(self, hours: float) -> int:
+        """Forget snapshots that are older, and leave the files to the removal of orphans."""
+        assert self._table is not None
+        oldest = datetime.now(UTC) - timedelta(hours=hours)
+        self._table.maintenance.expire_snapshots().older_than(oldest).commit()
+        self.refresh()
+        return 0
+
+    def _name(self, file_path: str) -> str:
+        """Return the name of a data file, relative to the data directory."""
+        return file_path.removeprefix("file://").removeprefix(f"{self.data_directory}/")
+
+    def _partition_columns(self) -> tuple[str, ...]:
+        assert self._table is not None
+        schema, fields = self._table.schema(), self._table.spec().fields
+        if any(str(each.transform) != "identity" for each in fields):
+            return tuple(str(each) for each in fields)
+        return tuple(schema.find_field(each.source_id).name for each in fields)
 
     def _commit_number(self) -> int:
         assert self._table is not None

@@ -10,12 +10,9 @@ import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
 
-from spindle.pipeline.export.parquet_files import parse_file_name
+from spindle.pipeline.export.parquet_files import parse_compacted_name, parse_file_name
 from spindle.pipeline.export.table import ExportTable
-
-VACUUM_HOURS: Final = 168.0
 
 
 def remove_orphans(table: ExportTable, unheld_hours: float | None = None) -> list[Path]:
@@ -50,14 +47,17 @@ def remove_files_of_run(directory: Path, run_id: str, committed: set[str]) -> No
 
 
 def _is_orphan(table: ExportTable, path: Path, unheld_hours: float | None) -> bool:
-    parsed = parse_file_name(path.name.removeprefix(".").removesuffix(".tmp"))
+    name = path.name.removeprefix(".").removesuffix(".tmp")
+    is_old = unheld_hours is not None and _age_hours(path) >= unheld_hours
+    parsed = parse_file_name(name)
     if parsed is None:
-        return False
+        # A compaction commits files with offsets that the table holds.
+        return is_old and parse_compacted_name(name) is not None
     key, offsets = parsed
     held = table.coverage(key)
     if held is not None and held.start <= offsets.start and offsets.end <= held.end:
         return True
-    return unheld_hours is not None and _age_hours(path) >= unheld_hours
+    return is_old
 
 
 def _age_hours(path: Path) -> float:

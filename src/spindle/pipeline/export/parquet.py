@@ -5,13 +5,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
 from spindle.pipeline.export import manifest_log
-from spindle.pipeline.export.dead_letters import dead_letters_of
-from spindle.pipeline.export.exporter import run_export
+from spindle.pipeline.export.jobs import ExportJob
 from spindle.pipeline.export.model import ExportResult
 from spindle.pipeline.export.parquet_table import ParquetExportTable, live_paths
 from spindle.pipeline.export.paths import local_directory
 from spindle.pipeline.export.reading import frame_of_files
-from spindle.pipeline.export.settings import ExportOptions, source_and_settings
+from spindle.pipeline.export.settings import ExportOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -29,11 +28,7 @@ def export_parquet(
     file as they appear; `read_parquet` sees a version as a whole. Arguments and errors are those of
     `export_delta`; a file system without hard links fails with OSError at the first commit.
     """
-    directory = str(local_directory(path))
-    table = ParquetExportTable(directory)
-    source, chosen = source_and_settings(options, settings, table)
-    letters = ParquetExportTable(dead_letters_of(directory)) if chosen.has_dead_letters else None
-    return run_export(spark, source, table, chosen, settings.get("progress"), letters)
+    return ExportJob("parquet", path, options, settings).run(spark)
 
 
 def read_parquet(

@@ -9,6 +9,7 @@ id, offsets, and which run and task attempt wrote it.
 import contextlib
 import os
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -37,6 +38,10 @@ _NAME: Final = re.compile(
     r".*-(\d+)\.([A-Za-z0-9_-]{22})\.(\d{20})-(\d{20})\.[0-9a-f]+-\d+\.parquet"
 )
 _DELTA_ENCODED: Final = ("offset", "timestamp")
+_COMPACTED_NAME: Final = re.compile(
+    r".*-(\d+)\.([A-Za-z0-9_-]{22})\.(\d{20})-(\d{20})\.[0-9a-f]+-compacted\.parquet"
+)
+_CODECS: Final = {"UNCOMPRESSED": "none", "LZ4_RAW": "lz4"}
 STATISTICS: Final = ("partition", "offset", "timestamp")
 _DICTIONARY: Final = ("topic", "partition", "timestampType")
 
@@ -85,12 +90,69 @@ def parse_file_name(name: str) -> tuple[PartitionIdentity, Coverage] | None:
 
     Return None for a name of another form: Delta's compaction rewrites files under its own names.
     """
-    found = _NAME.fullmatch(name)
+    return _parsed(_NAME.fullmatch(name))
+
+
+def _parsed(found: re.Match[str] | None) -> tuple[PartitionIdentity, Coverage] | None:
     if found is None:
         return None
     partition, topic_id, start, end = found.groups()
     key = PartitionIdentity(parse_uuid(topic_id), int(partition))
     return key, Coverage(int(start), int(end))
+
+
+def compacted_name(name: str, offsets: Coverage, run_id: str) -> str:
+    """Return the name of a file that replaces files of these offsets, after one of their names."""
+    found = _NAME.fullmatch(name) or _COMPACTED_NAME.fullmatch(name)
+    assert found is not None, name
+    prefix = name[: found.start(3)]
+    return f"{prefix}{offsets.start:020d}-{offsets.end:020d}.{run_id}-compacted.parquet"
+
+
+def parse_compacted_name(name: str) -> tuple[PartitionIdentity, Coverage] | None:
+    """Return the partition and the range of offsets of a file that a compaction wrote."""
+    return _parsed(_COMPACTED_NAME.fullmatch(name))
+
+
+def join_files(paths: Sequence[Path], target: Path, partitioned_by: tuple[str, ...]) -> int:
+    """Write the rows of files into one, durably, and return their number.
+
+    The columns are those of all files; a file that lacks some has nulls there. Row groups stay.
+
+    Raises:
+        OSError: a file cannot be read or written; nothing is left of the new one.
+    """
+    files = [pq.ParquetFile(path) for path in paths]
+    schema = pa.unify_schemas([file.schema_arrow for file in files])
+    codec = files[0].metadata.row_group(0).column(0).compression
+    target.parent.mkdir(parents=True, exist_ok=True)
+    temporary = target.with_name(f".{target.name}.tmp")
+    joined = _OpenFile(temporary, schema, _CODECS.get(codec, codec.lower()), partitioned_by)
+    try:
+        for file in files:
+            for group in range(file.num_row_groups):
+                for batch in file.read_row_group(group).to_batches():
+                    joined.add(_with_columns(batch, schema))
+                    if joined.buffered_bytes >= _ROW_GROUP_BYTES:
+                        joined.flush()
+        joined.close()
+        os.replace(temporary, target)
+    except BaseException:
+        joined.abandon()
+        temporary.unlink(missing_ok=True)
+        raise
+    sync_directory(target.parent)
+    return joined.rows
+
+
+def _with_columns(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    columns = [
+        batch.column(each.name)
+        if each.name in batch.schema.names
+        else pa.nulls(batch.num_rows, each.type)
+        for each in schema
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def write_range(

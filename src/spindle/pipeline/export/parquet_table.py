@@ -12,6 +12,7 @@ to the next reader or writer.
 
 import contextlib
 import os
+import time
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -19,6 +20,7 @@ import pyarrow as pa
 
 from spindle.common.uuids import Uuid
 from spindle.pipeline.export import manifest_log
+from spindle.pipeline.export.joining import join_small_files
 from spindle.pipeline.export.manifest_log import HIDDEN, Manifest, TableState
 from spindle.pipeline.export.model import Coverage, PartitionIdentity
 from spindle.pipeline.export.paths import sync_directory
@@ -27,6 +29,7 @@ from spindle.pipeline.export.table import (
     TableLayout,
     check_columns,
     check_partitioning,
+    conflict,
     coverage_after,
 )
 
@@ -86,11 +89,13 @@ class ParquetExportTable:
         for directory in directories:
             sync_directory(directory)
         while True:
+            self._check_replaced(portion)
             manifest = Manifest(
                 self._schema_after(portion.layout),
                 portion.layout.partition_by,
                 added,
                 tuple(portion.replaced),
+                tuple(portion.forgotten),
                 coverage=coverage_after(self, portion),
                 topics=portion.topics,
             )
@@ -101,6 +106,31 @@ class ParquetExportTable:
                 return version
             self.check_layout(portion.layout)
 
+    def layout(self) -> TableLayout:
+        """Return the columns of the table."""
+        assert self._state is not None
+        return TableLayout(self._state.schema, self._state.partition_by)
+
+    def files_by_name(self) -> dict[str, Path]:
+        """Return where the files of the snapshot are, by name."""
+        assert self._state is not None
+        return dict(zip(self._state.files, live_paths(self._root, self._state), strict=True))
+
+    def compact(self, target_bytes: int) -> tuple[int, int]:
+        """Join small files."""
+        return join_small_files(self, target_bytes)
+
+    def delete_removed(self, hours: float) -> int:
+        """Delete the files that compactions replaced at least `hours` ago; return their number."""
+        assert self._state is not None
+        latest_ms = time.time() * 1000 - hours * 3_600_000
+        old = [name for name, time_ms in self._state.removed.items() if time_ms <= latest_ms]
+        for name in old:
+            (self._root / HIDDEN / "removed" / name).unlink(missing_ok=True)
+        if old:
+            self.commit(Portion(self.layout(), (), forgotten=frozenset(old)))
+        return len(old)
+
     def _schema_after(self, layout: TableLayout) -> pa.Schema:
         """Return the columns of the table and those that the portion adds."""
         if self._state is None:
@@ -108,6 +138,11 @@ class ParquetExportTable:
         known = self._state.schema
         new = [field for field in layout.schema if field.name not in known.names]
         return pa.schema([*known, *new])
+
+    def _check_replaced(self, portion: Portion) -> None:
+        files = {} if self._state is None else self._state.files
+        if not portion.replaced <= files.keys():
+            raise conflict(self.path, "another compaction has replaced the same files")
 
     def _publish(self) -> None:
         """Move files to where they belong by the manifests; repeat what a killed run left."""

@@ -17,6 +17,7 @@ from spindle.pipeline.schemas.rows import BAD_RECORDS, DEAD_LETTERS
 
 _DECODING: Final = frozenset(name.lower() for name in DECODING_OPTIONS)
 COMPRESSIONS: Final = ("snappy", "zstd", "lz4", "gzip", "none")
+Begin = Literal["earliest", "latest"]
 RecreatedTopic = Literal["refuse", "append"]
 
 
@@ -35,6 +36,7 @@ class ExportSettings:
     partitioning: Partitioning = UNPARTITIONED
     has_dead_letters: bool = False
     may_add_columns: bool = False
+    begin: Begin = "earliest"
 
     @property
     def layout(self) -> TableLayout:
@@ -43,6 +45,8 @@ class ExportSettings:
         return TableLayout(schema, self.partitioning.columns, self.may_add_columns)
 
     def __post_init__(self) -> None:
+        if self.begin not in ("earliest", "latest"):
+            raise ValueError(f"begin={self.begin!r} is none of earliest, latest")
         if self.compression not in COMPRESSIONS:
             raise ValueError(
                 f"compression {self.compression!r} is none of {', '.join(COMPRESSIONS)}"
@@ -58,6 +62,8 @@ class ExportOptions(TypedDict, total=False):
     compression: the codec of the Parquet files, one of COMPRESSIONS; the default is snappy.
     partition_by: a comma list of columns by whose values the table is partitioned. `date` and
         `hour` are made of the timestamp.
+    begin: where the table begins with a topic that it does not hold: `earliest`, which is the
+        start of the options, or `latest`, with the records that come after this run.
     recreated_topic: the reaction to rows in the table of a topic that was since deleted and
         created again: `refuse`, or `append` the rows of the new topic to the old ones.
     portion: how much one commit adds at most. A run that is killed loses one portion.
@@ -69,9 +75,20 @@ class ExportOptions(TypedDict, total=False):
     value: Encoding
     compression: str
     partition_by: str
+    begin: Begin
     recreated_topic: RecreatedTopic
     portion: PortionSize
     progress: ProgressCallback
+
+
+def raw_source(options: Mapping[str, str], given: ExportOptions) -> ExportSource:
+    """Return the records that an export reads, not decoded; see `source_and_settings`."""
+    return export_source(*_raw_source(options, given))
+
+
+def _raw_source(options: Mapping[str, str], given: ExportOptions) -> tuple[str, dict[str, str]]:
+    raw = {name: text for name, text in options.items() if name.lower() not in _DECODING}
+    return given.get("source", "spindle-segments"), raw
 
 
 def source_and_settings(
@@ -87,8 +104,7 @@ def source_and_settings(
     Raises:
         ValueError: options that are wrong or do not fit each other.
     """
-    raw = {name: text for name, text in options.items() if name.lower() not in _DECODING}
-    name = given.get("source", "spindle-segments")
+    name, raw = _raw_source(options, given)
     source = export_source(name, raw)
     columns = source.columns
     is_inferred = infers_schema(options)
@@ -108,6 +124,7 @@ def source_and_settings(
         parse_partition_by(given.get("partition_by")),
         has_dead_letters,
         is_inferred,
+        given.get("begin", "earliest"),
     )
     settings.partitioning.schema(settings.row_format.schema())
     return source, settings

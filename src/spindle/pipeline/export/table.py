@@ -42,6 +42,7 @@ class Portion:
 
     `growth` has every partition that the portion extends. `topics` has the ids of all topics of the
     run. `replaced` names files of the table whose rows `files` have, too (a compaction).
+    `forgotten` names files that left the table before and are deleted (a vacuum).
     """
 
     layout: TableLayout
@@ -49,6 +50,7 @@ class Portion:
     growth: Mapping[PartitionIdentity, Growth] = field(default_factory=dict)
     topics: Mapping[str, Uuid] = field(default_factory=dict)
     replaced: frozenset[str] = frozenset()
+    forgotten: frozenset[str] = frozenset()
 
 
 class ExportTable(Protocol):
@@ -105,6 +107,21 @@ class ExportTable(Protocol):
 
     def live_files(self) -> Sequence[Path]:
         """Return the paths of the files that have the rows of the snapshot."""
+        ...
+
+    def compact(self, target_bytes: int) -> tuple[int, int]:
+        """Make files of about `target_bytes` of smaller ones; return how many became how many.
+
+        Raises:
+            ExportConflict: another compaction replaced the same files first.
+        """
+        ...
+
+    def delete_removed(self, hours: float) -> int:
+        """Delete files that left the table at least `hours` ago; return their number.
+
+        Iceberg tables forget their old snapshots, and the removal of orphans deletes the files.
+        """
         ...
 
     def commit(self, portion: Portion) -> int:

@@ -1,0 +1,1 @@
+"""`spindle export`: topics into Delta, Iceberg and Parquet tables."""

@@ -1,0 +1,290 @@
+"""`spindle export`: write topics into a table, every offset once; run again, or follow."""
+
+import json
+import re
+import signal
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from spindle.cli.export.places import place_options
+from spindle.cli.export.screen import progress_bar, result_document, result_lines
+from spindle.cli.export.sizes import parse_size
+from spindle.cli.failure import CommandFailed
+from spindle.cli.tools.bootstrap import properties_of
+from spindle.cli.tools.failures import FAILURES, failure
+from spindle.cli.tools.options import BOOTSTRAP_VARIABLE
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from spindle.pipeline.export.jobs import ExportJob
+    from spindle.pipeline.export.model import ExportResult
+
+CONFLICT: Final = 3
+"""Exit code: another export of the same partitions committed first."""
+
+_CAUSE: Final = re.compile(r"^(?:[\w]+\.)*(\w+): (.+)$", re.MULTILINE)
+
+
+@click.command("export")
+@click.argument("topic")
+@click.argument("table")
+@click.option(
+    "-b",
+    "--bootstrap-server",
+    "servers",
+    metavar="HOST:PORT,...",
+    envvar=BOOTSTRAP_VARIABLE,
+    show_envvar=True,
+    help="Addresses of brokers.",
+)
+@click.option("--command-config", "file", metavar="FILE", help="Property file of the client.")
+@click.option(
+    "--log-dir",
+    "log_dirs",
+    multiple=True,
+    metavar="DIR",
+    help="Read this log directory (or glob) instead of asking brokers for records.",
+)
+@click.option(
+    "--format",
+    "table_format",
+    type=click.Choice(["delta", "iceberg", "parquet"]),
+    default="delta",
+    show_default=True,
+    help="Format of the table.",
+)
+@click.option(
+    "--catalog",
+    "catalog",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Property of the Iceberg catalog; TABLE is NAMESPACE.NAME then.",
+)
+@click.option("--key", type=click.Choice(["binary", "string"]), default="binary", help="Keys.")
+@click.option("--value", type=click.Choice(["binary", "string"]), default="binary", help="Values.")
+@click.option("--columns", metavar="NAME,...", help="Columns of the table, in this order.")
+@click.option("--headers", is_flag=True, help="Keep the headers of records, too.")
+@click.option(
+    "--from",
+    "start",
+    metavar="PLACE",
+    help="Where the table begins: earliest, latest, a time, or offsets as JSON. A place before its "
+    "first offset fills in what is older.",
+)
+@click.option("--until", "end", metavar="PLACE", help="Where this run ends; default: latest.")
+@click.option("--portion-size", callback=parse_size, metavar="SIZE", help="Log bytes of a commit.")
+@click.option("--portion-rows", type=click.IntRange(min=1), metavar="N", help="Rows of a commit.")
+@click.option("--partition-by", metavar="COLUMN,...", help="date, hour, or columns of the table.")
+@click.option("--compression", default="snappy", show_default=True, help="Codec of the files.")
+@click.option("--read-committed", is_flag=True, help="Leave out records of open transactions.")
+@click.option("--append-recreated", is_flag=True, help="Accept a topic that was created again.")
+@click.option("--allow-data-loss", is_flag=True, help="Go on where retention has left a gap.")
+@click.option(
+    "-o",
+    "--option",
+    "further",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Option of the source, such as valueFormat=json.",
+)
+@click.option("--dead-letters", is_flag=True, help="Bad records go into a table beside TABLE.")
+@click.option("--follow", is_flag=True, help="Go on with records as they arrive, until Ctrl-C.")
+@click.option(
+    "--max-delay",
+    type=click.FloatRange(min=0.1),
+    default=60.0,
+    metavar="SECONDS",
+    show_default=True,
+    help="With --follow: the longest time to a commit.",
+)
+@click.option(
+    "--target-size",
+    callback=parse_size,
+    default="128MiB",
+    metavar="SIZE",
+    show_default=True,
+    help="With --follow: commit earlier at so many log bytes.",
+)
+@click.option("--compact", is_flag=True, help="At the end make large files of small ones.")
+@click.option(
+    "--vacuum",
+    type=click.FloatRange(min=0),
+    metavar="HOURS",
+    help="At the end delete files that left the table so long ago, and those of killed runs.",
+)
+@click.option("--master", default="local[*]", show_default=True, help="Spark master.")
+@click.option("-c", "--spark-conf", multiple=True, metavar="NAME=VALUE", help="Spark setting.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+def export(**given: Any) -> int:
+    """Write TOPIC into TABLE, every offset once.
+
+    TABLE is a directory. Run it again to continue where the table ends; it may be killed at any
+    time. The exit code is 0 on success, 3 if another export of the same partitions came first, and
+    1 on any other failure.
+    """
+    try:
+        job = _job(given)
+        spark = _session(given)
+    except (ImportError, ValueError) as error:
+        raise CommandFailed(str(error)) from None
+    except FAILURES as error:
+        raise CommandFailed(failure(error).plainly) from None
+    try:
+        return _run(spark, job, given)
+    finally:
+        spark.stop()
+
+
+def _job(given: Mapping[str, Any]) -> "ExportJob":
+    from spindle.pipeline.export import PortionSize
+    from spindle.pipeline.export.jobs import ExportJob, open_table
+    from spindle.pipeline.export.portions import DEFAULT_PORTION
+    from spindle.pipeline.export.settings import ExportOptions, source_and_settings
+
+    portion = PortionSize(given["portion_size"] or DEFAULT_PORTION.log_bytes, given["portion_rows"])
+    settings = ExportOptions(
+        source="spindle-segments" if given["log_dirs"] else "spindle",
+        key=given["key"],
+        value=given["value"],
+        compression=given["compression"],
+        recreated_topic="append" if given["append_recreated"] else "refuse",
+        portion=portion,
+        begin="latest" if given["start"] == "latest" else "earliest",
+    )
+    if given["partition_by"] is not None:
+        settings["partition_by"] = given["partition_by"]
+    catalog = _pairs("--catalog", given["catalog"]) if given["catalog"] else None
+    options = _source_options(given)
+    # Wrong options are told before Spark starts, which takes seconds.
+    table = open_table(given["table_format"], given["table"], catalog)
+    source_and_settings(options, settings, table)
+    return ExportJob(given["table_format"], given["table"], options, settings, catalog)
+
+
+def _source_options(given: Mapping[str, Any]) -> dict[str, str]:
+    options = {"subscribe": given["topic"]}
+    for name, value in properties_of(given["file"]).items():
+        options[f"kafka.{name}"] = value
+    if given["servers"] is not None:
+        options["kafka.bootstrap.servers"] = given["servers"]
+    if given["log_dirs"]:
+        options["logDirs"] = ",".join(given["log_dirs"])
+    elif "kafka.bootstrap.servers" not in options:
+        raise click.UsageError(
+            "where are the records? Give --bootstrap-server HOST:PORT or --log-dir DIR",
+            click.get_current_context(),
+        )
+    if given["columns"] is not None:
+        options["columns"] = given["columns"]
+    if given["headers"]:
+        options["includeHeaders"] = "true"
+    if given["start"] not in (None, "latest"):
+        options |= place_options("starting", given["topic"], given["start"])
+    if given["end"] is not None:
+        options |= place_options("ending", given["topic"], given["end"])
+    if given["read_committed"]:
+        options["kafka.isolation.level"] = "read_committed"
+    if given["allow_data_loss"]:
+        options["failOnDataLoss"] = "false"
+    if given["dead_letters"]:
+        options["badRecords"] = "dead_letters"
+    return options | _pairs("--option", given["further"])
+
+
+def _session(given: Mapping[str, Any]) -> "SparkSession":
+    from spindle.pipeline.session import get_spark
+
+    conf = _pairs("--spark-conf", given["spark_conf"])
+    return get_spark("spindle export", given["master"], conf, log_level="OFF")
+
+
+def _run(spark: "SparkSession", job: "ExportJob", given: Mapping[str, Any]) -> int:
+    from spindle.pipeline.export import ExportConflict
+
+    try:
+        if given["follow"]:
+            _follow(spark, job, given)
+        else:
+            started = time.monotonic()
+            with progress_bar(not given["as_json"]) as show:
+                job.settings["progress"] = show
+                result = job.run(spark)
+            _show(result, time.monotonic() - started, given["as_json"])
+        _maintain(job, given)
+    except ExportConflict as error:
+        click.echo(f"spindle export: {error}", err=True)
+        return CONFLICT
+    except KeyboardInterrupt:
+        raise
+    except FAILURES as error:
+        raise CommandFailed(failure(error).plainly) from None
+    except Exception as error:
+        if type(error).__module__.startswith(("spindle.", "builtins", "pyspark", "py4j")):
+            raise CommandFailed(cause_text(error)) from None
+        raise
+    return 0
+
+
+def _follow(spark: "SparkSession", job: "ExportJob", given: Mapping[str, Any]) -> None:
+    from spindle.pipeline.export.jobs import FollowSettings, follow_export
+
+    settings = FollowSettings(given["target_size"], int(given["max_delay"] * 1000))
+    stopped = threading.Event()
+
+    def stop(signal_number: int, _: object) -> None:
+        # A second signal ends the process at once: a run that is killed loses nothing.
+        signal.signal(signal_number, signal.SIG_DFL)
+        stopped.set()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, stop)
+    started = time.monotonic()
+    for result in follow_export(spark, job, settings, stopped):
+        _show(result, time.monotonic() - started, given["as_json"])
+        started = time.monotonic()
+
+
+def _maintain(job: "ExportJob", given: Mapping[str, Any]) -> None:
+    from spindle.pipeline.export.maintenance import compact_table, vacuum_table
+
+    where = (job.table_format, job.table, job.catalog)
+    if given["compact"]:
+        before, after = compact_table(*where)
+        if not given["as_json"]:
+            click.echo(f"compacted: {before} small files became {after}")
+    if given["vacuum"] is not None:
+        removed = vacuum_table(*where, hours=given["vacuum"])
+        if not given["as_json"]:
+            click.echo(f"vacuum: {removed} files deleted")
+
+
+def _show(result: "ExportResult", seconds: float, as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps(result_document(result, seconds)))
+    else:
+        click.echo("\n".join(result_lines(result, seconds)))
+
+
+def _pairs(option: str, words: Sequence[str]) -> dict[str, str]:
+    found = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not equals or not name:
+            raise click.BadParameter(f"{option} {word!r}: want NAME=VALUE")
+        found[name] = value
+    return found
+
+
+def cause_text(error: BaseException) -> str:
+    """Return the line that says why an export failed, from the report of a Spark task as well."""
+    text = str(error)
+    _, traceback, rest = text.partition("Traceback (most recent call last)")
+    if not traceback:
+        return text.splitlines()[0] if text else type(error).__name__
+    found = _CAUSE.search(rest)
+    return text.splitlines()[0] if found is None else found[2]

@@ -1,0 +1,53 @@
+"""The words of `--from` and `--until` as options of a data source."""
+
+import json
+from datetime import UTC, datetime
+from typing import Literal
+
+import click
+
+Edge = Literal["starting", "ending"]
+
+
+def place_options(edge: Edge, topic: str, text: str) -> dict[str, str]:
+    """Return the option of the data source for a place in the topics.
+
+    Args:
+        topic: The topic that is exported.
+        text: `earliest`, `latest`, a time in ISO 8601 (UTC if it names no zone), or the offsets as
+            JSON: {"0": 17, "1": 4}.
+
+    Raises:
+        click.BadParameter: the text is none of these.
+    """
+    if text in ("earliest", "latest"):
+        return {f"{edge}Offsets": text}
+    if text.startswith("{"):
+        return {f"{edge}Offsets": json.dumps({topic: _offsets(text)})}
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise click.BadParameter(
+            f"{text!r} is not earliest, latest, a time such as 2026-11-23T12:00 or offsets such as "
+            '{"0": 17}'
+        ) from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    time_ms = int(moment.timestamp() * 1000)
+    if time_ms < 0:
+        raise click.BadParameter(f"{text!r} is before 1970")
+    return {f"{edge}Timestamp": str(time_ms)}
+
+
+def _offsets(text: str) -> dict[str, int]:
+    try:
+        offsets = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise click.BadParameter(f"{text!r} is not JSON: {error}") from None
+    for partition, offset in offsets.items():
+        if not partition.isdecimal() or type(offset) is not int or offset < 0:
+            raise click.BadParameter(
+                f"{text!r}: want offsets by partition, found {partition!r}: {offset!r}"
+            )
+    found: dict[str, int] = offsets
+    return found

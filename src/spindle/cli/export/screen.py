@@ -1,0 +1,106 @@
+"""The progress bar and the result of an export, for people."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from spindle.cli.table import table_lines
+from spindle.common.sizes import size_text
+from spindle.common.uuids import uuid_text
+
+if TYPE_CHECKING:
+    from spindle.pipeline.export.model import ExportProgress, ExportResult
+
+
+@contextmanager
+def progress_bar(is_shown: bool) -> Iterator[Callable[["ExportProgress"], None]]:
+    """Yield the function that shows the progress of one run on standard error.
+
+    Args:
+        is_shown: False shows it on no terminal either.
+    """
+    console = Console(stderr=True)
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=30),
+        TextColumn("{task.percentage:>3.0f}%"),
+        TextColumn("{task.fields[rates]}"),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+    )
+    is_off = not (is_shown and console.is_terminal)
+    with Progress(*columns, console=console, disable=is_off, transient=True) as bar:
+        task = bar.add_task("planning", total=None, rates="")
+        started = time.monotonic()
+
+        def show(progress: "ExportProgress") -> None:
+            seconds = max(time.monotonic() - started, 0.001)
+            portion = min(progress.portions_done + 1, progress.portions_total)
+            bar.update(
+                task,
+                description=f"portion {portion} of {progress.portions_total}",
+                total=progress.offsets_total,
+                completed=progress.offsets_done,
+                rates=(
+                    f"{progress.rows:,} rows, {progress.rows / seconds:,.0f}/s, "
+                    f"{size_text(int(progress.size_bytes / seconds))}/s"
+                ),
+            )
+
+        yield show
+
+
+def result_lines(result: "ExportResult", seconds: float) -> list[str]:
+    """Return the lines about a run: a table of partitions, and their sum."""
+    if result.is_empty:
+        return [f"{result.path}: there is nothing new"]
+    rows = [
+        (str(each.partition), str(each.start_offset), str(each.end_offset), str(each.rows))
+        for each in result.partitions
+    ]
+    letters = []
+    if result.dead_letters:
+        letters = [f"{_count(result.dead_letters, 'record')} could not be decoded: dead letters"]
+    lines = table_lines(("PARTITION", "FROM", "UNTIL", "ROWS"), rows)
+    return [
+        *lines,
+        "",
+        f"{result.path}: {result.rows:,} rows in {_count(result.files, 'file')} and "
+        f"{_count(result.portions, 'commit')}, {size_text(result.size_bytes)}, {seconds:.1f} s "
+        f"({result.rows / max(seconds, 0.001):,.0f} rows/s), version {result.version}",
+        *letters,
+    ]
+
+
+def result_document(result: "ExportResult", seconds: float) -> dict[str, Any]:
+    """Return a run as JSON."""
+    return {
+        "table": result.path,
+        "version": result.version,
+        "rows": result.rows,
+        "files": result.files,
+        "size_bytes": result.size_bytes,
+        "commits": result.portions,
+        "dead_letters": result.dead_letters,
+        "seconds": round(seconds, 3),
+        "partitions": [
+            {
+                "topic": each.partition.topic,
+                "topic_id": uuid_text(each.topic_id),
+                "partition": each.partition.partition,
+                "start_offset": each.start_offset,
+                "end_offset": each.end_offset,
+                "rows": each.rows,
+            }
+            for each in result.partitions
+        ],
+    }
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

@@ -1,0 +1,116 @@
+"""`spindle export` up to the session: its places, sizes, errors and output."""
+
+import subprocess
+import sys
+
+import click
+import pytest
+
+from spindle.cli.export.command import cause_text
+from spindle.cli.export.places import place_options
+from spindle.cli.export.screen import result_document, result_lines
+from spindle.cli.export.sizes import parse_size
+from spindle.cli.main import run
+from spindle.common.ids import TopicPartition
+from spindle.pipeline.export import ExportedPartition, ExportResult
+
+ADDED = ExportedPartition(TopicPartition("flights", 1), b"a" * 16, 5, 36, 30)
+RESULT = ExportResult("/t", 3, 30, 2, 2048, (ADDED,), 1)
+
+
+def test_places_are_options_of_the_source() -> None:
+    assert place_options("starting", "t", "earliest") == {"startingOffsets": "earliest"}
+    assert place_options("ending", "t", '{"0": 7}') == {"endingOffsets": '{"t": {"0": 7}}'}
+    utc = place_options("starting", "t", "2026-11-23T12:00")
+    assert utc == {"startingTimestamp": "1795435200000"}
+    assert place_options("starting", "t", "2026-11-23T13:00+01:00") == utc
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("soon", "'soon' is not earliest, latest, a time"),
+        ("1969-01-01", "is before 1970"),
+        ('{"0": -4}', "want offsets by partition, found '0': -4"),
+        ("{", "is not JSON"),
+    ],
+)
+def test_a_wrong_place_is_named(text: str, complaint: str) -> None:
+    with pytest.raises(click.BadParameter, match=complaint):
+        place_options("starting", "t", text)
+
+
+def test_sizes_have_binary_units() -> None:
+    context, option = click.Context(click.Command("x")), click.Option(["--size"])
+    for text, size_bytes in (("17", 17), ("2k", 2048), ("512MiB", 2**29), ("1 GB", 2**30)):
+        assert parse_size(context, option, text) == size_bytes
+    assert parse_size(context, option, None) is None
+    for text in ("0", "x", "-1", "1.5G"):
+        with pytest.raises(click.BadParameter, match="not a size above 0"):
+            parse_size(context, option, text)
+
+
+def test_the_result_is_a_table_and_a_sum() -> None:
+    assert result_lines(RESULT, 2.0) == [
+        "PARTITION  FROM  UNTIL  ROWS",
+        "flights-1     5     36    30",
+        "",
+        "/t: 30 rows in 2 files and 1 commit, 2.0 KiB, 2.0 s (15 rows/s), version 3",
+    ]
+    document = result_document(RESULT, 2.0)
+    assert (document["rows"], document["commits"]) == (30, 1)
+    assert document["partitions"][0]["topic_id"] == "YWFhYWFhYWFhYWFhYWFhYQ"
+    assert result_lines(ExportResult("/t", None, 0, 0, 0, ()), 1.0) == ["/t: there is nothing new"]
+
+
+def test_the_cause_in_a_report_of_spark_is_one_line() -> None:
+    report = """An error occurred while calling o1.collect.
+: org.apache.spark.SparkException: Job aborted
+Caused by: PythonException: Traceback (most recent call last):
+  File "worker.py", line 1, in main
+    process()
+spindle.pipeline.errors.DataLoss: offsets 3 to 4 are gone
+
+\tat org.apache.spark.api
+"""
+    assert cause_text(Exception(report)) == "offsets 3 to 4 are gone"
+    assert cause_text(ValueError("short")) == "short"
+    assert cause_text(ValueError()) == "ValueError"
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["export", "t", "/x"], "Give --bootstrap-server HOST:PORT or --log-dir DIR"),
+        (["export", "t", "/x", "-b", "h:1", "--from", "soon"], "'soon' is not earliest"),
+        (["export", "t", "/x", "-b", "h:1", "-o", "valueFormat=xml"], "xml"),
+        (["export", "t", "/x", "-b", "h:1", "--catalog", "uri"], "want NAME=VALUE"),
+        (["export", "t", "/x", "-b", "h:1", "--columns", "a"], "'a' is not a column"),
+        (["export", "t", "/x", "-b", "h:1", "--partition-by", "a"], "partitioned by 'a': want"),
+        (["export", "t", "/x", "-b", "h:1", "--compression", "rar"], "'rar' is none of snappy"),
+        (["export", "t", "/x", "-b", "h:1", "--portion-size", "no"], "not a size above 0"),
+        (["export", "t", "s3://x", "-b", "h:1"], "local and shared file systems only"),
+    ],
+)
+def test_a_wrong_command_line_is_refused_before_spark_starts(
+    words: list[str],
+    complaint: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("SPINDLE_BOOTSTRAP", raising=False)
+    assert run(words) == 1
+    assert complaint in capsys.readouterr().err
+
+
+def test_the_missing_extra_is_named() -> None:
+    program = (
+        "import importlib.util, sys\n"
+        "find_spec = importlib.util.find_spec\n"
+        "importlib.util.find_spec = lambda n: None if n == 'deltalake' else find_spec(n)\n"
+        "from spindle.cli.main import run\n"
+        "sys.exit(run(['export', 't', '/x', '-b', 'h:1']))"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert ended.returncode == 1
+    assert "not installed: deltalake. They belong to the extra spindle-log[spark]" in ended.stderr
