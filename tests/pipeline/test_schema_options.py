@@ -25,6 +25,7 @@ from spindle.pipeline.segments.resuming import read_settings
 from spindle.pipeline.sources.broker_options import broker_read_options
 from spindle.pipeline.sources.broker_planning import plan_tasks
 from spindle.pipeline.sources.broker_reading import read_ranges
+from spindle.pipeline.streaming.reader import BrokerStreamReader
 from spindle.protocol.records.builder import SimpleRecord, build_batch
 
 FLIGHT = record(("id", "int"))
@@ -182,6 +183,18 @@ def test_a_read_through_brokers_is_decoded() -> None:
         (ranges,) = plan_tasks(options)
         found = pa.Table.from_batches(read_ranges(options, ranges))
     assert found.to_pylist() == EXPECTED
+
+
+def test_a_stream_is_decoded() -> None:
+    with WireBroker() as broker:
+        broker.log("t", 0).append(build_batch(records(), 0))
+        reader = BrokerStreamReader(
+            {**READ, "kafka.bootstrap.servers": broker.address, "startingOffsets": "earliest"}
+        )
+        start = reader.initialOffset()
+        end = reader.latestOffset(start, reader.getDefaultReadLimit())
+        batches = [batch for part in reader.partitions(start, end) for batch in reader.read(part)]
+    assert pa.Table.from_batches(batches).to_pylist() == EXPECTED
 
 
 def test_a_read_from_log_directories_is_decoded(tmp_path: Path) -> None:

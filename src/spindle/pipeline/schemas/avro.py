@@ -9,16 +9,20 @@ from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
-from spindle.pipeline.schemas.avro_types import AvroColumn, avro_column
+from spindle.pipeline.schemas.avro_types import UNNAMED, AvroColumn, avro_column, member_name
 from spindle.pipeline.schemas.decoding import Decoded, decoded_rows, shown
 
+_NAMING: Final = ("return_named_type", "return_named_type_override")
 _REFUSALS: Final = (EOFError, IndexError, KeyError, OverflowError, TypeError, ValueError)
 
 
 class _Compiled(NamedTuple):
+    """A parsed schema and its column. `names` makes fastavro name the members of unions."""
+
     schema: Any
     column: AvroColumn
     is_record: bool
+    names: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -84,18 +88,13 @@ def _reader(writer_schema: str, reader_schema: str | None) -> Callable[[bytes], 
     from fastavro.read import SchemaResolutionError
 
     writer = _compiled(writer_schema).schema
-    reader = None if reader_schema is None else _compiled(reader_schema).schema
+    read = _compiled(writer_schema if reader_schema is None else reader_schema)
+    reader = None if reader_schema is None else read.schema
 
     def parse(value: bytes) -> Any:
         stream = io.BytesIO(value)
         try:
-            row = schemaless_reader(
-                stream,
-                writer,
-                reader,
-                return_named_type=True,
-                return_named_type_override=True,
-            )
+            row = schemaless_reader(stream, writer, reader, **read.names)
         except SchemaResolutionError as error:
             raise ValueError(str(error)) from None
         if stream.tell() != len(value):
@@ -121,4 +120,17 @@ def _compiled(text: str) -> _Compiled:
         raise ValueError(f"no Avro schema: {shown(str(error))}") from None
     column = avro_column(schema, named)
     is_record = isinstance(schema, dict) and schema["type"] in ("record", "error")
-    return _Compiled(schema, column, is_record)
+    names = dict.fromkeys(_NAMING, True) if _has_ambiguous_union(schema) else {}
+    return _Compiled(schema, column, is_record, names)
+
+
+def _has_ambiguous_union(schema: Any) -> bool:
+    """Tell whether a union has several named members; fastavro takes longer to name them."""
+    if isinstance(schema, str):
+        return False
+    if isinstance(schema, list):
+        named = [each for each in schema if member_name(each) not in UNNAMED]
+        return len(named) > 1 or any(map(_has_ambiguous_union, schema))
+    inner = [field["type"] for field in schema.get("fields", ())]
+    inner += [schema[key] for key in ("type", "items", "values") if key in schema]
+    return any(map(_has_ambiguous_union, inner))

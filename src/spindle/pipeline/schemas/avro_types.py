@@ -170,7 +170,7 @@ def _map(schema: Any, named: Mapping[str, Any], inside: tuple[str, ...]) -> Avro
 
 def _union(members: Sequence[Any], named: Mapping[str, Any], inside: tuple[str, ...]) -> AvroColumn:
     columns = [
-        (_name(member), avro_column(member, named, inside))
+        (member_name(member), avro_column(member, named, inside))
         for member in members
         if member != "null"
     ]
@@ -192,10 +192,10 @@ def _members(columns: Sequence[tuple[str, AvroColumn]]) -> AvroColumn:
     """
     fields = [(f"member{i}", _stored(column.type)) for i, (_, column) in enumerate(columns)]
     by_name = {name: (f"member{i}", c.convert) for i, (name, c) in enumerate(columns)}
-    are_named = sum(name not in _UNNAMED for name, _ in columns) > 1
+    are_named = sum(name not in UNNAMED for name, _ in columns) > 1
     by_type: dict[type, tuple[str, Convert | None]] = {}
     for name, column in columns:
-        if are_named and name not in _UNNAMED:
+        if are_named and name not in UNNAMED:
             continue
         if column.python_type in by_type:
             names = ", ".join(name for name, _ in columns)
@@ -213,10 +213,11 @@ def _members(columns: Sequence[tuple[str, AvroColumn]]) -> AvroColumn:
     return AvroColumn(pa.struct(fields), object, convert)
 
 
-_UNNAMED: Final = {*_PRIMITIVES, "array", "map"}
+UNNAMED: Final = {*_PRIMITIVES, "array", "map"}
 
 
-def _name(schema: Any) -> str:
+def member_name(schema: Any) -> str:
+    """Return the name by which fastavro tells a member of a union: that of its type."""
     if isinstance(schema, str):
         return schema
     kind = schema["type"]
