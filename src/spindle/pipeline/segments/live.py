@@ -20,6 +20,10 @@ from spindle.common.ids import TopicPartition
 from spindle.pipeline.segments.options import SegmentOptions
 
 
+class NoLocalDirectories(ValueError):
+    """None of the brokers' log directories is on this machine."""
+
+
 @dataclass(frozen=True, slots=True)
 class LiveCluster:
     """Asks the brokers of a cluster; every question opens its own connections."""
@@ -30,7 +34,7 @@ class LiveCluster:
         """Return the options with the brokers' log directories, unless directories are given.
 
         Raises:
-            ValueError: none of the brokers' directories is on this machine.
+            NoLocalDirectories: none of the brokers' directories is on this machine.
             ClientError: no broker can be asked.
         """
         if options.log_directories:
@@ -40,7 +44,7 @@ class LiveCluster:
         paths = [view.path for views in nodes.values() for view in views]
         local = [path for path in dict.fromkeys(paths) if Path(path).is_dir()]
         if not local:
-            raise ValueError(
+            raise NoLocalDirectories(
                 f"none of the log directories of {self} is on this machine "
                 f"({', '.join(paths) or 'it has none'}); name them with the option logDirs"
             )

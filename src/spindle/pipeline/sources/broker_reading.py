@@ -37,7 +37,7 @@ def read_ranges(
     """
     with WireClient(options.client) as client:
         for each in ranges:
-            rows = _BrokerRangeReader(client, options, each, filters or options.row_bounds).rows()
+            rows = BrokerRangeReader(client, options, each, filters or options.row_bounds).rows()
             yield from options.decoding.decoded(rows, each.partition)
 
 
@@ -66,7 +66,9 @@ def settled(options: BrokerReadOptions, ranges: tuple[OffsetRange, ...]) -> tupl
     )
 
 
-class _BrokerRangeReader:
+class BrokerRangeReader:
+    """Fetches one range and decodes what arrives."""
+
     def __init__(
         self,
         client: WireClient,
@@ -75,9 +77,9 @@ class _BrokerRangeReader:
         filters: PushedFilters,
     ) -> None:
         self._client = client
-        self._options = options
-        self._wanted = wanted
-        self._row_filter = _row_filter(wanted, filters)
+        self.options = options
+        self.wanted = wanted
+        self.row_filter = _row_filter(wanted, filters)
         self._fetcher = PartitionFetcher(
             client,
             wanted.partition,
@@ -92,14 +94,14 @@ class _BrokerRangeReader:
         )
 
     def rows(self) -> Iterator[pa.RecordBatch]:
-        start: int | None = self._wanted.start_offset
+        start: int | None = self.wanted.start_offset
         refused = -1
         while start is not None:
             reached = start
             try:
-                for run in self._fetcher.runs(start, self._wanted.end_offset):
+                for run in self._fetcher.runs(start, self.wanted.end_offset):
                     self._check_start(run)
-                    yield from self._decode(run)
+                    yield from self.decode(run)
                     reached = run.next_offset
                 return
             except ApiError as error:
@@ -111,23 +113,22 @@ class _BrokerRangeReader:
                     # The leader reported this offset as available and refused it a second time.
                     raise
             except TopicReplaced as error:
-                self._lost(reached, self._wanted.end_offset, str(error))
+                self._lost(reached, self.wanted.end_offset, str(error))
                 return
 
-    def _decode(self, run: FetchedRun) -> Iterator[pa.RecordBatch]:
+    def decode(self, run: FetchedRun) -> Iterator[pa.RecordBatch]:
+        """Return the rows of whole batches."""
         aborted = None
-        if self._options.reads_committed:
+        if self.options.reads_committed:
             aborted = AbortedTransactions(run.batches.aborted)
         decoder = BatchDecoder(
-            self._wanted.partition,
-            self._options.columns,
-            self._row_filter._replace(
-                start_offset=max(run.start_offset, self._wanted.start_offset)
-            ),
+            self.wanted.partition,
+            self.options.columns,
+            self.row_filter._replace(start_offset=max(run.start_offset, self.wanted.start_offset)),
             aborted=aborted,
-            chunk_bytes=self._options.batch_bytes,
+            chunk_bytes=self.options.batch_bytes,
             corruption=corruption_log(
-                self._options.corrupt_batches, self._wanted.partition, self._options.columns
+                self.options.corrupt_batches, self.wanted.partition, self.options.columns
             ),
         )
         return decoder.decode(run.batches.records)
@@ -136,12 +137,12 @@ class _BrokerRangeReader:
         """Report data loss if the broker read on at a log start beyond the position."""
         first_left = run.batches.log_start_offset
         if first_left > run.start_offset:
-            end = min(first_left, self._wanted.end_offset)
+            end = min(first_left, self.wanted.end_offset)
             self._lost(run.start_offset, end, f"the log now starts at offset {first_left}")
 
     def _after_loss(self, reached: int) -> int | None:
         """Return the offset to continue at after OFFSET_OUT_OF_RANGE, None if nothing is left."""
-        partition, end = self._wanted.partition, self._wanted.end_offset
+        partition, end = self.wanted.partition, self.wanted.end_offset
         first_left = self._client.list_offsets({partition: EARLIEST})[partition].offset
         log_end = self._client.list_offsets({partition: LATEST})[partition].offset
         reason = f"the log now holds offsets {first_left} to {log_end - 1}"
@@ -153,9 +154,9 @@ class _BrokerRangeReader:
         return max(first_left, reached)
 
     def _lost(self, first: int, end: int, reason: str) -> None:
-        if self._options.fail_on_data_loss:
+        if self.options.fail_on_data_loss:
             raise DataLoss(
-                f"offsets {first} to {end - 1} of {self._wanted.partition} cannot be read: "
+                f"offsets {first} to {end - 1} of {self.wanted.partition} cannot be read: "
                 f"{reason}. They were removed by retention, deleted, or lost with their topic. Set "
                 "the option failOnDataLoss=false to read what is left"
             )

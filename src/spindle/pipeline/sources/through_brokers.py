@@ -1,4 +1,4 @@
-"""Read a range of `spindle-segments` through the brokers, where its directory is not at hand."""
+"""Read a range through the brokers, where its log directory is not at hand."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,6 +11,7 @@ from spindle.pipeline.segments.options import SegmentOptions
 from spindle.pipeline.segments.pushdown import PushedFilters
 from spindle.pipeline.segments.ranges import SegmentRange
 from spindle.pipeline.segments.resuming import ReadSettings
+from spindle.pipeline.sources.broker_headers import read_header_range
 from spindle.pipeline.sources.broker_limits import AtPosition, NoMatch
 from spindle.pipeline.sources.broker_options import Assign, BrokerReadOptions
 from spindle.pipeline.sources.broker_ranges import OffsetRange
@@ -27,31 +28,22 @@ class RowsThroughBrokers:
     is_read_committed: bool = False
 
     def __call__(self, piece: SegmentRange, settings: ReadSettings) -> Iterator[pa.RecordBatch]:
-        options = BrokerReadOptions(
-            client=self.client,
-            selection=Assign((piece.partition,)),
-            start=AtPosition(EARLIEST),
-            stop=AtPosition(LATEST),
-            no_match=NoMatch.ERROR,
-            columns=settings.columns,
-            row_bounds=PushedFilters(
-                min_timestamp_ms=settings.min_timestamp_ms,
-                max_timestamp_ms=settings.max_timestamp_ms,
-            ),
-            fail_on_data_loss=settings.fail_on_data_loss,
-            min_partitions=None,
-            max_records_per_partition=None,
-            parallelism=None,
-            batch_bytes=settings.chunk_bytes,
-            fetch_max_bytes=self.client.fetch_max_bytes,
-            isolation_level=READ_COMMITTED if self.is_read_committed else READ_UNCOMMITTED,
-            stall_timeout_ms=_STALL_TIMEOUT_MS,
-            offset_retries=0,
-            offset_retry_interval_ms=0,
-            corrupt_batches=settings.corrupt_batches,
+        options = _options(self.client, self.is_read_committed, piece, settings)
+        return read_ranges(options, (_wanted(piece),))
+
+
+@dataclass(frozen=True, slots=True)
+class BatchesThroughBrokers:
+    """Gives the batches of a range as a walk over its segments would, without their place."""
+
+    client: ClientSettings
+    is_read_committed: bool = False
+
+    def __call__(self, piece: SegmentRange, settings: ReadSettings) -> Iterator[pa.RecordBatch]:
+        options = _options(self.client, self.is_read_committed, piece, settings)
+        return read_header_range(
+            options, _wanted(piece), settings.columns, check_crcs=settings.check_crcs
         )
-        wanted = OffsetRange(piece.partition, piece.topic_id, piece.start_offset, piece.end_offset)
-        return read_ranges(options, (wanted,))
 
 
 def rows_through_brokers(options: SegmentOptions) -> RowsThroughBrokers | None:
@@ -59,3 +51,42 @@ def rows_through_brokers(options: SegmentOptions) -> RowsThroughBrokers | None:
     if options.brokers is None:
         return None
     return RowsThroughBrokers(options.brokers, options.is_read_committed)
+
+
+def batches_through_brokers(options: SegmentOptions) -> BatchesThroughBrokers | None:
+    """Return the way through the brokers that the options name, None if they name none."""
+    if options.brokers is None:
+        return None
+    return BatchesThroughBrokers(options.brokers, options.is_read_committed)
+
+
+def _wanted(piece: SegmentRange) -> OffsetRange:
+    return OffsetRange(piece.partition, piece.topic_id, piece.start_offset, piece.end_offset)
+
+
+def _options(
+    client: ClientSettings, is_read_committed: bool, piece: SegmentRange, settings: ReadSettings
+) -> BrokerReadOptions:
+    return BrokerReadOptions(
+        client=client,
+        selection=Assign((piece.partition,)),
+        start=AtPosition(EARLIEST),
+        stop=AtPosition(LATEST),
+        no_match=NoMatch.ERROR,
+        columns=settings.columns,
+        row_bounds=PushedFilters(
+            min_timestamp_ms=settings.min_timestamp_ms,
+            max_timestamp_ms=settings.max_timestamp_ms,
+        ),
+        fail_on_data_loss=settings.fail_on_data_loss,
+        min_partitions=None,
+        max_records_per_partition=None,
+        parallelism=None,
+        batch_bytes=settings.chunk_bytes,
+        fetch_max_bytes=client.fetch_max_bytes,
+        isolation_level=READ_COMMITTED if is_read_committed else READ_UNCOMMITTED,
+        stall_timeout_ms=_STALL_TIMEOUT_MS,
+        offset_retries=0,
+        offset_retry_interval_ms=0,
+        corrupt_batches=settings.corrupt_batches,
+    )
