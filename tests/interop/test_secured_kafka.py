@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from certificates import certified
+from peers.java_tools import run_in_new_jvm
 from peers.paths import SPINDLE
 from peers.secured_kafka import (
     ODD_USER,
@@ -26,6 +27,8 @@ from peers.secured_kafka import (
 
 from spindle.client.errors import AuthenticationFailed, ClientError, SaslFailed, TlsFailed
 from spindle.client.offsets import READ_UNCOMMITTED
+from spindle.client.security.token_settings import TokenLogin, UnsecuredToken
+from spindle.client.security.tokens import TokenSource
 from spindle.client.wire.cluster import WireClient
 from spindle.client.wire.producer import BlockingProducer
 from spindle.client.wire.reader import Reader
@@ -71,6 +74,20 @@ def produce_and_read(properties: Mapping[str, str], topic: str) -> list[bytes | 
     return values
 
 
+def await_login(properties: Mapping[str, str]) -> None:
+    """Wait until the broker knows a credential that the controller has just stored."""
+    deadline = time.monotonic() + 10
+    while True:
+        try:
+            with WireClient(client_settings(properties)) as client:
+                client.metadata()
+        except SaslFailed:
+            if time.monotonic() > deadline:
+                raise
+        else:
+            return
+
+
 def refused(properties: Mapping[str, str], kind: type[ClientError] = AuthenticationFailed) -> str:
     """Return the text of the refusal, which has to come before any retry."""
     client = WireClient(client_settings(properties), sleep=lambda _: pytest.fail("retried"))
@@ -92,6 +109,42 @@ def test_a_user_name_with_the_separators_of_scram_logs_in(kafka: SecuredKafka) -
     properties = kafka.properties("LOGIN_TLS", **login("SCRAM-SHA-256", ODD_JAAS))
     with WireClient(client_settings(properties)) as client:
         assert len(client.metadata().brokers) == 1
+
+
+def test_a_delegation_token_logs_in(kafka: SecuredKafka, tmp_path: Path) -> None:
+    properties = kafka.properties("LOGIN_TLS", **login("SCRAM-SHA-256"))
+    file = tmp_path / "owner.properties"
+    file.write_text(format_properties(properties))
+    shown = run_in_new_jvm(
+        "delegation-tokens",
+        *("--bootstrap-server", properties["bootstrap.servers"], "--command-config", str(file)),
+        *("--create", "--max-life-time-period", "-1", "--renewer-principal", "User:alice"),
+    ).check()
+    (row,) = [line for line in shown.lines if "User:alice      User:alice" in line]
+    token_id, token_hmac = row.split()[:2]
+    options = {"username": token_id, "password": token_hmac, "tokenauth": "true"}
+    text = jaas("scram.ScramLoginModule", **options)
+    as_token = kafka.properties("LOGIN_TLS", **login("SCRAM-SHA-256", text))
+    await_login(as_token)
+    assert produce_and_read(as_token, "by-token") == [b"0", b"1", b"2"]
+    as_user = login("SCRAM-SHA-256", text.replace('tokenauth="true"', ""))
+    refused(kafka.properties("LOGIN_TLS", **as_user), SaslFailed)
+
+
+def test_a_token_from_a_file_logs_in(kafka: SecuredKafka, tmp_path: Path) -> None:
+    claims = UnsecuredToken('{"sub": "alice"}', lifetime_s=600)
+    (tmp_path / "token").write_text(TokenSource(TokenLogin(claims)).token().text)
+    module = jaas("oauthbearer.OAuthBearerLoginModule")
+    handler = module.split()[0].replace("LoginModule", "LoginCallbackHandler")
+    properties = kafka.properties(
+        "LOGIN_TLS",
+        **login("OAUTHBEARER", module),
+        **{
+            "sasl.login.callback.handler.class": handler,
+            "sasl.oauthbearer.token.endpoint.url": (tmp_path / "token").as_uri(),
+        },
+    )
+    assert produce_and_read(properties, "by-file") == [b"0", b"1", b"2"]
 
 
 @pytest.mark.parametrize("version", ["TLSv1.2", "TLSv1.3"])

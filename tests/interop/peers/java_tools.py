@@ -49,6 +49,7 @@ MAIN_CLASSES = {
     "consumer-perf": f"{TOOLS}.ConsumerPerformance",
     "verifiable-producer": f"{TOOLS}.VerifiableProducer",
     "verifiable-consumer": f"{TOOLS}.VerifiableConsumer",
+    "delegation-tokens": f"{TOOLS}.DelegationTokenCommand",
     "storage": "kafka.tools.StorageTool",
 }
 

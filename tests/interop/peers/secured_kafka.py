@@ -87,6 +87,7 @@ def secured_kafka(folder: Path) -> Iterator[SecuredKafka]:
             **_mechanisms("login_tls", "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER"),
             **_mechanisms("short", "PLAIN,SCRAM-SHA-512,OAUTHBEARER"),
             "listener.name.short.connections.max.reauth.ms": str(SESSION_MS),
+            "delegation.token.secret.key": "secret of the tokens",
         },
     )
     try:
