@@ -67,7 +67,11 @@ class IcebergPlace:
 
     def create(self, schema: "pa.Schema", partition_by: tuple[str, ...]) -> "Table":
         """Make an empty table, or return the one that another process has made."""
-        from pyiceberg.exceptions import NamespaceAlreadyExistsError, TableAlreadyExistsError
+        from pyiceberg.exceptions import (
+            CommitFailedException,
+            NamespaceAlreadyExistsError,
+            TableAlreadyExistsError,
+        )
 
         catalog = self.open_catalog()
         try:
@@ -86,7 +90,7 @@ class IcebergPlace:
                 for name in partition_by:
                     spec.add_identity(name)
             return table.commit_transaction()
-        except TableAlreadyExistsError:
+        except (TableAlreadyExistsError, CommitFailedException):
             return catalog.load_table(self.identifier)
 
     def _has_no_catalog_yet(self) -> bool:

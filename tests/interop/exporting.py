@@ -1,0 +1,52 @@
+"""A process that exports a topic again and again until it is killed; the tasks run in it.
+
+Without Spark a process starts in a second, so that a test can kill many of them.
+
+    python exporting.py BOOTSTRAP TOPIC FORMAT TABLE [once]
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from spindle.pipeline.export import exporter
+from spindle.pipeline.export.jobs import open_table
+from spindle.pipeline.export.model import ExportConflict, ExportSource, PlannedRange, WrittenFile
+from spindle.pipeline.export.parquet_files import FileSettings, write_range
+from spindle.pipeline.export.portions import PortionSize
+from spindle.pipeline.export.settings import ExportOptions, source_and_settings
+
+
+def write_files(
+    _: Any,
+    source: ExportSource,
+    portion: Sequence[PlannedRange],
+    settings: FileSettings,
+    report: Callable[..., None],
+) -> list[WrittenFile]:
+    tasks = source.tasks(portion)
+    return [
+        file for task in tasks for piece in task for file in write_range(source, piece, settings, 0)
+    ]
+
+
+def main(bootstrap: str, topic: str, table_format: Any, path: str, *once: str) -> None:
+    exporter.write_files = write_files  # type: ignore[attr-defined]
+    options = {"kafka.bootstrap.servers": bootstrap, "subscribe": topic}
+    settings = ExportOptions(source="spindle", portion=PortionSize(offsets=200))
+    while True:
+        table = open_table(table_format, path)
+        source, chosen = source_and_settings(options, settings, table)
+        try:
+            result = exporter.run_export(None, source, table, chosen)  # type: ignore[arg-type]
+            print("exported", result.rows, flush=True)
+        except ExportConflict:
+            print("conflict", flush=True)
+        else:
+            if once:
+                return
+
+
+main(*sys.argv[1:])

@@ -1,0 +1,43 @@
+"""The rows and files of exported tables, as readers without Spark see them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import pyarrow.dataset as ds
+from deltalake import DeltaTable
+
+from spindle.pipeline.export.jobs import open_table
+
+TableFormat = Literal["delta", "iceberg", "parquet"]
+
+
+def rows_of(table_format: TableFormat, path: Path) -> Any:
+    if table_format == "delta":
+        return DeltaTable(path).to_pyarrow_table()
+    if table_format == "iceberg":
+        from spindle.pipeline.export.iceberg_catalog import iceberg_place
+
+        table = iceberg_place(path, None).load()
+        assert table is not None
+        return table.scan().to_arrow()
+    return ds.dataset(path, partitioning="hive").to_table()
+
+
+def values_of(table_format: TableFormat, path: Path) -> Mapping[int, list[bytes]]:
+    """Return the values of each partition in the order of their offsets."""
+    rows = rows_of(table_format, path).select(["partition", "offset", "value"])
+    found: dict[int, list[bytes]] = defaultdict(list)
+    for row in rows.sort_by([("partition", "ascending"), ("offset", "ascending")]).to_pylist():
+        found[row["partition"]].append(row["value"])
+    return found
+
+
+def files_without_a_table(table_format: TableFormat, path: Path) -> set[str]:
+    """Return the Parquet files below a table to which no version of it refers."""
+    known = {Path(name).name for name in open_table(table_format, path).known_files()}
+    found = {file.name for file in path.rglob("*.parquet*") if "_delta_log" not in file.parts}
+    return found - known

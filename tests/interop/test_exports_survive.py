@@ -1,0 +1,111 @@
+"""Exports under traffic, two at a time, killed at any time: the table has every record once."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from peers.clients import create
+from peers.exported_rows import TableFormat, files_without_a_table, values_of
+from peers.node import Node
+from peers.paths import SPINDLE
+from peers.steady_input import SteadyInput
+
+pytestmark = pytest.mark.timeout(300)
+PARTITIONS = 4
+KILLS = 5
+FORMATS = ("delta", "iceberg", "parquet")
+EXPORTING = Path(__file__).with_name("exporting.py")
+LIMIT_S = 120.0
+
+
+@pytest.fixture(scope="module", params=["candidate"])
+def node(tmp_path_factory: pytest.TempPathFactory, candidate_class: type[Node]) -> Iterator[Node]:
+    node = candidate_class(tmp_path_factory.mktemp("exports") / "node")
+    try:
+        with node:
+            yield node
+    finally:
+        node.remove()
+
+
+class Exporting:
+    """A process that exports until it is killed."""
+
+    def __init__(self, *words: str) -> None:
+        command = [sys.executable, str(EXPORTING), *words]
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+    def wait_for_a_run(self) -> None:
+        assert self._process.stdout is not None
+        assert self._process.stdout.readline(), "the exporter ended"
+
+    def kill(self) -> None:
+        self._process.send_signal(signal.SIGKILL)
+        self._process.wait()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+        assert self._process.returncode == -signal.SIGKILL, "it ended by itself"
+
+
+@pytest.mark.parametrize("table_format", FORMATS)
+def test_two_exporters_that_are_killed_write_every_record_once(
+    node: Node, tmp_path: Path, table_format: TableFormat
+) -> None:
+    topic, table = f"killed-{table_format}", tmp_path / "warehouse" / "table"
+    create(node, topic, PARTITIONS)
+    words = (node.bootstrap, topic, table_format, str(table))
+    chance = random.Random(table_format)
+    with SteadyInput(node.bootstrap, topic, PARTITIONS) as traffic:
+        running = [Exporting(*words), Exporting(*words)]
+        for number in range(KILLS):
+            victim = running.pop(0)
+            victim.wait_for_a_run()
+            # Any moment of a run will do: the pause chooses one, and no result depends on it.
+            time.sleep(chance.random() * 0.5)
+            victim.kill()
+            if number < KILLS - 1:
+                running.append(Exporting(*words))
+        running[0].wait_for_a_run()
+        running[0].kill()
+    subprocess.run(
+        [sys.executable, str(EXPORTING), *words, "once"], check=True, stdout=subprocess.PIPE
+    )
+    found = values_of(table_format, table)
+    assert sum(map(len, found.values())) > 100
+    assert dict(found) == dict(traffic.written)
+    assert files_without_a_table(table_format, table) == set()
+
+
+@pytest.mark.parametrize("table_format", FORMATS)
+def test_the_command_goes_on_where_it_was_killed(
+    node: Node, tmp_path: Path, table_format: TableFormat
+) -> None:
+    topic, table = f"command-{table_format}", tmp_path / "warehouse" / "table"
+    create(node, topic, PARTITIONS)
+    with SteadyInput(node.bootstrap, topic, PARTITIONS, 4000) as traffic:
+        time.sleep(2)
+    command = [
+        str(SPINDLE), "export", topic, str(table), "-b", node.bootstrap, "--format", table_format,
+        "--portion-rows", "200", "--master", "local[2]", "-c", "spark.driver.memory=1g", "--json",
+    ]  # fmt: skip
+    first = subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True)
+    deadline = time.monotonic() + LIMIT_S
+    while not list(table.rglob("*.parquet")) and first.poll() is None:
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+    os.killpg(first.pid, signal.SIGKILL)
+    first.wait()
+    assert first.stdout is not None
+    first.stdout.close()
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert dict(values_of(table_format, table)) == dict(traffic.written)
+    assert files_without_a_table(table_format, table) == set()
