@@ -110,8 +110,8 @@ def test_the_test_of_the_exactly_once_application_passes() -> None:
 
 
 def test_every_example_is_described() -> None:
-    described = set(re.findall(r"\]\((\w+\.py)\)", (EXAMPLES / "README.md").read_text()))
-    assert described == {path.name for path in EXAMPLES.glob("*.py")}
+    described = set(re.findall(r"\]\((\w+\.\w+)\)", (EXAMPLES / "README.md").read_text()))
+    assert described == {path.name for path in EXAMPLES.glob("*.*")} - {"README.md"}
 
 
 # -- deploy
