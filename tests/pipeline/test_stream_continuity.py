@@ -9,6 +9,7 @@ from spindle.pipeline.streaming.continuity import (
     after_retention,
     check_checkpoint,
     continue_from,
+    start_of_first_batch,
     starts_of,
     until_target,
 )
@@ -79,6 +80,13 @@ def test_a_batch_that_is_repeated_starts_where_it_started() -> None:
     start = StreamPosition({A0: 5, B0: 2}, {"a": OLD, "b": OLD})
     end = StreamPosition({A0: 9, A1: 4, B0: 3}, {"a": OLD, "b": NEW})
     assert starts_of(start, end) == {A0: 5, A1: 0, B0: 0}
+
+
+def test_only_the_end_of_a_first_batch_knows_its_start() -> None:
+    end = StreamPosition({A0: 9}, {"a": OLD}, "c", {A0: 4})
+    assert starts_of(start_of_first_batch(end), end) == {A0: 4}
+    with pytest.raises(ValueError, match="which the kafka source has planned and not finished"):
+        start_of_first_batch(StreamPosition({A0: 9}))
 
 
 def test_a_target_holds_partitions_that_were_added_later_and_topics_created_again() -> None:

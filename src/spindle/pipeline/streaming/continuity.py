@@ -87,6 +87,21 @@ def starts_of(position: StreamPosition, end: StreamPosition) -> dict[TopicPartit
     }
 
 
+def start_of_first_batch(end: StreamPosition) -> StreamPosition:
+    """Return where the first batch of a stream starts, which its end says.
+
+    Raises:
+        ValueError: the end was planned by the `kafka` source, which stores the start elsewhere.
+    """
+    if end.first_start is None:
+        raise ValueError(
+            "the checkpoint has one batch, which the kafka source has planned and not finished, "
+            "and only that source knows where it starts. Finish the batch with the kafka source, "
+            "or choose another checkpointLocation"
+        )
+    return StreamPosition(end.first_start, end.topic_ids, end.cluster_id)
+
+
 def continue_from(
     position: StreamPosition,
     available: AvailableOffsets,

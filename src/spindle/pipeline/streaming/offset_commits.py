@@ -36,6 +36,8 @@ class OffsetCommits:
             return
         self._tried = offsets
         try:
+            # Between two batches brokers close idle connections; the metadata finds a new one.
+            self._client.metadata(())
             commit_offsets(self._client, self._group, offsets)
         except (ApiError, ClientError) as error:
             _LOG.warning(

@@ -33,6 +33,7 @@ from spindle.pipeline.streaming.continuity import (
     after_retention,
     check_checkpoint,
     continue_from,
+    start_of_first_batch,
     starts_of,
     until_target,
 )
@@ -123,8 +124,7 @@ class StreamPlanner:
             ValueError: the checkpoint does not belong to this stream.
             ApiError, ClientError: the brokers refuse, or cannot be reached.
         """
-        first = StreamPosition(end.first_start or {}, end.topic_ids) if start is None else start
-        starts = starts_of(first, end)
+        starts = starts_of(start or start_of_first_batch(end), end)
         wanted = {p: stop for p, stop in end.offsets.items() if stop > starts[p]}
         if not wanted:
             return []
