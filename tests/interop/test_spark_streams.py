@@ -58,7 +58,10 @@ def node(
     candidate_class: type[Node],
 ) -> Any:
     node_class = candidate_class if request.param == "candidate" else KafkaNode
-    one = node_class(tmp_path_factory.mktemp("streams") / "node")
+    # The timestamps of the records are old, and retention would remove them after five minutes.
+    one = node_class(
+        tmp_path_factory.mktemp("streams") / "node", overrides={"log.retention.ms": "-1"}
+    )
     try:
         with one:
             yield one
