@@ -22,7 +22,7 @@ T0 = TopicPartition("topic", 0)
 
 @pytest.fixture
 def replica(tmp_path: Path) -> ReplicaWriter:
-    writer = ReplicaWriter(format_directory(tmp_path / "d1"), T0)
+    writer = ReplicaWriter(format_directory(tmp_path / "d1", cluster_id="wire-broker"), T0)
     writer.append_records(simple_records(100))
     return writer
 
