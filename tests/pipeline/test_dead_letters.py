@@ -7,9 +7,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
+from deltalake import DeltaTable
 from export_doubles import FORMATS, rows_of, table_of
 from log_directory_files import ReplicaWriter, format_directory
 
+from spindle.common.errors import CorruptLog
 from spindle.common.ids import TopicPartition
 from spindle.pipeline.export import ExportConflict, ExportRefused, exporter
 from spindle.pipeline.export.dead_letters import dead_letters_of
@@ -58,6 +60,7 @@ class Exports:
         offsets: int = 5,
         bad_records: str = "dead_letters",
         before_commit: Callable[[str, int], object] = lambda table, number: None,
+        **more: str,
     ) -> ExportResult:
         """Run an export in this process.
 
@@ -67,6 +70,7 @@ class Exports:
         options = {
             "logDirs": f"{self.root}/d*", "subscribe": "t", "columns": "partition,offset,value",
             "valueFormat": "json", "valueSchema": schema, "badRecords": bad_records,
+            **more,
         }  # fmt: skip
         table = table_of(self.format, self.path)
         given: ExportOptions = {"portion": PortionSize(offsets=offsets)}
@@ -259,3 +263,23 @@ def test_inference_that_is_not_possible_is_refused(
     }  # fmt: skip
     with pytest.raises(ValueError, match=complaint):
         source_and_settings(given, {}, table_of("delta", delta_exports.path))
+
+
+def test_a_corrupt_batch_is_a_dead_letter(delta_exports: Exports) -> None:
+    delta_exports.append(b'{"id": 20}')
+    (segment,) = delta_exports.writers[0].path.glob("*.log")
+    delta_exports.writers[0].roll()
+    delta_exports.append(b'{"id": 21}')
+    whole = segment.read_bytes()
+    place = whole.index(b'{"id": 20}')
+    segment.write_bytes(whole[:place] + b"?" + whole[place + 1 :])
+    with pytest.raises(CorruptLog):
+        delta_exports.run(offsets=1000)
+    delta_exports.run(offsets=1000, corruptBatches="dead_letters")
+    letters = DeltaTable(dead_letters_of(str(delta_exports.path))).to_pyarrow_table().to_pylist()
+    (letter,) = [each for each in letters if each["offset"] == 20]
+    assert letter["reason"].startswith("corrupt batch: ")
+    assert b'?"id": 20}' in letter["value"]
+    rows = rows_of("delta", delta_exports.path).to_pylist()
+    assert sorted(row["offset"] for row in rows if row["partition"] == 0)[-2:] == [19, 21]
+    assert list(delta_exports.columns()) == ["partition", "offset", "id"]

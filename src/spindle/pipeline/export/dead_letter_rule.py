@@ -10,6 +10,8 @@ import pyarrow.compute as pc
 from spindle.pipeline.export.continuation import key_of
 from spindle.pipeline.export.model import Coverage, ExportRefused, PartitionIdentity, PlannedRange
 from spindle.pipeline.export.row_format import RowFormat
+from spindle.pipeline.records.columns import CORRUPTION_COLUMN
+from spindle.pipeline.schemas.decoding import merged_errors
 
 RAW_COLUMNS: Final = ("topic", "partition", "offset", "timestamp", "key", "value")
 """The columns of a record that its dead letter keeps."""
@@ -44,6 +46,7 @@ class DeadLetterRule:
             ExportRefused: a record is bad that an earlier run has decided to be good, because the
                 schema has changed between the runs.
         """
+        batch, reasons = _with_corrupt_batches(batch, reasons)
         decided = self.decided.get(key_of(piece))
         if reasons is None and decided is None:
             return None, None
@@ -62,11 +65,29 @@ class DeadLetterRule:
                 raise ExportRefused(
                     f"{piece.partition} offset {offsets[row]} cannot be decoded ({reasons[row]}), "
                     "but the run before this one, which was killed, could decode it. Finish that "
-                    "export with its schema first"
+                    "export with its schema first (option valueSchema)"
                 )
             is_dead = pc.or_(pc.and_not(is_bad, is_decided), was_dead)
             is_new = pc.and_not(is_bad, is_decided)
         return pc.invert(is_dead), _letters(batch, reasons, is_new)
+
+
+def _with_corrupt_batches(batch: Any, reasons: Any | None) -> tuple[Any, Any | None]:
+    """Return the rows with the bytes of corrupt batches as values, and the reasons with theirs.
+
+    A row that stands for a corrupt batch has the first offset that is missing.
+    """
+    if CORRUPTION_COLUMN not in batch.schema.names:
+        return batch, reasons
+    corruption = batch.column(CORRUPTION_COLUMN)
+    if corruption.null_count == len(corruption):
+        return batch, reasons
+    findings = pc.binary_join_element_wise(
+        "corrupt batch", pc.struct_field(corruption, "reason"), ": "
+    )
+    value = pc.coalesce(batch.column("value"), pc.struct_field(corruption, "data"))
+    batch = batch.set_column(batch.schema.get_field_index("value"), "value", value)
+    return batch, merged_errors(findings, reasons)
 
 
 def _letters(batch: Any, reasons: Any | None, is_new: Any) -> Any | None:

@@ -320,6 +320,8 @@ class _TimeRange:
     def add(self, batch: pa.RecordBatch) -> None:
         found = pc.min_max(batch.column("timestamp").cast(pa.int64()))
         least, greatest = found["min"].as_py(), found["max"].as_py()
+        if least is None or greatest is None:  # rows of corrupt batches have no time
+            return
         self._least = least if self._least is None else min(self._least, least)
         self._greatest = greatest if self._greatest is None else max(self._greatest, greatest)
 

@@ -88,6 +88,8 @@ def raw_source(options: Mapping[str, str], given: ExportOptions) -> ExportSource
 
 def _raw_source(options: Mapping[str, str], given: ExportOptions) -> tuple[str, dict[str, str]]:
     raw = {name: text for name, text in options.items() if name.lower() not in _DECODING}
+    if _takes_corrupt_batches(options):
+        raw = {name: text for name, text in raw.items() if name.lower() != "corruptbatches"}
     return given.get("source", "spindle-segments"), raw
 
 
@@ -97,8 +99,8 @@ def source_and_settings(
     """Return what an export reads and how it writes that.
 
     Args:
-        options: Those of the data source. `badRecords` may also be `dead_letters`, and
-            `valueSchema` may be `infer`.
+        options: Those of the data source. `badRecords` and `corruptBatches` may also be
+            `dead_letters`, and `valueSchema` may be `infer`.
         table: The table before the export.
 
     Raises:
@@ -111,11 +113,13 @@ def source_and_settings(
     if is_inferred:
         options = with_inferred_schema(options, source, table)
     decoding = row_decoding(options, (*BAD_RECORDS, DEAD_LETTERS))
-    has_dead_letters = bad_records(options) == DEAD_LETTERS
+    takes_corrupt = _takes_corrupt_batches(options)
+    has_dead_letters = takes_corrupt or bad_records(options) == DEAD_LETTERS
     if has_dead_letters:
         read = [*columns, *(each for each in RAW_COLUMNS if each not in columns)]
         raw = {each: text for each, text in raw.items() if each.lower() != "columns"}
-        source = export_source(name, {**raw, "columns": ",".join(read)})
+        corrupt = {"corruptBatches": "permissive"} if takes_corrupt else {}
+        source = export_source(name, {**raw, **corrupt, "columns": ",".join(read)})
     settings = ExportSettings(
         row_format(columns, given.get("key", "binary"), given.get("value", "binary"), decoding),
         given.get("compression", "snappy"),
@@ -128,3 +132,8 @@ def source_and_settings(
     )
     settings.partitioning.schema(settings.row_format.schema())
     return source, settings
+
+
+def _takes_corrupt_batches(options: Mapping[str, str]) -> bool:
+    given = {name.lower(): text for name, text in options.items()}
+    return given.get("corruptbatches", "").strip().lower() == DEAD_LETTERS
