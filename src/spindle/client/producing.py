@@ -1,5 +1,6 @@
 """Produce requests with complete record batches for one partition (KIP-516: topic ids)."""
 
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from spindle.client.errors import raise_for
@@ -38,6 +39,26 @@ def produce_request(
         topic_id=topic_id, name=partition.topic, partition_data=[data]
     )
     return ProduceRequest(acks=acks, timeout_ms=timeout_ms, topic_data=[topic])
+
+
+def produce_batches_request(
+    batches: Mapping[TopicPartition, Bytes],
+    *,
+    acks: int,
+    timeout_ms: int,
+    transactional_id: str | None = None,
+) -> ProduceRequest:
+    """Return a request with one batch for each partition; topics are named, not by their ids."""
+    topics: dict[str, ProduceRequest.TopicProduceData] = {}
+    for (name, partition), data in batches.items():
+        topic = topics.setdefault(name, ProduceRequest.TopicProduceData(name=name))
+        topic.partition_data.append(topic.PartitionProduceData(index=partition, records=data))
+    return ProduceRequest(
+        transactional_id=transactional_id,
+        acks=acks,
+        timeout_ms=timeout_ms,
+        topic_data=list(topics.values()),
+    )
 
 
 def last_version(topic_id: Uuid) -> int | None:

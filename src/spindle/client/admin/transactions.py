@@ -97,6 +97,7 @@ def list_transactions(
     client: WireClient,
     *,
     producer_ids: Iterable[int] = (),
+    states: Iterable[str] = (),
     min_duration_ms: int = NO_DURATION_FILTER,
     id_pattern: str | None = None,
 ) -> list[TransactionListing]:
@@ -104,6 +105,7 @@ def list_transactions(
 
     Args:
         producer_ids: only those with one of these producer ids; all if it is empty.
+        states: only those in one of these states (`Ongoing`, ...); all if it is empty.
         min_duration_ms: only those with a transaction that runs longer; negative for all.
         id_pattern: only those whose whole id matches this expression (RE2).
 
@@ -113,6 +115,7 @@ def list_transactions(
     """
     request = ListTransactionsRequest(
         producer_id_filters=list(producer_ids),
+        state_filters=list(states),
         duration_filter=min_duration_ms,
         transactional_id_pattern=id_pattern or None,
     )

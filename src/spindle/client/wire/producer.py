@@ -1,10 +1,12 @@
 """Send records in idempotent batches, one request at a time (KIP-98)."""
 
+import contextlib
 from collections.abc import Sequence
 from typing import Final
 
 from spindle.client.errors import UnsupportedByPeer, raise_for
 from spindle.client.producing import ACKS_ALL, Appended, produce_request
+from spindle.client.transactions import ProducerIdentity
 from spindle.client.wire.cluster import WireClient
 from spindle.common.ids import TopicPartition
 from spindle.protocol.api import TOPIC_IDS_FROM, ApiKey
@@ -18,6 +20,26 @@ from spindle.protocol.records.builder import SimpleRecord, build_batch
 _SEQUENCE_MASK: Final = 0x7FFFFFFF
 _TRANSACTION_TIMEOUT_MS: Final = 0x7FFFFFFF
 _LAST_VERSION_BY_NAME: Final = TOPIC_IDS_FROM[ApiKey.PRODUCE] - 1
+
+
+def idempotent_producer(client: WireClient) -> ProducerIdentity:
+    """Return the identity of a new producer without transactions.
+
+    Raises:
+        UnsupportedByPeer: the brokers know no idempotent producers.
+        ApiError: the broker refused.
+        ClientError: no broker could be asked.
+    """
+    request = InitProducerIdRequest(
+        transactional_id=None, transaction_timeout_ms=_TRANSACTION_TIMEOUT_MS
+    )
+
+    def attempt() -> ProducerIdentity:
+        answer = client.ask(request, InitProducerIdResponse)
+        raise_for(answer.error_code, "InitProducerId")
+        return ProducerIdentity(answer.producer_id, answer.producer_epoch)
+
+    return client.retrying(attempt)
 
 
 class BlockingProducer:
@@ -66,21 +88,8 @@ class BlockingProducer:
     def _start(self) -> None:
         if self._started or self._acks != ACKS_ALL:
             return
-        request = InitProducerIdRequest(
-            transactional_id=None, transaction_timeout_ms=_TRANSACTION_TIMEOUT_MS
-        )
-
-        def attempt() -> InitProducerIdResponse:
-            answer = self._client.ask(request, InitProducerIdResponse)
-            raise_for(answer.error_code, "InitProducerId")
-            return answer
-
-        try:
-            answer = self._client.retrying(attempt)
-        except UnsupportedByPeer:
-            self._started = True
-            return
-        self._producer_id, self._producer_epoch = answer.producer_id, answer.producer_epoch
+        with contextlib.suppress(UnsupportedByPeer):
+            self._producer_id, self._producer_epoch = idempotent_producer(self._client)
         self._started = True
 
     def _send_blindly(self, partition: TopicPartition, batch: bytes) -> None:

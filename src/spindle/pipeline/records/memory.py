@@ -137,6 +137,18 @@ def little_uint32_at(typing_context: Any, address: Any) -> Any:
 
 
 @_instruction
+def put_byte(typing_context: Any, address: Any, value: Any) -> Any:
+    """Store the lowest eight bits of a number at an address."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        target = builder.inttoptr(arguments[0], _BYTE.as_pointer())
+        builder.store(builder.trunc(arguments[1], _BYTE), target)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64), generate
+
+
+@_instruction
 def copy(typing_context: Any, target: Any, source: Any, size_bytes: Any) -> Any:
     """Copy bytes between addresses with memcpy."""
 

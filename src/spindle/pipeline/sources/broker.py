@@ -18,7 +18,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import SparkSession
-from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceReader,
+    DataSourceStreamArrowWriter,
+    Filter,
+    InputPartition,
+)
 from pyspark.sql.types import StructType
 
 from spindle.pipeline.parallelism import executor_cores, with_cores
@@ -95,6 +101,16 @@ class BrokerDataSource(BatchReadOnly):
 
     def streamReader(self, schema: StructType) -> BrokerStreamReader:
         return BrokerStreamReader(self.options)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        from spindle.pipeline.sink.writers import batch_writer
+
+        return batch_writer(self.options, schema, overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
+        from spindle.pipeline.sink.writers import stream_writer
+
+        return stream_writer(self.options, schema, overwrite)
 
 
 class FilteringBrokerDataSource(BrokerDataSource):

@@ -9,7 +9,12 @@ from typing import Any, Final, NoReturn
 
 import pyspark
 from pyspark.errors import PySparkNotImplementedError
-from pyspark.sql.datasource import DataSource, DataSourceStreamReader
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
 from pyspark.sql.types import StructType
 
 _JAR: Final = (
@@ -31,10 +36,10 @@ class BatchReadOnly(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         return RefusedStream(self.name())
 
-    def writer(self, schema: StructType, overwrite: bool) -> NoReturn:
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         _refuse(_NO_WRITE, self.name())
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> NoReturn:
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         _refuse(_NO_WRITE, self.name())
 
 

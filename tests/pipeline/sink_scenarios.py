@@ -1,0 +1,356 @@
+"""Deaths and delays between the first task of a batch and Spark's note that it is done.
+
+`test_sink_crashes` runs these scenarios on Spindle, the interop tests run them on Apache Kafka.
+"""
+
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import pytest
+from sink_run import Crash, SinkRun, crash_after
+
+from spindle.client.admin.transactions import describe_transaction, terminate_transaction
+from spindle.client.transactions import TransactionEnd
+from spindle.pipeline.sink import driver
+from spindle.pipeline.sink.errors import InputChanged, OutcomeUnknown, SinkError, SinkReplaced
+from spindle.pipeline.sink.register import QueryRegister
+
+Scenario = Callable[[SinkRun, pytest.MonkeyPatch], None]
+
+PARTS = (("a", "b", "c"), ("d", "e"), ("f",), ())
+ALL = sorted(value for part in PARTS for value in part)
+WAIT_S = 30.0
+
+
+def check_once(run: SinkRun, expected: list[str] = ALL) -> None:
+    assert run.committed() == expected
+    assert run.open_transactions() == []
+
+
+def rows_are_visible_when_the_driver_commits(run: SinkRun, patch: pytest.MonkeyPatch) -> None:
+    results = run.tasks(0, PARTS)
+    assert run.committed() == []
+    assert len(run.open_transactions()) == 3
+    run.commit(results)
+    check_once(run)
+    run.batch(1, [["g"], []])
+    check_once(run, [*ALL, "g"])
+
+
+def a_task_dies_while_it_writes(run: SinkRun, patch: pytest.MonkeyPatch) -> None:
+    first = run.task(0, 0, PARTS[0])
+    with patch.context() as inner:
+        # Neither the rows' end nor the abort of the transaction happens.
+        crash_after(inner, QueryRegister, "read", 0)
+        inner.setattr("spindle.pipeline.sink.task.ProducerTransaction.end", _never_called)
+        with pytest.raises(Crash):
+            run.task(0, 1, PARTS[1])
+    results = [first, run.task(0, 1, PARTS[1], attempt=1), run.task(0, 2, PARTS[2])]
+    run.commit(results)
+    check_once(run)
+
+
+def _never_called(*_: object, **__: object) -> None:
+    raise Crash
+
+
+def the_driver_dies_before_the_decision(run: SinkRun, patch: pytest.MonkeyPatch) -> None:
+    run.tasks(0, PARTS)
+    run.restarted("second").batch(0, PARTS)
+    check_once(run)
+
+
+def the_driver_dies_while_it_decides(run: SinkRun, patch: pytest.MonkeyPatch) -> None:
+    results = run.tasks(0, PARTS)
+    with patch.context() as inner:
+        inner.setattr("spindle.pipeline.sink.register.ProducerTransaction.end", _never_called)
+        with pytest.raises(Crash):
+            run.commit(results)
+    run.restarted("second").batch(0, PARTS)
+    check_once(run)
+
+
+def _die_in_the_middle(run: SinkRun, patch: pytest.MonkeyPatch, ended: int) -> None:
+    results = run.tasks(0, PARTS)
+    with patch.context() as inner:
+        crash_after(inner, QueryRegister, "finish", ended)
+        with pytest.raises(Crash):
+            run.commit(results)
+
+
+def the_driver_dies_after_the_decision(run: SinkRun, patch: pytest.MonkeyPatch) -> None:
+    _die_in_the_middle(run, patch, 0)
+    assert run.committed() == []
+    _replay_writes_nothing(run)
+
+
+def the_driver_dies_between_two_commits(run: SinkRun, patch: pytest.MonkeyPatch) -> None:
+    _die_in_the_middle(run, patch, 2)
+    _replay_writes_nothing(run)
+
+
+def the_driver_dies_before_spark_notes_the_batch(run: SinkRun, patch: pytest.MonkeyPatch) -> None:
+    run.commit(run.tasks(0, PARTS))
+    _replay_writes_nothing(run)
+
+
+def _replay_writes_nothing(run: SinkRun) -> None:
+    second = run.restarted("second")
+    results = second.tasks(0, [["other"], ["rows"], [], ["too"]])
+    assert all(each is not None and each.identity is None for each in results)
+    second.commit(results)
+    check_once(run)
+    second.batch(1, [["g"]])
+    check_once(run, [*ALL, "g"])
+
+
+def the_recovering_run_dies_too(run: SinkRun, patch: pytest.MonkeyPatch) -> None:
+    _die_in_the_middle(run, patch, 1)
+    with patch.context() as inner:
+        crash_after(inner, QueryRegister, "finish", 2)
+        with pytest.raises(Crash):
+            run.restarted("second").task(0, 0, PARTS[0])
+    third = run.restarted("third")
+    third.batch(0, PARTS)
+    check_once(run)
+
+
+def _expire(run: SinkRun, task: int) -> None:
+    """Wait until the coordinator has aborted the transaction of a task."""
+
+    def state(register: QueryRegister) -> str:
+        name = register.transactional_id(run.run, f"{task}-0")
+        return describe_transaction(register.client, name).state
+
+    deadline = time.monotonic() + WAIT_S
+    while run.ask_register(state) != "CompleteAbort":
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def _partly_expired(run: SinkRun, patch: pytest.MonkeyPatch) -> None:
+    """Decide a batch, commit its first transaction, and let the third one expire."""
+    results = [
+        run.task(0, 0, PARTS[0]),
+        run.task(0, 1, PARTS[1]),
+        run.with_options(transaction_timeout_ms="1000").task(0, 2, PARTS[2]),
+        run.task(0, 3, PARTS[3]),
+    ]
+    with patch.context() as inner:
+        crash_after(inner, QueryRegister, "finish", 1)
+        with pytest.raises(Crash):
+            run.commit(results)
+    _expire(run, 2)
+
+
+def a_decided_transaction_expires_and_the_rows_are_the_same(
+    run: SinkRun, patch: pytest.MonkeyPatch
+) -> None:
+    _partly_expired(run, patch)
+    shuffled = [["c", "a", "b"], *PARTS[1:]]
+    run.restarted("second").batch(0, shuffled)
+    check_once(run)
+
+
+def a_decided_transaction_expires_and_the_rows_changed(
+    run: SinkRun, patch: pytest.MonkeyPatch
+) -> None:
+    _partly_expired(run, patch)
+    second = run.restarted("second")
+    with pytest.raises(InputChanged, match="not deterministic"):
+        second.task(0, 0, ["a", "b", "C"])
+    with pytest.raises(InputChanged, match="partly committed"):
+        second.task(0, 3, ["new"])
+    with pytest.raises(InputChanged, match="2 tasks"):
+        second.commit([second.task(0, 0, PARTS[0]), second.task(0, 2, PARTS[2])])
+    assert run.committed() == sorted((*PARTS[0], *PARTS[1]))
+
+
+def the_rewrite_of_an_expired_transaction_is_interrupted(
+    run: SinkRun, patch: pytest.MonkeyPatch
+) -> None:
+    _partly_expired(run, patch)
+    second = run.restarted("second")
+    results = second.tasks(0, PARTS)
+    with patch.context() as inner:
+        crash_after(inner, QueryRegister, "finish", 0)
+        with pytest.raises(Crash):
+            second.commit(results)
+    run.restarted("third").batch(0, PARTS)
+    check_once(run)
+
+
+def a_transaction_expires_before_the_decision(run: SinkRun, patch: pytest.MonkeyPatch) -> None:
+    hasty = run.with_options(transaction_timeout_ms="1000")
+    results = [hasty.task(0, 0, PARTS[0]), run.task(0, 1, PARTS[1])]
+    _expire(run, 0)
+    with pytest.raises(SinkError, match="took longer than"):
+        run.commit(results)
+    run.abort(results)
+    check_once(run, [])
+    run.restarted("second").batch(0, PARTS)
+    check_once(run)
+
+
+def somebody_else_ends_a_decided_transaction(run: SinkRun, patch: pytest.MonkeyPatch) -> None:
+    _die_in_the_middle(run, patch, 0)
+
+    def terminate(register: QueryRegister) -> None:
+        terminate_transaction(register.client, register.transactional_id(run.run, "1-0"))
+
+    run.ask_register(terminate)
+    with pytest.raises(OutcomeUnknown, match="2 rows"):
+        run.restarted("second").task(0, 0, PARTS[0])
+
+
+def an_old_driver_is_still_running(run: SinkRun, patch: pytest.MonkeyPatch) -> None:
+    old = run.tasks(0, PARTS)
+    second = run.restarted("second")
+    new = second.tasks(0, PARTS)
+    with pytest.raises(SinkError):
+        run.commit(old)
+    run.abort(old)
+    with pytest.raises(SinkReplaced, match="two drivers"):
+        run.task(0, 2, PARTS[2], attempt=1)
+    second.commit(new)
+    check_once(run)
+    with pytest.raises(SinkError):
+        run.task(1, 0, ["zombie"])
+    check_once(run)
+
+
+def an_old_driver_wakes_up_between_check_and_decision(
+    run: SinkRun, patch: pytest.MonkeyPatch
+) -> None:
+    old = run.tasks(0, PARTS)
+    second = run.restarted("second")
+    new: list[object] = []
+
+    def checked(*_: object) -> None:
+        new.extend(second.tasks(0, PARTS))
+
+    with patch.context() as inner:
+        inner.setattr(QueryRegister, "check_open", checked)
+        with pytest.raises(SinkReplaced):
+            run.commit(old)
+    second.commit(new)  # type: ignore[arg-type]
+    check_once(run)
+
+
+def an_old_driver_has_decided_and_sleeps(run: SinkRun, patch: pytest.MonkeyPatch) -> None:
+    results = run.tasks(0, PARTS)
+    second = run.restarted("second")
+    finish = QueryRegister.finish
+
+    def overtaken(register: QueryRegister, *arguments: object) -> TransactionEnd:
+        patch.setattr(QueryRegister, "finish", finish)
+        second.batch(0, PARTS)
+        second.task(1, 0, ["g"])
+        return finish(register, *arguments)  # type: ignore[arg-type]
+
+    patch.setattr(QueryRegister, "finish", overtaken)
+    run.commit(results)
+    assert len(run.open_transactions()) == 1
+    assert run.committed() == ALL
+
+
+def two_attempts_of_a_task_run(run: SinkRun, patch: pytest.MonkeyPatch) -> None:
+    results = run.tasks(0, PARTS)
+    run.task(0, 0, PARTS[0], attempt=1)
+    assert len(run.open_transactions()) == 4
+    run.commit(results)
+    check_once(run)
+    with pytest.raises(SinkError, match="another attempt was faster"):
+        run.task(0, 1, PARTS[1], attempt=1)
+    check_once(run)
+
+
+def an_attempt_ends_after_the_decision(run: SinkRun, patch: pytest.MonkeyPatch) -> None:
+    results = run.tasks(0, PARTS)
+    count = driver.register_of.__globals__  # the module of the task functions
+    send = count["_send"]
+
+    def slow(*arguments: object) -> object:
+        digest = send(*arguments)
+        run.commit(results)
+        # The driver has aborted this attempt; let it find out by itself as well.
+        return digest
+
+    with patch.context() as inner:
+        inner.setitem(count, "_send", slow)
+        with pytest.raises(SinkError, match="another attempt was faster"):
+            run.task(0, 0, PARTS[0], attempt=1)
+    check_once(run)
+
+
+def spark_aborts_a_failed_batch(run: SinkRun, patch: pytest.MonkeyPatch) -> None:
+    results = run.tasks(0, PARTS)
+    run.abort([*results[:2], None, *results[3:]])
+    check_once(run, [])
+    run.batch(0, PARTS)
+    check_once(run)
+
+
+def spark_aborts_after_a_commit_that_failed(run: SinkRun, patch: pytest.MonkeyPatch) -> None:
+    _results = run.tasks(0, PARTS)
+    with patch.context() as inner:
+        crash_after(inner, QueryRegister, "finish", 1)
+        with pytest.raises(Crash):
+            run.commit(_results)
+    run.abort(_results)
+    assert len(run.open_transactions()) == 2
+    run.restarted("second").batch(0, PARTS)
+    check_once(run)
+
+
+def many_tasks_start_at_once(run: SinkRun, patch: pytest.MonkeyPatch) -> None:
+    run.restarted("earlier").tasks(0, PARTS)
+    parts = [[f"{number}"] for number in range(8)]
+    with ThreadPoolExecutor(len(parts)) as pool:
+        results = list(pool.map(lambda at: run.task(0, at, parts[at]), range(len(parts))))
+    run.commit(results)
+    check_once(run, sorted(str(number) for number in range(8)))
+
+
+def an_old_batch_is_refused(run: SinkRun, patch: pytest.MonkeyPatch) -> None:
+    run.batch(0, PARTS)
+    run.batch(1, [["g"]])
+    with pytest.raises(SinkError, match="set back"):
+        run.restarted("second").task(0, 0, PARTS[0])
+
+
+def a_later_batch_without_state_is_refused(run: SinkRun, patch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(SinkError, match="missingState=write"):
+        run.task(7, 0, PARTS[0])
+    willing = replace(run, given=(("missingState", "write"),))
+    willing.batch(7, PARTS)
+    check_once(run)
+
+
+SCENARIOS: tuple[Scenario, ...] = (
+    rows_are_visible_when_the_driver_commits,
+    a_task_dies_while_it_writes,
+    the_driver_dies_before_the_decision,
+    the_driver_dies_while_it_decides,
+    the_driver_dies_after_the_decision,
+    the_driver_dies_between_two_commits,
+    the_driver_dies_before_spark_notes_the_batch,
+    the_recovering_run_dies_too,
+    a_decided_transaction_expires_and_the_rows_are_the_same,
+    a_decided_transaction_expires_and_the_rows_changed,
+    the_rewrite_of_an_expired_transaction_is_interrupted,
+    a_transaction_expires_before_the_decision,
+    somebody_else_ends_a_decided_transaction,
+    an_old_driver_is_still_running,
+    an_old_driver_wakes_up_between_check_and_decision,
+    an_old_driver_has_decided_and_sleeps,
+    two_attempts_of_a_task_run,
+    an_attempt_ends_after_the_decision,
+    spark_aborts_a_failed_batch,
+    spark_aborts_after_a_commit_that_failed,
+    many_tasks_start_at_once,
+    an_old_batch_is_refused,
+    a_later_batch_without_state_is_refused,
+)
