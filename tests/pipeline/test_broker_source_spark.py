@@ -12,6 +12,7 @@ from wire_broker import WireBroker
 
 from spindle.pipeline.session import get_spark
 from spindle.protocol.messages.fetch import FetchRequest
+from spindle.protocol.records.batch import read_header
 from spindle.protocol.records.builder import SimpleRecord, build_batch
 
 # The first session of a machine starts a JVM and compiles for a while.
@@ -157,16 +158,39 @@ def test_batch_headers_are_not_read_as_a_stream(spark: Any, tmp_path: Path) -> N
     assert "UnboundLocalError" not in str(raised.value)
 
 
-@pytest.mark.parametrize("name", ["spindle", "spindle-segments"])
-def test_a_write_says_what_to_use_instead(spark: Any, tmp_path: Path, name: str) -> None:
+def test_a_write_to_log_directories_says_what_to_use_instead(spark: Any, tmp_path: Path) -> None:
     rows = spark.sql("select cast('v' as binary) as value")
-    with pytest.raises(Exception, match=rf'format\("{name}"\) cannot be written to') as raised:
-        rows.write.format(name).mode("append").save()
-    assert 'write.format("kafka")' in str(raised.value)
-    rate = spark.readStream.format("rate").load().writeStream.format(name)
+    message = r'format\("spindle-segments"\) cannot be written to.*format\("spindle"\)'
+    with pytest.raises(Exception, match=message):
+        rows.write.format("spindle-segments").mode("append").save()
+    rate = spark.readStream.format("rate").load().writeStream.format("spindle-segments")
     query = rate.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
-    with pytest.raises(Exception, match=rf'format\("{name}"\) cannot be written to'):
+    with pytest.raises(Exception, match=message):
         query.awaitTermination()
+
+
+def test_a_wrong_write_is_refused_before_any_task_runs(spark: Any, broker: WireBroker) -> None:
+    def write(rows: Any, mode: str = "append", **options: str) -> None:
+        writer = rows.write.format("spindle").option("kafka.bootstrap.servers", broker.address)
+        writer.options(**options).mode(mode).save()
+
+    with pytest.raises(Exception, match="column value has the type bigint, want string or binary"):
+        write(spark.sql("select id as value from range(1)"), topic="a")
+    rows = spark.sql("select 'v' as value")
+    with pytest.raises(Exception, match="topic 'nope' does not exist in cluster wire-broker"):
+        write(rows, topic="nope")
+    with pytest.raises(Exception, match="only output mode append"):
+        write(rows, mode="overwrite", topic="a")
+
+
+def test_rows_are_written_without_transactions_if_wanted(spark: Any) -> None:
+    with WireBroker() as broker:
+        log = broker.log("out", 0)
+        rows = spark.sql("select cast(id as string) as value, 'other' as more from range(500)")
+        given = {"kafka.bootstrap.servers": broker.address, "topic": "out", "kafka.acks": "1"}
+        writer = rows.write.format("spindle").options(**given)
+        writer.option("deliveryGuarantee", "at-least-once").mode("append").save()
+        assert sum(read_header(batch).record_count for batch in log.batches) == 500
 
 
 def test_the_export_of_the_readme_works_when_pasted(

@@ -7,7 +7,6 @@ cannot tell in `load()`. If `streamReader` fails, PySpark reports an error of it
 
 from typing import Any, Final, NoReturn
 
-import pyspark
 from pyspark.errors import PySparkNotImplementedError
 from pyspark.sql.datasource import (
     DataSource,
@@ -17,16 +16,13 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-_JAR: Final = (
-    f"spark.jars.packages=org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__}"
-)
 _NO_STREAM: Final = (
     "{name} reads batches only (spark.read). For a stream of records: "
     'spark.readStream.format("spindle"), or "spindle-segments"'
 )
 _NO_WRITE: Final = (
-    "{name} cannot be written to. To produce records, use Spark's built-in sink: "
-    'write.format("kafka") or writeStream.format("kafka"), with {jar}'
+    "{name} cannot be written to. To produce records: "
+    'write.format("spindle") or writeStream.format("spindle")'
 )
 
 
@@ -60,5 +56,5 @@ class RefusedStream(DataSourceStreamReader):
 
 
 def _refuse(sentence: str, name: str) -> NoReturn:
-    text = sentence.format(name=f'format("{name}")', jar=_JAR)
+    text = sentence.format(name=f'format("{name}")')
     raise PySparkNotImplementedError(text)
