@@ -5,6 +5,7 @@ The rows are read by librdkafka with `read_committed`.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
@@ -33,6 +34,7 @@ BATCHES = 40
 ROWS_PER_BATCH = 500
 DRIVER_KILLS = 3
 LIMIT_S = 400.0
+DAEMON = "spindle.pipeline.python_daemon"
 
 
 @pytest.fixture(scope="module")
@@ -89,13 +91,13 @@ def kill_group(process: subprocess.Popen[str]) -> None:
 
 def kill_a_worker(process: subprocess.Popen[str], chance: random.Random) -> None:
     """Kill one Python worker of the tasks, if there is any now."""
-    workers = [
-        child
-        for child in psutil.Process(process.pid).children(recursive=True)
-        if "python_daemon" in " ".join(_command(child)) and not child.children()
-    ]
+    children = psutil.Process(process.pid).children(recursive=True)
+    daemons = [child.pid for child in children if DAEMON in _command(child)]
+    # The daemon forks the workers; without it, all tasks that run now fail as well.
+    workers = [pid for pid in daemons if _parent(pid) in daemons]
     if workers:
-        os.kill(chance.choice(workers).pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(chance.choice(workers), signal.SIGKILL)
 
 
 def _command(process: psutil.Process) -> list[str]:
@@ -103,6 +105,13 @@ def _command(process: psutil.Process) -> list[str]:
         return process.cmdline()
     except psutil.Error:
         return []
+
+
+def _parent(pid: int) -> int | None:
+    try:
+        return psutil.Process(pid).ppid()
+    except psutil.Error:
+        return None
 
 
 def committed_batches(checkpoint: Path) -> int:
