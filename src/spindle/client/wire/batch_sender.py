@@ -171,7 +171,7 @@ class BatchSender:
             flying = self._flying.setdefault(address, deque())
             while len(flying) >= self._max_in_flight:
                 self._receive(address)
-            self._connection(address).send(
+            self._connection(address, part[0].partition).send(
                 self._request(part), ProduceResponse, last_version=LAST_PRODUCE_VERSION
             )
             flying.append(part)
@@ -184,10 +184,11 @@ class BatchSender:
             transactional_id=self._transactional_id,
         )
 
-    def _connection(self, address: HostPort) -> BlockingConnection:
+    def _connection(self, address: HostPort, leads: TopicPartition) -> BlockingConnection:
+        """Return the own connection to the leader of a partition."""
         found = self._connections.get(address)
         if found is None or not found.is_open:
-            found = BlockingConnection.open(address, self._client.settings)
+            found = self._client.open_leader(leads)
             self._connections[address] = found
         return found
 
@@ -229,7 +230,7 @@ class BatchSender:
     def _exchange(self, batch: _Batch) -> None:
         view = self._client.current_view([batch.partition.topic])
         leader = view.leader_of(batch.partition)
-        connection = self._connection(HostPort(leader.host, leader.port))
+        connection = self._connection(HostPort(leader.host, leader.port), batch.partition)
         answer = connection.request(
             self._request([batch]), ProduceResponse, last_version=LAST_PRODUCE_VERSION
         )

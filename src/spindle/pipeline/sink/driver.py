@@ -86,7 +86,7 @@ def decide(
         if decision is None:
             decided = BatchDecision(place.batch, place.run, tasks, written)
             return replace(before, decision=decided)
-        if decision.run == place.run or not decision.is_partial:
+        if decision.run == place.run or not (decision.is_partial or written):
             return before
         return replace(before, decision=_completed(decision, place, tasks, written))
 
