@@ -17,7 +17,7 @@ def main() -> None:
     plan = json.load(sys.stdin)
     spark = get_spark(
         "sink",
-        plan.get("master", "local[2]"),
+        plan.get("master", "local[2,8]"),
         {"spark.driver.memory": "1g", "spark.task.maxFailures": "4", **plan.get("conf", {})},
     )
     rows = (

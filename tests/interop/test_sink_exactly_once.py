@@ -30,9 +30,9 @@ pytestmark = pytest.mark.timeout(600)
 PROGRAM = Path(__file__).with_name("spark_sink_stream.py")
 NODE_OVERRIDES = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "100"}
 PARTITIONS = 3
-BATCHES = 40
+BATCHES = 16
 ROWS_PER_BATCH = 500
-DRIVER_KILLS = 3
+DRIVER_KILLS = 2
 LIMIT_S = 400.0
 DAEMON = "spindle.pipeline.python_daemon"
 
@@ -137,7 +137,7 @@ def test_each_row_of_a_stream_is_there_once_whatever_is_killed(
     chance = random.Random(12)
     errors = tmp_path / "errors"
     process = start(plan, errors)
-    kills = 0
+    kills, hit = 0, 0
     deadline = time.monotonic() + LIMIT_S
     try:
         while (done := committed_batches(checkpoint)) < BATCHES:
@@ -149,9 +149,11 @@ def test_each_row_of_a_stream_is_there_once_whatever_is_killed(
                 kill_group(process)
                 kills += 1
                 process = start(plan, errors)
-            else:
+            elif done > hit:  # a worker in each batch, at some time in it
+                time.sleep(chance.random())
                 kill_a_worker(process, chance)
-                time.sleep(0.2 + chance.random())
+                hit = done
+            time.sleep(0.05)
         assert process.wait(120) == 0, errors.read_text()[-3000:]
     finally:
         if process.poll() is None:
