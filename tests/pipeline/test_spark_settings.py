@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from pyspark.sql.datasource import DataSource
 
-from spindle.pipeline.parallelism import executor_cores, with_cores
+from spindle.pipeline.parallelism import executor_cores, for_cores, with_cores
 from spindle.pipeline.spark_settings import (
     check_standalone_master,
     spark_settings,
@@ -110,3 +110,9 @@ def test_a_source_is_registered_with_the_cores_and_the_option_wins() -> None:
     assert source({}).options == {"parallelism": "12"}
     assert source({"parallelism": "3"}).options == {"parallelism": "3"}
     assert with_cores(Source, None) is Source
+
+
+def test_an_option_in_any_case_wins_over_the_cores() -> None:
+    assert for_cores({"a": "b"}, 5) == {"a": "b", "parallelism": "5"}
+    assert for_cores({"Parallelism": "2"}, 5) == {"Parallelism": "2"}
+    assert for_cores({}, None) == {}

@@ -28,6 +28,7 @@ from spindle.pipeline.cache_directory import cache_directory
 OLDEST_JAVA: Final = 17
 _FAULTY_JAVA: Final = ((25, 0, 0), (25, 0, 3))
 _VERSION: Final = re.compile(r'version "(\d+)(?:\.(\d+))?(?:\.(\d+))?')
+_RELEASE: Final = re.compile(r'^JAVA_VERSION="(\d+)(?:\.(\d+))?(?:\.(\d+))?', re.MULTILINE)
 _WRAPPER: Final = """#!/bin/sh
 # Starts {java} without the module jdk.incubator.vector.
 for argument do
@@ -108,8 +109,21 @@ def java_version(java: Path) -> tuple[int, int, int] | None:
     return feature, interim, update
 
 
+def _release_version(home: Path) -> tuple[int, int, int] | None:
+    """Return the version in the file `release` of a Java; starting a JVM would take longer."""
+    try:
+        text = (home / "release").read_text(errors="replace")
+    except OSError:
+        return None
+    found = _RELEASE.search(text)
+    if found is None or not os.access(home / "bin" / "java", os.X_OK):
+        return None
+    feature, interim, update = (int(part or 0) for part in found.groups())
+    return feature, interim, update
+
+
 def _checked(home: Path, origin: str) -> Java:
-    version = java_version(home / "bin" / "java")
+    version = _release_version(home) or java_version(home / "bin" / "java")
     if version is None:
         raise NoJava(f"{origin} names {home}, where bin/java does not run")
     if version[0] < OLDEST_JAVA:

@@ -4,12 +4,12 @@ Spark plans a Python source in a process that cannot ask the session. So a sourc
 the number of cores at that time, as the default of its option `parallelism`.
 """
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
-
-from pyspark.sql.datasource import DataSource
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.datasource import DataSource
 
 OPTION: Final = "parallelism"
 
@@ -34,18 +34,30 @@ def executor_cores(spark: "SparkSession") -> int | None:
     return max(context.defaultParallelism, configured, most)
 
 
-def with_cores(source: type[DataSource], cores: int | None) -> type[DataSource]:
+def for_cores(options: Mapping[str, str], cores: int | None) -> dict[str, str]:
+    """Return the options of a read, with this number of cores unless they name one."""
+    if cores is None or any(name.lower() == OPTION for name in options):
+        return dict(options)
+    return {**options, OPTION: str(cores)}
+
+
+def for_executors(spark: "SparkSession", options: Mapping[str, str]) -> dict[str, str]:
+    """Return the options of a read with the cores of the session, unless they name a number."""
+    return for_cores(options, executor_cores(spark))
+
+
+def with_cores(source: "type[DataSource]", cores: int | None) -> "type[DataSource]":
     """Return the source with this number of cores as the default of its option `parallelism`."""
     if cores is None:
         return source
-    text = str(cores)
 
     class WithCores(source):  # type: ignore[valid-type,misc]
         """A source that plans for the executors of the session that it is registered in."""
 
         def __init__(self, options: Any) -> None:
             super().__init__(options)
-            if OPTION not in self.options:
-                self.options[OPTION] = text
+            # Spark passes its own kind of dictionary, which must stay.
+            for name, value in for_cores(self.options, cores).items():
+                self.options[name] = value
 
     return WithCores

@@ -54,7 +54,7 @@ def get_spark(
         log_level: Spark's log level.
         warm_up: Compile the record kernel meanwhile, so that tasks find it in the cache on disk.
         progress: Write two lines to standard error: what is being started, and how many seconds
-            each part took. None writes them if standard error is a terminal.
+            each part took. None writes them if standard error is a terminal or a notebook.
 
     Raises:
         ImportError: PySpark, or a library of the record kernel, is not installed.

@@ -7,11 +7,11 @@ from spindle.pipeline.java import Java
 
 
 class StartReport:
-    """Writes to `stream` if `is_wanted`; None means if the stream is a terminal."""
+    """Writes to `stream` if `is_wanted`; None means if a person sees the stream at once."""
 
     def __init__(self, stream: TextIO, is_wanted: bool | None) -> None:
         self._stream = stream
-        self._is_wanted = stream.isatty() if is_wanted is None else is_wanted
+        self._is_wanted = _is_watched(stream) if is_wanted is None else is_wanted
         self._started_s = self._part_started_s = time.monotonic()
         self._parts: list[str] = []
 
@@ -35,3 +35,8 @@ class StartReport:
         if self._is_wanted:
             self._stream.write(f"{line}\n")
             self._stream.flush()
+
+
+def _is_watched(stream: TextIO) -> bool:
+    """Return True for a terminal, and for a cell of a notebook, which is no terminal."""
+    return stream.isatty() or type(stream).__module__ == "ipykernel.iostream"

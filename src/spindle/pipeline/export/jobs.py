@@ -16,13 +16,13 @@ from spindle.pipeline.export.paths import local_directory
 from spindle.pipeline.export.settings import ExportOptions, raw_source, source_and_settings
 from spindle.pipeline.export.table import ExportTable
 from spindle.pipeline.extra import ICEBERG, require
+from spindle.pipeline.parallelism import for_executors
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 TableFormat = Literal["delta", "iceberg", "parquet"]
 TABLE_FORMATS: Final = ("delta", "iceberg", "parquet")
-_PARALLELISM: Final = "parallelism"
 
 
 def open_table(
@@ -72,12 +72,7 @@ class ExportJob:
 
     def run(self, spark: "SparkSession") -> ExportResult:
         """Export what the topics have now and the table lacks; see `export_delta`."""
-        from spindle.pipeline.parallelism import executor_cores
-
-        options = dict(self.options)
-        cores = executor_cores(spark)
-        if cores is not None and _PARALLELISM not in {name.lower() for name in options}:
-            options[_PARALLELISM] = str(cores)
+        options = for_executors(spark, self.options)
         table = open_table(self.table_format, self.table, self.catalog)
         source, settings = source_and_settings(options, self.settings, table)
         letters = None
