@@ -361,3 +361,47 @@ def test_columns_can_be_added(tmp_path: Path) -> None:
         table.commit(Portion(wider, (), {KEY: Growth(Coverage(0, 3), Coverage(0, 4))}))
         table_of(table_format, path).check_layout(replace(wider, may_add_columns=False))
         assert offsets_of(table_format, path) == [0, 1, 2]
+
+
+@every_format
+def test_a_table_may_begin_at_the_end_of_an_empty_topic(tmp_path: Path, table_format: str) -> None:
+    path = tmp_path / "table"
+    empty = piece(4, 4)
+    assert export(table_of(table_format, path), empty, begin="latest").is_empty
+    assert export(table_of(table_format, path), empty).is_empty
+    export(table_of(table_format, path), piece(4, 9), begin="latest")
+    assert offsets_of(table_format, path) == [4, 5, 6, 7, 8]
+
+
+@every_format
+def test_of_two_topics_of_one_name_that_are_exported_at_once_only_one_is_in_the_table(
+    tmp_path: Path, table_format: str
+) -> None:
+    path = tmp_path / "table"
+    export(table_of(table_format, path), piece(0, 3, topic="other"))
+
+    def recreated() -> None:
+        export(table_of(table_format, path), piece(0, 5, OTHER_ID))
+
+    with pytest.raises(ExportConflict):
+        export(table_of(table_format, path), piece(0, 9, TOPIC_ID, 1), meanwhile=recreated)
+    assert rows_of(table_format, path).num_rows == 8
+
+
+@every_format
+def test_files_that_the_driver_cannot_see_are_not_committed(
+    tmp_path: Path, table_format: str
+) -> None:
+    path = tmp_path / "table"
+    export(table_of(table_format, path), piece(0, 3))
+
+    def elsewhere() -> None:
+        for name in data_files(path):
+            if "000003-" in name:
+                (path / name).unlink()
+
+    with pytest.raises(ExportRefused, match="not visible to the driver"):
+        export(table_of(table_format, path), piece(0, 9), meanwhile=elsewhere)
+    assert offsets_of(table_format, path) == [0, 1, 2]
+    export(table_of(table_format, path), piece(0, 9))
+    assert offsets_of(table_format, path) == list(range(9))

@@ -69,7 +69,8 @@ class DeadLetters:
             before = growth[key].before if key in growth else self.table.coverage(key)
             so_far = growth[key].after if key in growth else before
             growth[key] = Growth(before, _with_piece(so_far, piece))
-        self.table.commit(Portion(_LAYOUT, files, growth, topics))
+        # Only the exported table refuses a topic that was created again.
+        self.table.commit(Portion(_LAYOUT, files, growth, topics, may_mix_topics=True))
 
     def _dead_offsets(self, key: PartitionIdentity, topic: str, held: Coverage) -> tuple[int, ...]:
         """Return the offsets of the dead letters of a partition."""

@@ -59,7 +59,7 @@ def run_export(
     letters = None if dead_letters is None else DeadLetters(dead_letters)
     planned = source.ranges()
     topics = {piece.partition.topic: piece.topic_id for piece in planned}
-    if settings.recreated_topic == "refuse":
+    if not settings.may_mix_topics:
         _check_topics(table, topics)
     covered = _coverage(table, planned)
     if settings.begin == "latest":
@@ -122,7 +122,7 @@ class _Run:
                 dead = [file for file in written if file.is_dead_letter]
                 self.letters.commit(dead, portion, self.topics)
                 self.dead_letters += dead
-            self.table.commit(Portion(layout, files, growth, self.topics))
+            self.table.commit(self._portion(files, growth))
         except ExportConflict:
             self._remove_uncommitted(directory)
             raise
@@ -148,21 +148,43 @@ class _Run:
             self._letter_settings(portion),
         )
         try:
-            return write_files(self.spark, self.source, portion, target, self._report)
+            written = write_files(self.spark, self.source, portion, target, self._report)
+            self._check_visible(directory, written)
+            return written
         except BaseException as error:
             self._remove_uncommitted(directory)
             if isinstance(error, Exception):
                 self._check_conflict(portion, error)
             raise
 
+    def _check_visible(self, directory: Path, written: Sequence[WrittenFile]) -> None:
+        """Refuse to commit files that lie on the disks of other hosts."""
+        for file in written:
+            path = directory / file.name
+            if self.letters is not None and file.is_dead_letter:
+                path = self.letters.table.data_directory / file.name
+            if not path.exists():
+                raise ExportRefused(
+                    f"{path} was written by an executor and is not visible to the driver: a table "
+                    "has to lie in a file system that the hosts of all executors share"
+                )
+
     def _check_conflict(self, portion: Sequence[PlannedRange], error: Exception) -> None:
         """Report a conflict if another run has committed these offsets and removed our files."""
         self.table.refresh()
         growth = self._growth(portion)
         try:
-            coverage_after(self.table, Portion(self.settings.layout, (), growth, self.topics))
+            coverage_after(self.table, self._portion((), growth))
         except ExportConflict as found:
             raise found from error
+
+    def _portion(
+        self, files: Sequence[WrittenFile], growth: Mapping[PartitionIdentity, Growth]
+    ) -> Portion:
+        settings = self.settings
+        return Portion(
+            settings.layout, files, growth, self.topics, may_mix_topics=settings.may_mix_topics
+        )
 
     def _remove_uncommitted(self, directory: Path) -> None:
         remove_files_of_run(directory, self.run_id, {file.name for file in self.files})
@@ -236,7 +258,8 @@ def _begin_at_latest(
         table.prepare(settings.layout)
         topics = {piece.partition.topic: piece.topic_id for piece in planned}
         growth = {key: Growth(None, end) for key, end in ends.items()}
-        table.commit(Portion(settings.layout, (), growth, topics))
+        may_mix_topics = settings.may_mix_topics
+        table.commit(Portion(settings.layout, (), growth, topics, may_mix_topics=may_mix_topics))
     return ends
 
 

@@ -44,6 +44,10 @@ class ExportSettings:
         schema = self.partitioning.schema(self.row_format.schema())
         return TableLayout(schema, self.partitioning.columns, self.may_add_columns)
 
+    @property
+    def may_mix_topics(self) -> bool:
+        return self.recreated_topic == "append"
+
     def __post_init__(self) -> None:
         if self.begin not in ("earliest", "latest"):
             raise ValueError(f"begin={self.begin!r} is none of earliest, latest")

@@ -43,6 +43,7 @@ class Portion:
     `growth` has every partition that the portion extends. `topics` has the ids of all topics of the
     run. `replaced` names files of the table whose rows `files` have, too (a compaction).
     `forgotten` names files that left the table before and are deleted (a vacuum).
+    `may_mix_topics`: the table may hold rows of an earlier topic with the name of one of `topics`.
     """
 
     layout: TableLayout
@@ -51,6 +52,7 @@ class Portion:
     topics: Mapping[str, Uuid] = field(default_factory=dict)
     replaced: frozenset[str] = frozenset()
     forgotten: frozenset[str] = frozenset()
+    may_mix_topics: bool = False
 
 
 class ExportTable(Protocol):
@@ -137,8 +139,12 @@ def coverage_after(table: ExportTable, portion: Portion) -> dict[PartitionIdenti
     """Return the coverage of the portion's partitions when it is added to this snapshot.
 
     Raises:
-        ExportConflict: another writer has extended one of them at the same side.
+        ExportConflict: another writer has extended one of them at the same side, or has added rows
+            of another topic with the same name.
     """
+    for topic, topic_id in portion.topics.items():
+        if not portion.may_mix_topics and table.is_other_topic(topic, topic_id):
+            raise conflict(table.path, f"it holds rows of another topic with the name {topic!r}")
     grown: dict[PartitionIdentity, Coverage] = {}
     for key, growth in portion.growth.items():
         after = growth.onto(table.coverage(key))
