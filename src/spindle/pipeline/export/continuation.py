@@ -41,6 +41,8 @@ def remaining_ranges(
     """
     remaining: list[PlannedRange] = []
     for piece in sorted(planned, key=key_of):
+        if piece.start_offset == piece.end_offset:
+            continue
         held = covered.get(key_of(piece))
         if held is None:
             remaining.append(piece)

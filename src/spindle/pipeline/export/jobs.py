@@ -3,7 +3,7 @@
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -129,6 +129,8 @@ def follow_export(
     chosen, ended = settings or FollowSettings(), stopped or threading.Event()
     while not ended.is_set():
         result = job.run(spark)
+        # A topic that is created while the export follows is exported from its first record.
+        job = replace(job, settings={**job.settings, "begin": "earliest"})
         if not result.is_empty:
             yield result
         _wait(job, chosen, ended)

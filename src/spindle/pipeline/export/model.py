@@ -80,7 +80,7 @@ class ExportSource(Protocol):
     fail_on_data_loss: bool
 
     def ranges(self) -> Sequence[PlannedRange]:
-        """Return the ranges to read now, one for each partition that has any."""
+        """Return the ranges to read now, one for each partition; some may be empty."""
         ...
 
     def log_bytes(self, ranges: Sequence[PlannedRange]) -> int:

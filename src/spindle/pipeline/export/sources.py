@@ -57,7 +57,7 @@ class SegmentsExport:
 
     def ranges(self) -> Sequence[PlannedRange]:
         partitions = readable_partitions(self._options, self._cluster)
-        resolved = resolve_ranges(self._options, partitions, PushedFilters())
+        resolved = resolve_ranges(self._options, partitions, PushedFilters(), keep_empty=True)
         return [range_of(partition, start, end) for partition, start, end in resolved]
 
     def log_bytes(self, ranges: Sequence[PlannedRange]) -> int:
@@ -105,7 +105,8 @@ class BrokerExport:
         from spindle.pipeline.sources.broker_planning import plan_tasks as plan_broker_tasks
 
         whole: dict[TopicPartition, OffsetRange] = {}
-        for piece in (piece for task in plan_broker_tasks(self._options) for piece in task):
+        tasks = plan_broker_tasks(self._options, keep_empty_ends=True)
+        for piece in (piece for task in tasks for piece in task):
             before = whole.get(piece.partition, piece)
             # A log start that moves while the export runs is data loss: the table would have a gap.
             whole[piece.partition] = replace(

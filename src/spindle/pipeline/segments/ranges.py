@@ -52,8 +52,10 @@ def resolve_ranges(
     partitions: Sequence[ReadablePartition],
     filters: PushedFilters,
     starts: Mapping[TopicPartition, int] | None = None,
+    *,
+    keep_empty: bool = False,
 ) -> list[tuple[ReadablePartition, int, int]]:
-    """Return (partition, start, end) of every range to read; leave out empty ones.
+    """Return (partition, start, end) of every range to read, without empty ones by default.
 
     `starts` overrides the start of the partitions that it names.
 
@@ -72,7 +74,7 @@ def resolve_ranges(
         start = _inside(options, partition, "starting", start)
         end = _inside(options, partition, "ending", _end(options, partition))
         start, end = _narrowed(partition, start, end, filters)
-        if start < end:
+        if start < end or (keep_empty and start == end):
             found.append((partition, start, end))
     return found
 
