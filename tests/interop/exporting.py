@@ -35,7 +35,7 @@ def write_files(
 def main(bootstrap: str, topic: str, table_format: Any, path: str, *once: str) -> None:
     exporter.write_files = write_files  # type: ignore[attr-defined]
     options = {"kafka.bootstrap.servers": bootstrap, "subscribe": topic}
-    settings = ExportOptions(source="spindle", portion=PortionSize(offsets=200))
+    settings = ExportOptions(source="spindle", portion=PortionSize(offsets=500))
     while True:
         table = open_table(table_format, path)
         source, chosen = source_and_settings(options, settings, table)

@@ -20,7 +20,7 @@ from peers.steady_input import SteadyInput
 
 pytestmark = pytest.mark.timeout(300)
 PARTITIONS = 4
-KILLS = 5
+KILLS = 4
 FORMATS = ("delta", "iceberg", "parquet")
 EXPORTING = Path(__file__).with_name("exporting.py")
 LIMIT_S = 120.0
@@ -63,7 +63,7 @@ def test_two_exporters_that_are_killed_write_every_record_once(
     create(node, topic, PARTITIONS)
     words = (node.bootstrap, topic, table_format, str(table))
     chance = random.Random(table_format)
-    with SteadyInput(node.bootstrap, topic, PARTITIONS) as traffic:
+    with SteadyInput(node.bootstrap, topic, PARTITIONS, 100) as traffic:
         running = [Exporting(*words), Exporting(*words)]
         for number in range(KILLS):
             victim = running.pop(0)
