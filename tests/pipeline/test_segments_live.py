@@ -152,6 +152,18 @@ def test_without_brokers_the_longest_replica_is_read_or_the_chosen_one(two_broke
     assert found.end_offset == 90
 
 
+def test_a_longer_replica_of_an_older_leader_epoch_is_not_read(directory: Path) -> None:
+    second = format_directory(directory.parent / "d2", node_id=2)
+    writer = ReplicaWriter(second, T0)
+    writer.append_records(simple_records(95))
+    writer.write_epochs([(0, 0), (1, 80)])
+    (found,) = readable_partitions(options(directory.parent / "d*"))
+    assert (found.log.path.parent.name, found.end_offset) == ("d2", 95)
+    cluster = FakeCluster(topic_ids={"topic": TOPIC_ID}, ends={T0: 90}, leader=9)
+    (found,) = readable_partitions(options(directory.parent / "d*"), cluster)
+    assert (found.log.path.parent.name, found.end_offset) == ("d2", 90)
+
+
 @pytest.mark.parametrize(
     ("replica", "finding"),
     [

@@ -125,8 +125,8 @@ def readable_partitions(
                 _readable(copy, states[copy.directory.path], options.end_rule)
                 for copy in candidates(copies, options.replica, leaders.get(partition))
             ]
-            # One replica for each partition: the one with the highest end, the first of equals.
-            best = max(readable, key=lambda copy: copy.end_offset)
+            # One replica for each partition; the first of equals.
+            best = max(readable, key=_progress)
             if cluster is not None:
                 best = _ended(best, ends[best.partition], options.fail_on_data_loss)
             elif options.is_read_committed:
@@ -180,6 +180,15 @@ def _readable(
         max(log_start, end),
         read_leader_epochs(replica.path),
     )
+
+
+def _progress(partition: ReadablePartition) -> tuple[int, int]:
+    """Return the newest leader epoch and the end, in which the replica to read is the greatest.
+
+    A longer log of an older epoch may end with records that no later leader has.
+    """
+    epochs = partition.leader_epochs
+    return epochs[-1][0] if epochs else -1, partition.end_offset
 
 
 def _committed(partition: ReadablePartition) -> ReadablePartition:
