@@ -16,6 +16,7 @@ from spindle.pipeline.errors import DataLoss
 from spindle.pipeline.sources.segments import SegmentsDataSource
 from spindle.pipeline.streaming.segments_reader import SegmentsStreamReader
 from spindle.protocol.messages.fetch import FetchRequest
+from spindle.protocol.records.builder import build_batch
 
 T0 = TopicPartition("topic", 0)
 
@@ -80,6 +81,37 @@ def test_a_topic_that_was_created_again_stops_the_stream(
     broker.topic_ids["topic"] = bytes(15) + b"\x77"
     with pytest.raises(DataLoss, match="was deleted and created again"):
         reader.latestOffset(end, reader.getDefaultReadLimit())
+
+
+def test_what_a_replica_lacks_is_read_through_the_brokers(
+    broker: WireBroker, replica: ReplicaWriter, tmp_path: Path
+) -> None:
+    for segment in sorted(replica.path.glob("*.log")):
+        broker.log("topic", 0).append(segment.read_bytes())
+    broker.log("topic", 0).append(build_batch(simple_records(20, first=100), base_offset=100))
+    reader = SegmentsStreamReader(given(broker, tmp_path, failOnDataLoss="false"))
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, reader.getDefaultReadLimit())
+    assert read(reader, start, end) == list(range(120))
+
+
+@pytest.mark.parametrize("is_created_again", [True, False])
+def test_a_batch_of_a_topic_that_is_gone_is_repeated_without_its_rows(
+    broker: WireBroker, replica: ReplicaWriter, tmp_path: Path, is_created_again: bool
+) -> None:
+    reader = SegmentsStreamReader(given(broker, tmp_path))
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, reader.getDefaultReadLimit())
+    replica.path.rename(replica.directory / f"topic-0.{'0' * 32}-delete")
+    if is_created_again:
+        broker.topic_ids["topic"] = bytes(15) + b"\x77"
+    else:
+        broker.logs.clear()
+        broker.topic_ids.clear()
+    lenient = SegmentsStreamReader(given(broker, tmp_path, failOnDataLoss="false"))
+    assert read(lenient, start, end) == []
+    with pytest.raises(DataLoss, match=r"'topic' (was deleted and created|does not exist)"):
+        read(SegmentsStreamReader(given(broker, tmp_path)), start, end)
 
 
 def test_options_of_a_stream_are_accepted_and_brokers_are_needed(

@@ -3,7 +3,7 @@
 import logging
 import re
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from typing import Final, TypeVar
 
 from spindle.client.offsets import EARLIEST, LATEST
@@ -134,6 +134,22 @@ class StreamPlanner:
             # A task that finds another id, or no topic, reports the loss of the range.
             OffsetRange(each, end.topic_ids.get(each.topic, ZERO_UUID), starts[each], stop)
             for each, stop in wanted.items()
+        ]
+
+    def existing(self, ranges: Iterable[OffsetRange]) -> list[OffsetRange]:
+        """Return the ranges whose partitions the cluster still has, under the same topic id.
+
+        Raises:
+            ApiError, ClientError: the brokers refuse, or cannot be reached.
+        """
+        wanted = list(ranges)
+        topics = self._client.metadata(sorted({each.partition.topic for each in wanted})).topics
+        return [
+            each
+            for each in wanted
+            if (found := topics.get(each.partition.topic)) is not None
+            and each.topic_id in (ZERO_UUID, found.topic_id)
+            and each.partition.partition in found.partitions
         ]
 
     # ------------------------------------------------------------ one batch

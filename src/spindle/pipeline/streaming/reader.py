@@ -99,6 +99,10 @@ class BrokerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return the offsets of a batch."""
         return self._planner().ranges(_position(start), position_from_json(end))
 
+    def existing(self, ranges: list[OffsetRange]) -> list[OffsetRange]:
+        """Return the ranges whose partitions the cluster still has."""
+        return self._planner().existing(ranges) if ranges else []
+
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
         """Return the Arrow batches of a task."""
         options = stream_read_options(self.given).read

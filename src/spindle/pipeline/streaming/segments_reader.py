@@ -12,8 +12,11 @@ from typing import Any, Final
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
+from spindle.common.ids import TopicPartition
 from spindle.common.uuids import ZERO_UUID, uuid_text
+from spindle.pipeline.segments.discovery import DirectoryIdentity
 from spindle.pipeline.segments.options import parse_segment_options
+from spindle.pipeline.segments.ranges import SegmentRange
 from spindle.pipeline.segments.reader import read_ranges
 from spindle.pipeline.segments.resuming import ReadSettings
 from spindle.pipeline.sources.broker_limits import without_limits
@@ -22,6 +25,7 @@ from spindle.pipeline.sources.segments import SegmentsPartition, SegmentsPlan
 from spindle.pipeline.streaming.position import offsets_to_json
 from spindle.pipeline.streaming.reader import BrokerStreamReader
 
+_NOWHERE: Final = DirectoryIdentity(None, None, None)
 _REPLACED: Final = frozenset(("subscribe", "subscribepattern", "assign", "topicids"))
 
 
@@ -41,13 +45,28 @@ class SegmentsStreamReader(BrokerStreamReader):
         ranges = self.ranges(start, end)
         if not ranges:
             return []
-        plan = SegmentsPlan(parse_segment_options(exact_read(self.given, ranges)))
+        existing = self.existing(ranges)
+        plan = SegmentsPlan(parse_segment_options(exact_read(self.given, existing or ranges)))
         settings = plan.narrowed_settings()
-        return [StreamSegmentsPartition(each, settings) for each in plan.partitions()]
+        planned = plan.partitions() if existing else []
+        rest = _rest(ranges, (piece for task in planned for piece in task.ranges))
+        planned += [SegmentsPartition((piece,)) for piece in rest]
+        return [StreamSegmentsPartition(each, settings) for each in planned]
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
         """Return the Arrow batches of a task."""
         return read_ranges(partition.planned.ranges, partition.settings)
+
+
+def _rest(ranges: Iterable[OffsetRange], planned: Iterable[SegmentRange]) -> Iterator[SegmentRange]:
+    """Return the ends of the ranges that no local replica has; tasks ask the brokers for them."""
+    ends: dict[TopicPartition, int] = {}
+    for piece in planned:
+        ends[piece.partition] = max(piece.end_offset, ends.get(piece.partition, 0))
+    for each in ranges:
+        start = max(each.start_offset, ends.get(each.partition, 0))
+        if start < each.end_offset:
+            yield SegmentRange(each.partition, each.topic_id, _NOWHERE, "", start, each.end_offset)
 
 
 def exact_read(given: Mapping[str, str], ranges: Iterable[OffsetRange]) -> dict[str, str]:
