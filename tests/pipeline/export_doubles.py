@@ -49,6 +49,7 @@ class FakeSource:
 
     columns: tuple[str, ...] = KAFKA_COLUMNS
     start_is_explicit: bool = False
+    ends_at_log_end: bool = False
     fail_on_data_loss: bool = True
     fails_at: int | None = None
     key: bytes | None = None

@@ -79,6 +79,16 @@ def test_a_gap_is_data_loss_or_refused() -> None:
         remaining([piece(5, 9)], Coverage(0, 3), explicit)
 
 
+def test_a_log_that_was_truncated_below_the_end_of_the_table_is_data_loss() -> None:
+    source = FakeSource(ends_at_log_end=True)
+    for truncated in (piece(0, 7), piece(0, 0)):
+        with pytest.raises(DataLoss, match=r"the log ends at \d, and the table holds .* up to 8"):
+            remaining([truncated], Coverage(0, 8), source)
+    assert remaining([piece(0, 8)], Coverage(0, 8), source) == []
+    source.fail_on_data_loss = False
+    assert remaining([piece(0, 7)], Coverage(0, 8), source) == []
+
+
 def test_older_offsets_are_filled_in_only_when_asked_for() -> None:
     explicit = FakeSource(start_is_explicit=True)
     assert remaining([piece(0, 9)], Coverage(4, 6), explicit) == [(0, 4), (6, 9)]
@@ -321,6 +331,11 @@ def test_empty_partitions_are_planned_so_that_a_table_can_begin_there(tmp_path: 
             export_source("spindle-segments", options),
             export_source("spindle", through_brokers),
         ]
+        assert [source.ends_at_log_end for source in sources] == [False, True]
+        asked = export_source("spindle-segments", options | through_brokers)
+        assert asked.ends_at_log_end
+        to_five = {"endingOffsets": '{"topic": {"0": 5}}'}
+        assert not export_source("spindle", through_brokers | to_five).ends_at_log_end
         for source in sources:
             (found,) = source.ranges()
             assert (found.topic_id, found.start_offset, found.end_offset) == (TOPIC_ID, 0, 0)

@@ -37,13 +37,16 @@ def remaining_ranges(
 
     Raises:
         ExportRefused: an explicit start or end leaves a gap.
-        DataLoss: retention removed offsets that were to be exported next.
+        DataLoss: retention removed offsets that were to be exported next, or the log was truncated
+            below the end of the table.
     """
     remaining: list[PlannedRange] = []
     for piece in sorted(planned, key=key_of):
+        held = covered.get(key_of(piece))
+        if held is not None:
+            _check_not_truncated(source, piece, held)
         if piece.start_offset == piece.end_offset:
             continue
-        held = covered.get(key_of(piece))
         if held is None:
             remaining.append(piece)
             continue
@@ -67,8 +70,23 @@ def _part(piece: Any, start_offset: int, end_offset: int) -> Any:
     return replace(piece, start_offset=start_offset, end_offset=end_offset)
 
 
+def _check_not_truncated(source: ExportSource, piece: PlannedRange, held: Coverage) -> None:
+    is_truncated = source.ends_at_log_end and piece.end_offset < held.end
+    if is_truncated and source.fail_on_data_loss:
+        raise DataLoss(
+            f"{_name(piece)}: the log ends at {piece.end_offset}, and the table holds offsets up "
+            f"to {held.end}. The log was truncated (an unclean leader election), or the table was "
+            "exported with another isolationLevel. failOnDataLoss=false continues when the log "
+            f"has passed {held.end}; the table lacks what is written below"
+        )
+
+
+def _name(piece: PlannedRange) -> str:
+    return f"{piece.partition} (topic id {uuid_text(piece.topic_id)})"
+
+
 def _check_contiguous(source: ExportSource, piece: PlannedRange, held: Coverage) -> None:
-    name = f"{piece.partition} (topic id {uuid_text(piece.topic_id)})"
+    name = _name(piece)
     if source.start_is_explicit and piece.end_offset < held.start:
         raise ExportRefused(
             f"{name}: offsets [{piece.end_offset}, {held.start}) would be missing in the table, "

@@ -73,10 +73,14 @@ class PlannedRange(Protocol):
 
 
 class ExportSource(Protocol):
-    """A source of rows. It is pickled into tasks, so it holds plain values only."""
+    """A source of rows. It is pickled into tasks, so it holds plain values only.
+
+    `ends_at_log_end`: the ranges end where the cluster says that the logs end now.
+    """
 
     columns: tuple[str, ...]
     start_is_explicit: bool
+    ends_at_log_end: bool
     fail_on_data_loss: bool
 
     def ranges(self) -> Sequence[PlannedRange]:

@@ -10,7 +10,12 @@ from spindle.common.uuids import uuid_text
 from spindle.pipeline.errors import DataLoss
 from spindle.pipeline.export.model import ExportSource, PlannedRange
 from spindle.pipeline.segments.live import live_cluster
-from spindle.pipeline.segments.options import SegmentOptions, parse_segment_options
+from spindle.pipeline.segments.options import (
+    LATEST,
+    OffsetBound,
+    SegmentOptions,
+    parse_segment_options,
+)
 from spindle.pipeline.segments.partitions import ReadablePartition, readable_partitions
 from spindle.pipeline.segments.pushdown import PushedFilters
 from spindle.pipeline.segments.ranges import (
@@ -53,6 +58,7 @@ class SegmentsExport:
         self._settings = read_settings(self._options, rows_through_brokers(self._options))
         self.columns = options.columns
         self.start_is_explicit = options.start_is_explicit
+        self.ends_at_log_end = self._cluster is not None and options.end == OffsetBound(LATEST)
         self.fail_on_data_loss = options.fail_on_data_loss
 
     def ranges(self) -> Sequence[PlannedRange]:
@@ -92,12 +98,14 @@ class BrokerExport:
     """Reads through the brokers."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
+        from spindle.pipeline.sources.broker_limits import AtPosition
         from spindle.pipeline.sources.broker_options import broker_read_options
 
         self._options = broker_read_options(options)
         if self._options.row_bounds != PushedFilters():
             raise ValueError("minTimestamp and maxTimestamp: an export takes all rows of a range")
         self.columns = tuple(self._options.columns)
+        self.ends_at_log_end = self._options.stop == AtPosition(LATEST)
         self.start_is_explicit = any(name.lower().startswith("starting") for name in options)
         self.fail_on_data_loss = self._options.fail_on_data_loss
 
