@@ -65,6 +65,11 @@ def wrong_checksum(replica: Path) -> tuple[int, int]:
     return 0, 1
 
 
+def wrong_checksum_of_the_last_batch(replica: Path) -> tuple[int, int]:
+    corrupt_byte(segment(replica, 800), place(replica, 800, 39)[0] + 100)
+    return 800, 39
+
+
 def wrong_magic(replica: Path) -> tuple[int, int]:
     corrupt_byte(segment(replica, 800), place(replica, 800, 5)[0] + 16)
     return 800, 5
@@ -110,7 +115,13 @@ def torn_end_of_a_segment(replica: Path) -> tuple[int, int]:
     return 0, 39
 
 
-ONE_BATCH = [wrong_checksum, wrong_magic, undecodable_payload, unparsable_record]
+ONE_BATCH = [
+    wrong_checksum,
+    wrong_checksum_of_the_last_batch,
+    wrong_magic,
+    undecodable_payload,
+    unparsable_record,
+]
 UP_TO_AN_INDEX_ENTRY = [huge_length, tiny_length, torn_end_of_a_segment]
 Damage = Callable[[Path], tuple[int, int]]
 

@@ -166,9 +166,10 @@ def _readable(
     log = SegmentLog(replica.path)
     partition = replica.partition
     log_start = max(log.first_offset, directory.log_starts.get(partition, 0))
-    is_recovered = directory.is_in_use or directory.was_shut_down_cleanly
+    is_closed = directory.was_shut_down_cleanly and not directory.is_in_use
+    is_recovered = directory.is_in_use or is_closed
     checked_from = None if is_recovered else directory.recovery_points.get(partition, 0)
-    end = log.end_offset(checked_from)
+    end = log.end_offset(checked_from, checks_crcs=not is_closed)
     if rule == "checkpoint" or (rule == "auto" and directory.is_in_use):
         end = min(end, directory.high_watermarks.get(partition, 0))
     return ReadablePartition(

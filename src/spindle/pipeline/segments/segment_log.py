@@ -107,14 +107,15 @@ class SegmentLog:
                     yield Position(segment, at, header.base_offset), header
             position = 0
 
-    def end_offset(self, checked_from: int | None = None) -> int:
+    def end_offset(self, checked_from: int | None = None, *, checks_crcs: bool = True) -> int:
         """Return the log end offset: the one after the last whole batch with a valid CRC.
 
         Args:
             checked_from: Offset from which batches are not known to be on disk (the recovery point
-            of
-                a directory that was not shut down cleanly). None: only the tail behind the
+                of a directory that was not shut down cleanly). None: only the tail behind the
                 last index entry is checked.
+            checks_crcs: False counts corrupt batches as well. A log that was closed cleanly has no
+                torn end, so such a batch is damage that its reader has to see.
         """
         if not self.segments:
             return 0
@@ -126,7 +127,7 @@ class SegmentLog:
         for segment in self.segments[self._segment_index(start.segment.base_offset) :]:
             position = start.position if segment == start.segment else 0
             end = max(end, segment.base_offset)
-            size_bytes, end = _valid_prefix(segment, position, end)
+            size_bytes, end = _valid_prefix(segment, position, end, checks_crcs)
             if size_bytes < segment.size_bytes:
                 break
         return end
@@ -297,15 +298,18 @@ def walk_headers(
         position = end
 
 
-def _valid_prefix(segment: SegmentFile, position: int, offset: int) -> tuple[int, int]:
+def _valid_prefix(
+    segment: SegmentFile, position: int, offset: int, checks_crcs: bool
+) -> tuple[int, int]:
     """Return (bytes, next offset) of a segment up to its first torn or corrupt batch."""
     with _open(segment) as file:
         for at, header in walk_headers(file, position, str(segment.path)):
-            data = os.pread(file.fileno(), header.size_bytes, at)
-            try:
-                check_crc(data, 0, header)
-            except CorruptRecords:
-                break
+            if checks_crcs:
+                data = os.pread(file.fileno(), header.size_bytes, at)
+                try:
+                    check_crc(data, 0, header)
+                except CorruptRecords:
+                    break
             position, offset = at + header.size_bytes, header.next_offset
     return position, offset
 
