@@ -145,6 +145,7 @@ def test_filters_narrow_each_other() -> None:
             EqualTo(("key",), b"k"),
             EqualTo(("headers", "key"), "k"),
         ],
+        KAFKA_COLUMNS,
     )
     assert found == PushedFilters(frozenset(("t",)), frozenset((2,)), 10, 20)
     assert found.wants(TopicPartition("t", 2))
@@ -152,15 +153,31 @@ def test_filters_narrow_each_other() -> None:
 
 
 def test_bounds_on_offsets() -> None:
-    assert narrow(PushedFilters(), [LessThanOrEqual(("offset",), 20)]).end_offset == 21
-    both = narrow(PushedFilters(), [In(("offset",), (7, 3, None))])
+    assert (
+        narrow(PushedFilters(), [LessThanOrEqual(("offset",), 20)], KAFKA_COLUMNS).end_offset == 21
+    )
+    both = narrow(PushedFilters(), [In(("offset",), (7, 3, None))], KAFKA_COLUMNS)
     assert (both.min_offset, both.end_offset) == (3, 8)
-    assert narrow(PushedFilters(), [EqualTo(("offset",), None)]).end_offset == 0
+    assert narrow(PushedFilters(), [EqualTo(("offset",), None)], KAFKA_COLUMNS).end_offset == 0
+
+
+def test_filters_on_fields_of_the_value_do_not_bound_the_record() -> None:
+    """`columns=value` with `valueSchema=offset BIGINT, ...` has columns of these names, too."""
+    filters = [
+        EqualTo(("topic",), "news"),
+        EqualTo(("partition",), 7),
+        EqualTo(("offset",), 5),
+        EqualTo(("timestamp",), moment(5000)),
+    ]
+    assert narrow(PushedFilters(), filters, ("value",)) == PushedFilters()
+    assert narrow(PushedFilters(), filters[1:3], ("offset", "value")) == PushedFilters(
+        min_offset=5, end_offset=6
+    )
 
 
 def test_bounds_on_times_keep_every_row_that_can_match() -> None:
     def bounds(item: EqualTo) -> tuple[int | None, int | None]:
-        found = narrow(PushedFilters(), [item])
+        found = narrow(PushedFilters(), [item], KAFKA_COLUMNS)
         return found.min_timestamp_ms, found.max_timestamp_ms
 
     assert bounds(GreaterThan(("timestamp",), moment(5000))) == (6, None)

@@ -5,7 +5,7 @@ rows that cannot match.
 """
 
 import datetime
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -34,11 +34,18 @@ class PushedFilters:
         )
 
 
-def narrow(filters: PushedFilters, pushed: Iterable[Any]) -> PushedFilters:
-    """Return `filters` narrowed by PySpark's filter objects; skip filters on other columns."""
+def narrow(
+    filters: PushedFilters, pushed: Iterable[Any], columns: Collection[str]
+) -> PushedFilters:
+    """Return `filters` narrowed by PySpark's filter objects; skip filters on other columns.
+
+    Args:
+        columns: The columns of records that are read. A filter on `timestamp` is about a field of
+            the decoded key or value if the record's own timestamp is not among them.
+    """
     for item in pushed:
         attribute: tuple[str, ...] = getattr(item, "attribute", ())
-        if len(attribute) != 1 or attribute[0] not in _COLUMNS:
+        if len(attribute) != 1 or attribute[0] not in _COLUMNS.intersection(columns):
             continue
         filters = _narrow(filters, attribute[0], type(item).__name__, getattr(item, "value", None))
     return filters

@@ -75,7 +75,7 @@ class FilteringBrokerReader(BrokerReader):
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         """Note the filters and return all of them, so that Spark checks the rows as well."""
-        self._filters = narrow(self._filters, filters)
+        self._filters = narrow(self._filters, filters, self._options.columns)
         return filters
 
 

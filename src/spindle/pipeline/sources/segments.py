@@ -107,7 +107,7 @@ class FilteringSegmentsReader(SegmentsReader):
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         """Note the filters and return all of them, so that Spark checks the rows as well."""
-        self._plan.filters = narrow(self._plan.filters, filters)
+        self._plan.filters = narrow(self._plan.filters, filters, self._plan.settings.columns)
         return filters
 
 
