@@ -246,6 +246,15 @@ def test_an_inferred_schema_grows_by_new_columns(exports: Exports) -> None:
     assert (third.rows, third.dead_letters) == (0, 2)
 
 
+def test_a_table_that_begins_at_latest_has_no_other_start(delta_exports: Exports) -> None:
+    options = {"logDirs": f"{delta_exports.root}/d*", "subscribe": "t"}
+    start = {"startingOffsets": '{"t": {"0": 1, "1": 1}}'}
+    table = table_of("delta", delta_exports.path)
+    source_and_settings(options, {"begin": "latest"}, table)
+    with pytest.raises(ValueError, match="contradicts the starting offsets"):
+        source_and_settings(options | start, {"begin": "latest"}, table)
+
+
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [

@@ -112,6 +112,8 @@ def source_and_settings(
     """
     name, raw = _raw_source(options, given)
     source = export_source(name, raw)
+    if given.get("begin") == "latest" and source.start_is_explicit:
+        raise ValueError("begin='latest' contradicts the starting offsets of the options")
     columns = source.columns
     is_inferred = infers_schema(options)
     if is_inferred:
