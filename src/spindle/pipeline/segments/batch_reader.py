@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 
 from spindle.common.errors import CorruptLog, CorruptRecords
@@ -24,7 +25,9 @@ from spindle.pipeline.segments.segment_log import SegmentLog
 from spindle.pipeline.segments.walk import OpenSegment, SegmentWalk
 from spindle.protocol.records.batch import HEADER_BYTES
 
-_WINDOW_BYTES: Final = 128 * 1024
+_WINDOW_BYTES: Final = 512 * 1024
+_ROWS: Final = 8192
+"""The least rows of an Arrow batch before the end of a segment."""
 
 
 def read_batch_ranges(
@@ -72,6 +75,8 @@ class _HeaderReader:
         file, walk = opened.file, self._headers
         place = {**self._place, "segment": opened.segment.path.name}
         position = opened.position
+        gathered: list[Any] = []
+        count = 0
         while not walk.is_finished:
             file_bytes = os.fstat(file.fileno()).st_size
             try:
@@ -80,13 +85,17 @@ class _HeaderReader:
                 self._segments.next_offset = walk.next_offset
                 raise self._segments.interrupted(error) from error
             fields = walk.fields(address_of(self._buffer), size_bytes, position, file_bytes)
-            if fields.shape[1]:
-                yield self._rows(opened, place, fields)
+            gathered.append(fields)
+            count += fields.shape[1]
+            is_end = walk.is_torn or file_bytes - walk.position < HEADER_BYTES
+            if count and (count >= _ROWS or is_end or walk.finding or walk.is_finished):
+                yield self._rows(opened, place, np.concatenate(gathered, axis=1))
+                gathered, count = [], 0
             if walk.finding:
                 self._segments.check_epochs()
                 raise CorruptLog(str(opened.segment.path), walk.position, walk.finding)
             has_moved = walk.position > position
-            if walk.is_torn or file_bytes - walk.position < HEADER_BYTES:
+            if is_end:
                 self._segments.left_bytes = max(0, file_bytes - walk.position)
                 return
             position = walk.position
