@@ -4,6 +4,7 @@ import fcntl
 import struct
 import subprocess
 import sys
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -97,6 +98,22 @@ def test_offset_index_without_its_unused_tail(tmp_path: Path) -> None:
     assert (offsets.tolist(), positions.tolist()) == ([9, 19], [5000, 9500])
     index.write_bytes(bytes(800))
     assert read_offset_index(index, 100_000)[0].tolist() == []
+
+
+def test_the_unused_part_of_an_active_index_is_not_read(tmp_path: Path) -> None:
+    index = tmp_path / "x.index"
+    entries = [word for entry in range(1, 20_001) for word in (entry, 4096 * entry)]
+    index.write_bytes(struct.pack(f">{len(entries)}i", *entries))
+    with index.open("r+b") as file:
+        file.truncate(64 * 1024 * 1024)
+    tracemalloc.start()
+    try:
+        offsets, positions = read_offset_index(index, 1 << 30)
+        _, most_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert (offsets[-1], positions[-1], len(offsets)) == (20_000, 4096 * 20_000, 20_000)
+    assert most_bytes < 4 * 1024 * 1024
 
 
 def test_offset_index_entries_that_do_not_ascend_or_lie_outside_are_ignored(tmp_path: Path) -> None:

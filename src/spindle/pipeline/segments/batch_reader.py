@@ -26,6 +26,8 @@ from spindle.pipeline.segments.walk import OpenSegment, SegmentWalk
 from spindle.protocol.records.batch import HEADER_BYTES
 
 _WINDOW_BYTES: Final = 512 * 1024
+_SPARSE_BYTES: Final = 128 * 1024
+"""Where headers are further apart than this, each is read alone, without records around it."""
 _ROWS: Final = 8192
 """The least rows of an Arrow batch before the end of a segment."""
 
@@ -75,12 +77,13 @@ class _HeaderReader:
         file, walk = opened.file, self._headers
         place = {**self._place, "segment": opened.segment.path.name}
         position = opened.position
+        window = memoryview(self._buffer)
         gathered: list[Any] = []
         count = 0
         while not walk.is_finished:
             file_bytes = os.fstat(file.fileno()).st_size
             try:
-                size_bytes = os.preadv(file.fileno(), [self._buffer], position)
+                size_bytes = os.preadv(file.fileno(), [window], position)
             except OSError as error:
                 self._segments.next_offset = walk.next_offset
                 raise self._segments.interrupted(error) from error
@@ -98,10 +101,12 @@ class _HeaderReader:
             if is_end:
                 self._segments.left_bytes = max(0, file_bytes - walk.position)
                 return
+            is_sparse = walk.position - position > _SPARSE_BYTES * max(1, fields.shape[1])
             position = walk.position
             if not has_moved:
-                size = int.from_bytes(self._buffer[8:12], "big") + 12
-                self._buffer = bytearray(size)
+                self._buffer = bytearray(int.from_bytes(self._buffer[8:12], "big") + 12)
+            is_alone = is_sparse and not self._check_crcs
+            window = memoryview(self._buffer)[: HEADER_BYTES if is_alone else None]
 
     def _rows(self, opened: OpenSegment, place: dict[str, Any], fields: Any) -> pa.RecordBatch:
         counts: Any = None
