@@ -92,14 +92,14 @@ def test_wrong_options_are_named(changes: dict[str, str | None], finding: str) -
         parse_segment_options({name: text for name, text in given.items() if text is not None})
 
 
-def test_patterns_match_whole_names_and_never_the_metadata_log() -> None:
-    topics = parse_segment_options({"logDirs": "/d", "subscribePattern": "t.*|__.*"}).topics
-    assert topics.wants(TopicPartition("topic", 0))
-    assert not topics.wants(TopicPartition("a-topic", 0))
-    assert topics.wants(TopicPartition("__consumer_offsets", 0))
-    assert not topics.wants(TopicPartition("__cluster_metadata", 0))
-    named = parse_segment_options({"logDirs": "/d", "subscribe": "__cluster_metadata"}).topics
-    assert named.wants(TopicPartition("__cluster_metadata", 0))
+def test_a_pattern_is_found_anywhere_in_a_name_and_selects_no_internal_topic() -> None:
+    topics = parse_segment_options({"logDirs": "/d", "subscribePattern": "top|__"}).topics
+    names = ("topic", "a-topic", "a__b", "other", "__consumer_offsets", "__cluster_metadata")
+    wanted = [name for name in names if topics.wants(TopicPartition(name, 0))]
+    assert wanted == ["topic", "a-topic", "a__b"]
+    for internal in ("__cluster_metadata", "__consumer_offsets"):
+        named = parse_segment_options({"logDirs": "/d", "subscribe": internal}).topics
+        assert named.wants(TopicPartition(internal, 0))
 
 
 def test_columns_keep_the_order_asked_for() -> None:

@@ -33,7 +33,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
 from spindle.client.wire.settings import ClientSettings
-from spindle.common.ids import TopicPartition
+from spindle.common.ids import INTERNAL_TOPICS, METADATA_TOPIC, TopicPartition
 from spindle.common.uuids import Uuid, parse_uuid
 from spindle.pipeline.kafka_properties import broker_client, kafka_properties
 from spindle.pipeline.records.batch_columns import BATCH_COLUMNS
@@ -46,7 +46,7 @@ from spindle.pipeline.segments.replica_choice import ReplicaChoice, replica_choi
 
 EARLIEST: Final = -2
 LATEST: Final = -1
-_INTERNAL_TOPIC: Final = re.compile(r"__cluster_metadata")
+_NOT_BY_PATTERN: Final = INTERNAL_TOPICS | {METADATA_TOPIC}
 
 EndRule = Literal["auto", "checkpoint", "logEnd"]
 _END_RULES: Final[dict[str, EndRule]] = {
@@ -66,7 +66,11 @@ _BOOLEANS: Final = {"true": True, "false": False}
 
 @dataclass(frozen=True, slots=True)
 class TopicSelection:
-    """The partitions a reader wants. Exactly one of the fields is set."""
+    """The partitions a reader wants. Exactly one of the fields is set.
+
+    As in the `kafka` source, a pattern selects all topics in whose name it is found, without
+    internal topics. The metadata log is no topic to a client, so a pattern does not select it.
+    """
 
     assigned: Mapping[str, tuple[int, ...]] | None = None
     subscribed: tuple[str, ...] | None = None
@@ -78,10 +82,9 @@ class TopicSelection:
         if self.subscribed is not None:
             return partition.topic in self.subscribed
         assert self.pattern is not None
-        # Clients do not see the metadata log as a topic, so a pattern does not select it.
-        if _INTERNAL_TOPIC.fullmatch(partition.topic):
+        if partition.topic in _NOT_BY_PATTERN:
             return False
-        return re.fullmatch(self.pattern, partition.topic) is not None
+        return re.search(self.pattern, partition.topic) is not None
 
 
 @dataclass(frozen=True, slots=True)
