@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,9 +19,9 @@ CATALOG_FILE: Final = "iceberg_catalog.db"
 NAMESPACE: Final = "default"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class IcebergPlace:
-    """The catalog of a table and its name there.
+    """The catalog of a table and its name there. The catalog is opened at its first use.
 
     Args:
         properties: those of `pyiceberg.catalog.load_catalog`.
@@ -36,8 +37,9 @@ class IcebergPlace:
     def name(self) -> str:
         return self.location or ".".join(self.identifier)
 
-    def open_catalog(self) -> "Catalog":
-        """Return the catalog.
+    @cached_property
+    def catalog(self) -> "Catalog":
+        """The catalog; opening it costs a check of its tables, or a request.
 
         Raises:
             ValueError: properties that name no catalog.
@@ -61,7 +63,7 @@ class IcebergPlace:
         if self._has_no_catalog_yet():
             return None
         try:
-            return self.open_catalog().load_table(self.identifier)
+            return self.catalog.load_table(self.identifier)
         except (NoSuchTableError, NoSuchNamespaceError):
             return None
 
@@ -73,7 +75,7 @@ class IcebergPlace:
             TableAlreadyExistsError,
         )
 
-        catalog = self.open_catalog()
+        catalog = self.catalog
         try:
             catalog.create_namespace_if_not_exists(self.identifier[:-1])
         except NamespaceAlreadyExistsError:
