@@ -10,6 +10,7 @@ from deltalake import DeltaTable
 from export_doubles import FORMATS, SCHEMA, data_files, export, offsets_of, piece, rows_of, table_of
 from log_directory_files import OTHER_ID, TOPIC_ID
 
+from spindle.common.uuids import ZERO_UUID
 from spindle.pipeline.export import manifest_log, parquet_table
 from spindle.pipeline.export.iceberg_catalog import iceberg_place
 from spindle.pipeline.export.maintenance import compact_table, vacuum_table
@@ -386,6 +387,14 @@ def test_of_two_topics_of_one_name_that_are_exported_at_once_only_one_is_in_the_
     with pytest.raises(ExportConflict):
         export(table_of(table_format, path), piece(0, 9, TOPIC_ID, 1), meanwhile=recreated)
     assert rows_of(table_format, path).num_rows == 8
+
+
+def test_topics_without_ids_are_refused(tmp_path: Path) -> None:
+    """Partitions of two such topics could not be told apart."""
+    pieces = piece(0, 9, ZERO_UUID, topic="a"), piece(0, 5, ZERO_UUID, topic="b")
+    with pytest.raises(ExportRefused, match="'a' has no topic id"):
+        export(table_of("parquet", tmp_path / "table"), *pieces)
+    assert not list(tmp_path.iterdir())
 
 
 @every_format

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from spindle.common.uuids import Uuid, uuid_text
+from spindle.common.uuids import ZERO_UUID, Uuid, uuid_text
 from spindle.pipeline.export.continuation import extended, key_of, remaining_ranges
 from spindle.pipeline.export.dead_letters import DeadLetters
 from spindle.pipeline.export.model import (
@@ -59,6 +59,7 @@ def run_export(
     letters = None if dead_letters is None else DeadLetters(dead_letters)
     planned = source.ranges()
     topics = {piece.partition.topic: piece.topic_id for piece in planned}
+    _check_ids(topics)
     if not settings.may_mix_topics:
         _check_topics(table, topics)
     covered = _coverage(table, planned)
@@ -225,6 +226,15 @@ class _Run:
                 self.portions_done,
                 len(self.portions),
             )
+        )
+
+
+def _check_ids(topics: Mapping[str, Uuid]) -> None:
+    without = [topic for topic, topic_id in topics.items() if topic_id == ZERO_UUID]
+    if without:
+        raise ExportRefused(
+            f"topic {without[0]!r} has no topic id (it was made by a version of Kafka before 2.8), "
+            "by which a table knows what it holds. Copy its records to a new topic"
         )
 
 
