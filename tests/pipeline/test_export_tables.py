@@ -13,6 +13,7 @@ from log_directory_files import OTHER_ID, TOPIC_ID
 from spindle.common.uuids import ZERO_UUID
 from spindle.pipeline.export import manifest_log, parquet_table
 from spindle.pipeline.export.iceberg_catalog import iceberg_place
+from spindle.pipeline.export.jobs import open_table
 from spindle.pipeline.export.maintenance import compact_table, vacuum_table
 from spindle.pipeline.export.model import (
     Coverage,
@@ -31,6 +32,14 @@ every_format = pytest.mark.parametrize("table_format", FORMATS)
 
 class Killed(BaseException):
     """The process ends here: nothing is cleaned up."""
+
+
+@every_format
+def test_a_file_in_place_of_the_table_is_refused(tmp_path: Path, table_format: str) -> None:
+    path = tmp_path / "file"
+    path.touch()
+    with pytest.raises(ValueError, match="file' is a file: a table is a directory"):
+        open_table(table_format, path, None)
 
 
 @every_format
