@@ -144,7 +144,7 @@ def test_limits_that_do_not_fit_the_topic(
 def test_a_topic_that_does_not_exist_is_asked_for_as_often_as_configured(
     broker: WireBroker,
 ) -> None:
-    with pytest.raises(ApiError, match="topic 'b' of cluster wire-broker"):
+    with pytest.raises(ApiError, match="topic 'b' does not exist in cluster wire-broker"):
         plan(broker, subscribe="b", **{"fetchOffset.numRetries": "2"})
     assert len(broker.requests[MetadataRequest]) == 3
 

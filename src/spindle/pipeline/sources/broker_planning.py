@@ -149,8 +149,18 @@ def _described(
     for name, code in view.refused.items():
         if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and name in may_be_gone:
             continue
-        raise ApiError(code, f"topic {name!r} of cluster {view.cluster_id}")
+        raise ApiError(code, _refusal(name, code, view.cluster_id))
     return view
+
+
+def _refusal(topic: str, code: ErrorCode, cluster_id: str | None) -> str:
+    match code:
+        case ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            return f"topic {topic!r} does not exist in cluster {cluster_id}"
+        case ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            return f"the user has no right to read topic {topic!r} of cluster {cluster_id}"
+        case _:
+            return f"topic {topic!r} of cluster {cluster_id} cannot be read ({code.name})"
 
 
 def _partitions_of(topics: Iterable[TopicView]) -> list[TopicPartition]:
