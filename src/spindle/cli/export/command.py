@@ -77,7 +77,12 @@ _CAUSE: Final = re.compile(r"^(?:[\w]+\.)*(\w+): (.+)$", re.MULTILINE)
     "first offset fills in what is older.",
 )
 @click.option("--until", "end", metavar="PLACE", help="Where this run ends; default: latest.")
-@click.option("--portion-size", callback=parse_size, metavar="SIZE", help="Log bytes of a commit.")
+@click.option(
+    "--portion-size",
+    callback=parse_size,
+    metavar="SIZE",
+    help="Log bytes of a commit; default: 1 GiB.",
+)
 @click.option("--portion-rows", type=click.IntRange(min=1), metavar="N", help="Rows of a commit.")
 @click.option("--partition-by", metavar="COLUMN,...", help="date, hour, or columns of the table.")
 @click.option("--compression", default="snappy", show_default=True, help="Codec of the files.")
