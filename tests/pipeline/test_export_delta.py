@@ -39,6 +39,7 @@ from spindle.pipeline.export.row_format import row_format
 from spindle.pipeline.export.sources import export_source
 from spindle.pipeline.export.table import Portion, TableLayout
 from spindle.pipeline.records.columns import KAFKA_COLUMNS, arrow_schema
+from spindle.pipeline.schemas.options import row_decoding
 
 T0 = TopicPartition("topic", 0)
 KEY = PartitionIdentity(TOPIC_ID, 0)
@@ -184,6 +185,15 @@ def test_encodings_that_make_no_sense_are_refused() -> None:
         row_format(KAFKA_COLUMNS, "binary", "json")
     with pytest.raises(ValueError, match="the columns key, offset do not include value"):
         row_format(("key", "offset"), "binary", "string")
+
+
+def test_a_key_is_text_beside_a_value_that_is_decoded() -> None:
+    decoding = row_decoding({"valueFormat": "json", "valueSchema": "id BIGINT"})
+    form = row_format(("key", "value"), "string", "binary", decoding)
+    raw = pa.record_batch([[b"k"], [b'{"id": 7}']], schema=arrow_schema(("key", "value")))
+    rows, reasons = form.split(raw, TopicPartition("t", 0))
+    assert (rows.to_pylist(), reasons) == ([{"key": "k", "id": 7}], None)
+    assert rows.schema == form.schema()
 
 
 def test_a_table_keeps_the_encoding_of_its_first_run(tmp_path: Path) -> None:

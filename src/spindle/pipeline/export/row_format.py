@@ -45,10 +45,11 @@ class RowFormat:
         Raises:
             ValueError: a key or value that is to be text is not UTF-8.
         """
-        batch = self._with_text(batch.select(self.columns), source)
-        if not self.decoding.parts:
-            return batch, None
-        rows, reasons = self.decoding.split(batch)
+        rows, reasons = batch.select(self.columns), None
+        if self.decoding.parts:
+            rows, reasons = self.decoding.split(rows)
+        # Afterwards, because decoded rows have the other columns in the types of the source.
+        rows = self._with_text(rows, source)
         return rows, None if self.decoding.keeps_bad else reasons
 
     def converted(self, batch: pa.RecordBatch, source: TopicPartition) -> pa.RecordBatch:
