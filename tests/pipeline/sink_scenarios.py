@@ -16,6 +16,7 @@ from spindle.client.transactions import TransactionEnd
 from spindle.pipeline.sink import driver
 from spindle.pipeline.sink.errors import InputChanged, OutcomeUnknown, SinkError, SinkReplaced
 from spindle.pipeline.sink.register import QueryRegister
+from spindle.pipeline.sink.results import WrittenRows
 
 Scenario = Callable[[SinkRun, pytest.MonkeyPatch], None]
 
@@ -117,11 +118,13 @@ def the_recovering_run_dies_too(run: SinkRun, patch: pytest.MonkeyPatch) -> None
     check_once(run)
 
 
-def _expire(run: SinkRun, task: int) -> None:
+def _expire(run: SinkRun, result: WrittenRows | None) -> None:
     """Wait until the coordinator has aborted the transaction of a task."""
+    assert result is not None and result.place is not None
+    attempt = result.place.attempt
 
     def state(register: QueryRegister) -> str:
-        name = register.transactional_id(run.run, f"{task}-0")
+        name = register.transactional_id(run.run, attempt)
         return describe_transaction(register.client, name).state
 
     deadline = time.monotonic() + WAIT_S
@@ -142,7 +145,7 @@ def _partly_expired(run: SinkRun, patch: pytest.MonkeyPatch) -> None:
         crash_after(inner, QueryRegister, "finish", 1)
         with pytest.raises(Crash):
             run.commit(results)
-    _expire(run, 2)
+    _expire(run, results[2])
 
 
 def a_decided_transaction_expires_and_the_rows_are_the_same(
@@ -185,7 +188,7 @@ def the_rewrite_of_an_expired_transaction_is_interrupted(
 def a_transaction_expires_before_the_decision(run: SinkRun, patch: pytest.MonkeyPatch) -> None:
     hasty = run.with_options(transaction_timeout_ms="1000")
     results = [hasty.task(0, 0, PARTS[0]), run.task(0, 1, PARTS[1])]
-    _expire(run, 0)
+    _expire(run, results[0])
     with pytest.raises(SinkError, match="took longer than"):
         run.commit(results)
     run.abort(results)
@@ -198,7 +201,8 @@ def somebody_else_ends_a_decided_transaction(run: SinkRun, patch: pytest.MonkeyP
     _die_in_the_middle(run, patch, 0)
 
     def terminate(register: QueryRegister) -> None:
-        terminate_transaction(register.client, register.transactional_id(run.run, "1-0"))
+        (name,) = (each for each in run.open_transactions() if f"-{run.run}-1-0" in each)
+        terminate_transaction(register.client, name)
 
     run.ask_register(terminate)
     with pytest.raises(OutcomeUnknown, match="2 rows"):
@@ -314,6 +318,28 @@ def many_tasks_start_at_once(run: SinkRun, patch: pytest.MonkeyPatch) -> None:
     check_once(run, sorted(str(number) for number in range(8)))
 
 
+def the_checkpoint_lost_its_note_of_the_last_batch(
+    run: SinkRun, patch: pytest.MonkeyPatch
+) -> None:
+    run.batch(0, PARTS)
+    # The machine of the driver loses power in the next batch: the checkpoint was not on disk yet.
+    hasty = run.with_options(transaction_timeout_ms="1000")
+    begun = hasty.task(1, 0, ["g"])
+    _expire(run, begun)
+    run.restarted("second").batch(0, PARTS)
+    check_once(run)
+
+
+def a_failed_attempt_of_the_next_batch_says_nothing_about_this_one(
+    run: SinkRun, patch: pytest.MonkeyPatch
+) -> None:
+    run.batch(0, PARTS)
+    with pytest.raises(SinkError, match="max.request.size"):
+        run.task(1, 0, ["g" * 2_000_000])
+    run.restarted("second").batch(0, PARTS)
+    check_once(run)
+
+
 def an_old_batch_is_refused(run: SinkRun, patch: pytest.MonkeyPatch) -> None:
     run.batch(0, PARTS)
     run.batch(1, [["g"]])
@@ -351,6 +377,8 @@ SCENARIOS: tuple[Scenario, ...] = (
     spark_aborts_a_failed_batch,
     spark_aborts_after_a_commit_that_failed,
     many_tasks_start_at_once,
+    the_checkpoint_lost_its_note_of_the_last_batch,
+    a_failed_attempt_of_the_next_batch_says_nothing_about_this_one,
     an_old_batch_is_refused,
     a_later_batch_without_state_is_refused,
 )

@@ -15,7 +15,8 @@ class TaskPlace:
     Attributes:
         query: Stays the same when the query starts again from its checkpoint.
         run: Differs from start to start.
-        attempt: Differs between the attempts of a task in one batch, and is used again by the next.
+        attempt: Differs between the attempts of a task in one batch, and from those of the batch
+            before; the batch after the next uses it again.
     """
 
     query: str

@@ -41,7 +41,8 @@ class TaskTransaction:
 
     Attributes:
         task: The number of the task, from 0.
-        attempt: The end of the transactional id, which tells attempts of a task apart.
+        attempt: The end of the transactional id, which tells attempts of a task apart, and those of
+            one batch from those of the next.
         is_committed: True if the transaction is known to be committed. False only means that
             nothing is recorded yet, or that it was aborted (see `is_aborted`).
     """
@@ -117,6 +118,17 @@ class QueryState:
                 "one checkpoint (or with one writeId). Stop this one"
             )
         return replace(self, owner=run, former=(self.owner, *self.former)[:_FORMER_RUNS])
+
+    def turn_after(self, run: str) -> int:
+        """Return the turn, 0 or 1, at the end of the transactional ids of the run's next batch.
+
+        It is not that of the last decision. So the ids of decided transactions stay as they are
+        until another batch is decided, and the coordinator tells their outcome.
+        """
+        decision = self.decision
+        if decision is None or decision.run != run or not decision.transactions:
+            return 0
+        return 1 - int(decision.transactions[-1].attempt.rpartition("-")[2])
 
     def check_owner(self, run: str) -> None:
         """Raise SinkReplaced unless the run owns the query."""

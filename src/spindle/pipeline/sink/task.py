@@ -67,6 +67,7 @@ def write_in_transaction(
         register = register_of(client, options, place.query)
         state = own_query(register, place, takes_missing_state=options.takes_missing_state)
         decision = state.decision_of(place.batch)
+        place = replace(place, attempt=f"{place.attempt}-{state.turn_after(place.run)}")
         if decision is not None:
             _check_not_late(decision, place)
             if not _is_to_write_again(decision, place, options, batches):
@@ -120,7 +121,7 @@ def _finished(register: QueryRegister, decision: BatchDecision) -> BatchDecision
     """Return the decision with the outcome of each transaction; commit those that are open."""
     ended = []
     for each in decision.transactions:
-        if not each.is_committed:
+        if not (each.is_committed or each.is_aborted):
             end = register.finish(decision.run, each)
             is_committed = end is TransactionEnd.COMMITTED
             each = replace(each, is_committed=is_committed, is_aborted=not is_committed)
