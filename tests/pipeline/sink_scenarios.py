@@ -7,12 +7,14 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from sink_run import Crash, SinkRun, crash_after
 
 from spindle.client.admin.transactions import describe_transaction, terminate_transaction
 from spindle.client.transactions import TransactionEnd
+from spindle.client.wire.transactions import ProducerTransaction
 from spindle.pipeline.sink import driver
 from spindle.pipeline.sink.errors import InputChanged, OutcomeUnknown, SinkError, SinkReplaced
 from spindle.pipeline.sink.register import QueryRegister
@@ -318,6 +320,30 @@ def many_tasks_start_at_once(run: SinkRun, patch: pytest.MonkeyPatch) -> None:
     check_once(run, sorted(str(number) for number in range(8)))
 
 
+def a_task_that_lost_the_race_for_the_state_leaves_it_alone(
+    run: SinkRun, patch: pytest.MonkeyPatch
+) -> None:
+    began: list[str] = []
+    results = []
+    begin, write = ProducerTransaction.__init__, ProducerTransaction.commit_offsets
+
+    def counted(writer: ProducerTransaction, coordinators: Any, name: str, *rest: Any) -> None:
+        began.append(name)
+        begin(writer, coordinators, name, *rest)
+
+    def overtaken(*arguments: Any) -> None:
+        patch.setattr(ProducerTransaction, "commit_offsets", write)
+        results.append(run.task(0, 1, PARTS[1]))
+        write(*arguments)
+
+    patch.setattr(ProducerTransaction, "__init__", counted)
+    patch.setattr(ProducerTransaction, "commit_offsets", overtaken)
+    results.append(run.task(0, 0, PARTS[0]))
+    assert sum(name.endswith(run.query) for name in began) == 2
+    run.commit([*results, run.task(0, 2, PARTS[2])])
+    check_once(run)
+
+
 def the_checkpoint_lost_its_note_of_the_last_batch(
     run: SinkRun, patch: pytest.MonkeyPatch
 ) -> None:
@@ -377,6 +403,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     spark_aborts_a_failed_batch,
     spark_aborts_after_a_commit_that_failed,
     many_tasks_start_at_once,
+    a_task_that_lost_the_race_for_the_state_leaves_it_alone,
     the_checkpoint_lost_its_note_of_the_last_batch,
     a_failed_attempt_of_the_next_batch_says_nothing_about_this_one,
     an_old_batch_is_refused,

@@ -27,6 +27,7 @@ from spindle.pipeline.sink.state import QueryState, TaskTransaction, decode_stat
 
 _STATE_TIMEOUT_MS: Final = 10_000
 _MAX_PAUSE_S: Final = 0.2
+_MAX_PAUSE_AFTER_LOSS_S: Final = 5.0
 _LOOKS: Final = 5
 _ABORTED_STATES: Final = ("PrepareAbort", "CompleteAbort", "PrepareEpochFence")
 _ENDED_BY_OTHERS: Final = (*FENCED, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
@@ -96,6 +97,7 @@ class QueryRegister:
             ClientError: no broker could be asked, or others were faster until the API timeout.
         """
         deadline = time.monotonic() + self.client.settings.api_timeout_ms / 1000
+        pause_s = _MAX_PAUSE_S
         while time.monotonic() < deadline:
             writer = ProducerTransaction(self.coordinators, self.group_id, _STATE_TIMEOUT_MS)
             before = self.read()
@@ -109,7 +111,12 @@ class QueryRegister:
             except ApiError as error:
                 if not is_fenced(error):
                     raise
-            time.sleep(random.uniform(0, _MAX_PAUSE_S))
+            # Each writer stops the one before it, so many at once must not all come back soon.
+            time.sleep(random.uniform(0, pause_s))
+            pause_s = min(2 * pause_s, _MAX_PAUSE_AFTER_LOSS_S)
+            seen = self.glance()
+            if seen is not None and change(seen) is seen:
+                return seen
         raise RequestTimedOut(f"the state of {self.group_id} could not be changed: others did")
 
     def settled(self) -> QueryState | None:
