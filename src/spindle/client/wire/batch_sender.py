@@ -14,7 +14,7 @@ from spindle.client.transactions import LAST_PRODUCE_VERSION, ProducerIdentity
 from spindle.client.wire.cluster import WireClient
 from spindle.client.wire.settings import HostPort
 from spindle.client.wire.transport import BlockingConnection
-from spindle.common.errors import ApiError, ErrorCode
+from spindle.common.errors import ApiError, ErrorCode, ProtocolViolation
 from spindle.common.ids import TopicPartition
 from spindle.common.ports import Bytes
 from spindle.protocol.messages.produce import ProduceRequest, ProduceResponse
@@ -202,8 +202,17 @@ class BatchSender:
 
         Raises:
             ApiError: the first batch that was refused.
+            ProtocolViolation: the answer is not about these batches.
         """
         numbers = {each.partition: each.number for each in sent}
+        answered = {
+            TopicPartition(topic.name, each.index)
+            for topic in answer.responses
+            for each in topic.partition_responses
+        }
+        if answered != numbers.keys():
+            differing = ", ".join(map(str, sorted(answered ^ numbers.keys())))
+            raise ProtocolViolation(f"the answer to Produce has other partitions: {differing}")
         refused: ApiError | None = None
         for topic in answer.responses:
             for each in topic.partition_responses:
