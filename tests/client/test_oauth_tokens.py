@@ -161,6 +161,7 @@ def test_a_token_is_used_again_for_most_of_its_life() -> None:
         (200, b"<html>", SaslFailed, "no usable access_token"),
         (200, b'{"access_token": "a\\u0001b"}', SaslFailed, "no usable access_token"),
         (200, b"[]", SaslFailed, "no usable access_token"),
+        (200, b"[" * 200_000, SaslFailed, "no usable access_token"),
     ],
 )
 def test_a_refusal_of_the_endpoint_is_explained(

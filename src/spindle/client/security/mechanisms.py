@@ -81,6 +81,6 @@ def token_exchange(token: Secret, extensions: tuple[tuple[str, str], ...]) -> Sa
 def _status(refusal: bytes) -> str:
     try:
         status = json.loads(refusal)["status"]
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, RecursionError):
         return "without a reason"
     return repr(status)

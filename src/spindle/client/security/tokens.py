@@ -82,7 +82,7 @@ def _expiry(token: str, now: float) -> float:
     try:
         claims = token.split(".")[1]
         return float(json.loads(urlsafe_b64decode(claims + "=" * (-len(claims) % 4)))["exp"])
-    except (IndexError, ValueError, TypeError, KeyError):
+    except (IndexError, ValueError, TypeError, KeyError, RecursionError):
         return now
 
 
@@ -161,6 +161,6 @@ def _basic(endpoint: TokenEndpoint) -> str:
 def _json_object(body: bytes) -> dict[str, object]:
     try:
         value = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}
