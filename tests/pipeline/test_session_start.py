@@ -57,6 +57,22 @@ pyspark.worker.main = lambda infile, outfile: outfile.write(b"more rows")
 print(quiet_worker(ours, True))
 """
 
+IDLE_TASKS = """
+import gc
+from spindle.pipeline import python_daemon
+
+python_daemon._worker = lambda sock, authenticated: 0
+print(python_daemon.quiet_worker(None, True))
+frozen = gc.get_freeze_count()
+kept = [[] for _ in range(1000)]
+print(python_daemon.quiet_worker(None, True), frozen > 10_000, gc.get_freeze_count() == frozen)
+"""
+
+
+def test_the_modules_of_a_worker_are_not_searched_for_garbage_after_each_task() -> None:
+    run = subprocess.run([sys.executable, "-c", IDLE_TASKS], capture_output=True, text=True)
+    assert (run.stdout, run.stderr) == ("0\n0 True True\n", "")
+
 
 def test_a_worker_says_nothing_when_spark_has_enough_rows() -> None:
     run = subprocess.run(
