@@ -82,6 +82,14 @@ def test_a_time_for_all_goes_before_times_before_offsets() -> None:
         ({"end": "now"}, "option end"),
         ({"minPartitions": "0"}, "minPartitions: '0' is not a number above 0"),
         ({"columns": "key,kee"}, "'kee' is not a column"),
+        ({"startingTimestamp": "9", "endingTimestamp": "5"}, "9 is after endingTimestamp 5"),
+        (
+            {
+                "startingOffsetsByTimestamp": '{"t":{"0":9}}',
+                "endingOffsetsByTimestamp": '{"t":{"1":9}}',
+            },
+            "name different partitions",
+        ),
         ({"columns": "key,KEY"}, "named twice"),
         ({"topicIds": '{"t":"abc"}'}, "topicIds: 'abc' is not an id"),
     ],

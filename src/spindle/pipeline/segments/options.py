@@ -273,6 +273,14 @@ def _check_bounds(start: OffsetBound, end: OffsetBound) -> None:
         raise ValueError("option startingOffsets: 'latest' (-1) cannot start a batch read")
     if end.everywhere == EARLIEST or EARLIEST in (end.offsets or {}).values():
         raise ValueError("option endingOffsets: 'earliest' (-2) cannot end a batch read")
+    first_ms, last_ms = start.timestamp_ms, end.timestamp_ms
+    if first_ms is not None and last_ms is not None and first_ms > last_ms:
+        raise ValueError(f"startingTimestamp {first_ms} is after endingTimestamp {last_ms}")
+    starts, ends = start.timestamps, end.timestamps
+    if starts is not None and ends is not None and set(starts) != set(ends):
+        raise ValueError(
+            "startingOffsetsByTimestamp and endingOffsetsByTimestamp name different partitions"
+        )
     if start.offsets is not None and end.offsets is not None:
         if set(start.offsets) != set(end.offsets):
             raise ValueError("startingOffsets and endingOffsets name different partitions")
