@@ -23,10 +23,12 @@ $(UV_STAMP):
 	@touch $@
 
 $(STAMP): requirements.lock pyproject.toml hatch_build.py src/spindle/log/cleaning/kernel.c | $(UV_STAMP)
-	@echo "dependencies (1.4 GB on disk; the first time takes a minute or two)"
+	@echo "dependencies (1.8 GB on disk; the first time takes a minute or two)"
 	@$(UV) pip install --require-hashes -r requirements.lock
 	@echo "spindle itself"
 	@$(UV) pip install --quiet --no-deps -e .
+	@# Otherwise each process of a test run that may not write bytecode compiles its imports again.
+	-@$(BIN)/python -m compileall -q -j 0 $(VENV)/lib >/dev/null
 	@touch $@
 	@echo "ready: $(BIN)/spindle"
 

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.timeout(900)
 
 HERE = Path(__file__).parent
 RECORDS_PER_PARTITION = 30_000
-KILLS = 3
+KILLS = 2
 START_LIMIT_S = 120.0
 
 
