@@ -14,7 +14,14 @@ import spindle
 from spindle.config.topic_config import TopicConfig
 
 _ROOT: Final = Path(spindle.__file__).parent
-_OTHER_PROGRAMS: Final = ("cli/tools", "client", "pipeline", "protocol/messages", "testing")
+_OTHER_PROGRAMS: Final = (
+    "cli/tools",
+    "client",
+    "pipeline",
+    "protocol/messages",
+    "security",
+    "testing",
+)
 """Folders whose configuration is that of clients and tools, and generated code."""
 _READING_CONFIG_FILES: Final = ("node_config.py", "topic_config.py")
 """Files of `config` that turn values into something that other packages use."""

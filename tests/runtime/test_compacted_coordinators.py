@@ -151,6 +151,9 @@ async def live(node: Node, client: Client, life: int) -> Any:
     """Work until both logs are compacted far into this life; return what the node knows then."""
     assert node.broker is not None
     application = await asyncio.to_thread(Application, bootstrap_of(node), life)
+    # The consumers ask for their coordinator, which creates its topic, at a time of their own.
+    topics = node.broker.metadata
+    await eventually(lambda: all(at.topic in topics.image.topics.by_name for at in INTERNAL))
     await compact_often(client)
     before = None
     for _ in range(MOST_ROUNDS):

@@ -145,6 +145,23 @@ def test_a_long_pause_ends_when_the_limit_is_raised() -> None:
     asyncio.run(scenario())
 
 
+def test_compaction_ends_at_once_although_a_setting_changes_in_the_same_moment() -> None:
+    async def scenario() -> None:
+        directory = Directory()
+        directory.passes = iter(())
+        compaction = housekeeping(directory).compaction
+        values = BrokerValues(NodeConfig.from_properties(PROPERTIES))
+        compaction.update(values)
+        compaction.follow_directories()
+        for _ in range(5):
+            await asyncio.sleep(0)
+        compaction.update(values)
+        await asyncio.sleep(0)
+        await asyncio.wait_for(compaction.stop(), 10)
+
+    asyncio.run(scenario())
+
+
 def test_the_memory_of_compaction_is_for_all_directories_together() -> None:
     async def scenario() -> None:
         directories = [Directory(), Directory()]

@@ -368,7 +368,8 @@ class Node:
 
     async def _bounded(self, work: Awaitable[None]) -> None:
         try:
-            await asyncio.wait_for(work, _SHUTDOWN_S + _DISK_S)
+            async with asyncio.timeout(_SHUTDOWN_S + _DISK_S):
+                await work
         except TimeoutError:
             log.error("a part of the node did not stop in %.0f s", _SHUTDOWN_S + _DISK_S)
         except Exception:  # go on with the next part

@@ -95,7 +95,8 @@ class BrokerMetadata(ImageConsumer):
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._watchers.append((predicate, future))
         try:
-            await asyncio.wait_for(future, timeout_s)
+            async with asyncio.timeout(timeout_s):
+                await future
         except TimeoutError:
             return False
         finally:

@@ -98,7 +98,8 @@ class Compaction:
     async def _pause(self, duration_s: float) -> None:
         """Wait for a time, or until a setting changes."""
         try:
-            await asyncio.wait_for(self._has_changed.wait(), min(duration_s, _LONGEST_SLEEP_S))
+            async with asyncio.timeout(min(duration_s, _LONGEST_SLEEP_S)):
+                await self._has_changed.wait()
         except TimeoutError:
             return
 

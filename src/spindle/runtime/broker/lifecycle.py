@@ -217,7 +217,8 @@ class BrokerLifecycle:
         self._wants_shutdown = True
         self._wake.set()
         try:
-            return await asyncio.wait_for(asyncio.shield(self._shutdown_allowed), timeout_s)
+            async with asyncio.timeout(timeout_s):
+                return await asyncio.shield(self._shutdown_allowed)
         except TimeoutError:
             log.warning("controlled shutdown was not granted within %.0f s", timeout_s)
             return False

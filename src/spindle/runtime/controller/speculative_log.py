@@ -170,7 +170,8 @@ class SpeculativeLog:
         waiting = asyncio.get_running_loop().create_future()
         self._pending.append(_Pending(last_offset, waiting))
         try:
-            await asyncio.wait_for(waiting, timeout_ms / 1000)
+            async with asyncio.timeout(timeout_ms / 1000):
+                await waiting
         except TimeoutError:
             self._history.operations_timed_out += 1
             raise ApiError(

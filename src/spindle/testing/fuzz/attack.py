@@ -48,7 +48,8 @@ async def _read_expected(client: RawConnection, case: Case, known: Known) -> int
         if not sent.is_answered:
             continue
         try:
-            frame = await asyncio.wait_for(client.read_frame(), _SOUND_S)
+            async with asyncio.timeout(_SOUND_S):
+                frame = await client.read_frame()
         except (ConnectionError, asyncio.IncompleteReadError):
             return answers
         except TimeoutError:

@@ -35,9 +35,8 @@ class RawConnection:
             Finding: the node accepts no connection.
         """
         try:
-            reader, writer = await asyncio.wait_for(
-                asyncio.open_connection(host, port, limit=1 << 20), _ANSWER_S
-            )
+            async with asyncio.timeout(_ANSWER_S):
+                reader, writer = await asyncio.open_connection(host, port, limit=1 << 20)
         except (OSError, TimeoutError) as error:
             raise Finding(f"no connection to {host}:{port}: {error!r}") from None
         return cls(reader, writer)
@@ -55,7 +54,8 @@ class RawConnection:
         payload += encode(request, version)
         try:
             self.writer.write(_SIZE.pack(len(payload)) + payload)
-            frame = await asyncio.wait_for(self.read_frame(), _ANSWER_S)
+            async with asyncio.timeout(_ANSWER_S):
+                frame = await self.read_frame()
         except TimeoutError:
             raise Finding(f"no answer to {request!r} within {_ANSWER_S:.0f} s") from None
         except (OSError, asyncio.IncompleteReadError) as error:

@@ -258,7 +258,8 @@ class DiskNemesis:
         if self._random.random() < 0.33:
             node.stop()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(node.is_down.wait(), 5.0)
+                async with asyncio.timeout(5.0):
+                    await node.is_down.wait()
         node.kill()
 
 

@@ -36,6 +36,7 @@ class Producer:
 
     Attributes:
         acknowledged: how many records it was told are safe.
+        partition: where it writes, topic and index.
         waits_for: what it is at, for whoever asks why it does not end.
     """
 
@@ -51,6 +52,7 @@ class Producer:
     ) -> None:
         self.name = name
         self.acknowledged = 0
+        self.partition = (topic.name, index)
         self.waits_for = "nothing"
         self._client = client
         self._topic = topic

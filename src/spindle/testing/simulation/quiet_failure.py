@@ -116,18 +116,32 @@ class QuietFailure:
         )
 
     async def _check_answered(self) -> None:
-        """Check that each producer gets an answer to a request that it sends from now on."""
+        """Check that each producer gets an answer to a request that it sends from now on.
+
+        Where a partition had no replica to spare, `min.insync.replicas` forbids an answer.
+        """
         before = self._traffic.acknowledged_by_producer()
 
         def unanswered() -> list[str]:
             now = self._traffic.acknowledged_by_producer()
-            return [name for name, count in before.items() if now.get(name) == count]
+            refused = self._traffic.producers_of(self._under_min_isr())
+            return [n for n, count in before.items() if now.get(n) == count and n not in refused]
 
         await self._wait(lambda: not unanswered(), _ANSWERED_S)
         self._verdict.check(
             not unanswered(),
             f"{_ANSWERED_S:.0f} s after a directory failed, these wait: {unanswered()}",
         )
+
+    def _under_min_isr(self) -> set[tuple[str, int]]:
+        """Return the partitions whose leaders refuse records for lack of in-sync replicas."""
+        return {
+            (partition.topic_partition.topic, partition.topic_partition.partition)
+            for node in self._cluster.brokers
+            if node.node is not None and node.node.broker is not None
+            for partition in node.node.broker.replicas
+            if partition.leader is not None and partition.leader.is_under_min_isr
+        }
 
     def _check_others(
         self, node: SimulatedNode, path: str, directory_id: Uuid, before: Registrations

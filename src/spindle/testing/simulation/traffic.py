@@ -1,7 +1,7 @@
 """The clients that use the cluster during a simulation."""
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Collection, Coroutine
 from random import Random
 from typing import Any, Final
 
@@ -141,6 +141,10 @@ class SimulatedTraffic:
             for producer, task in self._writers
             if not task.done()
         }
+
+    def producers_of(self, partitions: Collection[tuple[str, int]]) -> set[str]:
+        """Return the names of the producers that write to these partitions."""
+        return {producer.name for producer, _ in self._writers if producer.partition in partitions}
 
     @property
     def unfinished_administration(self) -> str | None:
